@@ -1,0 +1,2 @@
+//! Laneway.
+fn main() {}
