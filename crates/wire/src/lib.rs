@@ -8,3 +8,5 @@
 
 pub mod request;
 pub use request::*;
+
+pub mod base64;

@@ -193,21 +193,31 @@ pub struct Touch<'a> {
 /// Longest key, in bytes, as stored (memcached's KEY_MAX_LENGTH).
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// The key of a meta command: as sent, and decoded where the `b` flag said base64.
+/// Room for a decoded key: see [`MetaKey::bytes`].
+pub type KeyScratch = [u8; KEY_BYTES_MAX];
+
+/// The key of a meta command, as sent: text, or base64 where the request has the `b` flag. The
+/// parser checked it: it is 1 to [`KEY_BYTES_MAX`] bytes long and base64 text decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetaKey<'a> {
-    /// The token on the line (base64 text where `decoded` is set): what a `k` flag returns.
+    /// The token on the line (base64 text where `base64` is set): what a `k` flag returns.
     pub token: &'a [u8],
-    /// The binary key, where the request had the `b` flag: bytes and length.
-    pub decoded: Option<([u8; KEY_BYTES_MAX], u8)>,
+    /// Whether the token is base64: the request had the `b` flag.
+    pub base64: bool,
 }
 
-impl MetaKey<'_> {
-    /// The key as stored.
-    pub fn bytes(&self) -> &[u8] {
-        match &self.decoded {
-            Some((bytes, len)) => &bytes[..usize::from(*len)],
-            None => self.token,
+impl<'a> MetaKey<'a> {
+    /// The key as stored: the token itself, or what it decodes to, written into `scratch`.
+    pub fn bytes<'s>(&self, scratch: &'s mut KeyScratch) -> &'s [u8]
+    where
+        'a: 's,
+    {
+        if !self.base64 {
+            return self.token;
+        }
+        match crate::base64::decode(self.token, scratch) {
+            Some(length) => &scratch[..length],
+            None => &[], // not reached for what `parse` returned: it decoded the key once
         }
     }
 }

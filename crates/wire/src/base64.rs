@@ -1,0 +1,68 @@
+//! Base64 as the meta commands use it for binary keys: RFC 4648 alphabet, padding required.
+
+/// What padding, and no byte of the alphabet, decodes to.
+const BAD: u8 = 0xff;
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+const VALUES: [u8; 256] = {
+    let mut values = [BAD; 256];
+    let mut i = 0;
+    while i < ALPHABET.len() {
+        values[ALPHABET[i] as usize] = i as u8;
+        i += 1;
+    }
+    values
+};
+
+/// Bytes of text that `bytes` bytes encode to.
+pub const fn encoded_bytes(bytes: usize) -> usize {
+    bytes.div_ceil(3) * 4
+}
+
+/// Decodes `text` into `out` and returns how many bytes it made: `None` if the text is empty, not
+/// base64, or more than `out` holds.
+pub fn decode(text: &[u8], out: &mut [u8]) -> Option<usize> {
+    if text.is_empty() || !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let padding = text.iter().rev().take(2).take_while(|&&b| b == b'=').count();
+    let length = text.len() / 4 * 3 - padding;
+    let out = out.get_mut(..length)?;
+    let digits = &text[..text.len() - padding];
+    for (four, three) in digits.chunks(4).zip(out.chunks_mut(3)) {
+        let mut bits: u32 = 0;
+        for (i, &digit) in four.iter().enumerate() {
+            let value = VALUES[usize::from(digit)];
+            if value == BAD {
+                return None;
+            }
+            bits |= u32::from(value) << (18 - 6 * i);
+        }
+        let bytes = bits.to_be_bytes();
+        three.copy_from_slice(&bytes[1..=three.len()]);
+        if bytes[1 + three.len()..].iter().any(|&b| b != 0) {
+            return None; // bits that the padding says are not there
+        }
+    }
+    Some(length)
+}
+
+/// Encodes `bytes` into `out` and returns the length of the text; `None` if `out` is too short.
+pub fn encode(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
+    let length = encoded_bytes(bytes.len());
+    let out = out.get_mut(..length)?;
+    for (three, four) in bytes.chunks(3).zip(out.chunks_mut(4)) {
+        let mut group = [0; 4];
+        group[1..=three.len()].copy_from_slice(three);
+        let bits = u32::from_be_bytes(group);
+        for (i, digit) in four.iter_mut().enumerate() {
+            *digit = if i <= three.len() {
+                ALPHABET[(bits >> (18 - 6 * i)) as usize & 63]
+            } else {
+                b'='
+            };
+        }
+    }
+    Some(length)
+}
