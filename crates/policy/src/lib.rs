@@ -1,1 +1,39 @@
-//! policy
+//! Laneway's policies: who serves which request, decided by arithmetic alone.
+//!
+//! Counts and times come in as arguments, a plan goes out, and somebody else carries it out; that
+//! is what lets the server and a simulator share this code. The control loop is the one of Minos
+//! (§3.1, §3.2, parameters §5); where a design departs from the paper, its module says so.
+//!
+//! In the order a request meets them: [`units`] and [`histogram`] (what was asked for), [`cost`]
+//! (what that costs), [`threshold`] (where large begins), [`cores`] (how many workers serve
+//! which), [`ranges`] (which large worker serves which sizes), [`plan`] (all of it, published once
+//! per epoch), [`route`] (one request against the plan), [`migrate`] (when a connection goes back
+//! home) and [`designs`] (the complete rules).
+//!
+//! Knows no clock, thread, I/O, connection or key. Sizes are bytes of key + value.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod cores;
+pub mod cost;
+pub mod designs;
+pub mod histogram;
+pub mod migrate;
+pub mod plan;
+pub mod ranges;
+pub mod route;
+pub mod settings;
+pub mod threshold;
+pub mod units;
+
+pub use cores::{Form, Role};
+pub use cost::{Cost, CostModel};
+pub use designs::{CorePolicy, Design, build};
+pub use histogram::{SizeClass, SizeHistogram, SmoothHistogram};
+pub use plan::{CorePlan, EpochLoad, LargeLane, Steal};
+pub use route::{Lane, Route, WorkerTarget, route};
+pub use settings::{Settings, SettingsError};
+pub use units::{BATCH, FRAME_BYTES, ITEM_BYTES_MAX, SLICE_BYTES};
+pub use units::{ItemBytes, Nanos, Packets, WorkerId};

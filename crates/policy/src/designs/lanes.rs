@@ -1,0 +1,120 @@
+//! `lanes`: our own design, the default. Minos's control loop (§3.1), with five changes:
+//!
+//! - (a) one more large worker than the paper's rule gives, a real one where that gives a standby;
+//!   from three workers up, and not while the wire is the bottleneck. The paper weighs the same
+//!   (§6.1 "Latency of large requests").
+//! - (b) all large workers share one queue, instead of a size range each;
+//! - (c) large transfers go a slice a turn;
+//! - (d) between slices a large worker takes one small request, if some small RX queue is long;
+//! - (e) an idle small worker takes one request from the longest small RX queue.
+//!
+//! On one or two workers none can be given away, and each serves both lanes, small first, then one
+//! slice. The threshold stays between a frame and a slice. Where the wire is the bottleneck this
+//! design is behind Minos's; so when replies back up (a) is dropped and large bytes are capped.
+//!
+//! Knows no queue and no connection. Units: bytes, workers, requests.
+
+use crate::cores::{ExtraGrant, Form, Role, Settled};
+use crate::cores::{large_workers_lanes, roles, small_workers};
+use crate::designs::{CorePolicy, Design};
+use crate::histogram::SmoothHistogram;
+use crate::plan::{CorePlan, EpochLoad, LargeLane, STEAL_QUEUE_MIN, Steal};
+use crate::settings::Settings;
+use crate::threshold::{Clamp, ThresholdControl};
+use crate::units::{ItemBytes, Nanos};
+use alloc::vec;
+
+/// Slices of large replies that a worker may have unsent while the wire is the bottleneck: one on
+/// its way and one behind it, so that the wire never waits and a small reply waits for two at most.
+pub const SLICES_UNSENT_MAX: u64 = 2;
+
+/// The design's state from epoch to epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lanes {
+    settings: Settings,
+    form: Form,
+    sizes: SmoothHistogram,
+    threshold: ThresholdControl,
+    /// Large workers by the paper's rule.
+    large_by_rule: Settled,
+    extra: ExtraGrant,
+    epoch: u64,
+}
+
+impl Lanes {
+    /// Takes settings that [`Settings::check`] has passed.
+    pub(super) fn new(settings: Settings) -> Self {
+        let clamp = Clamp::frame_to_slice(settings.slice_bytes);
+        Lanes {
+            form: settings.form(),
+            sizes: SmoothHistogram::new(),
+            threshold: ThresholdControl::new(&settings, clamp),
+            large_by_rule: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
+            extra: ExtraGrant::new(settings.hysteresis_epochs),
+            epoch: 0,
+            settings,
+        }
+    }
+
+    /// Take in one epoch's sizes; an epoch without requests teaches nothing.
+    fn learn(&mut self, load: &EpochLoad) {
+        let samples = load.sizes.total();
+        if samples == 0 {
+            return;
+        }
+        let workers = self.settings.workers;
+        self.sizes.absorb(&load.sizes, self.settings.alpha);
+        let threshold = self.threshold.after_epoch(&self.sizes, samples);
+        let small_share = self.settings.cost.small_share(&self.sizes, threshold);
+        self.large_by_rule.ask(workers - small_workers(small_share, workers), samples);
+    }
+
+    fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
+        let workers = self.settings.workers;
+        let slice = self.settings.slice_bytes;
+        let large = match self.form {
+            Form::TimeShare => 0,
+            Form::Roles => {
+                let by_rule = self.large_by_rule.current();
+                large_workers_lanes(by_rule, workers, self.extra.granted())
+            }
+        };
+        CorePlan {
+            epoch: self.epoch,
+            planned_at: now,
+            design: Design::Lanes,
+            form: self.form,
+            threshold: self.threshold.current(),
+            roles: match self.form {
+                Form::TimeShare => vec![Role::Both; usize::from(workers)],
+                Form::Roles => roles(workers, large),
+            },
+            workers_small: workers - large,
+            large_lane: match self.form {
+                Form::TimeShare => LargeLane::TimeShared,
+                Form::Roles => LargeLane::SharedQueue,
+            },
+            standby_raised: self.form == Form::Roles && large == 0 && load.large_requests > 0,
+            slice_bytes: Some(slice),
+            large_unsent_bytes_max: (!self.extra.granted())
+                .then_some(ItemBytes(SLICES_UNSENT_MAX * slice.0)),
+            steal: Steal {
+                between_slices_queue_min: (self.form == Form::Roles).then_some(STEAL_QUEUE_MIN),
+                when_idle: workers > 1,
+            },
+        }
+    }
+}
+
+impl CorePolicy for Lanes {
+    fn initial(&self) -> CorePlan {
+        self.current(Nanos(0), &EpochLoad::default())
+    }
+
+    fn plan(&mut self, now: Nanos, load: &EpochLoad) -> CorePlan {
+        self.epoch += 1;
+        self.learn(load);
+        self.extra.after_epoch(load.tx_backed_up);
+        self.current(now, load)
+    }
+}

@@ -1,0 +1,113 @@
+//! Where one request is served, under one plan (Minos §3.1 "Operation of the small cores").
+//!
+//! Departs from the paper: a large worker serves a small request that reaches it (its connection
+//! was moved there for a large one), and large workers may share a queue. A multiget is routed by
+//! the sum of its sizes. Knows no queue: whoever hands a request over passes the lengths in.
+
+use crate::plan::{CorePlan, LargeLane};
+use crate::units::{ItemBytes, WorkerId};
+
+/// The two kinds of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Below the threshold.
+    Small,
+    /// At or above it.
+    Large,
+}
+
+/// What the worker that holds a request does with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Route {
+    /// Serve it to completion.
+    Here,
+    /// Serve it as a transfer, `slice_bytes` of the plan a turn, small requests first.
+    HereInSlices,
+    /// Give it to somebody else.
+    Hand(WorkerTarget),
+}
+
+/// To whom a large request is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WorkerTarget {
+    /// To whichever large worker is free first: the shared queue. What cannot lie in a queue that
+    /// several read (a connection) goes to [`WorkerTarget::shortest`].
+    Shared,
+    /// To this one.
+    Worker(WorkerId),
+}
+
+impl WorkerTarget {
+    /// One worker: the large worker with the least queued, by `queued`; among equals the next one
+    /// in turn, where `turn` is any number that the caller counts up.
+    pub fn shortest(
+        self,
+        plan: &CorePlan,
+        turn: u64,
+        mut queued: impl FnMut(WorkerId) -> u64,
+    ) -> WorkerId {
+        if let WorkerTarget::Worker(worker) = self {
+            return worker;
+        }
+        let large = u64::from(plan.workers_large());
+        assert!(large > 0, "a plan that shares a queue has large workers to share it");
+        let skip = (turn % large) as usize;
+        let in_turn = plan.large_ids().skip(skip).chain(plan.large_ids().take(skip));
+        // The first of equals is kept, hence the one whose turn it is.
+        in_turn.min_by_key(|&worker| queued(worker)).unwrap_or_default()
+    }
+
+    /// One worker, in turn.
+    pub fn in_turn(self, plan: &CorePlan, turn: u64) -> WorkerId {
+        self.shortest(plan, turn, |_| 0)
+    }
+}
+
+/// Which lane a request of this size belongs to.
+#[inline]
+pub fn lane(plan: &CorePlan, size: ItemBytes) -> Lane {
+    if size < plan.threshold { Lane::Small } else { Lane::Large }
+}
+
+/// Which lane an item belongs to of which only ⌊log2 size⌋ is known; `None` where the threshold
+/// lies within that octave and the item itself must be asked.
+#[inline]
+pub fn lane_of_octave(plan: &CorePlan, octave: u8) -> Option<Lane> {
+    let first = 1_u64.checked_shl(u32::from(octave)).unwrap_or(u64::MAX);
+    if plan.threshold.0 <= first {
+        Some(Lane::Large)
+    } else if first.saturating_mul(2) <= plan.threshold.0 {
+        Some(Lane::Small)
+    } else {
+        None
+    }
+}
+
+/// Where the request for `size` bytes that worker `me` holds is served.
+///
+/// A standby that is told [`Route::HereInSlices`] raises its flag first; a target may be the
+/// standby as well.
+#[inline]
+pub fn route(plan: &CorePlan, me: WorkerId, size: ItemBytes) -> Route {
+    match lane(plan, size) {
+        Lane::Small => Route::Here,
+        Lane::Large => route_large(plan, me, size),
+    }
+}
+
+fn route_large(plan: &CorePlan, me: WorkerId, size: ItemBytes) -> Route {
+    let here = if plan.slice_bytes.is_some() { Route::HereInSlices } else { Route::Here };
+    let to = |worker| {
+        if worker == me { here } else { Route::Hand(WorkerTarget::Worker(worker)) }
+    };
+    match (&plan.large_lane, plan.standby()) {
+        (LargeLane::None, _) => Route::Here,
+        (LargeLane::TimeShared, _) => here,
+        (_, Some(standby)) => to(standby),
+        (LargeLane::SharedQueue, None) if plan.role(me).serves_large() => here,
+        (LargeLane::SharedQueue, None) => Route::Hand(WorkerTarget::Shared),
+        (LargeLane::Ranges(ranges), None) => {
+            to(WorkerId(plan.workers_small + ranges.range_of(size) as u16))
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the operator may set about the policies, and the check that the settings fit together.
+//!
+//! Minos gives its parameters in §5; the defaults here are the same where the paper has the
+//! parameter. An error names the flag, the value, the limit and the way out. Knows no command
+//! line: flags as typed are somebody else's struct.
+
+use crate::cores::Form;
+use crate::cost::CostModel;
+use crate::designs::Design;
+use crate::units::{FRAME_BYTES, ITEM_BYTES_MAX, ItemBytes, SLICE_BYTES, WORKERS_MAX};
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+
+/// The target percentile, in percent (Minos §5).
+pub const PERCENTILE: f64 = 99.0;
+
+/// The weight of the newest epoch (Minos §3.1).
+pub const ALPHA: f64 = 0.9;
+
+/// Requests an epoch must hold to be believed at once: with fewer, a mix with 0.125 % of large
+/// requests shows so few of them that the number of workers comes out wrong half the time.
+pub const SAMPLES_MIN: u64 = 60_000;
+
+/// Thinner epochs that must agree before the number of large workers changes.
+pub const HYSTERESIS_EPOCHS: u16 = 3;
+
+/// All that the policies can be told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `--design`
+    pub design: Design,
+    /// `--form`; `None` follows the number of workers.
+    pub form: Option<Form>,
+    /// `--workers`
+    pub workers: u16,
+    /// `--percentile`: requests up to this percentile of sizes are small.
+    pub percentile: f64,
+    /// `--alpha`: weight of the newest epoch in the smoothed histogram.
+    pub alpha: f64,
+    /// `--cost`
+    pub cost: CostModel,
+    /// `--threshold`: fixes it.
+    pub threshold_fixed: Option<ItemBytes>,
+    /// `--slice`: the most a large transfer moves in one turn.
+    pub slice_bytes: ItemBytes,
+    /// Requests an epoch must hold to be believed at once.
+    pub samples_min: u64,
+    /// Thinner epochs that must agree before roles change.
+    pub hysteresis_epochs: u16,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            design: Design::Lanes,
+            form: None,
+            workers: 1,
+            percentile: PERCENTILE,
+            alpha: ALPHA,
+            cost: CostModel::ConstantPackets,
+            threshold_fixed: None,
+            slice_bytes: SLICE_BYTES,
+            samples_min: SAMPLES_MIN,
+            hysteresis_epochs: HYSTERESIS_EPOCHS,
+        }
+    }
+}
+
+impl Settings {
+    /// The form: as set, or as so many workers and this design take by themselves.
+    pub fn form(&self) -> Form {
+        match (self.design, self.form) {
+            (Design::Hkh, _) => Form::TimeShare,
+            (Design::Lanes, Some(form)) => form,
+            (Design::Lanes, None) => Form::of_workers(self.workers),
+        }
+    }
+
+    /// Whether the settings fit together; the first that does not, otherwise.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let refuse = |flag, value, limit: String, way_out| {
+            Err(SettingsError { flag, value, limit, way_out })
+        };
+        if !(1..=WORKERS_MAX).contains(&self.workers) {
+            let limit = format!("must be from 1 to {WORKERS_MAX}");
+            let way_out = "leave the flag out to have one worker per CPU";
+            return refuse("--workers", self.workers.to_string(), limit, way_out);
+        }
+        self.check_form()?;
+        if !(self.percentile > 0.0 && self.percentile < 100.0) {
+            let limit = "must be above 0 and below 100".to_string();
+            let way_out = "to call every request small use --threshold, or --design hkh";
+            return refuse("--percentile", self.percentile.to_string(), limit, way_out);
+        }
+        if !(self.alpha > 0.0 && self.alpha <= 1.0) {
+            let limit = "must be above 0, or nothing new is ever learnt, and at most 1".to_string();
+            let way_out = "leave the flag out for 0.9";
+            return refuse("--alpha", self.alpha.to_string(), limit, way_out);
+        }
+        if let Some(threshold) = self.threshold_fixed
+            && !(1..=ITEM_BYTES_MAX.0).contains(&threshold.0)
+        {
+            let limit = format!("must be from 1 to {ITEM_BYTES_MAX} bytes");
+            let way_out = "leave the flag out to let the policy choose";
+            return refuse("--threshold", threshold.to_string(), limit, way_out);
+        }
+        if !(FRAME_BYTES..=ITEM_BYTES_MAX).contains(&self.slice_bytes) {
+            let limit = format!("must be from {FRAME_BYTES} (one frame) to {ITEM_BYTES_MAX} bytes");
+            let way_out = "leave the flag out for 32768";
+            return refuse("--slice", self.slice_bytes.to_string(), limit, way_out);
+        }
+        if self.hysteresis_epochs == 0 {
+            let limit = "must be at least 1".to_string();
+            let way_out = "to believe every epoch at once use --samples-min 1";
+            return refuse("--hysteresis-epochs", "0".to_string(), limit, way_out);
+        }
+        Ok(())
+    }
+
+    fn check_form(&self) -> Result<(), SettingsError> {
+        let Some(form @ Form::Roles) = self.form else { return Ok(()) };
+        let (limit, way_out) = match self.design {
+            Design::Hkh => (
+                "hkh knows no roles, every worker serves what it receives".to_string(),
+                "leave the flag out, or choose --design lanes",
+            ),
+            Design::Lanes if self.workers < 2 => (
+                "needs --workers 2 or more, one for each lane".to_string(),
+                "leave the flag out to let a single worker time-share",
+            ),
+            Design::Lanes => return Ok(()),
+        };
+        Err(SettingsError { flag: "--form", value: form.to_string(), limit, way_out })
+    }
+}
+
+/// A setting that cannot be: which flag, its value, the limit, and the way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsError {
+    /// The flag as typed.
+    pub flag: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What the value must be.
+    pub limit: String,
+    /// What to do instead.
+    pub way_out: &'static str,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SettingsError { flag, value, limit, way_out } = self;
+        write!(f, "{flag} {value}: {limit}; {way_out}")
+    }
+}
+
+impl core::error::Error for SettingsError {}
