@@ -1,1 +1,126 @@
-fn main() {}
+//! Laneway's one tool: everything that is not `cargo build` or `cargo run`.
+//!
+//! Each subcommand is one module with a `HELP` text and a `main`. Whatever CI runs is a subcommand
+//! here, so that every failure can be repeated by typing the line it prints.
+//! Exit status: 0 passed, 1 failed, 2 wrong usage, 77 skipped (the reason is the last line).
+//! Knows the command lines of the tools it calls; knows nothing of the server's insides.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod client;
+mod fuzz;
+mod loom;
+mod memccapable;
+mod outcome;
+mod process;
+mod pymemcache;
+mod random;
+mod replay;
+mod sched_fifo;
+mod server;
+mod setup;
+mod soak;
+mod steps;
+mod tidy;
+
+use outcome::{Failure, Outcome, Verdict};
+use std::process::ExitCode;
+
+/// One subcommand: what is typed, its text, what it does with the arguments that follow.
+struct Subcommand {
+    name: &'static str,
+    help: &'static str,
+    main: fn(lexopt::Parser) -> Outcome,
+}
+
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand { name: "test", help: steps::HELP, main: steps::main },
+    Subcommand { name: "ci", help: steps::HELP_CI, main: steps::main_ci },
+    Subcommand { name: "setup", help: setup::HELP, main: setup::main },
+    Subcommand { name: "tidy", help: tidy::HELP, main: tidy::main },
+    Subcommand { name: "loom", help: loom::HELP, main: loom::main },
+    Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },
+    Subcommand { name: "replay", help: replay::HELP, main: replay::main },
+    Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
+    Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
+    Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
+    Subcommand { name: "soak", help: soak::HELP, main: soak::main },
+    Subcommand { name: "bench", help: bench::HELP, main: bench::main },
+];
+
+const EXIT_FAILED: u8 = 1;
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let Some(name) = arguments.next() else {
+        print!("{}", overview());
+        return ExitCode::from(EXIT_USAGE);
+    };
+    let name = name.to_string_lossy().into_owned();
+    if matches!(name.as_str(), "-h" | "--help" | "help") {
+        print!("{}", overview());
+        return ExitCode::SUCCESS;
+    }
+    let Some(subcommand) = SUBCOMMANDS.iter().find(|s| s.name == name) else {
+        eprintln!("cargo xtask {name}: no such task; `cargo xtask help` lists them");
+        return ExitCode::from(EXIT_USAGE);
+    };
+    let rest: Vec<_> = arguments.collect();
+    if rest.iter().any(|a| a == "-h" || a == "--help") {
+        println!("{}", subcommand.help.trim());
+        return ExitCode::SUCCESS;
+    }
+    let again = again(&name, &rest);
+    match (subcommand.main)(lexopt::Parser::from_args(rest)) {
+        Ok(Verdict::Passed(note)) => {
+            if !note.is_empty() {
+                println!("{note}");
+            }
+            ExitCode::SUCCESS
+        }
+        Ok(Verdict::Skipped(reason)) => {
+            println!("{}{reason}", outcome::SKIPPED_PREFIX);
+            ExitCode::from(outcome::EXIT_SKIPPED)
+        }
+        Err(Failure::Usage(message)) => {
+            eprintln!("cargo xtask {name}: {message}; `cargo xtask {name} --help` explains");
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(Failure::Failed(message)) => {
+            println!("FAIL {name}: {message}; again with: {again}");
+            ExitCode::from(EXIT_FAILED)
+        }
+        // The task printed its own verdict, and its last line is part of its contract.
+        Err(Failure::Told) => ExitCode::from(EXIT_FAILED),
+    }
+}
+
+fn again(name: &str, rest: &[std::ffi::OsString]) -> String {
+    let mut line = format!("cargo xtask {name}");
+    for argument in rest {
+        line.push(' ');
+        line.push_str(&argument.to_string_lossy());
+    }
+    line
+}
+
+fn overview() -> String {
+    let mut text = String::from("usage: cargo xtask TASK [--help | flags]\n\n");
+    for subcommand in SUBCOMMANDS {
+        let first = subcommand.help.trim().lines().next().unwrap_or_default();
+        text.push_str(&format!("  {:<12} {first}\n", subcommand.name));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_task_says_in_its_help_how_it_is_called() {
+        for subcommand in super::SUBCOMMANDS {
+            let usage = format!("usage: cargo xtask {}", subcommand.name);
+            assert!(subcommand.help.contains(&usage), "{} lacks `{usage}`", subcommand.name);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Debian's `memccapable -a`: libmemcached's conformance tests of the ASCII protocol.
+//!
+//! Its lines are read as well as its status: an empty run would also end with 0.
+
+use crate::outcome::{Failure, Outcome, failed, passed};
+use crate::process;
+use crate::server::Executable;
+use std::path::PathBuf;
+use std::process::Command;
+
+pub const HELP: &str = "\
+Run libmemcached's `memccapable -a` against a freshly started Laneway; all must pass.
+
+usage: cargo xtask memccapable [--server PROGRAM]
+
+  --server PROGRAM   test this executable instead of Laneway, such as memcached";
+
+/// The tests that memccapable 1.1.4 has with `-a`; Debian's memcached passes them all.
+const TESTS_MIN: usize = 27;
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    use lexopt::prelude::*;
+    let mut server: Option<PathBuf> = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("server") => server = Some(parser.value()?.into()),
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    let Some(program) = process::find_program("memccapable") else {
+        return failed("memccapable is not installed: `cargo xtask setup` installs it");
+    };
+    let server = Executable::named_or_laneway(server.as_deref())?.start("memccapable", &[])?;
+    let port = server.address().port().to_string();
+    let mut command = Command::new(program);
+    let (status, text) =
+        process::capture(command.args(["-h", "127.0.0.1", "-p", &port, "-a", "-v", "-t", "10"]))?;
+    print!("{text}");
+    let (good, bad) = count(&text);
+    server.stop()?;
+    match status.success() && bad == 0 && TESTS_MIN <= good {
+        true => passed(format!("{good} of {good} tests pass")),
+        false => failed(format!("{good} tests pass, {bad} do not, at least {TESTS_MIN} expected")),
+    }
+}
+
+fn count(text: &str) -> (usize, usize) {
+    let tests = text.lines().filter(|line| line.starts_with("ascii "));
+    let (good, bad): (Vec<&str>, Vec<&str>) = tests.partition(|line| line.contains("[pass]"));
+    (good.len(), bad.len())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_failed_line_is_counted_whatever_the_status_says() {
+        let text = "ascii set        [pass]\nascii get        [FAIL]\nAll tests passed\n";
+        assert_eq!(super::count(text), (1, 1));
+    }
+}

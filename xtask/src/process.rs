@@ -1,0 +1,189 @@
+//! Running other programs: where things are, captured and inherited runs, and a guard for children.
+//!
+//! No child outlives its guard, and only children started here are ever ended, by their id.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a bounded wait looks again.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The repository: the folder above this crate's manifest.
+pub fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .filter(|_| std::env::var("CARGO_PKG_NAME").is_ok_and(|name| name == "xtask"))
+        .unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let parent = Path::new(&manifest).parent();
+    parent.expect("the manifest of xtask lies one below the root").to_path_buf()
+}
+
+/// Cargo's target folder, as cargo itself would choose it.
+pub fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// A folder of our own below the target folder, made if it is missing.
+pub fn scratch_dir(name: &str) -> Result<PathBuf, String> {
+    let dir = target_dir().join("xtask").join(name);
+    std::fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+    Ok(dir)
+}
+
+/// `cargo`, from the root, without what `cargo run` told this process about xtask itself.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).stdin(Stdio::null());
+    for name in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_PKG_NAME"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The command as one would type it.
+pub fn typed(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let mut line = name.to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        line.push(' ');
+        line.push_str(&argument.to_string_lossy());
+    }
+    line
+}
+
+/// Runs to the end with our output; an error names the command and its status.
+pub fn run(command: &mut Command) -> Result<(), String> {
+    command.stdin(Stdio::null());
+    let _ = std::io::stdout().flush();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{}` ended with {}", typed(command), told(status))),
+        Err(error) => Err(format!("cannot start `{}`: {error}", typed(command))),
+    }
+}
+
+/// Runs to the end and returns status and both outputs, standard output first.
+pub fn capture(command: &mut Command) -> Result<(ExitStatus, String), String> {
+    command.stdin(Stdio::null());
+    let output = command.output().map_err(|e| format!("cannot start `{}`: {e}", typed(command)))?;
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    Ok((output.status, text))
+}
+
+/// A status in words: "status 3" or "signal 9".
+pub fn told(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "an unknown status".into(),
+    }
+}
+
+/// Where an executable lies on the PATH, the system's folders included.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).collect::<Vec<_>>();
+    let system = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"].map(PathBuf::from);
+    folders.into_iter().chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// A child that is ended when this is dropped.
+pub struct Guarded {
+    child: Child,
+}
+
+impl Guarded {
+    /// Starts `command` with both outputs in the file `log`.
+    pub fn start(command: &mut Command, log: &Path) -> Result<Guarded, String> {
+        let whine = |e: std::io::Error| format!("cannot write {}: {e}", log.display());
+        let out = File::create(log).map_err(whine)?;
+        let err = out.try_clone().map_err(whine)?;
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let child =
+            command.spawn().map_err(|e| format!("cannot start `{}`: {e}", typed(command)))?;
+        Ok(Guarded { child })
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The status, if it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Asks it to end by SIGTERM and waits at most `patience`.
+    pub fn terminate(&mut self, patience: Duration) -> Result<ExitStatus, String> {
+        signal(self.id(), rustix::process::Signal::TERM);
+        match self.wait(patience) {
+            Some(status) => Ok(status),
+            None => Err(format!("still running {} s after SIGTERM", patience.as_secs())),
+        }
+    }
+
+    /// Waits at most `patience` for its end.
+    pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            if deadline <= Instant::now() {
+                return None;
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            for id in descendants(self.id()) {
+                signal(id, rustix::process::Signal::KILL);
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn signal(id: u32, signal: rustix::process::Signal) {
+    let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(id) = id {
+        // It may have ended by itself meanwhile, which is what was wanted.
+        let _ = rustix::process::kill_process(id, signal);
+    }
+}
+
+/// The processes below `id`, children before grandchildren, as /proc tells them now.
+fn descendants(id: u32) -> Vec<u32> {
+    let mut parents: Vec<(u32, u32)> = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(child) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name in parentheses may hold anything; the fields after the last one are plain.
+        let after = stat.rsplit(')').next().unwrap_or_default();
+        if let Some(parent) = after.split_whitespace().nth(1).and_then(|p| p.parse().ok()) {
+            parents.push((child, parent));
+        }
+    }
+    let mut found = vec![id];
+    let mut next = 0;
+    while next < found.len() {
+        let parent: u32 = found[next];
+        found.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(c, _)| *c));
+        next += 1;
+    }
+    found.split_off(1)
+}

@@ -1,0 +1,110 @@
+//! Four workers under SCHED_FIFO on one CPU must make progress.
+//!
+//! Under this policy a thread runs until it blocks or yields; a worker that spun for another would
+//! keep that other from ever running. So an unbounded spin anywhere in the server hangs here.
+//! The clients run on the other CPUs; on a machine with one CPU they could not run at all.
+
+use crate::client::Client;
+use crate::outcome::{Failure, Outcome, failed, passed, skipped};
+use crate::process;
+use crate::random::Value;
+use crate::server::Executable;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+pub const HELP: &str = "\
+Four workers under SCHED_FIFO pinned to one CPU answer every request.
+
+usage: cargo xtask sched-fifo [--server PROGRAM]
+
+  --server PROGRAM   test this executable instead of Laneway
+
+Needs two CPUs and the right to use real-time scheduling (root, or CAP_SYS_NICE).";
+
+const WORKERS: usize = 4;
+const CONNECTIONS: usize = 8;
+const ROUNDS: usize = 60;
+/// Small, below a slice, a few slices, most of the default item limit.
+const LENGTHS: [usize; 4] = [100, 10_000, 200_000, 900_000];
+const WRAPPER: [&str; 6] = ["chrt", "-f", "1", "taskset", "-c", "0"];
+/// The kernel's number for SCHED_FIFO in /proc/PID/task/TID/stat.
+const POLICY_FIFO: &str = "1";
+/// The policy is field 41 of stat; we count from after the name, which is field 2.
+const POLICY_FIELD: usize = 41 - 3;
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    use lexopt::prelude::*;
+    let mut server: Option<PathBuf> = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("server") => server = Some(parser.value()?.into()),
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
+        return skipped("one CPU: clients beside a SCHED_FIFO server would never run");
+    }
+    let mut probe = Command::new(WRAPPER[0]);
+    let allowed = process::capture(probe.args(&WRAPPER[1..]).arg("true"));
+    if !allowed.is_ok_and(|(status, _)| status.success()) {
+        return skipped("no right to real-time scheduling here (`chrt -f 1 true` fails)");
+    }
+    let executable = Executable::named_or_laneway(server.as_deref())?;
+    let threads = WORKERS.to_string();
+    let mut server = executable.start_under("sched-fifo", &WRAPPER, &["-t", &threads])?;
+    let fifo = threads_under_fifo(server.id());
+    if fifo < WORKERS {
+        return failed(format!("only {fifo} threads run under SCHED_FIFO, {WORKERS} expected"));
+    }
+    let began = Instant::now();
+    let address = server.address();
+    let clients: Vec<_> = (0..CONNECTIONS)
+        .map(|client| std::thread::spawn(move || converse(address, client as u64)))
+        .collect();
+    for client in clients {
+        let spoken = client.join().unwrap_or_else(|_| Err("a client panicked".into()));
+        spoken.map_err(|why| format!("a request was not answered: {why}"))?;
+    }
+    server.check_alive()?;
+    server.stop()?;
+    passed(format!(
+        "{} requests over {CONNECTIONS} connections answered by {WORKERS} workers on one CPU \
+         in {:.1} s",
+        CONNECTIONS * ROUNDS * 2,
+        began.elapsed().as_secs_f64()
+    ))
+}
+
+fn threads_under_fifo(id: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let under_fifo = |stat: &String| {
+        let after = stat.rsplit(')').next().unwrap_or_default();
+        after.split_whitespace().nth(POLICY_FIELD) == Some(POLICY_FIFO)
+    };
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok())
+        .filter(under_fifo)
+        .count()
+}
+
+/// A fixed number of sets and gets, each answered before the client's patience ends.
+fn converse(address: SocketAddr, client: u64) -> Result<(), String> {
+    let mut connection = Client::connect(address)?;
+    for round in 0..ROUNDS {
+        // Clients are out of step, so that large and small requests are always in flight together.
+        let length = LENGTHS[(round + client as usize) % LENGTHS.len()];
+        let value = Value { key: client, version: round as u64, length };
+        let mut bytes = format!("set fifo-{client} 0 0 {length}\r\n").into_bytes();
+        value.write(&mut bytes);
+        bytes.extend_from_slice(b"\r\n");
+        connection.send(&bytes)?;
+        connection.expect("STORED")?;
+        connection.send(format!("get fifo-{client}\r\n").as_bytes())?;
+        connection.expect(&format!("VALUE fifo-{client} 0 {length}"))?;
+        connection.body(length, |bytes| value.is(bytes))?;
+        connection.expect("END")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! A server under test on a free loopback port: a release build of Laneway, or another executable.
+//!
+//! memcached is told apart by its file name: as root it wants `-u`, and it has no subcommand.
+
+use crate::process::{self, Guarded};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it answers its port.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a server may take from SIGTERM to its end.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// An executable that speaks memcached's protocol.
+#[derive(Clone)]
+pub struct Executable {
+    path: PathBuf,
+    is_memcached: bool,
+}
+
+impl Executable {
+    /// The release build of this tree; builds it first.
+    pub fn laneway() -> Result<Executable, String> {
+        process::run(process::cargo().args(["build", "--release", "--quiet", "-p", "laneway"]))?;
+        let path = process::target_dir().join("release").join("laneway");
+        Ok(Executable { path, is_memcached: false })
+    }
+
+    /// Debian's memcached, if it is installed.
+    pub fn memcached() -> Option<Executable> {
+        process::find_program("memcached").map(|path| Executable { path, is_memcached: true })
+    }
+
+    /// What `--server` names: a path, or a program of the PATH.
+    pub fn named(name: &Path) -> Result<Executable, String> {
+        let path = match name.is_file() {
+            true => Some(name.to_path_buf()),
+            false => process::find_program(&name.to_string_lossy()),
+        };
+        let Some(path) = path else {
+            return Err(format!("--server {}: neither a file nor on the PATH", name.display()));
+        };
+        let is_memcached = path.file_name().is_some_and(|file| file == "memcached");
+        Ok(Executable { path, is_memcached })
+    }
+
+    /// What `--server` names, or else this tree's own release build.
+    pub fn named_or_laneway(name: Option<&Path>) -> Result<Executable, String> {
+        name.map_or_else(Executable::laneway, Executable::named)
+    }
+
+    /// Whether this is memcached and not Laneway.
+    pub fn is_memcached(&self) -> bool {
+        self.is_memcached
+    }
+
+    /// Starts it on a free port with `flags` and waits until it answers.
+    pub fn start(&self, name: &str, flags: &[&str]) -> Result<Server, String> {
+        self.start_under(name, &[], flags)
+    }
+
+    /// As `start`, called through `wrapper`, such as `chrt -f 1`.
+    pub fn start_under(
+        &self,
+        name: &str,
+        wrapper: &[&str],
+        flags: &[&str],
+    ) -> Result<Server, String> {
+        let address = free_address()?;
+        let mut words: Vec<String> = wrapper.iter().map(|w| w.to_string()).collect();
+        words.push(self.path.to_string_lossy().into_owned());
+        if self.is_memcached {
+            if rustix::process::geteuid().is_root() {
+                words.extend(["-u", "root"].map(String::from));
+            }
+        } else {
+            words.push("serve".into());
+        }
+        words.extend(["-l".into(), "127.0.0.1".into(), "-p".into(), address.port().to_string()]);
+        words.extend(flags.iter().map(|f| f.to_string()));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        let log = process::scratch_dir("logs")?.join(format!("{name}.log"));
+        let mut child = Guarded::start(&mut command, &log)?;
+        wait_for_port(address, &mut child).map_err(|why| {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            format!("`{}` {why}\n{}", process::typed(&command), text.trim())
+        })?;
+        Ok(Server { child, address, log })
+    }
+}
+
+/// A running server; ended when dropped.
+pub struct Server {
+    child: Guarded,
+    address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process id. A wrapper must have become the server by exec for this to be the server's.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Fails if it has ended by itself.
+    pub fn check_alive(&mut self) -> Result<(), String> {
+        match self.child.ended() {
+            None => Ok(()),
+            Some(status) => {
+                Err(format!("the server ended with {}\n{}", process::told(status), self.log_tail()))
+            }
+        }
+    }
+
+    /// SIGTERM; fails unless it then ends in time with status 0.
+    pub fn stop(mut self) -> Result<(), String> {
+        self.check_alive()?;
+        let status = self.child.terminate(STOP_PATIENCE)?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!(
+                "the server ended with {} after SIGTERM\n{}",
+                process::told(status),
+                self.log_tail()
+            )),
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        const LINES_MAX: usize = 20;
+        lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
+    }
+}
+
+/// A loopback address that was free a moment ago: memcached's `-p 0` means "no TCP", so we ask here.
+fn free_address() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .map_err(|e| format!("no free port on 127.0.0.1: {e}"))?;
+    listener.local_addr().map_err(|e| format!("no address of a fresh listener: {e}"))
+}
+
+fn wait_for_port(address: SocketAddr, child: &mut Guarded) -> Result<(), String> {
+    let deadline = Instant::now() + START_PATIENCE;
+    loop {
+        if let Some(status) = child.ended() {
+            return Err(format!("ended with {} instead of listening", process::told(status)));
+        }
+        if TcpStream::connect_timeout(&address, CONNECT_PATIENCE).is_ok() {
+            return Ok(());
+        }
+        if deadline <= Instant::now() {
+            return Err(format!("did not answer on {address} in {START_PATIENCE:?}"));
+        }
+        std::thread::sleep(process::POLL_INTERVAL);
+    }
+}

@@ -1,0 +1,152 @@
+//! Installs what the tests need and the machine lacks, and nothing if it lacks nothing.
+//!
+//! Debian starts a service when its package is installed; a test machine must not suddenly have a
+//! memcached on port 11211, so a policy-rc.d that says no stands in for the time of the call.
+
+use crate::outcome::{Failure, Outcome, passed};
+use crate::process;
+use std::path::Path;
+use std::process::Command;
+
+pub const HELP: &str = "\
+Install the packages that the tests need, if any is missing.
+
+usage: cargo xtask setup [--check]
+
+  --check   only say what is missing; fail if anything is
+
+Debian and Ubuntu: apt-get as root, or through sudo. Elsewhere it says what to install.";
+
+/// A thing the tests need: how we see that it is there, and the Debian package that brings it.
+struct Need {
+    what: &'static str,
+    package: &'static str,
+    is_there: fn() -> bool,
+}
+
+const NEEDS: &[Need] = &[
+    Need { what: "memcached", package: "memcached", is_there: || program("memcached") },
+    Need {
+        what: "memccapable",
+        package: "libmemcached-tools",
+        is_there: || program("memccapable"),
+    },
+    Need { what: "python3 with venv", package: "python3-venv", is_there: python_with_venv },
+    Need { what: "a C++ compiler", package: "g++", is_there: || program("c++") || program("g++") },
+    Need { what: "chrt and taskset", package: "util-linux", is_there: || program("chrt") },
+];
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+const APT_LOCK_SECONDS: &str = "DPkg::Lock::Timeout=300";
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    let mut check_only = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            lexopt::Arg::Long("check") => check_only = true,
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    components()?;
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
+    if missing.is_empty() {
+        return passed("everything that the tests need is here");
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    let told = format!("missing: {}", list(&missing));
+    if check_only {
+        return Err(Failure::Failed(told));
+    }
+    println!("{told}; installing {}", packages.join(" "));
+    install(&packages)?;
+    let still: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
+    match still.is_empty() {
+        true => passed(format!("installed {}", packages.join(" "))),
+        false => Err(Failure::Failed(format!("still missing after apt-get: {}", list(&still)))),
+    }
+}
+
+fn list(needs: &[&Need]) -> String {
+    needs.iter().map(|need| need.what).collect::<Vec<_>>().join(", ")
+}
+
+fn program(name: &str) -> bool {
+    process::find_program(name).is_some()
+}
+
+fn python_with_venv() -> bool {
+    let mut python = Command::new("python3");
+    process::capture(python.args(["-c", "import venv, ensurepip"])).is_ok_and(|(s, _)| s.success())
+}
+
+/// rustfmt and clippy: rustup's minimal profile lacks them.
+fn components() -> Result<(), String> {
+    let there = |name: &str| {
+        process::capture(process::cargo().args([name, "--version"])).is_ok_and(|(s, _)| s.success())
+    };
+    if there("fmt") && there("clippy") {
+        return Ok(());
+    }
+    if !program("rustup") {
+        return Err("cargo fmt and cargo clippy are missing, and there is no rustup to add them; \
+                    install rustfmt and clippy for this toolchain"
+            .into());
+    }
+    process::run(Command::new("rustup").args(["component", "add", "rustfmt", "clippy"]))
+}
+
+fn install(packages: &[&str]) -> Result<(), String> {
+    let wanted = packages.join(" ");
+    if !program("apt-get") {
+        return Err(format!("no apt-get here: install what Debian calls {wanted} by hand"));
+    }
+    let root = rustix::process::geteuid().is_root();
+    if !root && !program("sudo") {
+        return Err(format!("not root, and no sudo: as root run apt-get install {wanted}"));
+    }
+    let _silence = Silence::begin(root)?;
+    process::run(as_root(root, "apt-get").args(["-q", "-o", APT_LOCK_SECONDS, "update"]))?;
+    let mut apt = as_root(root, "apt-get");
+    apt.args(["-q", "-y", "-o", APT_LOCK_SECONDS, "install", "--no-install-recommends"]);
+    process::run(apt.args(packages))
+}
+
+/// `program` as root, asking nothing: sudo without a password, dpkg without questions.
+fn as_root(root: bool, program: &str) -> Command {
+    let settings = ["DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"];
+    let mut command = Command::new(if root { "env" } else { "sudo" });
+    if !root {
+        command.args(["-n", "env"]);
+    }
+    command.args(settings).arg(program);
+    command
+}
+
+/// Forbids services to start for as long as it lives; leaves a policy that was there alone.
+struct Silence {
+    root: bool,
+    ours: bool,
+}
+
+impl Silence {
+    fn begin(root: bool) -> Result<Silence, String> {
+        if Path::new(POLICY).exists() {
+            return Ok(Silence { root, ours: false });
+        }
+        let draft = process::scratch_dir("setup")?.join("policy-rc.d");
+        // 101: "action forbidden by policy" (Debian Policy, invoke-rc.d).
+        std::fs::write(&draft, "#!/bin/sh\nexit 101\n").map_err(|e| e.to_string())?;
+        process::run(as_root(root, "install").args(["-m", "755"]).arg(&draft).arg(POLICY))?;
+        Ok(Silence { root, ours: true })
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        if self.ours
+            && let Err(why) = process::run(as_root(self.root, "rm").args(["-f", POLICY]))
+        {
+            eprintln!("cannot remove {POLICY}, which forbids services to start: {why}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! stub
+use crate::outcome::{Outcome, failed};
+pub const HELP: &str = "\
+stub
+
+usage: cargo xtask soak";
+pub fn main(_parser: lexopt::Parser) -> Outcome {
+    failed("not yet")
+}

@@ -1,0 +1,252 @@
+//! `cargo xtask test`: every layer of tests, one step after the other, and a table of what came out.
+//!
+//! A step is a command line that one can also type; its output goes to a file, of which the end is
+//! shown if it fails. Steps are not run side by side: some of them watch the machine's CPUs.
+//! Knows nothing of what a step checks; only its status and its last line.
+
+use crate::outcome::{EXIT_SKIPPED, Failure, Outcome, SKIPPED_PREFIX, Verdict};
+use crate::process::{self, Guarded};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub const HELP: &str = "\
+Run every layer of tests, installing what they need first; the last line counts the steps.
+
+usage: cargo xtask test [--quick]
+
+  --quick   only what needs no other program: format, clippy, tidy, unit and doc tests
+
+A step that cannot run here is skipped and says why. A step that fails prints the command that
+repeats it alone. Exit status 1 if any failed.";
+
+pub const HELP_CI: &str = "\
+What CI runs: the same as `cargo xtask test`.
+
+usage: cargo xtask ci";
+
+/// No step may take longer; the whole may take 25 minutes.
+const STEP_PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// How often a running step says that it is still running.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+const LINES_SHOWN_MAX: usize = 60;
+
+/// One step of the list.
+struct Step {
+    name: &'static str,
+    /// What is typed after `cargo`.
+    line: &'static str,
+    /// Whether `--quick` runs it too.
+    quick: bool,
+    /// Further environment.
+    environment: &'static [(&'static str, &'static str)],
+}
+
+const fn step(name: &'static str, line: &'static str, quick: bool) -> Step {
+    Step { name, line, quick, environment: &[] }
+}
+
+const STEPS: &[Step] = &[
+    step("setup", "xtask setup", false),
+    step("format", "fmt --all --check", true),
+    step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings", true),
+    step("tidy", "xtask tidy", true),
+    // The dev profile: assertions and overflow checks are on.
+    step("tests", "test --workspace --all-targets --no-fail-fast", true),
+    step("doc tests", "test --workspace --doc --no-fail-fast", true),
+    Step {
+        name: "documentation",
+        line: "doc --quiet --workspace --no-deps --document-private-items",
+        quick: true,
+        environment: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")],
+    },
+    step("loom", "xtask loom", false),
+    step("loom canaries", "xtask loom --canary", false),
+    step("fuzz", "xtask fuzz text --seconds 30", false),
+    step("release build", "build --quiet --release --workspace", false),
+    step("replay", "xtask replay --against both", false),
+    step("memccapable", "xtask memccapable", false),
+    step("pymemcache", "xtask pymemcache", false),
+    step("sched-fifo", "xtask sched-fifo", false),
+    step("soak", "xtask soak --seconds 20 --workers 4", false),
+];
+
+/// How one step came out.
+struct Row {
+    name: &'static str,
+    result: &'static str,
+    took: Duration,
+    note: String,
+}
+
+pub fn main_ci(parser: lexopt::Parser) -> Outcome {
+    main(parser)
+}
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    let mut quick = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            lexopt::Arg::Long("quick") => quick = true,
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    let began = Instant::now();
+    let mut rows = Vec::new();
+    for (index, step) in STEPS.iter().enumerate() {
+        println!("[{:>2}/{}] {:<14} cargo {}", index + 1, STEPS.len(), step.name, step.line);
+        rows.push(match quick && !step.quick {
+            true => Row {
+                name: step.name,
+                result: "skipped",
+                took: Duration::ZERO,
+                note: "--quick leaves it out".into(),
+            },
+            false => run(step)?,
+        });
+        let row = &rows[rows.len() - 1];
+        println!("        {} in {} {}", row.result, seconds(row.took), row.note);
+    }
+    summary(&rows, began.elapsed());
+    let count = |result| rows.iter().filter(|row| row.result == result).count();
+    println!("{} passed, {} failed", count("passed"), count("failed"));
+    match count("failed") {
+        0 => Ok(Verdict::Passed(String::new())),
+        _ => Err(Failure::Told),
+    }
+}
+
+fn summary(rows: &[Row], took: Duration) {
+    println!("\n{:<14} {:<8} {:>8}  note", "step", "result", "time");
+    for row in rows {
+        println!("{:<14} {:<8} {:>8}  {}", row.name, row.result, seconds(row.took), row.note);
+    }
+    println!("{:<14} {:<8} {:>8}", "all", "", seconds(took));
+    for row in rows.iter().filter(|row| row.result == "skipped") {
+        println!("skipped: {} ({})", row.name, row.note.trim_start_matches(SKIPPED_PREFIX));
+    }
+    println!();
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
+
+fn run(step: &Step) -> Result<Row, String> {
+    let began = Instant::now();
+    let log =
+        process::scratch_dir("logs")?.join(format!("step-{}.log", step.name.replace(' ', "-")));
+    let mut child = Guarded::start(&mut command(step)?, &log)?;
+    let mut beat = began + HEARTBEAT;
+    let status = loop {
+        if let Some(status) = child.wait(HEARTBEAT.min(Duration::from_secs(1))) {
+            break Some(status);
+        }
+        if STEP_PATIENCE < began.elapsed() {
+            break None;
+        }
+        if beat < Instant::now() {
+            beat += HEARTBEAT;
+            println!("        {} {}", seconds(began.elapsed()), last_line(&log));
+        }
+    };
+    drop(child);
+    let text = std::fs::read_to_string(&log).unwrap_or_default();
+    let result = match status.map(|status| (status.success(), status.code())) {
+        Some((true, _)) => "passed",
+        Some((false, Some(code))) if code == i32::from(EXIT_SKIPPED) => "skipped",
+        _ => "failed",
+    };
+    let note = match result {
+        "failed" => {
+            explain(step, &log, &text, status.is_none());
+            format!("again with: cargo {}", step.line)
+        }
+        _ => tested(&text).unwrap_or_else(|| last_line(&log)),
+    };
+    Ok(Row { name: step.name, result, took: began.elapsed(), note })
+}
+
+fn command(step: &Step) -> Result<Command, String> {
+    let mut words = step.line.split(' ').peekable();
+    let mut command = match words.next_if_eq(&"xtask") {
+        // Ourselves and not `cargo xtask`: no second build of what is running.
+        Some(_) => Command::new(std::env::current_exe().map_err(|e| e.to_string())?),
+        None => process::cargo(),
+    };
+    command.args(words).current_dir(process::root()).envs(step.environment.iter().copied());
+    Ok(command)
+}
+
+fn explain(step: &Step, log: &Path, text: &str, late: bool) {
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = &lines[lines.len().saturating_sub(LINES_SHOWN_MAX)..];
+    println!("        ---- the end of {}", shortened(log));
+    for line in failing_tests(&lines).chain(shown.iter().copied()) {
+        println!("        | {line}");
+    }
+    if late {
+        println!("        | not finished after {} s", STEP_PATIENCE.as_secs());
+    }
+    println!("        ---- {} failed; again with: cargo {}", step.name, step.line);
+}
+
+/// `test some::name ... FAILED`, wherever in the output.
+fn failing_tests<'a>(lines: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    lines.iter().copied().filter(|line| line.starts_with("test ") && line.ends_with("FAILED"))
+}
+
+fn shortened(log: &Path) -> String {
+    let root: PathBuf = process::root();
+    log.strip_prefix(root).unwrap_or(log).display().to_string()
+}
+
+fn last_line(log: &Path) -> String {
+    const CHARACTERS_MAX: usize = 100;
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    line.trim().chars().take(CHARACTERS_MAX).collect()
+}
+
+/// The sum of what cargo's test runners say, if it was they who ran.
+fn tested(text: &str) -> Option<String> {
+    let mut sums = [0_u64; 3];
+    let results = text.lines().filter_map(|line| line.strip_prefix("test result: "));
+    let mut binaries = 0;
+    for line in results {
+        binaries += 1;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for (sum, word) in sums.iter_mut().zip(["passed;", "failed;", "ignored;"]) {
+            let at = words.iter().position(|w| *w == word);
+            *sum += at.and_then(|at| words[at - 1].parse::<u64>().ok()).unwrap_or(0);
+        }
+    }
+    let [passed, failed, ignored] = sums;
+    let told = format!("{passed} tests passed, {failed} failed, {ignored} ignored");
+    (0 < binaries).then_some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_several_test_binaries_are_added_up() {
+        let text = "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured\nnoise\n\
+                    test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured\n";
+        assert_eq!(tested(text).as_deref(), Some("15 tests passed, 1 failed, 2 ignored"));
+        assert_eq!(tested("Finished in 3 s\n"), None);
+    }
+
+    #[test]
+    fn every_step_is_a_line_that_can_be_typed() {
+        for step in STEPS {
+            let words: Vec<&str> = step.line.split(' ').collect();
+            assert!(words.iter().all(|word| !word.is_empty()), "{}", step.line);
+            if words[0] == "xtask" {
+                let known = crate::SUBCOMMANDS.iter().any(|s| s.name == words[1]);
+                assert!(known, "{} is no task", words[1]);
+            }
+        }
+    }
+}
