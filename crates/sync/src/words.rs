@@ -1,0 +1,172 @@
+//! Bytes in words that other threads may be writing: every access is a relaxed atomic load or store of 64 bits, so a
+//! racing copy may be torn but is never undefined. Who copies validates afterwards ([`crate::version`]).
+//!
+//! Words hold bytes in little-endian order, whatever the machine: the layout is shared with other readers of the
+//! memory. Offsets and lengths are in bytes; a range outside the slice panics.
+
+use crate::prim::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes in a word.
+const WORD: usize = 8;
+
+#[inline(always)]
+fn load(word: &AtomicU64) -> u64 {
+    u64::from_le(word.load(Relaxed))
+}
+
+#[inline(always)]
+fn store(word: &AtomicU64, value: u64) {
+    word.store(value.to_le(), Relaxed);
+}
+
+/// The words that hold bytes `offset..offset + len`, and how many bytes of the first come before `offset`.
+#[inline(always)]
+fn span(words: &[AtomicU64], offset: usize, len: usize) -> (&[AtomicU64], usize) {
+    let first = offset / WORD;
+    let end = (offset + len).div_ceil(WORD);
+    (&words[first..end], offset % WORD)
+}
+
+/// Append `len` bytes from `offset` to `out`.
+#[inline]
+pub fn read_into(words: &[AtomicU64], offset: usize, len: usize, out: &mut Vec<u8>) {
+    if len == 0 {
+        return;
+    }
+    let (words, skip) = span(words, offset, len);
+    let start = out.len();
+    // Whole words are written, up to 7 bytes more than asked for.
+    out.reserve(len + WORD);
+    let count = len.div_ceil(WORD);
+    // SAFETY: the pointer is one past the vector's length; the loops write words 0..count behind it, 8·count bytes,
+    // and 8·count < len + 8, which `reserve` has made room for. `write_unaligned` asks for no alignment.
+    unsafe {
+        let mut to = out.as_mut_ptr().add(start).cast::<u64>();
+        if skip == 0 {
+            for word in words {
+                to.write_unaligned(word.load(Relaxed));
+                to = to.add(1);
+            }
+        } else {
+            let (low, high) = (8 * skip as u32, 64 - 8 * skip as u32);
+            let mut carry = load(&words[0]) >> low;
+            for word in &words[1..] {
+                let next = load(word);
+                to.write_unaligned((carry | next << high).to_le());
+                carry = next >> low;
+                to = to.add(1);
+            }
+            // The last word may hold the end of what was asked for, with nothing after it.
+            if words.len() == count {
+                to.write_unaligned(carry.to_le());
+            }
+        }
+    }
+    // SAFETY: capacity was reserved, and all of start..start + len was written above: `words.len()` is `count` or
+    // `count + 1`; in either case `count` words were written.
+    unsafe { out.set_len(start + len) };
+}
+
+/// Whether the bytes at `offset` are `bytes`.
+#[inline]
+pub fn equal(words: &[AtomicU64], offset: usize, bytes: &[u8]) -> bool {
+    if bytes.is_empty() {
+        return true;
+    }
+    let (words, skip) = span(words, offset, bytes.len());
+    if skip != 0 {
+        return bytes.iter().enumerate().all(|(i, &byte)| {
+            (load(&words[(skip + i) / WORD]) >> (8 * ((skip + i) % WORD))) as u8 == byte
+        });
+    }
+    let (whole, rest) = bytes.as_chunks::<WORD>();
+    for (word, chunk) in words.iter().zip(whole) {
+        if load(word) != u64::from_le_bytes(*chunk) {
+            return false;
+        }
+    }
+    if rest.is_empty() {
+        return true;
+    }
+    let mut tail = [0; WORD];
+    tail[..rest.len()].copy_from_slice(rest);
+    let mask = (1u64 << (8 * rest.len())) - 1;
+    load(&words[whole.len()]) & mask == u64::from_le_bytes(tail)
+}
+
+/// Write `bytes` at `offset`. The caller alone writes these words; readers may be looking. The other bytes of a word
+/// that is only partly covered stay.
+#[inline]
+pub fn write(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let (words, skip) = span(words, offset, bytes.len());
+    let (mut words, mut bytes) = (words, bytes);
+    if skip != 0 {
+        let take = bytes.len().min(WORD - skip);
+        merge(&words[0], skip, &bytes[..take]);
+        words = &words[1..];
+        bytes = &bytes[take..];
+    }
+    let (whole, rest) = bytes.as_chunks::<WORD>();
+    for (word, chunk) in words.iter().zip(whole) {
+        store(word, u64::from_le_bytes(*chunk));
+    }
+    if !rest.is_empty() {
+        merge(&words[whole.len()], 0, rest);
+    }
+}
+
+/// Replace `bytes.len()` bytes of one word from byte `at` on.
+#[inline]
+fn merge(word: &AtomicU64, at: usize, bytes: &[u8]) {
+    let mut all = load(word).to_le_bytes();
+    all[at..at + bytes.len()].copy_from_slice(bytes);
+    store(word, u64::from_le_bytes(all));
+}
+
+/// Copy `len` bytes (a multiple of 8) from one aligned place to another. The caller alone writes `to`.
+#[inline]
+pub fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
+    for (from, to) in from.iter().zip(to) {
+        to.store(from.load(Relaxed), Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_at_any_offset_is_read_back_and_nothing_else_changes() {
+        for offset in 0..20 {
+            for len in 0..40 {
+                let words: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(u64::MAX)).collect();
+                let bytes: Vec<u8> = (0..len as u8).map(|i| i.wrapping_mul(37)).collect();
+                write(&words, offset, &bytes);
+                assert!(equal(&words, offset, &bytes), "offset {offset} len {len}");
+                let mut out = b"head".to_vec();
+                read_into(&words, offset, len, &mut out);
+                assert_eq!(&out[..4], b"head");
+                assert_eq!(&out[4..], &bytes[..], "offset {offset} len {len}");
+                let mut all = Vec::new();
+                read_into(&words, 0, 64, &mut all);
+                assert!(all[..offset].iter().all(|&b| b == 255));
+                assert!(all[offset + len..].iter().all(|&b| b == 255));
+                if len > 0 {
+                    let mut wrong = bytes.clone();
+                    wrong[len - 1] ^= 1;
+                    assert!(!equal(&words, offset, &wrong), "offset {offset} len {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "out of range")]
+    fn a_range_outside_the_words_panics() {
+        let words = [AtomicU64::new(0)];
+        read_into(&words, 4, 5, &mut Vec::new());
+    }
+}
