@@ -6,7 +6,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-pub mod request;
-pub use request::*;
-
 pub mod base64;
+pub mod limits;
+pub mod reply;
+pub mod request;
+pub mod scan;
+
+mod meta;
+mod text;
+
+pub use request::*;
+pub use text::parse;

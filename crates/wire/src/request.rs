@@ -1,5 +1,8 @@
 //! What a client can ask, as borrowed values: nothing here owns or copies the client's bytes.
 
+use crate::base64;
+use crate::scan::Tokens;
+
 /// What stands at the front of the input: one request line, and what follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
@@ -14,7 +17,8 @@ pub struct Frame<'a> {
 pub enum Request<'a> {
     /// `get`, `gets`, `gat`, `gats`: one or more keys.
     Get(Get<'a>),
-    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`: a value of `value_bytes` follows, then `\r\n`.
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`: a value of `value_bytes` follows, then
+    /// `\r\n`.
     Store(Store<'a>),
     /// `incr`, `decr`.
     Arith(Arith<'a>),
@@ -36,7 +40,8 @@ pub enum Request<'a> {
     MetaDebug(Meta<'a>),
     /// `flush_all [delay] [noreply]`.
     FlushAll {
-        /// Seconds from now (or an absolute unix time, as memcached reads exptime); `None` is at once.
+        /// Seconds from now (or an absolute unix time, as memcached reads exptime); `None` is at
+        /// once.
         delay: Option<i64>,
         /// No answer wanted.
         noreply: bool,
@@ -67,7 +72,8 @@ pub enum Request<'a> {
         noreply: bool,
     },
     /// A command of memcached's that tunes an engine part this server does not have (`slabs`,
-    /// `lru`, `lru_crawler`, `watch`, `misbehave`, `extstore`, `debugtime`...): the whole line, for the server to answer.
+    /// `lru`, `lru_crawler`, `watch`, `misbehave`, `extstore`, `debugtime`...): the whole line
+    /// without its newline, for the server to answer.
     Admin(&'a [u8]),
 }
 
@@ -114,12 +120,13 @@ impl<'a> Keys<'a> {
 
 impl<'a> Iterator for Keys<'a> {
     type Item = &'a [u8];
+
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        let start = self.rest.iter().position(|&b| b != b' ')?;
-        let rest = &self.rest[start..];
-        let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
-        self.rest = &rest[end..];
-        Some(&rest[..end])
+        let mut tokens = Tokens::new(self.rest);
+        let key = tokens.next();
+        self.rest = tokens.rest();
+        key
     }
 }
 
@@ -215,7 +222,7 @@ impl<'a> MetaKey<'a> {
         if !self.base64 {
             return self.token;
         }
-        match crate::base64::decode(self.token, scratch) {
+        match base64::decode(self.token, scratch) {
             Some(length) => &scratch[..length],
             None => &[], // not reached for what `parse` returned: it decoded the key once
         }
@@ -292,12 +299,24 @@ pub struct MetaFlags<'a> {
     pub delta: Option<u64>,
     /// `J(token)` of ma: initial value on vivify; 0 if absent.
     pub initial: Option<u64>,
-    /// One bit per return flag asked for, see [`MetaFlags::wants`].
+    /// One bit per flag letter given, see [`MetaFlags::wants`].
     pub returns: u64,
 }
 
-impl MetaFlags<'_> {
-    /// Whether a return flag (`b'c'`, `b'f'`, `b'h'`, `b'k'`, `b'l'`, `b'O'`, `b's'`, `b't'`...) was given.
+impl<'a> MetaFlags<'a> {
+    /// The flags as sent, in order, each with its argument: `b"k"`, `b"T30"`.
+    pub const fn each(&self) -> Tokens<'a> {
+        Tokens::new(self.tokens)
+    }
+    /// The `O` flag with its argument, as it goes back to the client.
+    pub fn opaque(&self) -> Option<&'a [u8]> {
+        if !self.wants(b'O') {
+            return None;
+        }
+        self.each().find(|token| token[0] == b'O')
+    }
+    /// Whether a flag (`b'c'`, `b'f'`, `b'h'`, `b'k'`, `b'l'`, `b'O'`, `b's'`, `b't'`, `b'u'`...) was
+    /// given.
     pub const fn wants(&self, letter: u8) -> bool {
         self.returns & Self::bit(letter) != 0
     }
@@ -318,7 +337,7 @@ impl MetaFlags<'_> {
 pub enum Then {
     /// Go on with what follows the line.
     Continue,
-    /// Skip this many bytes behind the line first (the body of a refused `set`, its `\r\n` included).
+    /// Skip this many bytes behind the line first: the body of a refused `set`, its `\r\n` included.
     Swallow(usize),
     /// Close the connection once the reply has left.
     Close,
@@ -333,9 +352,9 @@ pub struct Malformed<'a> {
     pub head_bytes: usize,
     /// How to go on behind the line.
     pub then: Then,
-    /// Set where a `set` was refused for its size: memcached drops the old item of that key, so
-    /// that no stale value stays behind.
-    pub unlink: Option<&'a [u8]>,
+    /// Set where a `set` or `ms` was refused for its size: memcached drops the old item of that key,
+    /// so that no stale value stays behind.
+    pub unlink: Option<MetaKey<'a>>,
 }
 
 /// Limits the parser enforces; all in bytes.

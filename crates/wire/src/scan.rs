@@ -1,0 +1,191 @@
+//! Finding bytes, splitting a line into tokens, reading numbers: the parser's hand tools.
+//!
+//! A search looks at eight bytes at once with the zero-byte test of Mycroft (subtract one from
+//! every byte, see which borrowed); the word is read as little-endian, so the lowest marked byte is
+//! the first in memory.
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// Marks the high bit of every zero byte of `word`; bytes above the first zero may be marked too.
+#[inline]
+const fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & HIGH_BITS
+}
+
+/// Where `needle` first stands in `haystack`.
+#[inline]
+pub fn find(haystack: &[u8], needle: u8) -> Option<usize> {
+    let pattern = ONES * needle as u64;
+    let (words, tail) = haystack.as_chunks::<WORD_BYTES>();
+    for (i, word) in words.iter().enumerate() {
+        let marks = zero_bytes(u64::from_le_bytes(*word) ^ pattern);
+        if marks != 0 {
+            return Some(i * WORD_BYTES + (marks.trailing_zeros() / 8) as usize);
+        }
+    }
+    let at = tail.iter().position(|&b| b == needle)?;
+    Some(words.len() * WORD_BYTES + at)
+}
+
+/// The words of a line: cut at spaces, any number of them; no other byte separates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tokens<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tokens<'a> {
+    /// The tokens of `rest`.
+    #[inline]
+    pub const fn new(rest: &'a [u8]) -> Self {
+        Tokens { rest }
+    }
+
+    /// What has not been read yet, without the spaces in front of it.
+    #[inline]
+    pub fn rest(self) -> &'a [u8] {
+        skip_spaces(self.rest)
+    }
+
+    /// Up to `N` tokens and how many there are, counting no further than `N + 1`.
+    #[inline]
+    pub fn take_array<const N: usize>(mut self) -> ([&'a [u8]; N], usize) {
+        let mut tokens: [&[u8]; N] = [&[]; N];
+        for (count, slot) in tokens.iter_mut().enumerate() {
+            match self.next() {
+                Some(token) => *slot = token,
+                None => return (tokens, count),
+            }
+        }
+        let more = usize::from(!self.rest().is_empty());
+        (tokens, N + more)
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = skip_spaces(self.rest);
+        if rest.is_empty() {
+            self.rest = rest;
+            return None;
+        }
+        let (token, rest) = match find(rest, b' ') {
+            Some(end) => rest.split_at(end),
+            None => (rest, &rest[rest.len()..]),
+        };
+        self.rest = rest;
+        Some(token)
+    }
+}
+
+/// `line` from its first byte that is not a space.
+#[inline]
+pub fn skip_spaces(mut line: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] = line {
+        line = rest;
+    }
+    line
+}
+
+/// A decimal number that is all of `digits`: no sign, at least one digit, at most `u64::MAX`.
+#[inline]
+pub fn number_u64(digits: &[u8]) -> Option<u64> {
+    /// This many digits cannot overflow.
+    const DIGITS_SAFE: usize = 19;
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value: u64 = 0;
+    if digits.len() <= DIGITS_SAFE {
+        for &digit in digits {
+            let digit = digit.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            value = value * 10 + u64::from(digit);
+        }
+        return Some(value);
+    }
+    for &digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(value)
+}
+
+/// Like [`number_u64`], at most `u32::MAX`.
+#[inline]
+pub fn number_u32(digits: &[u8]) -> Option<u32> {
+    u32::try_from(number_u64(digits)?).ok()
+}
+
+/// A decimal number with an optional minus sign, within 32 bits: how memcached reads expiry times
+/// and lengths.
+#[inline]
+pub fn number_i32(text: &[u8]) -> Option<i32> {
+    match text {
+        [b'-', digits @ ..] => i32::try_from(-i64::try_from(number_u64(digits)?).ok()?).ok(),
+        digits => i32::try_from(number_u64(digits)?).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn find_sees_every_position_and_no_false_neighbour() {
+        for length in 0..40 {
+            for at in 0..length {
+                let mut bytes = [b'x'; 40];
+                bytes[at] = b'\n';
+                bytes[at + 1..].fill(b'\n' + 1); // a borrow must not make a neighbour look equal
+                assert_eq!(find(&bytes[..length], b'\n'), Some(at));
+            }
+            assert_eq!(find(&[b'\n' + 1; 40][..length], b'\n'), None);
+            assert_eq!(find(&[0x8a; 40][..length], b'\n'), None);
+        }
+    }
+
+    #[test]
+    fn numbers_stop_at_their_limits() {
+        let rows: [(&[u8], Option<u64>); 9] = [
+            (b"", None),
+            (b"0", Some(0)),
+            (b"007", Some(7)),
+            (b"18446744073709551615", Some(u64::MAX)),
+            (b"18446744073709551616", None),
+            (b"00000000000000000000001", Some(1)),
+            (b"-1", None),
+            (b"+1", None),
+            (b"1x", None),
+        ];
+        for (text, value) in rows {
+            assert_eq!(number_u64(text), value, "{}", text.escape_ascii());
+        }
+        assert_eq!(number_u32(b"4294967295"), Some(u32::MAX));
+        assert_eq!(number_u32(b"4294967296"), None);
+        assert_eq!(number_i32(b"-2147483648"), Some(i32::MIN));
+        assert_eq!(number_i32(b"-2147483649"), None);
+        assert_eq!(number_i32(b"2147483648"), None);
+        assert_eq!(number_i32(b"-"), None);
+        assert_eq!(number_i32(b"--1"), None);
+    }
+
+    #[test]
+    fn tokens_ignore_how_many_spaces() {
+        let line = Tokens::new(b"  a  bc d ");
+        let (tokens, count) = line.take_array::<4>();
+        assert_eq!((tokens, count), ([&b"a"[..], b"bc", b"d", b""], 3));
+        assert_eq!(line.take_array::<3>().1, 3);
+        assert_eq!(line.take_array::<2>().1, 3);
+        assert_eq!(line.take_array::<1>().1, 2);
+    }
+}

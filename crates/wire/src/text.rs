@@ -1,0 +1,333 @@
+//! The parser's entry, and the text protocol's commands (memcached doc/protocol.txt).
+//!
+//! Checks happen in memcached's order, because the first that fails decides the reply: number of
+//! arguments, `noreply`, key length, numbers, item size. Where memcached 1.6.18 and 1.6.45 differ,
+//! the reply texts are 1.6.18's, while three rules are 1.6.45's: a refused `set` has its body
+//! skipped whenever its length could be read; numbers have no plus sign and must fit their type; a
+//! NUL byte ends nothing. Knows no meta flags (`crate::meta` does), no clock, no connection.
+
+use crate::limits::{
+    KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_SPACES_MAX, VALUE_BYTES_MAX, VALUE_END_BYTES,
+};
+use crate::meta;
+use crate::reply;
+use crate::request::*;
+use crate::scan::{Tokens, find, number_i32, number_u32, number_u64, skip_spaces};
+
+/// What became of a line whose end was found.
+pub(crate) type Outcome<'a> = Result<Request<'a>, Refusal<'a>>;
+
+/// A [`Malformed`] that does not know yet how long its line was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) reply: &'static [u8],
+    pub(crate) then: Then,
+    pub(crate) unlink: Option<MetaKey<'a>>,
+}
+
+impl Refusal<'_> {
+    /// Says `reply` and goes on with the next line.
+    pub(crate) const fn says(reply: &'static [u8]) -> Self {
+        Refusal { reply, then: Then::Continue, unlink: None }
+    }
+    /// The same, unless the client wanted no answer.
+    const fn says_unless(noreply: bool, reply: &'static [u8]) -> Self {
+        Self::says(if noreply { b"" } else { reply })
+    }
+    /// Skips the body that follows.
+    pub(crate) const fn swallow(self, value_bytes: usize) -> Self {
+        Refusal { then: Then::Swallow(value_bytes + VALUE_END_BYTES), ..self }
+    }
+}
+
+/// Reads the request at the front of `input`.
+///
+/// `Ok(Some(frame))`: here it is, and its line is `head_bytes` long. `Ok(None)`: the line has not
+/// arrived whole. `Err(malformed)`: tell the client so, consume the line, go on as it says.
+#[inline]
+pub fn parse<'a>(input: &'a [u8], limits: &Limits) -> Result<Option<Frame<'a>>, Malformed<'a>> {
+    let Some(newline) = find(input, b'\n') else {
+        return unfinished(input, limits);
+    };
+    let head_bytes = newline + 1;
+    let line = match &input[..newline] {
+        [line @ .., b'\r'] => line,
+        line => line,
+    };
+    // The one command that counts: a get of one key.
+    if let [b'g', b'e', b't', b' ', key @ ..] = line
+        && (1..=KEY_BYTES_MAX).contains(&key.len())
+        && find(key, b' ').is_none()
+    {
+        let keys = Keys::new(key);
+        let request = Request::Get(Get { verb: GetVerb::Get, exptime: 0, keys });
+        return Ok(Some(Frame { request, head_bytes }));
+    }
+    match command(line, limits) {
+        Ok(request) => Ok(Some(Frame { request, head_bytes })),
+        Err(Refusal { reply, then, unlink }) => Err(Malformed { reply, head_bytes, then, unlink }),
+    }
+}
+
+/// No newline yet: wait, unless the line is already longer than it may get.
+#[cold]
+fn unfinished<'a>(input: &'a [u8], limits: &Limits) -> Result<Option<Frame<'a>>, Malformed<'a>> {
+    let bytes_max = if is_multiget(input) { limits.line_bytes_max } else { LINE_BYTES_MAX };
+    if input.len() <= bytes_max {
+        return Ok(None);
+    }
+    Err(Malformed { reply: b"", head_bytes: input.len(), then: Then::Close, unlink: None })
+}
+
+/// Whether a long line may be a multiget. `gat` and `gats` are ours: memcached cuts those off.
+fn is_multiget(line: &[u8]) -> bool {
+    let words = skip_spaces(line);
+    line.len() - words.len() <= LINE_SPACES_MAX
+        && [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|verb| words.starts_with(verb))
+}
+
+/// Reads one line, its newline taken off.
+fn command<'a>(line: &'a [u8], limits: &Limits) -> Outcome<'a> {
+    let mut tokens = Tokens::new(line);
+    let verb = tokens.next().unwrap_or_default();
+    let rest = tokens.rest();
+    match verb {
+        b"get" => get(GetVerb::Get, rest),
+        b"set" => store(StoreVerb::Set, rest, limits),
+        b"mg" => meta::get(rest),
+        b"ms" => meta::set(rest, limits),
+        b"gets" => get(GetVerb::Gets, rest),
+        b"gat" => get_and_touch(GetVerb::Gat, rest),
+        b"gats" => get_and_touch(GetVerb::Gats, rest),
+        b"add" => store(StoreVerb::Add, rest, limits),
+        b"replace" => store(StoreVerb::Replace, rest, limits),
+        b"append" => store(StoreVerb::Append, rest, limits),
+        b"prepend" => store(StoreVerb::Prepend, rest, limits),
+        b"cas" => store(StoreVerb::Cas(0), rest, limits),
+        b"incr" => arith(true, rest),
+        b"decr" => arith(false, rest),
+        b"delete" => delete(rest),
+        b"touch" => touch(rest),
+        b"md" => meta::delete(rest),
+        b"ma" => meta::arith(rest),
+        b"mn" => Ok(Request::MetaNoop),
+        b"me" => meta::debug(rest),
+        _ => rare(verb, line, rest),
+    }
+}
+
+/// The commands no client sends often.
+#[cold]
+fn rare<'a>(verb: &[u8], line: &'a [u8], rest: &'a [u8]) -> Outcome<'a> {
+    match verb {
+        b"stats" => Ok(Request::Stats(trim_spaces(rest))),
+        b"version" => Ok(Request::Version),
+        b"quit" => Ok(Request::Quit),
+        b"flush_all" => flush_all(rest),
+        b"verbosity" => verbosity(rest),
+        b"cache_memlimit" => memory_limit(rest),
+        b"shutdown" => shutdown(rest),
+        b"slabs" | b"lru" | b"lru_crawler" | b"watch" | b"refresh_certs" | b"extstore"
+        | b"debugtime" | b"debugitem" | b"misbehave" => Ok(Request::Admin(line)),
+        _ => Err(unknown(line)),
+    }
+}
+
+/// A browser is hung up on; anybody else is told.
+fn unknown(line: &[u8]) -> Refusal<'_> {
+    match Tokens::new(line).last() {
+        Some(last) if last.starts_with(b"HTTP/") => {
+            Refusal { reply: b"", then: Then::Close, unlink: None }
+        }
+        _ => Refusal::says(reply::ERROR),
+    }
+}
+
+fn trim_spaces(mut words: &[u8]) -> &[u8] {
+    while let [rest @ .., b' '] = words {
+        words = rest;
+    }
+    words
+}
+
+fn is_noreply(tokens: &[&[u8]]) -> bool {
+    tokens.last().is_some_and(|token| *token == b"noreply")
+}
+
+/// The keys in `rest`, none too long: all are looked at before the first is served.
+fn keys(rest: &[u8]) -> Result<Keys<'_>, Refusal<'_>> {
+    if rest.is_empty() {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    if Tokens::new(rest).any(|key| key.len() > KEY_BYTES_MAX) {
+        return Err(Refusal::says(reply::BAD_FORMAT));
+    }
+    Ok(Keys::new(rest))
+}
+
+/// `get <key>+`
+fn get(verb: GetVerb, rest: &[u8]) -> Outcome<'_> {
+    Ok(Request::Get(Get { verb, exptime: 0, keys: keys(rest)? }))
+}
+
+/// `gat <exptime> <key>+`
+fn get_and_touch(verb: GetVerb, rest: &[u8]) -> Outcome<'_> {
+    let mut tokens = Tokens::new(rest);
+    let exptime = tokens.next().unwrap_or_default();
+    let rest = tokens.rest();
+    if rest.is_empty() {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    let Some(exptime) = number_i32(exptime) else {
+        return Err(Refusal::says(reply::BAD_EXPTIME));
+    };
+    Ok(Request::Get(Get { verb, exptime: i64::from(exptime), keys: keys(rest)? }))
+}
+
+/// A value's length as declared: at least 0, and its `\r\n` must fit behind it.
+pub(crate) fn value_bytes(token: &[u8]) -> Option<usize> {
+    let value_bytes = usize::try_from(number_i32(token)?).ok()?;
+    (value_bytes <= VALUE_BYTES_MAX).then_some(value_bytes)
+}
+
+/// `set <key> <flags> <exptime> <bytes> [noreply]`, and `cas`, which has its id before `noreply`.
+fn store<'a>(mut verb: StoreVerb, rest: &'a [u8], limits: &Limits) -> Outcome<'a> {
+    let (tokens, count) = Tokens::new(rest).take_array::<6>();
+    let arguments = if matches!(verb, StoreVerb::Cas(_)) { 5 } else { 4 };
+    if count != arguments && count != arguments + 1 {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    let [key, flags, exptime, length, id, _] = tokens;
+    let noreply = is_noreply(&tokens[..count]);
+    let bad_format = Refusal::says_unless(noreply, reply::BAD_FORMAT);
+    let Some(value_bytes) = value_bytes(length) else {
+        return Err(bad_format); // nobody knows what to skip
+    };
+    let (Some(flags), Some(exptime)) = (number_u32(flags), number_i32(exptime)) else {
+        return Err(bad_format.swallow(value_bytes));
+    };
+    if key.len() > KEY_BYTES_MAX {
+        return Err(bad_format.swallow(value_bytes));
+    }
+    if let StoreVerb::Cas(cas) = &mut verb {
+        let Some(id) = number_u64(id) else {
+            return Err(bad_format.swallow(value_bytes));
+        };
+        *cas = id;
+    }
+    if !limits.item_fits(key.len(), flags, value_bytes) {
+        let is_set = verb == StoreVerb::Set;
+        let unlink = is_set.then_some(MetaKey { token: key, base64: false });
+        let refusal = Refusal::says_unless(noreply, reply::TOO_LARGE).swallow(value_bytes);
+        return Err(Refusal { unlink, ..refusal });
+    }
+    let exptime = i64::from(exptime);
+    Ok(Request::Store(Store { verb, key, flags, exptime, value_bytes, noreply }))
+}
+
+/// `incr <key> <delta> [noreply]`
+fn arith(increment: bool, rest: &[u8]) -> Outcome<'_> {
+    let (tokens, count) = Tokens::new(rest).take_array::<3>();
+    if !(2..=3).contains(&count) {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    let [key, delta, _] = tokens;
+    let noreply = is_noreply(&tokens[..count]);
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
+    }
+    let Some(delta) = number_u64(delta) else {
+        return Err(Refusal::says_unless(noreply, reply::BAD_DELTA));
+    };
+    Ok(Request::Arith(Arith { increment, key, delta, noreply }))
+}
+
+/// `delete <key> [0] [noreply]`: the 0 was once a delay, and old clients still send it.
+fn delete(rest: &[u8]) -> Outcome<'_> {
+    let (tokens, count) = Tokens::new(rest).take_array::<3>();
+    if !(1..=3).contains(&count) {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    let key = tokens[0];
+    let noreply = count > 1 && is_noreply(&tokens[..count]);
+    let legal = match count {
+        1 => true,
+        2 => noreply || tokens[1] == b"0",
+        _ => noreply && tokens[1] == b"0",
+    };
+    if !legal {
+        return Err(Refusal::says_unless(noreply, reply::BAD_DELETE));
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
+    }
+    Ok(Request::Delete(Delete { key, noreply }))
+}
+
+/// `touch <key> <exptime> [noreply]`
+fn touch(rest: &[u8]) -> Outcome<'_> {
+    let (tokens, count) = Tokens::new(rest).take_array::<3>();
+    if !(2..=3).contains(&count) {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    let [key, exptime, _] = tokens;
+    let noreply = is_noreply(&tokens[..count]);
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
+    }
+    let Some(exptime) = number_i32(exptime) else {
+        return Err(Refusal::says_unless(noreply, reply::BAD_EXPTIME));
+    };
+    Ok(Request::Touch(Touch { key, exptime: i64::from(exptime), noreply }))
+}
+
+/// `flush_all [delay] [noreply]`
+fn flush_all(rest: &[u8]) -> Outcome<'_> {
+    let (tokens, count) = Tokens::new(rest).take_array::<2>();
+    if count > 2 {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    let noreply = is_noreply(&tokens[..count]);
+    if count == usize::from(noreply) {
+        return Ok(Request::FlushAll { delay: None, noreply });
+    }
+    let Some(delay) = number_i32(tokens[0]) else {
+        return Err(Refusal::says_unless(noreply, reply::BAD_EXPTIME));
+    };
+    Ok(Request::FlushAll { delay: Some(i64::from(delay)), noreply })
+}
+
+/// `verbosity <level> [noreply]`
+fn verbosity(rest: &[u8]) -> Outcome<'_> {
+    let (tokens, count) = Tokens::new(rest).take_array::<2>();
+    if !(1..=2).contains(&count) {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    let noreply = is_noreply(&tokens[..count]);
+    let Some(level) = number_u32(tokens[0]) else {
+        return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
+    };
+    Ok(Request::Verbosity { level, noreply })
+}
+
+/// `cache_memlimit <megabytes> [noreply]`
+fn memory_limit(rest: &[u8]) -> Outcome<'_> {
+    let (tokens, count) = Tokens::new(rest).take_array::<2>();
+    if !(1..=2).contains(&count) {
+        return Err(Refusal::says(reply::ERROR));
+    }
+    let noreply = is_noreply(&tokens[..count]);
+    let Some(megabytes) = number_u32(tokens[0]) else {
+        return Err(Refusal::says_unless(noreply, reply::ERROR));
+    };
+    Ok(Request::MemoryLimit { megabytes: u64::from(megabytes), noreply })
+}
+
+/// `shutdown [graceful]`
+fn shutdown(rest: &[u8]) -> Outcome<'_> {
+    match Tokens::new(rest).take_array::<1>() {
+        (_, 0) => Ok(Request::Shutdown { graceful: false }),
+        ([b"graceful"], 1) => Ok(Request::Shutdown { graceful: true }),
+        _ => Err(Refusal::says(reply::BAD_SHUTDOWN)),
+    }
+}
