@@ -1,0 +1,181 @@
+//! Where one request goes, under plans of every shape.
+
+use crate::{etc_mix, load, plan_after, smooth};
+use laneway_policy::ranges::SizeRanges;
+use laneway_policy::route::{lane, lane_of_octave};
+use laneway_policy::{CorePlan, CostModel, Design, FRAME_BYTES, Form, ItemBytes, Lane, LargeLane};
+use laneway_policy::{Role, Route, SLICE_BYTES, Settings, WorkerId, WorkerTarget, route};
+use proptest::prelude::*;
+
+const SMALL: ItemBytes = ItemBytes(100);
+const LARGE: ItemBytes = ItemBytes(500_000);
+
+fn initial(workers: u16, form: Form) -> CorePlan {
+    plan_after(&Settings { workers, form: Some(form), ..Settings::default() }, &load_of(0.0), 0)
+}
+
+fn load_of(large_percent: f64) -> laneway_policy::EpochLoad {
+    load(etc_mix(100_000, large_percent, 500_000))
+}
+
+fn shared() -> Route {
+    Route::Hand(WorkerTarget::Shared)
+}
+
+fn to(worker: u16) -> Route {
+    Route::Hand(WorkerTarget::Worker(WorkerId(worker)))
+}
+
+/// Routes of one size, held by each worker in turn.
+fn check(plan: &CorePlan, size: ItemBytes, expected: &[Route]) {
+    let got: Vec<Route> =
+        (0..plan.workers()).map(|worker| route(plan, WorkerId(worker), size)).collect();
+    assert_eq!(got, expected, "{size} bytes, roles {:?}", plan.roles);
+}
+
+#[test]
+fn the_first_large_request_already_goes_the_large_way() {
+    use Route::{Here, HereInSlices};
+    let rows = [
+        (2, Form::TimeShare, vec![HereInSlices; 2]),
+        (2, Form::Roles, vec![to(1), HereInSlices]),
+        (6, Form::TimeShare, vec![HereInSlices; 6]),
+        (6, Form::Roles, vec![shared(), shared(), shared(), shared(), shared(), HereInSlices]),
+    ];
+    for (workers, form, expected) in rows {
+        let plan = initial(workers, form);
+        check(&plan, LARGE, &expected);
+        check(&plan, SMALL, &vec![Here; usize::from(workers)]);
+    }
+}
+
+#[test]
+fn the_threshold_itself_is_large() {
+    let plan = initial(6, Form::Roles);
+    assert_eq!(plan.threshold, SLICE_BYTES);
+    assert_eq!(route(&plan, WorkerId(0), ItemBytes(SLICE_BYTES.0 - 1)), Route::Here);
+    assert_eq!(route(&plan, WorkerId(0), SLICE_BYTES), shared());
+}
+
+#[test]
+fn hkh_serves_everything_where_it_arrives() {
+    for workers in [1, 2, 6] {
+        let settings = Settings { workers, design: Design::Hkh, ..Settings::default() };
+        for epochs in [0, 3] {
+            let plan = plan_after(&settings, &load_of(0.75), epochs);
+            check(&plan, LARGE, &vec![Route::Here; usize::from(workers)]);
+            check(&plan, SMALL, &vec![Route::Here; usize::from(workers)]);
+            assert_eq!(plan.slice_bytes, None);
+        }
+    }
+}
+
+#[test]
+fn ranges_send_each_size_to_its_worker() {
+    let mut plan = plan_after(&Settings { workers: 6, ..Settings::default() }, &load_of(0.75), 1);
+    let count = plan.workers_large();
+    let sizes = smooth(&etc_mix(100_000, 0.75, 500_000));
+    let ranges = SizeRanges::equal_cost(&sizes, CostModel::Packets, plan.threshold, count);
+    let boundaries = ranges.boundaries().to_vec();
+    plan.large_lane = LargeLane::Ranges(ranges);
+    let first_large = plan.workers_small;
+    assert_eq!(route(&plan, WorkerId(0), plan.threshold), to(first_large));
+    assert_eq!(route(&plan, WorkerId(first_large), plan.threshold), Route::HereInSlices);
+    for (range, &boundary) in boundaries.iter().enumerate() {
+        let (below, above) = (first_large + range as u16, first_large + range as u16 + 1);
+        assert_eq!(route(&plan, WorkerId(0), ItemBytes(boundary.0 - 1)), to(below));
+        assert_eq!(route(&plan, WorkerId(0), boundary), to(above));
+        assert_eq!(route(&plan, WorkerId(below), boundary), to(above));
+    }
+    plan.slice_bytes = None;
+    assert_eq!(route(&plan, WorkerId(first_large), plan.threshold), Route::Here);
+}
+
+#[test]
+fn a_shared_target_becomes_the_shortest_queue_and_ties_go_in_turn() {
+    let plan = plan_after(&Settings { workers: 6, ..Settings::default() }, &load_of(0.75), 1);
+    let large: Vec<WorkerId> = plan.large_ids().collect();
+    assert!(large.len() >= 2);
+    for (turn, &expected) in large.iter().cycle().take(3 * large.len()).enumerate() {
+        assert_eq!(WorkerTarget::Shared.in_turn(&plan, turn as u64), expected);
+    }
+    for &idle in &large {
+        let queued = |worker| if worker == idle { 1 } else { 2 };
+        for turn in 0..10 {
+            assert_eq!(WorkerTarget::Shared.shortest(&plan, turn, queued), idle);
+        }
+    }
+    let one = WorkerTarget::Worker(WorkerId(3));
+    assert_eq!(one.shortest(&plan, 7, |_| 0), WorkerId(3));
+}
+
+fn plans() -> impl Strategy<Value = CorePlan> {
+    (2_u16..=64, any::<bool>(), any::<bool>(), 0.0_f64..20.0, any::<bool>(), 0_u64..4).prop_map(
+        |(workers, hkh, time_share, large_percent, tx_backed_up, epochs)| {
+            let design = if hkh { Design::Hkh } else { Design::Lanes };
+            let form = (!hkh).then_some(if time_share { Form::TimeShare } else { Form::Roles });
+            let settings =
+                Settings { workers, design, form, samples_min: 500, ..Settings::default() };
+            let mut load = load(etc_mix(1000, large_percent, 500_000));
+            load.tx_backed_up = tx_backed_up;
+            plan_after(&settings, &load, epochs)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_route_ends_at_a_worker_that_serves_it(
+        plan in plans(),
+        me in 0_u16..64,
+        octave in 0_u32..31,
+        turn in any::<u64>(),
+    ) {
+        let me = WorkerId(me % plan.workers());
+        let size = ItemBytes(1 << octave);
+        match route(&plan, me, size) {
+            Route::Here => prop_assert!(
+                lane(&plan, size) == Lane::Small || plan.design == Design::Hkh
+            ),
+            Route::HereInSlices => {
+                prop_assert_eq!(lane(&plan, size), Lane::Large);
+                prop_assert!(plan.role(me).serves_large());
+            }
+            Route::Hand(target) => {
+                prop_assert_eq!(lane(&plan, size), Lane::Large);
+                prop_assert_eq!(plan.role(me), Role::Small);
+                let target = target.in_turn(&plan, turn);
+                prop_assert!(target != me);
+                prop_assert_eq!(route(&plan, target, size), Route::HereInSlices);
+            }
+        }
+    }
+
+    #[test]
+    fn an_octave_is_answered_as_each_of_its_sizes(
+        threshold in 1_u64..1 << 31,
+        octave in 0_u8..31,
+        within in any::<u64>(),
+    ) {
+        let mut plan = initial(6, Form::Roles);
+        plan.threshold = ItemBytes(threshold);
+        let (first, last) = (ItemBytes(1 << octave), ItemBytes((2 << octave) - 1));
+        let size = ItemBytes(first.0 + within % first.0);
+        match lane_of_octave(&plan, octave) {
+            Some(answer) => prop_assert_eq!(lane(&plan, size), answer),
+            None => prop_assert!(lane(&plan, first) == Lane::Small && lane(&plan, last) == Lane::Large),
+        }
+    }
+}
+
+#[test]
+fn octaves_around_a_frame() {
+    let mut plan = initial(6, Form::Roles);
+    plan.threshold = FRAME_BYTES;
+    let rows =
+        [(0, Some(Lane::Small)), (9, Some(Lane::Small)), (10, None), (11, Some(Lane::Large))];
+    for (octave, expected) in rows {
+        assert_eq!(lane_of_octave(&plan, octave), expected, "octave {octave}");
+    }
+    assert_eq!(lane_of_octave(&plan, 200), Some(Lane::Large));
+}
