@@ -3,14 +3,18 @@
 //! One grammar for every place bytes arrive: server, load generator, client library and fuzzer all
 //! call [`parse`]. It answers three ways: `Ok(Some(frame))` serve it, `Ok(None)` more bytes are
 //! needed, `Err(malformed)` the client is wrong and this is what it is told.
+//! [`answer::parse_reply`] is the same for the other direction, [`print::put_request`] the inverse.
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod base64;
 pub mod limits;
+pub mod print;
 pub mod reply;
 pub mod request;
 pub mod scan;
+pub mod udp;
 
 mod meta;
 mod text;
