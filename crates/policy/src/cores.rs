@@ -118,7 +118,7 @@ const ROUNDING: f64 = 1e-9;
 /// n_s: the paper's number of small workers, 1 to `workers`.
 pub fn small_workers(small_share: f64, workers: u16) -> u16 {
     assert!(workers > 0);
-    let exact = small_share.clamp(0.0, 1.0) * f64::from(workers) - ROUNDING;
+    let exact = small_share * f64::from(workers) - ROUNDING;
     let floor = exact.max(0.0) as u16;
     let ceiling = if exact > f64::from(floor) { floor + 1 } else { floor };
     ceiling.clamp(1, workers)

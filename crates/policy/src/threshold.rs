@@ -76,7 +76,6 @@ impl ThresholdControl {
     pub fn after_epoch(&mut self, sizes: &SmoothHistogram, samples: u64) -> ItemBytes {
         let evidence = sizes.total().max(samples as f64);
         if !self.fixed
-            && samples > 0
             && evidence >= self.samples_needed
             && let Some(class) = sizes.percentile(self.percentile)
         {

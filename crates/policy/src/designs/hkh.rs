@@ -1,4 +1,4 @@
-//! `hkh`: key-hash sharding (MICA §4.1; Minos §5 "HKH"). A request is served by the worker that
+//! `hkh`: key-hash sharding (MICA; Minos §5 "HKH"). A request is served by the worker that
 //! receives it, to completion, whatever its size: the rival that shows what lanes are worth.
 //!
 //! Departs from the paper: the threshold is computed all the same, as `lanes` does it, so that the

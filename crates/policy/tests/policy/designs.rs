@@ -126,7 +126,23 @@ fn an_epoch_without_requests_changes_nothing() {
     assert_eq!((after.epoch, after.planned_at), (102, Nanos(3)));
 }
 
-/// Minos §6.6: p_L steps up and down, and the cores follow in the next epoch.
+#[test]
+fn a_silence_does_not_make_the_next_few_requests_the_whole_truth() {
+    let mut policy = build(lanes(6)).expect("fits");
+    policy.plan(Nanos(0), &mix(THICK, 0.0));
+    for _ in 0..100 {
+        policy.plan(Nanos(0), &EpochLoad::default());
+    }
+    assert_eq!(policy.plan(Nanos(0), &mix(200, 20.0)).threshold, FRAME_BYTES);
+}
+
+#[test]
+fn a_single_worker_has_nobody_to_take_from() {
+    let plan = plan_after(&lanes(1), &mix(THICK, 0.75), 1);
+    assert_eq!((plan.roles.as_slice(), plan.steal), ([Role::Both].as_slice(), Steal::NEVER));
+}
+
+/// p_L steps up and down, as in the last experiment of Minos §6; the cores follow at once.
 #[test]
 fn roles_follow_a_stepped_load_there_and_back() {
     let settings = Settings { cost: CostModel::Packets, ..lanes(8) };

@@ -75,6 +75,43 @@ fn an_empty_histogram_has_no_percentile() {
     assert_eq!(SmoothHistogram::new().percentile(99.0), None);
 }
 
+/// Every rank of every number of requests, at the very boundary between two classes: products such
+/// as 1000 × 99.9 % are not whole in binary.
+#[test]
+fn the_rank_is_exact_at_the_boundary() {
+    let (below, above) = (SizeClass::of(ItemBytes(10)), SizeClass::of(ItemBytes(1000)));
+    for requests in [1_u64, 7, 10, 100, 999, 1000, 60_000, 1_000_000] {
+        for permille in 1..1000 {
+            let rank = (requests * permille).div_ceil(1000);
+            for (in_below, expected) in [(rank, below), (rank - 1, above)] {
+                let mut histogram = SizeHistogram::new();
+                histogram.add(below, in_below);
+                histogram.add(above, requests - in_below);
+                let found = histogram.percentile(permille as f64 / 10.0);
+                assert_eq!(found, Some(expected), "{permille} permille of {requests}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_class_is_stood_for_by_its_middle_and_shared_out_by_width() {
+    let class = SizeClass::of(ItemBytes(1500));
+    assert_eq!((class.first(), class.end()), (ItemBytes(1408), ItemBytes(1536)));
+    assert_eq!(class.middle(), ItemBytes(1472));
+    let mut sizes = SizeHistogram::new();
+    sizes.add(class, 100);
+    for (threshold, share) in [(1408, 0.0), (1440, 0.25), (1472, 0.5), (1536, 1.0)] {
+        let got = CostModel::Packets.small_share(&smooth(&sizes), ItemBytes(threshold));
+        assert_eq!(got, share, "threshold {threshold}");
+    }
+}
+
+#[test]
+fn no_requests_cost_nothing_large() {
+    assert_eq!(CostModel::Bytes.small_share(&SmoothHistogram::new(), FRAME_BYTES), 1.0);
+}
+
 proptest! {
     #[test]
     fn a_size_lies_in_its_class(size in sizes()) {

@@ -32,6 +32,16 @@ fn an_even_spread_is_cut_where_calculus_says() {
     assert!((345_000..362_000).contains(&cut), "{cut}");
 }
 
+/// The part of a class below the threshold is not the large workers' business.
+#[test]
+fn a_class_that_the_threshold_cuts_counts_from_the_threshold_on() {
+    let mut sizes = SizeHistogram::new();
+    sizes.add(SizeClass::of(ItemBytes(4096)), 1000);
+    let threshold = ItemBytes(4096 + 256);
+    let ranges = SizeRanges::equal_cost(&smooth(&sizes), CostModel::Packets, threshold, 2);
+    assert_eq!(ranges.boundaries(), [ItemBytes(4096 + 256 + 128)]);
+}
+
 proptest! {
     #[test]
     fn ranges_cost_the_same_within_a_class(

@@ -163,19 +163,31 @@ proptest! {
         let size = ItemBytes(first.0 + within % first.0);
         match lane_of_octave(&plan, octave) {
             Some(answer) => prop_assert_eq!(lane(&plan, size), answer),
-            None => prop_assert!(lane(&plan, first) == Lane::Small && lane(&plan, last) == Lane::Large),
+            None => prop_assert_eq!(
+                (lane(&plan, first), lane(&plan, last)),
+                (Lane::Small, Lane::Large)
+            ),
         }
     }
 }
 
 #[test]
-fn octaves_around_a_frame() {
+fn octaves_around_the_threshold() {
+    use Lane::{Large, Small};
+    let rows = [
+        (FRAME_BYTES.0, 0, Some(Small)),
+        (FRAME_BYTES.0, 9, Some(Small)),
+        (FRAME_BYTES.0, 10, None),
+        (FRAME_BYTES.0, 11, Some(Large)),
+        (FRAME_BYTES.0, 200, Some(Large)),
+        (2048, 10, Some(Small)),
+        (2048, 11, Some(Large)),
+        (2047, 10, None),
+        (2049, 11, None),
+    ];
     let mut plan = initial(6, Form::Roles);
-    plan.threshold = FRAME_BYTES;
-    let rows =
-        [(0, Some(Lane::Small)), (9, Some(Lane::Small)), (10, None), (11, Some(Lane::Large))];
-    for (octave, expected) in rows {
-        assert_eq!(lane_of_octave(&plan, octave), expected, "octave {octave}");
+    for (threshold, octave, expected) in rows {
+        plan.threshold = ItemBytes(threshold);
+        assert_eq!(lane_of_octave(&plan, octave), expected, "{threshold}, octave {octave}");
     }
-    assert_eq!(lane_of_octave(&plan, 200), Some(Lane::Large));
 }

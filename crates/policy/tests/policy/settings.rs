@@ -17,13 +17,14 @@ fn what_does_not_fit_is_refused_with_a_way_out() {
     let workers = "must be from 1 to 1024; leave the flag out to have one worker per CPU";
     check(Settings { workers: 0, ..base() }, &format!("--workers 0: {workers}"));
     check(Settings { workers: 1025, ..base() }, &format!("--workers 1025: {workers}"));
-    let percentile = "must be above 0 and below 100; to call every request small use --threshold, or --design hkh";
+    let percentile = "must be above 0 and below 100; \
+         to call every request small use --threshold, or --design hkh";
     for value in [0.0, 100.0, -1.0, f64::NAN] {
         let expected = format!("--percentile {value}: {percentile}");
         check(Settings { percentile: value, ..base() }, &expected);
     }
-    let alpha =
-        "must be above 0, or nothing new is ever learnt, and at most 1; leave the flag out for 0.9";
+    let alpha = "must be above 0, or nothing new is ever learnt, and at most 1; \
+         leave the flag out for 0.9";
     for value in [0.0, 1.1, f64::NAN] {
         check(Settings { alpha: value, ..base() }, &format!("--alpha {value}: {alpha}"));
     }
