@@ -143,7 +143,7 @@ impl Server {
     }
 }
 
-/// A loopback address that was free a moment ago: memcached's `-p 0` means "no TCP", so we ask here.
+/// A loopback address that was free a moment ago; memcached's `-p 0` would mean "no TCP".
 fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .map_err(|e| format!("no free port on 127.0.0.1: {e}"))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every layer of tests, one step after the other, and a table of what came out.
+//! `cargo xtask test`: every layer of tests, one after the other, and a table of what came out.
 //!
 //! A step is a command line that one can also type; its output goes to a file, of which the end is
 //! shown if it fails. Steps are not run side by side: some of them watch the machine's CPUs.

@@ -1,0 +1,89 @@
+//! Who may know whom, and who may depend on nothing, read from the manifests.
+
+use super::{Finding, Source, Tree};
+
+/// A crate and the crates of ours that it may know. `laneway` is known to nobody.
+const KNOWS: &[(&str, &[&str])] = &[
+    ("policy", &[]),
+    ("wire", &[]),
+    ("sync", &[]),
+    ("store", &["sync"]),
+    ("tier", &["sync", "store"]),
+    ("transport", &["sync"]),
+    ("kernel", &["sync", "store"]),
+    ("server", &["policy", "wire", "sync", "store", "tier", "transport", "kernel"]),
+    ("client", &["wire"]),
+    ("load", &["policy", "wire", "client"]),
+    ("sim", &["policy", "load"]),
+    ("laneway", &["policy", "wire", "server", "client", "load", "sim"]),
+];
+/// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.
+const ALONE: &[&str] = &["policy", "wire", "sync"];
+const OURS: &str = "laneway-";
+
+pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
+    for file in &tree.files {
+        let parts: Vec<&str> = file.path.split('/').collect();
+        if let ["crates", name, "Cargo.toml"] = parts[..] {
+            manifest(file, name, found);
+        }
+    }
+}
+
+fn manifest(file: &Source, name: &str, found: &mut Vec<Finding>) {
+    let mut complain = |rule, text: String| {
+        found.push(Finding { rule, subject: file.path.clone(), line: 0, measure: 1, text });
+    };
+    let Ok(table) = file.text.parse::<toml::Table>() else {
+        return complain("manifest", "is not TOML".into());
+    };
+    let Some((_, known)) = KNOWS.iter().find(|(room, _)| *room == name) else {
+        return complain("who-knows", format!("{name} is not in the map of who may know whom"));
+    };
+    for dependency in dependencies(&table) {
+        let loom = dependency.name == "loom" && dependency.condition == "cfg(loom)";
+        if ALONE.contains(&name) && !dependency.for_tests && !loom {
+            complain("alone", format!("{name} depends on nothing, not on {}", dependency.name));
+        }
+        let Some(other) = dependency.name.strip_prefix(OURS) else {
+            if dependency.name == "laneway" {
+                complain("who-knows", format!("nobody knows laneway, and {name} does"));
+            }
+            continue;
+        };
+        if !known.contains(&other) && !dependency.for_tests {
+            complain("who-knows", format!("{name} may know {known:?}, not {other}"));
+        }
+    }
+}
+
+struct Dependency {
+    name: String,
+    /// `cfg(loom)`, or empty.
+    condition: String,
+    for_tests: bool,
+}
+
+fn dependencies(manifest: &toml::Table) -> Vec<Dependency> {
+    let mut all = Vec::new();
+    let mut add = |table: &toml::Table, condition: &str| {
+        for section in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            for name in table.get(section).and_then(|s| s.as_table()).into_iter().flatten() {
+                all.push(Dependency {
+                    name: name.0.clone(),
+                    condition: condition.to_string(),
+                    for_tests: section == "dev-dependencies",
+                });
+            }
+        }
+    };
+    add(manifest, "");
+    for (condition, table) in
+        manifest.get("target").and_then(|t| t.as_table()).into_iter().flatten()
+    {
+        if let Some(table) = table.as_table() {
+            add(table, condition);
+        }
+    }
+    all
+}

@@ -1,0 +1,184 @@
+//! Each rule finds a planted violation, and leaves alone what only looks like one.
+
+use super::exceptions::apply_at_most;
+use super::{Finding, Source, Tree, findings};
+
+/// The rules that complain about these files.
+fn rules(files: &[(&str, &str)]) -> Vec<&'static str> {
+    let mut rules: Vec<&str> = found(files).into_iter().map(|finding| finding.rule).collect();
+    rules.dedup();
+    rules
+}
+
+fn found(files: &[(&str, &str)]) -> Vec<Finding> {
+    findings(&Tree { files: files.iter().map(|(path, text)| Source::new(*path, *text)).collect() })
+}
+
+#[track_caller]
+fn check(path: &str, text: &str, expected: &[&str]) {
+    assert_eq!(rules(&[(path, text)]), expected, "{path}: {text}");
+}
+
+#[test]
+fn unsafe_stays_in_its_rooms() {
+    check("crates/server/src/a.rs", "fn f() { unsafe { g() } }", &["unsafe"]);
+    check("xtask/src/a.rs", "unsafe fn f() {}", &["unsafe"]);
+    check("crates/store/src/a.rs", "fn f() { unsafe { g() } }", &[]);
+    check("crates/server/src/a.rs", "// unsafe\nconst A: &str = \"unsafe\";", &[]);
+    check("crates/server/src/a.rs", "const A: &str = r#\"a \" unsafe\"#;", &[]);
+    check("crates/wire/src/lib.rs", "pub mod a;", &["forbid-unsafe"]);
+    check("crates/wire/src/lib.rs", "#![forbid(unsafe_code)]\npub mod a;", &[]);
+    check("crates/wire/src/lib.rs", "// #![forbid(unsafe_code)]\npub mod a;", &["forbid-unsafe"]);
+    check("crates/store/src/lib.rs", "pub mod a;", &[]);
+}
+
+#[test]
+fn a_character_or_lifetime_does_not_open_a_string() {
+    check("crates/server/src/a.rs", "const A: char = '\"'; fn f() { unsafe {} }", &["unsafe"]);
+    check("crates/server/src/a.rs", "const A: char = '\\''; fn f() { unsafe {} }", &["unsafe"]);
+    check("crates/server/src/a.rs", "fn f<'a>(x: &'a str) { unsafe {} }", &["unsafe"]);
+    check("crates/server/src/a.rs", "/* a /* b */ unsafe */ fn f() {}", &[]);
+}
+
+#[test]
+fn only_the_servers_clock_reads_time() {
+    check("crates/server/src/worker.rs", "fn f() { Instant::now(); }", &["clock"]);
+    check("crates/policy/src/a.rs", "fn f() { std::time::SystemTime::now(); }", &["clock"]);
+    check("crates/server/src/clock.rs", "fn f() { Instant::now(); }", &[]);
+    check("crates/load/src/a.rs", "fn f() { Instant::now(); }", &[]);
+    check("crates/server/tests/boot.rs", "fn f() { Instant::now(); }", &[]);
+    check("crates/store/tests/a.rs", "fn f() { Instant::now(); }", &["clock"]);
+}
+
+#[test]
+fn threads_start_at_boot_and_tests_never_sleep() {
+    check("crates/server/src/worker.rs", "fn f() { std::thread::spawn(g); }", &["thread"]);
+    check("crates/server/src/worker.rs", "fn f() { thread::sleep(d); }", &["thread"]);
+    check("crates/server/src/boot.rs", "fn f() { std::thread::spawn(g); }", &[]);
+    check("crates/store/tests/many.rs", "fn f() { std::thread::scope(g); }", &[]);
+    check("crates/store/tests/many.rs", "fn f() { std::thread::sleep(d); }", &["sleep"]);
+    let inline = "#[cfg(test)]\nmod tests {\n    fn f() { std::thread::sleep(d); }\n}";
+    check("crates/load/src/a.rs", inline, &["sleep"]);
+}
+
+#[test]
+fn loose_ends_are_not_left_behind() {
+    check("crates/server/src/a.rs", "fn f() { todo!() }", &["loose-end"]);
+    check("crates/server/src/a.rs", "fn f() { unimplemented!() }", &["loose-end"]);
+    check("crates/server/tests/a.rs", "#[test]\n#[ignore]\nfn f() {}", &["loose-end"]);
+    check("crates/server/tests/a.rs", "#[ignore = \"slow\"]\nfn f() {}", &["loose-end"]);
+}
+
+#[test]
+fn no_text_names_a_folder_of_this_machine() {
+    let path = concat!("see /wo", "rk/main/x");
+    check("docs/a.md", path, &["machine-path"]);
+    check("docs/a.md", "see net/work/main", &[]);
+    check("docs/a.md", concat!("cd /ro", "ot/x"), &["machine-path"]);
+}
+
+#[test]
+fn functions_and_files_and_lines_stay_small() {
+    let body = "    g();\n".repeat(68);
+    check("crates/server/src/a.rs", &format!("fn f() {{\n{body}}}\n"), &[]);
+    check(
+        "crates/server/src/a.rs",
+        &format!("fn f() {{\n{body}    g();\n}}\n"),
+        &["function-lines"],
+    );
+    let test = format!("#[test]\nfn f() {{\n{body}    g();\n}}\n");
+    check("crates/server/src/a.rs", &test, &[]);
+    let lines = "const A: u8 = 1;\n".repeat(600);
+    check("crates/server/src/a.rs", &lines, &[]);
+    check("crates/server/src/a.rs", &format!("{lines}const B: u8 = 1;\n"), &["file-lines"]);
+    let tests = format!("{lines}#[cfg(test)]\nmod tests {{\n    fn a() {{}}\n}}\n");
+    check("crates/server/src/a.rs", &tests, &[]);
+    check("crates/server/src/tests.rs", &format!("{lines}{lines}"), &[]);
+    check("crates/server/src/a.rs", &format!("// {}", "é".repeat(97)), &[]);
+    check("crates/server/src/a.rs", &format!("// {}", "é".repeat(98)), &["line-columns"]);
+}
+
+#[test]
+fn a_function_is_measured_from_its_name_to_its_own_brace() {
+    let code = "fn f(a: [u8; 3]) -> impl Fn() where A: B {\n    fn g();\n    let s = \"{\";\n}\n";
+    let functions = Source::new("a.rs", code).code.functions();
+    assert_eq!(functions.len(), 1, "{functions:?}");
+    assert_eq!((functions[0].name.as_str(), functions[0].lines), ("f", 4));
+}
+
+#[test]
+fn who_may_know_whom_is_kept() {
+    let check = |name: &str, text: &str, expected: &[&str]| {
+        check(&format!("crates/{name}/Cargo.toml"), text, expected);
+    };
+    check("server", "[dependencies]\nlaneway-policy.workspace = true", &[]);
+    check("server", "[dependencies]\nlaneway-load.workspace = true", &["who-knows"]);
+    check("store", "[build-dependencies]\nlaneway-wire = \"1\"", &["who-knows"]);
+    check("store", "[target.'cfg(unix)'.dependencies]\nlaneway-wire = \"1\"", &["who-knows"]);
+    check("server", "[dev-dependencies]\nlaneway-load.workspace = true", &[]);
+    check("server", "[dependencies]\nlaneway = \"1\"", &["who-knows"]);
+    check("common", "[package]\nname = \"laneway-common\"", &["who-knows"]);
+    check("policy", "[dependencies]\nserde = \"1\"", &["alone"]);
+    check("policy", "[dev-dependencies]\nproptest = \"1\"", &[]);
+    check("sync", "[target.'cfg(loom)'.dependencies]\nloom = \"0.7\"", &[]);
+    check("sync", "[dependencies]\nloom = \"0.7\"", &["alone"]);
+}
+
+#[test]
+fn files_that_use_each_other_are_a_cycle() {
+    let a = ("crates/store/src/a.rs", "use crate::b::B;");
+    let library = ("crates/store/src/lib.rs", "mod a;\nmod b;");
+    assert_eq!(
+        rules(&[a, library, ("crates/store/src/b.rs", "use super::a::{self, A};")]),
+        ["cycle"]
+    );
+    assert_eq!(rules(&[a, library, ("crates/store/src/b.rs", "struct B;")]), [""; 0]);
+    let tests = "#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}";
+    assert_eq!(rules(&[a, library, ("crates/store/src/b.rs", tests)]), [""; 0]);
+    let third = ("crates/store/src/b.rs", "use crate::{x::Y, c::{C}};");
+    assert_eq!(
+        rules(&[a, library, third, ("crates/store/src/c.rs", "use crate::a::A;")]),
+        ["cycle"]
+    );
+}
+
+#[test]
+fn a_reexport_is_no_use_and_leads_on_to_its_source() {
+    let a = ("crates/store/src/a.rs", "use crate::B;");
+    let b = ("crates/store/src/b.rs", "pub struct B;");
+    let library = ("crates/store/src/lib.rs", "mod a;\nmod b;\npub use b::B;\npub use a::A;");
+    assert_eq!(rules(&[a, b, library]), [""; 0]);
+    let b = ("crates/store/src/b.rs", "use crate::a::A;\npub struct B;");
+    assert_eq!(rules(&[a, b, library]), ["cycle"]);
+}
+
+#[test]
+fn a_file_may_use_the_one_it_is_nested_in() {
+    let library = ("crates/store/src/lib.rs", "mod a;\nfn f() { a::g() }\nstruct B;");
+    assert_eq!(rules(&[library, ("crates/store/src/a.rs", "use crate::B;")]), [""; 0]);
+    let a = ("crates/store/src/a.rs", "mod c;\nfn f() { c::g() }\nstruct A;");
+    assert_eq!(
+        rules(&[a, ("crates/store/src/a/c.rs", "use super::A;\nuse super::super::B;")]),
+        [""; 0]
+    );
+}
+
+#[test]
+fn the_list_of_exceptions_only_shrinks() {
+    let long = || {
+        let body = "    g();\n".repeat(80);
+        found(&[("crates/server/src/a.rs", &format!("fn f() {{\n{body}}}\n"))])
+    };
+    let entry = |lines: usize| format!("function-lines crates/server/src/a.rs::f {lines}\n");
+    assert_eq!(apply_at_most(long(), &entry(82), 1).len(), 0);
+    let complaint = |findings, list: &str, entries_max| {
+        let complaints = apply_at_most(findings, list, entries_max);
+        assert_eq!(complaints.len(), 1, "{complaints:?}");
+        complaints[0].clone()
+    };
+    assert!(complaint(long(), &entry(81), 1).contains("82 lines"));
+    assert!(complaint(long(), &entry(83), 1).contains("stale"));
+    assert!(complaint(Vec::new(), &entry(82), 1).contains("stale"));
+    assert!(complaint(long(), &entry(82), 2).contains("ENTRIES_MAX"));
+    assert!(complaint(Vec::new(), "clock crates/server/src/a.rs 1\n", 0).contains("expected"));
+}
