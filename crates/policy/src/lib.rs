@@ -7,8 +7,8 @@
 //! In the order a request meets them: [`units`] and [`histogram`] (what was asked for), [`cost`]
 //! (what that costs), [`threshold`] (where large begins), [`cores`] (how many workers serve
 //! which), [`ranges`] (which large worker serves which sizes), [`plan`] (all of it, published once
-//! per epoch), [`mod@route`] (one request against the plan), [`migrate`] (when a connection goes back
-//! home) and [`designs`] (the complete rules).
+//! per epoch), [`mod@route`] (one request against the plan), [`migrate`] (when a connection goes
+//! back home) and [`designs`] (the complete rules).
 //!
 //! Knows no clock, thread, I/O, connection or key. Sizes are bytes of key + value.
 #![no_std]
