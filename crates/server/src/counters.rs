@@ -1,0 +1,156 @@
+//! What each worker has done, counted: one [`Counters`] per worker, summed by whoever asks.
+//!
+//! A counter has one writer, the worker that owns the set; so counting is a load and a store, never
+//! a locked instruction. Readers sum racily: each counter is exact, a set of them is a moment's
+//! smear. `stats reset` writes no counter, since that would be a second writer: a [`Baseline`]
+//! keeps the sums of that moment and subtracts them from then on.
+//!
+//! Knows no protocol. Units are in the names; everything else is a count of requests.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// One count, written by one worker and read by any.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Count `n` more. Only the worker that owns the set calls this.
+    pub fn add_owner(&self, n: u64) {
+        // Relaxed, with no partner: a count orders nothing, and its only writer is this thread, so
+        // nothing can come between the load and the store.
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Count one more. Only the worker that owns the set calls this.
+    pub fn bump_owner(&self) {
+        self.add_owner(1);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed) // no partner: see `add_owner`
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One worker's counters. Aligned so that no two workers write one cache line.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)*
+        }
+
+        /// The counters of several workers, summed.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Totals {
+            /// Add one worker's counters.
+            pub fn add(&mut self, counters: &Counters) {
+                $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
+            }
+
+            /// The sum over several workers.
+            pub fn sum<'a>(workers: impl Iterator<Item = &'a Counters>) -> Totals {
+                let mut totals = Totals::default();
+                workers.for_each(|counters| totals.add(counters));
+                totals
+            }
+
+            /// What was counted since `baseline`.
+            pub fn since(&self, baseline: &Totals) -> Totals {
+                Totals { $($name: self.$name.wrapping_sub(baseline.$name),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Keys asked for by `get`, `gets`, `mg`.
+    cmd_get,
+    /// Values sent to be stored, whatever came of them.
+    cmd_set,
+    /// `flush_all`, refused ones included.
+    cmd_flush,
+    /// Keys touched by `touch`, `gat`, `gats`, `mg` with `T`.
+    cmd_touch,
+    /// Meta commands.
+    cmd_meta,
+    /// Keys found by `get`, `gets`, `mg`.
+    get_hits,
+    /// Keys not found by `get`, `gets`, `mg`.
+    get_misses,
+    /// Deletes of a key that was not there, or whose CAS id differed.
+    delete_misses,
+    /// Deletes.
+    delete_hits,
+    /// `incr` of a key that was not there.
+    incr_misses,
+    /// `incr` of a number.
+    incr_hits,
+    /// `decr` of a key that was not there.
+    decr_misses,
+    /// `decr` of a number.
+    decr_hits,
+    /// `cas` of a key that was not there.
+    cas_misses,
+    /// `cas` that stored.
+    cas_hits,
+    /// `cas` refused because the CAS id differed.
+    cas_badval,
+    /// Touches that found their key.
+    touch_hits,
+    /// Touches that did not.
+    touch_misses,
+    /// Values refused for their size.
+    store_too_large,
+    /// Values refused for want of memory.
+    store_no_memory,
+    /// Bytes received.
+    bytes_read,
+    /// Bytes sent.
+    bytes_written,
+    /// Turns of a connection cut short to let others in.
+    conn_yields,
+}
+
+/// What the counters showed at the last `stats reset`.
+#[derive(Debug, Default)]
+pub struct Baseline(Mutex<Totals>);
+
+impl Baseline {
+    /// `stats reset`: count from `totals`, the sum of this moment.
+    pub fn reset(&self, totals: Totals) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+    }
+
+    /// What `totals` grew by since.
+    pub fn since(&self, totals: Totals) -> Totals {
+        totals.since(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_sum_the_workers_and_count_from_the_reset() {
+        let workers = [Counters::default(), Counters::default(), Counters::default()];
+        let sum = || Totals::sum(workers.iter());
+        let baseline = Baseline::default();
+        workers[0].cmd_get.add_owner(5);
+        workers[2].cmd_get.bump_owner();
+        workers[1].bytes_read.add_owner(40);
+        let totals = baseline.since(sum());
+        assert_eq!((totals.cmd_get, totals.bytes_read), (6, 40));
+        baseline.reset(sum());
+        assert_eq!(baseline.since(sum()), Totals::default());
+        workers[2].cmd_get.bump_owner();
+        assert_eq!(baseline.since(sum()).cmd_get, 1);
+    }
+}

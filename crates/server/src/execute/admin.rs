@@ -1,0 +1,188 @@
+//! Commands that tune what memcached is made of inside. What has no counterpart here is answered as
+//! memcached answers it in the nearest case: `OK` where nothing would be worse for having been
+//! asked, the refusal of a switched-off feature where the client would wait for something.
+
+use super::{Context, reply};
+use laneway_wire::reply::{
+    BAD_FORMAT, ERROR, MEMORY_LIMIT_NOT_MEGABYTES, MEMORY_LIMIT_TOO_SMALL, OK,
+};
+
+/// The highest level of `verbosity`.
+pub(super) const VERBOSITY_MAX: u32 = 2;
+
+/// Smallest `cache_memlimit`, in MiB.
+const MEMORY_MEGABYTES_MIN: u64 = 8;
+/// Largest: above it the client has certainly meant bytes.
+const MEMORY_MEGABYTES_MAX: u64 = 1_000_000_000;
+const MEGABYTE: u64 = 1 << 20;
+
+/// Longest `lru_crawler sleep`, microseconds.
+const CRAWLER_SLEEP_US_MAX: u32 = 1_000_000;
+
+/// `lru tune`: what hot and warm may take together, in percent.
+const SEGMENTS_PERCENT_MAX: u64 = 80;
+
+const WATCH_DISABLED: &[u8] = b"CLIENT_ERROR watch commands not allowed\r\n";
+const REASSIGN_DISABLED: &[u8] = b"CLIENT_ERROR slab reassignment disabled\r\n";
+const METADUMP_DISABLED: &[u8] = b"ERROR metadump not allowed\r\n";
+const MGDUMP_DISABLED: &[u8] = b"ERROR mgdump not allowed\r\n";
+const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
+const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
+const SEGMENTS_TOO_LARGE: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
+const FACTORS_TOO_SMALL: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
+const NO_TLS: &[u8] = b"Error TLS not enabled\r\n";
+
+/// `cache_memlimit`.
+pub(super) fn memory_limit(
+    context: &Context<'_>,
+    megabytes: u64,
+    noreply: bool,
+    out: &mut Vec<u8>,
+) {
+    let line = match megabytes {
+        0..MEMORY_MEGABYTES_MIN => MEMORY_LIMIT_TOO_SMALL,
+        MEMORY_MEGABYTES_MIN..=MEMORY_MEGABYTES_MAX => {
+            context.store.set_memory_bytes(megabytes * MEGABYTE);
+            OK
+        }
+        _ => MEMORY_LIMIT_NOT_MEGABYTES,
+    };
+    reply::unless(noreply, line, out);
+}
+
+/// Everything else: `line` is the whole line.
+pub(super) fn answer(line: &[u8], out: &mut Vec<u8>) {
+    let line = line.trim_ascii_end();
+    let words: Vec<&[u8]> = reply::tokens(line).collect();
+    let Some((&command, words)) = words.split_first() else {
+        return out.extend_from_slice(ERROR);
+    };
+    // Only these four look for it.
+    let may_be_silent = matches!(command, b"watch" | b"lru" | b"refresh_certs")
+        || (command == b"slabs" && words.first() == Some(&&b"automove"[..]));
+    let noreply = may_be_silent && words.last() == Some(&&b"noreply"[..]);
+    let line = match command {
+        b"slabs" => slabs(words),
+        b"lru" => lru(words),
+        b"lru_crawler" => crawler(words),
+        b"watch" => WATCH_DISABLED,
+        b"refresh_certs" => NO_TLS,
+        _ => ERROR,
+    };
+    reply::unless(noreply, line, out);
+}
+
+fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+fn slabs(words: &[&[u8]]) -> &'static [u8] {
+    match words {
+        [b"reassign", _, _] => REASSIGN_DISABLED,
+        [b"automove", b"ratio", ratio, ..] if number::<f64>(ratio).is_some() => OK,
+        [b"automove", b"ratio", ..] => ERROR,
+        [b"automove", level, ..] => match number::<u32>(level) {
+            Some(0..=2) => OK,
+            Some(_) => ERROR,
+            None => BAD_FORMAT,
+        },
+        _ => ERROR,
+    }
+}
+
+fn lru(words: &[&[u8]]) -> &'static [u8] {
+    match words {
+        [b"tune", hot, warm, hot_factor, warm_factor, ..] => {
+            let shares = (number::<u32>(hot), number::<u32>(warm));
+            let factors = (number::<f64>(hot_factor), number::<f64>(warm_factor));
+            match (shares, factors) {
+                ((Some(hot), Some(warm)), _)
+                    if u64::from(hot) + u64::from(warm) > SEGMENTS_PERCENT_MAX =>
+                {
+                    SEGMENTS_TOO_LARGE
+                }
+                ((Some(_), Some(_)), (Some(hot), Some(warm))) if hot <= 0.0 || warm <= 0.0 => {
+                    FACTORS_TOO_SMALL
+                }
+                ((Some(_), Some(_)), (Some(_), Some(_))) => OK,
+                _ => ERROR,
+            }
+        }
+        [b"mode", b"flat" | b"segmented", ..] => OK,
+        [b"temp_ttl", seconds, ..] if number::<i32>(seconds).is_some() => OK,
+        _ => ERROR,
+    }
+}
+
+fn crawler(words: &[&[u8]]) -> &'static [u8] {
+    match words {
+        [b"enable" | b"disable"] => OK,
+        // The background sweep never stops: whoever asks for a crawl has it already.
+        [b"crawl", classes] if is_classes(classes) => OK,
+        [b"crawl", _] => BAD_CLASS,
+        [b"metadump", _] => METADUMP_DISABLED,
+        [b"mgdump", _] => MGDUMP_DISABLED,
+        [b"tocrawl", items] if number::<u32>(items).is_some() => OK,
+        [b"sleep", microseconds] => match number::<u32>(microseconds) {
+            Some(0..=CRAWLER_SLEEP_US_MAX) => OK,
+            Some(_) => SLEEP_TOO_LONG,
+            None => BAD_FORMAT,
+        },
+        [b"tocrawl", _] => BAD_FORMAT,
+        _ => ERROR,
+    }
+}
+
+/// `all`, `hash`, or class numbers with commas between them.
+fn is_classes(word: &[u8]) -> bool {
+    matches!(word, b"all" | b"hash")
+        || word.split(|&byte| byte == b',').all(|class| number::<u8>(class).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admin_lines_are_answered_as_memcached_answers_them() {
+        for (line, reply) in [
+            ("slabs", ERROR),
+            ("slabs reassign 1 2", REASSIGN_DISABLED),
+            ("slabs automove 1", OK),
+            ("slabs automove 1 noreply", b""),
+            ("slabs automove 3", ERROR),
+            ("slabs automove x", BAD_FORMAT),
+            ("slabs automove ratio 0.5", OK),
+            ("lru mode flat", OK),
+            ("lru tune 10 25 0.1 2.0", OK),
+            ("lru tune 50 31 0.1 2.0", SEGMENTS_TOO_LARGE),
+            ("lru tune 4294967295 4294967295 1 1", SEGMENTS_TOO_LARGE),
+            ("lru tune 10 25 0 2.0", FACTORS_TOO_SMALL),
+            ("lru tune 10", ERROR),
+            ("lru temp_ttl -1", OK),
+            ("lru foo", ERROR),
+            ("lru_crawler", ERROR),
+            ("lru_crawler enable", OK),
+            ("lru_crawler crawl all", OK),
+            ("lru_crawler crawl 1,2,3", OK),
+            ("lru_crawler crawl x", BAD_CLASS),
+            ("lru_crawler metadump all", METADUMP_DISABLED),
+            ("lru_crawler mgdump all", MGDUMP_DISABLED),
+            ("lru_crawler sleep 100", OK),
+            ("lru_crawler sleep 1000001", SLEEP_TOO_LONG),
+            ("lru_crawler sleep x", BAD_FORMAT),
+            ("lru_crawler tocrawl 5", OK),
+            ("lru_crawler tocrawl x", BAD_FORMAT),
+            ("watch fetchers", WATCH_DISABLED),
+            ("refresh_certs", NO_TLS),
+            ("extstore item_size 5", ERROR),
+            ("misbehave", ERROR),
+            ("debugtime p", ERROR),
+            ("", ERROR),
+        ] {
+            let mut out = Vec::new();
+            answer(line.as_bytes(), &mut out);
+            assert_eq!(out, reply, "{line}");
+        }
+    }
+}

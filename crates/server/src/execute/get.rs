@@ -1,0 +1,110 @@
+//! `get`, `gets`, `gat`, `gats`.
+
+use super::attempts::{Attempts, TOO_MANY, unchanged};
+use super::{Context, Outcome, expires_at, transfer};
+use laneway_store::{Got, ItemMeta, KeyHash, UnixSeconds};
+use laneway_wire::reply::{CRLF, END, put_value_head};
+use laneway_wire::{Get, GetVerb};
+
+const fn returns_cas(verb: GetVerb) -> bool {
+    matches!(verb, GetVerb::Gets | GetVerb::Gats)
+}
+
+const fn touches(verb: GetVerb) -> bool {
+    matches!(verb, GetVerb::Gat | GetVerb::Gats)
+}
+
+/// One key of a `get`, `gets`, `gat` or `gats`: a value, or nothing where there is none. Writes no
+/// `END`: the caller goes through the keys, since a large value in their middle makes the rest wait
+/// for its transfer. `expires` is the new expiry of `gat` and `gats`, from [`expires_at`].
+pub fn get_key(
+    context: &Context<'_>,
+    verb: GetVerb,
+    expires: UnixSeconds,
+    key: &[u8],
+    hash: KeyHash,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    if touches(verb) {
+        return get_and_touch(context, verb, expires, key, hash, out);
+    }
+    let counters = context.counters;
+    counters.cmd_get.bump_owner();
+    let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
+    match context.store.get(hash, key, context.now, out, &mut head) {
+        Got::Miss => {
+            counters.get_misses.bump_owner();
+            Outcome::Done
+        }
+        Got::Copied(_) => {
+            counters.get_hits.bump_owner();
+            out.extend_from_slice(CRLF);
+            Outcome::Done
+        }
+        Got::Large(meta, value) => {
+            counters.get_hits.bump_owner();
+            head(&meta, out);
+            transfer(value)
+        }
+    }
+}
+
+fn head(context: &Context<'_>, verb: GetVerb, key: &[u8], meta: &ItemMeta, out: &mut Vec<u8>) {
+    let cas = returns_cas(verb).then(|| context.cas(meta));
+    put_value_head(out, key, meta.flags, meta.value_bytes as usize, cas);
+}
+
+fn get_and_touch(
+    context: &Context<'_>,
+    verb: GetVerb,
+    expires: UnixSeconds,
+    key: &[u8],
+    hash: KeyHash,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    context.counters.cmd_touch.bump_owner();
+    let start = out.len();
+    let mut attempts = Attempts::new();
+    while attempts.again() {
+        out.truncate(start);
+        let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
+        let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
+            Got::Miss => {
+                context.counters.touch_misses.bump_owner();
+                return Outcome::Done;
+            }
+            Got::Copied(meta) => (meta, None),
+            Got::Large(meta, value) => (meta, Some(value)),
+        };
+        let mut entry = context.store.enter(hash, key, context.now);
+        if !unchanged(&meta, entry.meta().as_ref()) {
+            continue;
+        }
+        entry.set_expires(expires);
+        drop(entry);
+        context.counters.touch_hits.bump_owner();
+        let Some(value) = value else {
+            out.extend_from_slice(CRLF);
+            return Outcome::Done;
+        };
+        head(&meta, out);
+        return transfer(value);
+    }
+    out.truncate(start);
+    out.extend_from_slice(TOO_MANY);
+    Outcome::Done
+}
+
+/// All keys and the `END`, large values copied.
+pub(super) fn get_whole(context: &Context<'_>, get: &Get<'_>, out: &mut Vec<u8>) -> Outcome {
+    let expires = expires_at(get.exptime, context.now);
+    for key in get.keys {
+        let hash = context.store.hash(key);
+        if let Outcome::Transfer(rest) = get_key(context, get.verb, expires, key, hash, out) {
+            rest.value.copy_into(out);
+            out.extend_from_slice(rest.tail);
+        }
+    }
+    out.extend_from_slice(END);
+    Outcome::Done
+}

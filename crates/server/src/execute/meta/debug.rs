@@ -1,0 +1,32 @@
+//! `me`: what is known of an item, for people.
+
+use super::super::Context;
+use laneway_wire::{KEY_BYTES_MAX, Meta};
+use std::io::Write;
+
+pub(in super::super) fn meta_debug(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
+    context.counters.cmd_meta.bump_owner();
+    let mut scratch = [0; KEY_BYTES_MAX];
+    let key = meta.key.bytes(&mut scratch);
+    let hash = context.store.hash(key);
+    let Some(item) = context.store.peek(hash, key, context.now) else {
+        return out.extend_from_slice(b"EN\r\n");
+    };
+    out.extend_from_slice(b"ME ");
+    out.extend_from_slice(meta.key.token);
+    let size = u64::from(item.value_bytes) + u64::from(item.key_bytes);
+    // memcached counts the expiry down to zero from below.
+    let expires = match item.expires {
+        0 => -1,
+        expires => i64::from(context.now) - i64::from(expires),
+    };
+    let fetched = if item.fetched { "yes" } else { "no" };
+    let cas = context.cas(&item);
+    let class = size.max(1).ilog2();
+    let idle = item.idle_seconds;
+    let written = write!(
+        out,
+        " exp={expires} la={idle} cas={cas} fetch={fetched} cls={class} size={size}\r\n"
+    );
+    debug_assert!(written.is_ok(), "a Vec takes every byte");
+}

@@ -1,0 +1,94 @@
+//! `md`: delete, or mark stale (`I`), or empty (`x`).
+
+use super::super::{Context, expires_at, reply};
+use laneway_store::{Draft, Entry, ItemMeta, Refused};
+use laneway_wire::reply::{CRLF, NO_MEMORY};
+use laneway_wire::{KEY_BYTES_MAX, Meta};
+
+pub(in super::super) fn meta_delete(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
+    context.counters.cmd_meta.bump_owner();
+    let mut scratch = [0; KEY_BYTES_MAX];
+    let key = meta.key.bytes(&mut scratch);
+    let hash = context.store.hash(key);
+    let Ok(empty) = empty_item(context, meta, key) else {
+        out.extend_from_slice(NO_MEMORY);
+        return;
+    };
+    let mut entry = context.store.enter(hash, key, context.now);
+    let status = match entry.meta() {
+        None => Status::NotFound,
+        Some(item) if meta.flags.cas_compare.is_some_and(|cas| cas != context.cas(&item)) => {
+            Status::Exists
+        }
+        Some(item) => {
+            change(context, meta, &item, empty, &mut entry);
+            Status::Done
+        }
+    };
+    drop(entry);
+    match status {
+        Status::Done if meta.flags.invalidate => {}
+        Status::Done => context.counters.delete_hits.bump_owner(),
+        Status::Exists | Status::NotFound => context.counters.delete_misses.bump_owner(),
+    }
+    if matches!(status, Status::Done) && meta.flags.quiet {
+        return;
+    }
+    out.extend_from_slice(match status {
+        Status::Done => b"HD",
+        Status::Exists => b"EX",
+        Status::NotFound => b"NF",
+    });
+    reply::meta_echo(&meta.key, meta.flags.tokens, out);
+    out.extend_from_slice(CRLF);
+}
+
+enum Status {
+    Done,
+    Exists,
+    NotFound,
+}
+
+/// What replaces the item where `x` was given: no value, and what flags and expiry the request has.
+fn empty_item(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    key: &[u8],
+) -> Result<Option<Draft>, Refused> {
+    if !meta.flags.drop_value {
+        return Ok(None);
+    }
+    let flags = meta.flags.client_flags.unwrap_or(0);
+    let expires = expires_at(meta.flags.exptime.unwrap_or(0), context.now);
+    let mut draft = context.store.draft(key, flags, expires, 0, context.now)?;
+    draft.set_marks(meta.flags.invalidate, false);
+    Ok(Some(draft))
+}
+
+fn change(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    item: &ItemMeta,
+    empty: Option<Draft>,
+    entry: &mut Entry<'_>,
+) {
+    let flags = &meta.flags;
+    match (empty, flags.invalidate) {
+        (Some(empty), true) => {
+            entry.publish(empty, flags.cas_explicit);
+        }
+        // An emptied item keeps its CAS id, unless it is given another.
+        (Some(empty), false) => {
+            entry.publish(empty, Some(flags.cas_explicit.unwrap_or(item.seq)));
+        }
+        (None, true) => {
+            if let Some(exptime) = flags.exptime {
+                entry.set_expires(expires_at(exptime, context.now));
+            }
+            entry.set_stale(true);
+            entry.set_token_sent(false); // so that the next to ask can win
+            entry.renew_seq(flags.cas_explicit);
+        }
+        (None, false) => entry.unlink(),
+    }
+}

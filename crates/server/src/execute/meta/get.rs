@@ -1,0 +1,256 @@
+//! `mg`: a value, its metadata, a new expiry, vivification of a missing item, and the tokens by
+//! which clients agree who fetches a fresh value.
+
+use super::super::attempts::{Attempts, TOO_MANY, unchanged};
+use super::super::exptime::seconds_left;
+use super::super::{Context, Outcome, expires_at, reply, transfer};
+use laneway_store::{Got, ItemMeta, KeyHash, UnixSeconds};
+use laneway_wire::reply::{CRLF, put_flag, put_flag_bare, put_meta_value_head};
+use laneway_wire::{KEY_BYTES_MAX, Meta};
+
+pub(in super::super) fn meta_get(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let mut scratch = [0; KEY_BYTES_MAX];
+    let key = meta.key.bytes(&mut scratch);
+    meta_get_key(context, meta, key, context.store.hash(key), out)
+}
+
+/// An `mg` whose key is decoded and hashed already.
+pub fn meta_get_key(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    key: &[u8],
+    hash: KeyHash,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    context.counters.cmd_meta.bump_owner();
+    let start = out.len();
+    let mut attempts = Attempts::new();
+    while attempts.again() {
+        out.truncate(start);
+        let mut seen = Seen::default();
+        let (item, value) = match look(context, meta, key, hash, &mut seen, out) {
+            Got::Miss => match vivify(context, meta, key, hash, out) {
+                Vivified::Not => return miss(context, meta, out),
+                Vivified::Yes => {
+                    count_hit(context, meta);
+                    return Outcome::Done;
+                }
+                Vivified::SomebodyElse => continue,
+            },
+            Got::Copied(item) => (item, None),
+            Got::Large(item, value) => {
+                seen.write(context, meta, &item, false, out);
+                (item, Some(value))
+            }
+        };
+        if !settle(context, key, hash, &item, &seen) {
+            continue;
+        }
+        count_hit(context, meta);
+        return match value {
+            Some(value) if meta.flags.value => transfer(value),
+            _ => {
+                out.truncate(if meta.flags.value { out.len() } else { seen.head_end });
+                if meta.flags.value {
+                    out.extend_from_slice(CRLF);
+                }
+                Outcome::Done
+            }
+        };
+    }
+    out.truncate(start);
+    out.extend_from_slice(TOO_MANY);
+    Outcome::Done
+}
+
+/// Look at the item: head (and value, where it is small) go to `out`. Without `v` the value is
+/// fetched all the same, and cut off again, because that is what leaves a hit mark; with `u` and
+/// without `v` nothing is marked.
+fn look(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    key: &[u8],
+    hash: KeyHash,
+    seen: &mut Seen,
+    out: &mut Vec<u8>,
+) -> Got {
+    if !meta.flags.value && meta.flags.wants(b'u') {
+        return match context.store.peek(hash, key, context.now) {
+            Some(item) => {
+                seen.write(context, meta, &item, false, out);
+                Got::Copied(item)
+            }
+            None => Got::Miss,
+        };
+    }
+    let mut head = |item: &ItemMeta, out: &mut Vec<u8>| {
+        *seen = Seen::default();
+        seen.write(context, meta, item, false, out);
+    };
+    context.store.get(hash, key, context.now, out, &mut head)
+}
+
+/// What was seen and promised while the head was written.
+#[derive(Default)]
+struct Seen {
+    /// The expiry the item is to have, where `T` gave one.
+    expires: Option<UnixSeconds>,
+    /// This client won the token.
+    won: bool,
+    /// Where the head ends in the output.
+    head_end: usize,
+}
+
+impl Seen {
+    /// Write the head of a hit.
+    fn write(
+        &mut self,
+        context: &Context<'_>,
+        meta: &Meta<'_>,
+        item: &ItemMeta,
+        created: bool,
+        out: &mut Vec<u8>,
+    ) {
+        if meta.flags.value {
+            put_meta_value_head(out, item.value_bytes as usize);
+        } else {
+            out.extend_from_slice(b"HD");
+        }
+        // A created item has no expiry until its `N` is met.
+        let mut expires = if created { 0 } else { item.expires };
+        for token in reply::tokens(meta.flags.tokens) {
+            match token[0] {
+                b'T' => {
+                    expires = expires_at(meta.flags.exptime.unwrap_or(0), context.now);
+                    self.expires = Some(expires);
+                }
+                b'N' if created => {
+                    expires = expires_at(meta.flags.vivify.unwrap_or(0), context.now);
+                    self.expires = Some(expires);
+                    self.won = true;
+                }
+                b'R' if !created && !item.token_sent && expires != 0 => {
+                    let recache = expires_at(meta.flags.recache.unwrap_or(0), context.now);
+                    self.won |= expires < recache;
+                }
+                b's' => put_flag(out, b's', item.value_bytes.into()),
+                b't' => reply::meta_time_left(seconds_left(expires, context.now), out),
+                b'c' => put_flag(out, b'c', context.cas(item)),
+                b'f' => put_flag(out, b'f', item.flags.into()),
+                b'l' => put_flag(out, b'l', item.idle_seconds.into()),
+                b'h' => put_flag(out, b'h', item.fetched.into()),
+                b'k' => reply::meta_key(&meta.key, out),
+                b'O' => reply::opaque(token, out),
+                _ => {}
+            }
+        }
+        if item.token_sent && !created {
+            put_flag_bare(out, b'Z');
+        }
+        if item.stale {
+            put_flag_bare(out, b'X');
+            self.won |= !item.token_sent;
+        }
+        if self.won {
+            put_flag_bare(out, b'W');
+        }
+        out.extend_from_slice(CRLF);
+        self.head_end = out.len();
+    }
+}
+
+/// Carry out what the head promised, if the item is still the one it was written from.
+fn settle(context: &Context<'_>, key: &[u8], hash: KeyHash, item: &ItemMeta, seen: &Seen) -> bool {
+    if seen.expires.is_none() && !seen.won {
+        return true;
+    }
+    let mut entry = context.store.enter(hash, key, context.now);
+    if !unchanged(item, entry.meta().as_ref()) {
+        return false;
+    }
+    if let Some(expires) = seen.expires {
+        entry.set_expires(expires);
+    }
+    if seen.won {
+        entry.set_token_sent(true);
+    }
+    true
+}
+
+enum Vivified {
+    /// Not asked for, or no memory for it.
+    Not,
+    /// The reply is written.
+    Yes,
+    /// An item appeared in between.
+    SomebodyElse,
+}
+
+/// `N`: put an empty item where there is none; the client has won the token.
+fn vivify(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    key: &[u8],
+    hash: KeyHash,
+    out: &mut Vec<u8>,
+) -> Vivified {
+    let Some(vivify) = meta.flags.vivify else { return Vivified::Not };
+    let expires = expires_at(vivify, context.now);
+    let Ok(mut draft) = context.store.draft(key, 0, expires, 0, context.now) else {
+        return Vivified::Not;
+    };
+    draft.set_marks(false, true);
+    let mut entry = context.store.enter(hash, key, context.now);
+    if entry.meta().is_some() {
+        return Vivified::SomebodyElse;
+    }
+    let seq = entry.publish(draft, meta.flags.cas_explicit);
+    let item = ItemMeta {
+        seq,
+        flags: 0,
+        expires,
+        value_bytes: 0,
+        key_bytes: key.len() as u8,
+        stale: false,
+        token_sent: true,
+        fetched: false,
+        idle_seconds: 0,
+    };
+    let mut seen = Seen::default();
+    seen.write(context, meta, &item, true, out);
+    if let Some(last) = seen.expires.filter(|&last| last != expires) {
+        entry.set_expires(last); // a `T` stood behind the `N`
+    }
+    drop(entry);
+    if meta.flags.value {
+        out.extend_from_slice(CRLF);
+    }
+    Vivified::Yes
+}
+
+/// A hit counts as a touch where `T` was given, else as a get.
+fn count_hit(context: &Context<'_>, meta: &Meta<'_>) {
+    let counters = context.counters;
+    if meta.flags.exptime.is_some() {
+        counters.cmd_touch.bump_owner();
+        counters.touch_hits.bump_owner();
+    } else {
+        counters.cmd_get.bump_owner();
+        counters.get_hits.bump_owner();
+    }
+}
+
+fn miss(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) -> Outcome {
+    context.counters.cmd_get.bump_owner();
+    context.counters.get_misses.bump_owner();
+    if !meta.flags.quiet {
+        out.extend_from_slice(b"EN");
+        reply::meta_echo(&meta.key, meta.flags.tokens, out);
+        out.extend_from_slice(CRLF);
+    }
+    Outcome::Done
+}

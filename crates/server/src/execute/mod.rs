@@ -1,0 +1,160 @@
+//! What the commands do: a request, executed against the store, and its reply, byte for byte as
+//! memcached 1.6.45 gives it.
+//!
+//! Every compound operation has one shape, so that a bucket is held for pointer moves only: look at
+//! the item without entering, build what shall replace it outside, enter, see that the item is
+//! still the one looked at, publish; else begin again, a bounded number of times ([`attempts`]).
+//!
+//! A large value is never copied: the head of its reply goes to the output and the value leaves as
+//! a [`Transfer`], which the connection moves slice by slice. Knows no connection, worker, lane or
+//! clock: time comes in with the [`Context`]. Times are unix seconds, sizes bytes.
+
+mod admin;
+mod arith;
+mod attempts;
+mod exptime;
+mod get;
+mod meta;
+mod remove;
+mod reply;
+mod store;
+
+pub use exptime::expires_at;
+pub use get::get_key;
+pub use meta::get::meta_get_key;
+pub use store::{Body, Incoming, Refusal, bad_chunk, begin, refused_by_size, store_whole};
+
+use crate::counters::Counters;
+use crate::stats;
+use laneway_store::{ItemMeta, Pinned, Store, UnixSeconds};
+use laneway_wire::Request;
+use laneway_wire::reply::{CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
+use std::sync::Arc;
+
+/// What we call ourselves. Clients compare the first three numbers.
+pub const VERSION: &str = "1.6.45-laneway";
+
+/// What execution reads of the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExecuteSettings {
+    /// Whether items have CAS ids (`-C` takes them away: they all read 0).
+    pub cas_enabled: bool,
+    /// Whether `flush_all` is allowed (`-F` forbids it).
+    pub flush_enabled: bool,
+    /// Whether `shutdown` is allowed (`-A`).
+    pub shutdown_enabled: bool,
+}
+
+impl Default for ExecuteSettings {
+    fn default() -> Self {
+        ExecuteSettings { cas_enabled: true, flush_enabled: true, shutdown_enabled: false }
+    }
+}
+
+/// What a command is executed in.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The store.
+    pub store: &'a Arc<Store>,
+    /// The second it is.
+    pub now: UnixSeconds,
+    /// The counters of the worker that executes.
+    pub counters: &'a Counters,
+    /// The settings.
+    pub settings: &'a ExecuteSettings,
+}
+
+impl Context<'_> {
+    /// The CAS id of an item as clients see it.
+    fn cas(&self, meta: &ItemMeta) -> u64 {
+        if self.settings.cas_enabled { meta.seq } else { 0 }
+    }
+}
+
+/// What is left to do once a command has been executed. Its reply, or the head of it, is in `out`.
+pub enum Outcome {
+    /// Nothing.
+    Done,
+    /// The reply goes on with a large value.
+    Transfer(Transfer),
+    /// Close the connection once the replies have left (`quit`).
+    Close,
+    /// Stop the server.
+    Shutdown {
+        /// Let clients finish first.
+        graceful: bool,
+    },
+    /// Flush everything when it is this second; 0 cancels a flush that was to come, since one that
+    /// is due at once was already done.
+    FlushAt(UnixSeconds),
+    /// Answer this by the stats module: it needs the state that all workers share.
+    Stats(stats::Question),
+    /// Log this much from now on (0, 1 or 2).
+    Verbosity(u32),
+}
+
+/// The rest of a reply whose head is in the output: a large value, then `tail`.
+pub struct Transfer {
+    /// The value.
+    pub value: Pinned,
+    /// What stands behind it.
+    pub tail: &'static [u8],
+}
+
+/// The head is written; the value and its `\r\n` are to come.
+fn transfer(value: Pinned) -> Outcome {
+    Outcome::Transfer(Transfer { value, tail: CRLF })
+}
+
+/// Execute a request that no value follows.
+///
+/// A [`Request::Get`] is answered whole, `END` included, large values copied: a connection that can
+/// hold transfers calls [`get_key`] for each key instead.
+///
+/// # Panics
+/// If a value follows the request: those go to [`store_whole`] or [`begin`].
+pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+    match request {
+        Request::Get(keys) => return get::get_whole(context, keys, out),
+        Request::Store(_) | Request::MetaSet(_) => unreachable!("a value follows this request"),
+        Request::Arith(arith) => arith::classic(context, arith, out),
+        Request::Delete(delete) => remove::delete(context, delete, out),
+        Request::Touch(touch) => remove::touch(context, touch, out),
+        Request::MetaGet(meta) => return meta::get::meta_get(context, meta, out),
+        Request::MetaDelete(meta) => meta::delete::meta_delete(context, meta, out),
+        Request::MetaArith(meta) => meta::arith::meta_arith(context, meta, out),
+        Request::MetaNoop => {
+            context.counters.cmd_meta.bump_owner();
+            out.extend_from_slice(MN);
+        }
+        Request::MetaDebug(meta) => meta::debug::meta_debug(context, meta, out),
+        Request::FlushAll { delay, noreply } => {
+            return remove::flush_all(context, *delay, *noreply, out);
+        }
+        Request::Stats(words) => match stats::question(words) {
+            Ok(question) => return Outcome::Stats(question),
+            Err(reply) => out.extend_from_slice(reply),
+        },
+        Request::Version => {
+            out.extend_from_slice(VERSION_LINE);
+            out.extend_from_slice(VERSION.as_bytes());
+            out.extend_from_slice(CRLF);
+        }
+        Request::Verbosity { level, noreply } => {
+            reply::unless(*noreply, OK, out);
+            return Outcome::Verbosity((*level).min(admin::VERBOSITY_MAX));
+        }
+        Request::Quit => return Outcome::Close,
+        Request::Shutdown { graceful } => {
+            if context.settings.shutdown_enabled {
+                return Outcome::Shutdown { graceful: *graceful };
+            }
+            out.extend_from_slice(SHUTDOWN_DISABLED);
+        }
+        Request::MemoryLimit { megabytes, noreply } => {
+            admin::memory_limit(context, *megabytes, *noreply, out);
+        }
+        Request::Admin(line) => admin::answer(line, out),
+    }
+    Outcome::Done
+}

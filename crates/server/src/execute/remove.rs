@@ -1,0 +1,61 @@
+//! `delete`, `touch`, `flush_all`.
+
+use super::{Context, Outcome, expires_at, reply};
+use laneway_wire::reply::{DELETED, FLUSH_DISABLED, NOT_FOUND, OK, TOUCHED};
+use laneway_wire::{Delete, Touch};
+
+pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<u8>) {
+    let hash = context.store.hash(request.key);
+    let mut entry = context.store.enter(hash, request.key, context.now);
+    let found = entry.meta().is_some();
+    if found {
+        entry.unlink();
+    }
+    drop(entry);
+    if found {
+        context.counters.delete_hits.bump_owner();
+        reply::unless(request.noreply, DELETED, out);
+    } else {
+        context.counters.delete_misses.bump_owner();
+        reply::unless(request.noreply, NOT_FOUND, out);
+    }
+}
+
+pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8>) {
+    context.counters.cmd_touch.bump_owner();
+    let hash = context.store.hash(request.key);
+    let mut entry = context.store.enter(hash, request.key, context.now);
+    let found = entry.meta().is_some();
+    if found {
+        entry.set_expires(expires_at(request.exptime, context.now));
+        entry.mark_fetched();
+    }
+    drop(entry);
+    if found {
+        context.counters.touch_hits.bump_owner();
+        reply::unless(request.noreply, TOUCHED, out);
+    } else {
+        context.counters.touch_misses.bump_owner();
+        reply::unless(request.noreply, NOT_FOUND, out);
+    }
+}
+
+pub(super) fn flush_all(
+    context: &Context<'_>,
+    delay: Option<i64>,
+    noreply: bool,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    context.counters.cmd_flush.bump_owner();
+    if !context.settings.flush_enabled {
+        reply::unless(noreply, FLUSH_DISABLED, out);
+        return Outcome::Done;
+    }
+    reply::unless(noreply, OK, out);
+    let at = expires_at(delay.unwrap_or(0), context.now);
+    if at > context.now {
+        return Outcome::FlushAt(at);
+    }
+    context.store.flush_all();
+    Outcome::FlushAt(0)
+}

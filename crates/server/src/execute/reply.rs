@@ -1,0 +1,50 @@
+//! Pieces that replies are made of.
+
+use laneway_wire::MetaKey;
+use laneway_wire::reply::{put_flag, put_flag_bare};
+
+/// Append `line` unless the client wants no answer.
+pub(super) fn unless(noreply: bool, line: &[u8], out: &mut Vec<u8>) {
+    if !noreply {
+        out.extend_from_slice(line);
+    }
+}
+
+/// The flags of a meta request, one by one, in the order sent.
+pub(super) fn tokens(flags: &[u8]) -> impl Iterator<Item = &[u8]> {
+    flags.split(|&byte| byte == b' ').filter(|token| !token.is_empty())
+}
+
+/// Append ` k` and the key as sent, and ` b` where it was sent as base64.
+pub(super) fn meta_key(key: &MetaKey<'_>, out: &mut Vec<u8>) {
+    put_flag_bare(out, b'k');
+    out.extend_from_slice(key.token);
+    if key.base64 {
+        put_flag_bare(out, b'b');
+    }
+}
+
+/// Append ` t` and the seconds left, -1 for ever.
+pub(super) fn meta_time_left(seconds: Option<u32>, out: &mut Vec<u8>) {
+    match seconds {
+        Some(seconds) => put_flag(out, b't', seconds.into()),
+        None => out.extend_from_slice(b" t-1"),
+    }
+}
+
+/// Append what replies without an item return: the opaque and the key, in the order asked for.
+pub(super) fn meta_echo(key: &MetaKey<'_>, flags: &[u8], out: &mut Vec<u8>) {
+    for token in tokens(flags) {
+        match token[0] {
+            b'O' => opaque(token, out),
+            b'k' => meta_key(key, out),
+            _ => {}
+        }
+    }
+}
+
+/// Append the opaque as sent.
+pub(super) fn opaque(token: &[u8], out: &mut Vec<u8>) {
+    out.push(b' ');
+    out.extend_from_slice(token);
+}

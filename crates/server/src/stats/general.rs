@@ -1,0 +1,196 @@
+//! `stats`: memcached's general names, in its order, then a few of our own.
+
+use super::lines::{Lines, Seconds};
+use crate::counters::Totals;
+use crate::execute::VERSION;
+use laneway_store::Stats;
+
+/// What `stats` tells.
+#[derive(Debug, Clone, Default)]
+pub struct GeneralSnapshot {
+    /// The process.
+    pub pid: u32,
+    /// Seconds since the start.
+    pub uptime_seconds: u64,
+    /// Unix time.
+    pub now_seconds: u64,
+    /// CPU time of the process in user mode, microseconds.
+    pub cpu_user_us: u64,
+    /// CPU time of the process in the kernel, microseconds.
+    pub cpu_system_us: u64,
+    /// Most connections at a time.
+    pub connections_max: u64,
+    /// Open connections.
+    pub connections_open: u64,
+    /// Connections opened since the start or the last reset.
+    pub connections_total: u64,
+    /// Connections turned away.
+    pub connections_rejected: u64,
+    /// Connections closed for being idle; `None` where that never happens (memcached leaves the
+    /// line out then).
+    pub idle_kicks: Option<u64>,
+    /// File descriptors kept for the server's own use.
+    pub reserved_fds: u64,
+    /// Bytes held by input buffers of connections.
+    pub input_bytes: u64,
+    /// Bytes of replies that have not left.
+    pub output_bytes: u64,
+    /// Whether new connections are accepted now.
+    pub accepting: bool,
+    /// Times that accepting was stopped.
+    pub accepting_stopped: u64,
+    /// Workers.
+    pub workers: u64,
+    /// Command counters, all workers.
+    pub counters: Totals,
+    /// The store.
+    pub store: Stats,
+    /// Items that the background sweep found expired.
+    pub swept: u64,
+    /// Design in force, as `--design` names it.
+    pub design: &'static str,
+}
+
+/// Answer `stats`.
+pub fn write_general(snapshot: &GeneralSnapshot, out: &mut Vec<u8>) {
+    let mut lines = Lines::new(out);
+    process(snapshot, &mut lines);
+    commands(&snapshot.counters, &mut lines);
+    server(snapshot, &mut lines);
+    absent(&mut lines);
+    items(snapshot, &mut lines);
+    own(snapshot, &mut lines);
+    lines.end();
+}
+
+fn process(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
+    lines.number("pid", snapshot.pid.into());
+    lines.number("uptime", snapshot.uptime_seconds);
+    lines.number("time", snapshot.now_seconds);
+    lines.text("version", VERSION);
+    lines.number("pointer_size", u64::from(usize::BITS));
+    lines.shown("rusage_user", Seconds(snapshot.cpu_user_us));
+    lines.shown("rusage_system", Seconds(snapshot.cpu_system_us));
+    lines.number("max_connections", snapshot.connections_max);
+    lines.number("curr_connections", snapshot.connections_open);
+    lines.number("total_connections", snapshot.connections_total);
+    lines.number("rejected_connections", snapshot.connections_rejected);
+    lines.number("connection_structures", snapshot.connections_open);
+    lines.number("response_obj_oom", 0);
+    lines.number("response_obj_count", 0);
+    lines.number("response_obj_bytes", snapshot.output_bytes);
+    lines.number("read_buf_count", 0);
+    lines.number("read_buf_bytes", snapshot.input_bytes);
+    lines.number("read_buf_bytes_free", 0);
+    lines.number("read_buf_oom", 0);
+    lines.number("reserved_fds", snapshot.reserved_fds);
+}
+
+fn commands(counters: &Totals, lines: &mut Lines<'_>) {
+    lines.number("cmd_get", counters.cmd_get);
+    lines.number("cmd_set", counters.cmd_set);
+    lines.number("cmd_flush", counters.cmd_flush);
+    lines.number("cmd_touch", counters.cmd_touch);
+    lines.number("cmd_meta", counters.cmd_meta);
+    lines.number("get_hits", counters.get_hits);
+    lines.number("get_misses", counters.get_misses);
+    lines.number("get_expired", 0);
+    lines.number("get_flushed", 0);
+    lines.number("delete_misses", counters.delete_misses);
+    lines.number("delete_hits", counters.delete_hits);
+    lines.number("incr_misses", counters.incr_misses);
+    lines.number("incr_hits", counters.incr_hits);
+    lines.number("decr_misses", counters.decr_misses);
+    lines.number("decr_hits", counters.decr_hits);
+    lines.number("cas_misses", counters.cas_misses);
+    lines.number("cas_hits", counters.cas_hits);
+    lines.number("cas_badval", counters.cas_badval);
+    lines.number("touch_hits", counters.touch_hits);
+    lines.number("touch_misses", counters.touch_misses);
+    lines.number("store_too_large", counters.store_too_large);
+    lines.number("store_no_memory", counters.store_no_memory);
+    lines.number("auth_cmds", 0);
+    lines.number("auth_errors", 0);
+}
+
+fn server(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
+    if let Some(kicks) = snapshot.idle_kicks {
+        lines.number("idle_kicks", kicks);
+    }
+    lines.number("bytes_read", snapshot.counters.bytes_read);
+    lines.number("bytes_written", snapshot.counters.bytes_written);
+    lines.number("limit_maxbytes", snapshot.store.limit_bytes);
+    lines.flag("accepting_conns", snapshot.accepting);
+    lines.number("listen_disabled_num", snapshot.accepting_stopped);
+    lines.number("time_in_listen_disabled_us", 0);
+    lines.number("threads", snapshot.workers);
+    lines.number("conn_yields", snapshot.counters.conn_yields);
+    lines.number("hash_power_level", u64::from(snapshot.store.buckets.max(1).ilog2()));
+    lines.number("hash_bytes", snapshot.store.index_bytes);
+    lines.number("hash_is_expanding", 0);
+}
+
+/// Parts of memcached that are not here: nothing ever happens in them.
+fn absent(lines: &mut Lines<'_>) {
+    for name in [
+        "slab_reassign_rescues",
+        "slab_reassign_chunk_rescues",
+        "slab_reassign_evictions_nomem",
+        "slab_reassign_inline_reclaim",
+        "slab_reassign_busy_items",
+        "slab_reassign_busy_deletes",
+        "slab_reassign_running",
+        "slabs_moved",
+        "lru_crawler_running",
+        "lru_crawler_starts",
+        "lru_maintainer_juggles",
+        "malloc_fails",
+        "log_worker_dropped",
+        "log_worker_written",
+        "log_watcher_skipped",
+        "log_watcher_sent",
+        "log_watchers",
+        "unexpected_napi_ids",
+        "round_robin_fallback",
+    ] {
+        lines.number(name, 0);
+    }
+}
+
+fn items(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
+    let store = &snapshot.store;
+    lines.number("bytes", store.bytes);
+    lines.number("curr_items", store.items);
+    lines.number("total_items", store.items_total);
+    lines.number("slab_global_page_pool", store.pool_free_bytes / super::slabs::PAGE_BYTES);
+    lines.number("expired_unfetched", store.expired_unfetched);
+    lines.number("evicted_unfetched", store.evicted_unfetched);
+    lines.number("evicted_active", store.evicted_active);
+    lines.number("evictions", store.evictions);
+    lines.number("reclaimed", store.reclaimed);
+    lines.number("crawler_reclaimed", snapshot.swept);
+    lines.number("crawler_items_checked", 0);
+    lines.number("lrutail_reflocked", 0);
+    lines.number("moves_to_cold", 0);
+    lines.number("moves_to_warm", 0);
+    lines.number("moves_within_lru", 0);
+    lines.number("direct_reclaims", store.evictions);
+    lines.number("lru_bumps_dropped", 0);
+}
+
+/// What memcached does not have.
+fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
+    let store = &snapshot.store;
+    lines.text("design", snapshot.design);
+    lines.number("metadata_bytes", store.metadata_bytes);
+    let per_item = store.metadata_bytes as f64 / store.items.max(1) as f64;
+    lines.shown("metadata_bytes_per_item", format_args!("{per_item:.1}"));
+    lines.number("index_buckets", store.buckets);
+    lines.number("index_buckets_overflow", store.buckets_overflow);
+    lines.number("index_slots_filled", store.slots_filled);
+    lines.number("pool_bytes", store.pool_bytes);
+    lines.number("pool_free_bytes", store.pool_free_bytes);
+    lines.number("pinned_dead_bytes", store.pinned_dead_bytes);
+    lines.number("unpublished_bytes", store.unpublished_bytes);
+    lines.number("read_retries", store.read_retries);
+}

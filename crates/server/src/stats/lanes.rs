@@ -1,0 +1,128 @@
+//! `stats lanes`: the plan in force, and what each worker does under it (Minos §3).
+
+use super::lines::Lines;
+use std::fmt::Display;
+
+/// What a worker is for, under the plan in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Small requests only.
+    Small,
+    /// Large requests only.
+    Large,
+    /// Small ones, until a large one comes.
+    Standby,
+    /// Both in turns: small first, then one slice.
+    Shared,
+}
+
+impl Role {
+    const fn name(self) -> &'static str {
+        match self {
+            Role::Small => "small",
+            Role::Large => "large",
+            Role::Standby => "standby",
+            Role::Shared => "shared",
+        }
+    }
+}
+
+/// One worker's share.
+#[derive(Debug, Clone)]
+pub struct WorkerLane {
+    /// Its role.
+    pub role: Role,
+    /// Sizes it serves as a large worker, bytes: from, up to and without.
+    pub range_bytes: Option<(u64, u64)>,
+    /// Requests below the threshold served.
+    pub requests_small: u64,
+    /// Requests at or above it served.
+    pub requests_large: u64,
+    /// Packets these cost (Minos §3.1).
+    pub packets: u64,
+    /// Slices of large transfers moved.
+    pub slices: u64,
+    /// Connections that call it home, now.
+    pub connections: u64,
+    /// Connections waiting for a turn in the small lane, now.
+    pub queue_small: u64,
+    /// Connections with a slice to move, now.
+    pub queue_large: u64,
+    /// Connections on their way to it, now.
+    pub queue_arriving: u64,
+    /// Connections sent to a large worker.
+    pub moved_to_large: u64,
+    /// Connections sent back, or handed over at a change of role.
+    pub moved_home: u64,
+}
+
+/// What `stats lanes` tells.
+#[derive(Debug, Clone)]
+pub struct LanesSnapshot {
+    /// As `--design` names it.
+    pub design: &'static str,
+    /// `time-share` or `roles`.
+    pub form: &'static str,
+    /// From this size on a request is large, bytes.
+    pub threshold_bytes: u64,
+    /// The percentile that the threshold follows.
+    pub percentile: f64,
+    /// Seconds between two plans.
+    pub epoch_ms: u64,
+    /// Plans made.
+    pub epochs: u64,
+    /// Plans that changed a worker's role.
+    pub role_changes: u64,
+    /// Connections in the queue that all large workers share, now.
+    pub queue_shared: u64,
+    /// The workers, by number.
+    pub workers: Vec<WorkerLane>,
+}
+
+/// Answer `stats lanes`.
+pub fn write_lanes(snapshot: &LanesSnapshot, out: &mut Vec<u8>) {
+    let with_role =
+        |role| snapshot.workers.iter().filter(|worker| worker.role == role).count() as u64;
+    let migrations: u64 =
+        snapshot.workers.iter().map(|worker| worker.moved_to_large + worker.moved_home).sum();
+    let mut lines = Lines::new(out);
+    lines.text("design", snapshot.design);
+    lines.text("form", snapshot.form);
+    lines.number("threshold_bytes", snapshot.threshold_bytes);
+    lines.shown("percentile", snapshot.percentile);
+    lines.number("epoch_ms", snapshot.epoch_ms);
+    lines.number("epochs", snapshot.epochs);
+    lines.number("role_changes", snapshot.role_changes);
+    lines.number("workers", snapshot.workers.len() as u64);
+    lines.number("workers_small", with_role(Role::Small));
+    lines.number("workers_large", with_role(Role::Large));
+    lines.number("workers_standby", with_role(Role::Standby));
+    lines.number("workers_shared", with_role(Role::Shared));
+    lines.number("migrations", migrations);
+    lines.number("queue_shared", snapshot.queue_shared);
+    for (index, worker) in snapshot.workers.iter().enumerate() {
+        write_worker(index, worker, &mut lines);
+    }
+    lines.end();
+}
+
+fn write_worker(index: usize, worker: &WorkerLane, lines: &mut Lines<'_>) {
+    let mut line = |name: &str, value: &dyn Display| {
+        lines.shown(&format!("worker:{index}:{name}"), value);
+    };
+    line("role", &worker.role.name());
+    if let Some((from, to)) = worker.range_bytes {
+        line("range_bytes_from", &from);
+        line("range_bytes_to", &to);
+    }
+    line("requests_small", &worker.requests_small);
+    line("requests_large", &worker.requests_large);
+    line("packets", &worker.packets);
+    line("slices", &worker.slices);
+    line("connections", &worker.connections);
+    line("queue_small", &worker.queue_small);
+    line("queue_large", &worker.queue_large);
+    line("queue_arriving", &worker.queue_arriving);
+    line("moved_to_large", &worker.moved_to_large);
+    line("moved_home", &worker.moved_home);
+}

@@ -1,0 +1,98 @@
+//! `stats`: which family was asked for, and how each is written.
+//!
+//! Whoever answers fills a plain snapshot from the state that the workers share and hands it to the
+//! writer of its family; the writers know names, order and units, and nothing of where the numbers
+//! come from. Families of memcached's carry its names in its order; what has no counterpart here is
+//! a constant that docs/protocol.md lists. `lanes`, `latency` and `topology` are our own.
+
+mod general;
+mod lanes;
+mod latency;
+mod lines;
+mod settings;
+mod slabs;
+mod topology;
+
+pub use general::{GeneralSnapshot, write_general};
+pub use lanes::{LanesSnapshot, Role, WorkerLane, write_lanes};
+pub use latency::{LatencyRow, LatencySnapshot, write_latency};
+pub use settings::{SettingsSnapshot, write_settings};
+pub use slabs::{write_items, write_sizes, write_slabs};
+pub use topology::{
+    ConnectionSnapshot, TopologySnapshot, WorkerPlace, write_connections, write_topology,
+};
+
+use laneway_wire::reply::{END, ERROR, OK, RESET};
+
+/// What a `stats` line asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// `stats`: [`write_general`].
+    General,
+    /// `stats settings`: [`write_settings`].
+    Settings,
+    /// `stats items`: [`write_items`].
+    Items,
+    /// `stats slabs`: [`write_slabs`].
+    Slabs,
+    /// `stats sizes`: [`write_sizes`].
+    Sizes,
+    /// `stats conns`: [`write_connections`].
+    Connections,
+    /// `stats reset`: count from here, then [`write_reset`].
+    Reset,
+    /// `stats detail on`, `stats detail off`: note it for `stats settings`, then [`write_detail`].
+    Detail(bool),
+    /// `stats lanes`: [`write_lanes`].
+    Lanes,
+    /// `stats latency`: [`write_latency`].
+    Latency,
+    /// `stats topology`: [`write_topology`].
+    Topology,
+}
+
+const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
+const CACHEDUMP_DISABLED: &[u8] = b"CLIENT_ERROR stats cachedump not allowed\r\n";
+const SIZES_ENABLED: &[u8] = b"STAT sizes_status enabled\r\nEND\r\n";
+const SIZES_ALWAYS: &[u8] =
+    b"STAT sizes_status error\r\nSTAT sizes_error sizes are always counted\r\nEND\r\n";
+
+/// Read the words behind `stats`. `Err` is a reply that needs no state.
+pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
+    let mut words = words.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    let Some(family) = words.next() else { return Ok(Question::General) };
+    Ok(match family {
+        b"settings" => Question::Settings,
+        b"items" => Question::Items,
+        b"slabs" => Question::Slabs,
+        b"sizes" => Question::Sizes,
+        b"conns" => Question::Connections,
+        b"reset" => Question::Reset,
+        b"lanes" => Question::Lanes,
+        b"latency" => Question::Latency,
+        b"topology" => Question::Topology,
+        b"detail" => match words.next() {
+            Some(b"on") => Question::Detail(true),
+            Some(b"off") => Question::Detail(false),
+            Some(b"dump") => return Err(END), // no prefix is counted: an empty list
+            _ => return Err(DETAIL_USAGE),
+        },
+        b"sizes_enable" => return Err(SIZES_ENABLED),
+        b"sizes_disable" => return Err(SIZES_ALWAYS),
+        b"cachedump" => return Err(CACHEDUMP_DISABLED),
+        _ => return Err(ERROR),
+    })
+}
+
+/// Answer `stats reset`.
+pub fn write_reset(out: &mut Vec<u8>) {
+    out.extend_from_slice(RESET);
+}
+
+/// Answer `stats detail on` and `stats detail off`.
+pub fn write_detail(out: &mut Vec<u8>) {
+    out.extend_from_slice(OK);
+}
+
+#[cfg(test)]
+mod tests;

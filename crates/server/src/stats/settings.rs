@@ -1,0 +1,117 @@
+//! `stats settings`: memcached's names, in its order. Where a setting tunes a part that is not
+//! here, the line says that the part is off, or gives memcached's default.
+
+use super::lines::Lines;
+
+/// What `stats settings` tells.
+#[derive(Debug, Clone, Default)]
+pub struct SettingsSnapshot {
+    /// Memory limit, bytes.
+    pub memory_bytes: u64,
+    /// Most connections at a time.
+    pub connections_max: u64,
+    /// TCP port; 0 if none.
+    pub tcp_port: u16,
+    /// UDP port; 0 if none.
+    pub udp_port: u16,
+    /// Listen addresses as given.
+    pub interface: Option<String>,
+    /// Level of logging.
+    pub verbosity: u32,
+    /// Seconds since the oldest item that may be alive was stored; 0 if that is not bounded.
+    pub oldest_seconds: u64,
+    /// Whether items are evicted.
+    pub evicts: bool,
+    /// Path of the unix socket.
+    pub unix_path: Option<String>,
+    /// Its permission bits.
+    pub unix_mode: u32,
+    /// `shutdown` is allowed.
+    pub shutdown: bool,
+    /// Workers.
+    pub workers: u64,
+    /// `stats detail on` was said.
+    pub detail: bool,
+    /// Requests of one connection served in one turn.
+    pub requests_per_turn: u64,
+    /// CAS ids are kept.
+    pub cas: bool,
+    /// Kernel queue of connections.
+    pub backlog: u64,
+    /// Largest item, bytes.
+    pub item_bytes_max: u64,
+    /// `flush_all` is allowed.
+    pub flush: bool,
+    /// Seconds after which idle connections are closed; 0 never.
+    pub idle_timeout_seconds: u64,
+    /// Our own settings: name and value, as flags name them.
+    pub own: Vec<(&'static str, String)>,
+}
+
+/// Answer `stats settings`.
+pub fn write_settings(snapshot: &SettingsSnapshot, out: &mut Vec<u8>) {
+    let mut lines = Lines::new(out);
+    listening(snapshot, &mut lines);
+    limits(snapshot, &mut lines);
+    absent(snapshot, &mut lines);
+    for (name, value) in &snapshot.own {
+        lines.text(name, value);
+    }
+    lines.end();
+}
+
+fn listening(snapshot: &SettingsSnapshot, lines: &mut Lines<'_>) {
+    lines.number("maxbytes", snapshot.memory_bytes);
+    lines.number("maxconns", snapshot.connections_max);
+    lines.number("tcpport", snapshot.tcp_port.into());
+    lines.number("udpport", snapshot.udp_port.into());
+    lines.text("inter", snapshot.interface.as_deref().unwrap_or("NULL"));
+    lines.number("verbosity", snapshot.verbosity.into());
+    lines.number("oldest", snapshot.oldest_seconds);
+    lines.text("evictions", if snapshot.evicts { "on" } else { "off" });
+    lines.text("domain_socket", snapshot.unix_path.as_deref().unwrap_or("NULL"));
+    lines.shown("umask", format_args!("{:o}", snapshot.unix_mode));
+    lines.yes("shutdown_command", snapshot.shutdown);
+}
+
+fn limits(snapshot: &SettingsSnapshot, lines: &mut Lines<'_>) {
+    lines.text("growth_factor", "1.25");
+    lines.number("chunk_size", 48);
+    lines.number("num_threads", snapshot.workers);
+    lines.number("num_threads_per_udp", snapshot.workers);
+    lines.text("stat_key_prefix", ":");
+    lines.yes("detail_enabled", snapshot.detail);
+    lines.number("reqs_per_event", snapshot.requests_per_turn);
+    lines.yes("cas_enabled", snapshot.cas);
+    lines.number("tcp_backlog", snapshot.backlog);
+    lines.text("binding_protocol", "ascii");
+    lines.yes("auth_enabled_sasl", false);
+    lines.yes("auth_enabled_ascii", false);
+    lines.number("item_size_max", snapshot.item_bytes_max);
+    lines.yes("maxconns_fast", true);
+    lines.number("hashpower_init", 0);
+}
+
+fn absent(snapshot: &SettingsSnapshot, lines: &mut Lines<'_>) {
+    lines.yes("slab_reassign", false);
+    lines.number("slab_automove", 0);
+    lines.text("slab_automove_ratio", "0.80");
+    lines.number("slab_automove_window", 30);
+    lines.number("slab_chunk_max", snapshot.item_bytes_max);
+    lines.yes("lru_crawler", true); // the background sweep
+    lines.number("lru_crawler_sleep", 0);
+    lines.number("lru_crawler_tocrawl", 0);
+    lines.number("tail_repair_time", 0);
+    lines.yes("flush_enabled", snapshot.flush);
+    lines.yes("dump_enabled", false);
+    lines.text("hash_algorithm", "siphash-1-3");
+    lines.yes("lru_maintainer_thread", false);
+    lines.yes("lru_segmented", false);
+    lines.yes("temp_lru", false);
+    lines.number("idle_timeout", snapshot.idle_timeout_seconds);
+    lines.number("watcher_logbuf_size", 0);
+    lines.number("worker_logbuf_size", 0);
+    lines.yes("track_sizes", true);
+    lines.yes("inline_ascii_response", false);
+    lines.yes("ssl_enabled", false);
+}

@@ -1,0 +1,289 @@
+//! The question is read as memcached reads it; each family is written as its readers expect.
+
+use super::*;
+use laneway_store::{ClassStats, Stats};
+
+fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    String::from_utf8(out).expect("stats are text")
+}
+
+#[test]
+fn words_behind_stats_are_read_as_memcached_reads_them() {
+    for (words, answer) in [
+        ("", Ok(Question::General)),
+        ("settings", Ok(Question::Settings)),
+        ("items", Ok(Question::Items)),
+        ("items 3", Ok(Question::Items)),
+        ("slabs", Ok(Question::Slabs)),
+        ("sizes", Ok(Question::Sizes)),
+        ("conns", Ok(Question::Connections)),
+        ("reset", Ok(Question::Reset)),
+        ("reset now", Ok(Question::Reset)),
+        ("detail on", Ok(Question::Detail(true))),
+        ("detail  off", Ok(Question::Detail(false))),
+        ("detail dump", Err(END)),
+        ("detail", Err(DETAIL_USAGE)),
+        ("detail up", Err(DETAIL_USAGE)),
+        ("lanes", Ok(Question::Lanes)),
+        ("latency", Ok(Question::Latency)),
+        ("topology", Ok(Question::Topology)),
+        ("cachedump 1 10", Err(CACHEDUMP_DISABLED)),
+        ("sizes_enable", Err(SIZES_ENABLED)),
+        ("nonsense", Err(ERROR)),
+        ("SETTINGS", Err(ERROR)),
+    ] {
+        assert_eq!(question(words.as_bytes()), answer, "stats {words}");
+    }
+}
+
+/// Names that memcached's general `stats` has had since 1.4, which monitoring relies on.
+const GENERAL_NAMES: &[&str] = &[
+    "pid",
+    "uptime",
+    "time",
+    "version",
+    "pointer_size",
+    "rusage_user",
+    "rusage_system",
+    "max_connections",
+    "curr_connections",
+    "total_connections",
+    "rejected_connections",
+    "connection_structures",
+    "reserved_fds",
+    "cmd_get",
+    "cmd_set",
+    "cmd_flush",
+    "cmd_touch",
+    "cmd_meta",
+    "get_hits",
+    "get_misses",
+    "get_expired",
+    "get_flushed",
+    "delete_misses",
+    "delete_hits",
+    "incr_misses",
+    "incr_hits",
+    "decr_misses",
+    "decr_hits",
+    "cas_misses",
+    "cas_hits",
+    "cas_badval",
+    "touch_hits",
+    "touch_misses",
+    "store_too_large",
+    "store_no_memory",
+    "auth_cmds",
+    "auth_errors",
+    "bytes_read",
+    "bytes_written",
+    "limit_maxbytes",
+    "accepting_conns",
+    "listen_disabled_num",
+    "time_in_listen_disabled_us",
+    "threads",
+    "conn_yields",
+    "hash_power_level",
+    "hash_bytes",
+    "hash_is_expanding",
+    "malloc_fails",
+    "bytes",
+    "curr_items",
+    "total_items",
+    "expired_unfetched",
+    "evicted_unfetched",
+    "evicted_active",
+    "evictions",
+    "reclaimed",
+    "crawler_reclaimed",
+    "crawler_items_checked",
+    "lrutail_reflocked",
+    "moves_to_cold",
+    "moves_to_warm",
+    "moves_within_lru",
+    "direct_reclaims",
+    "lru_bumps_dropped",
+];
+
+#[test]
+fn general_stats_have_memcacheds_names_in_its_order() {
+    let snapshot = GeneralSnapshot {
+        cpu_user_us: 12_034_567,
+        store: Stats { items: 4, metadata_bytes: 110, buckets: 4096, ..Stats::default() },
+        ..GeneralSnapshot::default()
+    };
+    let text = text(|out| write_general(&snapshot, out));
+    let names: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split(' ').next()).collect();
+    let mut found = names.iter();
+    for name in GENERAL_NAMES {
+        assert!(found.any(|other| other == name), "{name} is missing or out of order");
+    }
+    assert!(text.contains("STAT rusage_user 12.034567\r\n"));
+    assert!(text.contains("STAT hash_power_level 12\r\n"));
+    assert!(text.contains("STAT metadata_bytes_per_item 27.5\r\n"));
+    assert!(text.ends_with("END\r\n"));
+    let mut unique = names.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), names.len(), "no name comes twice");
+}
+
+#[test]
+fn settings_say_what_was_asked_for() {
+    let snapshot = SettingsSnapshot {
+        memory_bytes: 64 << 20,
+        tcp_port: 11211,
+        unix_mode: 0o700,
+        evicts: true,
+        cas: true,
+        own: vec![("design", "lanes".to_owned())],
+        ..SettingsSnapshot::default()
+    };
+    let text = text(|out| write_settings(&snapshot, out));
+    for line in [
+        "STAT maxbytes 67108864\r\n",
+        "STAT tcpport 11211\r\n",
+        "STAT inter NULL\r\n",
+        "STAT evictions on\r\n",
+        "STAT domain_socket NULL\r\n",
+        "STAT umask 700\r\n",
+        "STAT cas_enabled yes\r\n",
+        "STAT flush_enabled no\r\n",
+        "STAT design lanes\r\nEND\r\n",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn classes_are_told_three_ways() {
+    let class = ClassStats {
+        slot_bytes: 96,
+        chunks: 2,
+        slots: 200,
+        used: 3,
+        bytes: 250,
+        evicted: 7,
+        class: 5,
+    };
+    let classes = [ClassStats { class: 1, ..ClassStats::default() }, class];
+    let items = text(|out| write_items(&classes, out));
+    assert!(items.starts_with("STAT items:5:number 3\r\n"), "empty classes are left out");
+    assert!(items.contains("STAT items:5:evicted 7\r\n"));
+    let store = Stats { pool_bytes: 4096, ..Stats::default() };
+    let slabs = text(|out| write_slabs(&classes, &store, out));
+    assert!(slabs.contains("STAT 5:chunks_per_page 100\r\n"));
+    assert!(slabs.contains("STAT 5:free_chunks 197\r\n"));
+    assert!(slabs.ends_with("STAT active_slabs 1\r\nSTAT total_malloced 4096\r\nEND\r\n"));
+    assert_eq!(text(|out| write_sizes(&classes, out)), "STAT 96 3\r\nEND\r\n");
+}
+
+#[test]
+fn lanes_are_told_per_worker() {
+    let worker = WorkerLane {
+        role: Role::Small,
+        range_bytes: None,
+        requests_small: 10,
+        requests_large: 0,
+        packets: 12,
+        slices: 0,
+        connections: 3,
+        queue_small: 1,
+        queue_large: 0,
+        queue_arriving: 0,
+        moved_to_large: 4,
+        moved_home: 0,
+    };
+    let large = WorkerLane {
+        role: Role::Large,
+        range_bytes: Some((1456, 1 << 20)),
+        moved_home: 3,
+        ..worker.clone()
+    };
+    let snapshot = LanesSnapshot {
+        design: "lanes",
+        form: "roles",
+        threshold_bytes: 1456,
+        percentile: 99.0,
+        epoch_ms: 1000,
+        epochs: 5,
+        role_changes: 2,
+        queue_shared: 1,
+        workers: vec![worker, large],
+    };
+    let text = text(|out| write_lanes(&snapshot, out));
+    for line in [
+        "STAT design lanes\r\n",
+        "STAT threshold_bytes 1456\r\n",
+        "STAT percentile 99\r\n",
+        "STAT workers_small 1\r\n",
+        "STAT workers_large 1\r\n",
+        "STAT migrations 11\r\n",
+        "STAT worker:0:role small\r\nSTAT worker:0:requests_small 10\r\n",
+        "STAT worker:1:role large\r\nSTAT worker:1:range_bytes_from 1456\r\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn latency_is_in_microseconds_and_leaves_empty_rows_out() {
+    let row = LatencyRow {
+        operation: "get",
+        large: false,
+        count: 2,
+        p50_ns: 8_449,
+        p90_ns: 8_450,
+        p99_ns: 1_000_000,
+        p99_9_ns: 1_000_049,
+        max_ns: u64::MAX,
+    };
+    let rows = vec![LatencyRow { count: 0, large: true, ..row }, row];
+    assert_eq!(
+        text(|out| write_latency(&LatencySnapshot { rows }, out)),
+        "STAT get:small:count 2\r\n\
+         STAT get:small:latency_us_p50 8.4\r\n\
+         STAT get:small:latency_us_p90 8.5\r\n\
+         STAT get:small:latency_us_p99 1000.0\r\n\
+         STAT get:small:latency_us_p99.9 1000.0\r\n\
+         STAT get:small:latency_us_max 18446744073709551.6\r\nEND\r\n"
+    );
+}
+
+#[test]
+fn topology_keeps_the_seed_private_unless_clients_need_it() {
+    let mut snapshot = TopologySnapshot {
+        tcp_ports: vec![11211],
+        queues: 2,
+        workers: vec![WorkerPlace::default(); 2],
+        ..TopologySnapshot::default()
+    };
+    let private = text(|out| write_topology(&snapshot, out));
+    assert!(private.contains("STAT tcp_port 11211\r\n"));
+    assert!(private.contains("STAT hash_seed private\r\nSTAT workers 2\r\nEND\r\n"));
+    snapshot.hash_seed = Some((1, 0xff));
+    snapshot.workers[1].udp_port = Some(11300);
+    let told = text(|out| write_topology(&snapshot, out));
+    assert!(told.contains("STAT hash_seed 000000000000000100000000000000ff\r\n"));
+    assert!(told.contains("STAT worker:1:udp_port 11300\r\n"));
+}
+
+#[test]
+fn connections_are_told_in_memcacheds_words() {
+    let listener = ConnectionSnapshot {
+        number: 23,
+        address: "tcp:127.0.0.1:11211".to_owned(),
+        state: "conn_listening",
+        idle_seconds: 61,
+        ..ConnectionSnapshot::default()
+    };
+    assert_eq!(
+        text(|out| write_connections(&[listener], out)),
+        "STAT 23:addr tcp:127.0.0.1:11211\r\n\
+         STAT 23:state conn_listening\r\n\
+         STAT 23:secs_since_last_cmd 61\r\nEND\r\n"
+    );
+}

@@ -1,0 +1,95 @@
+//! `stats topology`: where a client that knows us may send what. `stats conns`: who is there.
+
+use super::lines::Lines;
+
+/// One worker's place.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WorkerPlace {
+    /// UDP port of its queue, if it has one.
+    pub udp_port: Option<u16>,
+    /// CPU it is pinned to.
+    pub cpu: Option<u32>,
+}
+
+/// What `stats topology` tells.
+#[derive(Debug, Clone, Default)]
+pub struct TopologySnapshot {
+    /// TCP ports listened on.
+    pub tcp_ports: Vec<u16>,
+    /// Path of the unix socket.
+    pub unix_path: Option<String>,
+    /// First UDP port of the queues; queue i is at this port + i.
+    pub udp_port_base: Option<u16>,
+    /// Receive queues.
+    pub queues: u64,
+    /// Seed of the hash that places keys, where clients are to place keys themselves; it is told to
+    /// nobody else, since it guards the index against keys made to collide.
+    pub hash_seed: Option<(u64, u64)>,
+    /// The workers, by number.
+    pub workers: Vec<WorkerPlace>,
+}
+
+/// Answer `stats topology`.
+pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
+    let mut lines = Lines::new(out);
+    for port in &snapshot.tcp_ports {
+        lines.number("tcp_port", (*port).into());
+    }
+    if let Some(path) = &snapshot.unix_path {
+        lines.text("unix_path", path);
+    }
+    if let Some(port) = snapshot.udp_port_base {
+        lines.number("udp_port_base", port.into());
+    }
+    lines.number("queues", snapshot.queues);
+    lines.text("hash", "siphash-1-3");
+    match snapshot.hash_seed {
+        Some((k0, k1)) => lines.shown("hash_seed", format_args!("{k0:016x}{k1:016x}")),
+        None => lines.text("hash_seed", "private"),
+    }
+    lines.number("workers", snapshot.workers.len() as u64);
+    for (index, worker) in snapshot.workers.iter().enumerate() {
+        if let Some(port) = worker.udp_port {
+            lines.number(&format!("worker:{index}:udp_port"), port.into());
+        }
+        if let Some(cpu) = worker.cpu {
+            lines.number(&format!("worker:{index}:cpu"), cpu.into());
+        }
+    }
+    lines.end();
+}
+
+/// One line group of `stats conns`: a listener or a connection.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionSnapshot {
+    /// Its number (memcached: the file descriptor).
+    pub number: u64,
+    /// Peer, or the address listened on, in memcached's notation: `tcp:127.0.0.1:11211`.
+    pub address: String,
+    /// The address it came in by; `None` for a listener.
+    pub listen_address: Option<String>,
+    /// What it is doing, in memcached's words: `conn_listening`, `conn_read`...
+    pub state: &'static str,
+    /// Seconds since its last request.
+    pub idle_seconds: u64,
+    /// In the large lane now.
+    pub large: bool,
+}
+
+/// Answer `stats conns`.
+pub fn write_connections(connections: &[ConnectionSnapshot], out: &mut Vec<u8>) {
+    let mut lines = Lines::new(out);
+    for connection in connections {
+        let name = |what: &str| format!("{}:{what}", connection.number);
+        lines.text(&name("addr"), &connection.address);
+        if let Some(address) = &connection.listen_address {
+            lines.text(&name("listen_addr"), address);
+        }
+        lines.text(&name("state"), connection.state);
+        lines.number(&name("secs_since_last_cmd"), connection.idle_seconds);
+        if connection.large {
+            lines.text(&name("lane"), "large");
+        }
+    }
+    lines.end();
+}
