@@ -12,7 +12,7 @@ use crate::base64;
 use crate::limits::{KEY_BYTES_MAX, META_TOKENS_MAX, OPAQUE_BYTES_MAX};
 use crate::reply;
 use crate::request::*;
-use crate::scan::{Tokens, number_i32, number_u32, number_u64};
+use crate::scan::{Tokens, number_i64, number_u32, number_u64};
 use crate::text::{Outcome, Refusal, value_bytes};
 
 /// First byte that cannot be a flag: memcached has a table below it.
@@ -188,7 +188,7 @@ fn one_flag(
 ) -> Result<(), BadFlag> {
     const BAD_TOKEN: BadFlag = BadFlag::Argument(reply::BAD_TOKEN);
     let flags = &mut meta.flags;
-    let seconds = || Ok(Some(number_i32(argument).map(i64::from).ok_or(BAD_TOKEN)?));
+    let seconds = || Ok(Some(number_i64(argument).ok_or(BAD_TOKEN)?));
     let id = |bad| Ok(Some(number_u64(argument).ok_or(bad)?));
     match letter {
         b'k' | b's' | b't' | b'c' | b'f' | b'l' | b'h' | b'u' | b'O' | b'P' | b'L' => {}

@@ -108,7 +108,8 @@ fn put_meta(
         put_u64_word(sink, value_bytes as u64);
     }
     if !meta.flags.tokens.is_empty() {
-        put_words(sink, &[b"", meta.flags.tokens]);
+        sink.put(b" ");
+        sink.put(meta.flags.tokens);
     }
     false
 }

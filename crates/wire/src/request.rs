@@ -156,7 +156,8 @@ pub struct Store<'a> {
     pub key: &'a [u8],
     /// The client's opaque flags.
     pub flags: u32,
-    /// Expiry as given: 0 never, negative already over, up to 30 days relative, else unix time.
+    /// Expiry as given: 0 never, negative already over, up to 30 days relative, else unix time. Any
+    /// 64-bit number, so beware of overflow.
     pub exptime: i64,
     /// Bytes of the value, without the `\r\n` behind it.
     pub value_bytes: usize,

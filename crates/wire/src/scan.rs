@@ -126,13 +126,12 @@ pub fn number_u32(digits: &[u8]) -> Option<u32> {
     u32::try_from(number_u64(digits)?).ok()
 }
 
-/// A decimal number with an optional minus sign, within 32 bits: how memcached reads expiry times
-/// and lengths.
+/// A decimal number with an optional minus sign, within 64 bits.
 #[inline]
-pub fn number_i32(text: &[u8]) -> Option<i32> {
+pub fn number_i64(text: &[u8]) -> Option<i64> {
     match text {
-        [b'-', digits @ ..] => i32::try_from(-i64::try_from(number_u64(digits)?).ok()?).ok(),
-        digits => i32::try_from(number_u64(digits)?).ok(),
+        [b'-', digits @ ..] => 0_i64.checked_sub_unsigned(number_u64(digits)?),
+        digits => i64::try_from(number_u64(digits)?).ok(),
     }
 }
 
@@ -172,11 +171,12 @@ mod tests {
         }
         assert_eq!(number_u32(b"4294967295"), Some(u32::MAX));
         assert_eq!(number_u32(b"4294967296"), None);
-        assert_eq!(number_i32(b"-2147483648"), Some(i32::MIN));
-        assert_eq!(number_i32(b"-2147483649"), None);
-        assert_eq!(number_i32(b"2147483648"), None);
-        assert_eq!(number_i32(b"-"), None);
-        assert_eq!(number_i32(b"--1"), None);
+        assert_eq!(number_i64(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(number_i64(b"-9223372036854775809"), None);
+        assert_eq!(number_i64(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(number_i64(b"9223372036854775808"), None);
+        assert_eq!(number_i64(b"-"), None);
+        assert_eq!(number_i64(b"--1"), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! arguments, `noreply`, key length, numbers, item size. Where memcached 1.6.18 and 1.6.45 differ,
 //! the reply texts are 1.6.18's, while three rules are 1.6.45's: a refused `set` has its body
 //! skipped whenever its length could be read; numbers have no plus sign and must fit their type; a
-//! NUL byte ends nothing. Knows no meta flags (`crate::meta` does), no clock, no connection.
+//! NUL byte ends nothing. An expiry may need 64 bits, where memcached cuts it to 32. Knows no meta flags (`crate::meta` does), no clock, no connection.
 
 use crate::limits::{
     KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_SPACES_MAX, VALUE_BYTES_MAX, VALUE_END_BYTES,
@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::meta;
 use crate::reply;
 use crate::request::*;
-use crate::scan::{Tokens, find, number_i32, number_u32, number_u64, skip_spaces};
+use crate::scan::{Tokens, find, number_i64, number_u32, number_u64, skip_spaces};
 
 /// What became of a line whose end was found.
 pub(crate) type Outcome<'a> = Result<Request<'a>, Refusal<'a>>;
@@ -178,15 +178,15 @@ fn get_and_touch(verb: GetVerb, rest: &[u8]) -> Outcome<'_> {
     if rest.is_empty() {
         return Err(Refusal::says(reply::ERROR));
     }
-    let Some(exptime) = number_i32(exptime) else {
+    let Some(exptime) = number_i64(exptime) else {
         return Err(Refusal::says(reply::BAD_EXPTIME));
     };
-    Ok(Request::Get(Get { verb, exptime: i64::from(exptime), keys: keys(rest)? }))
+    Ok(Request::Get(Get { verb, exptime, keys: keys(rest)? }))
 }
 
 /// A value's length as declared: at least 0, and its `\r\n` must fit behind it.
 pub(crate) fn value_bytes(token: &[u8]) -> Option<usize> {
-    let value_bytes = usize::try_from(number_i32(token)?).ok()?;
+    let value_bytes = usize::try_from(number_u64(token)?).ok()?;
     (value_bytes <= VALUE_BYTES_MAX).then_some(value_bytes)
 }
 
@@ -203,7 +203,7 @@ fn store<'a>(mut verb: StoreVerb, rest: &'a [u8], limits: &Limits) -> Outcome<'a
     let Some(value_bytes) = value_bytes(length) else {
         return Err(bad_format); // nobody knows what to skip
     };
-    let (Some(flags), Some(exptime)) = (number_u32(flags), number_i32(exptime)) else {
+    let (Some(flags), Some(exptime)) = (number_u32(flags), number_i64(exptime)) else {
         return Err(bad_format.swallow(value_bytes));
     };
     if key.len() > KEY_BYTES_MAX {
@@ -221,7 +221,6 @@ fn store<'a>(mut verb: StoreVerb, rest: &'a [u8], limits: &Limits) -> Outcome<'a
         let refusal = Refusal::says_unless(noreply, reply::TOO_LARGE).swallow(value_bytes);
         return Err(Refusal { unlink, ..refusal });
     }
-    let exptime = i64::from(exptime);
     Ok(Request::Store(Store { verb, key, flags, exptime, value_bytes, noreply }))
 }
 
@@ -275,10 +274,10 @@ fn touch(rest: &[u8]) -> Outcome<'_> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
     }
-    let Some(exptime) = number_i32(exptime) else {
+    let Some(exptime) = number_i64(exptime) else {
         return Err(Refusal::says_unless(noreply, reply::BAD_EXPTIME));
     };
-    Ok(Request::Touch(Touch { key, exptime: i64::from(exptime), noreply }))
+    Ok(Request::Touch(Touch { key, exptime, noreply }))
 }
 
 /// `flush_all [delay] [noreply]`
@@ -291,10 +290,10 @@ fn flush_all(rest: &[u8]) -> Outcome<'_> {
     if count == usize::from(noreply) {
         return Ok(Request::FlushAll { delay: None, noreply });
     }
-    let Some(delay) = number_i32(tokens[0]) else {
+    let Some(delay) = number_i64(tokens[0]) else {
         return Err(Refusal::says_unless(noreply, reply::BAD_EXPTIME));
     };
-    Ok(Request::FlushAll { delay: Some(i64::from(delay)), noreply })
+    Ok(Request::FlushAll { delay: Some(delay), noreply })
 }
 
 /// `verbosity <level> [noreply]`

@@ -28,8 +28,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header of `datagram` and returns it with what follows; `None` where it is too short
-    /// or says it is not part of its own message.
+    /// Reads the header of `datagram` and returns it with what follows; `None` where it is too short.
     #[inline]
     pub fn parse(datagram: &[u8]) -> Option<(Header, &[u8])> {
         let (header, payload) = datagram.split_first_chunk::<HEADER_BYTES>()?;
@@ -39,7 +38,19 @@ impl Header {
             sequence: u16::from_be_bytes([sequence_high, sequence_low]),
             total: u16::from_be_bytes([total_high, total_low]),
         };
-        (header.sequence < header.total).then_some((header, payload))
+        Some((header, payload))
+    }
+
+    /// Whether the whole message is in this datagram. As in memcached only the total counts.
+    #[inline]
+    pub const fn is_whole(self) -> bool {
+        self.total == 1
+    }
+
+    /// Whether this datagram can be part of its message at all.
+    #[inline]
+    pub const fn is_possible(self) -> bool {
+        self.sequence < self.total
     }
 
     /// The header as sent; the reserved number is 0.
@@ -78,11 +89,20 @@ mod tests {
     }
 
     #[test]
-    fn short_or_impossible_datagrams_are_refused() {
+    fn short_datagrams_are_refused_and_impossible_ones_known() {
         assert_eq!(Header::parse(&[0, 1, 0, 0, 0, 1, 0]), None);
-        assert_eq!(Header::parse(&[0, 1, 0, 0, 0, 0, 0, 0]), None, "part of no message");
-        assert_eq!(Header::parse(&[0, 1, 0, 2, 0, 2, 0, 0]), None, "behind its message");
-        assert!(Header::parse(&[0, 1, 0, 1, 0, 2, 9, 9]).is_some(), "reserved is ignored");
+        let rows = [
+            ([0, 1, 0, 0, 0, 0, 0, 0], false, false),
+            ([0, 1, 0, 2, 0, 2, 0, 0], false, false),
+            ([0, 1, 0, 1, 0, 2, 9, 9], false, true),
+            ([0, 1, 0, 0, 0, 1, 0, 0], true, true),
+            ([0, 1, 0, 0, 1, 1, 0, 0], false, true),
+        ];
+        for (bytes, whole, possible) in rows {
+            let (header, payload) = Header::parse(&bytes).expect("eight bytes are enough");
+            assert!(payload.is_empty());
+            assert_eq!((header.is_whole(), header.is_possible()), (whole, possible), "{header:?}");
+        }
     }
 
     #[test]
