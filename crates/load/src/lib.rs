@@ -1,1 +1,25 @@
-//! load
+//! The load generator: what is asked ([`workload`], [`arrivals`]), how it is sent ([`sender`]), what
+//! is recorded ([`recorder`]), whether it may be believed ([`verdict`]), how it is shown
+//! ([`report`]).
+//!
+//! After the evaluation of Minos (§5), with two differences: TCP and unix sockets instead of UDP
+//! datagrams, and latency from the time a request was due instead of the time it left. It speaks
+//! to any memcached, and enough RESP to compare with Redis. Every value is checked byte by byte.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod arrivals;
+pub mod cli;
+pub mod connection;
+pub mod cpu;
+pub mod dialect;
+pub mod prefill;
+pub mod random;
+pub mod recorder;
+pub mod report;
+pub mod run;
+pub mod sender;
+pub mod values;
+pub mod verdict;
+pub mod workload;
+pub mod zipf;

@@ -1,0 +1,94 @@
+//! Questions to a server beside the measured traffic: its version, its `stats`, its processor time.
+//! One short-lived blocking connection each.
+
+use crate::connection::{Stream, Target};
+use crate::dialect::Dialect;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// The server's name for itself: the reply to `version`, or Redis' `redis_version`.
+pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
+    match dialect {
+        Dialect::Text => {
+            let reply = ask(target, b"version\r\n", |reply| reply.ends_with(b"\n"))?;
+            let words = reply.trim();
+            Ok(words.strip_prefix("VERSION ").unwrap_or(words).into())
+        }
+        Dialect::Resp => {
+            let reply = info(target, b"INFO server\r\n")?;
+            Ok(reply.get("redis_version").cloned().unwrap_or_default())
+        }
+    }
+}
+
+/// `stats`, and `stats WORDS` where there are words, by name; for Redis, `INFO`.
+pub fn stats(
+    target: &Target,
+    dialect: Dialect,
+    words: &str,
+) -> io::Result<BTreeMap<String, String>> {
+    if dialect == Dialect::Resp {
+        return info(target, b"INFO\r\n");
+    }
+    let space = if words.is_empty() { "" } else { " " };
+    let request = format!("stats{space}{words}\r\n");
+    let is_whole = |reply: &[u8]| {
+        reply.ends_with(b"END\r\n")
+            || reply.ends_with(b"ERROR\r\n")
+            || reply.ends_with(b"RESET\r\n")
+    };
+    let reply = ask(target, request.as_bytes(), is_whole)?;
+    Ok(reply
+        .lines()
+        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect())
+}
+
+/// Processor time by the server's own account, in nanoseconds, where it tells.
+pub fn cpu_ns(target: &Target, dialect: Dialect) -> Option<u64> {
+    let stats = stats(target, dialect, "").ok()?;
+    let names = match dialect {
+        Dialect::Text => ["rusage_user", "rusage_system"],
+        Dialect::Resp => ["used_cpu_user", "used_cpu_sys"],
+    };
+    let seconds: Vec<f64> =
+        names.iter().filter_map(|&name| stats.get(name)?.trim().parse().ok()).collect();
+    (seconds.len() == names.len()).then(|| (seconds.iter().sum::<f64>() * 1e9) as u64)
+}
+
+fn info(target: &Target, request: &[u8]) -> io::Result<BTreeMap<String, String>> {
+    let is_whole = |reply: &[u8]| {
+        let Some(newline) = reply.iter().position(|&byte| byte == b'\n') else { return false };
+        let Ok(head) = std::str::from_utf8(&reply[..newline]) else { return true };
+        match head.trim().strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok()) {
+            Some(bytes) => reply.len() >= newline + 1 + bytes + 2,
+            None => true,
+        }
+    };
+    let reply = ask(target, request, is_whole)?;
+    Ok(reply
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect())
+}
+
+fn ask(target: &Target, request: &[u8], is_whole: impl Fn(&[u8]) -> bool) -> io::Result<String> {
+    let mut stream = Stream::connect(target)?;
+    stream.set_read_timeout(ANSWER_WITHIN)?;
+    stream.write_all(request)?;
+    let mut reply = Vec::new();
+    let mut buffer = [0; 4_096];
+    while !is_whole(&reply) && reply.len() < ANSWER_BYTES_MAX {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            read => reply.extend_from_slice(&buffer[..read]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&reply).into_owned())
+}

@@ -1,0 +1,101 @@
+//! When requests are due: Poisson arrivals, the whole schedule drawn before the first byte leaves
+//! (Minos §5, "open system").
+//!
+//! Latency runs from the due time, so a server that stalls is charged for every request that should
+//! have been sent meanwhile ("coordinated omission" is what forgetting them is called). Times are
+//! nanoseconds from the start of the run. Knows no clock.
+
+use crate::random::Random;
+use crate::workload::{Ask, Key, Operation, Workload};
+
+/// A request and when it is due. 16 bytes, as millions of them are drawn beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Nanoseconds from the start of the run.
+    pub due_ns: u64,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// Draws the arrivals of `[0, duration_ns)` at a mean of `rate_per_s`, for one of the sender's
+/// threads: thread `stream` of a run has its own independent arrivals.
+pub fn poisson(
+    workload: &Workload,
+    rate_per_s: f64,
+    duration_ns: u64,
+    stream: u64,
+) -> Vec<Arrival> {
+    assert!(rate_per_s > 0.0, "a rate of {rate_per_s}");
+    let seed = workload.options().seed;
+    let mut gaps = Random::stream(seed, 2 * stream + 1);
+    let mut asks = Random::stream(seed, 2 * stream + 2);
+    let mean_ns = 1e9 / rate_per_s;
+    let mut arrivals = Vec::with_capacity((duration_ns as f64 / mean_ns * 1.02) as usize + 16);
+    let mut due_ns = 0.0;
+    loop {
+        due_ns += gaps.exponential(mean_ns);
+        if due_ns >= duration_ns as f64 {
+            return arrivals;
+        }
+        arrivals.push(Arrival { due_ns: due_ns as u64, ask: workload.draw(&mut asks) });
+    }
+}
+
+/// A schedule written by hand, for tests: a GET of key 0 at each of these times.
+pub fn fixed(due_ns: &[u64]) -> Vec<Arrival> {
+    let ask = Ask { key: Key(0), operation: Operation::Get };
+    due_ns.iter().map(|&due_ns| Arrival { due_ns, ask }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::WorkloadOptions;
+
+    fn workload(seed: u64) -> Workload {
+        Workload::new(WorkloadOptions { seed, ..WorkloadOptions::default() }).expect("valid")
+    }
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn gaps_have_the_mean_and_the_spread_of_a_poisson_process() {
+        let arrivals = poisson(&workload(1), 50_000.0, 10 * SECOND_NS, 0);
+        // Mean 500 000, standard deviation 707.
+        assert!((arrivals.len() as f64 - 500_000.0).abs() < 5.0 * 707.0, "{}", arrivals.len());
+        let gaps: Vec<f64> =
+            arrivals.windows(2).map(|pair| (pair[1].due_ns - pair[0].due_ns) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((mean - 20_000.0).abs() < 150.0, "{mean}");
+        // An exponential distribution's standard deviation is its mean.
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{}", variance.sqrt() / mean);
+        // And e^-1 of the gaps are longer than the mean.
+        let longer = gaps.iter().filter(|&&gap| gap > mean).count() as f64 / gaps.len() as f64;
+        assert!((longer - (-1_f64).exp()).abs() < 0.005, "{longer}");
+    }
+
+    #[test]
+    fn a_schedule_is_in_order_and_ends_in_time() {
+        let arrivals = poisson(&workload(1), 10_000.0, SECOND_NS, 0);
+        assert!(arrivals.is_sorted_by_key(|arrival| arrival.due_ns));
+        assert!(arrivals.last().is_some_and(|arrival| arrival.due_ns < SECOND_NS));
+    }
+
+    #[test]
+    fn the_seed_and_the_stream_decide_the_schedule() {
+        let draw = |seed, stream| poisson(&workload(seed), 10_000.0, SECOND_NS, stream);
+        assert_eq!(draw(1, 0), draw(1, 0));
+        assert_ne!(draw(1, 0), draw(2, 0));
+        assert_ne!(draw(1, 0), draw(1, 1));
+    }
+
+    #[test]
+    fn the_rate_does_not_change_what_is_asked() {
+        let asks = |rate| {
+            let arrivals = poisson(&workload(1), rate, SECOND_NS, 0);
+            arrivals.iter().take(900).map(|arrival| arrival.ask).collect::<Vec<_>>()
+        };
+        assert_eq!(asks(1_000.0), asks(5_000.0));
+    }
+}

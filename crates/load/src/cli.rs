@@ -1,0 +1,356 @@
+//! The command line of `laneway bench`: flags as typed become a checked [`Plan`]; the exit code says
+//! how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
+
+use crate::connection::Target;
+use crate::cpu;
+use crate::dialect::Dialect;
+use crate::report::json::Mode;
+use crate::report::table;
+use crate::run::{Plan, run};
+use crate::workload::{Sizes, Workload, WorkloadOptions};
+use lexopt::{Arg, Parser, ValueExt};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What `--help` prints.
+pub const HELP: &str = include_str!("help.txt");
+
+const USAGE_EXIT: u8 = 2;
+
+/// Flags as typed.
+#[derive(Debug, Clone)]
+struct Typed {
+    server: String,
+    socket: Option<PathBuf>,
+    dialect: Dialect,
+    workload: WorkloadOptions,
+    large_bytes_max: u64,
+    value_bytes: Option<u64>,
+    rates: Vec<f64>,
+    closed: bool,
+    depth: usize,
+    runs: usize,
+    connections: usize,
+    threads: usize,
+    duration_s: f64,
+    warmup_s: f64,
+    prefill: bool,
+    server_pid: Option<u32>,
+    cpu: Option<usize>,
+    json: Option<PathBuf>,
+    quiet: bool,
+}
+
+impl Default for Typed {
+    fn default() -> Self {
+        Typed {
+            server: "127.0.0.1:11211".into(),
+            socket: None,
+            dialect: Dialect::Text,
+            workload: WorkloadOptions::default(),
+            large_bytes_max: 500_000,
+            value_bytes: None,
+            rates: vec![40_000.0],
+            closed: false,
+            depth: 1,
+            runs: 1,
+            connections: 32,
+            threads: 1,
+            duration_s: 10.0,
+            warmup_s: 1.0,
+            prefill: true,
+            server_pid: None,
+            cpu: None,
+            json: None,
+            quiet: false,
+        }
+    }
+}
+
+/// A command line, understood.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// What to measure.
+    pub plan: Plan,
+    /// The CPU to stay on.
+    pub cpu: Option<usize>,
+    /// Where the report goes as data; `-` is standard output.
+    pub json: Option<PathBuf>,
+    /// No table.
+    pub quiet: bool,
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub enum Command {
+    /// The help text.
+    Help,
+    /// A measurement.
+    Bench(Box<Invocation>),
+}
+
+/// Runs `laneway bench` with these arguments, the program's name and `bench` not among them.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.collect();
+    let invocation = match parse(arguments) {
+        Ok(Command::Help) => {
+            // Whoever closed the pipe has read enough.
+            let _ = std::io::stdout().write_all(HELP.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Ok(Command::Bench(invocation)) => invocation,
+        Err(message) => {
+            eprintln!("laneway bench: {message}\ntry laneway bench --help");
+            return ExitCode::from(USAGE_EXIT);
+        }
+    };
+    match carry_out(&invocation) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("laneway bench: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(invocation: &Invocation) -> Result<bool, String> {
+    if let Some(cpu) = invocation.cpu {
+        cpu::pin(cpu)?;
+    }
+    let report = run(&invocation.plan)?;
+    let mut to_stdout = false;
+    if let Some(path) = &invocation.json {
+        let mut text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+        text.push('\n');
+        to_stdout = path.as_os_str() == "-";
+        if to_stdout {
+            let _ = std::io::stdout().write_all(text.as_bytes());
+        } else {
+            std::fs::write(path, text)
+                .map_err(|error| format!("--json {}: {error}", path.display()))?;
+        }
+    }
+    if !invocation.quiet {
+        let table = table::render(&report);
+        let _ = if to_stdout {
+            std::io::stderr().write_all(table.as_bytes())
+        } else {
+            std::io::stdout().write_all(table.as_bytes())
+        };
+    }
+    Ok(report.runs.iter().all(|run| run.verdict.is_good()))
+}
+
+/// Reads a command line.
+pub fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
+    let shown = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut typed = Typed::default();
+    let mut parser = Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        match argument {
+            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            Arg::Long(name) => {
+                let name = name.to_owned();
+                flag(&mut typed, &name, &mut parser)?;
+            }
+            other => return Err(format!("{}: no such argument", other.unexpected())),
+        }
+    }
+    check(typed, shown).map(|invocation| Command::Bench(Box::new(invocation)))
+}
+
+fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String> {
+    match name {
+        "server" => typed.server = text(name, parser)?,
+        "socket" => typed.socket = Some(text(name, parser)?.into()),
+        "dialect" => {
+            typed.dialect = match text(name, parser)?.as_str() {
+                "text" => Dialect::Text,
+                "resp" => Dialect::Resp,
+                other => return Err(format!("--dialect {other}: must be text or resp")),
+            }
+        }
+        "keys" => typed.workload.keys = number(name, parser)?,
+        "keys-large" => typed.workload.keys_large = number(name, parser)?,
+        "p-large" => typed.workload.large_percent = number(name, parser)?,
+        "s-large" => typed.large_bytes_max = number(name, parser)?,
+        "value-bytes" => typed.value_bytes = Some(number(name, parser)?),
+        "get-share" => typed.workload.get_share = number(name, parser)?,
+        "zipf" => typed.workload.zipf_exponent = number(name, parser)?,
+        "seed" => typed.workload.seed = number(name, parser)?,
+        "rate" => {
+            let list = text(name, parser)?;
+            let rates = list.split(',').map(|one| one.trim().parse::<f64>());
+            typed.rates = rates.collect::<Result<_, _>>().map_err(|_| {
+                format!("--rate {list}: requests per second, or a list such as 10000,20000")
+            })?;
+        }
+        "closed" => typed.closed = true,
+        "depth" => typed.depth = number(name, parser)?,
+        "runs" => typed.runs = number(name, parser)?,
+        "connections" => typed.connections = number(name, parser)?,
+        "threads" => typed.threads = number(name, parser)?,
+        "duration" => typed.duration_s = number(name, parser)?,
+        "warmup" => typed.warmup_s = number(name, parser)?,
+        "no-prefill" => typed.prefill = false,
+        "server-pid" => typed.server_pid = Some(number(name, parser)?),
+        "cpu" => typed.cpu = Some(number(name, parser)?),
+        "json" => typed.json = Some(text(name, parser)?.into()),
+        "quiet" => typed.quiet = true,
+        _ => return Err(format!("--{name}: no such flag")),
+    }
+    Ok(())
+}
+
+fn text(name: &str, parser: &mut Parser) -> Result<String, String> {
+    let value = parser.value().map_err(|_| format!("--{name}: needs a value"))?;
+    value.string().map_err(|_| format!("--{name}: the value is not text"))
+}
+
+fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, String> {
+    let value = text(name, parser)?;
+    value.parse().map_err(|_| format!("--{name} {value}: not a number of the kind wanted"))
+}
+
+/// Longest window and warm-up: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+const RATE_PER_S_MAX: f64 = 1e8;
+
+fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
+    let Typed { connections, threads, depth, runs, duration_s, warmup_s, .. } = typed;
+    if !typed.rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
+        return Err(format!("--rate {:?}: each must be in 1..={RATE_PER_S_MAX}", typed.rates));
+    }
+    if !(0.001..=SECONDS_MAX).contains(&duration_s) {
+        return Err(format!("--duration {duration_s}: seconds, 0.001 to {SECONDS_MAX}"));
+    }
+    if !(0.0..=SECONDS_MAX).contains(&warmup_s) {
+        return Err(format!("--warmup {warmup_s}: seconds, 0 to {SECONDS_MAX}"));
+    }
+    if threads == 0 || connections < threads {
+        return Err(format!(
+            "--threads {threads}: must be at least 1 and at most --connections ({connections}), \
+             as each thread has connections of its own"
+        ));
+    }
+    if depth == 0 || runs == 0 {
+        return Err(format!("--depth {depth}, --runs {runs}: must be at least 1"));
+    }
+    if depth > 1 && !typed.closed {
+        return Err(format!("--depth {depth}: means something with --closed only"));
+    }
+    if typed.cpu.is_some() && threads > 1 {
+        return Err(format!("--cpu: {threads} threads on one CPU cannot spin; leave it out"));
+    }
+    let sizes = match typed.value_bytes {
+        Some(value_bytes) => Sizes::Fixed { value_bytes },
+        None => Sizes::Etc { large_bytes_max: typed.large_bytes_max },
+    };
+    let workload = Workload::new(WorkloadOptions { sizes, ..typed.workload })?;
+    let modes = match typed.closed {
+        true => vec![Mode::Closed { depth }],
+        false => typed.rates.iter().map(|&rate_per_s| Mode::Open { rate_per_s }).collect(),
+    };
+    let plan = Plan {
+        target: typed.socket.map_or(Target::Tcp(typed.server), Target::Unix),
+        dialect: typed.dialect,
+        workload,
+        modes,
+        runs,
+        connections,
+        threads,
+        duration: Duration::from_secs_f64(duration_s),
+        warmup: Duration::from_secs_f64(warmup_s),
+        prefill: typed.prefill,
+        server_pid: typed.server_pid,
+        arguments,
+    };
+    Ok(Invocation { plan, cpu: typed.cpu, json: typed.json, quiet: typed.quiet })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        parse(line.split_whitespace().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn a_wrong_flag_says_which_and_why() {
+        for (line, words) in [
+            ("--rate fast", "--rate fast: requests per second"),
+            ("--rate 0", "--rate [0.0]: each must be"),
+            ("--keys", "--keys: needs a value"),
+            ("--keys many", "--keys many: not a number"),
+            ("--frobnicate", "--frobnicate: no such flag"),
+            ("here", "no such argument"),
+            ("--threads 3 --connections 2", "--threads 3: must be at least 1 and at most"),
+            ("--depth 4", "--depth 4: means something with --closed only"),
+            ("--dialect binary", "--dialect binary: must be text or resp"),
+            ("--duration 0", "--duration 0: seconds"),
+            ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
+            ("--cpu 1 --threads 2", "--cpu: 2 threads"),
+        ] {
+            let message = parsed(line).map(|_| ()).expect_err(line);
+            assert!(message.contains(words), "{line}: {message}");
+        }
+    }
+
+    #[test]
+    fn flags_become_a_plan() {
+        let line = "--server 127.0.0.1:1 --rate 1000,2000 --p-large 0.75 --s-large 4000000 \
+                    --connections 8 --threads 2 --duration 0.5 --no-prefill --runs 3 --json -";
+        let Ok(Command::Bench(invocation)) = parsed(line) else { panic!("not understood") };
+        let plan = &invocation.plan;
+        assert_eq!(plan.target, Target::Tcp("127.0.0.1:1".into()));
+        let modes = [1_000.0, 2_000.0].map(|rate_per_s| Mode::Open { rate_per_s });
+        assert_eq!(plan.modes, modes);
+        assert_eq!(plan.workload.options().large_percent, 0.75);
+        assert_eq!((plan.connections, plan.threads, plan.runs), (8, 2, 3));
+        assert!(!plan.prefill);
+        let Ok(Command::Bench(invocation)) = parsed("--closed --depth 16 --value-bytes 100") else {
+            panic!("not understood")
+        };
+        assert_eq!(invocation.plan.modes, [Mode::Closed { depth: 16 }]);
+    }
+
+    #[test]
+    fn the_help_names_every_flag() {
+        for name in [
+            "server",
+            "socket",
+            "dialect",
+            "keys",
+            "keys-large",
+            "p-large",
+            "s-large",
+            "value-bytes",
+            "get-share",
+            "zipf",
+            "seed",
+            "rate",
+            "closed",
+            "depth",
+            "runs",
+            "connections",
+            "threads",
+            "duration",
+            "warmup",
+            "no-prefill",
+            "server-pid",
+            "cpu",
+            "json",
+            "quiet",
+            "help",
+        ] {
+            assert!(HELP.contains(&format!("--{name}")), "--{name}");
+        }
+        assert!(HELP.lines().all(|line| line.chars().count() <= 100));
+    }
+}

@@ -1,0 +1,153 @@
+//! Processor time, read from /proc: how much the server used, and how long others kept the CPU from
+//! it or from us.
+//!
+//! Field one of `schedstat` is the time a thread ran, in nanoseconds, and field two the time it was
+//! runnable and waited. Summed over the threads that exist: one that ended in between takes its time
+//! with it, which none of the servers measured here does. All times in nanoseconds.
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::fs;
+use std::io;
+
+/// Time that threads spent, up to a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTime {
+    /// Running.
+    pub busy_ns: u64,
+    /// Runnable while somebody else had the CPU.
+    pub kept_waiting_ns: u64,
+}
+
+impl CpuTime {
+    /// The time between `earlier` and this.
+    pub fn since(self, earlier: CpuTime) -> CpuTime {
+        CpuTime {
+            busy_ns: self.busy_ns.saturating_sub(earlier.busy_ns),
+            kept_waiting_ns: self.kept_waiting_ns.saturating_sub(earlier.kept_waiting_ns),
+        }
+    }
+
+    fn plus(self, other: CpuTime) -> CpuTime {
+        CpuTime {
+            busy_ns: self.busy_ns + other.busy_ns,
+            kept_waiting_ns: self.kept_waiting_ns + other.kept_waiting_ns,
+        }
+    }
+}
+
+/// All threads of process `pid`.
+pub fn of_process(pid: u32) -> io::Result<CpuTime> {
+    let mut total = CpuTime::default();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread may end between the listing and the reading.
+        if let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) {
+            total = total.plus(parse_schedstat(&text).unwrap_or_default());
+        }
+    }
+    Ok(total)
+}
+
+/// The calling thread.
+pub fn of_this_thread() -> CpuTime {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    parse_schedstat(&text).unwrap_or_default()
+}
+
+fn parse_schedstat(text: &str) -> Option<CpuTime> {
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    Some(CpuTime { busy_ns: words.next()??, kept_waiting_ns: words.next()?? })
+}
+
+/// Time the hypervisor gave to other machines, summed over our CPUs; the kernel counts it in ticks
+/// of 10 ms.
+pub fn stolen_ns() -> u64 {
+    const TICK_NS: u64 = 10_000_000;
+    const STEAL_WORD: usize = 8;
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let ticks = line.split_ascii_whitespace().nth(STEAL_WORD).and_then(|word| word.parse().ok());
+    ticks.unwrap_or(0_u64) * TICK_NS
+}
+
+/// Resident memory of process `pid`, in bytes, shared and huge pages included.
+pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    status_kib(&text, "VmRSS:")
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no VmRSS in its status"))
+}
+
+fn status_kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Keeps the calling thread on one CPU.
+pub fn pin(cpu: usize) -> Result<(), String> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(format!("--cpu {cpu}: this machine has {cpus}, numbered from 0"));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)
+        .map_err(|error| format!("--cpu {cpu}: {error}; this process may use {cpus} CPUs"))
+}
+
+/// The machine, for reports.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Machine {
+    /// Model name of the processor.
+    pub cpu_model: String,
+    /// CPUs online.
+    pub cpus: usize,
+    /// Kernel release.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This one.
+    pub fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+        let model = model.map_or("", |rest| rest.trim_start_matches([' ', '\t', ':']));
+        let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine { cpu_model: model.into(), cpus, kernel: release.trim().into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedstat_and_status_are_read() {
+        let time = parse_schedstat("40463523 11104617 91\n");
+        assert_eq!(time, Some(CpuTime { busy_ns: 40_463_523, kept_waiting_ns: 11_104_617 }));
+        assert_eq!(parse_schedstat("x"), None);
+        assert_eq!(status_kib("VmHWM:\t 9 kB\nVmRSS:\t   6420 kB\n", "VmRSS:"), Some(6_420));
+    }
+
+    #[test]
+    fn work_shows_as_time() {
+        let before = of_this_thread();
+        let process_before = of_process(std::process::id()).expect("our own");
+        let mut word = 1_u64;
+        // Until the kernel has counted some time: it does so at the latest on its next tick.
+        while of_this_thread().since(before).busy_ns == 0 {
+            word = std::hint::black_box(crate::random::mix(word));
+        }
+        let process = of_process(std::process::id()).expect("our own").since(process_before);
+        assert!(process.busy_ns > 0);
+        assert!(resident_bytes(std::process::id()).expect("our own") > 100_000);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_named() {
+        for cpu in [900, 100_000] {
+            let message = pin(cpu).expect_err("no such CPU");
+            assert!(message.starts_with(&format!("--cpu {cpu}:")), "{message}");
+        }
+    }
+}

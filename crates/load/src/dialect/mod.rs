@@ -1,0 +1,164 @@
+//! How a request is written and a reply is read: memcached's text protocol or Redis' RESP.
+//!
+//! Only what a load generator sends is known here. A reply is a line, perhaps a value behind it,
+//! and a fixed ending behind that; both dialects fit this shape, so the connection's reader is
+//! written once. This is a client's reading of the wire: it believes nothing (an unexpected line is
+//! an error, never skipped) and copies nothing.
+
+pub mod resp;
+pub mod text;
+
+use crate::workload::KEY_BYTES;
+use serde::{Deserialize, Serialize};
+
+/// The language spoken with the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// memcached's text protocol.
+    Text,
+    /// The Redis serialization protocol, version 2.
+    Resp,
+}
+
+/// What a reply line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// A value of so many bytes follows, and then exactly this.
+    Value {
+        /// Bytes of the value.
+        value_bytes: u64,
+        /// The key that the line names, where the dialect repeats it.
+        key: Option<&'a [u8]>,
+        /// What ends the reply.
+        ending: &'static [u8],
+    },
+    /// The key is not there.
+    Miss,
+    /// The value was stored.
+    Stored,
+    /// The server refused, in its own words.
+    Refused(&'a [u8]),
+    /// Not a line of this dialect.
+    Nonsense,
+}
+
+impl Dialect {
+    /// Writes a GET.
+    pub fn get(self, key: &[u8; KEY_BYTES], out: &mut Vec<u8>) {
+        match self {
+            Dialect::Text => text::get(key, out),
+            Dialect::Resp => resp::get(key, out),
+        }
+    }
+
+    /// Writes a SET up to its value; [`Dialect::SET_ENDING`] follows the value.
+    pub fn set(self, key: &[u8; KEY_BYTES], value_bytes: u64, out: &mut Vec<u8>) {
+        match self {
+            Dialect::Text => text::set(key, value_bytes, out),
+            Dialect::Resp => resp::set(key, value_bytes, out),
+        }
+    }
+
+    /// What follows the value of a SET, the same in both.
+    pub const SET_ENDING: &'static [u8] = b"\r\n";
+
+    /// Reads a reply line, given without its `\r\n`.
+    pub fn line(self, line: &[u8]) -> Line<'_> {
+        match self {
+            Dialect::Text => text::line(line),
+            Dialect::Resp => resp::line(line),
+        }
+    }
+}
+
+/// Appends a number in decimal.
+pub(crate) fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Reads a number in decimal: digits only, no more than a `u64` holds.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.checked_sub(b'0').filter(|&digit| digit <= 9)?;
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_come_back() {
+        for number in [0, 1, 9, 10, 4_294_967_296, u64::MAX] {
+            let mut out = Vec::new();
+            push_decimal(number, &mut out);
+            assert_eq!(out, number.to_string().into_bytes());
+            assert_eq!(decimal(&out), Some(number));
+        }
+        for wrong in ["", "-1", "1 ", "x", "18446744073709551616"] {
+            assert_eq!(decimal(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn requests_read_as_the_protocols_say() {
+        let key = b"0123abcd";
+        for (dialect, get, set) in [
+            (Dialect::Text, "get 0123abcd\r\n", "set 0123abcd 0 0 12\r\n"),
+            (
+                Dialect::Resp,
+                "*2\r\n$3\r\nGET\r\n$8\r\n0123abcd\r\n",
+                "*3\r\n$3\r\nSET\r\n$8\r\n0123abcd\r\n$12\r\n",
+            ),
+        ] {
+            let mut out = Vec::new();
+            dialect.get(key, &mut out);
+            assert_eq!(out, get.as_bytes());
+            out.clear();
+            dialect.set(key, 12, &mut out);
+            assert_eq!(out, set.as_bytes());
+        }
+    }
+
+    #[test]
+    fn reply_lines_read_as_the_protocols_say() {
+        let text = |value_bytes, key| Line::Value { value_bytes, key, ending: b"\r\nEND\r\n" };
+        let resp = |value_bytes| Line::Value { value_bytes, key: None, ending: b"\r\n" };
+        for (dialect, line, expected) in [
+            (Dialect::Text, "VALUE k 0 12", text(12, Some(b"k" as &[u8]))),
+            (Dialect::Text, "VALUE k 7 0", text(0, Some(b"k" as &[u8]))),
+            (Dialect::Text, "END", Line::Miss),
+            (Dialect::Text, "STORED", Line::Stored),
+            (Dialect::Text, "ERROR", Line::Refused(b"ERROR")),
+            (Dialect::Text, "SERVER_ERROR no", Line::Refused(b"SERVER_ERROR no")),
+            (Dialect::Text, "CLIENT_ERROR no", Line::Refused(b"CLIENT_ERROR no")),
+            (Dialect::Text, "NOT_STORED", Line::Refused(b"NOT_STORED")),
+            (Dialect::Text, "VALUE k 0", Line::Nonsense),
+            (Dialect::Text, "VALUE k 0 x", Line::Nonsense),
+            (Dialect::Text, "", Line::Nonsense),
+            (Dialect::Resp, "$12", resp(12)),
+            (Dialect::Resp, "$-1", Line::Miss),
+            (Dialect::Resp, "+OK", Line::Stored),
+            (Dialect::Resp, "-ERR no", Line::Refused(b"-ERR no")),
+            (Dialect::Resp, "$x", Line::Nonsense),
+            (Dialect::Resp, ":1", Line::Nonsense),
+        ] {
+            assert_eq!(dialect.line(line.as_bytes()), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What a run measured: latencies per operation and class, and counts of everything else.
+//!
+//! Latency histograms (the hdrhistogram crate: three significant digits at any magnitude) hold
+//! nanoseconds. A request belongs to the measured window by the time it was due; throughput counts
+//! what ended within the window.
+
+use crate::connection::{Completion, Outcome};
+use crate::workload::{Class, Operation};
+use hdrhistogram::Histogram;
+use std::ops::Range;
+
+/// Longest latency told apart; longer ones count as this long.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
+/// A request that left this long after it was due is late: the sender's fault, not the server's.
+pub const LATE_NS: u64 = 100_000;
+
+/// Counts of a run. Those of requests are of requests due within the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Due, whether sent or not.
+    pub due: u64,
+    /// Sent more than [`LATE_NS`] after they were due.
+    pub late: u64,
+    /// The latest of them, in nanoseconds.
+    pub late_ns_max: u64,
+    /// Not sent by the end of the run.
+    pub never_sent: u64,
+    /// Sent, and no reply by the end of the run.
+    pub unanswered: u64,
+    /// Sent on a connection that was busy, as none was idle.
+    pub no_idle_connection: u64,
+    /// GETs answered with a right value.
+    pub hits: u64,
+    /// GETs answered with nothing.
+    pub misses: u64,
+    /// SETs done.
+    pub stored: u64,
+    /// Refused by the server.
+    pub refused: u64,
+    /// Answered with a wrong value.
+    pub corrupt: u64,
+    /// Requests of the large class.
+    pub large: u64,
+    /// Value bytes moved either way.
+    pub value_bytes: u64,
+    /// Value bytes moved either way by large requests.
+    pub value_bytes_large: u64,
+    /// Ended within the window, whenever they were due.
+    pub ended_within: u64,
+    /// Ended at any time, warm-up included.
+    pub ended: u64,
+}
+
+impl Counts {
+    /// Adds another thread's counts.
+    pub fn add(&mut self, other: &Counts) {
+        self.due += other.due;
+        self.late += other.late;
+        self.late_ns_max = self.late_ns_max.max(other.late_ns_max);
+        self.never_sent += other.never_sent;
+        self.unanswered += other.unanswered;
+        self.no_idle_connection += other.no_idle_connection;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.stored += other.stored;
+        self.refused += other.refused;
+        self.corrupt += other.corrupt;
+        self.large += other.large;
+        self.value_bytes += other.value_bytes;
+        self.value_bytes_large += other.value_bytes_large;
+        self.ended_within += other.ended_within;
+        self.ended += other.ended;
+    }
+}
+
+/// Records one thread's run.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    window_ns: Range<u64>,
+    latency_ns: [Histogram<u64>; 4],
+    /// Counts so far.
+    pub counts: Counts,
+    /// The first corrupt reply and the first refusal, in words.
+    pub first_fault: Option<String>,
+}
+
+impl Recorder {
+    /// Measures what is due within `window_ns`.
+    pub fn new(window_ns: Range<u64>) -> Self {
+        let empty = || {
+            let histogram = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3);
+            histogram.unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
+        };
+        Recorder {
+            window_ns,
+            latency_ns: [empty(), empty(), empty(), empty()],
+            counts: Counts::default(),
+            first_fault: None,
+        }
+    }
+
+    /// The measured window.
+    pub fn window_ns(&self) -> Range<u64> {
+        self.window_ns.clone()
+    }
+
+    /// A request due at `due_ns` left at `now_ns`, on a connection that was busy or not.
+    pub fn sent(&mut self, due_ns: u64, now_ns: u64, busy: bool) {
+        if !self.window_ns.contains(&due_ns) {
+            return;
+        }
+        let late_ns = now_ns.saturating_sub(due_ns);
+        self.counts.due += 1;
+        self.counts.late += u64::from(late_ns > LATE_NS);
+        self.counts.late_ns_max = self.counts.late_ns_max.max(late_ns);
+        self.counts.no_idle_connection += u64::from(busy);
+    }
+
+    /// A request due at `due_ns` was not sent by the end.
+    pub fn never_sent(&mut self, due_ns: u64) {
+        let within = u64::from(self.window_ns.contains(&due_ns));
+        self.counts.due += within;
+        self.counts.never_sent += within;
+    }
+
+    /// A request due at `due_ns` was sent and has no reply by the end.
+    pub fn unanswered(&mut self, due_ns: u64) {
+        self.counts.unanswered += u64::from(self.window_ns.contains(&due_ns));
+    }
+
+    /// A request ended at `now_ns`.
+    pub fn ended(&mut self, completion: &Completion, now_ns: u64) {
+        let request = &completion.request;
+        self.counts.ended += 1;
+        self.counts.ended_within += u64::from(self.window_ns.contains(&now_ns));
+        match &completion.outcome {
+            Outcome::Corrupt(what) => self.fault(format!(
+                "{:?} of key number {}: the reply has {what}",
+                request.operation, request.key.0
+            )),
+            Outcome::Refused(words) => self.fault(format!(
+                "{:?} of {} bytes: the server says {words:?}",
+                request.operation, request.value_bytes
+            )),
+            _ => {}
+        }
+        // A wrong answer counts whenever it comes.
+        self.counts.corrupt += u64::from(matches!(completion.outcome, Outcome::Corrupt(_)));
+        self.counts.refused += u64::from(matches!(completion.outcome, Outcome::Refused(_)));
+        if self.window_ns.contains(&request.due_ns) {
+            self.ended_measured(completion, now_ns);
+        }
+    }
+
+    fn ended_measured(&mut self, completion: &Completion, now_ns: u64) {
+        let request = &completion.request;
+        let moved = match completion.outcome {
+            Outcome::Hit => {
+                self.counts.hits += 1;
+                request.value_bytes
+            }
+            Outcome::Stored => {
+                self.counts.stored += 1;
+                request.value_bytes
+            }
+            Outcome::Miss => {
+                self.counts.misses += 1;
+                0
+            }
+            Outcome::Refused(_) | Outcome::Corrupt(_) => return,
+        };
+        self.counts.value_bytes += moved;
+        if request.class == Class::Large {
+            self.counts.large += 1;
+            self.counts.value_bytes_large += moved;
+        }
+        let latency_ns = now_ns.saturating_sub(request.due_ns).max(1);
+        self.latency_ns[index(request.operation, request.class)].saturating_record(latency_ns);
+    }
+
+    fn fault(&mut self, words: String) {
+        self.first_fault.get_or_insert(words);
+    }
+
+    /// Adds another thread's record of the same window.
+    pub fn merge(&mut self, other: &Recorder) {
+        for (own, others) in self.latency_ns.iter_mut().zip(&other.latency_ns) {
+            own.add(others).unwrap_or_else(|error| unreachable!("same bounds: {error}"));
+        }
+        self.counts.add(&other.counts);
+        if self.first_fault.is_none() {
+            self.first_fault.clone_from(&other.first_fault);
+        }
+    }
+
+    /// The latencies of an operation and a class; `None` means of all of them, together.
+    pub fn latency_ns(&self, operation: Option<Operation>, class: Option<Class>) -> Histogram<u64> {
+        let mut merged = self.latency_ns[0].clone();
+        merged.reset();
+        for own_operation in [Operation::Get, Operation::Set] {
+            for own_class in [Class::Small, Class::Large] {
+                if operation.is_none_or(|wanted| wanted == own_operation)
+                    && class.is_none_or(|wanted| wanted == own_class)
+                {
+                    let part = &self.latency_ns[index(own_operation, own_class)];
+                    merged.add(part).unwrap_or_else(|error| unreachable!("same bounds: {error}"));
+                }
+            }
+        }
+        merged
+    }
+}
+
+const fn index(operation: Operation, class: Class) -> usize {
+    operation as usize * 2 + class as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::Request;
+    use crate::workload::Key;
+
+    fn completion(due_ns: u64, class: Class, outcome: Outcome) -> Completion {
+        let operation = Operation::Get;
+        let request =
+            Request { key: Key(1), operation, class, value_bytes: 10, version: 0, due_ns };
+        Completion { request, outcome }
+    }
+
+    #[test]
+    fn only_what_is_due_within_the_window_is_measured() {
+        let mut recorder = Recorder::new(1_000..2_000);
+        for due_ns in [0, 999, 1_000, 1_999, 2_000] {
+            recorder.sent(due_ns, due_ns, false);
+            recorder.ended(&completion(due_ns, Class::Small, Outcome::Hit), due_ns + 500);
+        }
+        assert_eq!(recorder.counts.due, 2);
+        assert_eq!(recorder.counts.hits, 2);
+        assert_eq!(recorder.counts.ended, 5);
+        assert_eq!(recorder.counts.ended_within, 2); // those that ended at 1499 and at 1500
+        assert_eq!(recorder.latency_ns(None, None).len(), 2);
+    }
+
+    #[test]
+    fn latency_runs_from_the_due_time() {
+        let mut recorder = Recorder::new(0..1_000_000_000);
+        recorder.sent(5_000, 905_000, true);
+        recorder.ended(&completion(5_000, Class::Large, Outcome::Hit), 1_005_000);
+        let histogram = recorder.latency_ns(Some(Operation::Get), Some(Class::Large));
+        assert!(histogram.equivalent(histogram.max(), 1_000_000));
+        assert_eq!((recorder.counts.late, recorder.counts.late_ns_max), (1, 900_000));
+        assert_eq!(recorder.counts.no_idle_connection, 1);
+        assert_eq!(recorder.latency_ns(None, Some(Class::Small)).len(), 0);
+        assert_eq!(recorder.latency_ns(Some(Operation::Set), None).len(), 0);
+    }
+
+    #[test]
+    fn a_wrong_answer_counts_outside_the_window_too() {
+        let mut recorder = Recorder::new(1_000..2_000);
+        recorder.ended(&completion(0, Class::Small, Outcome::Corrupt("a hole")), 10);
+        recorder.ended(&completion(0, Class::Small, Outcome::Refused("no".into())), 10);
+        assert_eq!((recorder.counts.corrupt, recorder.counts.refused), (1, 1));
+        assert!(recorder.first_fault.is_some_and(|words| words.contains("a hole")));
+    }
+
+    #[test]
+    fn threads_merge() {
+        let mut one = Recorder::new(0..10);
+        let mut two = one.clone();
+        one.ended(&completion(1, Class::Small, Outcome::Hit), 2);
+        two.ended(&completion(1, Class::Large, Outcome::Miss), 2);
+        one.merge(&two);
+        assert_eq!((one.counts.hits, one.counts.misses, one.counts.large), (1, 1, 1));
+        assert_eq!(one.latency_ns(None, None).len(), 2);
+    }
+}

@@ -1,0 +1,246 @@
+//! The report as data: what `--json FILE` writes. The field names are a promise; a change of meaning
+//! changes [`SCHEMA`]. Units are the last word of a name.
+
+use crate::cpu::Machine;
+use crate::dialect::Dialect;
+use crate::prefill::Prefilled;
+use crate::recorder::Recorder;
+use crate::verdict::Verdict;
+use crate::workload::{Class, Operation, WorkloadOptions};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Name and number of this form of report.
+pub const SCHEMA: &str = "laneway-bench/1";
+
+/// One invocation of the load generator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// When it ended, in seconds of unix time.
+    pub ended_unix_s: u64,
+    /// The arguments given.
+    pub arguments: Vec<String>,
+    /// `release`, or `debug`, whose numbers mean nothing.
+    pub build: String,
+    /// Where the server listened.
+    pub target: String,
+    /// The language spoken.
+    pub dialect: Dialect,
+    /// What the server calls its version.
+    pub server_version: String,
+    /// Where the client ran.
+    pub machine: Machine,
+    /// What was asked for.
+    pub workload: WorkloadOptions,
+    /// Connections in all.
+    pub connections: usize,
+    /// Threads of the sender.
+    pub threads: usize,
+    /// Length of the measured window.
+    pub duration_s: f64,
+    /// Time before it, served but not measured.
+    pub warmup_s: f64,
+    /// The prefill, unless there was none.
+    pub prefill: Option<Prefilled>,
+    /// Every run, in the order they were made.
+    pub runs: Vec<Run>,
+}
+
+/// What decides when requests leave.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// A Poisson schedule.
+    Open {
+        /// Mean arrivals per second.
+        rate_per_s: f64,
+    },
+    /// So many in flight on each connection.
+    Closed {
+        /// Requests in flight per connection.
+        depth: usize,
+    },
+}
+
+/// One measured window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// When requests left.
+    pub mode: Mode,
+    /// Counts of requests.
+    pub requests: Requests,
+    /// Latencies; absent where the verdict refuses them.
+    pub latency_us: Option<Latencies>,
+    /// The server's processor time, where it could be had.
+    pub server: Option<ServerCpu>,
+    /// The client's processor time and the machine's.
+    pub client: ClientCpu,
+    /// Whether it counts.
+    pub verdict: Verdict,
+}
+
+/// Counts of the requests due within the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Due per second (open loop), or sent (closed loop).
+    pub offered_per_s: f64,
+    /// Answered within the window, per second.
+    pub answered_per_s: f64,
+    /// Due.
+    pub due: u64,
+    /// Share that left within 100 µs of being due.
+    pub on_time_share: f64,
+    /// Left later than that.
+    pub late: u64,
+    /// How late the latest left.
+    pub late_us_max: f64,
+    /// Never left.
+    pub never_sent: u64,
+    /// Left, and got no reply.
+    pub unanswered: u64,
+    /// Left on a busy connection, as none was idle.
+    pub no_idle_connection: u64,
+    /// GETs with a right value.
+    pub hits: u64,
+    /// GETs without one.
+    pub misses: u64,
+    /// SETs done.
+    pub stored: u64,
+    /// Refused by the server, warm-up included.
+    pub refused: u64,
+    /// Wrong values, warm-up included.
+    pub corrupt: u64,
+    /// Of the large class.
+    pub large: u64,
+    /// Value bytes moved.
+    pub value_bytes: u64,
+    /// Share of the value bytes that large requests moved.
+    pub value_bytes_large_share: f64,
+}
+
+/// Latencies from the due time (open loop) or the sending (closed loop), by class and operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Both operations, tiny and small values.
+    pub small: Quantiles,
+    /// GETs of them.
+    pub small_get: Quantiles,
+    /// SETs of them.
+    pub small_set: Quantiles,
+    /// Both operations, large values.
+    pub large: Quantiles,
+    /// GETs of them.
+    pub large_get: Quantiles,
+    /// SETs of them.
+    pub large_set: Quantiles,
+    /// Everything.
+    pub all: Quantiles,
+}
+
+/// Points of a distribution of microseconds; all 0 where the count is.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// How many.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p99_9: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// Processor time of the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerCpu {
+    /// `schedstat` of its process within the window, or `rusage`: its own account of the whole run.
+    pub source: String,
+    /// Per request that ended in that time.
+    pub cpu_us_per_request: f64,
+    /// CPUs' worth of time it used; absent for `rusage`.
+    pub cpus_busy: Option<f64>,
+    /// How long it was runnable and others had its CPU; absent for `rusage`.
+    pub kept_waiting_ms: Option<f64>,
+    /// Its resident memory at the end; absent for `rusage`.
+    pub resident_bytes: Option<u64>,
+}
+
+/// The client's own condition during the window.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ClientCpu {
+    /// How long the first sending thread was runnable and others had its CPU.
+    pub kept_waiting_ms: f64,
+    /// How long the hypervisor gave this machine's CPUs to others.
+    pub stolen_ms: f64,
+}
+
+impl Quantiles {
+    /// Of a histogram of nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        if histogram.is_empty() {
+            return Quantiles::default();
+        }
+        let us_at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Quantiles {
+            count: histogram.len(),
+            mean: histogram.mean() / 1e3,
+            p50: us_at(0.5),
+            p90: us_at(0.9),
+            p99: us_at(0.99),
+            p99_9: us_at(0.999),
+            max: histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+impl Latencies {
+    /// What a recorder holds.
+    pub fn of(recorder: &Recorder) -> Self {
+        use {Class::*, Operation::*};
+        let of = |operation, class| Quantiles::of(&recorder.latency_ns(operation, class));
+        Latencies {
+            small: of(None, Some(Small)),
+            small_get: of(Some(Get), Some(Small)),
+            small_set: of(Some(Set), Some(Small)),
+            large: of(None, Some(Large)),
+            large_get: of(Some(Get), Some(Large)),
+            large_set: of(Some(Set), Some(Large)),
+            all: of(None, None),
+        }
+    }
+}
+
+impl Requests {
+    /// What a recorder counted in a window of `duration_s`.
+    pub fn of(recorder: &Recorder, duration_s: f64) -> Self {
+        let counts = &recorder.counts;
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        Requests {
+            offered_per_s: counts.due as f64 / duration_s,
+            answered_per_s: counts.ended_within as f64 / duration_s,
+            due: counts.due,
+            on_time_share: 1.0 - share(counts.late + counts.never_sent, counts.due),
+            late: counts.late,
+            late_us_max: counts.late_ns_max as f64 / 1e3,
+            never_sent: counts.never_sent,
+            unanswered: counts.unanswered,
+            no_idle_connection: counts.no_idle_connection,
+            hits: counts.hits,
+            misses: counts.misses,
+            stored: counts.stored,
+            refused: counts.refused,
+            corrupt: counts.corrupt,
+            large: counts.large,
+            value_bytes: counts.value_bytes,
+            value_bytes_large_share: share(counts.value_bytes_large, counts.value_bytes),
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! How a run is shown: [`json`] for programs, [`table`] for people.
+
+pub mod json;
+pub mod table;

@@ -1,0 +1,207 @@
+//! The report for people: one line for each load, medians over its runs with their spread.
+
+use super::json::{Latencies, Mode, Quantiles, Report, Run};
+use std::fmt::Write;
+
+/// Writes the table.
+pub fn render(report: &Report) -> String {
+    let mut out = String::new();
+    let _ = heading(report, &mut out);
+    for load in loads(&report.runs) {
+        let _ = rows(&load, &mut out);
+    }
+    for run in &report.runs {
+        let verdict = &run.verdict;
+        for words in verdict.failed.iter().map(|words| format!("FAILED: {words}")) {
+            let _ = writeln!(out, "{words}");
+        }
+        for words in &verdict.warnings {
+            let _ = writeln!(out, "warning: {words}");
+        }
+    }
+    out
+}
+
+fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
+    let workload = &report.workload;
+    writeln!(
+        out,
+        "{} ({}) · {} · {} CPUs, Linux {}",
+        report.target,
+        report.server_version,
+        report.machine.cpu_model,
+        report.machine.cpus,
+        report.machine.kernel
+    )?;
+    let sizes = match workload.sizes {
+        crate::workload::Sizes::Fixed { value_bytes } => format!("values of {value_bytes} B"),
+        crate::workload::Sizes::Etc { large_bytes_max } => {
+            format!("{} % large up to {large_bytes_max} B", workload.large_percent)
+        }
+    };
+    writeln!(
+        out,
+        "{} keys, {sizes}, {:.0} % GET, Zipf {} · {} connections · {} s a run · seed {}",
+        workload.keys,
+        100.0 * workload.get_share,
+        workload.zipf_exponent,
+        report.connections,
+        report.duration_s,
+        workload.seed
+    )?;
+    if let Some(prefill) = &report.prefill {
+        writeln!(
+            out,
+            "prefilled {} items, {:.1} MB, in {:.1} s",
+            prefill.items,
+            prefill.value_bytes as f64 / 1e6,
+            prefill.seconds
+        )?;
+    }
+    if report.build != "release" {
+        writeln!(out, "A DEBUG BUILD: these numbers mean nothing. Build with --release.")?;
+    }
+    Ok(())
+}
+
+/// Runs of the same load, together.
+fn loads(runs: &[Run]) -> Vec<Vec<&Run>> {
+    let mut loads: Vec<Vec<&Run>> = Vec::new();
+    for run in runs {
+        match loads.iter_mut().find(|load| load[0].mode == run.mode) {
+            Some(load) => load.push(run),
+            None => loads.push(vec![run]),
+        }
+    }
+    loads
+}
+
+fn rows(runs: &[&Run], out: &mut String) -> std::fmt::Result {
+    let of = |value: fn(&Run) -> f64| spread(runs.iter().map(|run| value(run)));
+    let total = |value: fn(&Run) -> u64| runs.iter().map(|run| value(run)).sum::<u64>();
+    let (offered, latency_word) = match runs[0].mode {
+        Mode::Open { rate_per_s } => (format!("{rate_per_s:.0}/s offered"), "latency"),
+        Mode::Closed { depth } => (format!("{depth} in flight each"), "round trip"),
+    };
+    writeln!(
+        out,
+        "\n{offered} · {}/s answered · {} % on time · {} lost · {} hits, {} misses, {} stored",
+        of(|run| run.requests.answered_per_s),
+        of(|run| 100.0 * run.requests.on_time_share),
+        total(|run| run.requests.never_sent + run.requests.unanswered),
+        total(|run| run.requests.hits),
+        total(|run| run.requests.misses),
+        total(|run| run.requests.stored),
+    )?;
+    if let Some(words) = runs.iter().find_map(|run| run.verdict.refused.as_ref()) {
+        writeln!(out, "refused: {words}")?;
+    } else {
+        latency_rows(runs, latency_word, out)?;
+    }
+    cpu_row(runs, out)
+}
+
+fn latency_rows(runs: &[&Run], latency_word: &str, out: &mut String) -> std::fmt::Result {
+    writeln!(
+        out,
+        "{latency_word:<11}{:>10}  {:<20} {:<20} {:<20} {:<20} max us",
+        "count", "p50 us", "p90 us", "p99 us", "p99.9 us"
+    )?;
+    type Part = fn(&Latencies) -> Quantiles;
+    let parts: [(&str, Part); 4] = [
+        ("small get", |latencies| latencies.small_get),
+        ("small set", |latencies| latencies.small_set),
+        ("large get", |latencies| latencies.large_get),
+        ("large set", |latencies| latencies.large_set),
+    ];
+    for (name, part) in parts {
+        let quantiles: Vec<Quantiles> =
+            runs.iter().filter_map(|run| run.latency_us.as_ref()).map(part).collect();
+        let count: u64 = quantiles.iter().map(|quantiles| quantiles.count).sum();
+        if count == 0 {
+            continue;
+        }
+        let of = |value: fn(&Quantiles) -> f64| spread(quantiles.iter().map(value));
+        writeln!(
+            out,
+            "{name:<11}{count:>10}  {:<20} {:<20} {:<20} {:<20} {}",
+            of(|q| q.p50),
+            of(|q| q.p90),
+            of(|q| q.p99),
+            of(|q| q.p99_9),
+            of(|q| q.max),
+        )?;
+    }
+    Ok(())
+}
+
+fn cpu_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {
+    let server: Vec<_> = runs.iter().filter_map(|run| run.server.as_ref()).collect();
+    if let Some(first) = server.first() {
+        write!(
+            out,
+            "server CPU {} us a request ({})",
+            spread(server.iter().map(|cpu| cpu.cpu_us_per_request)),
+            first.source
+        )?;
+        if first.kept_waiting_ms.is_some() {
+            let waited = server.iter().filter_map(|cpu| cpu.kept_waiting_ms);
+            write!(out, " · kept waiting {} ms", spread(waited))?;
+        }
+        write!(out, " · ")?;
+    }
+    writeln!(
+        out,
+        "client kept waiting {} ms · stolen {} ms",
+        spread(runs.iter().map(|run| run.client.kept_waiting_ms)),
+        spread(runs.iter().map(|run| run.client.stolen_ms)),
+    )
+}
+
+/// `median [min..max]`, or just the value where there is one.
+pub fn spread(values: impl Iterator<Item = f64>) -> String {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.as_slice() {
+        [] => "-".into(),
+        [one] => short(*one),
+        [low, .., high] => {
+            format!("{} [{}..{}]", short(median(&values)), short(*low), short(*high))
+        }
+    }
+}
+
+/// The middle of sorted values; the mean of the two middle ones where their number is even.
+pub fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// Three or four digits that say something.
+fn short(value: f64) -> String {
+    if value.abs() >= 100.0 || value == value.trunc() {
+        format!("{value:.0}")
+    } else if value.abs() >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreads_read_well() {
+        for (values, words) in [
+            (vec![], "-"),
+            (vec![48.4], "48.4"),
+            (vec![3.0, 1.0, 2.0], "2 [1..3]"),
+            (vec![1.0, 2.0, 4.0, 8.5], "3 [1..8.50]"),
+            (vec![120.4, 1_000_000.0], "500060 [120..1000000]"),
+        ] {
+            assert_eq!(spread(values.into_iter()), words);
+        }
+    }
+}

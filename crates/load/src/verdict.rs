@@ -1,0 +1,156 @@
+//! Whether a run may be believed: a run that could not keep its schedule prints no latency.
+//!
+//! The rule: where more than [`LATE_WARN`] of the requests left over 100 µs after they were due, say
+//! so; where more than [`LATE_REFUSE`] did, or fewer than [`ANSWERED_MIN`] of those due were answered
+//! within the window, the latencies are not the server's under the load that was asked for, and are
+//! not shown. A wrong value or a refusal fails the run whatever else it measured. Pure arithmetic.
+
+use crate::recorder::Counts;
+use serde::{Deserialize, Serialize};
+
+/// Share of late requests from which the report warns.
+pub const LATE_WARN: f64 = 0.001;
+/// Share of late requests from which no latency is shown.
+pub const LATE_REFUSE: f64 = 0.05;
+/// Share of the requests due that must be answered within the window.
+pub const ANSWERED_MIN: f64 = 0.95;
+/// Share of misses from which the report warns: a miss is cheaper than the hit it stands for.
+pub const MISSES_WARN: f64 = 0.001;
+
+/// What may be said about a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Why the latencies are not shown.
+    pub refused: Option<String>,
+    /// Why the run fails.
+    pub failed: Option<String>,
+    /// What to bear in mind.
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether the run counts.
+    pub fn is_good(&self) -> bool {
+        self.refused.is_none() && self.failed.is_none()
+    }
+}
+
+/// Judges the counts of an open-loop run (`open_loop`) or a closed-loop one, which has no schedule
+/// to fall behind.
+pub fn judge(counts: &Counts, open_loop: bool, first_fault: Option<&str>) -> Verdict {
+    let mut verdict = Verdict::default();
+    let due = counts.due.max(1) as f64;
+    let late_share = (counts.late + counts.never_sent) as f64 / due;
+    let fault = first_fault.unwrap_or("no words kept");
+    if counts.corrupt > 0 {
+        verdict.failed = Some(format!("{} wrong replies; the first: {fault}", counts.corrupt));
+    } else if counts.refused > 0 {
+        verdict.failed = Some(format!("{} refusals; the first: {fault}", counts.refused));
+    } else if counts.unanswered > 0 {
+        verdict.failed = Some(format!("{} requests got no reply", counts.unanswered));
+    } else if counts.due == 0 {
+        verdict.failed = Some("no request was due within the window; give more time".into());
+    }
+    let gets = counts.hits + counts.misses;
+    if counts.misses as f64 > MISSES_WARN * gets as f64 {
+        verdict.warnings.push(format!(
+            "{:.2} % of the GETs missed: give the server more memory (-m), or lower --keys",
+            100.0 * counts.misses as f64 / gets as f64
+        ));
+    }
+    if open_loop {
+        judge_schedule(counts, late_share, due, &mut verdict);
+    }
+    verdict
+}
+
+fn judge_schedule(counts: &Counts, late_share: f64, due: f64, verdict: &mut Verdict) {
+    let answered_share = counts.ended_within as f64 / due;
+    if late_share > LATE_REFUSE {
+        verdict.refused = Some(format!(
+            "the generator fell behind its schedule: {:.2} % of the requests left over 100 us late",
+            100.0 * late_share
+        ));
+    } else if answered_share < ANSWERED_MIN {
+        verdict.refused = Some(format!(
+            "the server fell behind: {:.2} % of the requests due were answered in time",
+            100.0 * answered_share
+        ));
+    } else if late_share > LATE_WARN {
+        verdict.warnings.push(format!(
+            "{:.2} % of the requests left over 100 us late, at most {:.0} us: mistrust the tail",
+            100.0 * late_share,
+            counts.late_ns_max as f64 / 1e3
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Counts = Counts {
+        due: 10_000,
+        late: 0,
+        late_ns_max: 0,
+        never_sent: 0,
+        unanswered: 0,
+        no_idle_connection: 0,
+        hits: 9_500,
+        misses: 0,
+        stored: 500,
+        refused: 0,
+        corrupt: 0,
+        large: 0,
+        value_bytes: 0,
+        value_bytes_large: 0,
+        ended_within: 10_000,
+        ended: 12_000,
+    };
+
+    #[derive(Debug, PartialEq)]
+    enum Seen {
+        Good,
+        Warned,
+        Refused,
+        Failed,
+    }
+
+    fn seen(counts: Counts, open_loop: bool) -> Seen {
+        let verdict = judge(&counts, open_loop, None);
+        match verdict {
+            Verdict { failed: Some(_), .. } => Seen::Failed,
+            Verdict { refused: Some(_), .. } => Seen::Refused,
+            Verdict { ref warnings, .. } if !warnings.is_empty() => Seen::Warned,
+            _ => Seen::Good,
+        }
+    }
+
+    #[test]
+    fn the_rule_row_by_row() {
+        for (counts, open, closed) in [
+            (GOOD, Seen::Good, Seen::Good),
+            (Counts { late: 10, ..GOOD }, Seen::Good, Seen::Good),
+            (Counts { late: 11, ..GOOD }, Seen::Warned, Seen::Good),
+            (Counts { late: 500, ..GOOD }, Seen::Warned, Seen::Good),
+            (Counts { late: 501, ..GOOD }, Seen::Refused, Seen::Good),
+            (Counts { never_sent: 501, ..GOOD }, Seen::Refused, Seen::Good),
+            (Counts { ended_within: 9_500, ..GOOD }, Seen::Good, Seen::Good),
+            (Counts { ended_within: 9_499, ..GOOD }, Seen::Refused, Seen::Good),
+            (Counts { misses: 10, ..GOOD }, Seen::Warned, Seen::Warned),
+            (Counts { corrupt: 1, ..GOOD }, Seen::Failed, Seen::Failed),
+            (Counts { refused: 1, ..GOOD }, Seen::Failed, Seen::Failed),
+            (Counts { unanswered: 1, ..GOOD }, Seen::Failed, Seen::Failed),
+            (Counts { due: 0, ..GOOD }, Seen::Failed, Seen::Failed),
+        ] {
+            assert_eq!(seen(counts, true), open, "open loop {counts:?}");
+            assert_eq!(seen(counts, false), closed, "closed loop {counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_tells_the_first_fault() {
+        let verdict = judge(&Counts { corrupt: 2, ..GOOD }, true, Some("a hole in it"));
+        assert!(verdict.failed.is_some_and(|words| words.contains("a hole in it")));
+    }
+}

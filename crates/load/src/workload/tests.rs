@@ -1,0 +1,155 @@
+use super::*;
+use std::collections::HashSet;
+
+fn etc(large_percent: f64, large_bytes_max: u64) -> Workload {
+    Workload::new(WorkloadOptions {
+        keys: 1_000_000,
+        keys_large: 10_000,
+        large_percent,
+        sizes: Sizes::Etc { large_bytes_max },
+        ..WorkloadOptions::default()
+    })
+    .expect("valid")
+}
+
+/// Share of the value bytes that large requests move, in percent.
+fn bytes_large_percent(workload: &Workload) -> f64 {
+    let mut random = Random::new(11);
+    let (mut large, mut all) = (0, 0);
+    for _ in 0..2_000_000 {
+        let key = workload.draw(&mut random).key;
+        let bytes = workload.value_bytes(key);
+        all += bytes;
+        if workload.class(key) == Class::Large {
+            large += bytes;
+        }
+    }
+    100.0 * large as f64 / all as f64
+}
+
+#[test]
+fn bytes_of_large_requests_are_those_of_the_papers_table_1() {
+    // p_L percent, s_L bytes, percent of the data (Minos, Table 1).
+    for (large_percent, large_bytes_max, expected) in [
+        (0.125, 250_000, 25.0),
+        (0.125, 500_000, 40.0),
+        (0.125, 1_000_000, 60.0),
+        (0.0625, 500_000, 25.0),
+        (0.25, 500_000, 60.0),
+        (0.5, 500_000, 75.0),
+        (0.75, 500_000, 80.0),
+    ] {
+        let found = bytes_large_percent(&etc(large_percent, large_bytes_max));
+        // The paper rounds to 5 points; the sizes of the few hottest keys move the rest.
+        assert!((found - expected).abs() <= 6.0, "{large_percent} {large_bytes_max}: {found}");
+    }
+}
+
+#[test]
+fn a_class_holds_its_share_of_keys_and_only_sizes_of_its_range() {
+    let workload = etc(0.125, 500_000);
+    let (mut tiny, mut small) = (0_u32, 0_u32);
+    for key in (0..990_000).map(Key) {
+        assert_eq!(workload.class(key), Class::Small);
+        match workload.value_bytes(key) {
+            1..=TINY_BYTES_MAX => tiny += 1,
+            14..=SMALL_BYTES_MAX => small += 1,
+            other => panic!("key {key:?} has {other} bytes"),
+        }
+    }
+    let share = f64::from(tiny) / f64::from(tiny + small);
+    assert!((share - TINY_SHARE).abs() < 0.005, "{share}");
+    for key in (990_000..1_000_000).map(Key) {
+        assert_eq!(workload.class(key), Class::Large);
+        assert!((LARGE_BYTES_MIN..=500_000).contains(&workload.value_bytes(key)));
+    }
+}
+
+#[test]
+fn sizes_are_uniform_within_a_class() {
+    let workload = etc(0.125, 500_000);
+    let mut tiny = [0_u32; TINY_BYTES_MAX as usize + 1];
+    for key in (0..990_000).map(Key) {
+        if let Some(count) = tiny.get_mut(workload.value_bytes(key) as usize) {
+            *count += 1;
+        }
+    }
+    let mean = f64::from(tiny.iter().sum::<u32>()) / TINY_BYTES_MAX as f64;
+    assert_eq!(tiny[0], 0);
+    assert!(tiny[1..].iter().all(|&count| (f64::from(count) - mean).abs() < 6.0 * mean.sqrt()));
+}
+
+#[test]
+fn requests_follow_the_mix() {
+    let workload = etc(0.75, 500_000);
+    let mut random = Random::new(5);
+    let (mut large, mut gets, mut hottest) = (0, 0, 0);
+    const DRAWS: u32 = 1_000_000;
+    for _ in 0..DRAWS {
+        let ask = workload.draw(&mut random);
+        large += u32::from(workload.class(ask.key) == Class::Large);
+        gets += u32::from(ask.operation == Operation::Get);
+        hottest += u32::from(ask.key == Key(0));
+    }
+    let share = |count: u32| f64::from(count) / f64::from(DRAWS);
+    assert!((share(large) - 0.0075).abs() < 0.0005, "{large}");
+    assert!((share(gets) - 0.95).abs() < 0.002, "{gets}");
+    // Zipf 0.99 over a million keys: the hottest is asked for in 6.5 % of requests.
+    assert!((share(hottest) - 0.065).abs() < 0.003, "{hottest}");
+}
+
+#[test]
+fn the_seed_decides_everything() {
+    let draws = |seed| {
+        let options = WorkloadOptions { seed, ..WorkloadOptions::default() };
+        let workload = Workload::new(options).expect("valid");
+        let mut random = Random::new(seed);
+        (0..1_000)
+            .map(|_| workload.draw(&mut random))
+            .map(|ask| (ask.key, ask.operation, workload.value_bytes(ask.key)))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(draws(1), draws(1));
+    assert_ne!(draws(1), draws(2));
+}
+
+#[test]
+fn key_names_are_distinct_and_plain() {
+    let names: HashSet<_> = (0..100_000).map(|key| key_name(9, Key(key))).collect();
+    assert_eq!(names.len(), 100_000);
+    assert!(names.iter().flatten().all(u8::is_ascii_alphanumeric));
+}
+
+#[test]
+fn fixed_sizes_have_one_class() {
+    for (value_bytes, class) in [(100, Class::Small), (1_500, Class::Large), (0, Class::Small)] {
+        let sizes = Sizes::Fixed { value_bytes };
+        let options = WorkloadOptions { sizes, ..WorkloadOptions::default() };
+        let workload = Workload::new(options).expect("valid");
+        let ask = workload.draw(&mut Random::new(1));
+        assert_eq!(workload.value_bytes(ask.key), value_bytes);
+        assert_eq!(workload.class(ask.key), class);
+    }
+}
+
+#[test]
+fn wrong_parameters_name_the_flag() {
+    let base = WorkloadOptions::default();
+    let etc = |large_bytes_max| Sizes::Etc { large_bytes_max };
+    for (options, flag) in [
+        (WorkloadOptions { keys: 0, ..base.clone() }, "--keys 0"),
+        (WorkloadOptions { keys_large: 200_000, ..base.clone() }, "--keys-large 200000"),
+        (WorkloadOptions { keys_large: 0, ..base.clone() }, "--p-large 0.125"),
+        (WorkloadOptions { large_percent: 101.0, ..base.clone() }, "--p-large 101"),
+        (WorkloadOptions { get_share: 1.5, ..base.clone() }, "--get-share 1.5"),
+        (WorkloadOptions { zipf_exponent: -1.0, ..base.clone() }, "--zipf -1"),
+        (WorkloadOptions { sizes: etc(1_400), ..base.clone() }, "--s-large 1400"),
+        (
+            WorkloadOptions { sizes: Sizes::Fixed { value_bytes: 1 << 31 }, ..base.clone() },
+            "--value-bytes 2147483648",
+        ),
+    ] {
+        let message = Workload::new(options).expect_err(flag);
+        assert!(message.starts_with(flag), "{message}");
+    }
+}
