@@ -1,7 +1,7 @@
 //! Every loom model, and the canaries that show that the models can fail.
 //!
 //! Models are the test files `loom_*.rs` of any crate; a canary is a feature `canary-MODEL-...`
-//! that takes away one fence, order or check, after which the model of that name must find a failure.
+//! that takes away one fence, order or check, after which the model of that name must fail.
 //! A canary that does not compile counts as broken, not as failing as it should.
 
 use crate::outcome::{Failure, Outcome, failed, passed};

@@ -97,11 +97,11 @@ impl Modules {
         // A chain of re-exports is short; the bound is against two that name each other.
         for _ in 0..8 {
             let mut held = target.len();
-            while !self.files.contains_key(&target[..held]) {
+            while 0 < held && !self.files.contains_key(&target[..held]) {
                 held -= 1;
             }
-            let next =
-                target.get(held).and_then(|name| self.files[&target[..held]].exports.get(name));
+            let Some(module) = self.files.get(&target[..held]) else { break };
+            let next = target.get(held).and_then(|name| module.exports.get(name));
             match next {
                 Some(next) if *next != target => target = next.clone(),
                 _ => {

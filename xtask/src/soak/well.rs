@@ -1,0 +1,290 @@
+//! A well-behaved client: pipelines requests on its own keys and knows every reply beforehand.
+//!
+//! No other client touches its keys, so after each request it knows what the server holds; a value
+//! is known by key, version and length, and checked byte for byte. Large values are asked for last
+//! in a batch: a client that writes on while megabytes wait for it would block itself.
+
+use super::{Stage, mix};
+use crate::client::Client;
+use crate::random::{Random, Value};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+const SMALL_KEYS: usize = 400;
+const LARGE_KEYS: usize = 24;
+const BATCH_MAX: usize = 32;
+/// How often a client drops its connection and comes again, in batches of 10 000.
+const RECONNECT_PARTS: u32 = 20;
+/// How often a batch is a cas round instead, in 10 000.
+const CAS_PARTS: u32 = 500;
+/// An hour: nothing expires in a run, and yet each item has a time.
+const TTL_SECONDS: u32 = 36_000;
+
+/// What must come next on the connection.
+enum Expected {
+    /// Exactly this line.
+    Line(String),
+    /// `VALUE` lines for these, in order, then `END`.
+    Values(Vec<(String, Value)>),
+    /// `VA length` and this value, or `EN`.
+    Meta(Option<Value>),
+}
+
+/// One client's knowledge.
+struct Behaving<'a> {
+    stage: &'a Stage,
+    id: u64,
+    random: Random,
+    held: HashMap<usize, Value>,
+    counter: Option<u64>,
+    versions: u64,
+    output: Vec<u8>,
+    expected: Vec<Expected>,
+}
+
+/// Runs until the soak is over; what goes wrong is told to the stage.
+pub fn behave(stage: &Stage, seed: u64, id: u64) {
+    let mut client = Behaving {
+        stage,
+        id,
+        random: Random::new(seed, id),
+        held: HashMap::new(),
+        counter: None,
+        versions: 0,
+        output: Vec::new(),
+        expected: Vec::new(),
+    };
+    if let Err(why) = client.converse() {
+        stage.error(format!("client {id}: {why}"));
+    }
+}
+
+impl Behaving<'_> {
+    fn converse(&mut self) -> Result<(), String> {
+        let mut connection = Client::connect(self.stage.address)?;
+        self.fill(&mut connection)?;
+        while !self.stage.is_over() {
+            if self.random.chance(RECONNECT_PARTS) {
+                connection = Client::connect(self.stage.address)?;
+            }
+            if self.random.chance(CAS_PARTS) {
+                self.cas_round(&mut connection)?;
+                continue;
+            }
+            let count = self.random.within(1, BATCH_MAX + 1);
+            let large = self.stage.large_parts.load(Relaxed);
+            // One of the batch is large with the chance that any of its requests is: p_L each.
+            let large = (0..count).any(|_| self.random.chance(large));
+            for _ in 0..count - usize::from(large) {
+                self.small_request();
+            }
+            if large {
+                self.large_request();
+            }
+            self.exchange(&mut connection)?;
+        }
+        Ok(())
+    }
+
+    /// Stores every key once, large ones at their largest: memory is then as full as it gets.
+    fn fill(&mut self, connection: &mut Client) -> Result<(), String> {
+        for key in 0..SMALL_KEYS + LARGE_KEYS {
+            let length = match key < SMALL_KEYS {
+                true => mix::small_length(&mut self.random),
+                false => mix::LARGE_BYTES_MAX,
+            };
+            self.set(key, length);
+            self.exchange(connection)?;
+        }
+        Ok(())
+    }
+
+    fn name(&self, key: usize) -> String {
+        format!("soak-{}-{key}", self.id)
+    }
+
+    fn fresh(&mut self, key: usize, length: usize) -> Value {
+        self.versions += 1;
+        Value { key: (self.id << 32) | key as u64, version: self.versions, length }
+    }
+
+    fn small_request(&mut self) {
+        let key = self.random.within(0, SMALL_KEYS);
+        match self.random.within(0, 100) {
+            0..45 => self.get(key),
+            45..55 => self.multiget(),
+            55..65 => self.meta_get(key),
+            65..83 => {
+                let length = mix::small_length(&mut self.random);
+                self.set(key, length);
+            }
+            83..87 => self.delete(key),
+            87..91 => self.touch(key),
+            91..96 => self.count(),
+            _ => self.add(key),
+        }
+    }
+
+    fn large_request(&mut self) {
+        let key = SMALL_KEYS + self.random.within(0, LARGE_KEYS);
+        match self.random.within(0, 10) {
+            0..6 => self.get(key),
+            6..7 => self.meta_get(key),
+            _ => {
+                let length = mix::large_length(&mut self.random);
+                self.set(key, length);
+            }
+        }
+    }
+
+    fn get(&mut self, key: usize) {
+        let name = self.name(key);
+        self.output.extend_from_slice(format!("get {name}\r\n").as_bytes());
+        let values = self.held.get(&key).map(|value| (name, *value)).into_iter().collect();
+        self.expected.push(Expected::Values(values));
+    }
+
+    fn multiget(&mut self) {
+        let mut line = String::from("get");
+        let mut values = Vec::new();
+        for _ in 0..self.random.within(2, 9) {
+            let key = self.random.within(0, SMALL_KEYS);
+            let name = self.name(key);
+            line.push_str(&format!(" {name}"));
+            values.extend(self.held.get(&key).map(|value| (name, *value)));
+        }
+        self.output.extend_from_slice(format!("{line}\r\n").as_bytes());
+        self.expected.push(Expected::Values(values));
+    }
+
+    fn meta_get(&mut self, key: usize) {
+        self.output.extend_from_slice(format!("mg {} v\r\n", self.name(key)).as_bytes());
+        self.expected.push(Expected::Meta(self.held.get(&key).copied()));
+    }
+
+    fn set(&mut self, key: usize, length: usize) {
+        let value = self.fresh(key, length);
+        let noreply = self.random.chance(1_000);
+        let tail = if noreply { " noreply" } else { "" };
+        let line = format!("set {} 0 {TTL_SECONDS} {length}{tail}\r\n", self.name(key));
+        self.output.extend_from_slice(line.as_bytes());
+        self.write_value(value);
+        self.held.insert(key, value);
+        if !noreply {
+            self.expected.push(Expected::Line("STORED".into()));
+        }
+    }
+
+    fn write_value(&mut self, value: Value) {
+        value.write(&mut self.output);
+        self.output.extend_from_slice(b"\r\n");
+    }
+
+    fn add(&mut self, key: usize) {
+        let length = mix::small_length(&mut self.random);
+        let value = self.fresh(key, length);
+        let line = format!("add {} 0 {TTL_SECONDS} {length}\r\n", self.name(key));
+        self.output.extend_from_slice(line.as_bytes());
+        self.write_value(value);
+        let reply = match self.held.contains_key(&key) {
+            true => "NOT_STORED",
+            false => {
+                self.held.insert(key, value);
+                "STORED"
+            }
+        };
+        self.expected.push(Expected::Line(reply.into()));
+    }
+
+    fn delete(&mut self, key: usize) {
+        self.output.extend_from_slice(format!("delete {}\r\n", self.name(key)).as_bytes());
+        let reply = if self.held.remove(&key).is_some() { "DELETED" } else { "NOT_FOUND" };
+        self.expected.push(Expected::Line(reply.into()));
+    }
+
+    fn touch(&mut self, key: usize) {
+        let line = format!("touch {} {TTL_SECONDS}\r\n", self.name(key));
+        self.output.extend_from_slice(line.as_bytes());
+        let reply = if self.held.contains_key(&key) { "TOUCHED" } else { "NOT_FOUND" };
+        self.expected.push(Expected::Line(reply.into()));
+    }
+
+    fn count(&mut self) {
+        let name = format!("soak-{}-counter", self.id);
+        let (line, reply) = match self.counter {
+            Some(count) => {
+                let step = self.random.within(1, 100) as u64;
+                self.counter = Some(count + step);
+                (format!("incr {name} {step}\r\n"), (count + step).to_string())
+            }
+            None => {
+                self.counter = Some(0);
+                (format!("set {name} 0 {TTL_SECONDS} 1\r\n0\r\n"), "STORED".to_string())
+            }
+        };
+        self.output.extend_from_slice(line.as_bytes());
+        self.expected.push(Expected::Line(reply));
+    }
+
+    /// `gets`, a `cas` that must succeed, and the same again, which must not.
+    fn cas_round(&mut self, connection: &mut Client) -> Result<(), String> {
+        let key = self.random.within(0, SMALL_KEYS);
+        let name = self.name(key);
+        connection.send(format!("gets {name}\r\n").as_bytes())?;
+        let Some(held) = self.held.get(&key).copied() else {
+            return self.verified(connection.expect("END"), 0);
+        };
+        let line = connection.line()?;
+        let unique = line
+            .strip_prefix(&format!("VALUE {name} 0 {} ", held.length))
+            .ok_or_else(|| format!("`gets {name}` answers `{line}`"))?
+            .to_string();
+        connection.body(held.length, |bytes| held.is(bytes))?;
+        self.verified(connection.expect("END"), held.length)?;
+        let length = mix::small_length(&mut self.random);
+        let value = self.fresh(key, length);
+        for reply in ["STORED", "EXISTS"] {
+            let line = format!("cas {name} 0 {TTL_SECONDS} {length} {unique}\r\n");
+            self.output.extend_from_slice(line.as_bytes());
+            self.write_value(value);
+            self.expected.push(Expected::Line(reply.into()));
+        }
+        self.held.insert(key, value);
+        self.exchange(connection)
+    }
+
+    /// Sends the batch and verifies every reply.
+    fn exchange(&mut self, connection: &mut Client) -> Result<(), String> {
+        connection.send(&self.output)?;
+        self.output.clear();
+        for expected in std::mem::take(&mut self.expected) {
+            match expected {
+                Expected::Line(line) => self.verified(connection.expect(&line), 0)?,
+                Expected::Values(values) => {
+                    let bytes = values.iter().map(|(_, value)| value.length).sum();
+                    for (name, value) in values {
+                        connection.expect(&format!("VALUE {name} 0 {}", value.length))?;
+                        connection
+                            .body(value.length, |bytes| value.is(bytes))
+                            .map_err(|why| format!("get {name}: {why}"))?;
+                    }
+                    self.verified(connection.expect("END"), bytes)?;
+                }
+                Expected::Meta(None) => self.verified(connection.expect("EN"), 0)?,
+                Expected::Meta(Some(value)) => {
+                    connection.expect(&format!("VA {}", value.length))?;
+                    let good = connection.body(value.length, |bytes| value.is(bytes));
+                    self.verified(good, value.length)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn verified(&self, reply: Result<(), String>, bytes: usize) -> Result<(), String> {
+        reply?;
+        self.stage.verified.fetch_add(1, Relaxed);
+        self.stage.verified_bytes.fetch_add(bytes as u64, Relaxed);
+        Ok(())
+    }
+}
