@@ -6,6 +6,7 @@ use super::{Context, reply};
 use laneway_wire::reply::{
     BAD_FORMAT, ERROR, MEMORY_LIMIT_NOT_MEGABYTES, MEMORY_LIMIT_TOO_SMALL, OK,
 };
+use laneway_wire::scan::Tokens;
 
 /// The highest level of `verbosity`.
 pub(super) const VERBOSITY_MAX: u32 = 2;
@@ -53,7 +54,7 @@ pub(super) fn memory_limit(
 /// Everything else: `line` is the whole line.
 pub(super) fn answer(line: &[u8], out: &mut Vec<u8>) {
     let line = line.trim_ascii_end();
-    let words: Vec<&[u8]> = reply::tokens(line).collect();
+    let words: Vec<&[u8]> = Tokens::new(line).collect();
     let Some((&command, words)) = words.split_first() else {
         return out.extend_from_slice(ERROR);
     };

@@ -2,17 +2,13 @@
 
 use laneway_wire::MetaKey;
 use laneway_wire::reply::{put_flag, put_flag_bare};
+use laneway_wire::scan::Tokens;
 
 /// Append `line` unless the client wants no answer.
 pub(super) fn unless(noreply: bool, line: &[u8], out: &mut Vec<u8>) {
     if !noreply {
         out.extend_from_slice(line);
     }
-}
-
-/// The flags of a meta request, one by one, in the order sent.
-pub(super) fn tokens(flags: &[u8]) -> impl Iterator<Item = &[u8]> {
-    flags.split(|&byte| byte == b' ').filter(|token| !token.is_empty())
 }
 
 /// Append ` k` and the key as sent, and ` b` where it was sent as base64.
@@ -34,7 +30,7 @@ pub(super) fn meta_time_left(seconds: Option<u32>, out: &mut Vec<u8>) {
 
 /// Append what replies without an item return: the opaque and the key, in the order asked for.
 pub(super) fn meta_echo(key: &MetaKey<'_>, flags: &[u8], out: &mut Vec<u8>) {
-    for token in tokens(flags) {
+    for token in Tokens::new(flags) {
         match token[0] {
             b'O' => opaque(token, out),
             b'k' => meta_key(key, out),

@@ -79,7 +79,7 @@ fn show(context: &Context<'_>, meta: &Meta<'_>, shown: &Shown, out: &mut Vec<u8>
         out.extend_from_slice(b"HD");
     }
     let mut expires = shown.expires;
-    for token in reply::tokens(flags.tokens) {
+    for token in flags.each() {
         match token[0] {
             b'c' => put_flag(out, b'c', shown.cas),
             b't' => reply::meta_time_left(seconds_left(expires, context.now), out),
@@ -134,7 +134,9 @@ fn vivify(
 
 /// The expiry of a made item: of `N` and `T`, the one that stands last.
 fn last_expiry(context: &Context<'_>, meta: &Meta<'_>, vivify: i64) -> UnixSeconds {
-    let last = reply::tokens(meta.flags.tokens)
+    let last = meta
+        .flags
+        .each()
         .filter_map(|token| match token[0] {
             b'N' => Some(vivify),
             b'T' => meta.flags.exptime,

@@ -26,7 +26,6 @@ pub fn meta_get_key(
     hash: KeyHash,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    context.counters.cmd_meta.bump_owner();
     let start = out.len();
     let mut attempts = Attempts::new();
     while attempts.again() {
@@ -47,6 +46,10 @@ pub fn meta_get_key(
                 (item, Some(value))
             }
         };
+        if meta.flags.value && !context.reads(&item) {
+            out.truncate(start);
+            return Outcome::Elsewhere;
+        }
         if !settle(context, key, hash, &item, &seen) {
             continue;
         }
@@ -122,7 +125,7 @@ impl Seen {
         }
         // A created item has no expiry until its `N` is met.
         let mut expires = if created { 0 } else { item.expires };
-        for token in reply::tokens(meta.flags.tokens) {
+        for token in meta.flags.each() {
             match token[0] {
                 b'T' => {
                     expires = expires_at(meta.flags.exptime.unwrap_or(0), context.now);
@@ -235,6 +238,7 @@ fn vivify(
 /// A hit counts as a touch where `T` was given, else as a get.
 fn count_hit(context: &Context<'_>, meta: &Meta<'_>) {
     let counters = context.counters;
+    counters.cmd_meta.bump_owner();
     if meta.flags.exptime.is_some() {
         counters.cmd_touch.bump_owner();
         counters.touch_hits.bump_owner();
@@ -245,6 +249,7 @@ fn count_hit(context: &Context<'_>, meta: &Meta<'_>) {
 }
 
 fn miss(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) -> Outcome {
+    context.counters.cmd_meta.bump_owner();
     context.counters.cmd_get.bump_owner();
     context.counters.get_misses.bump_owner();
     if !meta.flags.quiet {
