@@ -1,2 +1,67 @@
-//! Laneway.
-fn main() {}
+//! The one binary. `laneway serve` is the server; `laneway bench` measures it, or any memcached.
+//!
+//! Called by the name `memcached`, or with a flag where a command should stand, it is the server at
+//! once, so that it can be put in memcached's place.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod flags;
+mod process;
+mod serve;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Laneway: a memcached-compatible key-value server in which a small request never
+waits behind a large one.
+
+Usage: laneway COMMAND [FLAGS]
+
+Commands:
+  serve    run the server (all of memcached's flags work; laneway serve --help)
+  bench    measure a server: laneway, memcached, redis (laneway bench --help)
+  help     this text
+  version  print the version
+
+Try:
+  laneway serve -m 1024              a server on port 11211 with 1 GiB for items
+  laneway bench --help               what can be measured, with examples
+  printf 'stats lanes\\r\\n' | nc 127.0.0.1 11211   what the lanes are doing
+
+Called by the name memcached, or with a flag first (laneway -p 11211 -m 64), it
+is `laneway serve`.
+";
+
+/// Exit status of a command line that makes no sense.
+pub const STATUS_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    let name = args.next().unwrap_or_default();
+    let args: Vec<OsString> = args.collect();
+    let called = Path::new(&name).file_name().unwrap_or_default();
+    if called == "memcached" {
+        return serve::run(args);
+    }
+    let command = args.first().map(|word| word.to_string_lossy().into_owned());
+    let rest = || args[1..].to_vec();
+    match command.as_deref() {
+        Some("serve") => serve::run(rest()),
+        Some("bench") => bench::run(rest().into_iter()),
+        None | Some("help" | "--help") => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Some("version" | "--version") => {
+            println!("laneway {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Some(word) if word.starts_with('-') => serve::run(args),
+        Some(word) => {
+            eprintln!("laneway: no command is called {word}; laneway help lists them");
+            ExitCode::from(STATUS_USAGE)
+        }
+    }
+}

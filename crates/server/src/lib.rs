@@ -1,1 +1,23 @@
-//! server
+//! The server: bytes in, parse, dispatch by size, execute, reply, and once per epoch the control
+//! loop (Minos §3.1). The files read in the order a request travels: [`worker`] turns the wheel,
+//! [`receive`] brings bytes in, [`dispatch`] says where, [`execute`] does it, [`output`] takes the
+//! reply out, [`control`] makes the plan. [`boot`] gives every worker its thread.
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod boot;
+pub mod clock;
+pub mod connection;
+pub mod control;
+pub mod counters;
+pub mod dispatch;
+pub mod execute;
+pub mod idle;
+pub mod lanes;
+pub mod latency;
+pub mod output;
+pub mod receive;
+pub mod settings;
+pub mod shared;
+pub mod stats;
+pub mod worker;

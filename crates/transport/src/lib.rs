@@ -1,1 +1,105 @@
-//! transport
+//! Where bytes arrive and leave. A transport belongs to one worker: it says which streams are ready
+//! (`poll`), hands over new ones (`accept`), and can be woken by another worker (`waker`).
+//!
+//! Kinds: [`socket`] (TCP and unix sockets over epoll) and [`memory`] (no kernel, seeded faults, for
+//! tests that repeat exactly). Nothing here knows the protocol, the store or the lanes; nothing here
+//! reads a clock: how long to wait is the caller's word.
+//!
+//! A stream is a value. It may move to another worker at any time: `detach` there, `attach` here.
+//! Readiness is level-triggered, so a stream that moved with unread bytes is ready at its new place.
+#![forbid(unsafe_code)]
+
+pub mod memory;
+pub mod socket;
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Names an attached stream in the events of its transport: slot and generation, so that an event
+/// that outlived its stream is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token {
+    /// Place in the worker's table of connections.
+    pub slot: u32,
+    /// Changes whenever the slot gets another stream.
+    pub generation: u32,
+}
+
+impl Token {
+    const fn pack(self) -> u64 {
+        (self.generation as u64) << 32 | self.slot as u64
+    }
+    const fn unpack(word: u64) -> Token {
+        Token { slot: word as u32, generation: (word >> 32) as u32 }
+    }
+}
+
+/// What a stream waits for. A vanished peer is always reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Bytes to read.
+    Read,
+    /// Room to write; reads are left to pile up at the peer.
+    Write,
+    /// Nothing but the end of the peer.
+    Nothing,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// Somebody waits at a listener: call [`Transport::accept`].
+    Listener(usize),
+    /// A stream has what it was waiting for, or its peer is gone (the next read or write tells).
+    Stream(Token),
+    /// Another thread called [`Wake::wake`].
+    Woken,
+}
+
+/// How long `poll` may wait when nothing is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// At most this long; [`Wake::wake`] ends it early.
+    AtMost(Duration),
+}
+
+/// A non-blocking byte stream.
+pub trait Stream: Send + 'static {
+    /// Bytes read; 0 at the end of the stream; `WouldBlock` when there is nothing now.
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize>;
+    /// Bytes written from the front of `pieces`, in one call; `WouldBlock` when there is no room.
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// The peer's address in memcached's notation (`tcp:127.0.0.1:41000`, `unix:/path`).
+    fn peer(&self) -> String;
+}
+
+/// Ends another thread's wait. Cheap to call twice.
+pub trait Wake: Send + Sync {
+    /// End the wait, or keep the next one from beginning.
+    fn wake(&self);
+}
+
+/// One worker's share of the outside.
+pub trait Transport: Send {
+    /// Its kind of stream; every worker of a server has the same kind, so streams can move.
+    type Stream: Stream;
+
+    /// Append what is ready to `ready`, at most `burst` things.
+    fn poll(&mut self, ready: &mut Vec<Ready>, burst: usize, wait: Wait) -> io::Result<()>;
+    /// The next new stream of a listener; `None` when nobody waits (another worker may have been first).
+    fn accept(&mut self, listener: usize) -> io::Result<Option<Self::Stream>>;
+    /// Whether this worker watches the listeners. All workers that do share them fairly.
+    fn watch_listeners(&mut self, watch: bool) -> io::Result<()>;
+    /// Watch a stream under `token`.
+    fn attach(&mut self, stream: &Self::Stream, token: Token, interest: Interest)
+    -> io::Result<()>;
+    /// Change what an attached stream waits for.
+    fn rearm(&mut self, stream: &Self::Stream, token: Token, interest: Interest) -> io::Result<()>;
+    /// Forget a stream. Events already queued for its token may still come once.
+    fn detach(&mut self, stream: &Self::Stream) -> io::Result<()>;
+    /// A handle by which other threads end this worker's wait.
+    fn waker(&self) -> Arc<dyn Wake>;
+}

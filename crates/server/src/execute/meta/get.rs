@@ -46,9 +46,8 @@ pub fn meta_get_key(
                 (item, Some(value))
             }
         };
-        if meta.flags.value && !context.reads(&item) {
-            out.truncate(start);
-            return Outcome::Elsewhere;
+        if meta.flags.value {
+            context.touch(&item);
         }
         if !settle(context, key, hash, &item, &seen) {
             continue;

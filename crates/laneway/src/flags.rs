@@ -1,0 +1,268 @@
+//! The server's flags as typed: memcached's, and our own. Nothing is checked against anything else
+//! here; `serve` makes settings of it.
+//!
+//! Departs from common manners on purpose: a memcached flag, or `-o` key, that means nothing here is
+//! reported on stderr and passed over, so that scripts written for memcached go on working.
+
+use lexopt::{Arg, Parser, ValueExt};
+use std::ffi::OsString;
+
+/// What the command line asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// Run with these flags.
+    Serve(Box<Flags>),
+    /// `-h`
+    Help,
+    /// `-V`
+    Version,
+    /// `-i`
+    Licence,
+}
+
+/// The flags as typed; `None` where a flag was left out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Flags {
+    /// `-p`
+    pub port: Option<i32>,
+    /// `-U`
+    pub udp_port: Option<i32>,
+    /// `-s`
+    pub unix_socket: Option<OsString>,
+    /// `-a`, octal
+    pub unix_mask: Option<u32>,
+    /// `-l`, each time it was given
+    pub listen: Vec<String>,
+    /// `-d`
+    pub daemon: bool,
+    /// `-r`
+    pub core_dumps: bool,
+    /// `-u`
+    pub user: Option<String>,
+    /// `-m`, MiB
+    pub memory_megabytes: Option<u64>,
+    /// `-M`
+    pub no_evictions: bool,
+    /// `-c`
+    pub connections: Option<usize>,
+    /// `-k`
+    pub lock_memory: bool,
+    /// `-v` times
+    pub verbose: u32,
+    /// `-P`
+    pub pid_file: Option<OsString>,
+    /// `-L`
+    pub large_pages: bool,
+    /// `-t`, `--workers`
+    pub workers: Option<usize>,
+    /// `-C`
+    pub no_cas: bool,
+    /// `-b`
+    pub backlog: Option<i32>,
+    /// `-I`, bytes
+    pub item_bytes_max: Option<u64>,
+    /// `-F`
+    pub no_flush: bool,
+    /// `-A`
+    pub shutdown: bool,
+    /// `-o idle_timeout`, seconds
+    pub idle_timeout: Option<u64>,
+    /// `--design`
+    pub design: Option<String>,
+    /// `--form`
+    pub form: Option<String>,
+    /// `--percentile`
+    pub percentile: Option<f64>,
+    /// `--epoch-ms`
+    pub epoch_milliseconds: Option<u64>,
+    /// `--alpha`
+    pub alpha: Option<f64>,
+    /// `--cost`
+    pub cost: Option<String>,
+    /// `--threshold`, bytes
+    pub threshold: Option<u64>,
+    /// `--slice`, bytes
+    pub slice: Option<u64>,
+    /// `--samples-min`
+    pub samples_min: Option<u64>,
+    /// `--hysteresis-epochs`
+    pub hysteresis_epochs: Option<u16>,
+    /// `--idle`
+    pub idle: Option<String>,
+    /// `--drain-ms`
+    pub drain_milliseconds: Option<u64>,
+    /// What to say on stderr before starting.
+    pub warnings: Vec<String>,
+}
+
+/// Read the command line. The error is a sentence for the user.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
+    let mut parser = Parser::from_args(args);
+    let mut flags = Flags::default();
+    while let Some(arg) = parser.next().map_err(sentence)? {
+        match arg {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Asked::Help),
+            Arg::Short('V') | Arg::Long("version") => return Ok(Asked::Version),
+            Arg::Short('i') | Arg::Long("license") => return Ok(Asked::Licence),
+            arg => {
+                let flag = match &arg {
+                    Arg::Short(letter) => format!("-{letter}"),
+                    Arg::Long(name) => format!("--{name}"),
+                    Arg::Value(word) => {
+                        let word = word.to_string_lossy();
+                        flags.warnings.push(format!("{word}: no flag stands before it; ignored"));
+                        continue;
+                    }
+                };
+                one(&mut flags, &flag, &mut parser).map_err(|error| format!("{flag}: {error}"))?;
+            }
+        }
+    }
+    Ok(Asked::Serve(Box::new(flags)))
+}
+
+fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String> {
+    match flag {
+        "-p" | "--port" => flags.port = Some(number(parser)?),
+        "-U" | "--udp-port" => flags.udp_port = Some(number(parser)?),
+        "-s" | "--unix-socket" => flags.unix_socket = Some(parser.value().map_err(sentence)?),
+        "-a" | "--unix-mask" => flags.unix_mask = Some(octal(&text(parser)?)?),
+        "-A" | "--enable-shutdown" => flags.shutdown = true,
+        "-l" | "--listen" => flags.listen.push(text(parser)?),
+        "-d" | "--daemon" => flags.daemon = true,
+        "-r" | "--enable-coredumps" => flags.core_dumps = true,
+        "-u" | "--user" => flags.user = Some(text(parser)?),
+        "-m" | "--memory-limit" => flags.memory_megabytes = Some(number(parser)?),
+        "-M" | "--disable-evictions" => flags.no_evictions = true,
+        "-c" | "--conn-limit" => flags.connections = Some(number(parser)?),
+        "-k" | "--lock-memory" => flags.lock_memory = true,
+        "-v" | "--verbose" => flags.verbose += 1,
+        "-P" | "--pidfile" => flags.pid_file = Some(parser.value().map_err(sentence)?),
+        "-L" | "--enable-largepages" => flags.large_pages = true,
+        "-t" | "--threads" | "--workers" => flags.workers = Some(number(parser)?),
+        "-C" | "--disable-cas" => flags.no_cas = true,
+        "-b" | "--listen-backlog" => flags.backlog = Some(number(parser)?),
+        "-B" | "--protocol" => protocol(flags, &text(parser)?),
+        "-I" | "--max-item-size" => flags.item_bytes_max = Some(bytes(&text(parser)?)?),
+        "-F" | "--disable-flush-all" => flags.no_flush = true,
+        "-o" | "--extended" => extended(flags, &text(parser)?)?,
+        "--design" => flags.design = Some(text(parser)?),
+        "--form" => flags.form = Some(text(parser)?),
+        "--percentile" => flags.percentile = Some(number(parser)?),
+        "--epoch-ms" => flags.epoch_milliseconds = Some(number(parser)?),
+        "--alpha" => flags.alpha = Some(number(parser)?),
+        "--cost" => flags.cost = Some(text(parser)?),
+        "--threshold" => flags.threshold = Some(bytes(&text(parser)?)?),
+        "--slice" => flags.slice = Some(bytes(&text(parser)?)?),
+        "--samples-min" => flags.samples_min = Some(number(parser)?),
+        "--hysteresis-epochs" => flags.hysteresis_epochs = Some(number(parser)?),
+        "--idle" => flags.idle = Some(text(parser)?),
+        "--drain-ms" => flags.drain_milliseconds = Some(number(parser)?),
+        other => foreign(flags, other, parser),
+    }
+    Ok(())
+}
+
+/// memcached's flags that mean nothing here, and whether a value belongs to them.
+const FOREIGN: [(&str, &str, bool, &str); 14] = [
+    ("-f", "--slab-growth-factor", true, "size classes are fixed, 8 per octave"),
+    ("-n", "--slab-min-size", true, "size classes are fixed, 8 per octave"),
+    ("-D", "--delimiter", true, "there are no statistics per prefix"),
+    ("-R", "--max-reqs-per-event", true, "a turn of a connection is bounded by itself"),
+    ("-S", "--enable-sasl", false, "there is no SASL; listen on a unix socket or behind a proxy"),
+    ("-Y", "--auth-file", true, "there is no authentication; use a unix socket with -s and -a"),
+    ("-X", "--disable-dumping", false, "there is nothing to dump"),
+    ("-W", "--disable-watch", false, "there is nothing to watch"),
+    ("-e", "--memory-file", true, "items do not outlive the server"),
+    ("-Z", "--enable-ssl", false, "there is no TLS; put a TLS proxy in front"),
+    ("-N", "--napi-ids", false, "the kernel spreads connections"),
+    ("", "--slab-automove", true, "memory moves between sizes by itself"),
+    ("", "--conn-idle-timeout", true, "use -o idle_timeout=SECONDS"),
+    ("-g", "--generate", false, "unknown here"),
+];
+
+fn foreign(flags: &mut Flags, flag: &str, parser: &mut Parser) {
+    let known = FOREIGN.iter().find(|(short, long, ..)| flag == *short || flag == *long);
+    match known {
+        Some((_, _, takes_value, why)) => {
+            if *takes_value {
+                let _ = parser.value(); // whatever it was
+            }
+            flags.warnings.push(format!("{flag} has no effect: {why}"));
+        }
+        None => {
+            let _ = parser.optional_value();
+            flags.warnings.push(format!("{flag} is not known and ignored; see --help"));
+        }
+    }
+}
+
+fn protocol(flags: &mut Flags, name: &str) {
+    match name {
+        "auto" | "ascii" | "auto-negotiate" => {}
+        "binary" => flags.warnings.push(
+            "-B binary: the binary protocol is deprecated by memcached and not served; text and \
+             meta are"
+                .to_owned(),
+        ),
+        other => flags.warnings.push(format!("-B {other}: not known; text and meta are served")),
+    }
+}
+
+/// `-o`: keys separated by commas, each with or without a value.
+fn extended(flags: &mut Flags, keys: &str) -> Result<(), String> {
+    for key in keys.split(',').filter(|key| !key.is_empty()) {
+        let (name, value) = key.split_once('=').map_or((key, None), |(n, v)| (n, Some(v)));
+        match name {
+            "idle_timeout" => {
+                let value = value.ok_or("idle_timeout needs a value: -o idle_timeout=SECONDS")?;
+                let seconds = value.parse();
+                flags.idle_timeout =
+                    Some(seconds.map_err(|_| format!("idle_timeout={value}: not a number"))?);
+            }
+            // What these ask for is how things are here anyway.
+            "maxconns_fast" | "modern" | "lru_crawler" | "lru_maintainer" | "slab_reassign"
+            | "slab_automove" | "hash_algorithm" | "no_modern" => {}
+            other => flags.warnings.push(format!(
+                "-o {other} has no effect; honoured: idle_timeout; taken for granted: \
+                 maxconns_fast, modern, lru_crawler, lru_maintainer, slab_reassign, slab_automove"
+            )),
+        }
+    }
+    Ok(())
+}
+
+fn text(parser: &mut Parser) -> Result<String, String> {
+    let value = parser.value().map_err(sentence)?;
+    value.string().map_err(sentence)
+}
+
+fn number<N: std::str::FromStr>(parser: &mut Parser) -> Result<N, String> {
+    let text = text(parser)?;
+    text.trim().parse().map_err(|_| format!("{text} is not a number this flag can take"))
+}
+
+fn octal(text: &str) -> Result<u32, String> {
+    let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o777);
+    bits.ok_or_else(|| format!("{text} is not an access mask; write it in octal, such as 0700"))
+}
+
+/// Bytes, with an optional k, m or g behind the number.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text} is not a size; write bytes, or a number with k, m or g");
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+fn sentence(error: lexopt::Error) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,300 @@
+//! `laneway serve`: from flags as typed to settings that were checked, and the life of the process
+//! around the server.
+
+use crate::flags::{self, Asked, Flags};
+use crate::process::{self, PidFile};
+use laneway_policy as policy;
+use laneway_server::boot::Server;
+use laneway_server::execute::VERSION;
+use laneway_server::settings::{Idle, Settings};
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// memcached's port.
+const PORT: u16 = 11211;
+const MEBIBYTE: u64 = 1 << 20;
+/// memcached's defaults: `-m 64 -c 1024 -b 1024 -I 1m -a 0700`.
+const MEMORY_BYTES: u64 = 64 * MEBIBYTE;
+const CONNECTIONS_MAX: usize = 1024;
+const BACKLOG: i32 = 1024;
+const ITEM_BYTES_MAX: u64 = MEBIBYTE;
+const UNIX_MASK: u32 = 0o700;
+/// The least `-I`, as memcached has it.
+const ITEM_BYTES_LEAST: u64 = 1024;
+/// The most workers by default: beyond it `--workers` has to say so.
+const WORKERS_DEFAULT_MAX: usize = 64;
+const EPOCH: Duration = Duration::from_secs(1);
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Exit statuses: memcached's for a port in use (71, EX_OSERR), and sysexits' for the rest.
+const STATUS_LISTEN: u8 = 71;
+const STATUS_SETUP: u8 = 70;
+
+/// Run the server until it is told to stop.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    let flags = match flags::parse(args) {
+        Ok(Asked::Serve(flags)) => flags,
+        Ok(Asked::Help) => {
+            print!("{}", include_str!("serve_help.txt"));
+            return ExitCode::SUCCESS;
+        }
+        Ok(Asked::Version) => {
+            println!("memcached {VERSION}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Asked::Licence) => {
+            println!("Laneway is licensed under the Apache License, Version 2.0.");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return refuse(crate::STATUS_USAGE, &error),
+    };
+    for warning in &flags.warnings {
+        eprintln!("laneway: {warning}");
+    }
+    match settings(&flags) {
+        Ok(settings) => serve(&flags, settings),
+        Err(error) => refuse(crate::STATUS_USAGE, &error),
+    }
+}
+
+fn refuse(status: u8, why: &str) -> ExitCode {
+    eprintln!("laneway: {why}");
+    ExitCode::from(status)
+}
+
+fn serve(flags: &Flags, mut settings: Settings) -> ExitCode {
+    if flags.daemon
+        && let Err(error) = process::go_to_background()
+    {
+        return refuse(STATUS_SETUP, &error);
+    }
+    if flags.core_dumps
+        && let Err(error) = process::allow_core_dumps()
+    {
+        return refuse(STATUS_SETUP, &error);
+    }
+    let fit = process::raise_descriptors(settings.connections_max);
+    if fit < settings.connections_max {
+        let asked = settings.connections_max;
+        eprintln!("laneway: -c {asked}: only {fit} descriptors are allowed; see ulimit -n");
+        settings.connections_max = fit;
+    }
+    if flags.lock_memory
+        && let Err(error) = process::lock_memory()
+    {
+        eprintln!("laneway: {error}");
+    }
+    let verbose = settings.verbosity > 0;
+    let server = match Server::start(settings) {
+        Ok(server) => server,
+        Err(error) => return refuse(STATUS_LISTEN, &error.to_string()),
+    };
+    if let Some(user) = &flags.user
+        && let Err(error) = process::become_user(user)
+    {
+        return refuse(STATUS_SETUP, &error);
+    }
+    let pid_file = flags.pid_file.as_ref().map(|path| PidFile::write(path));
+    if let Some(Err(error)) = &pid_file {
+        eprintln!("laneway: -P: the pid file cannot be written: {error}");
+    }
+    announce(&server, flags, verbose);
+    let shared = server.shared().clone();
+    if let Err(error) = process::on_stop_signal(move || shared.request_stop()) {
+        return refuse(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
+    }
+    server.shared().wait_for_stop();
+    if verbose {
+        eprintln!("laneway: stopping; requests under way are finished first");
+    }
+    server.stop();
+    ExitCode::SUCCESS
+}
+
+/// One line on stderr, so that whoever started it by hand knows where it listens.
+fn announce(server: &Server, flags: &Flags, verbose: bool) {
+    let shared = server.shared();
+    let settings = &shared.settings;
+    let mut places: Vec<String> =
+        server.addresses().iter().map(|address| address.to_string()).collect();
+    if let Some((path, _)) = &settings.unix {
+        places.push(path.display().to_string());
+    }
+    if !flags.daemon {
+        let plan = shared.plan.get();
+        eprintln!(
+            "laneway {}: ready on {}; {} workers, design {}, form {}, {} MiB for items",
+            env!("CARGO_PKG_VERSION"),
+            places.join(", "),
+            settings.workers,
+            plan.design,
+            plan.form,
+            settings.memory_bytes / MEBIBYTE,
+        );
+    }
+    if verbose {
+        eprintln!("laneway: {settings:?}");
+    }
+}
+
+/// Settings from flags; an error is a sentence that says the way out.
+pub fn settings(flags: &Flags) -> Result<Settings, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = flags.workers.unwrap_or(cpus.min(WORKERS_DEFAULT_MAX));
+    let policy = policy_settings(flags, workers)?;
+    policy.check().map_err(|error| error.to_string())?;
+    let memory_bytes = match flags.memory_megabytes {
+        None | Some(0) => MEMORY_BYTES, // memcached reads -m 0 so
+        Some(megabytes) => megabytes
+            .checked_mul(MEBIBYTE)
+            .ok_or_else(|| format!("-m {megabytes}: more than any machine has; give MiB"))?,
+    };
+    let unix_mask = flags.unix_mask.unwrap_or(UNIX_MASK);
+    let unix = flags.unix_socket.as_ref().map(|path| (PathBuf::from(path), unix_mask));
+    Ok(Settings {
+        workers,
+        addresses: if unix.is_some() { Vec::new() } else { addresses(flags)? },
+        unix,
+        backlog: flags.backlog.unwrap_or(BACKLOG),
+        connections_max: connections(flags)?,
+        item_bytes_max: item_bytes_max(flags, memory_bytes)? as usize,
+        memory_bytes,
+        store_mode: flags.no_evictions,
+        huge_pages: flags.large_pages,
+        cas: !flags.no_cas,
+        flush: !flags.no_flush,
+        shutdown: flags.shutdown,
+        verbosity: flags.verbose,
+        idle_timeout: Duration::from_secs(flags.idle_timeout.unwrap_or(0)),
+        idle: idle(flags)?,
+        epoch: epoch(flags)?,
+        drain: flags.drain_milliseconds.map_or(DRAIN, Duration::from_millis),
+        policy,
+    })
+}
+
+fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, String> {
+    let defaults = policy::Settings::default();
+    let workers_number = u16::try_from(workers).unwrap_or(u16::MAX);
+    Ok(policy::Settings {
+        design: named("--design", flags.design.as_deref(), defaults.design)?,
+        form: flags
+            .form
+            .as_deref()
+            .map(|form| form.parse().map_err(|error| format!("--form {form}: {error}")))
+            .transpose()?,
+        workers: workers_number,
+        percentile: flags.percentile.unwrap_or(defaults.percentile),
+        alpha: flags.alpha.unwrap_or(defaults.alpha),
+        cost: named("--cost", flags.cost.as_deref(), defaults.cost)?,
+        threshold_fixed: flags.threshold.map(policy::ItemBytes),
+        slice_bytes: flags.slice.map_or(defaults.slice_bytes, policy::ItemBytes),
+        samples_min: flags.samples_min.unwrap_or(defaults.samples_min),
+        hysteresis_epochs: flags.hysteresis_epochs.unwrap_or(defaults.hysteresis_epochs),
+    })
+}
+
+fn named<N>(flag: &str, name: Option<&str>, default: N) -> Result<N, String>
+where
+    N: std::str::FromStr,
+    N::Err: std::fmt::Display,
+{
+    match name {
+        None => Ok(default),
+        Some(name) => name.parse().map_err(|error| format!("{flag} {name}: {error}")),
+    }
+}
+
+fn idle(flags: &Flags) -> Result<Idle, String> {
+    match flags.idle.as_deref() {
+        None | Some("adaptive") => Ok(Idle::Adaptive),
+        Some("spin") => Ok(Idle::Spin),
+        Some("block") => Ok(Idle::Block),
+        Some(other) => Err(format!(
+            "--idle {other}: must be spin, adaptive or block; leave the flag out for adaptive"
+        )),
+    }
+}
+
+fn epoch(flags: &Flags) -> Result<Duration, String> {
+    match flags.epoch_milliseconds {
+        None => Ok(EPOCH),
+        Some(0) => Err("--epoch-ms 0: must be at least 1; leave the flag out for 1000".to_owned()),
+        Some(milliseconds) => Ok(Duration::from_millis(milliseconds)),
+    }
+}
+
+fn connections(flags: &Flags) -> Result<usize, String> {
+    match flags.connections {
+        Some(0) => Err("-c 0: must be at least 1, or nobody can connect".to_owned()),
+        given => Ok(given.unwrap_or(CONNECTIONS_MAX)),
+    }
+}
+
+fn item_bytes_max(flags: &Flags, memory_bytes: u64) -> Result<u64, String> {
+    let bytes = flags.item_bytes_max.unwrap_or(ITEM_BYTES_MAX.min(memory_bytes / 2));
+    if bytes < ITEM_BYTES_LEAST {
+        return Err(format!("-I {bytes}: must be at least {ITEM_BYTES_LEAST} bytes"));
+    }
+    if bytes > policy::ITEM_BYTES_MAX.0 {
+        return Err(format!("-I {bytes}: must be at most 1g ({} bytes)", policy::ITEM_BYTES_MAX));
+    }
+    if bytes > memory_bytes / 2 && flags.item_bytes_max.is_some() {
+        let half = memory_bytes / 2;
+        return Err(format!(
+            "-I {bytes}: must be at most half of -m ({half} bytes); give more memory with -m"
+        ));
+    }
+    Ok(bytes)
+}
+
+/// The addresses of `-l` and `-p`, as memcached reads them: names or numbers, separated by commas,
+/// each with or without a port; all interfaces where none is given.
+fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
+    let port = match flags.port {
+        None => PORT,
+        Some(-1) => 0, // the kernel chooses
+        Some(port) => u16::try_from(port).map_err(|_| {
+            format!("-p {port}: must be from 1 to 65535, 0 for none, or -1 for any free port")
+        })?,
+    };
+    if flags.port == Some(0) {
+        return Err("-p 0 turns TCP off, and nothing else is left; listen on a unix socket with \
+                    -s PATH, or leave -p out"
+            .to_owned());
+    }
+    let places: Vec<&str> = flags.listen.iter().flat_map(|list| list.split(',')).collect();
+    let places: Vec<&str> = places.into_iter().filter(|place| !place.is_empty()).collect();
+    if places.is_empty() {
+        let v4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        return Ok(vec![SocketAddr::new(v4, port), SocketAddr::new(v6, port)]);
+    }
+    let mut all = Vec::new();
+    for place in places {
+        all.extend(resolve(place, port)?);
+    }
+    Ok(all)
+}
+
+fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        format!("-l {place}: {error}; write an address, a name, or ADDRESS:PORT, [IPV6]:PORT")
+    };
+    let bare = place.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let found = match place.rsplit_once(':') {
+        Some((_, digits)) if digits.parse::<u16>().is_ok() => place.to_socket_addrs(),
+        _ => (place, port).to_socket_addrs(),
+    };
+    let found: Vec<SocketAddr> = found.map_err(|error| wrong(&error))?.collect();
+    if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
+
+use crate::latency::{self, Operation};
+use crate::receive::REQUESTS_PER_TURN;
+use crate::shared::{Shared, WorkerShared, lock};
+use crate::stats::{
+    self, ConnectionSnapshot, GeneralSnapshot, LanesSnapshot, LatencyRow, LatencySnapshot,
+    Question, Role, SettingsSnapshot, TopologySnapshot, WorkerLane, WorkerPlace,
+};
+use laneway_policy as policy;
+use laneway_policy::WorkerId;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Descriptors of the process itself beside listeners and connections: standard streams, and an
+/// epoll set and an eventfd per worker.
+const DESCRIPTORS_STANDARD: u64 = 3;
+const DESCRIPTORS_PER_WORKER: u64 = 2;
+
+impl<S> Shared<S> {
+    /// The reply to a `stats` question.
+    pub fn answer(&self, question: &Question, now_seconds: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        match question {
+            Question::General => stats::write_general(&self.general(now_seconds), &mut out),
+            Question::Settings => stats::write_settings(&self.settings_snapshot(), &mut out),
+            Question::Items => stats::write_items(&self.store.class_stats(), &mut out),
+            Question::Slabs => {
+                stats::write_slabs(&self.store.class_stats(), &self.store.stats(), &mut out);
+            }
+            Question::Sizes => stats::write_sizes(&self.store.class_stats(), &mut out),
+            Question::Connections => {
+                stats::write_connections(&self.connection_snapshots(now_seconds), &mut out);
+            }
+            Question::Reset => {
+                self.board.reset();
+                self.workers.iter().for_each(|worker| worker.book.reset());
+                stats::write_reset(&mut out);
+            }
+            Question::Detail(on) => {
+                self.detail.store(*on, Relaxed);
+                stats::write_detail(&mut out);
+            }
+            Question::Lanes => stats::write_lanes(&self.lanes(), &mut out),
+            Question::Latency => stats::write_latency(&self.latency(), &mut out),
+            Question::Topology => stats::write_topology(&self.topology(), &mut out),
+        }
+        out
+    }
+
+    fn general(&self, now_seconds: u32) -> GeneralSnapshot {
+        let connections = &self.connections;
+        // Both fail only for an invalid argument; zero is what is left to say then.
+        let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
+        let workers = self.workers.len() as u64;
+        GeneralSnapshot {
+            pid: std::process::id(),
+            uptime_seconds: u64::from(now_seconds.saturating_sub(self.started_seconds)),
+            now_seconds: u64::from(now_seconds),
+            cpu_user_us: usage.map_or(0, |usage| usage.user_time().num_microseconds() as u64),
+            cpu_system_us: usage.map_or(0, |usage| usage.system_time().num_microseconds() as u64),
+            connections_max: self.settings.connections_max as u64,
+            connections_open: connections.open.load(Relaxed) as u64,
+            connections_total: connections.total.load(Relaxed),
+            connections_rejected: connections.rejected.load(Relaxed),
+            idle_kicks: (!self.settings.idle_timeout.is_zero())
+                .then(|| connections.idle_kicked.load(Relaxed)),
+            reserved_fds: DESCRIPTORS_STANDARD + workers * DESCRIPTORS_PER_WORKER,
+            input_bytes: 0,
+            output_bytes: 0,
+            accepting: true,
+            accepting_stopped: connections.paused.load(Relaxed),
+            workers,
+            counters: self.board.totals(),
+            store: self.store.stats(),
+            swept: self.swept.load(Relaxed),
+            design: self.settings.policy.design.name(),
+        }
+    }
+
+    fn settings_snapshot(&self) -> SettingsSnapshot {
+        let settings = &self.settings;
+        let policy = &settings.policy;
+        let form = policy.form().name().to_owned();
+        let threshold = policy.threshold_fixed;
+        let own = vec![
+            ("design", policy.design.name().to_owned()),
+            ("form", form),
+            ("percentile", policy.percentile.to_string()),
+            ("epoch_ms", settings.epoch.as_millis().to_string()),
+            ("alpha", policy.alpha.to_string()),
+            ("cost", policy.cost.to_string()),
+            ("threshold", threshold.map_or("auto".to_owned(), |bytes| bytes.0.to_string())),
+            ("slice_bytes", policy.slice_bytes.0.to_string()),
+            ("idle", format!("{:?}", settings.idle).to_lowercase()),
+        ];
+        let interfaces: Vec<String> =
+            settings.addresses.iter().map(|address| address.ip().to_string()).collect();
+        SettingsSnapshot {
+            memory_bytes: self.store.stats().limit_bytes,
+            connections_max: settings.connections_max as u64,
+            tcp_port: settings.addresses.first().map_or(0, |address| address.port()),
+            udp_port: 0,
+            interface: (!interfaces.is_empty()).then(|| interfaces.join(",")),
+            verbosity: self.verbosity.load(Relaxed),
+            oldest_seconds: 0,
+            evicts: !settings.store_mode,
+            unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
+            unix_mode: settings.unix.as_ref().map_or(0o700, |(_, mode)| *mode),
+            shutdown: settings.shutdown,
+            workers: settings.workers as u64,
+            detail: self.detail.load(Relaxed),
+            requests_per_turn: REQUESTS_PER_TURN as u64,
+            cas: settings.cas,
+            backlog: settings.backlog.max(0) as u64,
+            item_bytes_max: settings.item_bytes_max as u64,
+            flush: settings.flush,
+            idle_timeout_seconds: settings.idle_timeout.as_secs(),
+            own,
+        }
+    }
+
+    fn connection_snapshots(&self, now_seconds: u32) -> Vec<ConnectionSnapshot> {
+        let cards = lock(&self.connections.cards);
+        let snapshot = |card: &std::sync::Arc<crate::connection::Card>| {
+            let idle = now_seconds.saturating_sub(card.last_seconds.load(Relaxed));
+            let large = card.large.load(Relaxed);
+            ConnectionSnapshot {
+                number: card.number,
+                address: card.peer.clone(),
+                listen_address: None,
+                state: if large { "conn_mwrite" } else { "conn_read" },
+                idle_seconds: u64::from(idle),
+                large,
+            }
+        };
+        cards.values().map(snapshot).collect()
+    }
+
+    fn lanes(&self) -> LanesSnapshot {
+        let plan = self.plan.get();
+        let lane = |(number, worker): (usize, &WorkerShared<S>)| {
+            let lanes = &worker.lanes;
+            WorkerLane {
+                role: role(plan.role(WorkerId(number as u16))),
+                range_bytes: None,
+                requests_small: lanes.requests_small.get(),
+                requests_large: lanes.requests_large.get(),
+                packets: lanes.packets.get(),
+                slices: lanes.slices.get(),
+                connections: worker.connections.load(Relaxed) as u64,
+                queue_small: lanes.waiting_small.get(),
+                queue_large: lanes.waiting_large.get(),
+                queue_arriving: worker.mailbox.len() as u64,
+                moved_to_large: lanes.moved_to_large.get(),
+                moved_home: lanes.moved_home.get(),
+            }
+        };
+        LanesSnapshot {
+            design: plan.design.name(),
+            form: plan.form.name(),
+            threshold_bytes: plan.threshold.0,
+            percentile: self.settings.policy.percentile,
+            epoch_ms: self.settings.epoch.as_millis() as u64,
+            epochs: self.epochs.load(Relaxed),
+            role_changes: self.role_changes.load(Relaxed),
+            queue_shared: self.large_queue.len() as u64,
+            workers: self.workers.iter().enumerate().map(lane).collect(),
+        }
+    }
+
+    fn latency(&self) -> LatencySnapshot {
+        let mut rows = latency::empty_rows();
+        self.workers.iter().for_each(|worker| worker.book.merge_into(&mut rows));
+        let row = |operation: Operation, large: bool| {
+            let histogram = &rows[latency::row(operation, large)];
+            LatencyRow {
+                operation: operation.name(),
+                large,
+                count: histogram.len(),
+                p50_ns: histogram.value_at_quantile(0.50),
+                p90_ns: histogram.value_at_quantile(0.90),
+                p99_ns: histogram.value_at_quantile(0.99),
+                p99_9_ns: histogram.value_at_quantile(0.999),
+                max_ns: histogram.max(),
+            }
+        };
+        let both = |operation| [row(operation, false), row(operation, true)];
+        LatencySnapshot { rows: Operation::ALL.into_iter().flat_map(both).collect() }
+    }
+
+    fn topology(&self) -> TopologySnapshot {
+        let settings = &self.settings;
+        let mut ports: Vec<u16> = settings.addresses.iter().map(|address| address.port()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        TopologySnapshot {
+            tcp_ports: ports,
+            unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
+            udp_port_base: None,
+            queues: self.workers.len() as u64,
+            hash_seed: None, // clients do not choose a queue over TCP
+            workers: self
+                .workers
+                .iter()
+                .map(|_| WorkerPlace { udp_port: None, cpu: None })
+                .collect(),
+        }
+    }
+}
+
+fn role(role: policy::Role) -> Role {
+    match role {
+        policy::Role::Small => Role::Small,
+        policy::Role::Large => Role::Large,
+        policy::Role::Standby => Role::Standby,
+        policy::Role::Both => Role::Shared,
+    }
+}

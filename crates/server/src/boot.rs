@@ -1,0 +1,179 @@
+//! From settings to running threads, and back: listen, make the store, start the workers; on a stop
+//! let what is under way finish, then join them.
+
+use crate::clock::{Clock, SystemClock};
+use crate::control::Control;
+use crate::settings::Settings;
+use crate::shared::{Phase, Shared};
+use crate::worker::{Progress, Worker};
+use laneway_policy as policy;
+use laneway_store::{Config, Mode, Store};
+use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Exit status of a worker that lost its transport: the world is wrong, and we cannot go on.
+const STATUS_TRANSPORT: i32 = 74;
+/// How often a stopping server looks whether the last connection has closed.
+const DRAIN_TICK: Duration = Duration::from_millis(5);
+/// Buckets the index begins with.
+const BUCKETS_INITIAL: u64 = 1 << 12;
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A policy setting does not fit.
+    Policy(policy::SettingsError),
+    /// An address cannot be listened on.
+    Listen(String, io::Error),
+    /// No memory for the store.
+    Store(io::Error),
+    /// A thread or its epoll set could not be made.
+    Worker(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Policy(error) => error.fmt(f),
+            StartError::Listen(place, error) => {
+                write!(f, "cannot listen on {place}: {error}; ")?;
+                f.write_str(match error.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        "another server holds it: stop that one, or choose another with -p or -s"
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        "choose a port above 1023, a path you may write to, or start as root"
+                    }
+                    _ => "choose another with -l, -p or -s",
+                })
+            }
+            StartError::Store(error) => {
+                write!(f, "cannot reserve memory for items: {error}; choose less with -m")
+            }
+            StartError::Worker(error) => {
+                write!(f, "cannot start a worker: {error}; choose fewer with --workers")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared<SocketStream>>,
+    listeners: Arc<Vec<Listener>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listen, and start the workers.
+    pub fn start(settings: Settings) -> Result<Server, StartError> {
+        settings.policy.check().map_err(StartError::Policy)?;
+        let listeners = Arc::new(listen(&settings)?);
+        let clock = SystemClock::start();
+        let store = Store::new(store_config(&settings)).map_err(StartError::Store)?;
+        let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
+        let plan = policy.initial();
+        let epoch_nanos = settings.epoch.as_nanos() as u64;
+        let shared = Shared::new(store, settings, plan, clock.unix_seconds());
+        let mut control = Some(Control::new(policy, epoch_nanos, clock.nanos()));
+        let mut workers = Vec::new();
+        for number in 0..shared.workers.len() {
+            let transport = SocketTransport::new(listeners.clone()).map_err(StartError::Worker)?;
+            let id = policy::WorkerId(number as u16);
+            let worker = Worker::new(id, shared.clone(), transport, clock, control.take());
+            workers.push(worker.map_err(StartError::Worker)?);
+        }
+        let mut threads = Vec::new();
+        for (number, worker) in workers.into_iter().enumerate() {
+            let builder = thread::Builder::new().name(format!("worker-{number}"));
+            let thread = builder.spawn(move || run(worker)).map_err(StartError::Worker)?;
+            threads.push(thread);
+        }
+        Ok(Server { shared, listeners, threads })
+    }
+
+    /// Where it listens, with the ports that the kernel chose.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(Listener::address).collect()
+    }
+
+    /// What its workers share.
+    pub fn shared(&self) -> &Arc<Shared<SocketStream>> {
+        &self.shared
+    }
+
+    /// Finish what is under way, at most as long as the settings allow, and stop.
+    pub fn stop(self) {
+        let deadline = Instant::now() + self.shared.settings.drain;
+        self.shared.enter_phase(Phase::Draining);
+        while self.shared.connections.open.load(Relaxed) > 0 && Instant::now() < deadline {
+            thread::sleep(DRAIN_TICK);
+        }
+        self.shared.enter_phase(Phase::Stopped);
+        for thread in self.threads {
+            // A worker that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut worker: Worker<SocketTransport, SystemClock>) {
+    loop {
+        match worker.step() {
+            Ok(Progress::Over) => break,
+            Ok(Progress::Busy | Progress::Idle) => {}
+            Err(error) => {
+                eprintln!("laneway: a worker lost its transport and cannot go on: {error}");
+                std::process::exit(STATUS_TRANSPORT);
+            }
+        }
+    }
+    worker.finish();
+}
+
+fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
+    if let Some((path, mode)) = &settings.unix {
+        let listener = Listener::unix(path, *mode, settings.backlog);
+        let place = path.display().to_string();
+        return Ok(vec![listener.map_err(|error| StartError::Listen(place, error))?]);
+    }
+    let mut listeners = Vec::new();
+    for address in &settings.addresses {
+        match Listener::tcp(*address, settings.backlog) {
+            Ok(listener) => listeners.push(listener),
+            // A machine without IPv6 still serves the IPv4 wildcard.
+            Err(error)
+                if address.is_ipv6()
+                    && address.ip().is_unspecified()
+                    && error.kind() != io::ErrorKind::AddrInUse
+                    && !listeners.is_empty() => {}
+            Err(error) => return Err(StartError::Listen(address.to_string(), error)),
+        }
+    }
+    Ok(listeners)
+}
+
+fn store_config(settings: &Settings) -> Config {
+    // Two draws from the standard library's own random keys: a seed nobody outside can guess.
+    let draw = |salt: u64| RandomState::new().hash_one(salt);
+    let item_bytes_max = settings.item_bytes_max as u64;
+    Config {
+        memory_bytes: settings.memory_bytes,
+        mode: if settings.store_mode { Mode::Store } else { Mode::Cache },
+        item_bytes_max,
+        hash_seed: (draw(0), draw(1)),
+        // Half the memory may be on its way in, or one item of the largest size.
+        unpublished_bytes_max: (settings.memory_bytes / 2).max(item_bytes_max),
+        buckets_initial: BUCKETS_INITIAL,
+        huge_pages: settings.huge_pages,
+    }
+}

@@ -1,0 +1,64 @@
+//! Time, injected: the one place of the server that reads a clock. Tests hand out a [`ManualClock`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Where a worker gets its time from.
+pub trait Clock: Send {
+    /// Nanoseconds since some fixed moment; never goes backwards.
+    fn nanos(&self) -> u64;
+    /// Seconds since 1970, for expiry.
+    fn unix_seconds(&self) -> u32;
+}
+
+/// The machine's clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock {
+    start: Instant,
+    /// Unix time of `start`, so that one reading gives both times and expiry never jumps with the
+    /// wall clock.
+    start_unix_nanos: u64,
+}
+
+impl SystemClock {
+    /// Begins now.
+    pub fn start() -> SystemClock {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        SystemClock { start: Instant::now(), start_unix_nanos: unix.as_nanos() as u64 }
+    }
+}
+
+impl Clock for SystemClock {
+    fn nanos(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+    fn unix_seconds(&self) -> u32 {
+        ((self.start_unix_nanos + self.nanos()) / 1_000_000_000) as u32
+    }
+}
+
+/// A clock that a test moves by hand.
+#[derive(Debug, Clone, Default)]
+pub struct ManualClock {
+    nanos: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    /// Unix time at nanosecond 0 of every manual clock.
+    pub const UNIX_START: u32 = 1_700_000_000;
+
+    /// Let time pass.
+    pub fn advance(&self, nanos: u64) {
+        self.nanos.fetch_add(nanos, Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn nanos(&self) -> u64 {
+        self.nanos.load(Relaxed)
+    }
+    fn unix_seconds(&self) -> u32 {
+        Self::UNIX_START + (self.nanos() / 1_000_000_000) as u32
+    }
+}

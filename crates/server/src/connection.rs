@@ -1,0 +1,171 @@
+//! A connection as one value: stream, unread input, unsent output, and where in the protocol it
+//! stands. It belongs to exactly one worker at a time and moves whole.
+
+use crate::execute::Incoming;
+use crate::latency::Tally;
+use crate::output::Output;
+use laneway_policy::WorkerId;
+use laneway_policy::migrate::Visit;
+use laneway_transport::{Interest, Token};
+use laneway_wire::GetVerb;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+/// What the next input bytes are.
+pub enum Mode {
+    /// Request lines.
+    Requests,
+    /// The rest of a multiget: `line_bytes` more of its line, newline included.
+    Keys {
+        /// Which of the four.
+        verb: GetVerb,
+        /// New expiry for `gat`.
+        exptime: i64,
+        /// What is left of the line.
+        line_bytes: usize,
+    },
+    /// A value that streams straight into its item.
+    Body(Box<Incoming>),
+    /// The `\r\n` behind such a value.
+    BodyEnd(Box<Incoming>),
+    /// Bytes nobody wants: the body of a refused store.
+    Swallow(u64),
+}
+
+/// What `stats conns` tells of a connection; shared with whoever asks.
+pub struct Card {
+    /// Serial number, from 1.
+    pub number: u64,
+    /// Peer address in memcached's notation.
+    pub peer: String,
+    /// Unix time of the last request.
+    pub last_seconds: AtomicU32,
+    /// In the large lane now.
+    pub large: AtomicBool,
+}
+
+/// One client connection.
+pub struct Connection<S> {
+    /// The byte stream.
+    pub stream: S,
+    /// Received and not consumed.
+    pub input: Vec<u8>,
+    /// Replies that have not left.
+    pub output: Output,
+    /// What the next input bytes are.
+    pub mode: Mode,
+    /// Requests whose latency is not recorded yet.
+    pub tally: Tally,
+    /// What it waits for; `None` while it is attached nowhere.
+    pub interest: Option<Interest>,
+    /// In one of its worker's run queues.
+    pub queued: bool,
+    /// `input` may hold whole requests: work on it before reading more.
+    pub unserved: bool,
+    /// A large request is under way: its turns are slices.
+    pub large: bool,
+    /// Close once the output has left.
+    pub closing: bool,
+    /// The worker that it belongs to; another one's for the time of a visit.
+    pub home: WorkerId,
+    /// Its stay at a large worker, while it is at one.
+    pub visit: Option<Visit>,
+    /// For `stats conns`.
+    pub card: Arc<Card>,
+}
+
+impl<S> Connection<S> {
+    /// A fresh connection.
+    pub fn new(stream: S, home: WorkerId, card: Arc<Card>) -> Box<Self> {
+        Box::new(Connection {
+            stream,
+            input: Vec::new(),
+            output: Output::default(),
+            mode: Mode::Requests,
+            tally: Tally::default(),
+            interest: None,
+            queued: false,
+            unserved: false,
+            large: false,
+            closing: false,
+            home,
+            visit: None,
+            card,
+        })
+    }
+
+    /// Whether nothing of a request is under way.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.mode, Mode::Requests) && self.output.is_empty() && self.input.is_empty()
+    }
+}
+
+/// The connections of one worker, by slot. A slot's generation changes with every new holder.
+pub struct Table<S> {
+    slots: Vec<(u32, Option<Box<Connection<S>>>)>,
+    free: Vec<u32>,
+}
+
+impl<S> Default for Table<S> {
+    fn default() -> Self {
+        Table { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<S> Table<S> {
+    /// A new place for a connection; empty until [`Table::put`].
+    pub fn reserve(&mut self) -> Token {
+        match self.free.pop() {
+            Some(slot) => Token { slot, generation: self.slots[slot as usize].0 },
+            None => {
+                self.slots.push((0, None));
+                Token { slot: self.slots.len() as u32 - 1, generation: 0 }
+            }
+        }
+    }
+
+    /// Take the connection out for a turn; `None` for a stale token.
+    pub fn take(&mut self, token: Token) -> Option<Box<Connection<S>>> {
+        let (generation, connection) = self.slots.get_mut(token.slot as usize)?;
+        if *generation == token.generation { connection.take() } else { None }
+    }
+
+    /// Put it back after a turn.
+    pub fn put(&mut self, token: Token, connection: Box<Connection<S>>) {
+        let (generation, place) = &mut self.slots[token.slot as usize];
+        assert!(*generation == token.generation && place.is_none(), "the place is another's");
+        *place = Some(connection);
+    }
+
+    /// Look at it in place; `None` for a stale token.
+    pub fn get_mut(&mut self, token: Token) -> Option<&mut Connection<S>> {
+        let (generation, connection) = self.slots.get_mut(token.slot as usize)?;
+        if *generation == token.generation { connection.as_deref_mut() } else { None }
+    }
+
+    /// Give the place up: its token is stale from now on.
+    pub fn release(&mut self, token: Token) {
+        let (generation, connection) = &mut self.slots[token.slot as usize];
+        assert!(*generation == token.generation && connection.is_none(), "the place is in use");
+        *generation = generation.wrapping_add(1);
+        self.free.push(token.slot);
+    }
+
+    /// Tokens in use, in slot order, from `from` on.
+    pub fn tokens_from(&self, from: u32) -> impl Iterator<Item = Token> + '_ {
+        let slots = self.slots.iter().enumerate().skip(from as usize);
+        slots
+            .filter(|(_, (_, connection))| connection.is_some())
+            .map(|(slot, (generation, _))| Token { slot: slot as u32, generation: *generation })
+    }
+
+    /// Places, used or not.
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Connections held.
+    pub fn held(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

@@ -1,0 +1,82 @@
+//! The control loop's server half (Minos §3.1): once per epoch worker 0 gathers the sizes that all
+//! workers counted, asks the policy for a plan, and publishes it. Also keeps the store's background
+//! sweep going, a bounded piece per turn.
+
+use crate::shared::Shared;
+use laneway_policy::histogram::CLASS_COUNT;
+use laneway_policy::{CorePolicy, EpochLoad, Nanos, SizeHistogram};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A whole pass of the sweep over all slots takes about this many turns of the control loop's
+/// short tick; see [`SWEEP_SLOTS`].
+const TICK_NANOS: u64 = 100_000_000;
+/// Slots that one tick of the sweep looks at: 100 k a second.
+const SWEEP_SLOTS: usize = 10_000;
+
+/// Worker 0's extra duty.
+pub struct Control {
+    policy: Box<dyn CorePolicy + Send>,
+    epoch_nanos: u64,
+    epoch_ends_nanos: u64,
+    tick_nanos: u64,
+    sizes_before: Vec<u64>,
+    large_before: u64,
+}
+
+impl Control {
+    /// A control loop whose first epoch begins at `now`.
+    pub fn new(policy: Box<dyn CorePolicy + Send>, epoch_nanos: u64, now: u64) -> Control {
+        Control {
+            policy,
+            epoch_nanos,
+            epoch_ends_nanos: now + epoch_nanos,
+            tick_nanos: now + TICK_NANOS,
+            sizes_before: vec![0; CLASS_COUNT],
+            large_before: 0,
+        }
+    }
+
+    /// When it next has something to do.
+    pub fn due_nanos(&self) -> u64 {
+        self.epoch_ends_nanos.min(self.tick_nanos)
+    }
+
+    /// Do what is due.
+    pub fn step<S>(&mut self, shared: &Shared<S>, now: u64, now_seconds: u32) {
+        if now >= self.tick_nanos {
+            self.tick_nanos = now + TICK_NANOS;
+            let swept = shared.store.sweep(now_seconds, SWEEP_SLOTS);
+            shared.swept.fetch_add(swept as u64, Relaxed);
+        }
+        if now >= self.epoch_ends_nanos {
+            self.epoch_ends_nanos = now + self.epoch_nanos;
+            self.plan(shared, now);
+        }
+    }
+
+    fn plan<S>(&mut self, shared: &Shared<S>, now: u64) {
+        let mut large = 0;
+        let mut sizes = vec![0; CLASS_COUNT];
+        for worker in &shared.workers {
+            for (sum, count) in sizes.iter_mut().zip(&worker.sizes) {
+                *sum += count.get();
+            }
+            large += worker.lanes.requests_large.get();
+        }
+        let since = |class: usize| sizes[class] - self.sizes_before[class];
+        let load = EpochLoad {
+            sizes: SizeHistogram::from_fn(since),
+            large_requests: large - self.large_before,
+            tx_backed_up: false,
+        };
+        (self.sizes_before, self.large_before) = (sizes, large);
+        let plan = self.policy.plan(Nanos(now), &load);
+        let changed = plan.roles_changed_since(&shared.plan.get()) as u64;
+        shared.epochs.fetch_add(1, Relaxed);
+        shared.plan.publish(plan);
+        if changed > 0 {
+            shared.role_changes.fetch_add(changed, Relaxed);
+            shared.wake_all();
+        }
+    }
+}

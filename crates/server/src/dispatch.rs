@@ -1,0 +1,395 @@
+//! From bytes to requests, and for each request: who serves it? For a write the size is in the
+//! request; for a read it is found by looking the item up (Minos §3.1). Below the threshold: here and
+//! now. At or above it the turn stops: the connection gets in line for slices, or moves.
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Mode};
+use crate::execute::{self, Context, Outcome};
+use crate::latency::{self, Operation};
+use crate::receive::{OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Stop};
+use crate::worker::{READ_BYTES, Worker};
+use laneway_policy::route::lane;
+use laneway_policy::{ItemBytes, Lane, Route, route};
+use laneway_transport::Transport;
+use laneway_wire::{Frame, GetVerb, KEY_BYTES_MAX, Keys, Malformed, Request, Then, parse};
+use std::cell::Cell;
+
+/// What one request came to.
+enum Step {
+    /// So many bytes of input were consumed; go on.
+    Took(usize),
+    /// So many bytes were consumed; the turn stops.
+    Stop(usize, Stop),
+}
+
+/// The end of a value on the wire.
+const VALUE_END: &[u8] = b"\r\n";
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Serve what stands in `input`; replies go to the worker's reply buffer. Returns the bytes
+    /// consumed and why it stopped.
+    pub(crate) fn consume(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        input: &[u8],
+        arrived: u64,
+    ) -> (usize, Stop) {
+        let mut at = 0;
+        for _ in 0..REQUESTS_PER_TURN {
+            let rest = &input[at..];
+            let step = match &connection.mode {
+                Mode::Requests if rest.is_empty() => return (at, Stop::Starved),
+                Mode::Requests => self.request(connection, rest, arrived),
+                Mode::Keys { verb, exptime, line_bytes } => {
+                    let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);
+                    self.keys(connection, verb, exptime, &rest[..line_bytes], arrived)
+                }
+                Mode::Body(_) => self.body(connection, rest),
+                Mode::BodyEnd(_) => self.body_end(connection, rest, arrived),
+                Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
+            };
+            match step {
+                Step::Took(bytes) => at += bytes,
+                Step::Stop(bytes, stop) => return (at + bytes, stop),
+            }
+            if self.out.len() >= OUT_BYTES_PER_TURN {
+                break;
+            }
+        }
+        self.counters().conn_yields.bump_owner();
+        (at, Stop::Quota)
+    }
+
+    /// The request at the front of `rest`.
+    fn request(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let frame = match parse(rest, &self.limits) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Step::Stop(0, Stop::Starved),
+            Err(malformed) => return self.malformed(connection, &malformed),
+        };
+        let head = frame.head_bytes;
+        match &frame.request {
+            Request::Get(get) => {
+                // The keys stand at the end of the line: serve from where they begin.
+                let line = &rest[..head];
+                let keys_at = get.keys.rest().as_ptr() as usize - line.as_ptr() as usize;
+                let step = self.keys(connection, get.verb, get.exptime, &line[keys_at..], arrived);
+                match step {
+                    Step::Took(bytes) => Step::Took(keys_at + bytes),
+                    // Nothing was served yet: a large worker begins at the line.
+                    Step::Stop(0, Stop::Hand) => {
+                        connection.mode = Mode::Requests;
+                        Step::Stop(0, Stop::Hand)
+                    }
+                    Step::Stop(bytes, stop) => Step::Stop(keys_at + bytes, stop),
+                }
+            }
+            Request::Store(store) => {
+                let size = store.key.len() + store.value_bytes;
+                self.store(connection, &frame, size, store.value_bytes, rest, arrived)
+            }
+            Request::MetaSet(set) => {
+                let mut scratch = [0; KEY_BYTES_MAX];
+                let size = set.meta.key.bytes(&mut scratch).len() + set.value_bytes;
+                self.store(connection, &frame, size, set.value_bytes, rest, arrived)
+            }
+            request => self.plain(connection, request, head, arrived),
+        }
+    }
+
+    /// A request without a value behind it.
+    fn plain(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        request: &Request<'_>,
+        head: usize,
+        arrived: u64,
+    ) -> Step {
+        let touched = Cell::new(0);
+        let mut out = std::mem::take(&mut self.out);
+        let outcome = execute::command(&self.context(&touched), request, &mut out);
+        self.out = out;
+        if matches!(outcome, Outcome::Elsewhere) {
+            return Step::Stop(0, Stop::Hand);
+        }
+        self.account(connection, operation(request), touched.get(), arrived);
+        self.conclude(connection, outcome, head, true)
+    }
+
+    /// What an outcome asks for besides its reply.
+    fn conclude(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        outcome: Outcome,
+        consumed: usize,
+        last: bool,
+    ) -> Step {
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Elsewhere => return Step::Stop(0, Stop::Hand),
+            Outcome::Transfer(transfer) => {
+                self.begin_transfer(connection, transfer, last);
+                return Step::Stop(consumed, Stop::Large);
+            }
+            Outcome::Close => return Step::Stop(consumed, Stop::Close),
+            Outcome::Shutdown { graceful: _ } => {
+                self.shared.request_stop();
+                return Step::Stop(consumed, Stop::Close);
+            }
+            Outcome::FlushAt(at) => self.shared.flush_at(at),
+            Outcome::Stats(question) => {
+                let reply = self.shared.answer(&question, self.now_seconds);
+                self.out.extend_from_slice(&reply);
+            }
+            Outcome::Verbosity(level) => self.shared.set_verbosity(level),
+        }
+        Step::Took(consumed)
+    }
+
+    /// The head of the reply is in `out`; the value follows it, and what stands behind the value.
+    fn begin_transfer(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        transfer: execute::Transfer,
+        last: bool,
+    ) {
+        connection.output.push_bytes(&self.out);
+        self.out.clear();
+        connection.large = self.plan.slice_bytes.is_some();
+        connection.output.push_value(transfer.value);
+        connection.output.push_bytes(transfer.tail);
+        if let (true, Mode::Keys { line_bytes: 0, .. }) = (last, &connection.mode) {
+            connection.output.push_bytes(b"END\r\n");
+            connection.mode = Mode::Requests;
+        }
+    }
+
+    /// Keys of a multiget, one after the other. A large value in the middle makes the rest wait for
+    /// its transfer; a full reply buffer makes it wait for the next turn.
+    fn keys(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        verb: GetVerb,
+        exptime: i64,
+        line: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let expires = execute::expires_at(exptime, self.now_seconds);
+        let mut keys = Keys::new(text);
+        loop {
+            let before = text.len() - keys.rest().len();
+            let Some(key) = keys.next() else { break };
+            let hash = self.shared.store.hash(key);
+            let mut out = std::mem::take(&mut self.out);
+            let touched = Cell::new(0);
+            let outcome =
+                execute::get_key(&self.context(&touched), verb, expires, key, hash, &mut out);
+            self.out = out;
+            let after = text.len() - keys.rest().len();
+            if matches!(outcome, Outcome::Elsewhere) {
+                let line_bytes = line.len() - before;
+                connection.mode = Mode::Keys { verb, exptime, line_bytes };
+                return Step::Stop(before, Stop::Hand);
+            }
+            self.account(connection, Operation::Get, touched.get(), arrived);
+            if let Outcome::Transfer(transfer) = outcome {
+                let none_left = keys.clone().next().is_none();
+                let taken = if none_left { line.len() } else { after };
+                let line_bytes = line.len() - taken;
+                connection.mode = Mode::Keys { verb, exptime, line_bytes };
+                self.begin_transfer(connection, transfer, none_left);
+                return Step::Stop(taken, Stop::Large);
+            }
+            if self.out.len() >= OUT_BYTES_PER_TURN {
+                connection.mode = Mode::Keys { verb, exptime, line_bytes: line.len() - after };
+                return Step::Stop(after, Stop::Quota);
+            }
+        }
+        self.out.extend_from_slice(b"END\r\n");
+        connection.mode = Mode::Requests;
+        Step::Took(line.len())
+    }
+
+    /// A request with a value behind it.
+    fn store(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        frame: &Frame<'_>,
+        size: usize,
+        value_bytes: usize,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let to = route(&self.plan, self.id, ItemBytes(size as u64));
+        if matches!(to, Route::Hand(_)) {
+            return Step::Stop(0, Stop::Hand);
+        }
+        let head = frame.head_bytes;
+        let whole = head + value_bytes + VALUE_END.len();
+        if rest.len() < whole && whole <= READ_BYTES {
+            return Step::Stop(0, Stop::Starved);
+        }
+        let touched = Cell::new(0);
+        let mut out = std::mem::take(&mut self.out);
+        let context = self.context(&touched);
+        if rest.len() >= whole {
+            let body = execute::Body::of(&rest[head..whole]);
+            execute::store_whole(&context, &frame.request, body, &mut out);
+            self.out = out;
+            self.account(connection, Operation::Set, size as u64, arrived);
+            return Step::Took(whole);
+        }
+        match execute::begin(&context, &frame.request, &mut out) {
+            Some(incoming) => {
+                connection.mode = Mode::Body(Box::new(incoming));
+                connection.large = to == Route::HereInSlices;
+            }
+            None => connection.mode = Mode::Swallow((value_bytes + VALUE_END.len()) as u64),
+        }
+        self.out = out;
+        Step::Took(head)
+    }
+
+    /// Bytes of a value that arrived with its header, or behind it.
+    fn body(&mut self, connection: &mut Connection<T::Stream>, rest: &[u8]) -> Step {
+        let Mode::Body(incoming) = &mut connection.mode else { return Step::Took(0) };
+        let bytes = rest.len().min(incoming.draft().missing());
+        if incoming.draft().write(&rest[..bytes]).is_err() {
+            self.refuse_body(connection);
+            return Step::Took(0);
+        }
+        if incoming.draft().missing() == 0 {
+            self.body_is_whole(connection);
+            return Step::Took(bytes);
+        }
+        let stop = if connection.large { Stop::Large } else { Stop::Starved };
+        Step::Stop(bytes, stop)
+    }
+
+    /// No memory for the rest of a value: say so, and swallow it.
+    pub(crate) fn refuse_body(&mut self, connection: &mut Connection<T::Stream>) {
+        let Mode::Body(mut incoming) = std::mem::replace(&mut connection.mode, Mode::Requests)
+        else {
+            return;
+        };
+        let rest = incoming.draft().missing() + VALUE_END.len();
+        let touched = Cell::new(0);
+        let mut out = std::mem::take(&mut self.out);
+        incoming.out_of_memory(&self.context(&touched), &mut out);
+        self.out = out;
+        connection.mode = Mode::Swallow(rest as u64);
+        connection.large = false;
+        connection.unserved = true;
+    }
+
+    /// The two bytes behind a streamed value.
+    fn body_end(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Step {
+        if rest.len() < VALUE_END.len() {
+            return Step::Stop(0, Stop::Starved);
+        }
+        let Mode::BodyEnd(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests)
+        else {
+            return Step::Took(0);
+        };
+        connection.large = false;
+        let size = incoming.item_bytes();
+        let touched = Cell::new(0);
+        let mut out = std::mem::take(&mut self.out);
+        let context = self.context(&touched);
+        if rest.starts_with(VALUE_END) {
+            incoming.finish(&context, &mut out);
+        } else {
+            incoming.abandon_bad_chunk(&context, &mut out);
+        }
+        self.out = out;
+        self.account(connection, Operation::Set, size, arrived);
+        Step::Took(VALUE_END.len())
+    }
+
+    /// The client is wrong: tell it, and go on as memcached would.
+    fn malformed(&mut self, connection: &mut Connection<T::Stream>, what: &Malformed<'_>) -> Step {
+        self.out.extend_from_slice(what.reply);
+        let touched = Cell::new(0);
+        execute::refused_by_size(&self.context(&touched), what);
+        match what.then {
+            Then::Continue => {}
+            Then::Swallow(bytes) => connection.mode = Mode::Swallow(bytes as u64),
+            Then::Close => return Step::Stop(what.head_bytes, Stop::Close),
+        }
+        Step::Took(what.head_bytes)
+    }
+
+    /// Count a request that was served here.
+    fn account(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        operation: Operation,
+        size: u64,
+        arrived: u64,
+    ) {
+        let here = &self.shared.workers[self.id.index()];
+        let size = ItemBytes(size);
+        let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
+        connection.tally.add(latency::row(operation, large), arrived);
+        if size.0 > 0 {
+            here.record_size_owner(size);
+        }
+        here.lanes.packets.add_owner(size.packets().0);
+        if large {
+            here.lanes.requests_large.add_owner(1);
+            if let Some(visit) = &mut connection.visit {
+                visit.large_served();
+            }
+        } else {
+            here.lanes.requests_small.add_owner(1);
+            if let Some(visit) = &mut connection.visit {
+                visit.small_served();
+            }
+        }
+    }
+
+    /// What commands are executed in. Items that a large worker serves are elsewhere's to read.
+    pub(crate) fn context<'a>(&'a self, touched: &'a Cell<u64>) -> Context<'a> {
+        Context {
+            store: &self.shared.store,
+            now: self.now_seconds,
+            counters: self.counters(),
+            settings: &self.execute_settings,
+            touched,
+            large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
+        }
+    }
+}
+
+fn swallow<S>(bytes: u64, connection: &mut Connection<S>, rest: &[u8]) -> Step {
+    let taken = bytes.min(rest.len() as u64);
+    if taken == bytes {
+        connection.mode = Mode::Requests;
+        return Step::Took(taken as usize);
+    }
+    connection.mode = Mode::Swallow(bytes - taken);
+    Step::Stop(taken as usize, Stop::Starved)
+}
+
+fn operation(request: &Request<'_>) -> Operation {
+    match request {
+        Request::Get(_) | Request::MetaGet(_) => Operation::Get,
+        Request::Store(_) | Request::MetaSet(_) => Operation::Set,
+        Request::Delete(_) | Request::MetaDelete(_) => Operation::Delete,
+        Request::Arith(_) | Request::MetaArith(_) => Operation::Arith,
+        Request::Touch(_) => Operation::Touch,
+        _ => Operation::Other,
+    }
+}

@@ -1,0 +1,236 @@
+//! The large lane: slices, and connections that move. A large GET or SET is served by slices, one per
+//! turn of its worker, so that small requests wait for one slice at most. Where workers have roles
+//! the connection moves to a large worker for as long as the request takes, as one value; it
+//! comes home after a few small requests or an idle turn (`policy::migrate`).
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Mode};
+use crate::output::Sent;
+use crate::receive::{Next, Piece};
+use crate::worker::Worker;
+use laneway_policy::migrate::{self, Stay, Visit};
+use laneway_policy::{BATCH, Route, WorkerId, WorkerTarget, route};
+use laneway_transport::{Interest, Token, Transport};
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Connections with large requests that a large worker takes on at a time; the rest wait in the
+/// shared queue for whoever is free first.
+const LARGE_AT_A_TIME: usize = 2;
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Move one slice of the next large transfer. Returns whether there was one.
+    pub(crate) fn slice_one(&mut self) -> io::Result<bool> {
+        while let Some(token) = self.large.pop_front() {
+            let Some(mut connection) = self.table.take(token) else { continue }; // it has left
+            connection.queued = false;
+            let next = self.slice(&mut connection).unwrap_or(Next::Close); // the peer is gone
+            self.lanes().slices.add_owner(1);
+            self.place(token, connection, next, false)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// One slice: out of the reply, or into the item.
+    fn slice(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+        let budget = self.plan.slice_bytes.map_or(usize::MAX, |slice| slice.0 as usize);
+        if !connection.output.is_empty() {
+            match self.flush(connection, budget)? {
+                Sent::Budget => return Ok(Next::Large),
+                Sent::Blocked | Sent::Waiting => return Ok(Next::Write),
+                Sent::All => {}
+            }
+            if matches!(connection.mode, Mode::Body(_)) {
+                return Ok(Next::Large);
+            }
+            connection.large = false;
+            connection.unserved = !connection.input.is_empty();
+            return Ok(if connection.closing {
+                Next::Close
+            } else if connection.unserved {
+                Next::Small
+            } else {
+                Next::Read
+            });
+        }
+        match self.receive_piece(connection, budget)? {
+            Piece::Some => Ok(Next::Large),
+            Piece::Later => Ok(Next::Read),
+            Piece::End => Ok(Next::Close),
+            Piece::Refused => Ok(Next::Small),
+            Piece::Whole => {
+                connection.large = false;
+                self.serve(connection) // its `\r\n` is there, or comes next
+            }
+        }
+    }
+
+    /// Put a connection where it goes on.
+    pub(crate) fn place(
+        &mut self,
+        token: Token,
+        mut connection: Box<Connection<T::Stream>>,
+        next: Next,
+        idle: bool,
+    ) -> io::Result<()> {
+        connection.card.large.store(connection.large, Relaxed);
+        match next {
+            Next::Close => {
+                self.close(token, connection);
+                return Ok(());
+            }
+            Next::Hand => return self.hand(token, connection),
+            Next::Read | Next::Small if self.goes_home(&mut connection, next, idle) => {
+                return self.send_home(token, connection);
+            }
+            Next::Read => self.want(token, &mut connection, Interest::Read)?,
+            Next::Write => self.want(token, &mut connection, Interest::Write)?,
+            Next::Small => {
+                connection.queued = true;
+                self.small.push_back(token);
+            }
+            Next::Large => {
+                connection.queued = true;
+                self.large.push_back(token);
+            }
+        }
+        self.table.put(token, connection);
+        Ok(())
+    }
+
+    /// Whether a visiting connection has been here long enough.
+    fn goes_home(&self, connection: &mut Connection<T::Stream>, next: Next, idle: bool) -> bool {
+        let between_requests = matches!(connection.mode, Mode::Requests);
+        let busy = connection.large || !connection.output.is_empty() || !between_requests;
+        let Some(visit) = &mut connection.visit else { return false };
+        visit.turn_ended(busy, idle || next == Next::Read) == Stay::GoHome
+    }
+
+    /// Over to a large worker: nothing of the large request was consumed, so it begins there.
+    fn hand(&mut self, token: Token, connection: Box<Connection<T::Stream>>) -> io::Result<()> {
+        self.turn_number += 1;
+        let shared = self.shared.clone();
+        let Route::Hand(target) = route(&self.plan, self.id, self.plan.threshold) else {
+            // The plan has changed since: it is served here after all.
+            return self.place(token, connection, Next::Small, false);
+        };
+        let waiting = |id: WorkerId| {
+            let worker = &shared.workers[id.index()];
+            worker.lanes.waiting_large.get() + worker.mailbox.len() as u64
+        };
+        let worker = target.shortest(&self.plan, self.turn_number, waiting);
+        let connection = self.uproot(token, connection)?;
+        let queue = match target {
+            WorkerTarget::Shared => &shared.large_queue,
+            WorkerTarget::Worker(id) => &shared.workers[id.index()].mailbox,
+        };
+        match queue.push(connection) {
+            Ok(()) => {
+                self.lanes().moved_to_large.add_owner(1);
+                shared.workers[worker.index()].wake();
+                Ok(())
+            }
+            // The queue is full: it stays, and tries again next turn.
+            Err(connection) => self.settle_in(connection),
+        }
+    }
+
+    /// Home, or where home is now.
+    pub(crate) fn send_home(
+        &mut self,
+        token: Token,
+        mut connection: Box<Connection<T::Stream>>,
+    ) -> io::Result<()> {
+        let home = migrate::home(&self.plan, connection.home, connection.card.number);
+        if home != connection.home {
+            self.shared.workers[connection.home.index()].connections.fetch_sub(1, Relaxed);
+            self.shared.workers[home.index()].connections.fetch_add(1, Relaxed);
+            connection.home = home;
+        }
+        let connection = self.uproot(token, connection)?;
+        self.lanes().moved_home.add_owner(1);
+        self.mail(home, connection)
+    }
+
+    /// Put a connection into another worker's mailbox.
+    pub(crate) fn mail(
+        &mut self,
+        to: WorkerId,
+        connection: Box<Connection<T::Stream>>,
+    ) -> io::Result<()> {
+        if to == self.id {
+            return self.settle_in(connection);
+        }
+        let shared = self.shared.clone();
+        match shared.workers[to.index()].mailbox.push(connection) {
+            Ok(()) => {
+                shared.workers[to.index()].wake();
+                Ok(())
+            }
+            Err(connection) => self.settle_in(connection), // full: it is served here meanwhile
+        }
+    }
+
+    /// Take a connection out of the table and out of the transport.
+    fn uproot(
+        &mut self,
+        token: Token,
+        mut connection: Box<Connection<T::Stream>>,
+    ) -> io::Result<Box<Connection<T::Stream>>> {
+        if connection.interest.take().is_some() {
+            self.transport.detach(&connection.stream)?;
+        }
+        connection.queued = false;
+        self.table.release(token);
+        Ok(connection)
+    }
+
+    /// Take in connections that others handed over; a bounded number.
+    pub(crate) fn adopt(&mut self) -> io::Result<bool> {
+        let shared = self.shared.clone();
+        let mut any = false;
+        for _ in 0..BATCH {
+            let Some(connection) = shared.workers[self.id.index()].mailbox.pop() else { break };
+            self.settle_in(connection)?;
+            any = true;
+        }
+        while self.takes_large() && self.large.len() < LARGE_AT_A_TIME {
+            let Some(connection) = shared.large_queue.pop() else { break };
+            self.settle_in(connection)?;
+            any = true;
+            // Its large request begins with this turn, or it would not count as one yet.
+            if let Some(token) = self.small.pop_back() {
+                if let Some(connection) = self.table.get_mut(token) {
+                    connection.queued = false;
+                }
+                self.turn(token)?;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Give a connection a place here.
+    pub(crate) fn settle_in(
+        &mut self,
+        mut connection: Box<Connection<T::Stream>>,
+    ) -> io::Result<()> {
+        let token = self.table.reserve();
+        connection.visit = (connection.home != self.id).then(|| Visit::new(connection.home));
+        connection.interest = None;
+        if connection.large {
+            connection.queued = true;
+            self.large.push_back(token);
+        } else if connection.unserved {
+            connection.queued = true;
+            self.small.push_back(token);
+        } else if let Err(error) = self.want(token, &mut connection, Interest::Read) {
+            // The kernel would not watch it: it cannot be served.
+            eprintln!("laneway: a connection was closed, it cannot be watched: {error}");
+            self.close(token, connection);
+            return Ok(());
+        }
+        self.table.put(token, connection);
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! The replies of one connection, in the order of its requests: a ring of slots that leaves from the
+//! front. A slot holds bytes, a large value on its way out (a *transfer*, moved slice by slice), or
+//! the place of a reply that somebody finishes later, while later replies wait behind it.
+//!
+//! Knows no lane and no protocol. Sizes are bytes.
+
+use laneway_store::Pinned;
+use laneway_transport::Stream;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+/// The place of a reply to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+enum Slot {
+    Bytes { bytes: Vec<u8>, sent: usize },
+    Value { value: Pinned, sent: usize },
+    Waiting(Ticket),
+}
+
+/// What one [`Output::send`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// Nothing is left.
+    All,
+    /// The budget is used up; there is more.
+    Budget,
+    /// The peer takes no more for now.
+    Blocked,
+    /// The front waits for its ticket to be finished.
+    Waiting,
+}
+
+/// Pieces handed to the kernel by one call, at most.
+const PIECES_MAX: usize = 8;
+
+/// Replies that have not left yet.
+#[derive(Default)]
+pub struct Output {
+    slots: VecDeque<Slot>,
+    tickets: u64,
+}
+
+impl Output {
+    /// Whether every reply has left.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Replies by bytes, behind what is there.
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(Slot::Bytes { bytes: last, .. }) = self.slots.back_mut() {
+            last.extend_from_slice(bytes);
+        } else {
+            self.slots.push_back(Slot::Bytes { bytes: bytes.to_vec(), sent: 0 });
+        }
+    }
+
+    /// A large value, behind what is there. It stays pinned until its last byte has left.
+    pub fn push_value(&mut self, value: Pinned) {
+        self.slots.push_back(Slot::Value { value, sent: 0 });
+    }
+
+    /// Keep a place for a reply that is finished later.
+    pub fn reserve(&mut self) -> Ticket {
+        self.tickets += 1;
+        self.slots.push_back(Slot::Waiting(Ticket(self.tickets)));
+        Ticket(self.tickets)
+    }
+
+    /// Fill the place of `ticket`; false if there is no such place (the connection gave it up).
+    pub fn finish(&mut self, ticket: Ticket, reply: Vec<u8>) -> bool {
+        let place =
+            self.slots.iter_mut().find(|slot| matches!(slot, Slot::Waiting(t) if *t == ticket));
+        let Some(slot) = place else { return false };
+        *slot = Slot::Bytes { bytes: reply, sent: 0 };
+        true
+    }
+
+    /// Hand at most about `budget` bytes to the peer, from the front, with one call per
+    /// [`PIECES_MAX`] pieces.
+    pub fn send(&mut self, stream: &mut impl Stream, budget: usize) -> io::Result<(Sent, usize)> {
+        let mut total = 0;
+        loop {
+            self.drop_finished();
+            if self.slots.is_empty() {
+                return Ok((Sent::All, total));
+            }
+            if total >= budget {
+                return Ok((Sent::Budget, total));
+            }
+            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            let (count, wanted) = self.pieces(&mut pieces, budget - total);
+            if count == 0 {
+                return Ok((Sent::Waiting, total));
+            }
+            match stream.write(&pieces[..count]) {
+                Ok(moved) => {
+                    self.advance(moved);
+                    total += moved;
+                    if moved < wanted {
+                        return Ok((Sent::Blocked, total));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok((Sent::Blocked, total));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The next pieces to send and their bytes in all.
+    fn pieces<'a>(
+        &'a self,
+        pieces: &mut [IoSlice<'a>; PIECES_MAX],
+        budget: usize,
+    ) -> (usize, usize) {
+        let (mut count, mut wanted) = (0, 0);
+        for slot in &self.slots {
+            let mut offset = match slot {
+                Slot::Bytes { sent, .. } | Slot::Value { sent, .. } => *sent,
+                Slot::Waiting(_) => return (count, wanted),
+            };
+            loop {
+                if count == PIECES_MAX || wanted >= budget {
+                    return (count, wanted);
+                }
+                let piece = match slot {
+                    Slot::Bytes { bytes, .. } => &bytes[offset..],
+                    Slot::Value { value, .. } if offset < value.value_bytes() => {
+                        value.piece(offset)
+                    }
+                    _ => &[],
+                };
+                if piece.is_empty() {
+                    break;
+                }
+                let piece = &piece[..piece.len().min(budget - wanted)];
+                pieces[count] = IoSlice::new(piece);
+                count += 1;
+                wanted += piece.len();
+                offset += piece.len();
+            }
+        }
+        (count, wanted)
+    }
+
+    fn advance(&mut self, mut moved: usize) {
+        while moved > 0 {
+            let (left, sent) = match self.slots.front_mut() {
+                Some(Slot::Bytes { bytes, sent }) => (bytes.len() - *sent, sent),
+                Some(Slot::Value { value, sent }) => (value.value_bytes() - *sent, sent),
+                Some(Slot::Waiting(_)) | None => unreachable!("more was sent than there is"),
+            };
+            let step = left.min(moved);
+            *sent += step;
+            moved -= step;
+            if step == left {
+                self.slots.pop_front();
+            }
+        }
+    }
+
+    /// Finished replies may be empty, and so may be values.
+    fn drop_finished(&mut self) {
+        while let Some(slot) = self.slots.front() {
+            let done = match slot {
+                Slot::Bytes { bytes, sent } => *sent == bytes.len(),
+                Slot::Value { value, sent } => *sent == value.value_bytes(),
+                Slot::Waiting(_) => false,
+            };
+            if !done {
+                return;
+            }
+            self.slots.pop_front();
+        }
+    }
+
+    /// Bytes waiting in memory of the connection's own (large values stay in the store).
+    pub fn held_bytes(&self) -> usize {
+        let held = |slot: &Slot| match slot {
+            Slot::Bytes { bytes, sent } => bytes.len() - sent,
+            _ => 0,
+        };
+        self.slots.iter().map(held).sum()
+    }
+}

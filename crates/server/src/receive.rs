@@ -1,0 +1,267 @@
+//! One turn of a connection in the small lane: bytes in, requests out of them, replies out. What
+//! turns out to be large stops the turn; `lanes` takes it from there.
+//!
+//! One read and one write per turn where the client allows it. An idle connection owns no buffer:
+//! input is read into the worker's, and only what could not be served yet is kept.
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Mode};
+use crate::output::Sent;
+use crate::worker::Worker;
+use laneway_transport::{Stream, Token, Transport};
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Requests served in one turn of a connection; a deep pipeline lets others in between.
+pub const REQUESTS_PER_TURN: usize = 128;
+/// Bytes of replies gathered in one turn.
+pub const OUT_BYTES_PER_TURN: usize = 32 * 1024;
+
+/// Why serving the input came to a stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// More bytes are needed.
+    Starved,
+    /// The turn has done enough.
+    Quota,
+    /// A large request has begun here: its turns are slices.
+    Large,
+    /// A large request is to be served by a large worker; nothing of it was consumed.
+    Hand,
+    /// The client wants to leave, or must.
+    Close,
+}
+
+/// What becomes of the connection after a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It waits for input.
+    Read,
+    /// It waits for room to write.
+    Write,
+    /// Another turn in the small lane.
+    Small,
+    /// Another slice.
+    Large,
+    /// Over to a large worker.
+    Hand,
+    /// It is closed.
+    Close,
+}
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// One turn of a connection in the small lane.
+    pub(crate) fn turn(&mut self, token: Token) -> io::Result<()> {
+        let Some(mut connection) = self.table.take(token) else { return Ok(()) };
+        let served = connection.unserved;
+        let next = self.serve(&mut connection).unwrap_or(Next::Close); // the peer is gone
+        self.place(token, connection, next, !served)
+    }
+
+    /// Flush, read, serve, reply. An error is the stream's: its peer is gone.
+    pub(crate) fn serve(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+        if !connection.output.is_empty() {
+            match self.flush(connection, OUT_BYTES_PER_TURN)? {
+                Sent::All => {}
+                Sent::Budget => return Ok(Next::Small),
+                Sent::Blocked | Sent::Waiting => return Ok(Next::Write),
+            }
+        }
+        if connection.closing {
+            return Ok(Next::Close);
+        }
+        if matches!(connection.mode, Mode::Body(_))
+            && let Some(next) = self.stream_body(connection)?
+        {
+            return Ok(next);
+        }
+        let mut buffer = std::mem::take(&mut self.read_buffer);
+        let next = self.serve_input(connection, &mut buffer);
+        self.read_buffer = buffer;
+        next
+    }
+
+    fn serve_input(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        buffer: &mut [u8],
+    ) -> io::Result<Next> {
+        let mut received: &[u8] = &[];
+        if !connection.unserved {
+            let bytes = match connection.stream.read(buffer) {
+                Ok(0) => return Ok(Next::Close),
+                Ok(bytes) => bytes,
+                Err(error) if is_later(&error) => return Ok(Next::Read),
+                Err(error) => return Err(error),
+            };
+            self.counters().bytes_read.add_owner(bytes as u64);
+            received = &buffer[..bytes];
+        }
+        let arrived = self.clock.nanos();
+        connection.card.last_seconds.store(self.now_seconds, Relaxed);
+        let stop = if connection.input.is_empty() {
+            let (consumed, stop) = self.consume(connection, received, arrived);
+            connection.input.extend_from_slice(&received[consumed..]);
+            stop
+        } else {
+            let mut input = std::mem::take(&mut connection.input);
+            input.extend_from_slice(received);
+            let (consumed, stop) = self.consume(connection, &input, arrived);
+            input.drain(..consumed);
+            connection.input = input;
+            stop
+        };
+        if connection.input.is_empty() && connection.input.capacity() > 0 {
+            connection.input = Vec::new(); // an idle connection owns no buffer
+        }
+        connection.unserved = matches!(stop, Stop::Quota | Stop::Hand);
+        connection.closing = stop == Stop::Close;
+        self.reply(connection, stop)
+    }
+
+    /// Send what the turn has produced, and say what comes next.
+    fn reply(&mut self, connection: &mut Connection<T::Stream>, stop: Stop) -> io::Result<Next> {
+        self.send_out(connection)?;
+        if stop == Stop::Large && connection.large {
+            return Ok(Next::Large);
+        }
+        let blocked = !connection.output.is_empty()
+            && match self.flush(connection, usize::MAX)? {
+                Sent::All => false,
+                Sent::Budget | Sent::Blocked | Sent::Waiting => true,
+            };
+        if !blocked {
+            self.settle(connection);
+        }
+        Ok(match stop {
+            _ if blocked => Next::Write,
+            Stop::Starved => Next::Read,
+            Stop::Quota => Next::Small,
+            // Run to completion: the value has left whole, the rest of the input comes next.
+            Stop::Large if matches!(connection.mode, Mode::Body(_)) => Next::Read,
+            Stop::Large => {
+                connection.unserved = true;
+                Next::Small
+            }
+            Stop::Hand => Next::Hand,
+            Stop::Close => Next::Close,
+        })
+    }
+
+    /// Write the worker's reply buffer straight to the peer; what does not fit joins the output.
+    fn send_out(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<()> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let mut sent = 0;
+        if connection.output.is_empty() {
+            sent = match connection.stream.write(&[IoSlice::new(&self.out)]) {
+                Ok(bytes) => bytes,
+                Err(error) if is_later(&error) => 0,
+                Err(error) => {
+                    self.out.clear();
+                    return Err(error);
+                }
+            };
+            self.counters().bytes_written.add_owner(sent as u64);
+        }
+        connection.output.push_bytes(&self.out[sent..]);
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Send from the output, at most about `budget` bytes.
+    pub(crate) fn flush(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        budget: usize,
+    ) -> io::Result<Sent> {
+        let (sent, bytes) = connection.output.send(&mut connection.stream, budget)?;
+        self.counters().bytes_written.add_owner(bytes as u64);
+        if sent == Sent::All {
+            self.settle(connection);
+        }
+        Ok(sent)
+    }
+
+    /// The last byte of every reply so far has left: record how long the requests took.
+    pub(crate) fn settle(&mut self, connection: &mut Connection<T::Stream>) {
+        if !connection.tally.is_empty() {
+            let now = self.clock.nanos();
+            self.shared.workers[self.id.index()].book.settle(&mut connection.tally, now);
+        }
+    }
+
+    /// Read a value straight into its item, as much as there is now; for values of the small lane,
+    /// and for designs that run everything to completion. `None` once it is whole.
+    fn stream_body(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Option<Next>> {
+        loop {
+            match self.receive_piece(connection, usize::MAX)? {
+                Piece::Whole => return Ok(None),
+                Piece::Some => {}
+                Piece::Later => return Ok(Some(Next::Read)),
+                Piece::End => return Ok(Some(Next::Close)),
+                Piece::Refused => return Ok(Some(Next::Small)),
+            }
+        }
+    }
+
+    /// One read of a value that streams into its item, of at most `budget` bytes.
+    pub(crate) fn receive_piece(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        budget: usize,
+    ) -> io::Result<Piece> {
+        let Mode::Body(incoming) = &mut connection.mode else { return Ok(Piece::Whole) };
+        let draft = incoming.draft();
+        let missing = draft.missing();
+        let room = match draft.room() {
+            Ok(room) => room,
+            Err(_) => {
+                self.refuse_body(connection);
+                return Ok(Piece::Refused);
+            }
+        };
+        let most = room.len().min(budget).min(missing);
+        let bytes = match connection.stream.read(&mut room[..most]) {
+            Ok(0) => return Ok(Piece::End),
+            Ok(bytes) => bytes,
+            Err(error) if is_later(&error) => return Ok(Piece::Later),
+            Err(error) => return Err(error),
+        };
+        draft.advance(bytes);
+        self.counters().bytes_read.add_owner(bytes as u64);
+        connection.card.last_seconds.store(self.now_seconds, Relaxed);
+        if bytes < missing {
+            return Ok(Piece::Some);
+        }
+        self.body_is_whole(connection);
+        Ok(Piece::Whole)
+    }
+
+    /// The value is there; its `\r\n` comes next.
+    pub(crate) fn body_is_whole(&mut self, connection: &mut Connection<T::Stream>) {
+        if let Mode::Body(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests) {
+            connection.mode = Mode::BodyEnd(incoming);
+        }
+    }
+}
+
+/// What one read of a streamed value came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// The value is whole.
+    Whole,
+    /// Bytes came; more are missing.
+    Some,
+    /// Nothing to read now.
+    Later,
+    /// The peer has closed.
+    End,
+    /// No memory: the rest of the value is swallowed.
+    Refused,
+}
+
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

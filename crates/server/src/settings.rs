@@ -1,0 +1,58 @@
+//! What a server is started with, checked. Flags are another's business.
+
+use laneway_policy as policy;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What an idle worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    /// Polls on and never sleeps.
+    Spin,
+    /// Polls on for a moment when requests come faster than a sleep and a wake-up cost, else sleeps.
+    Adaptive,
+    /// Sleeps at once.
+    Block,
+}
+
+/// Everything a server needs to know before it starts.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Worker threads.
+    pub workers: usize,
+    /// TCP addresses to listen on.
+    pub addresses: Vec<SocketAddr>,
+    /// Unix socket to listen on instead, and its permission bits.
+    pub unix: Option<(PathBuf, u32)>,
+    /// Kernel queue of connections not yet accepted (`-b`).
+    pub backlog: i32,
+    /// Most connections at a time (`-c`).
+    pub connections_max: usize,
+    /// Largest item (`-I`), bytes.
+    pub item_bytes_max: usize,
+    /// Memory for items (`-m`), bytes.
+    pub memory_bytes: u64,
+    /// Answer "out of memory" instead of evicting (`-M`).
+    pub store_mode: bool,
+    /// Back memory by huge pages (`-L`).
+    pub huge_pages: bool,
+    /// CAS ids are kept (`-C` turns them off).
+    pub cas: bool,
+    /// `flush_all` is allowed (`-F` forbids it).
+    pub flush: bool,
+    /// The `shutdown` command is allowed (`-A`).
+    pub shutdown: bool,
+    /// How verbose (`-v` times).
+    pub verbosity: u32,
+    /// Close connections on which nothing came for so long; zero never.
+    pub idle_timeout: Duration,
+    /// What an idle worker does.
+    pub idle: Idle,
+    /// Time between two plans.
+    pub epoch: Duration,
+    /// How long a stopping server lets requests under way finish.
+    pub drain: Duration,
+    /// The policy's own settings.
+    pub policy: policy::Settings,
+}

@@ -1,0 +1,296 @@
+//! What the workers of one server share: the store, the plan in force, the mailboxes through which
+//! connections move, and every number that somebody else reads. A worker writes its own numbers
+//! only.
+
+use crate::connection::{Card, Connection};
+use crate::counters::Board;
+use crate::latency::Book;
+use crate::settings::Settings;
+use laneway_policy::{CorePlan, ItemBytes, SizeClass, histogram};
+use laneway_store::Store;
+use laneway_sync::ring::Ring;
+use laneway_transport::Wake;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A counter that one worker adds to and anybody reads.
+#[derive(Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Add `more`. One writer: a load and a store, no locked instruction.
+    pub fn add_owner(&self, more: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+    /// Overwrite.
+    pub fn set_owner(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Connections that a worker's mailbox, or the large workers' shared queue, holds at most.
+const MAILBOX_PLACES: usize = 1024;
+
+/// What `stats lanes` tells of one worker.
+#[derive(Default)]
+pub struct LaneCounts {
+    /// Requests below the threshold served here.
+    pub requests_small: Count,
+    /// Requests at or above it served here.
+    pub requests_large: Count,
+    /// Packets those requests cost (Minos §3.1).
+    pub packets: Count,
+    /// Slices of large transfers moved here.
+    pub slices: Count,
+    /// Connections sent to a large worker.
+    pub moved_to_large: Count,
+    /// Connections sent back, or handed over because a role changed.
+    pub moved_home: Count,
+    /// Connections waiting for their turn in the small lane here, now.
+    pub waiting_small: Count,
+    /// Connections with a slice to move here, now.
+    pub waiting_large: Count,
+}
+
+/// One worker, as the others see it.
+pub struct WorkerShared<S> {
+    /// Connections on their way here.
+    pub mailbox: Ring<Box<Connection<S>>>,
+    /// Ends the worker's wait; set once, before the worker runs.
+    pub waker: OnceLock<Arc<dyn Wake>>,
+    /// Latencies.
+    pub book: Book,
+    /// Requests by size of their item, since the start (Minos §3.1); control takes differences.
+    pub sizes: Vec<Count>,
+    /// Lane counters.
+    pub lanes: LaneCounts,
+    /// Connections that call this worker home.
+    pub connections: AtomicUsize,
+}
+
+impl<S> Default for WorkerShared<S> {
+    fn default() -> Self {
+        WorkerShared {
+            mailbox: Ring::new(MAILBOX_PLACES),
+            waker: OnceLock::new(),
+            book: Book::default(),
+            sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
+            lanes: LaneCounts::default(),
+            connections: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl<S> WorkerShared<S> {
+    /// Count a request for an item of `size`.
+    pub fn record_size_owner(&self, size: ItemBytes) {
+        self.sizes[SizeClass::of(size).index()].add_owner(1);
+    }
+    /// End the worker's wait.
+    pub fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+}
+
+/// How far the server is with its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Serving.
+    Running,
+    /// No new connections; what is under way is finished.
+    Draining,
+    /// Over: workers leave.
+    Stopped,
+}
+
+/// The plan in force. Workers compare a number at the top of each step and take the lock only when
+/// it has changed.
+pub struct PlanCell {
+    version: AtomicU64,
+    plan: Mutex<Arc<CorePlan>>,
+}
+
+impl PlanCell {
+    fn new(plan: CorePlan) -> PlanCell {
+        PlanCell { version: AtomicU64::new(1), plan: Mutex::new(Arc::new(plan)) }
+    }
+    /// Number of the plan in force.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire) // (P) pairs with (Q)
+    }
+    /// The plan in force.
+    pub fn get(&self) -> Arc<CorePlan> {
+        lock(&self.plan).clone()
+    }
+    /// Put a new plan in force.
+    pub fn publish(&self, plan: CorePlan) {
+        *lock(&self.plan) = Arc::new(plan);
+        self.version.fetch_add(1, Ordering::Release); // (Q) pairs with (P): the plan came first
+    }
+}
+
+/// Lock, whoever panicked before: the data behind our locks is whole between statements.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Connections of the whole server.
+#[derive(Default)]
+pub struct Connections {
+    /// Open now.
+    pub open: AtomicUsize,
+    /// Ever opened.
+    pub total: AtomicU64,
+    /// Turned away because `-c` was reached.
+    pub rejected: AtomicU64,
+    /// Times that accepting paused because the process had no file descriptor left.
+    pub paused: AtomicU64,
+    /// Closed because nothing came for `idle_timeout`.
+    pub idle_kicked: AtomicU64,
+    /// By number, for `stats conns`.
+    pub cards: Mutex<BTreeMap<u64, Arc<Card>>>,
+}
+
+impl Connections {
+    /// Register a new connection, or refuse it because `most` are open.
+    pub fn enter(&self, most: usize, peer: String, now_seconds: u32) -> Option<Arc<Card>> {
+        let open = self.open.fetch_add(1, Ordering::Relaxed);
+        if open >= most {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            self.rejected.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let number = self.total.fetch_add(1, Ordering::Relaxed) + 1;
+        let card = Arc::new(Card {
+            number,
+            peer,
+            last_seconds: AtomicU32::new(now_seconds),
+            large: AtomicBool::new(false),
+        });
+        lock(&self.cards).insert(number, card.clone());
+        Some(card)
+    }
+
+    /// Forget a connection that was closed.
+    pub fn leave(&self, card: &Card) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        lock(&self.cards).remove(&card.number);
+    }
+}
+
+/// What the workers of one server share.
+pub struct Shared<S> {
+    /// The store.
+    pub store: Arc<Store>,
+    /// As started.
+    pub settings: Settings,
+    /// The plan in force.
+    pub plan: PlanCell,
+    /// The workers.
+    pub workers: Vec<WorkerShared<S>>,
+    /// Connections with a large request, for whichever large worker is free (the shared software
+    /// queue of `lanes`).
+    pub large_queue: Ring<Box<Connection<S>>>,
+    /// Command counters of all workers.
+    pub board: Board,
+    /// `stats detail on` was said.
+    pub detail: AtomicBool,
+    /// Items that the background sweep found expired.
+    pub swept: AtomicU64,
+    /// Connections.
+    pub connections: Connections,
+    /// Unix time of a `flush_all` to come; 0 for none.
+    pub flush_at: AtomicU32,
+    /// How verbose (`-v`, `verbosity`).
+    pub verbosity: AtomicU32,
+    /// Unix time of the start.
+    pub started_seconds: u32,
+    /// Plans published that changed a role.
+    pub role_changes: AtomicU64,
+    /// Epochs planned.
+    pub epochs: AtomicU64,
+    phase: AtomicU8,
+    stop_asked: (Mutex<bool>, Condvar),
+}
+
+impl<S> Shared<S> {
+    /// Shared state of a server about to start.
+    pub fn new(
+        store: Arc<Store>,
+        settings: Settings,
+        plan: CorePlan,
+        started_seconds: u32,
+    ) -> Arc<Shared<S>> {
+        let workers = (0..settings.workers).map(|_| WorkerShared::default()).collect();
+        Arc::new(Shared {
+            store,
+            plan: PlanCell::new(plan),
+            workers,
+            large_queue: Ring::new(MAILBOX_PLACES),
+            board: Board::new(settings.workers),
+            detail: AtomicBool::new(false),
+            swept: AtomicU64::new(0),
+            connections: Connections::default(),
+            flush_at: AtomicU32::new(0),
+            verbosity: AtomicU32::new(settings.verbosity),
+            started_seconds,
+            role_changes: AtomicU64::new(0),
+            epochs: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Running as u8),
+            stop_asked: (Mutex::new(false), Condvar::new()),
+            settings,
+        })
+    }
+
+    /// How far the server is with its end.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Running,
+            1 => Phase::Draining,
+            _ => Phase::Stopped,
+        }
+    }
+
+    /// Go on to a later phase (never back) and tell every worker.
+    pub fn enter_phase(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.wake_all();
+    }
+
+    /// Ask the server to stop: the `shutdown` command, or a signal.
+    pub fn request_stop(&self) {
+        *lock(&self.stop_asked.0) = true;
+        self.stop_asked.1.notify_all();
+    }
+
+    /// Wait until somebody asks the server to stop.
+    pub fn wait_for_stop(&self) {
+        let mut asked = lock(&self.stop_asked.0);
+        while !*asked {
+            asked = self.stop_asked.1.wait(asked).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Flush everything when it is this second; 0 forgets a flush to come.
+    pub fn flush_at(&self, at: u32) {
+        self.flush_at.store(at, Ordering::Relaxed);
+    }
+
+    /// Be this verbose from now on.
+    pub fn set_verbosity(&self, level: u32) {
+        self.verbosity.store(level, Ordering::Relaxed);
+    }
+
+    /// End every worker's wait.
+    pub fn wake_all(&self) {
+        self.workers.iter().for_each(WorkerShared::wake);
+    }
+}

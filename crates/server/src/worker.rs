@@ -1,0 +1,404 @@
+//! One worker: what the papers call a core. `step(now)` is one turn of its wheel and repeats exactly
+//! from the same inputs; only [`crate::boot`] gives it a thread.
+//!
+//! A turn: read the plan; take in connections that were handed over; receive a burst and serve the
+//! small requests in it to completion; then move *one* slice of a large transfer; on worker 0,
+//! once per epoch, make the next plan. A small request therefore waits for at most one slice.
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Table};
+use crate::control::Control;
+use crate::counters::Counters;
+use crate::execute::ExecuteSettings;
+use crate::shared::{LaneCounts, Phase, Shared};
+use laneway_policy::migrate::LEAVERS_PER_TURN;
+use laneway_policy::{BATCH, CorePlan, Role, Route, WorkerId, route};
+use laneway_transport::{Interest, Ready, Token, Transport, Wait};
+use laneway_wire::Limits;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Bytes one read of the small lane takes at most. What does not end within them and belongs to a
+/// value streams straight into its item.
+pub const READ_BYTES: usize = 16 * 1024;
+
+/// The longest line of a multiget; it is held in memory until its newline has come.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest an idle worker sleeps.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// How often a stopping worker looks whether it may leave.
+const DRAIN_SLEEP: Duration = Duration::from_millis(10);
+
+/// Whether a step found something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It did.
+    Busy,
+    /// It did not.
+    Idle,
+    /// The server has stopped: do not call again.
+    Over,
+}
+
+/// A worker, generic over where its bytes come from and its time.
+pub struct Worker<T: Transport, C> {
+    pub(crate) id: WorkerId,
+    pub(crate) shared: Arc<Shared<T::Stream>>,
+    pub(crate) transport: T,
+    pub(crate) clock: C,
+    pub(crate) plan: Arc<CorePlan>,
+    plan_version: u64,
+    /// Large requests are another worker's.
+    pub(crate) hands_over: bool,
+    pub(crate) table: Table<T::Stream>,
+    /// Connections with input that was received but not served yet.
+    pub(crate) small: VecDeque<Token>,
+    /// Connections with a slice to move.
+    pub(crate) large: VecDeque<Token>,
+    /// Where handing connections away goes on, while this worker is becoming large.
+    leaving: Option<u32>,
+    pub(crate) ready: Vec<Ready>,
+    pub(crate) read_buffer: Vec<u8>,
+    pub(crate) out: Vec<u8>,
+    /// Counts up with every hand-over, to spread them.
+    pub(crate) turn_number: u64,
+    pub(crate) now_seconds: u32,
+    pub(crate) limits: Limits,
+    pub(crate) execute_settings: ExecuteSettings,
+    control: Option<Control>,
+    pub(crate) idle: crate::idle::Sleeper,
+    housekeeping_nanos: u64,
+    accept_paused: bool,
+}
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// A worker that has not begun. Worker 0 is given the control loop.
+    pub fn new(
+        id: WorkerId,
+        shared: Arc<Shared<T::Stream>>,
+        transport: T,
+        clock: C,
+        control: Option<Control>,
+    ) -> io::Result<Self> {
+        // Set before any thread runs; a second worker of this number would be a bug.
+        let set = shared.workers[id.index()].waker.set(transport.waker());
+        assert!(set.is_ok(), "worker {} exists twice", id.0);
+        let idle = crate::idle::Sleeper::new(shared.settings.idle);
+        let limits = Limits {
+            item_bytes_max: shared.settings.item_bytes_max,
+            line_bytes_max: LINE_BYTES_MAX,
+        };
+        let execute_settings = ExecuteSettings {
+            cas_enabled: shared.settings.cas,
+            flush_enabled: shared.settings.flush,
+            shutdown_enabled: shared.settings.shutdown,
+        };
+        let mut worker = Worker {
+            id,
+            limits,
+            execute_settings,
+            plan: shared.plan.get(),
+            plan_version: shared.plan.version(),
+            shared,
+            transport,
+            now_seconds: clock.unix_seconds(),
+            clock,
+            table: Table::default(),
+            small: VecDeque::new(),
+            large: VecDeque::new(),
+            leaving: None,
+            ready: Vec::new(),
+            read_buffer: vec![0; READ_BYTES],
+            out: Vec::with_capacity(2 * READ_BYTES),
+            turn_number: 0,
+            control,
+            idle,
+            housekeeping_nanos: 0,
+            accept_paused: false,
+            hands_over: false,
+        };
+        worker.hands_over = worker.hands_large_over();
+        let reads = worker.plan.role(id) != Role::Large;
+        worker.transport.watch_listeners(reads)?;
+        Ok(worker)
+    }
+
+    /// One turn.
+    pub fn step(&mut self) -> io::Result<Progress> {
+        let now = self.clock.nanos();
+        self.now_seconds = self.clock.unix_seconds();
+        self.follow_plan()?;
+        self.housekeep(now)?;
+        let adopted = self.adopt()?;
+        let received = self.receive(now, adopted)?;
+        let sliced = self.slice_one()?;
+        if let Some(mut control) = self.control.take() {
+            control.step(&self.shared, now, self.now_seconds);
+            self.control = Some(control);
+        }
+        self.publish_queues();
+        if self.shared.phase() == Phase::Stopped {
+            return Ok(Progress::Over);
+        }
+        Ok(if adopted || received || sliced { Progress::Busy } else { Progress::Idle })
+    }
+
+    /// Let go of everything (after the last step).
+    pub fn finish(&mut self) {
+        let tokens: Vec<Token> = self.table.tokens_from(0).collect();
+        for token in tokens {
+            if let Some(connection) = self.table.take(token) {
+                self.close(token, connection);
+            }
+        }
+    }
+
+    /// Receive a burst and serve what is small in it.
+    fn receive(&mut self, now: u64, adopted: bool) -> io::Result<bool> {
+        let wait = self.wait(now, adopted);
+        let mut ready = std::mem::take(&mut self.ready);
+        self.transport.poll(&mut ready, BATCH as usize, wait)?;
+        let mut busy = !ready.is_empty();
+        if busy {
+            self.idle.found(&self.clock);
+        }
+        for event in ready.drain(..) {
+            match event {
+                Ready::Listener(listener) => self.accept(listener)?,
+                Ready::Stream(token) => self.wakened(token)?,
+                Ready::Woken => {}
+            }
+        }
+        self.ready = ready;
+        // What had to wait a turn comes after what was just received; no more than a burst of it.
+        for _ in 0..self.small.len().min(BATCH as usize) {
+            let Some(token) = self.small.pop_front() else { break };
+            busy = true;
+            if let Some(connection) = self.table.get_mut(token) {
+                connection.queued = false;
+                self.turn(token)?;
+            }
+        }
+        Ok(busy)
+    }
+
+    /// A stream is ready: a large one gets in line for its slice, a small one is served now.
+    fn wakened(&mut self, token: Token) -> io::Result<()> {
+        let Some(connection) = self.table.get_mut(token) else { return Ok(()) }; // stale
+        if connection.queued {
+            return Ok(()); // its turn comes anyway
+        }
+        if connection.large {
+            connection.queued = true;
+            self.large.push_back(token);
+            return Ok(());
+        }
+        self.turn(token)
+    }
+
+    fn wait(&mut self, now: u64, adopted: bool) -> Wait {
+        let here = &self.shared.workers[self.id.index()];
+        let busy = adopted
+            || !self.small.is_empty()
+            || !self.large.is_empty()
+            || self.leaving.is_some()
+            || !here.mailbox.is_empty()
+            || (self.takes_large() && !self.shared.large_queue.is_empty());
+        if busy {
+            return Wait::No;
+        }
+        let due = self.control.as_ref().map_or(u64::MAX, |control| control.due_nanos());
+        let most = if self.shared.phase() == Phase::Running { SLEEP_MAX } else { DRAIN_SLEEP };
+        let sleep = Duration::from_nanos(due.saturating_sub(now)).min(most);
+        self.idle.wait(now, sleep)
+    }
+
+    /// Read the plan; a change of role changes what this worker polls and whom it keeps.
+    fn follow_plan(&mut self) -> io::Result<()> {
+        let version = self.shared.plan.version();
+        if version == self.plan_version {
+            return self.let_leave();
+        }
+        let before = self.plan.role(self.id);
+        self.plan_version = version;
+        self.plan = self.shared.plan.get();
+        self.hands_over = self.hands_large_over();
+        let role = self.plan.role(self.id);
+        if role != before {
+            let large = role == Role::Large;
+            self.leaving = large.then_some(0);
+            if self.shared.phase() == Phase::Running {
+                self.transport.watch_listeners(!large)?;
+            }
+        }
+        self.let_leave()
+    }
+
+    /// A worker that turned large sends its connections to small ones, a batch per turn; those in
+    /// the middle of a large request are already where they belong.
+    fn let_leave(&mut self) -> io::Result<()> {
+        let Some(from) = self.leaving else { return Ok(()) };
+        let tokens: Vec<Token> =
+            self.table.tokens_from(from).take(LEAVERS_PER_TURN as usize).collect();
+        self.leaving = tokens.last().map(|token| token.slot + 1);
+        for token in tokens {
+            let Some(connection) = self.table.take(token) else { continue };
+            if connection.large || connection.visit.is_some() {
+                self.table.put(token, connection);
+            } else {
+                self.send_home(token, connection)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Once a second: idle connections, accepting again after a pause, the delayed flush, the sweep.
+    fn housekeep(&mut self, now: u64) -> io::Result<()> {
+        let flush_at = self.shared.flush_at.load(Relaxed);
+        if flush_at != 0 && self.now_seconds >= flush_at {
+            // Whoever clears it flushes.
+            let mine = self.shared.flush_at.compare_exchange(flush_at, 0, Relaxed, Relaxed).is_ok();
+            if mine {
+                self.shared.store.flush_all();
+            }
+        }
+        if self.shared.phase() != Phase::Running {
+            return self.drain();
+        }
+        if now < self.housekeeping_nanos {
+            return Ok(());
+        }
+        self.housekeeping_nanos = now + SLEEP_MAX.as_nanos() as u64;
+        if self.accept_paused && self.plan.role(self.id) != Role::Large {
+            self.accept_paused = false;
+            self.transport.watch_listeners(true)?;
+        }
+        self.kick_idle();
+        Ok(())
+    }
+
+    /// Stop accepting; idle connections close, those under way get their reply first.
+    fn drain(&mut self) -> io::Result<()> {
+        self.transport.watch_listeners(false)?;
+        let tokens: Vec<Token> = self.table.tokens_from(0).collect();
+        for token in tokens {
+            let Some(connection) = self.table.take(token) else { continue };
+            if connection.is_idle() {
+                self.close(token, connection);
+            } else {
+                self.table.put(token, connection);
+            }
+        }
+        Ok(())
+    }
+
+    fn kick_idle(&mut self) {
+        let timeout = self.shared.settings.idle_timeout.as_secs() as u32;
+        if timeout == 0 {
+            return;
+        }
+        let tokens: Vec<Token> = self.table.tokens_from(0).collect();
+        for token in tokens {
+            let Some(connection) = self.table.take(token) else { continue };
+            let last = connection.card.last_seconds.load(Relaxed);
+            if self.now_seconds.saturating_sub(last) > timeout {
+                self.shared.connections.idle_kicked.fetch_add(1, Relaxed);
+                self.close(token, connection);
+            } else {
+                self.table.put(token, connection);
+            }
+        }
+    }
+
+    /// New connections: each goes to the small worker that has the fewest.
+    fn accept(&mut self, listener: usize) -> io::Result<()> {
+        for _ in 0..BATCH {
+            let stream = match self.transport.accept(listener) {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    // No descriptors or memory left: pause, or level-triggered polling would spin.
+                    eprintln!("laneway: accepting pauses for a second: {error}");
+                    self.shared.connections.paused.fetch_add(1, Relaxed);
+                    self.accept_paused = true;
+                    return self.transport.watch_listeners(false);
+                }
+            };
+            self.welcome(stream)?;
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, mut stream: T::Stream) -> io::Result<()> {
+        use laneway_transport::Stream;
+        let shared = self.shared.clone();
+        let most = shared.settings.connections_max;
+        let Some(card) = shared.connections.enter(most, stream.peer(), self.now_seconds) else {
+            // One small write into an empty socket buffer; whether it arrives is the peer's affair.
+            let _ = stream.write(&[io::IoSlice::new(b"ERROR Too many open connections\r\n")]);
+            return Ok(());
+        };
+        let fewest = |id: &WorkerId| shared.workers[id.index()].connections.load(Relaxed);
+        let home = self.plan.small_ids().min_by_key(fewest).unwrap_or(self.id);
+        shared.workers[home.index()].connections.fetch_add(1, Relaxed);
+        let connection = Connection::new(stream, home, card);
+        if home == self.id { self.settle_in(connection) } else { self.mail(home, connection) }
+    }
+
+    /// Whether this worker takes from the shared queue of large requests.
+    pub(crate) fn takes_large(&self) -> bool {
+        self.plan.role(self.id) == Role::Large
+    }
+
+    /// This worker's command counters.
+    pub(crate) fn counters(&self) -> &Counters {
+        self.shared.board.worker(self.id.index())
+    }
+
+    /// This worker's lane counters.
+    pub(crate) fn lanes(&self) -> &LaneCounts {
+        &self.shared.workers[self.id.index()].lanes
+    }
+
+    fn hands_large_over(&self) -> bool {
+        matches!(route(&self.plan, self.id, self.plan.threshold), Route::Hand(_))
+    }
+
+    fn publish_queues(&self) {
+        let lanes = &self.shared.workers[self.id.index()].lanes;
+        lanes.waiting_small.set_owner(self.small.len() as u64);
+        lanes.waiting_large.set_owner(self.large.len() as u64);
+    }
+
+    /// Close a connection and forget it.
+    pub(crate) fn close(&mut self, token: Token, connection: Box<Connection<T::Stream>>) {
+        if connection.interest.is_some() {
+            // The kernel forgets a closed descriptor by itself; an error here changes nothing.
+            let _ = self.transport.detach(&connection.stream);
+        }
+        self.table.release(token);
+        self.shared.connections.leave(&connection.card);
+        self.shared.workers[connection.home.index()].connections.fetch_sub(1, Relaxed);
+    }
+
+    /// Make an attached or not yet attached connection wait for `interest`.
+    pub(crate) fn want(
+        &mut self,
+        token: Token,
+        connection: &mut Connection<T::Stream>,
+        interest: Interest,
+    ) -> io::Result<()> {
+        match connection.interest {
+            Some(now) if now == interest => return Ok(()),
+            Some(_) => self.transport.rearm(&connection.stream, token, interest)?,
+            None => self.transport.attach(&connection.stream, token, interest)?,
+        }
+        connection.interest = Some(interest);
+        Ok(())
+    }
+}

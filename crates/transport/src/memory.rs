@@ -1,0 +1,307 @@
+//! Streams without a kernel: byte pipes in memory, for tests that repeat exactly from a seed.
+//!
+//! A [`Net`] has one listener. Tests `connect` to it and hold a [`Client`]; workers hold a
+//! [`MemoryTransport`]. The faults of [`Faults`] (short reads, short writes, refusals for the
+//! moment, resets) are drawn from the seed, in the order of the calls: one thread, one story.
+
+use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What goes wrong, in parts of 256 per call, and how much a pipe holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    /// Seed of all draws.
+    pub seed: u64,
+    /// A read or write moves fewer bytes than it could.
+    pub short: u8,
+    /// A read or write answers `WouldBlock` though it could move bytes.
+    pub refuse: u8,
+    /// A read or write finds the connection reset.
+    pub reset: u8,
+    /// Bytes a direction holds before writes answer `WouldBlock`.
+    pub pipe_bytes: usize,
+}
+
+impl Faults {
+    /// Nothing goes wrong.
+    pub const NONE: Faults = Faults { seed: 1, short: 0, refuse: 0, reset: 0, pipe_bytes: 65536 };
+}
+
+#[derive(Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Link {
+    to_server: Pipe,
+    to_client: Pipe,
+    reset: bool,
+}
+
+struct State {
+    faults: Faults,
+    random: u64,
+    links: Vec<Link>,
+    backlog: VecDeque<usize>,
+}
+
+impl State {
+    /// One draw (xorshift64*): the low 8 bits of the high word are good enough for faults.
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
+    }
+
+    fn happens(&mut self, parts_of_256: u8) -> bool {
+        parts_of_256 > 0 && (self.draw() & 0xFF) < u64::from(parts_of_256)
+    }
+
+    /// How many of `possible` bytes one call moves, or why it moves none.
+    fn allowed(&mut self, link: usize, possible: usize) -> io::Result<usize> {
+        if self.happens(self.faults.reset) {
+            self.links[link].reset = true;
+        }
+        if self.links[link].reset {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if possible == 0 || self.happens(self.faults.refuse) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if self.happens(self.faults.short) {
+            return Ok(1 + self.draw() as usize % possible);
+        }
+        Ok(possible)
+    }
+}
+
+/// A network of one listener.
+#[derive(Clone)]
+pub struct Net {
+    state: Arc<Mutex<State>>,
+}
+
+impl Net {
+    /// An empty network with the given faults.
+    pub fn new(faults: Faults) -> Net {
+        let random = faults.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let state = State { faults, random, links: Vec::new(), backlog: VecDeque::new() };
+        Net { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A client's end of a new connection; it waits in the backlog until a worker accepts it.
+    pub fn connect(&self) -> Client {
+        let mut state = self.lock();
+        let link = state.links.len();
+        state.links.push(Link::default());
+        state.backlog.push_back(link);
+        Client { net: self.clone(), link }
+    }
+
+    /// A worker's transport on this network.
+    pub fn transport(&self) -> MemoryTransport {
+        MemoryTransport {
+            net: self.clone(),
+            attached: BTreeMap::new(),
+            watching: false,
+            woken: Arc::new(MemoryWake(AtomicBool::new(false))),
+            next: 0,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client's end. Its own reads and writes are free of faults: the faults are the server's to bear.
+pub struct Client {
+    net: Net,
+    link: usize,
+}
+
+impl Client {
+    /// Send as many of `bytes` as the pipe takes now.
+    pub fn send(&self, bytes: &[u8]) -> usize {
+        let mut state = self.net.lock();
+        let room = state.faults.pipe_bytes;
+        let link = &mut state.links[self.link];
+        let taken = bytes.len().min(room.saturating_sub(link.to_server.bytes.len()));
+        link.to_server.bytes.extend(&bytes[..taken]);
+        taken
+    }
+
+    /// Take at most `most` bytes that have arrived.
+    pub fn receive(&self, most: usize) -> Vec<u8> {
+        let mut state = self.net.lock();
+        let pipe = &mut state.links[self.link].to_client.bytes;
+        let taken = pipe.len().min(most);
+        pipe.drain(..taken).collect()
+    }
+
+    /// Say that nothing more will be sent (half close).
+    pub fn finish(&self) {
+        self.net.lock().links[self.link].to_server.closed = true;
+    }
+
+    /// Vanish: the server's next call finds a reset.
+    pub fn reset(&self) {
+        self.net.lock().links[self.link].reset = true;
+    }
+
+    /// Whether the server has closed its end, or the link was reset.
+    pub fn ended(&self) -> bool {
+        let state = self.net.lock();
+        let link = &state.links[self.link];
+        link.to_client.closed || link.reset
+    }
+}
+
+/// The server's end of a connection.
+pub struct MemoryStream {
+    net: Net,
+    link: usize,
+}
+
+impl Stream for MemoryStream {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.net.lock();
+        let pipe = &state.links[self.link].to_server;
+        if pipe.bytes.is_empty() && pipe.closed && !state.links[self.link].reset {
+            return Ok(0);
+        }
+        let possible = pipe.bytes.len().min(room.len());
+        let moved = state.allowed(self.link, possible)?;
+        let pipe = &mut state.links[self.link].to_server.bytes;
+        for (place, byte) in room.iter_mut().zip(pipe.drain(..moved)) {
+            *place = byte;
+        }
+        Ok(moved)
+    }
+
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut state = self.net.lock();
+        let room = state.faults.pipe_bytes;
+        let free = room.saturating_sub(state.links[self.link].to_client.bytes.len());
+        let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let moved = state.allowed(self.link, wanted.min(free))?;
+        let pipe = &mut state.links[self.link].to_client.bytes;
+        pipe.extend(pieces.iter().flat_map(|piece| piece.iter()).take(moved));
+        Ok(moved)
+    }
+
+    fn peer(&self) -> String {
+        format!("memory:{}", self.link)
+    }
+}
+
+impl Drop for MemoryStream {
+    fn drop(&mut self) {
+        self.net.lock().links[self.link].to_client.closed = true;
+    }
+}
+
+struct MemoryWake(AtomicBool);
+
+impl Wake for MemoryWake {
+    fn wake(&self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// One worker's transport. `poll` never waits: the test decides when time passes.
+pub struct MemoryTransport {
+    net: Net,
+    /// By link: what the stream is called, and what it waits for.
+    attached: BTreeMap<usize, (Token, Interest)>,
+    watching: bool,
+    woken: Arc<MemoryWake>,
+    /// Where the next poll begins, so that a full burst starves nobody.
+    next: usize,
+}
+
+impl MemoryTransport {
+    fn is_ready(&self, state: &State, link: usize, interest: Interest) -> bool {
+        let Link { to_server, to_client, reset } = &state.links[link];
+        let readable = !to_server.bytes.is_empty() || to_server.closed;
+        let writable = to_client.bytes.len() < state.faults.pipe_bytes;
+        *reset
+            || match interest {
+                Interest::Read => readable,
+                Interest::Write => writable,
+                Interest::Nothing => false,
+            }
+    }
+}
+
+impl Transport for MemoryTransport {
+    type Stream = MemoryStream;
+
+    fn poll(&mut self, ready: &mut Vec<Ready>, burst: usize, _wait: Wait) -> io::Result<()> {
+        let room_end = ready.len() + burst;
+        if self.woken.0.swap(false, SeqCst) {
+            ready.push(Ready::Woken);
+        }
+        let state = self.net.lock();
+        if self.watching && !state.backlog.is_empty() && ready.len() < room_end {
+            ready.push(Ready::Listener(0));
+        }
+        let from_next = self.attached.range(self.next..).chain(self.attached.range(..self.next));
+        let mut last = self.next;
+        for (&link, &(token, interest)) in from_next {
+            if ready.len() >= room_end {
+                break;
+            }
+            last = link + 1;
+            if self.is_ready(&state, link, interest) {
+                ready.push(Ready::Stream(token));
+            }
+        }
+        drop(state);
+        self.next = last;
+        Ok(())
+    }
+
+    fn accept(&mut self, _listener: usize) -> io::Result<Option<MemoryStream>> {
+        let link = self.net.lock().backlog.pop_front();
+        Ok(link.map(|link| MemoryStream { net: self.net.clone(), link }))
+    }
+
+    fn watch_listeners(&mut self, watch: bool) -> io::Result<()> {
+        self.watching = watch;
+        Ok(())
+    }
+
+    fn attach(
+        &mut self,
+        stream: &MemoryStream,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let before = self.attached.insert(stream.link, (token, interest));
+        assert!(before.is_none(), "stream {} attached twice", stream.link);
+        Ok(())
+    }
+
+    fn rearm(&mut self, stream: &MemoryStream, token: Token, interest: Interest) -> io::Result<()> {
+        let before = self.attached.insert(stream.link, (token, interest));
+        assert!(before.is_some(), "stream {} rearmed before it was attached", stream.link);
+        Ok(())
+    }
+
+    fn detach(&mut self, stream: &MemoryStream) -> io::Result<()> {
+        let before = self.attached.remove(&stream.link);
+        assert!(before.is_some(), "stream {} detached twice", stream.link);
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.woken.clone()
+    }
+}

@@ -1,0 +1,258 @@
+//! TCP and unix sockets over epoll, one epoll set per worker.
+//!
+//! Listeners are shared: every watching worker has them in its set with `EPOLLEXCLUSIVE`, so one
+//! waits, one wakes. (A listener per worker by `SO_REUSEPORT` would leave connections hashed to a
+//! worker that turned large, or is busy, waiting in its backlog.)
+//!
+//! Streams are level-triggered: what one turn leaves unread is ready again in the next.
+
+use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+
+/// Events taken from the kernel by one call, at most.
+const EVENTS_MAX: usize = 64;
+/// Data word of the eventfd in the epoll set; no slot has this number.
+const WORD_WAKE: u64 = u64::MAX;
+/// Listener `i` has the data word `WORD_LISTENERS + i`.
+const WORD_LISTENERS: u64 = u64::MAX - 0xFFFF;
+
+/// A place where clients connect. Shared by all workers.
+pub struct Listener {
+    socket: Socket,
+    /// Removed again on drop, if this is a unix socket.
+    path: Option<PathBuf>,
+}
+
+impl Listener {
+    /// Listen on a TCP address. `backlog` is the kernel's queue of connections not yet accepted.
+    pub fn tcp(address: SocketAddr, backlog: i32) -> io::Result<Listener> {
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_tcp_nodelay(true)?; // accepted sockets inherit both
+        socket.set_keepalive(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?; // the IPv4 wildcard gets a listener of its own
+        }
+        socket.bind(&address.into())?;
+        socket.listen(backlog)?;
+        Ok(Listener { socket, path: None })
+    }
+
+    /// Listen on a unix socket with the given permission bits. A socket left behind by a dead
+    /// server is replaced; one that a living server answers on, or another kind of file, is not.
+    pub fn unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Listener> {
+        let address = SockAddr::unix(path)?;
+        if let Ok(found) = std::fs::symlink_metadata(path) {
+            if !found.file_type().is_socket() {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "a file that is not a socket stands there",
+                ));
+            }
+            if Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_ok() {
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    "another server answers on this socket",
+                ));
+            }
+            std::fs::remove_file(path)?;
+        }
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        socket.bind(&address)?;
+        let listener = Listener { socket, path: Some(path.to_owned()) };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        listener.socket.listen(backlog)?;
+        Ok(listener)
+    }
+
+    /// The TCP address, with the port that the kernel chose where 0 was asked for.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path); // gone already: nothing left to do
+        }
+    }
+}
+
+/// A connected socket.
+pub struct SocketStream {
+    socket: OwnedFd,
+    peer: Option<SocketAddr>,
+}
+
+impl Stream for SocketStream {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let (received, _) = rustix::net::recv(&self.socket, room, RecvFlags::DONTWAIT)?;
+        Ok(received)
+    }
+
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let [piece] = pieces {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            return Ok(rustix::net::send(&self.socket, piece, flags)?);
+        }
+        let mut none = SendAncillaryBuffer::default();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        Ok(rustix::net::sendmsg(&self.socket, pieces, &mut none, flags)?)
+    }
+
+    fn peer(&self) -> String {
+        match self.peer {
+            Some(SocketAddr::V6(address)) => format!("tcp6:{address}"),
+            Some(SocketAddr::V4(address)) => format!("tcp:{address}"),
+            None => "unix".to_owned(),
+        }
+    }
+}
+
+struct EventWake {
+    event: OwnedFd,
+    /// Set from the first wake until the sleeper has seen it: later wakes cost no system call.
+    pending: AtomicBool,
+}
+
+impl Wake for EventWake {
+    fn wake(&self) {
+        // (W) pairs with (R) in `poll`: what was handed over before the wake is seen after it.
+        if !self.pending.swap(true, AcqRel) {
+            // Only a full counter (2^64 - 2 wakes) can refuse, and then the sleeper wakes anyway.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// One worker's epoll set.
+pub struct SocketTransport {
+    epoll: OwnedFd,
+    wake: Arc<EventWake>,
+    listeners: Arc<Vec<Listener>>,
+    watching: bool,
+}
+
+impl SocketTransport {
+    /// A set over the server's listeners, none of which is watched yet.
+    pub fn new(listeners: Arc<Vec<Listener>>) -> io::Result<SocketTransport> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &event, epoll::EventData::new_u64(WORD_WAKE), epoll::EventFlags::IN)?;
+        let wake = Arc::new(EventWake { event, pending: AtomicBool::new(false) });
+        Ok(SocketTransport { epoll, wake, listeners, watching: false })
+    }
+
+    fn ready(&self, word: u64) -> Ready {
+        match word {
+            WORD_WAKE => {
+                let mut count = [0u8; 8];
+                let _ = rustix::io::read(&self.wake.event, &mut count); // empty: woken twice
+                // (R) pairs with (W): cleared before the caller looks at what it was woken for.
+                self.wake.pending.swap(false, AcqRel);
+                Ready::Woken
+            }
+            word if word >= WORD_LISTENERS => Ready::Listener((word - WORD_LISTENERS) as usize),
+            word => Ready::Stream(Token::unpack(word)),
+        }
+    }
+}
+
+fn flags(interest: Interest) -> epoll::EventFlags {
+    match interest {
+        Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
+        Interest::Write => epoll::EventFlags::OUT,
+        Interest::Nothing => epoll::EventFlags::empty(),
+    }
+}
+
+impl Transport for SocketTransport {
+    type Stream = SocketStream;
+
+    fn poll(&mut self, ready: &mut Vec<Ready>, burst: usize, wait: Wait) -> io::Result<()> {
+        let timeout = match wait {
+            Wait::No => Timespec { tv_sec: 0, tv_nsec: 0 },
+            // Whole milliseconds, rounded up: epoll_wait rather than epoll_pwait2, and no
+            // spinning through the last fraction of one.
+            Wait::AtMost(time) => {
+                let milliseconds = time.as_nanos().div_ceil(1_000_000) as i64;
+                Timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 }
+            }
+        };
+        let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_MAX];
+        match epoll::wait(&self.epoll, &mut room[..burst.min(EVENTS_MAX)], Some(&timeout)) {
+            Ok((events, _)) => {
+                ready.extend(events.iter().map(|event| self.ready(event.data.u64())))
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, listener: usize) -> io::Result<Option<SocketStream>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match rustix::net::acceptfrom_with(&self.listeners[listener].socket, flags) {
+            Ok((socket, address)) => {
+                let peer = address.and_then(|address| SocketAddr::try_from(address).ok());
+                Ok(Some(SocketStream { socket, peer }))
+            }
+            // The client left before we came, or another worker was first.
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn watch_listeners(&mut self, watch: bool) -> io::Result<()> {
+        if watch == self.watching {
+            return Ok(());
+        }
+        self.watching = watch;
+        for (number, listener) in self.listeners.iter().enumerate() {
+            if watch {
+                let data = epoll::EventData::new_u64(WORD_LISTENERS + number as u64);
+                let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+                epoll::add(&self.epoll, &listener.socket, data, flags)?;
+            } else {
+                epoll::delete(&self.epoll, &listener.socket)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn attach(
+        &mut self,
+        stream: &SocketStream,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token.pack());
+        Ok(epoll::add(&self.epoll, &stream.socket, data, flags(interest))?)
+    }
+
+    fn rearm(&mut self, stream: &SocketStream, token: Token, interest: Interest) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token.pack());
+        Ok(epoll::modify(&self.epoll, &stream.socket, data, flags(interest))?)
+    }
+
+    fn detach(&mut self, stream: &SocketStream) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, &stream.socket)?)
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.wake.clone()
+    }
+}
