@@ -25,8 +25,48 @@ pub fn find(haystack: &[u8], needle: u8) -> Option<usize> {
             return Some(i * WORD_BYTES + (marks.trailing_zeros() / 8) as usize);
         }
     }
-    let at = tail.iter().position(|&b| b == needle)?;
-    Some(words.len() * WORD_BYTES + at)
+    if let Some(word) = haystack.last_chunk::<WORD_BYTES>() {
+        // The last word again, tail included: what it shares with the words before has no needle.
+        let marks = zero_bytes(u64::from_le_bytes(*word) ^ pattern);
+        let at = haystack.len() - WORD_BYTES + (marks.trailing_zeros() / 8) as usize;
+        return (marks != 0).then_some(at);
+    }
+    tail.iter().position(|&b| b == needle)
+}
+
+/// Up to eight bytes as one number, so that a `match` on names is a `match` on integers.
+#[inline]
+pub const fn name(bytes: &[u8]) -> u64 {
+    let mut word = 0;
+    let mut i = bytes.len();
+    while i > 0 {
+        i -= 1;
+        word = word << 8 | bytes[i] as u64;
+    }
+    word
+}
+
+/// The first token of `line`, which begins with it, as [`name`] has it, and what is behind it without
+/// the spaces between; `None` where it is longer than eight bytes.
+#[inline]
+pub fn first_name(line: &[u8]) -> Option<(u64, &[u8])> {
+    let mut padded = [b' '; WORD_BYTES];
+    let word = match line.first_chunk::<WORD_BYTES>() {
+        Some(word) => *word,
+        None => {
+            padded[..line.len()].copy_from_slice(line);
+            padded
+        }
+    };
+    let word = u64::from_le_bytes(word);
+    let marks = zero_bytes(word ^ (ONES * b' ' as u64));
+    let length = (marks.trailing_zeros() / 8) as usize;
+    if marks == 0 {
+        let behind = line.get(WORD_BYTES..)?;
+        return (behind.first().is_none_or(|&b| b == b' ')).then(|| (word, skip_spaces(behind)));
+    }
+    let name = word & ((1 << (8 * length)) - 1);
+    Some((name, skip_spaces(line.get(length..)?)))
 }
 
 /// The words of a line: cut at spaces, any number of them; no other byte separates.
@@ -177,6 +217,24 @@ mod tests {
         assert_eq!(number_i64(b"9223372036854775808"), None);
         assert_eq!(number_i64(b"-"), None);
         assert_eq!(number_i64(b"--1"), None);
+    }
+
+    #[test]
+    fn first_names_are_whole_tokens() {
+        let rows = [
+            (&b""[..], Some((0, &b""[..]))),
+            (b"mn", Some((name(b"mn"), b""))),
+            (b"get", Some((name(b"get"), b""))),
+            (b"set  k 0 0 1", Some((name(b"set"), b"k 0 0 1"))),
+            (b"version", Some((name(b"version"), b""))),
+            (b"replace k", Some((name(b"replace"), b"k"))),
+            (b"shutdown", Some((name(b"shutdown"), b""))),
+            (b"shutdown now", Some((name(b"shutdown"), b"now"))),
+            (b"flush_all", None),
+        ];
+        for (line, expected) in rows {
+            assert_eq!(first_name(line), expected, "{}", line.escape_ascii());
+        }
     }
 
     #[test]

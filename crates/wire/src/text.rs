@@ -12,7 +12,9 @@ use crate::limits::{
 use crate::meta;
 use crate::reply;
 use crate::request::*;
-use crate::scan::{Tokens, find, number_i64, number_u32, number_u64, skip_spaces};
+use crate::scan::{
+    Tokens, find, first_name, name, number_i64, number_u32, number_u64, skip_spaces,
+};
 
 /// What became of a line whose end was found.
 pub(crate) type Outcome<'a> = Result<Request<'a>, Refusal<'a>>;
@@ -88,37 +90,61 @@ fn is_multiget(line: &[u8]) -> bool {
 
 /// Reads one line, its newline taken off.
 fn command<'a>(line: &'a [u8], limits: &Limits) -> Outcome<'a> {
-    let mut tokens = Tokens::new(line);
-    let verb = tokens.next().unwrap_or_default();
-    let rest = tokens.rest();
+    const GET: u64 = name(b"get");
+    const GETS: u64 = name(b"gets");
+    const GAT: u64 = name(b"gat");
+    const GATS: u64 = name(b"gats");
+    const SET: u64 = name(b"set");
+    const ADD: u64 = name(b"add");
+    const REPLACE: u64 = name(b"replace");
+    const APPEND: u64 = name(b"append");
+    const PREPEND: u64 = name(b"prepend");
+    const CAS: u64 = name(b"cas");
+    const INCR: u64 = name(b"incr");
+    const DECR: u64 = name(b"decr");
+    const DELETE: u64 = name(b"delete");
+    const TOUCH: u64 = name(b"touch");
+    const META_GET: u64 = name(b"mg");
+    const META_SET: u64 = name(b"ms");
+    const META_DELETE: u64 = name(b"md");
+    const META_ARITH: u64 = name(b"ma");
+    const META_NOOP: u64 = name(b"mn");
+    const META_DEBUG: u64 = name(b"me");
+    let line = skip_spaces(line);
+    let Some((verb, rest)) = first_name(line) else {
+        return rare(line);
+    };
     match verb {
-        b"get" => get(GetVerb::Get, rest),
-        b"set" => store(StoreVerb::Set, rest, limits),
-        b"mg" => meta::get(rest),
-        b"ms" => meta::set(rest, limits),
-        b"gets" => get(GetVerb::Gets, rest),
-        b"gat" => get_and_touch(GetVerb::Gat, rest),
-        b"gats" => get_and_touch(GetVerb::Gats, rest),
-        b"add" => store(StoreVerb::Add, rest, limits),
-        b"replace" => store(StoreVerb::Replace, rest, limits),
-        b"append" => store(StoreVerb::Append, rest, limits),
-        b"prepend" => store(StoreVerb::Prepend, rest, limits),
-        b"cas" => store(StoreVerb::Cas(0), rest, limits),
-        b"incr" => arith(true, rest),
-        b"decr" => arith(false, rest),
-        b"delete" => delete(rest),
-        b"touch" => touch(rest),
-        b"md" => meta::delete(rest),
-        b"ma" => meta::arith(rest),
-        b"mn" => Ok(Request::MetaNoop),
-        b"me" => meta::debug(rest),
-        _ => rare(verb, line, rest),
+        GET => get(GetVerb::Get, rest),
+        GETS => get(GetVerb::Gets, rest),
+        GAT => get_and_touch(GetVerb::Gat, rest),
+        GATS => get_and_touch(GetVerb::Gats, rest),
+        SET => store(StoreVerb::Set, rest, limits),
+        ADD => store(StoreVerb::Add, rest, limits),
+        REPLACE => store(StoreVerb::Replace, rest, limits),
+        APPEND => store(StoreVerb::Append, rest, limits),
+        PREPEND => store(StoreVerb::Prepend, rest, limits),
+        CAS => store(StoreVerb::Cas(0), rest, limits),
+        INCR => arith(true, rest),
+        DECR => arith(false, rest),
+        DELETE => delete(rest),
+        TOUCH => touch(rest),
+        META_GET => meta::get(rest),
+        META_SET => meta::set(rest, limits),
+        META_DELETE => meta::delete(rest),
+        META_ARITH => meta::arith(rest),
+        META_NOOP => Ok(Request::MetaNoop),
+        META_DEBUG => meta::debug(rest),
+        _ => rare(line),
     }
 }
 
 /// The commands no client sends often.
 #[cold]
-fn rare<'a>(verb: &[u8], line: &'a [u8], rest: &'a [u8]) -> Outcome<'a> {
+fn rare(line: &[u8]) -> Outcome<'_> {
+    let mut tokens = Tokens::new(line);
+    let verb = tokens.next().unwrap_or_default();
+    let rest = tokens.rest();
     match verb {
         b"stats" => Ok(Request::Stats(trim_spaces(rest))),
         b"version" => Ok(Request::Version),
