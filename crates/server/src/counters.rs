@@ -2,8 +2,8 @@
 //!
 //! A counter has one writer, the worker that owns the set; so counting is a load and a store, never
 //! a locked instruction. Readers sum racily: each counter is exact, a set of them is a moment's
-//! smear. `stats reset` writes no counter, since that would be a second writer: a [`Baseline`]
-//! keeps the sums of that moment and subtracts them from then on.
+//! smear. `stats reset` writes no counter, since that would be a second writer: a [`Board`] keeps
+//! the sums of that moment and subtracts them from then on.
 //!
 //! Knows no protocol. Units are in the names; everything else is a count of requests.
 
@@ -52,13 +52,6 @@ macro_rules! counters {
             /// Add one worker's counters.
             pub fn add(&mut self, counters: &Counters) {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
-            }
-
-            /// The sum over several workers.
-            pub fn sum<'a>(workers: impl Iterator<Item = &'a Counters>) -> Totals {
-                let mut totals = Totals::default();
-                workers.for_each(|counters| totals.add(counters));
-                totals
             }
 
             /// What was counted since `baseline`.
@@ -118,19 +111,40 @@ counters! {
     conn_yields,
 }
 
-/// What the counters showed at the last `stats reset`.
-#[derive(Debug, Default)]
-pub struct Baseline(Mutex<Totals>);
+/// The counters of all workers, and what they showed at the last `stats reset`.
+#[derive(Debug)]
+pub struct Board {
+    workers: Vec<Counters>,
+    baseline: Mutex<Totals>,
+}
 
-impl Baseline {
-    /// `stats reset`: count from `totals`, the sum of this moment.
-    pub fn reset(&self, totals: Totals) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+impl Board {
+    /// A board for `workers` workers.
+    pub fn new(workers: usize) -> Self {
+        let workers = (0..workers).map(|_| Counters::default()).collect();
+        Board { workers, baseline: Mutex::default() }
     }
 
-    /// What `totals` grew by since.
-    pub fn since(&self, totals: Totals) -> Totals {
-        totals.since(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The counters of one worker, for that worker to write.
+    pub fn worker(&self, index: usize) -> &Counters {
+        &self.workers[index]
+    }
+
+    /// What all workers counted since the last reset.
+    pub fn totals(&self) -> Totals {
+        let sum = self.sum();
+        sum.since(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// `stats reset`: count from here.
+    pub fn reset(&self) {
+        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.sum();
+    }
+
+    fn sum(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.workers.iter().for_each(|counters| totals.add(counters));
+        totals
     }
 }
 
@@ -139,18 +153,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_sum_the_workers_and_count_from_the_reset() {
-        let workers = [Counters::default(), Counters::default(), Counters::default()];
-        let sum = || Totals::sum(workers.iter());
-        let baseline = Baseline::default();
-        workers[0].cmd_get.add_owner(5);
-        workers[2].cmd_get.bump_owner();
-        workers[1].bytes_read.add_owner(40);
-        let totals = baseline.since(sum());
-        assert_eq!((totals.cmd_get, totals.bytes_read), (6, 40));
-        baseline.reset(sum());
-        assert_eq!(baseline.since(sum()), Totals::default());
-        workers[2].cmd_get.bump_owner();
-        assert_eq!(baseline.since(sum()).cmd_get, 1);
+    fn a_board_sums_its_workers_and_counts_from_the_reset() {
+        let board = Board::new(3);
+        board.worker(0).cmd_get.add_owner(5);
+        board.worker(2).cmd_get.bump_owner();
+        board.worker(1).bytes_read.add_owner(40);
+        assert_eq!((board.totals().cmd_get, board.totals().bytes_read), (6, 40));
+        board.reset();
+        assert_eq!(board.totals(), Totals::default());
+        board.worker(2).cmd_get.bump_owner();
+        assert_eq!(board.totals().cmd_get, 1);
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn apply(
             Got::Large(..) => return Changed::NotANumber,
             Got::Copied(meta) => meta,
         };
-        context.touch(&before);
+        context.reads(&before);
         let number = parse_number(&out[start..]);
         let has_bytes = out.len() > start;
         out.truncate(start);

@@ -29,17 +29,22 @@ pub fn get_key(
         return get_and_touch(context, verb, expires, key, hash, out);
     }
     let counters = context.counters;
-    counters.cmd_get.bump_owner();
+    let start = out.len();
     let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
     let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
         Got::Miss => {
+            counters.cmd_get.bump_owner();
             counters.get_misses.bump_owner();
             return Outcome::Done;
         }
         Got::Copied(meta) => (meta, None),
         Got::Large(meta, value) => (meta, Some(value)),
     };
-    context.touch(&meta);
+    if !context.reads(&meta) {
+        out.truncate(start);
+        return Outcome::Elsewhere;
+    }
+    counters.cmd_get.bump_owner();
     counters.get_hits.bump_owner();
     let Some(value) = value else {
         out.extend_from_slice(CRLF);
@@ -62,7 +67,6 @@ fn get_and_touch(
     hash: KeyHash,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    context.counters.cmd_touch.bump_owner();
     let start = out.len();
     let mut attempts = Attempts::new();
     while attempts.again() {
@@ -70,19 +74,24 @@ fn get_and_touch(
         let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
         let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
             Got::Miss => {
+                context.counters.cmd_touch.bump_owner();
                 context.counters.touch_misses.bump_owner();
                 return Outcome::Done;
             }
             Got::Copied(meta) => (meta, None),
             Got::Large(meta, value) => (meta, Some(value)),
         };
-        context.touch(&meta);
+        if !context.reads(&meta) {
+            out.truncate(start);
+            return Outcome::Elsewhere;
+        }
         let mut entry = context.store.enter(hash, key, context.now);
         if !unchanged(&meta, entry.meta().as_ref()) {
             continue;
         }
         entry.set_expires(expires);
         drop(entry);
+        context.counters.cmd_touch.bump_owner();
         context.counters.touch_hits.bump_owner();
         let Some(value) = value else {
             out.extend_from_slice(CRLF);
@@ -98,12 +107,20 @@ fn get_and_touch(
 
 /// All keys and the `END`, large values copied.
 pub(super) fn get_whole(context: &Context<'_>, get: &Get<'_>, out: &mut Vec<u8>) -> Outcome {
+    let start = out.len();
     let expires = expires_at(get.exptime, context.now);
     for key in get.keys {
         let hash = context.store.hash(key);
-        if let Outcome::Transfer(rest) = get_key(context, get.verb, expires, key, hash, out) {
-            rest.value.copy_into(out);
-            out.extend_from_slice(rest.tail);
+        match get_key(context, get.verb, expires, key, hash, out) {
+            Outcome::Transfer(rest) => {
+                rest.value.copy_into(out);
+                out.extend_from_slice(rest.tail);
+            }
+            Outcome::Elsewhere => {
+                out.truncate(start);
+                return Outcome::Elsewhere;
+            }
+            _ => {}
         }
     }
     out.extend_from_slice(END);

@@ -22,7 +22,7 @@ mod store;
 pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::meta_get_key;
-pub use store::{Body, Incoming, Refusal, bad_chunk, begin, refused_by_size, store_whole};
+pub use store::{Body, Incoming, Landing, begin, refused_by_size, store_whole};
 
 use crate::counters::Counters;
 use crate::stats;
@@ -66,12 +66,16 @@ pub struct Context<'a> {
     /// Bytes of key and value of the item a read found, for the lanes' statistics; the caller
     /// sets it to 0 first.
     pub touched: &'a Cell<u64>,
+    /// Values of items this large are somebody else's to read: [`Outcome::Elsewhere`].
+    pub large_from: u64,
 }
 
 impl Context<'_> {
-    /// The value of this item is read.
-    fn touch(&self, item: &ItemMeta) {
-        self.touched.set(u64::from(item.key_bytes) + u64::from(item.value_bytes));
+    /// Note the item whose value is read. False if reading it is somebody else's.
+    fn reads(&self, item: &ItemMeta) -> bool {
+        let bytes = u64::from(item.key_bytes) + u64::from(item.value_bytes);
+        self.touched.set(bytes);
+        bytes < self.large_from
     }
 
     /// The CAS id of an item as clients see it.
@@ -84,6 +88,9 @@ impl Context<'_> {
 pub enum Outcome {
     /// Nothing.
     Done,
+    /// Everything: the value is too large to be read here. Nothing was done or counted, and `out` is
+    /// as it was.
+    Elsewhere,
     /// The reply goes on with a large value.
     Transfer(Transfer),
     /// Close the connection once the replies have left (`quit`).

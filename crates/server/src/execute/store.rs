@@ -8,7 +8,7 @@
 mod complete;
 mod incoming;
 
-pub use incoming::{Body, Incoming};
+pub use incoming::{Incoming, Landing};
 
 use super::{Context, expires_at, reply};
 use complete::{Fate, Value, complete};
@@ -18,14 +18,22 @@ use laneway_wire::reply::{
     put_flag,
 };
 use laneway_wire::scan::Tokens;
-use laneway_wire::{KEY_BYTES_MAX, MetaKey, MetaSet, MetaSetMode, Request, StoreVerb};
+use laneway_wire::{KEY_BYTES_MAX, Malformed, MetaKey, MetaSet, MetaSetMode, Request, StoreVerb};
 
-/// The reply to a store that was refused when its header was seen. The connection sends it, and
-/// swallows the value that follows.
+/// A value as it lies whole in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
-    /// What to send now; empty where the client wants no answer.
-    pub reply: &'static [u8],
+pub struct Body<'a> {
+    value: &'a [u8],
+    /// Whether `\r\n` ends it.
+    is_ended: bool,
+}
+
+impl<'a> Body<'a> {
+    /// The value in `bytes`, the two that end it included.
+    pub fn of(bytes: &'a [u8]) -> Self {
+        let (value, end) = bytes.split_at(bytes.len().saturating_sub(CRLF.len()));
+        Body { value, is_ended: end == CRLF }
+    }
 }
 
 /// When to store.
@@ -67,35 +75,42 @@ enum Answer<'a> {
     Meta { key: MetaKey<'a>, flags: &'a [u8], quiet: bool },
 }
 
-/// A store whose value lies whole in the input: `body` is the value without its `\r\n`.
+/// A store whose value lies whole in the input.
 ///
 /// # Panics
-/// If the request takes no value, or `body` is not as long as it says.
-pub fn store_whole(context: &Context<'_>, request: &Request<'_>, body: &[u8], out: &mut Vec<u8>) {
+/// If the request takes no value.
+pub fn store_whole(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    body: Body<'_>,
+    out: &mut Vec<u8>,
+) {
     let mut scratch = [0; KEY_BYTES_MAX];
     let (key, how, answer) = read(context, request, &mut scratch);
+    if !body.is_ended {
+        return bad_chunk(context, &answer, out);
+    }
     let hash = context.store.hash(key);
+    let bytes = body.value;
     let value = match how.place {
-        Place::Joined { .. } => Value::Bytes(body),
+        Place::Joined { .. } => Value::Bytes(bytes),
         Place::Whole(_) => {
-            let draft = context.store.draft(key, how.flags, how.expires, body.len(), context.now);
-            match draft.and_then(|mut draft| draft.write(body).map(|()| draft)) {
-                Ok(draft) => Value::Draft(draft, body.len()),
-                Err(refused) => {
-                    let line = refuse(context, key, hash, &how, &answer, refused);
-                    return out.extend_from_slice(line);
-                }
+            let draft = context.store.draft(key, how.flags, how.expires, bytes.len(), context.now);
+            match draft.and_then(|mut draft| draft.write(bytes).map(|()| draft)) {
+                Ok(draft) => Value::Draft(draft, bytes.len()),
+                Err(refused) => return refuse(context, key, hash, &how, &answer, refused, out),
             }
         }
     };
     finish(context, key, hash, &how, &answer, value, out);
 }
 
-/// Begin a store whose value will be streamed: called when the header is parsed.
+/// Begin a store whose value will be streamed: called when the header is parsed. `None`: it is
+/// refused, and answered; the value is to be swallowed.
 ///
 /// # Panics
 /// If the request takes no value.
-pub fn begin(context: &Context<'_>, request: &Request<'_>) -> Result<Incoming, Refusal> {
+pub fn begin(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Option<Incoming> {
     let mut scratch = [0; KEY_BYTES_MAX];
     let (key, how, answer) = read(context, request, &mut scratch);
     let hash = context.store.hash(key);
@@ -104,39 +119,40 @@ pub fn begin(context: &Context<'_>, request: &Request<'_>) -> Result<Incoming, R
         Request::MetaSet(set) => set.value_bytes,
         _ => unreachable!("`read` took it"),
     };
-    let body = match how.place {
-        Place::Joined { .. } => Body::buffer(value_bytes),
+    let landing = match how.place {
+        Place::Joined { .. } => Landing::buffer(value_bytes),
         Place::Whole(_) => {
             let draft = context.store.draft(key, how.flags, how.expires, value_bytes, context.now);
             match draft {
-                Ok(draft) => Body::Draft(draft, value_bytes),
+                Ok(draft) => Landing::Draft(draft, value_bytes),
                 Err(refused) => {
-                    let reply = refuse(context, key, hash, &how, &answer, refused);
-                    return Err(Refusal { reply });
+                    refuse(context, key, hash, &how, &answer, refused, out);
+                    return None;
                 }
             }
         }
     };
-    Ok(Incoming::new(key, hash, how, &answer, body))
+    Some(Incoming::new(key, hash, how, &answer, landing))
 }
 
-/// A `set` or `ms` that the parser refused for its size: count it, and drop the old item of that
-/// key, so that no stale value stays behind.
-pub fn refused_by_size(context: &Context<'_>, key: Option<MetaKey<'_>>) {
-    context.counters.store_too_large.bump_owner();
-    if let Some(key) = key {
+/// A request that the parser refused: if it was a store, for its size, count it; and drop the old
+/// item where there is one to drop, so that no stale value stays behind.
+pub fn refused_by_size(context: &Context<'_>, what: &Malformed<'_>) {
+    if what.unlink.is_some() || what.reply == TOO_LARGE {
+        context.counters.store_too_large.bump_owner();
+    }
+    if let Some(key) = &what.unlink {
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = key.bytes(&mut scratch);
         unlink(context, key, context.store.hash(key));
     }
 }
 
-/// A store whose value lies whole in the input, but without a `\r\n` where its length says: say so
-/// and store nothing. Meta requests hear of errors even where they are quiet.
-pub fn bad_chunk(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
+/// No `\r\n` stands where the value's length says: say so and store nothing. Meta requests hear of
+/// errors even where they are quiet.
+fn bad_chunk(context: &Context<'_>, answer: &Answer<'_>, out: &mut Vec<u8>) {
     context.counters.cmd_set.bump_owner();
-    let noreply = matches!(request, Request::Store(store) if store.noreply);
-    reply::unless(noreply, BAD_DATA_CHUNK, out);
+    reply::unless(matches!(answer, Answer::Text { noreply: true }), BAD_DATA_CHUNK, out);
 }
 
 fn unlink(context: &Context<'_>, key: &[u8], hash: KeyHash) {
@@ -203,8 +219,8 @@ fn read_meta(context: &Context<'_>, set: &MetaSet<'_>) -> How {
     }
 }
 
-/// Count a refusal; where the client set a value that we cannot take, drop the old one, so that no
-/// stale value stays behind. Returns what the client is told.
+/// Count a refusal and answer it; where the client set a value that we cannot take, drop the old
+/// one, so that no stale value stays behind.
 fn refuse(
     context: &Context<'_>,
     key: &[u8],
@@ -212,7 +228,8 @@ fn refuse(
     how: &How,
     answer: &Answer<'_>,
     refused: Refused,
-) -> &'static [u8] {
+    out: &mut Vec<u8>,
+) {
     let line = match refused {
         Refused::TooLarge => {
             context.counters.store_too_large.bump_owner();
@@ -223,18 +240,15 @@ fn refuse(
             NO_MEMORY_STORING
         }
     };
-    match answer {
-        Answer::Text { noreply } => {
-            if how.place == Place::Whole(Condition::Always) {
-                unlink(context, key, hash);
-            }
-            if *noreply { b"" } else { line }
-        }
-        Answer::Meta { .. } => {
-            unlink(context, key, hash);
-            line
-        }
+    let is_set = how.place == Place::Whole(Condition::Always);
+    let noreply = match answer {
+        Answer::Text { noreply } => *noreply,
+        Answer::Meta { .. } => false,
+    };
+    if is_set || matches!(answer, Answer::Meta { .. }) {
+        unlink(context, key, hash);
     }
+    reply::unless(noreply, line, out);
 }
 
 /// Store a complete value and answer.

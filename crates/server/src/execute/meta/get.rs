@@ -46,8 +46,9 @@ pub fn meta_get_key(
                 (item, Some(value))
             }
         };
-        if meta.flags.value {
-            context.touch(&item);
+        if meta.flags.value && !context.reads(&item) {
+            out.truncate(start);
+            return Outcome::Elsewhere;
         }
         if !settle(context, key, hash, &item, &seen) {
             continue;

@@ -1,18 +1,17 @@
 //! A value on its way in, and what will be done with it: owns copies of all it needs, so that its
 //! connection may move while the bytes arrive.
 
-use super::super::{Context, reply};
+use super::super::Context;
 use super::complete::Value;
-use super::{Answer, How, finish, refuse};
+use super::{Answer, How, bad_chunk, finish, refuse};
 use laneway_store::{Draft, KeyHash, Refused};
 use laneway_wire::MetaKey;
-use laneway_wire::reply::BAD_DATA_CHUNK;
 
 /// How much room a gathering buffer offers at a time, bytes.
 const ROOM_BYTES: usize = 32 << 10;
 
 /// Where a streamed value is received.
-pub enum Body {
+pub enum Landing {
     /// Into the item to be, whose value has so many bytes.
     Draft(Draft, usize),
     /// Into a buffer, for `append` and `prepend`.
@@ -27,32 +26,40 @@ pub struct Buffer {
     value_bytes: usize,
 }
 
-impl Body {
-    pub(super) fn buffer(value_bytes: usize) -> Body {
-        Body::Buffer(Buffer { bytes: Vec::new(), arrived: 0, value_bytes })
+impl Landing {
+    pub(super) fn buffer(value_bytes: usize) -> Landing {
+        Landing::Buffer(Buffer { bytes: Vec::new(), arrived: 0, value_bytes })
+    }
+
+    /// Bytes of the whole value.
+    fn value_bytes(&self) -> usize {
+        match self {
+            Landing::Draft(_, value_bytes) => *value_bytes,
+            Landing::Buffer(buffer) => buffer.value_bytes,
+        }
     }
 
     /// Value bytes still to come.
     pub fn missing(&self) -> usize {
         match self {
-            Body::Draft(draft, _) => draft.missing(),
-            Body::Buffer(buffer) => buffer.value_bytes - buffer.arrived,
+            Landing::Draft(draft, _) => draft.missing(),
+            Landing::Buffer(buffer) => buffer.value_bytes - buffer.arrived,
         }
     }
 
     /// Whether the item is a large one of the store.
     pub fn is_large(&self) -> bool {
         match self {
-            Body::Draft(draft, _) => draft.is_large(),
-            Body::Buffer(_) => false,
+            Landing::Draft(draft, _) => draft.is_large(),
+            Landing::Buffer(_) => false,
         }
     }
 
-    /// Take in bytes that have arrived: at most [`Body::missing`].
+    /// Take in bytes that have arrived: at most [`Landing::missing`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Refused> {
         match self {
-            Body::Draft(draft, _) => draft.write(bytes),
-            Body::Buffer(buffer) => {
+            Landing::Draft(draft, _) => draft.write(bytes),
+            Landing::Buffer(buffer) => {
                 assert!(
                     bytes.len() <= buffer.value_bytes - buffer.arrived,
                     "more than was declared"
@@ -65,11 +72,11 @@ impl Body {
         }
     }
 
-    /// Room to receive into; then [`Body::advance`]. Not empty while bytes are missing.
+    /// Room to receive into; then [`Landing::advance`]. Not empty while bytes are missing.
     pub fn room(&mut self) -> Result<&mut [u8], Refused> {
         match self {
-            Body::Draft(draft, _) => draft.room(),
-            Body::Buffer(buffer) => {
+            Landing::Draft(draft, _) => draft.room(),
+            Landing::Buffer(buffer) => {
                 let offered = buffer.value_bytes.min(buffer.arrived + ROOM_BYTES);
                 buffer.bytes.resize(offered, 0);
                 Ok(&mut buffer.bytes[buffer.arrived..])
@@ -80,8 +87,8 @@ impl Body {
     /// So many bytes were received into the room.
     pub fn advance(&mut self, bytes: usize) {
         match self {
-            Body::Draft(draft, _) => draft.advance(bytes),
-            Body::Buffer(buffer) => {
+            Landing::Draft(draft, _) => draft.advance(bytes),
+            Landing::Buffer(buffer) => {
                 assert!(buffer.arrived + bytes <= buffer.bytes.len(), "more than the room");
                 buffer.arrived += bytes;
             }
@@ -112,7 +119,7 @@ pub struct Incoming {
     hash: KeyHash,
     how: How,
     answer: AnswerOwned,
-    body: Body,
+    landing: Landing,
 }
 
 impl Incoming {
@@ -121,7 +128,7 @@ impl Incoming {
         hash: KeyHash,
         how: How,
         answer: &Answer<'_>,
-        body: Body,
+        landing: Landing,
     ) -> Incoming {
         let answer = match *answer {
             Answer::Text { noreply } => AnswerOwned::Text { noreply },
@@ -132,12 +139,17 @@ impl Incoming {
                 quiet,
             },
         };
-        Incoming { key: key.into(), hash, how, answer, body }
+        Incoming { key: key.into(), hash, how, answer, landing }
+    }
+
+    /// Key and value bytes of the item to be (of what is added to one, for `append`, `prepend`).
+    pub fn item_bytes(&self) -> u64 {
+        self.key.len() as u64 + self.landing.value_bytes() as u64
     }
 
     /// Where the value's bytes go.
-    pub fn draft(&mut self) -> &mut Body {
-        &mut self.body
+    pub fn draft(&mut self) -> &mut Landing {
+        &mut self.landing
     }
 
     /// The value is complete, and a `\r\n` stood behind it: store it and answer.
@@ -145,12 +157,12 @@ impl Incoming {
     /// # Panics
     /// If bytes are missing.
     pub fn finish(self, context: &Context<'_>, out: &mut Vec<u8>) {
-        let Incoming { key, hash, how, answer, body } = self;
-        assert_eq!(body.missing(), 0, "the value is not complete");
+        let Incoming { key, hash, how, answer, landing } = self;
+        assert_eq!(landing.missing(), 0, "the value is not complete");
         let buffer;
-        let value = match body {
-            Body::Draft(draft, value_bytes) => Value::Draft(draft, value_bytes),
-            Body::Buffer(gathered) => {
+        let value = match landing {
+            Landing::Draft(draft, value_bytes) => Value::Draft(draft, value_bytes),
+            Landing::Buffer(gathered) => {
                 buffer = gathered;
                 Value::Bytes(&buffer.bytes[..buffer.arrived])
             }
@@ -158,19 +170,17 @@ impl Incoming {
         finish(context, &key, hash, &how, &answer.borrow(), value, out);
     }
 
-    /// No `\r\n` stood behind the value: say so and store nothing. Meta requests hear of errors
-    /// even where they are quiet.
+    /// No `\r\n` stood behind the value: say so and store nothing.
     pub fn abandon_bad_chunk(self, context: &Context<'_>, out: &mut Vec<u8>) {
-        context.counters.cmd_set.bump_owner();
-        let noreply = matches!(self.answer, AnswerOwned::Text { noreply: true });
-        reply::unless(noreply, BAD_DATA_CHUNK, out);
+        bad_chunk(context, &self.answer.borrow(), out);
     }
 
-    /// The store has no room for the rest of the value ([`Body::write`] or [`Body::room`] said so):
-    /// answer, and leave no stale value behind. The connection swallows what is missing.
-    pub fn abandon_refused(self, context: &Context<'_>, refused: Refused, out: &mut Vec<u8>) {
-        let Incoming { key, hash, how, answer, body } = self;
-        drop(body); // first, so that its memory is there for others
-        out.extend_from_slice(refuse(context, &key, hash, &how, &answer.borrow(), refused));
+    /// The store has no room for the rest of the value ([`Landing::write`] or [`Landing::room`] said
+    /// so): answer, and leave no stale value behind. The connection swallows what is missing.
+    pub fn out_of_memory(self, context: &Context<'_>, out: &mut Vec<u8>) {
+        let Incoming { key, hash, how, answer, landing } = self;
+        drop(landing); // first, so that its memory is there for others
+        let refused = Refused::OutOfMemory;
+        refuse(context, &key, hash, &how, &answer.borrow(), refused, out);
     }
 }
