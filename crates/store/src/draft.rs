@@ -1,0 +1,263 @@
+//! An item under construction: memory that nobody else knows of, until an entry publishes it.
+//!
+//! A small draft takes its slot at once; a large one takes pieces as bytes arrive, so that declaring a gigabyte and
+//! stalling reserves nothing. All writes into reused memory follow a release fence: a reader that still looks at the
+//! slot's last item and sees one of our words must then see that item's bucket changed, too.
+
+use crate::{
+    geometry::SMALL_RECORD_BYTES_MAX,
+    large::{PIECE_HEADER_BYTES, class_for_piece, owner_word, payload_bytes},
+    location::{Location, Medium, size_class},
+    record::{self, Header},
+    store::{Record, Store},
+    types::{Refused, UnixSeconds},
+};
+use laneway_sync::{
+    prim::{
+        Ordering::{Relaxed, Release},
+        fence,
+    },
+    words,
+};
+use std::{fmt, slice, sync::Arc};
+
+/// An item under construction, visible to nobody. Dropped = memory returned.
+pub struct Draft {
+    store: Arc<Store>,
+    header: Header,
+    /// Value bytes that are there.
+    written: usize,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// A slot, by offset.
+    Small(usize),
+    Large(Large),
+    /// Published: nothing to return.
+    Gone,
+}
+
+#[derive(Debug)]
+struct Large {
+    descriptor: u32,
+    key: Box<[u8]>,
+    pieces: Vec<u64>,
+    held_bytes: u64,
+}
+
+impl fmt::Debug for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draft")
+            .field("header", &self.header)
+            .field("written", &self.written)
+            .field("body", &self.body)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Begin an item. Small ones take their slot at once (evicting in cache mode); large ones take blocks as bytes arrive.
+    pub fn draft(
+        self: &Arc<Self>,
+        key: &[u8],
+        flags: u32,
+        expires: UnixSeconds,
+        value_bytes: usize,
+        now: UnixSeconds,
+    ) -> Result<Draft, Refused> {
+        let _ = now;
+        let small = record::header_bytes(flags, false) + key.len() + value_bytes;
+        if small as u64 > self.item_bytes_max || key.len() > crate::types::KEY_BYTES_MAX {
+            return Err(Refused::TooLarge);
+        }
+        let large = small > SMALL_RECORD_BYTES_MAX;
+        let header = Header {
+            seq: 0,
+            expires,
+            key_bytes: key.len(),
+            value_bytes,
+            flags,
+            stale: false,
+            token_sent: false,
+            large,
+            flush: 0,
+        };
+        let body = if large {
+            let descriptor = self.large.take().ok_or(Refused::OutOfMemory)?;
+            Body::Large(Large { descriptor, key: key.into(), pieces: Vec::new(), held_bytes: 0 })
+        } else {
+            let class = self.memory.class_for(small);
+            let offset = self.allocate(class).ok_or(Refused::OutOfMemory)?;
+            fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+            let words = self.memory.items.words_at(offset, small).expect("a slot of ours");
+            words::write(words, header.header_bytes(), key);
+            Body::Small(offset)
+        };
+        Ok(Draft { store: self.clone(), header, written: 0, body })
+    }
+}
+
+impl Draft {
+    /// Value bytes still to come.
+    pub fn missing(&self) -> usize {
+        self.header.value_bytes - self.written
+    }
+
+    /// In pieces, to be received piece by piece.
+    pub fn is_large(&self) -> bool {
+        self.header.large
+    }
+
+    /// Copy `bytes` in behind what is there; takes memory as needed. At most `missing()` bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Refused> {
+        assert!(bytes.len() <= self.missing(), "more bytes than were announced");
+        if let Body::Small(offset) = self.body {
+            let record_bytes = self.header.record_bytes();
+            let words = self.store.memory.items.words_at(offset, record_bytes).expect("our slot");
+            words::write(words, self.header.value_at() + self.written, bytes);
+            self.written += bytes.len();
+            return Ok(());
+        }
+        let mut bytes = bytes;
+        while !bytes.is_empty() {
+            let (start, len) = self.place()?;
+            let take = bytes.len().min(len);
+            let inner = start % 8;
+            let words = self.store.memory.items.words_at(start - inner, inner + take);
+            words::write(words.expect("our piece"), inner, &bytes[..take]);
+            self.written += take;
+            bytes = &bytes[take..];
+        }
+        Ok(())
+    }
+
+    /// Room to receive into directly (large drafts): a piece of at most one block, taken now; then `advance`. Empty
+    /// when nothing is missing.
+    pub fn room(&mut self) -> Result<&mut [u8], Refused> {
+        assert!(self.is_large(), "small drafts are written, not received into");
+        if self.missing() == 0 {
+            return Ok(&mut []);
+        }
+        let (start, len) = self.place()?;
+        let pointer = self.store.memory.items.pointer(start, len);
+        // SAFETY: `pointer` checked that the range is inside the region, which the store keeps mapped, and the store is
+        // kept by `self`. The bytes are initialised (the kernel zeroes fresh pages). The piece is this draft's alone:
+        // `allocate` gave it to nobody else, and `&mut self` makes this the only slice into it. A reader that lost its
+        // race may still load words of it atomically; it discards them (fence (M), bucket version). The intended
+        // writer is the kernel (readv, recv), whose writes are outside the Rust machine; stores by Rust code
+        // through this slice are torn at worst for such a reader, like the kernel's.
+        Ok(unsafe { slice::from_raw_parts_mut(pointer, len) })
+    }
+
+    /// `bytes` of `room` were filled.
+    pub fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.missing(), "more bytes than were announced");
+        self.written += bytes;
+    }
+
+    /// Flags on the item to be: stale / token sent.
+    pub fn set_marks(&mut self, stale: bool, token_sent: bool) {
+        self.header.stale = stale;
+        self.header.token_sent = token_sent;
+    }
+
+    /// Another time to live than the one it was begun with.
+    pub fn set_expires(&mut self, expires: UnixSeconds) {
+        self.header.expires = expires;
+    }
+
+    /// Where the next value byte goes, and how many fit there. Takes the pieces up to it.
+    fn place(&mut self) -> Result<(usize, usize), Refused> {
+        let Body::Large(large) = &mut self.body else {
+            unreachable!("only large drafts have pieces")
+        };
+        let payload = payload_bytes(&self.store.memory);
+        let at = self.header.value_at() + self.written;
+        while large.pieces.len() <= at / payload {
+            large.take_piece(&self.store, &self.header, payload)?;
+        }
+        let start = large.pieces[at / payload] as usize + PIECE_HEADER_BYTES + at % payload;
+        let missing = self.header.value_bytes - self.written;
+        Ok((start, missing.min(payload - at % payload)))
+    }
+
+    /// Finish: write the header, hand the memory over to the index. The caller is inside the key's bucket.
+    pub(crate) fn into_record(
+        mut self,
+        store: &Store,
+        now: UnixSeconds,
+        seq: u64,
+        flush: u32,
+    ) -> Record {
+        self.header.seq = seq;
+        self.header.flush = flush;
+        let header = self.header;
+        let class = size_class(header.key_bytes + header.value_bytes);
+        let (location, offset) = match std::mem::replace(&mut self.body, Body::Gone) {
+            Body::Small(offset) => {
+                store.memory.reset_mark(offset, now);
+                (Location::new(Medium::Arena, class, offset as u64 / 8), offset)
+            }
+            Body::Large(large) => {
+                let number = large.descriptor;
+                let descriptor = store.large.get(number).expect("our descriptor");
+                store.counters.unpublished_bytes.fetch_sub(large.held_bytes, Relaxed);
+                let offset = large.pieces[0] as usize + PIECE_HEADER_BYTES;
+                descriptor.open_owner(large.pieces, large.held_bytes, now);
+                (Location::new(Medium::Extent, class, u64::from(number)), offset)
+            }
+            Body::Gone => unreachable!("a draft is published once"),
+        };
+        record::write(&store.memory.items, offset, &header);
+        Record { location, offset, header }
+    }
+}
+
+impl Large {
+    fn take_piece(
+        &mut self,
+        store: &Store,
+        header: &Header,
+        payload: usize,
+    ) -> Result<(), Refused> {
+        let stream_left = header.record_bytes() - self.pieces.len() * payload;
+        let class = class_for_piece(&store.memory, stream_left.min(payload));
+        let slot_bytes = store.memory.class(class).slot_bytes as u64;
+        let unpublished = &store.counters.unpublished_bytes;
+        if unpublished.fetch_add(slot_bytes, Relaxed) + slot_bytes > store.unpublished_bytes_max {
+            unpublished.fetch_sub(slot_bytes, Relaxed);
+            return Err(Refused::OutOfMemory);
+        }
+        let Some(offset) = store.allocate(class) else {
+            unpublished.fetch_sub(slot_bytes, Relaxed);
+            return Err(Refused::OutOfMemory);
+        };
+        self.held_bytes += slot_bytes;
+        fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+        let words =
+            store.memory.items.words_at(offset, slot_bytes as usize).expect("a slot of ours");
+        words[0].store(owner_word(self.descriptor, self.pieces.len()).to_le(), Relaxed);
+        if self.pieces.is_empty() {
+            words::write(words, PIECE_HEADER_BYTES + header.header_bytes(), &self.key);
+        }
+        self.pieces.push(offset as u64);
+        store.counters.piece_list_bytes.fetch_add(8, Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.body, Body::Gone) {
+            Body::Small(offset) => self.store.memory.give(offset),
+            Body::Large(large) => {
+                self.store.counters.unpublished_bytes.fetch_sub(large.held_bytes, Relaxed);
+                self.store.give_pieces(&large.pieces);
+                self.store.large.give(large.descriptor);
+            }
+            Body::Gone => {}
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A bucket entered for writing, looking at one key. Locations move and headers change in here, nothing else: values
+//! are built outside (`draft`), and memory is freed after leaving.
+//!
+//! Departs from Minos §4.2, where a spinlock guards all PUTs: any thread may enter any bucket, one at a time.
+
+use crate::{
+    draft::Draft,
+    hook::Unlinked,
+    index::{ChainFull, Entered, Place},
+    location::Location,
+    mark::{self, Mark},
+    record,
+    store::{Record, Store},
+    types::{ItemMeta, KeyHash, UnixSeconds},
+};
+use laneway_sync::prim::Ordering::Relaxed;
+
+/// A bucket entered for writing (short! pointer moves only), looking at one key. Drop leaves it.
+#[derive(Debug)]
+pub struct Entry<'s> {
+    store: &'s Store,
+    hash: KeyHash,
+    now: UnixSeconds,
+    entered: Entered,
+    changed: bool,
+    inserted: bool,
+    found: Option<(Place, Record)>,
+    /// Unlinked in here, to be freed after leaving.
+    garbage: Option<Location>,
+    /// The same, where one is not enough.
+    garbage_more: Vec<Location>,
+}
+
+impl Store {
+    /// Enter the key's bucket. At most 64 tries, then yields to the scheduler between tries. A thread holds at most one
+    /// entry at a time, and calls nothing else of the store meanwhile.
+    pub fn enter(&self, hash: KeyHash, key: &[u8], now: UnixSeconds) -> Entry<'_> {
+        let entered = self.index.enter(hash);
+        let mut record = None;
+        let found = self.index.find(entered.bucket, hash.tag(), |location| {
+            record = self.record_of(location, key);
+            record.is_some()
+        });
+        let mut entry = Entry {
+            store: self,
+            hash,
+            now,
+            entered,
+            changed: false,
+            inserted: false,
+            found: found.map(|(place, _)| place).zip(record),
+            garbage: None,
+            garbage_more: Vec::new(),
+        };
+        if entry.found.is_some_and(|(_, record)| self.is_dead(&record.header, now)) {
+            entry.unlink_why(Unlinked::Expired);
+        }
+        entry
+    }
+}
+
+impl Entry<'_> {
+    /// The live item, if there is one (expired and flushed ones are not).
+    pub fn meta(&self) -> Option<ItemMeta> {
+        let (_, record) = self.found?;
+        let mark = self.store.mark_of(record.location).map_or(Mark(0), mark::load);
+        Some(self.store.meta_of(&record.header, mark, self.now))
+    }
+
+    /// Where the live item is.
+    pub fn location(&self) -> Option<Location> {
+        self.found.map(|(_, record)| record.location)
+    }
+
+    /// Append the live item's value to `out`, if it is small: what incr, decr, append and prepend start from. `false`
+    /// for a miss or a large item (use [`Store::get`] and compare the sequence).
+    pub fn copy_value(&self, out: &mut Vec<u8>) -> bool {
+        match &self.found {
+            Some((_, record)) if !record.header.large => {
+                self.store.copy_value(record, out);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Change the header in place, if there is an item.
+    fn change(&mut self, change: impl FnOnce(&mut record::Header)) {
+        if let Some((_, record)) = &mut self.found {
+            change(&mut record.header);
+            record::rewrite(&self.store.memory.items, record.offset, &record.header);
+            self.changed = true;
+            self.store.announce_inside(self.hash, record, self.now);
+        }
+    }
+
+    /// New time to live.
+    pub fn set_expires(&mut self, expires: UnixSeconds) {
+        self.change(|header| header.expires = expires);
+    }
+
+    /// Mark stale, or fresh again.
+    pub fn set_stale(&mut self, stale: bool) {
+        self.change(|header| header.stale = stale);
+    }
+
+    /// Somebody won the right to recache, or has it no more.
+    pub fn set_token_sent(&mut self, sent: bool) {
+        self.change(|header| header.token_sent = sent);
+    }
+
+    /// Give the item this sequence.
+    pub fn set_flags_seq(&mut self, seq: u64) {
+        self.change(|header| header.seq = seq);
+    }
+
+    /// A fresh CAS id for the item in place (md I).
+    pub fn renew_seq(&mut self, explicit: Option<u64>) -> u64 {
+        let seq = self.store.next_seq(explicit);
+        self.set_flags_seq(seq);
+        seq
+    }
+
+    /// Count as a hit: what `get` does of itself.
+    pub fn mark_fetched(&mut self) {
+        if let Some(place) = self.found.and_then(|(_, record)| self.store.mark_of(record.location))
+        {
+            let mark = mark::load(place);
+            mark::store(place, mark, mark.hit(self.now));
+        }
+    }
+
+    /// Delete the item, if there is one.
+    pub fn unlink(&mut self) {
+        self.unlink_why(Unlinked::Deleted);
+    }
+
+    fn unlink_why(&mut self, why: Unlinked) {
+        if let Some((place, record)) = self.found.take() {
+            self.store.unlink_inside(self.hash, self.entered, place, &record, why);
+            self.discard(record.location);
+            self.changed = true;
+        }
+    }
+
+    fn discard(&mut self, location: Location) {
+        match self.garbage {
+            None => self.garbage = Some(location),
+            Some(_) => self.garbage_more.push(location),
+        }
+    }
+
+    /// Make the draft (which must be complete, and of the key that was entered) the key's item, replacing any old one.
+    /// Returns its sequence.
+    pub fn publish(&mut self, draft: Draft, seq: Option<u64>) -> u64 {
+        assert_eq!(draft.missing(), 0, "published before it was complete");
+        let seq = self.store.next_seq(seq);
+        let record = draft.into_record(self.store, self.now, seq, self.store.flush_now());
+        let word = record.location.with_tag(self.hash.tag());
+        self.changed = true;
+        let partition = self.store.index.partition(self.hash);
+        let place = match self.found.take() {
+            Some((place, old)) => {
+                self.store.forget_inside(self.hash, &old, Unlinked::Replaced);
+                self.store.index.replace(place, word);
+                self.discard(old.location);
+                place
+            }
+            None => self.insert(word),
+        };
+        partition.items_total.fetch_add(1, Relaxed);
+        partition.bytes.fetch_add(record.header.record_bytes() as u64, Relaxed);
+        partition.header_bytes.fetch_add(record.header.header_bytes() as u64, Relaxed);
+        self.found = Some((place, record));
+        self.store.announce_inside(self.hash, &record, self.now);
+        seq
+    }
+
+    fn insert(&mut self, word: u64) -> Place {
+        let index = &self.store.index;
+        let (part, bucket) = (self.hash.partition(), self.entered.bucket);
+        while index.insert(part, bucket, word) == Err(ChainFull) {
+            // Less likely than a broken machine (see CHAIN_MAX); the item least recently put here makes room.
+            let any = |wanted: Location| wanted.bits() != 0;
+            let (place, location, hash) =
+                self.store.first_of_chain(bucket, any).expect("a full chain holds items");
+            let offset = self.store.record_offset(location).expect("a linked item");
+            let header = record::read(&self.store.memory.items, offset).expect("a linked item");
+            let record = Record { location, offset, header };
+            self.store.unlink_inside(hash, self.entered, place, &record, Unlinked::Evicted);
+            self.discard(location);
+        }
+        index.partition(self.hash).items.fetch_add(1, Relaxed);
+        self.inserted = true;
+        let same = |location: Location| location == Location::of_slot(word);
+        index.find(bucket, self.hash.tag(), same).expect("inserted a moment ago").0
+    }
+}
+
+impl Store {
+    /// The first item of a chain that `wanted` accepts, and its hash. The caller is inside.
+    fn first_of_chain(
+        &self,
+        bucket: usize,
+        wanted: impl Fn(Location) -> bool,
+    ) -> Option<(Place, Location, KeyHash)> {
+        let mut words = Vec::new();
+        self.index.collect(bucket, &mut words);
+        let word = *words.iter().find(|&&word| wanted(Location::of_slot(word)))?;
+        let hash = self.hash_of(Location::of_slot(word))?;
+        let same = |location: Location| location == Location::of_slot(word);
+        let (place, location) = self.index.find(bucket, hash.tag(), same)?;
+        Some((place, location, hash))
+    }
+
+    /// The next sequence, or the one asked for.
+    fn next_seq(&self, explicit: Option<u64>) -> u64 {
+        explicit.unwrap_or_else(|| self.seq.fetch_add(1, Relaxed) + 1)
+    }
+
+    /// Let the index grow with its items: at most two buckets at a time.
+    fn grow_index(&self, hash: KeyHash) {
+        let partition = hash.partition();
+        for _ in 0..2 {
+            if !self.index.is_crowded(partition) {
+                return;
+            }
+            self.index.split(partition, &|location| self.hash_of(location));
+            self.memory.set_index_bytes(self.index.bytes());
+        }
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        let version = &self.store.index.bucket(self.entered.bucket).version;
+        if self.changed {
+            version.leave(self.entered.before);
+        } else {
+            version.leave_unchanged(self.entered.before);
+        }
+        for location in self.garbage.take().into_iter().chain(self.garbage_more.drain(..)) {
+            self.store.free(location);
+        }
+        if self.inserted {
+            self.store.grow_index(self.hash);
+        }
+    }
+}

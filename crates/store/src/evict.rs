@@ -1,0 +1,405 @@
+//! Making room: a clock per class, a clock over the large items, and chunks that move between the classes.
+//!
+//! A clock's hand walks the class's slots in address order; a hit sets a mark (2 bits of frequency, no lock), the hand
+//! takes it down and evicts what it finds at 0. New items begin at 0, right behind the hand.
+//!
+//! Classes compete for chunks by turnover: bytes evicted lately per byte held. A class that turns over faster than the
+//! whole, and has evicted a chunk's worth since it got its last chunk, is entitled to one more. Chunks are emptied for
+//! it ahead of time, a few slots per draft, chosen by one hand that walks all chunks in address order and skips classes
+//! with a turnover above the mean; items of it that were used lately move to other slots of their class. So sizes that
+//! nobody stores any more give their memory up, and a mix at rest moves nothing.
+//!
+//! Every call does a bounded amount of work. Nothing here is called from inside a bucket.
+
+use crate::{
+    geometry::{BLOCK_BYTES, SLOT_BYTES_MIN},
+    hook::Unlinked,
+    large::{LargeName, owner_of},
+    location::{Location, Medium, size_class},
+    mark::{self, Mark},
+    memory::SlotAt,
+    record,
+    store::{Record, Store},
+    types::Mode,
+};
+use laneway_sync::{
+    prim::{
+        Ordering::{Relaxed, Release},
+        fence,
+    },
+    words,
+};
+
+/// Slots that the hand looks at before it takes the least used of them.
+const LOOKS: u32 = 256;
+/// Slots of a chunk being emptied that one draft sees to.
+const DRAIN_SLOTS: usize = 64;
+/// Rounds of evicting before a draft gives up, or takes a whole chunk by force.
+const ROUNDS: usize = 16;
+/// Chunks the draining hand passes over for their turnover, before it takes any.
+const SKIPS: u32 = 256;
+/// A class whose turnover is so many times the mean waits for a fraction of a chunk's evictions only.
+const TURNOVER_URGENT: u64 = 4;
+const URGENT_FRACTION: u64 = 8;
+
+/// The chunk being emptied.
+#[derive(Debug, Default)]
+pub struct Drain {
+    current: Option<Draining>,
+    hand: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Draining {
+    chunk: u32,
+    class: usize,
+    slot: usize,
+}
+
+impl Store {
+    /// A slot of the class, by whatever it takes.
+    #[inline]
+    pub(crate) fn allocate(&self, class: usize) -> Option<usize> {
+        if let Some(offset) = self.memory.take(class) {
+            return Some(offset);
+        }
+        self.allocate_slowly(class)
+    }
+
+    fn allocate_slowly(&self, class: usize) -> Option<usize> {
+        for round in 0..ROUNDS {
+            if let Some(offset) = self.memory.take(class) {
+                return Some(offset);
+            }
+            if self.memory.grow(class, false) {
+                continue;
+            }
+            if self.mode == Mode::Store {
+                // Only an empty chunk elsewhere can help.
+                if self.memory.release_empty() {
+                    continue;
+                }
+                return None;
+            }
+            let entitled = self.is_entitled(class);
+            if entitled && self.memory.grow(class, true) {
+                continue;
+            }
+            let pool = self.memory.pool_counts();
+            if entitled || pool.available < pool.reserve {
+                self.drain_step(DRAIN_SLOTS);
+            }
+            let evicted = self.evict_in_class(class);
+            if !evicted && round >= ROUNDS / 2 {
+                break;
+            }
+        }
+        self.memory.take(class).or_else(|| self.allocate_by_force(class))
+    }
+
+    /// The class has nothing that could be evicted: empty chunks of others until one comes free.
+    fn allocate_by_force(&self, class: usize) -> Option<usize> {
+        const STEPS: usize = 2 * crate::geometry::CHUNK_BYTES_MAX / SLOT_BYTES_MIN / LOOKS as usize;
+        self.memory.release_empty();
+        for _ in 0..STEPS {
+            if self.memory.grow(class, true)
+                && let Some(offset) = self.memory.take(class)
+            {
+                return Some(offset);
+            }
+            self.drain_step(LOOKS as usize);
+            if let Some(offset) = self.memory.take(class) {
+                return Some(offset);
+            }
+        }
+        None
+    }
+
+    /// Bytes evicted lately and bytes held, of one class.
+    fn turnover(&self, class: usize) -> (u64, u64) {
+        let class = self.memory.class(class);
+        let chunk = (class.slots * class.slot_bytes) as u64;
+        (class.evicted_bytes_recent.load(Relaxed), class.chunks_held.load(Relaxed) * chunk)
+    }
+
+    /// The same of all classes.
+    fn turnover_mean(&self) -> (u64, u64) {
+        (0..self.memory.classes().len())
+            .map(|class| self.turnover(class))
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Whether the class may take a chunk from the reserve.
+    fn is_entitled(&self, class: usize) -> bool {
+        let held = self.memory.class(class);
+        if held.chunks_held.load(Relaxed) == 0 {
+            return true;
+        }
+        let (since, slots) = (held.evicted_since_chunk.load(Relaxed), held.slots as u64);
+        if since < slots.div_ceil(URGENT_FRACTION) {
+            return false;
+        }
+        let ((own, own_held), (all, all_held)) = (self.turnover(class), self.turnover_mean());
+        let times = |n: u64| {
+            u128::from(own) * u128::from(all_held) > u128::from(n * all) * u128::from(own_held)
+        };
+        times(TURNOVER_URGENT)
+            || (since >= slots
+                // A fifth above the mean: noise moves no chunks.
+                && u128::from(5 * own) * u128::from(all_held) > u128::from(6 * all) * u128::from(own_held))
+    }
+
+    /// Count an eviction from a class towards its turnover.
+    fn note_eviction(&self, class: usize, slots: u64) {
+        let class = self.memory.class(class);
+        let bytes = slots * class.slot_bytes as u64;
+        class.evicted.fetch_add(slots, Relaxed);
+        class.evicted_since_chunk.fetch_add(slots, Relaxed);
+        class.evicted_bytes_recent.fetch_add(bytes, Relaxed);
+        let recent = self.counters.evicted_bytes_recent.fetch_add(bytes, Relaxed) + bytes;
+        // A quarter of the memory was evicted: what lies further back counts half.
+        if recent > self.memory.limit_bytes() / 4
+            && self
+                .counters
+                .evicted_bytes_recent
+                .compare_exchange(recent, 0, Relaxed, Relaxed)
+                .is_ok()
+        {
+            for class in self.memory.classes() {
+                let recent = class.evicted_bytes_recent.load(Relaxed);
+                class.evicted_bytes_recent.fetch_sub(recent / 2, Relaxed);
+            }
+        }
+    }
+
+    /// Evict one item of the class (of large items: one, whole). False if the hand found none in its bounded walk.
+    fn evict_in_class(&self, class: usize) -> bool {
+        if class == self.memory.block_class() {
+            return self.evict_large();
+        }
+        let Some(victim) = self.pick(class) else { return false };
+        let offset = self.memory.offset_of(victim);
+        if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
+            self.note_eviction(class, 1);
+            return true;
+        }
+        // Perhaps the last piece of a large item.
+        self.evict_owner(offset, true)
+    }
+
+    /// Turn the class's hand.
+    fn pick(&self, class: usize) -> Option<SlotAt> {
+        let this = self.memory.class(class);
+        let mut state = this.lock();
+        let (mut chunk, mut slot) = state.hand;
+        let mut least: Option<(u16, SlotAt)> = None;
+        let mut looks = 0;
+        // Free slots and hops count too, but less: they are quick.
+        for _ in 0..16 * LOOKS {
+            let here = state.chunk_from(chunk)?;
+            if here != chunk {
+                (chunk, slot) = (here, 0);
+            } else if slot as usize >= this.slots {
+                (chunk, slot) = (state.chunk_from(chunk + 1)?, 0);
+            }
+            let at = SlotAt { class, chunk, slot: slot as usize };
+            slot += 1;
+            if !self.memory.is_used(at) || self.memory.is_draining(chunk) {
+                continue;
+            }
+            let place = self.memory.mark_of(at);
+            let mark = mark::load(place);
+            if mark.frequency() == 0 {
+                least = Some((0, at));
+                break;
+            }
+            mark::store(place, mark, mark.cooled());
+            if least.is_none_or(|(frequency, _)| mark.frequency() < frequency) {
+                least = Some((mark.frequency(), at));
+            }
+            looks += 1;
+            if looks == LOOKS {
+                break;
+            }
+        }
+        state.hand = (chunk, slot);
+        least.map(|(_, at)| at)
+    }
+
+    /// Turn the hand over the large items, and evict one.
+    fn evict_large(&self) -> bool {
+        let count = u64::from(self.large.highest());
+        if count == 0 {
+            return false;
+        }
+        let mut least: Option<(u16, u32)> = None;
+        for _ in 0..LOOKS {
+            let number = (self.large.hand.fetch_add(1, Relaxed) % count) as u32;
+            let Some(descriptor) = self.large.get(number).filter(|d| d.is_alive()) else {
+                continue;
+            };
+            let mark = mark::load(&descriptor.mark);
+            if mark.frequency() == 0 {
+                if self.evict_descriptor(number) {
+                    return true;
+                }
+                continue;
+            }
+            mark::store(&descriptor.mark, mark, mark.cooled());
+            if least.is_none_or(|(frequency, _)| mark.frequency() < frequency) {
+                least = Some((mark.frequency(), number));
+            }
+        }
+        least.is_some_and(|(_, number)| self.evict_descriptor(number))
+    }
+
+    /// Evict the large item of a descriptor.
+    fn evict_descriptor(&self, number: u32) -> bool {
+        let location = Location::new(Medium::Extent, 0, u64::from(number));
+        let Some(hash) = self.hash_of(location) else { return false };
+        let held = self.large.get(number).map_or(0, |descriptor| descriptor.held_bytes());
+        let name = LargeName { descriptor: number, hash };
+        let evicted = self.unlink_large(name, Unlinked::Evicted, &mut |_| true);
+        if evicted {
+            self.note_eviction(self.memory.block_class(), held.div_ceil(BLOCK_BYTES as u64));
+        }
+        evicted
+    }
+
+    /// If the slot holds a piece of a large item: evict that item, or first take its mark down if `second_chance`.
+    fn evict_owner(&self, offset: usize, second_chance: bool) -> bool {
+        let Some(words) = self.memory.items.words_at(offset, 8) else { return false };
+        let (number, piece) = owner_of(u64::from_le(words[0].load(Relaxed)));
+        let Some(descriptor) = self.large.get(number) else { return false };
+        if !descriptor.pin() {
+            return false;
+        }
+        // SAFETY: pinned by the line above, unpinned below.
+        let owns = unsafe { descriptor.pieces_pinned() }.get(piece) == Some(&(offset as u64));
+        self.unpin(number);
+        if !owns {
+            return false;
+        }
+        let mark = mark::load(&descriptor.mark);
+        if second_chance && mark.frequency() > 0 {
+            mark::store(&descriptor.mark, mark, mark.cooled());
+            return false;
+        }
+        self.evict_descriptor(number)
+    }
+
+    /// Go on emptying a chunk, by about `slots` slots; begin with another where there is none. One thread at a time.
+    pub(crate) fn drain_step(&self, slots: usize) {
+        let Ok(mut drain) = self.drain.try_lock() else { return };
+        if drain.current.is_none() {
+            drain.current = self.next_to_drain(&mut drain.hand);
+        }
+        let Some(mut at) = drain.current else { return };
+        let slots_per_chunk = self.memory.class(at.class).slots;
+        let mut seen = 0;
+        while seen < slots && at.slot < slots_per_chunk {
+            if self.memory.class_of_chunk(at.chunk) != Some(at.class) {
+                drain.current = None; // its last slot came back, and the pool has it
+                return;
+            }
+            let slot = SlotAt { class: at.class, chunk: at.chunk, slot: at.slot };
+            at.slot += 1;
+            seen += 1;
+            if self.memory.is_used(slot) {
+                self.vacate(slot);
+            }
+        }
+        drain.current = Some(at);
+        if at.slot >= slots_per_chunk {
+            // What is left is under construction or being read: it cannot be waited for. If nothing is left the
+            // chunk is the pool's already.
+            self.memory.set_draining(at.class, at.chunk, false);
+            drain.current = None;
+        }
+    }
+
+    /// The next chunk to give up.
+    fn next_to_drain(&self, hand: &mut u32) -> Option<Draining> {
+        let highest = self.memory.chunk_highest();
+        if highest == 0 {
+            return None;
+        }
+        let (all, all_held) = self.turnover_mean();
+        for look in 0..SKIPS + highest.min(SKIPS) {
+            *hand = if *hand >= highest { 1 } else { *hand + 1 };
+            let chunk = *hand;
+            let Some(class) = self.memory.class_of_chunk(chunk) else { continue };
+            let (own, own_held) = self.turnover(class);
+            let busy =
+                u128::from(own) * u128::from(all_held) > u128::from(all) * u128::from(own_held);
+            if busy && look < SKIPS {
+                continue;
+            }
+            if self.memory.set_draining(class, chunk, true) {
+                return Some(Draining { chunk, class, slot: 0 });
+            }
+            return None; // it was empty, and is the pool's now
+        }
+        None
+    }
+
+    /// Get whatever is in the slot out of it: an item that was used lately moves, another goes.
+    fn vacate(&self, at: SlotAt) {
+        let offset = self.memory.offset_of(at);
+        if at.class == self.memory.block_class() {
+            self.evict_owner(offset, false);
+            return;
+        }
+        let mark = mark::load(self.memory.mark_of(at));
+        if mark.frequency() > 0 && self.relocate(at, mark) {
+            return;
+        }
+        if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
+            self.note_eviction(at.class, 1);
+        } else {
+            self.evict_owner(offset, false);
+        }
+    }
+
+    /// Move a small item to another slot of its class. False if there is none, or no item.
+    fn relocate(&self, at: SlotAt, mark: Mark) -> bool {
+        let offset = self.memory.offset_of(at);
+        let old = Location::new(Medium::Arena, 0, offset as u64 / 8);
+        let Some(hash) = self.hash_of(old) else { return false };
+        let Some(to) = self.memory.take(at.class).or_else(|| {
+            (self.evict_in_class(at.class)).then(|| self.memory.take(at.class)).flatten()
+        }) else {
+            return false;
+        };
+        let entered = self.index.enter(hash);
+        let version = &self.index.bucket(entered.bucket).version;
+        let is_it = |l: Location| l.medium() == Medium::Arena && l.offset() == old.offset();
+        let found = self.index.find(entered.bucket, hash.tag(), is_it);
+        let header = record::read(&self.memory.items, offset);
+        let (Some((place, location)), Some(header)) = (found, header) else {
+            version.leave_unchanged(entered.before);
+            self.memory.give(to);
+            return false;
+        };
+        let bytes = header.record_bytes();
+        let words_at = |offset| self.memory.items.words_at(offset, bytes).expect("a slot");
+        fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+        words::copy_words(words_at(offset), words_at(to));
+        let class = size_class(header.key_bytes + header.value_bytes);
+        let moved = Location::new(Medium::Arena, class, to as u64 / 8);
+        if let Some(place) = self.memory.mark(to) {
+            place.store(mark.cooled().0, Relaxed);
+        }
+        let now_moved = Record { location: moved, offset: to, header };
+        if let Some(hook) = &self.hook {
+            let mut key = Vec::new();
+            self.key_at(offset, &header, &mut key).expect("a linked item has a key");
+            hook.unlinked(hash, &key, location, header.seq, Unlinked::Moved);
+        }
+        self.index.replace(place, moved.with_tag(hash.tag()));
+        self.announce_inside(hash, &now_moved, 0);
+        version.leave(entered.before);
+        self.memory.give(offset);
+        true
+    }
+}

@@ -1,0 +1,98 @@
+//! Sizes: chunks, slab classes, blocks. Pure arithmetic.
+//!
+//! Slots grow by an eighth of an octave (8 bytes at least), so that rounding wastes at most an eighth and 6 % on average.
+//! Slots of more than an eighth of a chunk are stretched to share it evenly. The largest class holds the blocks that
+//! large items are made of. Unit: bytes.
+
+/// Smallest slot: a header, a key, a value of a few bytes.
+pub const SLOT_BYTES_MIN: usize = 24;
+
+/// A record up to this size is small: contiguous, in one slot. Fixed, and unrelated to the lanes' threshold.
+pub const SMALL_RECORD_BYTES_MAX: usize = 16 << 10;
+
+/// Blocks of large items are about this large: one slice of a transfer.
+pub const BLOCK_BYTES: usize = 32 << 10;
+
+/// Largest chunk.
+pub const CHUNK_BYTES_MAX: usize = 256 << 10;
+/// Smallest chunk, for stores of a few MiB.
+pub const CHUNK_BYTES_MIN: usize = 64 << 10;
+
+/// Chunk size for a memory limit: about 256 chunks at least, so that every class can have one.
+pub fn chunk_bytes(memory_bytes: u64) -> usize {
+    let wanted = (memory_bytes / 256).next_power_of_two();
+    (wanted as usize).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
+}
+
+/// The slot sizes for chunks of this size, ascending; the last is the block's.
+pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    let mut size = SLOT_BYTES_MIN;
+    while size <= BLOCK_BYTES {
+        let slots = chunk_bytes / size;
+        let stretched = if slots <= 64 { chunk_bytes / slots & !7 } else { size };
+        if sizes.last().is_none_or(|&last| last < stretched) {
+            sizes.push(stretched);
+        }
+        size += ((1usize << size.ilog2()) / 8).max(8);
+    }
+    if sizes.last() != Some(&BLOCK_BYTES) {
+        sizes.push(BLOCK_BYTES);
+    }
+    sizes
+}
+
+/// Division of an offset in a chunk by the slot size, without dividing.
+#[derive(Debug, Clone, Copy)]
+pub struct Divider {
+    reciprocal: u64,
+}
+
+const RECIPROCAL_SHIFT: u32 = 40;
+
+impl Divider {
+    /// For divisors up to a block.
+    pub fn new(divisor: usize) -> Self {
+        Divider { reciprocal: (1u64 << RECIPROCAL_SHIFT).div_ceil(divisor as u64) }
+    }
+
+    /// `dividend / divisor`, exact below [`CHUNK_BYTES_MAX`]: the reciprocal is too large by less than 1, so the product
+    /// by less than 2^18, and a quotient's fraction is at least 2^40 / 2^15 short of the next whole number.
+    #[inline]
+    pub fn divide(self, dividend: usize) -> usize {
+        ((dividend as u64 * self.reciprocal) >> RECIPROCAL_SHIFT) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_has_a_slot_and_little_is_wasted() {
+        for chunk in [CHUNK_BYTES_MIN, CHUNK_BYTES_MIN * 2, CHUNK_BYTES_MAX] {
+            let sizes = slot_sizes(chunk);
+            assert!(sizes.len() < 255, "a class number is one byte: {}", sizes.len());
+            assert!(sizes.is_sorted() && sizes.iter().all(|s| s % 8 == 0));
+            assert_eq!(sizes.last(), Some(&BLOCK_BYTES));
+            assert!(sizes.iter().any(|&s| s >= SMALL_RECORD_BYTES_MAX && s < BLOCK_BYTES));
+            for pair in sizes.windows(2).filter(|p| p[0] > 128 && chunk / p[0] > 8) {
+                assert!(pair[1] as f64 / pair[0] as f64 <= 1.2, "{chunk}: {pair:?}");
+            }
+            for &size in &sizes {
+                let waste = (chunk % size) as f64 / chunk as f64;
+                assert!(waste < 0.02, "{chunk} / {size} wastes {waste}");
+            }
+        }
+    }
+
+    #[test]
+    fn division_by_reciprocal_is_exact() {
+        for divisor in slot_sizes(CHUNK_BYTES_MAX) {
+            let divider = Divider::new(divisor);
+            for dividend in 0..CHUNK_BYTES_MAX {
+                assert_eq!(divider.divide(dividend), dividend / divisor, "{dividend} / {divisor}");
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The pool of chunks that all classes borrow from and give back to.
+//!
+//! Counts chunks against the memory limit, together with the index. The last few chunks are a reserve: only a class
+//! that is entitled (it has none, or turns its own over faster than the others) may take these; see `evict`.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Chunks that are in no class, and the count of all.
+#[derive(Debug)]
+pub struct Pool {
+    state: Mutex<PoolState>,
+    chunk_bytes: u64,
+    /// Chunk numbers run from 1 to here: the number 0 would make the location 0, which means an empty slot.
+    chunks_max: u32,
+}
+
+#[derive(Debug)]
+struct PoolState {
+    /// Given back, and possibly still backed by pages.
+    free: Vec<u32>,
+    /// Given back, and its pages returned to the system.
+    bare: Vec<u32>,
+    fresh: u32,
+    taken: u32,
+    limit_bytes: u64,
+    reserve: bool,
+}
+
+/// Chunks in numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolCounts {
+    /// In classes.
+    pub taken: u64,
+    /// In no class, but holding pages.
+    pub free: u64,
+    /// How many more may be taken; negative when the limit was lowered.
+    pub available: i64,
+    /// How many of these the entitled alone may take.
+    pub reserve: i64,
+    /// The limit on everything.
+    pub limit_bytes: u64,
+}
+
+impl Pool {
+    /// `reserve` says whether to keep one (a store that may not evict needs none).
+    pub fn new(chunk_bytes: u64, chunks_max: u32, limit_bytes: u64, reserve: bool) -> Pool {
+        let state = PoolState {
+            free: Vec::new(),
+            bare: Vec::new(),
+            fresh: 1,
+            taken: 0,
+            limit_bytes,
+            reserve,
+        };
+        Pool { state: Mutex::new(state), chunk_bytes, chunks_max }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts_of(&self, state: &PoolState, other_bytes: u64) -> PoolCounts {
+        let limit_chunks = state.limit_bytes.saturating_sub(other_bytes) / self.chunk_bytes;
+        let limit_chunks = limit_chunks.clamp(1, u64::from(self.chunks_max)) as i64;
+        PoolCounts {
+            taken: u64::from(state.taken),
+            free: state.free.len() as u64,
+            available: limit_chunks - i64::from(state.taken),
+            reserve: if state.reserve { (limit_chunks / 32).min(4) } else { 0 },
+            limit_bytes: state.limit_bytes,
+        }
+    }
+
+    /// `other_bytes` is what else counts against the limit (the index).
+    pub fn counts(&self, other_bytes: u64) -> PoolCounts {
+        self.counts_of(&self.lock(), other_bytes)
+    }
+
+    /// A chunk, if the limit allows.
+    pub fn take(&self, other_bytes: u64, entitled: bool) -> Option<u32> {
+        let mut state = self.lock();
+        let counts = self.counts_of(&state, other_bytes);
+        if counts.available <= if entitled { 0 } else { counts.reserve } {
+            return None;
+        }
+        let chunk = state.free.pop().or_else(|| state.bare.pop()).or_else(|| {
+            (state.fresh <= self.chunks_max).then(|| {
+                state.fresh += 1;
+                state.fresh - 1
+            })
+        })?;
+        state.taken += 1;
+        Some(chunk)
+    }
+
+    /// A chunk comes back. `discard` returns its pages to the system, called if the pool holds more than it may use.
+    pub fn give(&self, chunk: u32, other_bytes: u64, discard: impl FnOnce(u32)) {
+        let mut state = self.lock();
+        state.taken -= 1;
+        if self.counts_of(&state, other_bytes).available <= state.free.len() as i64 {
+            discard(chunk);
+            state.bare.push(chunk);
+        } else {
+            state.free.push(chunk);
+        }
+    }
+
+    /// Change the limit.
+    pub fn set_limit_bytes(&self, bytes: u64) {
+        self.lock().limit_bytes = bytes;
+    }
+
+    /// The highest chunk number ever taken.
+    pub fn highest(&self) -> u32 {
+        self.lock().fresh - 1
+    }
+}

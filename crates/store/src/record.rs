@@ -1,0 +1,147 @@
+//! The record of an item: one fixed little-endian layout, for every medium.
+//!
+//! ```text
+//! word 0   sequence (64)
+//! word 1   expires (32) | key bytes (8) | flags (4) | flush generation (6) | value bytes (14)
+//! word 2   client flags (32) | value bytes (32)      only with HAS_EXT
+//! then the key, then the value
+//! ```
+//! So 16 bytes stand before the key of an ordinary item. HAS_EXT is set where the client's flags are not zero, and on
+//! every large item. The flush generation (modulo 64) says which `flush_all`s the item has seen; it is not derived from
+//! the sequence, because clients may choose an item's sequence (CAS override).
+//!
+//! A header read without a pin or a bucket's version is a guess: lengths are bounded, the rest may be anything.
+
+use crate::{region::Region, types::UnixSeconds};
+use laneway_sync::prim::Ordering::Relaxed;
+
+/// Header of an ordinary item.
+pub const HEADER_BYTES: usize = 16;
+/// Header with the extra word.
+pub const HEADER_EXT_BYTES: usize = 24;
+
+/// Flush generations are kept modulo this.
+pub const FLUSH_GENERATIONS: u32 = 64;
+
+const HAS_EXT: u32 = 1;
+const STALE: u32 = 2;
+const TOKEN_SENT: u32 = 4;
+const LARGE: u32 = 8;
+
+const FLAGS_SHIFT: u32 = 8;
+const FLUSH_SHIFT: u32 = 12;
+const VALUE_SHIFT: u32 = 18;
+/// Values shorter than this fit in word 1.
+pub const VALUE_BYTES_INLINE: usize = 1 << 14;
+
+/// A record's header, unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Sequence.
+    pub seq: u64,
+    /// Absolute second, 0 = never.
+    pub expires: UnixSeconds,
+    /// Length of the key.
+    pub key_bytes: usize,
+    /// Length of the value.
+    pub value_bytes: usize,
+    /// Client flags.
+    pub flags: u32,
+    /// Marked stale.
+    pub stale: bool,
+    /// The right to recache was given away.
+    pub token_sent: bool,
+    /// In pieces.
+    pub large: bool,
+    /// `flush_all`s seen, modulo [`FLUSH_GENERATIONS`].
+    pub flush: u32,
+}
+
+impl Header {
+    /// Bytes before the key.
+    #[inline]
+    pub fn header_bytes(&self) -> usize {
+        header_bytes(self.flags, self.large)
+    }
+
+    /// Offset of the value in the record.
+    #[inline]
+    pub fn value_at(&self) -> usize {
+        self.header_bytes() + self.key_bytes
+    }
+
+    /// Bytes of the whole record.
+    #[inline]
+    pub fn record_bytes(&self) -> usize {
+        self.value_at() + self.value_bytes
+    }
+
+    fn word_1(&self) -> u64 {
+        let ext = self.header_bytes() == HEADER_EXT_BYTES;
+        let bits = if ext { HAS_EXT } else { 0 }
+            | if self.stale { STALE } else { 0 }
+            | if self.token_sent { TOKEN_SENT } else { 0 }
+            | if self.large { LARGE } else { 0 };
+        let inline = if self.large { 0 } else { self.value_bytes as u32 };
+        let packed = self.key_bytes as u32
+            | bits << FLAGS_SHIFT
+            | self.flush << FLUSH_SHIFT
+            | inline << VALUE_SHIFT;
+        u64::from(self.expires) | u64::from(packed) << 32
+    }
+}
+
+/// Bytes before the key of an item with these client flags.
+#[inline]
+pub fn header_bytes(flags: u32, large: bool) -> usize {
+    if flags != 0 || large { HEADER_EXT_BYTES } else { HEADER_BYTES }
+}
+
+/// Read the header at `offset`; `None` where that is outside the region.
+#[inline]
+pub fn read(items: &Region, offset: usize) -> Option<Header> {
+    let words = items.words_at(offset, HEADER_EXT_BYTES)?;
+    let word = |i: usize| u64::from_le(words[i].load(Relaxed));
+    let (seq, word_1) = (word(0), word(1));
+    let packed = (word_1 >> 32) as u32;
+    let bits = packed >> FLAGS_SHIFT;
+    let (flags, value_bytes) = if bits & HAS_EXT != 0 {
+        let ext = word(2);
+        (ext as u32, (ext >> 32) as usize)
+    } else {
+        (0, (packed >> VALUE_SHIFT) as usize)
+    };
+    Some(Header {
+        seq,
+        expires: word_1 as u32,
+        key_bytes: packed as u8 as usize,
+        value_bytes,
+        flags,
+        stale: bits & STALE != 0,
+        token_sent: bits & TOKEN_SENT != 0,
+        large: bits & LARGE != 0,
+        flush: packed >> FLUSH_SHIFT & (FLUSH_GENERATIONS - 1),
+    })
+}
+
+/// Write the header at `offset`. The caller owns the record, or is inside its bucket.
+#[inline]
+pub fn write(items: &Region, offset: usize, header: &Header) {
+    debug_assert!(header.large || header.value_bytes < VALUE_BYTES_INLINE);
+    let ext = header.header_bytes() == HEADER_EXT_BYTES;
+    let words = items.words_at(offset, header.header_bytes()).expect("a record inside the region");
+    words[0].store(header.seq.to_le(), Relaxed);
+    words[1].store(header.word_1().to_le(), Relaxed);
+    if ext {
+        let ext = u64::from(header.flags) | (header.value_bytes as u64) << 32;
+        words[2].store(ext.to_le(), Relaxed);
+    }
+}
+
+/// Rewrite the first two words after a change in place. The caller is inside the item's bucket.
+#[inline]
+pub fn rewrite(items: &Region, offset: usize, header: &Header) {
+    let words = items.words_at(offset, HEADER_BYTES).expect("a record inside the region");
+    words[0].store(header.seq.to_le(), Relaxed);
+    words[1].store(header.word_1().to_le(), Relaxed);
+}

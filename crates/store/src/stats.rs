@@ -1,0 +1,59 @@
+//! The store in numbers. Sums over partitions and classes, taken while others work: each number is true by itself.
+
+use crate::{
+    store::Store,
+    types::{ClassStats, Stats},
+};
+use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
+
+impl Store {
+    /// Counts and sizes.
+    pub fn stats(&self) -> Stats {
+        let partitions = self.index.partitions();
+        let sum = |f: fn(&crate::index::Partition) -> &AtomicU64| -> u64 {
+            partitions.iter().map(|partition| f(partition).load(Relaxed)).sum()
+        };
+        let items = sum(|partition| &partition.items);
+        let (buckets, buckets_overflow) = self.index.counts();
+        let index_bytes = self.index.bytes();
+        let (chunk_bytes, free_bytes) = self.memory.pool_bytes();
+        let counters = &self.counters;
+        // A gauge that two threads move may be below zero for a moment.
+        let gauge = |counter: &AtomicU64| (counter.load(Relaxed) as i64).max(0) as u64;
+        Stats {
+            items,
+            items_total: sum(|partition| &partition.items_total),
+            bytes: sum(|partition| &partition.bytes),
+            limit_bytes: self.memory.pool_counts().limit_bytes,
+            evictions: counters.evictions.load(Relaxed),
+            evicted_unfetched: counters.evicted_unfetched.load(Relaxed),
+            evicted_active: counters.evicted_active.load(Relaxed),
+            expired_unfetched: counters.expired_unfetched.load(Relaxed),
+            reclaimed: counters.reclaimed.load(Relaxed),
+            index_bytes,
+            buckets,
+            buckets_overflow,
+            slots_filled: items,
+            metadata_bytes: index_bytes
+                + sum(|partition| &partition.header_bytes)
+                + self.memory.side_bytes()
+                + counters.piece_list_bytes.load(Relaxed),
+            pool_bytes: chunk_bytes + free_bytes,
+            pool_free_bytes: free_bytes,
+            pinned_dead_bytes: gauge(&counters.pinned_dead_bytes),
+            unpublished_bytes: gauge(&counters.unpublished_bytes),
+            read_retries: counters.read_retries.load(Relaxed),
+            seq: self.seq.load(Relaxed),
+        }
+    }
+
+    /// Every slab class that has chunks.
+    pub fn class_stats(&self) -> Vec<ClassStats> {
+        self.memory.class_stats()
+    }
+
+    /// Slots in use, by items and drafts, over all classes: what a test of leaks counts.
+    pub fn slots_used(&self) -> u64 {
+        self.memory.slots_used()
+    }
+}

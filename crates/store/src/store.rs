@@ -1,0 +1,223 @@
+//! The store as one value, and what its parts need of each other: where a record is, what it says, whether it is dead.
+
+use crate::{
+    evict::Drain,
+    hash::Hasher,
+    hook::Hook,
+    index::Index,
+    large::LargeTable,
+    location::{Location, Medium},
+    mark::Mark,
+    memory::Memory,
+    record::{self, FLUSH_GENERATIONS, Header},
+    sweep::Sweeper,
+    types::{Config, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, UnixSeconds},
+};
+use laneway_sync::{
+    prim::{AtomicU64, Ordering::Relaxed},
+    words,
+};
+use std::{
+    fmt, io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, AtomicU32},
+    },
+};
+
+/// The smallest memory a store works with.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
+/// The store. Everything is done through `&Store`, from any thread.
+pub struct Store {
+    pub(crate) mode: Mode,
+    pub(crate) item_bytes_max: u64,
+    pub(crate) unpublished_bytes_max: u64,
+    hasher: Hasher,
+    pub(crate) index: Index,
+    pub(crate) memory: Memory,
+    pub(crate) large: LargeTable,
+    /// The next sequence to give out is one more.
+    pub(crate) seq: AtomicU64,
+    /// How often everything was flushed.
+    pub(crate) flush_generation: AtomicU32,
+    pub(crate) hook: Option<Box<dyn Hook>>,
+    pub(crate) counters: Counters,
+    pub(crate) drain: Mutex<Drain>,
+    pub(crate) sweeper: Mutex<Sweeper>,
+}
+
+/// Counts that are not worth one per partition.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub evictions: AtomicU64,
+    pub evicted_unfetched: AtomicU64,
+    pub evicted_active: AtomicU64,
+    pub expired_unfetched: AtomicU64,
+    pub reclaimed: AtomicU64,
+    pub read_retries: AtomicU64,
+    pub unpublished_bytes: AtomicU64,
+    /// Wraps below zero for a moment when the last reader is quicker than the killer.
+    pub pinned_dead_bytes: AtomicU64,
+    pub evicted_bytes_recent: AtomicU64,
+    /// Bytes of the descriptors' piece lists.
+    pub piece_list_bytes: AtomicU64,
+}
+
+/// An item looked up: its place in the index is known to the caller.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Record {
+    pub location: Location,
+    /// Of the header.
+    pub offset: usize,
+    pub header: Header,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// An empty store.
+    pub fn new(config: Config) -> io::Result<Arc<Store>> {
+        Store::build(config, None)
+    }
+
+    /// An empty store with a listener.
+    pub fn with_hook(config: Config, hook: Box<dyn Hook>) -> io::Result<Arc<Store>> {
+        Store::build(config, Some(hook))
+    }
+
+    fn build(mut config: Config, hook: Option<Box<dyn Hook>>) -> io::Result<Arc<Store>> {
+        config.memory_bytes = config.memory_bytes.max(MEMORY_BYTES_MIN);
+        let memory = Memory::new(&config)?;
+        // The smallest slots filled, at 12 bytes of index per item, and some.
+        let buckets_max = (memory.items.bytes() / 24 * 16 / 64) as u64;
+        let buckets = config.buckets_initial.min(config.memory_bytes / 16 / 64).max(1);
+        let index = Index::new(buckets, buckets_max, config.huge_pages)?;
+        memory.set_index_bytes(index.bytes());
+        Ok(Arc::new(Store {
+            mode: config.mode,
+            item_bytes_max: config.item_bytes_max,
+            // One item of the largest size must always be possible.
+            unpublished_bytes_max: config
+                .unpublished_bytes_max
+                .max(config.item_bytes_max + config.item_bytes_max / 8 + (64 << 10)),
+            hasher: Hasher::new(config.hash_seed),
+            index,
+            memory,
+            large: LargeTable::default(),
+            seq: AtomicU64::new(0),
+            flush_generation: AtomicU32::new(0),
+            hook,
+            counters: Counters::default(),
+            drain: Mutex::default(),
+            sweeper: Mutex::default(),
+        }))
+    }
+
+    /// The hash of a key.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hasher.hash(key)
+    }
+
+    /// Ask the cache for the bucket line.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.index.prefetch(hash);
+    }
+
+    /// `cache_memlimit`. Raising reaches as far as address space was reserved (four times the first limit, 1 GiB at
+    /// least). Lowering takes effect little by little, with every draft and sweep.
+    pub fn set_memory_bytes(&self, bytes: u64) {
+        self.memory.set_limit_bytes(bytes.max(MEMORY_BYTES_MIN));
+    }
+
+    /// Where the record of a location begins; any location, as it may come from an unvalidated read.
+    #[inline]
+    pub(crate) fn record_offset(&self, location: Location) -> Option<usize> {
+        match location.medium() {
+            Medium::Arena => Some(location.offset() as usize * 8),
+            Medium::Extent => Some(self.large.get(location.offset() as u32)?.record_offset()),
+            _ => None,
+        }
+    }
+
+    /// The record at a location, if its key is `key`. Not validated.
+    #[inline]
+    pub(crate) fn record_of(&self, location: Location, key: &[u8]) -> Option<Record> {
+        let offset = self.record_offset(location)?;
+        let header = record::read(&self.memory.items, offset)?;
+        if header.key_bytes != key.len() {
+            return None;
+        }
+        let words = self.memory.items.words_at(offset + header.header_bytes(), key.len())?;
+        words::equal(words, 0, key).then_some(Record { location, offset, header })
+    }
+
+    /// The key of the record at `offset`, appended to `out`. Not validated.
+    pub(crate) fn key_at(&self, offset: usize, header: &Header, out: &mut Vec<u8>) -> Option<()> {
+        if header.key_bytes > KEY_BYTES_MAX {
+            return None;
+        }
+        let words = self.memory.items.words_at(offset + header.header_bytes(), header.key_bytes)?;
+        words::read_into(words, 0, header.key_bytes, out);
+        Some(())
+    }
+
+    /// The hash of whatever key the record at a location holds. Not validated.
+    pub(crate) fn hash_of(&self, location: Location) -> Option<KeyHash> {
+        let offset = self.record_offset(location)?;
+        let header = record::read(&self.memory.items, offset)?;
+        if header.key_bytes > KEY_BYTES_MAX {
+            return None;
+        }
+        let words = self.memory.items.words_at(offset + header.header_bytes(), header.key_bytes)?;
+        let mut key = [0u8; 256];
+        for (word, bytes) in words.iter().zip(key.as_chunks_mut::<8>().0) {
+            *bytes = word.load(Relaxed).to_ne_bytes();
+        }
+        Some(self.hash(&key[..header.key_bytes]))
+    }
+
+    /// Expired, or flushed.
+    #[inline]
+    pub(crate) fn is_dead(&self, header: &Header, now: UnixSeconds) -> bool {
+        (header.expires != 0 && header.expires <= now) || header.flush != self.flush_now()
+    }
+
+    /// The flush generation that records are stamped with.
+    #[inline]
+    pub(crate) fn flush_now(&self) -> u32 {
+        self.flush_generation.load(Relaxed) % FLUSH_GENERATIONS
+    }
+
+    /// The hit mark of an item.
+    #[inline]
+    pub(crate) fn mark_of(&self, location: Location) -> Option<&AtomicU16> {
+        match location.medium() {
+            Medium::Arena => self.memory.mark(location.offset() as usize * 8),
+            Medium::Extent => self.large.get(location.offset() as u32).map(|d| &d.mark),
+            _ => None,
+        }
+    }
+
+    /// What the interface tells of an item.
+    #[inline]
+    pub(crate) fn meta_of(&self, header: &Header, mark: Mark, now: UnixSeconds) -> ItemMeta {
+        ItemMeta {
+            seq: header.seq,
+            flags: header.flags,
+            expires: header.expires,
+            value_bytes: header.value_bytes as u32,
+            key_bytes: header.key_bytes as u8,
+            stale: header.stale,
+            token_sent: header.token_sent,
+            fetched: mark.fetched(),
+            idle_seconds: mark.idle_seconds(now),
+        }
+    }
+}

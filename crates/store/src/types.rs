@@ -1,0 +1,160 @@
+//! The plain values of the store's interface. Sizes are in bytes, times in absolute unix seconds.
+
+/// The seeded 64-bit hash of a key (SipHash-1-3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyHash(pub u64);
+
+/// Absolute unix seconds; 0 = never. Injected: nothing here reads a clock.
+pub type UnixSeconds = u32;
+
+/// The longest key, as in memcached.
+pub const KEY_BYTES_MAX: usize = 250;
+
+/// What happens when memory runs out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Evict what was not used lately.
+    Cache,
+    /// Never evict: refuse.
+    Store,
+}
+
+/// How to build a [`Store`](crate::Store).
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Chunks and index together may take this much.
+    pub memory_bytes: u64,
+    /// Evict or refuse.
+    pub mode: Mode,
+    /// Largest item: key + value + header.
+    pub item_bytes_max: u64,
+    /// The key of the hash function.
+    pub hash_seed: (u64, u64),
+    /// The most bytes drafts of large values may hold before they are published.
+    pub unpublished_bytes_max: u64,
+    /// Buckets to begin with; the index grows from there.
+    pub buckets_initial: u64,
+    /// Back the memory by huge pages where the kernel offers them.
+    pub huge_pages: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            memory_bytes: 64 << 20,
+            mode: Mode::Cache,
+            item_bytes_max: 1 << 20,
+            hash_seed: (0x6c61_6e65_7761_7931, 0x6c61_6e65_7761_7932),
+            unpublished_bytes_max: 16 << 20,
+            buckets_initial: 4096,
+            huge_pages: false,
+        }
+    }
+}
+
+/// What is known of one live item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ItemMeta {
+    /// CAS id = log sequence = migration guard.
+    pub seq: u64,
+    /// The client's own 32 bits.
+    pub flags: u32,
+    /// 0 = never
+    pub expires: UnixSeconds,
+    /// Length of the value.
+    pub value_bytes: u32,
+    /// Length of the key.
+    pub key_bytes: u8,
+    /// Marked stale by `md I`.
+    pub stale: bool,
+    /// Somebody already won the right to recache.
+    pub token_sent: bool,
+    /// Fetched since stored, before this access.
+    pub fetched: bool,
+    /// Seconds since the last access; saturates at [`crate::IDLE_SECONDS_MAX`].
+    pub idle_seconds: u32,
+}
+
+/// Why a draft was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Larger than `item_bytes_max`.
+    TooLarge,
+    /// No memory left, and nothing may or can be evicted; or too many bytes are under construction.
+    OutOfMemory,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Refused::TooLarge => "object too large for cache",
+            Refused::OutOfMemory => "out of memory storing object",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Counts and sizes of the whole store.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// Items linked now (dead ones that nobody met yet included).
+    pub items: u64,
+    /// Items ever published.
+    pub items_total: u64,
+    /// Bytes of linked items: header + key + value.
+    pub bytes: u64,
+    /// The memory limit.
+    pub limit_bytes: u64,
+    /// Live items unlinked to make room.
+    pub evictions: u64,
+    /// Of these, never fetched.
+    pub evicted_unfetched: u64,
+    /// Of these, used since the hand came by last.
+    pub evicted_active: u64,
+    /// Items that expired without having been fetched.
+    pub expired_unfetched: u64,
+    /// Expired or flushed items whose memory was taken back.
+    pub reclaimed: u64,
+    /// Bytes of buckets in use, overflow included.
+    pub index_bytes: u64,
+    /// Primary buckets.
+    pub buckets: u64,
+    /// Overflow buckets in use.
+    pub buckets_overflow: u64,
+    /// Slots that hold a location.
+    pub slots_filled: u64,
+    /// Index, item headers, hit marks, bitmaps and piece lists.
+    pub metadata_bytes: u64,
+    /// Bytes of chunks ever taken from the system and not given back.
+    pub pool_bytes: u64,
+    /// Of these, in no class.
+    pub pool_free_bytes: u64,
+    /// Bytes of dead large items that somebody still reads.
+    pub pinned_dead_bytes: u64,
+    /// Bytes held by drafts of large items.
+    pub unpublished_bytes: u64,
+    /// Optimistic reads that had to begin again.
+    pub read_retries: u64,
+    /// The latest sequence given out.
+    pub seq: u64,
+}
+
+/// One slab class.
+#[derive(Debug, Clone, Default)]
+pub struct ClassStats {
+    /// Bytes of one slot.
+    pub slot_bytes: u64,
+    /// Chunks of this class.
+    pub chunks: u64,
+    /// Slots in these chunks.
+    pub slots: u64,
+    /// Slots taken, by items and drafts.
+    pub used: u64,
+    /// Bytes of the slots taken.
+    pub bytes: u64,
+    /// Slots evicted so far.
+    pub evicted: u64,
+    /// The class's number.
+    pub class: u32,
+}

@@ -1,0 +1,175 @@
+//! Taking items out of the index, and freeing what they held: by key (entry), by slot (eviction, sweep), by pin.
+
+use crate::{
+    hook::Unlinked,
+    index::{Entered, Place},
+    large::LargeName,
+    location::{Location, Medium},
+    mark::{self, Mark},
+    record::{self, Header},
+    store::{Record, Store},
+    types::{KeyHash, UnixSeconds},
+};
+use laneway_sync::{
+    pin::{Killed, Unpinned},
+    prim::Ordering::Relaxed,
+};
+
+impl Store {
+    /// Take a record out of the index. The caller is inside its bucket, and frees it after leaving.
+    pub(crate) fn unlink_inside(
+        &self,
+        hash: KeyHash,
+        entered: Entered,
+        place: Place,
+        record: &Record,
+        why: Unlinked,
+    ) {
+        self.index.remove(hash.partition(), entered.bucket, place);
+        self.index.partition(hash).items.fetch_sub(1, Relaxed);
+        self.forget_inside(hash, record, why);
+    }
+
+    /// Count a record out, and tell the hook. The caller is inside its bucket.
+    pub(crate) fn forget_inside(&self, hash: KeyHash, record: &Record, why: Unlinked) {
+        let partition = self.index.partition(hash);
+        partition.bytes.fetch_sub(record.header.record_bytes() as u64, Relaxed);
+        partition.header_bytes.fetch_sub(record.header.header_bytes() as u64, Relaxed);
+        match why {
+            Unlinked::Expired => {
+                self.counters.reclaimed.fetch_add(1, Relaxed);
+                if !self.mark_of(record.location).is_some_and(|m| mark::load(m).fetched()) {
+                    self.counters.expired_unfetched.fetch_add(1, Relaxed);
+                }
+            }
+            Unlinked::Evicted => {
+                let mark = self.mark_of(record.location).map_or(Mark(0), mark::load);
+                self.counters.evictions.fetch_add(1, Relaxed);
+                if !mark.fetched() {
+                    self.counters.evicted_unfetched.fetch_add(1, Relaxed);
+                }
+                if mark.frequency() > 0 {
+                    self.counters.evicted_active.fetch_add(1, Relaxed);
+                }
+            }
+            Unlinked::Replaced | Unlinked::Deleted | Unlinked::Moved => {}
+        }
+        if let Some(hook) = &self.hook {
+            let mut key = Vec::new();
+            self.key_at(record.offset, &record.header, &mut key).expect("a linked item has a key");
+            hook.unlinked(hash, &key, record.location, record.header.seq, why);
+        }
+    }
+
+    /// Tell the hook of a new or changed item. The caller is inside its bucket.
+    pub(crate) fn announce_inside(&self, hash: KeyHash, record: &Record, now: UnixSeconds) {
+        if let Some(hook) = &self.hook {
+            let mut key = Vec::new();
+            self.key_at(record.offset, &record.header, &mut key).expect("a linked item has a key");
+            let mark = self.mark_of(record.location).map_or(Mark::new(now), mark::load);
+            hook.published(hash, &key, record.location, &self.meta_of(&record.header, mark, now));
+        }
+    }
+
+    /// Free what an unlinked item held. The caller has left its bucket.
+    pub(crate) fn free(&self, location: Location) {
+        match location.medium() {
+            Medium::Arena => self.memory.give(location.offset() as usize * 8),
+            Medium::Extent => {
+                let number = location.offset() as u32;
+                let descriptor = self.large.get(number).expect("an unlinked item's descriptor");
+                let held = descriptor.held_bytes();
+                match descriptor.kill() {
+                    Killed::FreeNow => self.free_dead(number),
+                    Killed::Later => {
+                        self.counters.pinned_dead_bytes.fetch_add(held, Relaxed);
+                    }
+                }
+            }
+            medium => unreachable!("nothing was published in {medium:?}"),
+        }
+    }
+
+    /// Let go of a pin, and free the item if that is what it means.
+    pub(crate) fn unpin(&self, number: u32) {
+        let descriptor = self.large.get(number).expect("a pinned descriptor");
+        let held = descriptor.held_bytes();
+        if descriptor.unpin() == Unpinned::LastOfDead {
+            self.counters.pinned_dead_bytes.fetch_sub(held, Relaxed);
+            self.free_dead(number);
+        }
+    }
+
+    /// The caller was told to.
+    fn free_dead(&self, number: u32) {
+        let descriptor = self.large.get(number).expect("a dead descriptor");
+        // SAFETY: `kill` said FreeNow or `unpin` said LastOfDead to our caller, and it asks us once.
+        let pieces = unsafe { descriptor.take_pieces_owner() };
+        self.give_pieces(&pieces);
+        self.large.give(number);
+    }
+
+    /// Free the pieces of a large item or draft.
+    pub(crate) fn give_pieces(&self, pieces: &[u64]) {
+        for &piece in pieces {
+            self.memory.give(piece as usize);
+        }
+        self.counters.piece_list_bytes.fetch_sub(8 * pieces.len() as u64, Relaxed);
+    }
+
+    /// Unlink and free the small item in the slot at `offset`, if there is one and `wanted` agrees. Tells whether.
+    pub(crate) fn unlink_slot(
+        &self,
+        offset: usize,
+        why: Unlinked,
+        wanted: &mut dyn FnMut(&Header) -> bool,
+    ) -> bool {
+        let location = Location::new(Medium::Arena, 0, offset as u64 / 8);
+        // The slot may hold anything: a draft, a piece. Then the bucket that its bytes lead to does not name it.
+        let Some(hash) = self.hash_of(location) else { return false };
+        self.unlink_where(hash, why, wanted, |found| {
+            found.medium() == Medium::Arena && found.offset() == location.offset()
+        })
+    }
+
+    /// Unlink and free a large item, if it is still the one named and `wanted` agrees. Tells whether.
+    pub(crate) fn unlink_large(
+        &self,
+        name: LargeName,
+        why: Unlinked,
+        wanted: &mut dyn FnMut(&Header) -> bool,
+    ) -> bool {
+        self.unlink_where(name.hash, why, wanted, |found| {
+            found.medium() == Medium::Extent && found.offset() == u64::from(name.descriptor)
+        })
+    }
+
+    fn unlink_where(
+        &self,
+        hash: KeyHash,
+        why: Unlinked,
+        wanted: &mut dyn FnMut(&Header) -> bool,
+        is_it: impl FnMut(Location) -> bool,
+    ) -> bool {
+        let entered = self.index.enter(hash);
+        let version = &self.index.bucket(entered.bucket).version;
+        let found =
+            self.index.find(entered.bucket, hash.tag(), is_it).and_then(|(place, location)| {
+                let offset = self.record_offset(location)?;
+                let header = record::read(&self.memory.items, offset)?;
+                Some((place, Record { location, offset, header }))
+            });
+        match found {
+            Some((place, record)) if wanted(&record.header) => {
+                self.unlink_inside(hash, entered, place, &record, why);
+                version.leave(entered.before);
+                self.free(record.location);
+                true
+            }
+            _ => {
+                version.leave_unchanged(entered.before);
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! `check_store(ops)`: the store against a `HashMap`, one operation at a time. Used by the rows, the property test and
+//! the fuzzer. Nothing here is random: what happens depends on the operations alone.
+
+use laneway_store::{Config, Got, ItemMeta, Mode, Refused, Store};
+use std::{collections::HashMap, sync::Arc};
+
+/// One operation. Keys and sizes are small numbers, so that operations meet.
+#[derive(Debug, Clone)]
+pub enum Op {
+    Get {
+        key: u8,
+    },
+    Peek {
+        key: u8,
+    },
+    Set {
+        key: u8,
+        bytes: u32,
+        flags: u32,
+        ttl: u8,
+        seq: Option<u64>,
+    },
+    /// A draft of `bytes` that gets only `written` of them.
+    Abandon {
+        key: u8,
+        bytes: u32,
+        written: u32,
+    },
+    Delete {
+        key: u8,
+    },
+    Touch {
+        key: u8,
+        ttl: u8,
+    },
+    Stale {
+        key: u8,
+        stale: bool,
+        token_sent: bool,
+    },
+    RenewSeq {
+        key: u8,
+        explicit: Option<u64>,
+    },
+    /// Pin a large item and hold on to it.
+    Pin {
+        key: u8,
+    },
+    Unpin,
+    FlushAll,
+    Sweep {
+        slots: u16,
+    },
+    Advance {
+        seconds: u8,
+    },
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    value: Vec<u8>,
+    flags: u32,
+    expires: u32,
+    seq: u64,
+    stale: bool,
+    token_sent: bool,
+    fetched: bool,
+    used_at: u32,
+}
+
+struct Model {
+    store: Arc<Store>,
+    now: u32,
+    seq: u64,
+    known: HashMap<Vec<u8>, Known>,
+    pins: Vec<(Vec<u8>, laneway_store::Pinned)>,
+    /// In cache mode an item may be missing without reason.
+    evicts: bool,
+}
+
+pub fn key_bytes(key: u8) -> Vec<u8> {
+    let mut bytes = format!("key-{key}").into_bytes();
+    bytes.resize(bytes.len() + usize::from(key % 7) * 5, b'k');
+    bytes
+}
+
+/// Bytes that tell which key and which sequence of writing they belong to.
+pub fn value_bytes(key: u8, nonce: u64, len: usize) -> Vec<u8> {
+    let mut state = (u64::from(key) << 32 ^ nonce).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+fn config(mode: Mode, memory_bytes: u64) -> Config {
+    Config {
+        memory_bytes,
+        mode,
+        item_bytes_max: 1 << 20,
+        hash_seed: (7, 11),
+        unpublished_bytes_max: 1 << 20,
+        buckets_initial: 1,
+        huge_pages: false,
+    }
+}
+
+/// Run the operations against a store and a map; panic where they differ. Afterwards everything is deleted, and every
+/// slot must have come back.
+pub fn check_store(mode: Mode, memory_bytes: u64, ops: &[Op]) {
+    let store = Store::new(config(mode, memory_bytes)).expect("memory to reserve");
+    let mut model = Model {
+        store,
+        now: 1_000_000,
+        seq: 0,
+        known: HashMap::new(),
+        pins: Vec::new(),
+        evicts: mode == Mode::Cache,
+    };
+    for (i, op) in ops.iter().enumerate() {
+        model.apply(op, i as u64);
+    }
+    model.check_all();
+    model.finish();
+}
+
+impl Model {
+    fn live(&mut self, key: &[u8]) -> Option<&mut Known> {
+        let now = self.now;
+        if self.known.get(key).is_some_and(|k| k.expires != 0 && k.expires <= now) {
+            self.known.remove(key);
+        }
+        self.known.get_mut(key)
+    }
+
+    fn check_meta(&mut self, key: &[u8], meta: &ItemMeta) {
+        let now = self.now;
+        let known = self.live(key).unwrap_or_else(|| panic!("{key:?} should be gone: {meta:?}"));
+        assert_eq!(meta.seq, known.seq);
+        assert_eq!(meta.flags, known.flags);
+        assert_eq!(meta.expires, known.expires);
+        assert_eq!(meta.value_bytes as usize, known.value.len());
+        assert_eq!(usize::from(meta.key_bytes), key.len());
+        assert_eq!((meta.stale, meta.token_sent), (known.stale, known.token_sent));
+        assert_eq!(meta.fetched, known.fetched);
+        assert_eq!(meta.idle_seconds, (now - known.used_at).min(laneway_store::IDLE_SECONDS_MAX));
+    }
+
+    fn check_missing(&mut self, key: &[u8]) {
+        let evicts = self.evicts;
+        let known = self.live(key);
+        assert!(evicts || known.is_none(), "{key:?} is missing");
+        self.known.remove(key);
+    }
+
+    fn get(&mut self, key: &[u8]) {
+        let hash = self.store.hash(key);
+        let mut out = b"before".to_vec();
+        let now = self.now;
+        let got = self.store.get(hash, key, now, &mut out, &mut |meta, out| {
+            out.extend_from_slice(format!("<{}>", meta.value_bytes).as_bytes());
+        });
+        let (meta, value) = match got {
+            Got::Miss => {
+                assert_eq!(out, b"before");
+                return self.check_missing(key);
+            }
+            Got::Copied(meta) => {
+                let head = format!("before<{}>", meta.value_bytes).into_bytes();
+                assert_eq!(&out[..head.len()], head);
+                (meta, out[head.len()..].to_vec())
+            }
+            Got::Large(meta, pinned) => {
+                assert_eq!(out, b"before");
+                let mut value = Vec::new();
+                pinned.copy_into(&mut value);
+                assert_eq!(pinned.value_bytes(), value.len());
+                (meta, value)
+            }
+        };
+        self.check_meta(key, &meta);
+        let known = self.live(key).expect("checked");
+        assert!(known.value == value, "wrong bytes for {key:?}");
+        known.fetched = true;
+        known.used_at = now;
+    }
+
+    fn set(&mut self, key: u8, bytes: u32, flags: u32, ttl: u8, seq: Option<u64>, nonce: u64) {
+        let name = key_bytes(key);
+        let expires = if ttl == 0 { 0 } else { self.now + u32::from(ttl) };
+        let value = value_bytes(key, nonce, bytes as usize);
+        let hash = self.store.hash(&name);
+        let draft = self.store.draft(&name, flags, expires, value.len(), self.now);
+        let mut draft = match draft {
+            Ok(draft) => draft,
+            Err(refused) => return self.check_refused(refused, bytes),
+        };
+        let mut rest = &value[..];
+        while !rest.is_empty() {
+            // Both ways in, in turns.
+            let written = if draft.is_large() && rest.len() % 2 == 1 {
+                match draft.room() {
+                    Ok(room) => {
+                        let take = room.len().min(rest.len()).min(20_001);
+                        room[..take].copy_from_slice(&rest[..take]);
+                        draft.advance(take);
+                        Ok(take)
+                    }
+                    Err(refused) => Err(refused),
+                }
+            } else {
+                let take = rest.len().min(9_999);
+                draft.write(&rest[..take]).map(|()| take)
+            };
+            match written {
+                Ok(take) => rest = &rest[take..],
+                Err(refused) => return self.check_refused(refused, bytes),
+            }
+        }
+        let mut entry = self.store.enter(hash, &name, self.now);
+        let given = entry.publish(draft, seq);
+        drop(entry);
+        if seq.is_none() {
+            self.seq += 1;
+        }
+        assert_eq!(given, seq.unwrap_or(self.seq));
+        let used_at = self.now;
+        self.known.insert(
+            name,
+            Known {
+                value,
+                flags,
+                expires,
+                seq: given,
+                stale: false,
+                token_sent: false,
+                fetched: false,
+                used_at,
+            },
+        );
+    }
+
+    fn check_refused(&self, refused: Refused, bytes: u32) {
+        match refused {
+            Refused::TooLarge => {
+                assert!(bytes as usize + 300 > 1 << 20, "{bytes} is not too large")
+            }
+            Refused::OutOfMemory => {
+                let stats = self.store.stats();
+                let full = stats.pool_bytes * 2 > stats.limit_bytes;
+                assert!(full || !self.pins.is_empty(), "refused while there is room: {stats:?}");
+            }
+        }
+    }
+
+    fn change(&mut self, key: u8, change: impl Fn(&mut laneway_store::Entry<'_>, &mut Known)) {
+        let name = key_bytes(key);
+        let (store, now, evicts) = (self.store.clone(), self.now, self.evicts);
+        let mut entry = store.enter(store.hash(&name), &name, now);
+        match (entry.meta(), self.live(&name)) {
+            (Some(_), Some(known)) => change(&mut entry, known),
+            (None, None) => {}
+            (None, Some(_)) => assert!(evicts, "{name:?} is missing"),
+            (Some(meta), None) => panic!("{name:?} should be gone: {meta:?}"),
+        }
+        if entry.meta().is_none() {
+            self.known.remove(&name);
+        }
+    }
+
+    fn apply(&mut self, op: &Op, nonce: u64) {
+        match *op {
+            Op::Get { key } => self.get(&key_bytes(key)),
+            Op::Peek { key } => {
+                let name = key_bytes(key);
+                match self.store.peek(self.store.hash(&name), &name, self.now) {
+                    Some(meta) => self.check_meta(&name, &meta),
+                    None => self.check_missing(&name),
+                }
+            }
+            Op::Set { key, bytes, flags, ttl, seq } => self.set(key, bytes, flags, ttl, seq, nonce),
+            Op::Abandon { key, bytes, written } => {
+                let name = key_bytes(key);
+                let Ok(mut draft) = self.store.draft(&name, 1, 0, bytes as usize, self.now) else {
+                    return;
+                };
+                let _ = draft.write(&vec![0xee; written.min(bytes) as usize]);
+            }
+            Op::Delete { key } => {
+                let name = key_bytes(key);
+                let mut entry = self.store.enter(self.store.hash(&name), &name, self.now);
+                entry.unlink();
+                assert!(entry.meta().is_none());
+                drop(entry);
+                self.known.remove(&name);
+            }
+            Op::Touch { key, ttl } => {
+                let expires = if ttl == 0 { 0 } else { self.now + u32::from(ttl) };
+                self.change(key, |entry, known| {
+                    entry.set_expires(expires);
+                    known.expires = expires;
+                });
+            }
+            Op::Stale { key, stale, token_sent } => self.change(key, |entry, known| {
+                entry.set_stale(stale);
+                entry.set_token_sent(token_sent);
+                (known.stale, known.token_sent) = (stale, token_sent);
+            }),
+            Op::RenewSeq { key, explicit } => {
+                let next = self.seq + 1;
+                let used = std::cell::Cell::new(false);
+                self.change(key, |entry, known| {
+                    known.seq = entry.renew_seq(explicit);
+                    assert_eq!(known.seq, explicit.unwrap_or(next));
+                    used.set(explicit.is_none());
+                });
+                self.seq += u64::from(used.get());
+            }
+            Op::Pin { key } => self.pin(&key_bytes(key)),
+            Op::Unpin => {
+                if !self.pins.is_empty() {
+                    self.check_pin(0);
+                    self.pins.swap_remove(0);
+                }
+            }
+            Op::FlushAll => {
+                self.store.flush_all();
+                self.known.clear();
+            }
+            Op::Sweep { slots } => {
+                self.store.sweep(self.now, usize::from(slots));
+            }
+            Op::Advance { seconds } => self.now += u32::from(seconds),
+        }
+    }
+
+    fn pin(&mut self, name: &[u8]) {
+        let now = self.now;
+        let got = self.store.get(self.store.hash(name), name, now, &mut Vec::new(), &mut |_, _| ());
+        match got {
+            Got::Miss => return self.check_missing(name),
+            Got::Copied(_) => {}
+            Got::Large(_, pinned) => {
+                let value = self.live(name).expect("a hit").value.clone();
+                self.pins.push((value, pinned));
+            }
+        }
+        let known = self.live(name).expect("a hit");
+        (known.fetched, known.used_at) = (true, now);
+    }
+
+    fn check_pin(&self, i: usize) {
+        let (value, pinned) = &self.pins[i];
+        let mut now = Vec::new();
+        pinned.copy_into(&mut now);
+        assert!(*value == now, "pinned bytes changed");
+    }
+
+    fn check_all(&mut self) {
+        let names: Vec<_> = self.known.keys().cloned().collect();
+        names.iter().for_each(|name| self.get(name));
+        (0..self.pins.len()).for_each(|i| self.check_pin(i));
+        if !self.evicts {
+            let stats = self.store.stats();
+            assert!(stats.items >= self.known.len() as u64, "{stats:?}");
+        }
+    }
+
+    fn finish(self) {
+        drop(self.pins);
+        for key in 0..=u8::MAX {
+            let name = key_bytes(key);
+            self.store.enter(self.store.hash(&name), &name, self.now).unlink();
+        }
+        let stats = self.store.stats();
+        assert_eq!((stats.items, stats.bytes), (0, 0), "{stats:?}");
+        assert_eq!((stats.pinned_dead_bytes, stats.unpublished_bytes), (0, 0), "{stats:?}");
+        assert_eq!(self.store.slots_used(), 0, "slots leaked: {:?}", self.store.class_stats());
+        assert_eq!(stats.buckets_overflow, 0);
+    }
+}
