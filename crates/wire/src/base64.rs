@@ -1,6 +1,10 @@
-//! Base64 as the meta commands use it for binary keys: RFC 4648 alphabet, padding required.
+//! Base64 as the meta commands use it for binary keys (RFC 4648 §4): padded, and in canonical form
+//! only, so that every key has one text and a `k` flag can return the text that was sent.
+//!
+//! memcached also takes text whose unused bits are not zero, and text that goes on behind its
+//! padding; it answers such a key with another text than it was sent.
 
-/// What padding, and no byte of the alphabet, decodes to.
+/// What a byte outside the alphabet decodes to.
 const BAD: u8 = 0xff;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -20,8 +24,8 @@ pub const fn encoded_bytes(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }
 
-/// Decodes `text` into `out` and returns how many bytes it made: `None` if the text is empty, not
-/// base64, or more than `out` holds.
+/// Decodes `text` into `out` and returns how many bytes it made; `None` if the text is empty, not
+/// canonical base64, or more than `out` holds.
 pub fn decode(text: &[u8], out: &mut [u8]) -> Option<usize> {
     if text.is_empty() || !text.len().is_multiple_of(4) {
         return None;
@@ -65,4 +69,40 @@ pub fn encode(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
         }
     }
     Some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_decodes_as_rfc_4648_says_or_not_at_all() {
+        let rows: [(&[u8], Option<&[u8]>); 13] = [
+            (b"Zg==", Some(b"f")),
+            (b"Zm8=", Some(b"fo")),
+            (b"Zm9v", Some(b"foo")),
+            (b"Zm9vYmFy", Some(b"foobar")),
+            (b"+/+/", Some(&[0xfb, 0xff, 0xbf])),
+            (b"", None),
+            (b"Zg", None),
+            (b"Zg=", None),
+            (b"Zh==", None),
+            (b"Z===", None),
+            (b"====", None),
+            (b"Zg==Zg==", None),
+            (b"Zm9-", None),
+        ];
+        for (text, bytes) in rows {
+            let mut out = [0; 8];
+            let decoded = decode(text, &mut out).map(|length| &out[..length]);
+            assert_eq!(decoded, bytes, "{}", text.escape_ascii());
+            if let Some(bytes) = bytes {
+                let mut out = [0; 12];
+                let length = encode(bytes, &mut out).expect("room");
+                assert_eq!(&out[..length], text);
+            }
+        }
+        assert_eq!(decode(b"Zm9v", &mut [0; 2]), None, "no room");
+        assert_eq!(encode(b"foo", &mut [0; 3]), None, "no room");
+    }
 }

@@ -128,6 +128,11 @@ pub const NO_MEMORY_READING: &[u8] = b"SERVER_ERROR out of memory writing get re
 /// No memory for the result of `incr` or `decr`.
 pub const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
 
+/// More connections than `-c`: said before the connection is closed.
+pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
+/// A UDP request of several datagrams, which memcached does not take.
+pub const UDP_MULTI_PACKET: &[u8] = b"SERVER_ERROR multi-packet request not supported\r\n";
+
 /// Longest decimal number of 64 bits, a minus sign included.
 pub const NUMBER_BYTES_MAX: usize = 20;
 

@@ -316,8 +316,8 @@ impl<'a> MetaFlags<'a> {
         }
         self.each().find(|token| token[0] == b'O')
     }
-    /// Whether a flag (`b'c'`, `b'f'`, `b'h'`, `b'k'`, `b'l'`, `b'O'`, `b's'`, `b't'`, `b'u'`...) was
-    /// given.
+    /// Whether a flag was given, by its letter: `b'c'`, `b'f'`, `b'h'`, `b'k'`, `b'l'`, `b'O'`,
+    /// `b's'`, `b't'`, `b'u'`...
     pub const fn wants(&self, letter: u8) -> bool {
         self.returns & Self::bit(letter) != 0
     }
@@ -338,13 +338,13 @@ impl<'a> MetaFlags<'a> {
 pub enum Then {
     /// Go on with what follows the line.
     Continue,
-    /// Skip this many bytes behind the line first: the body of a refused `set`, its `\r\n` included.
+    /// Skip this many bytes behind the line first: the body of a refused `set` with its `\r\n`.
     Swallow(usize),
     /// Close the connection once the reply has left.
     Close,
 }
 
-/// The client is wrong: what it is told, and how to go on. An ordinary value, not a failure of ours.
+/// The client is wrong: what it is told, and how to go on. An ordinary value, no failure of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed<'a> {
     /// The reply line with its `\r\n`; empty where memcached says nothing.
@@ -353,8 +353,8 @@ pub struct Malformed<'a> {
     pub head_bytes: usize,
     /// How to go on behind the line.
     pub then: Then,
-    /// Set where a `set` or `ms` was refused for its size: memcached drops the old item of that key,
-    /// so that no stale value stays behind.
+    /// Given where a `set` or `ms` was refused for its size: memcached drops the old item of that
+    /// key, so that no stale value stays behind.
     pub unlink: Option<MetaKey<'a>>,
 }
 

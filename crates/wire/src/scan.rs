@@ -46,8 +46,8 @@ pub const fn name(bytes: &[u8]) -> u64 {
     word
 }
 
-/// The first token of `line`, which begins with it, as [`name`] has it, and what is behind it without
-/// the spaces between; `None` where it is longer than eight bytes.
+/// The token that `line` begins with, as [`name`] has it, and what is behind it and its spaces;
+/// `None` where the token is longer than eight bytes.
 #[inline]
 pub fn first_name(line: &[u8]) -> Option<(u64, &[u8])> {
     let mut padded = [b' '; WORD_BYTES];

@@ -4,7 +4,12 @@
 //! arguments, `noreply`, key length, numbers, item size. Where memcached 1.6.18 and 1.6.45 differ,
 //! the reply texts are 1.6.18's, while three rules are 1.6.45's: a refused `set` has its body
 //! skipped whenever its length could be read; numbers have no plus sign and must fit their type; a
-//! NUL byte ends nothing. An expiry may need 64 bits, where memcached cuts it to 32. Knows no meta flags (`crate::meta` does), no clock, no connection.
+//! NUL byte ends nothing. An expiry may need 64 bits, where memcached cuts it to 32.
+//!
+//! A line that has arrived whole is read whatever its length, as in memcached, while the same line
+//! without its end may close the connection: lengths above `LINE_BYTES_MAX` depend on the network.
+//!
+//! Knows no meta flags (`crate::meta` does), no clock, no connection. Sizes are bytes.
 
 use crate::limits::{
     KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_SPACES_MAX, VALUE_BYTES_MAX, VALUE_END_BYTES,

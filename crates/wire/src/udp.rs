@@ -28,7 +28,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header of `datagram` and returns it with what follows; `None` where it is too short.
+    /// Reads the header of `datagram` and returns it with what follows; `None` if it is too short.
     #[inline]
     pub fn parse(datagram: &[u8]) -> Option<(Header, &[u8])> {
         let (header, payload) = datagram.split_first_chunk::<HEADER_BYTES>()?;

@@ -1,8 +1,8 @@
 //! Holds the parser to `vectors.txt`, row by row.
 //!
 //! A row is an input, a tab and the verdict on it. In the input `\r`, `\n`, `\t`, `\\` and `\xNN`
-//! mean what they do in C, and `\(N)c` is the byte `c`, N times. Lines that begin with `#` and empty
-//! lines are comments. The verdicts are described in `common`.
+//! mean what they do in C, and `\(N)c` is the byte `c`, N times. Empty lines and those that begin
+//! with `#` are comments. The verdicts are described in `common`.
 
 mod common;
 
