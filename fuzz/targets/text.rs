@@ -2,8 +2,8 @@
 //!
 //! The first bytes of the input are the sizes of the pieces, the rest is the stream. What is
 //! checked: a verdict consumes at least one byte and no more than there are; it is the same
-//! whatever the cut, as long as no line is longer than memcached waits for; keys and bodies respect their
-//! limits; what a served request prints is served again, as the same request.
+//! whatever the cut, as long as no line is longer than memcached waits for; keys and bodies respect
+//! their limits; what a served request prints is served again, as the same request.
 
 #![no_main]
 
