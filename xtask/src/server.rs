@@ -138,7 +138,7 @@ impl Server {
     fn log_tail(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        const LINES_MAX: usize = 20;
+        const LINES_MAX: usize = 40;
         lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
     }
 }

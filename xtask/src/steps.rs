@@ -6,6 +6,7 @@
 
 use crate::outcome::{EXIT_SKIPPED, Failure, Outcome, SKIPPED_PREFIX, Verdict};
 use crate::process::{self, Guarded};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -40,6 +41,14 @@ struct Step {
     quick: bool,
     /// Further environment.
     environment: &'static [(&'static str, &'static str)],
+}
+
+impl Step {
+    /// The whole line, environment and all.
+    fn typed(&self) -> String {
+        let settings = self.environment.iter().map(|(name, value)| format!("{name}='{value}' "));
+        format!("{}cargo {}", settings.collect::<String>(), self.line)
+    }
 }
 
 const fn step(name: &'static str, line: &'static str, quick: bool) -> Step {
@@ -94,7 +103,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let began = Instant::now();
     let mut rows = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
-        println!("[{:>2}/{}] {:<14} cargo {}", index + 1, STEPS.len(), step.name, step.line);
+        println!("[{:>2}/{}] {:<14} {}", index + 1, STEPS.len(), step.name, step.typed());
         rows.push(match quick && !step.quick {
             true => Row {
                 name: step.name,
@@ -122,8 +131,13 @@ fn summary(rows: &[Row], took: Duration) {
         println!("{:<14} {:<8} {:>8}  {}", row.name, row.result, seconds(row.took), row.note);
     }
     println!("{:<14} {:<8} {:>8}", "all", "", seconds(took));
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.result == "skipped") {
-        println!("skipped: {} ({})", row.name, row.note.trim_start_matches(SKIPPED_PREFIX));
+        let reason = row.note.trim_start_matches(SKIPPED_PREFIX);
+        reasons.entry(reason).or_default().push(row.name);
+    }
+    for (reason, names) in reasons {
+        println!("skipped: {} ({reason})", names.join(", "));
     }
     println!();
 }
@@ -160,7 +174,7 @@ fn run(step: &Step) -> Result<Row, String> {
     let note = match result {
         "failed" => {
             explain(step, &log, &text, status.is_none());
-            format!("again with: cargo {}", step.line)
+            format!("again with: {}", step.typed())
         }
         _ => tested(&text).unwrap_or_else(|| last_line(&log)),
     };
@@ -188,7 +202,7 @@ fn explain(step: &Step, log: &Path, text: &str, late: bool) {
     if late {
         println!("        | not finished after {} s", STEP_PATIENCE.as_secs());
     }
-    println!("        ---- {} failed; again with: cargo {}", step.name, step.line);
+    println!("        ---- {} failed; again with: {}", step.name, step.typed());
 }
 
 /// `test some::name ... FAILED`, wherever in the output.
