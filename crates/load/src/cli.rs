@@ -1,5 +1,5 @@
-//! The command line of `laneway bench`: flags as typed become a checked [`Plan`]; the exit code says
-//! how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
+//! The command line of `laneway bench`: flags as typed become a checked [`Plan`]; the exit code
+//! says how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
 
 use crate::connection::Target;
 use crate::cpu;
@@ -34,6 +34,7 @@ struct Typed {
     closed: bool,
     depth: usize,
     runs: usize,
+    first_run: u64,
     connections: usize,
     threads: usize,
     duration_s: f64,
@@ -58,6 +59,7 @@ impl Default for Typed {
             closed: false,
             depth: 1,
             runs: 1,
+            first_run: 0,
             connections: 32,
             threads: 1,
             duration_s: 10.0,
@@ -193,6 +195,7 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "closed" => typed.closed = true,
         "depth" => typed.depth = number(name, parser)?,
         "runs" => typed.runs = number(name, parser)?,
+        "first-run" => typed.first_run = number(name, parser)?,
         "connections" => typed.connections = number(name, parser)?,
         "threads" => typed.threads = number(name, parser)?,
         "duration" => typed.duration_s = number(name, parser)?,
@@ -262,6 +265,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         workload,
         modes,
         runs,
+        first_run: typed.first_run,
         connections,
         threads,
         duration: Duration::from_secs_f64(duration_s),
@@ -338,6 +342,7 @@ mod tests {
             "closed",
             "depth",
             "runs",
+            "first-run",
             "connections",
             "threads",
             "duration",

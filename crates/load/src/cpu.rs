@@ -2,8 +2,8 @@
 //! it or from us.
 //!
 //! Field one of `schedstat` is the time a thread ran, in nanoseconds, and field two the time it was
-//! runnable and waited. Summed over the threads that exist: one that ended in between takes its time
-//! with it, which none of the servers measured here does. All times in nanoseconds.
+//! runnable and waited. Summed over the threads that exist: one that ended in between takes its
+//! time with it, which none of the servers measured here does. All times in nanoseconds.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs;

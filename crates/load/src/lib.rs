@@ -1,6 +1,6 @@
-//! The load generator: what is asked ([`workload`], [`arrivals`]), how it is sent ([`sender`]), what
-//! is recorded ([`recorder`]), whether it may be believed ([`verdict`]), how it is shown
-//! ([`report`]).
+//! The load generator: what is asked ([`workload`], [`arrivals`]), how it is sent ([`sender`]),
+//! what is recorded ([`recorder`]), whether it may be believed ([`verdict`]), how it is shown
+//! ([`report`]); and the pair runner that compares servers ([`pairs`]).
 //!
 //! After the evaluation of Minos (§5), with two differences: TCP and unix sockets instead of UDP
 //! datagrams, and latency from the time a request was due instead of the time it left. It speaks
@@ -13,6 +13,7 @@ pub mod cli;
 pub mod connection;
 pub mod cpu;
 pub mod dialect;
+pub mod pairs;
 pub mod prefill;
 pub mod random;
 pub mod recorder;

@@ -34,6 +34,8 @@ pub struct Plan {
     pub modes: Vec<Mode>,
     /// How often each.
     pub runs: usize,
+    /// Number of the first run: the n-th has schedule n of the seed.
+    pub first_run: u64,
     /// Connections in all; at least one per thread.
     pub connections: usize,
     /// Threads of the sender.
@@ -64,7 +66,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut runs = Vec::new();
     for &mode in &plan.modes {
         for _ in 0..plan.runs {
-            runs.push(one_run(plan, context, mode, runs.len() as u64)?);
+            runs.push(one_run(plan, context, mode, plan.first_run + runs.len() as u64)?);
         }
     }
     Ok(Report {

@@ -1,11 +1,12 @@
-//! The bytes of values: a pure function of (seed, key, length, version), cheap to make and to check.
+//! The bytes of values: a pure function of (seed, key, length, version), cheap to make and to
+//! check.
 //!
 //! A value of 16 bytes and more begins with 4 bytes of version and 4 bytes of checksum over (seed,
 //! key, length, version); behind them runs a random pattern from a place that those four decide.
-//! Checking is a comparison of memory, so the client is not what limits a run. A shorter value is its
-//! version's low byte and bytes of a hash. Values of 1 byte hold no version. The pattern's length
-//! is prime: a server that returned slice 7 where slice 3 belongs, or the same slice twice, is caught
-//! whatever power of two its slices have.
+//! Checking is a comparison of memory, so the client is not what limits a run. A shorter value is
+//! its version's low byte and bytes of a hash. Values of 1 byte hold no version. The pattern's
+//! length is prime: a server that returned slice 7 where slice 3 belongs, or the same slice twice,
+//! is caught whatever power of two its slices have.
 
 use crate::random::{Random, mix, mix_pair, scale};
 use crate::workload::Key;

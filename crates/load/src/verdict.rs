@@ -1,9 +1,10 @@
 //! Whether a run may be believed: a run that could not keep its schedule prints no latency.
 //!
-//! The rule: where more than [`LATE_WARN`] of the requests left over 100 µs after they were due, say
-//! so; where more than [`LATE_REFUSE`] did, or fewer than [`ANSWERED_MIN`] of those due were answered
-//! within the window, the latencies are not the server's under the load that was asked for, and are
-//! not shown. A wrong value or a refusal fails the run whatever else it measured. Pure arithmetic.
+//! The rule: where more than [`LATE_WARN`] of the requests left over 100 µs after they were due,
+//! say so; where more than [`LATE_REFUSE`] did, or fewer than [`ANSWERED_MIN`] of those due were
+//! answered within the window, the latencies are not the server's under the load that was asked
+//! for, and are not shown. A wrong value or a refusal fails the run whatever else it measured. Pure
+//! arithmetic.
 
 use crate::recorder::Counts;
 use serde::{Deserialize, Serialize};

@@ -12,7 +12,8 @@ use crate::random::Random;
 pub struct Zipf {
     count: f64,
     exponent: f64,
-    /// Integral of the density at the left edge of rank 0, shifted so that rank 0 is never rejected.
+    /// Integral of the density at the left edge of rank 0, shifted so that rank 0 is never
+    /// rejected.
     area_first: f64,
     /// Integral of the density at the right edge of the last rank.
     area_last: f64,

@@ -1,5 +1,5 @@
-//! The report as data: what `--json FILE` writes. The field names are a promise; a change of meaning
-//! changes [`SCHEMA`]. Units are the last word of a name.
+//! The report as data: what `--json FILE` writes. The field names are a promise; a change of
+//! meaning changes [`SCHEMA`]. Units are the last word of a name.
 
 use crate::cpu::Machine;
 use crate::dialect::Dialect;

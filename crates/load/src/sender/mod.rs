@@ -1,8 +1,8 @@
 //! One thread that sends and receives on many connections: epoll, never blocking while it measures.
 //!
 //! While it measures it spins: a sleeping client would add its own wake-up to every latency. The
-//! two loops over it are [`open`], which follows a schedule, and [`closed`], which keeps a number of
-//! requests in flight. Times are nanoseconds from the start of the run.
+//! two loops over it are [`open`], which follows a schedule, and [`closed`], which keeps a number
+//! of requests in flight. Times are nanoseconds from the start of the run.
 
 pub mod closed;
 pub mod open;

@@ -1,0 +1,134 @@
+//! One run of `laneway bench` against a server that is up.
+//!
+//! The client is a process of its own, built for release, whoever started the comparison: a runner
+//! built for debugging must not slow it. Its report comes back as JSON in a file.
+
+use super::definition::{Definition, RunDefinition};
+use super::server::{CLIENT_CPU, Server, words};
+use super::{Measured, Options};
+use crate::connection::Target;
+use crate::report::json::{Report, Run};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Exit status of a run that failed or may not be believed; its report says why.
+const EXIT_NOT_GOOD: i32 = 1;
+
+/// Writes every key of a run, and warms the server up.
+pub fn fill(
+    definition: &Definition,
+    run: &RunDefinition,
+    server: &Server,
+    options: &Options,
+) -> Result<(), String> {
+    let extra = words("--duration 0.5 --warmup 0.5");
+    let report = call(definition, run, server, options, &extra)?;
+    let faults: Vec<&String> =
+        report.runs.iter().filter_map(|run| run.verdict.failed.as_ref()).collect();
+    match faults.first() {
+        Some(fault) => Err(format!("{}: {fault}", run.name)),
+        None => Ok(()),
+    }
+}
+
+/// Makes a run; the inner error says why it does not count and may be made again.
+pub fn measure(
+    definition: &Definition,
+    run: &RunDefinition,
+    server: &Server,
+    options: &Options,
+    round: usize,
+) -> Result<Result<Measured, String>, String> {
+    // Another seed would be other sizes; another schedule is what the rounds should differ in.
+    let extra = words(&format!("--no-prefill --first-run {round}"));
+    let report = call(definition, run, server, options, &extra)?;
+    let [one] = report.runs.as_slice() else {
+        return Err(format!("{}: one run was asked for, {} came", run.name, report.runs.len()));
+    };
+    if let Some(fault) = &one.verdict.failed {
+        return Err(format!("{}: {fault}", run.name));
+    }
+    if let Some(why) = doubt(definition, one) {
+        return Ok(Err(why));
+    }
+    serde_json::to_value(one).map(Ok).map_err(|error| error.to_string())
+}
+
+/// Why a run does not count.
+fn doubt(definition: &Definition, run: &Run) -> Option<String> {
+    if let Some(why) = &run.verdict.refused {
+        return Some(why.clone());
+    }
+    let late_share = 1.0 - run.requests.on_time_share;
+    if late_share > definition.late_share_max {
+        return Some(format!("{:.2} % of the requests left late", 100.0 * late_share));
+    }
+    if definition.no_misses && run.requests.misses > 0 {
+        return Some(format!("{} GETs missed, and none should", run.requests.misses));
+    }
+    None
+}
+
+fn call(
+    definition: &Definition,
+    run: &RunDefinition,
+    server: &Server,
+    options: &Options,
+    extra: &[String],
+) -> Result<Report, String> {
+    let json = std::env::temp_dir().join(format!("laneway-bench-{}.json", std::process::id()));
+    let mut command = client_command(options);
+    command.extend(arguments(definition, run, server));
+    command.extend_from_slice(extra);
+    command.extend(["--json".into(), json.to_string_lossy().into_owned()]);
+    let output = Command::new(&command[0])
+        .args(&command[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|error| format!("{}: {error}", command[0]))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && output.status.code() != Some(EXIT_NOT_GOOD) {
+        return Err(format!("{} ended with {}\n{said}", command.join(" "), output.status));
+    }
+    let report = read_report(&json);
+    // A report that stays behind would be taken for the next one's.
+    let _ = std::fs::remove_file(&json);
+    let report = report.map_err(|error| format!("{}: {error}\n{said}", command.join(" ")))?;
+    if report.build != "release" {
+        return Err(format!("{} is not built for release", command[0]));
+    }
+    Ok(report)
+}
+
+fn read_report(path: &Path) -> Result<Report, String> {
+    let text = std::fs::read_to_string(path).map_err(|_| "no report came".to_owned())?;
+    serde_json::from_str(&text).map_err(|error| format!("its report: {error}"))
+}
+
+/// The client's command, without flags.
+pub fn client_command(options: &Options) -> Vec<String> {
+    match options.client.is_empty() {
+        true => vec![options.laneway.to_string_lossy().into_owned(), "bench".into()],
+        false => options.client.clone(),
+    }
+}
+
+/// The client's flags.
+fn arguments(definition: &Definition, run: &RunDefinition, server: &Server) -> Vec<String> {
+    let mut flags = match &server.target {
+        Target::Tcp(address) => vec!["--server".into(), address.clone()],
+        Target::Unix(path) => vec!["--socket".into(), path.to_string_lossy().into_owned()],
+    };
+    let dialect = match server.dialect {
+        crate::dialect::Dialect::Text => "text",
+        crate::dialect::Dialect::Resp => "resp",
+    };
+    let pid = server.pid();
+    flags.extend(words(&format!("--dialect {dialect} --cpu {CLIENT_CPU} --server-pid {pid}")));
+    flags.extend(words("--quiet"));
+    flags.extend(words(&definition.load));
+    flags.extend(words(&run.load));
+    flags
+}

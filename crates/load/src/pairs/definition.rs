@@ -1,0 +1,260 @@
+//! What is compared: a file of bench/definitions, read and checked.
+
+use crate::dialect::Dialect;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Which measurement a definition's runs make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// `laneway bench` against servers that stay up; figures point into a run of its report.
+    Bench,
+    /// Resident bytes per item of a fresh server.
+    Memory,
+    /// Miss ratio of a fresh server as a look-aside cache, after the sizes of `phases`.
+    Lookaside,
+}
+
+/// A file of bench/definitions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// One line for people.
+    pub about: String,
+    /// Which measurement.
+    #[serde(default = "kind_bench")]
+    pub kind: Kind,
+    /// Rounds.
+    #[serde(default = "five")]
+    pub pairs: usize,
+    /// Flags of the client that all runs share.
+    #[serde(default)]
+    pub load: String,
+    /// `-m` of the servers, put where their commands say `{memory}`.
+    #[serde(default = "default_memory")]
+    pub memory_mb: u64,
+    /// Largest share of late requests in a run that counts.
+    #[serde(default = "default_late_share_max")]
+    pub late_share_max: f64,
+    /// Whether every GET must hit.
+    #[serde(default)]
+    pub no_misses: bool,
+    /// Who is measured.
+    #[serde(rename = "server")]
+    pub servers: Vec<ServerDefinition>,
+    /// What is measured of them, in the order of even rounds.
+    #[serde(rename = "run")]
+    pub runs: Vec<RunDefinition>,
+    /// What is made of it.
+    #[serde(rename = "figure")]
+    pub figures: Vec<Figure>,
+}
+
+/// A server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerDefinition {
+    /// Its name in this file.
+    pub name: String,
+    /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{port}` or
+    /// `{socket}`, `{memory}` replaced.
+    pub command: String,
+    /// What it speaks.
+    #[serde(default = "text")]
+    pub dialect: Dialect,
+}
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunDefinition {
+    /// Its name in this file.
+    pub name: String,
+    /// Whom it measures.
+    pub server: String,
+    /// Flags of the client, after those that all runs share.
+    #[serde(default)]
+    pub load: String,
+    /// Look-aside: sizes of values, one after the other; empty means as `load` says.
+    #[serde(default)]
+    pub phases: Vec<u64>,
+    /// Look-aside: what each phase writes, in units of the server's memory.
+    #[serde(default = "two")]
+    pub written_over_memory: f64,
+    /// Look-aside: GETs measured after that. Memory: items.
+    #[serde(default = "million")]
+    pub requests: u64,
+    /// Memory: bytes of a key.
+    #[serde(default = "sixteen")]
+    pub key_bytes: usize,
+    /// Memory: bytes of a value.
+    #[serde(default = "hundred")]
+    pub value_bytes: u64,
+}
+
+/// One number and its bound.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// In words.
+    pub name: String,
+    /// Where it stands in what a run measured, such as `/latency_us/small/p99`.
+    pub value: String,
+    /// The run.
+    pub of: String,
+    /// The run it is divided by; without one, it stands alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
+    /// Its bound; without one, it is only printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+}
+
+fn kind_bench() -> Kind {
+    Kind::Bench
+}
+fn five() -> usize {
+    5
+}
+fn default_memory() -> u64 {
+    2_048
+}
+fn default_late_share_max() -> f64 {
+    0.01
+}
+fn text() -> Dialect {
+    Dialect::Text
+}
+fn two() -> f64 {
+    2.0
+}
+fn million() -> u64 {
+    1_000_000
+}
+fn sixteen() -> usize {
+    16
+}
+fn hundred() -> u64 {
+    100
+}
+
+impl Definition {
+    /// The server of a run; [`parse`] saw to it that there is one.
+    pub fn server(&self, run: &RunDefinition) -> &ServerDefinition {
+        let mut servers = self.servers.iter();
+        servers
+            .find(|server| server.name == run.server)
+            .unwrap_or_else(|| unreachable!("a run of no server passed the check"))
+    }
+}
+
+/// Reads the definition `id` below `root`.
+pub fn read(root: &Path, id: &str) -> Result<Definition, String> {
+    let known = || {
+        let ids = list(root).unwrap_or_default();
+        ids.into_iter().map(|(id, _)| id).collect::<Vec<_>>().join(" ")
+    };
+    if !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err(format!("not an identifier; there are {}", known()));
+    }
+    let path = root.join("bench/definitions").join(format!("{id}.toml"));
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| format!("bench/definitions/{id}.toml: {error}; there are {}", known()))?;
+    parse(&text).map_err(|error| format!("bench/definitions/{id}.toml: {error}"))
+}
+
+/// Every definition below `root`: its identifier and what it is about.
+pub fn list(root: &Path) -> Result<Vec<(String, String)>, String> {
+    let folder = root.join("bench/definitions");
+    let failed = |error: std::io::Error| format!("bench/definitions: {error}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).map_err(failed)?;
+        let definition =
+            parse(&text).map_err(|error| format!("bench/definitions/{id}.toml: {error}"))?;
+        found.push((id, definition.about));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads and checks the text of a definition.
+pub fn parse(text: &str) -> Result<Definition, String> {
+    let definition: Definition = toml::from_str(text).map_err(|error| error.to_string())?;
+    if definition.pairs == 0 || definition.runs.is_empty() {
+        return Err("needs at least one pair and one run".into());
+    }
+    for run in &definition.runs {
+        if !definition.servers.iter().any(|server| server.name == run.server) {
+            return Err(format!("run {}: there is no server {}", run.name, run.server));
+        }
+        let load = format!("{} {}", definition.load, run.load);
+        let words = load.split_ascii_whitespace().map(Into::into).collect();
+        crate::cli::parse(words).map_err(|error| format!("run {}: {error}", run.name))?;
+    }
+    for figure in &definition.figures {
+        for name in std::iter::once(&figure.of).chain(&figure.over) {
+            if !definition.runs.iter().any(|run| run.name == *name) {
+                return Err(format!("figure {}: there is no run {name}", figure.name));
+            }
+        }
+    }
+    Ok(definition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        about = "a test"
+        load = "--rate 1000"
+        [[server]]
+        name = "one"
+        command = "{laneway} serve -p {port}"
+        [[run]]
+        name = "first"
+        server = "one"
+        load = "--p-large 0"
+        [[figure]]
+        name = "p99"
+        value = "/latency_us/small/p99"
+        of = "first"
+        at_most = 2.0
+    "#;
+
+    #[test]
+    fn a_definition_is_read() {
+        let definition = parse(GOOD).expect("good");
+        assert_eq!((definition.kind, definition.pairs), (Kind::Bench, 5));
+        assert_eq!(definition.server(&definition.runs[0]).dialect, Dialect::Text);
+        assert_eq!(definition.figures[0].at_most, Some(2.0));
+    }
+
+    #[test]
+    fn a_wrong_definition_says_where() {
+        for (from, to, words) in [
+            ("server = \"one\"", "server = \"two\"", "run first: there is no server two"),
+            ("of = \"first\"", "of = \"last\"", "figure p99: there is no run last"),
+            ("--rate 1000", "--rote 1000", "run first: --rote: no such flag"),
+            ("about", "abuot", "abuot"),
+            ("[[figure]]", "pears = 5\n[[figure]]", "pears"),
+        ] {
+            let message = parse(&GOOD.replace(from, to)).expect_err(words);
+            assert!(message.contains(words), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_definitions_of_this_repository_are_good() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let found = list(&root).expect("all good");
+        assert!(found.len() >= 9, "{found:?}");
+    }
+}

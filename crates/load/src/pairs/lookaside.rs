@@ -1,0 +1,182 @@
+//! Miss ratio of a look-aside cache: GET, and on a miss SET, as an application with a database
+//! behind it does. The stream of keys is the same for every server and follows from the seed.
+//!
+//! A run goes through phases of different value sizes, each with keys of its own and writing a
+//! multiple of the server's memory; what is counted is the GETs after the last. That shows how a
+//! server's memory follows a shift of sizes. Requests go in batches, so a key asked for twice in a
+//! batch can miss twice, for all servers alike. Knows no latency.
+
+use super::Measured;
+use super::definition::{Definition, RunDefinition};
+use super::server::{Server, words};
+use crate::cli::{self, Command};
+use crate::connection::{Completion, Context, Outcome};
+use crate::random::Random;
+use crate::sender::{Clock, Connections};
+use crate::values::Values;
+use crate::workload::{Ask, KEY_BYTES, Key, Operation, Sizes, Workload, WorkloadOptions};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Requests in flight.
+const BATCH: usize = 64;
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Keys of a phase, so that their values would fill the memory this many times.
+const KEYS_OVER_MEMORY: u64 = 4;
+
+/// Runs the phases and measures the miss ratio after them.
+pub fn measure(
+    definition: &Definition,
+    run: &RunDefinition,
+    server: &Server,
+    round: u64,
+) -> Result<Measured, String> {
+    let base = workload_options(definition, run, round)?;
+    let memory_bytes = definition.memory_mb << 20;
+    let write_bytes = (memory_bytes as f64 * run.written_over_memory) as u64;
+    let phases = match run.phases.is_empty() {
+        true => vec![base],
+        false => run.phases.iter().map(|&bytes| phase(&base, bytes, memory_bytes)).collect(),
+    };
+    let mut measured = json!(null);
+    let mut first_key = 0;
+    for (number, options) in phases.iter().enumerate() {
+        let workload = Workload::new(options.clone())?;
+        let values = Values::new(options.seed);
+        let context = Context { workload: &workload, values: &values, dialect: server.dialect };
+        let mut cache = LookAside::new(context, server, first_key)?;
+        first_key += options.keys as u32;
+        while cache.written_bytes < write_bytes {
+            cache.batch()?;
+        }
+        if number + 1 < phases.len() {
+            continue;
+        }
+        let warm_gets = cache.gets;
+        cache.forget_counts();
+        while cache.gets < run.requests {
+            cache.batch()?;
+        }
+        measured = json!({
+            "miss_ratio": cache.misses as f64 / cache.gets as f64,
+            "gets": cache.gets,
+            "misses": cache.misses,
+            "gets_before": warm_gets,
+        });
+    }
+    Ok(measured)
+}
+
+fn workload_options(
+    definition: &Definition,
+    run: &RunDefinition,
+    round: u64,
+) -> Result<WorkloadOptions, String> {
+    let line = format!("{} {}", definition.load, run.load);
+    let words = words(&line).into_iter().map(Into::into).collect();
+    let Command::Bench(invocation) = cli::parse(words)? else {
+        return Err("a definition asks for help".into());
+    };
+    let options = invocation.plan.workload.options().clone();
+    Ok(WorkloadOptions { seed: options.seed + round, get_share: 1.0, ..options })
+}
+
+/// The same popularity over a number of keys that suits one size of values.
+fn phase(base: &WorkloadOptions, value_bytes: u64, memory_bytes: u64) -> WorkloadOptions {
+    let keys = KEYS_OVER_MEMORY * memory_bytes / (value_bytes + KEY_BYTES as u64);
+    let sizes = Sizes::Fixed { value_bytes };
+    WorkloadOptions { keys, sizes, ..base.clone() }
+}
+
+struct LookAside<'a> {
+    connections: Connections<'a>,
+    clock: Clock,
+    /// Added to every key drawn, so that each phase has keys of its own.
+    first_key: u32,
+    asks: Random,
+    versions: Random,
+    ended: Vec<Completion>,
+    gets: u64,
+    misses: u64,
+    written_bytes: u64,
+}
+
+impl<'a> LookAside<'a> {
+    fn new(context: Context<'a>, server: &Server, first_key: u32) -> Result<Self, String> {
+        let seed = context.workload.options().seed;
+        let connections = Connections::open(context, &server.target, 1)
+            .map_err(|error| format!("{}: {error}", server.target))?;
+        Ok(LookAside {
+            connections,
+            clock: Clock::starting(Instant::now()),
+            first_key,
+            asks: Random::stream(seed, 1),
+            versions: Random::stream(seed, 2),
+            ended: Vec::new(),
+            gets: 0,
+            misses: 0,
+            written_bytes: 0,
+        })
+    }
+
+    fn forget_counts(&mut self) {
+        (self.gets, self.misses, self.written_bytes) = (0, 0, 0);
+    }
+
+    /// A batch of GETs, and SETs for those that missed.
+    fn batch(&mut self) -> Result<(), String> {
+        for _ in 0..BATCH {
+            let ask = self.connections.context().workload.draw(&mut self.asks);
+            self.push(Ask { key: Key(ask.key.0 + self.first_key), operation: Operation::Get });
+        }
+        self.finish()?;
+        let mut missed: Vec<Key> = Vec::new();
+        for completion in self.ended.drain(..) {
+            self.gets += 1;
+            match completion.outcome {
+                Outcome::Hit => {}
+                Outcome::Miss => {
+                    self.misses += 1;
+                    missed.push(completion.request.key);
+                }
+                other => return Err(format!("GET: {other:?}")),
+            }
+        }
+        // A key that missed twice in the batch is fetched once.
+        missed.sort_unstable();
+        missed.dedup();
+        for key in missed {
+            self.push(Ask { key, operation: Operation::Set });
+        }
+        self.finish()?;
+        for completion in self.ended.drain(..) {
+            if completion.outcome != Outcome::Stored {
+                return Err(format!("SET: {:?}", completion.outcome));
+            }
+            self.written_bytes += completion.request.value_bytes + KEY_BYTES as u64;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, ask: Ask) {
+        let request = self.connections.request(ask, 0, self.versions.word() as u32);
+        self.connections.push(0, request);
+    }
+
+    /// Sends what was pushed and waits for every reply.
+    fn finish(&mut self) -> Result<(), String> {
+        let broken = |error: std::io::Error| format!("the connection broke: {error}");
+        self.connections.flush(0).map_err(broken)?;
+        let mut ready = Vec::new();
+        while self.connections.in_flight() > 0 {
+            self.connections.poll(SILENCE_MAX, &mut ready).map_err(broken)?;
+            if ready.is_empty() {
+                return Err(format!("no reply for {} s", SILENCE_MAX.as_secs()));
+            }
+            for &event in &ready {
+                self.connections.serve(event, &self.clock, &mut self.ended).map_err(broken)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! A server under measurement: started on a loopback port of its own or a unix socket, pinned to
+//! one CPU under SCHED_FIFO, ended when dropped.
+//!
+//! Pinning and scheduling are done by `taskset` and `chrt` of util-linux around the server's
+//! command: they replace themselves by it, so the child's process number is the server's. `setpriv`
+//! has the kernel end it should we be killed. Without the right to SCHED_FIFO it runs without, and
+//! says so.
+
+use super::Options;
+use super::definition::{Definition, ServerDefinition};
+use crate::admin;
+use crate::connection::Target;
+use crate::dialect::Dialect;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The CPU of the servers; the client has the next one.
+pub const SERVER_CPU: usize = 0;
+/// The CPU of the client.
+pub const CLIENT_CPU: usize = 1;
+const STARTED_WITHIN: Duration = Duration::from_secs(20);
+const ENDED_WITHIN: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// What the words in braces of a command stand for, and what goes around it.
+#[derive(Debug)]
+pub struct Places {
+    root: PathBuf,
+    laneway: PathBuf,
+    folder: PathBuf,
+    memory_mb: u64,
+    wrapper: Vec<String>,
+}
+
+impl Places {
+    /// Looks at what this machine allows.
+    pub fn new(options: &Options, definition: &Definition) -> Result<Self, String> {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if cpus < 2 {
+            return Err("one CPU for the servers and one for the client are needed".into());
+        }
+        let folder = std::env::temp_dir().join(format!("laneway-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
+        let mut wrapper = words(&format!("setpriv --pdeathsig KILL taskset -c {SERVER_CPU}"));
+        let fifo = Command::new("chrt").args(["-f", "1", "true"]).stderr(Stdio::null()).status();
+        if fifo.is_ok_and(|status| status.success()) {
+            wrapper.extend(words("chrt -f 1"));
+        } else {
+            eprintln!("warning: no right to SCHED_FIFO here: the tails are other processes' noise");
+        }
+        Ok(Places {
+            root: options.root.clone(),
+            laneway: options.laneway.clone(),
+            folder,
+            memory_mb: definition.memory_mb,
+            wrapper,
+        })
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        // It lies in the temporary folder; what cannot be removed does no harm there.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub target: Target,
+    /// What it speaks.
+    pub dialect: Dialect,
+}
+
+impl Server {
+    /// Starts it and waits until it answers.
+    pub fn start(definition: &ServerDefinition, places: &Places) -> Result<Self, String> {
+        let name = &definition.name;
+        let port = free_port().map_err(|error| format!("no free port: {error}"))?;
+        let socket = places.folder.join(format!("{name}-{port}.sock"));
+        let command = expand(&definition.command, places, port, &socket);
+        let log_path = places.folder.join(format!("{name}-{port}.log"));
+        let log = File::create(&log_path).map_err(|error| format!("{log_path:?}: {error}"))?;
+        let log_too = log.try_clone().map_err(|error| format!("{log_path:?}: {error}"))?;
+        let words: Vec<&String> = places.wrapper.iter().chain(&command).collect();
+        let child = Command::new(words[0])
+            .args(&words[1..])
+            .current_dir(&places.root)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(log_too)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", words[0]))?;
+        let target = if definition.command.contains("{socket}") {
+            Target::Unix(socket)
+        } else {
+            Target::Tcp(format!("127.0.0.1:{port}"))
+        };
+        let mut server = Server { child, target, dialect: definition.dialect };
+        server.wait_for_answer().map_err(|error| {
+            let log = std::fs::read_to_string(&log_path).unwrap_or_default();
+            format!("{name} ({}): {error}\n{log}", command.join(" "))
+        })?;
+        Ok(server)
+    }
+
+    fn wait_for_answer(&mut self) -> Result<(), String> {
+        let started = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("ended at once: {status}"));
+            }
+            match admin::version(&self.target, self.dialect) {
+                Ok(_) => return Ok(()),
+                Err(error) if started.elapsed() > STARTED_WITHIN => {
+                    return Err(format!("does not answer: {error}"));
+                }
+                Err(_) => std::thread::sleep(ASK_EVERY),
+            }
+        }
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it calls its version.
+    pub fn version(&self) -> Result<String, String> {
+        admin::version(&self.target, self.dialect).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let asked = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if asked.elapsed() > ENDED_WITHIN {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(ASK_EVERY);
+        }
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// The words of a line; `''` is an empty word.
+pub fn words(line: &str) -> Vec<String> {
+    let words = line.split_ascii_whitespace();
+    words.map(|word| if word == "''" { String::new() } else { word.to_owned() }).collect()
+}
+
+fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<String> {
+    let one = |word: String| {
+        word.replace("{laneway}", &places.laneway.to_string_lossy())
+            .replace("{port}", &port.to_string())
+            .replace("{socket}", &socket.to_string_lossy())
+            .replace("{memory}", &places.memory_mb.to_string())
+    };
+    words(command).into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_expanded() {
+        let places = Places {
+            root: "/r".into(),
+            laneway: "/r/laneway".into(),
+            folder: "/none/such".into(),
+            memory_mb: 64,
+            wrapper: vec![],
+        };
+        let command = "{laneway} serve -p {port} -s {socket} -m {memory} --save ''";
+        let expanded = expand(command, &places, 7, Path::new("/s"));
+        let expected = ["/r/laneway", "serve", "-p", "7", "-s", "/s", "-m", "64", "--save", ""];
+        assert_eq!(expanded, expected);
+    }
+}
