@@ -179,34 +179,36 @@ impl Entry<'_> {
     fn insert(&mut self, word: u64) -> Place {
         let index = &self.store.index;
         let (part, bucket) = (self.hash.partition(), self.entered.bucket);
-        while index.insert(part, bucket, word) == Err(ChainFull) {
-            // Less likely than a broken machine (see CHAIN_MAX); the item least recently put here makes room.
-            let any = |wanted: Location| wanted.bits() != 0;
-            let (place, location, hash) =
-                self.store.first_of_chain(bucket, any).expect("a full chain holds items");
-            let offset = self.store.record_offset(location).expect("a linked item");
-            let header = record::read(&self.store.memory.items, offset).expect("a linked item");
-            let record = Record { location, offset, header };
-            self.store.unlink_inside(hash, self.entered, place, &record, Unlinked::Evicted);
-            self.discard(location);
-        }
+        let place = loop {
+            match index.insert(part, bucket, word) {
+                Ok(place) => break place,
+                Err(ChainFull) => self.evict_from_chain(),
+            }
+        };
         index.partition(self.hash).items.fetch_add(1, Relaxed);
         self.inserted = true;
-        let same = |location: Location| location == Location::of_slot(word);
-        index.find(bucket, self.hash.tag(), same).expect("inserted a moment ago").0
+        place
+    }
+
+    /// Less likely than a broken machine (see `CHAIN_MAX`): the item that has been in the chain longest makes room.
+    #[cold]
+    fn evict_from_chain(&mut self) {
+        let any = self.store.first_of_chain(self.entered.bucket);
+        let (place, location, hash) = any.expect("a full chain holds items");
+        let offset = self.store.record_offset(location).expect("a linked item");
+        let header = record::read(&self.store.memory.items, offset).expect("a linked item");
+        let record = Record { location, offset, header };
+        self.store.unlink_inside(hash, self.entered, place, &record, Unlinked::Evicted);
+        self.discard(location);
     }
 }
 
 impl Store {
-    /// The first item of a chain that `wanted` accepts, and its hash. The caller is inside.
-    fn first_of_chain(
-        &self,
-        bucket: usize,
-        wanted: impl Fn(Location) -> bool,
-    ) -> Option<(Place, Location, KeyHash)> {
+    /// The first item of a chain, and its hash. The caller is inside.
+    fn first_of_chain(&self, bucket: usize) -> Option<(Place, Location, KeyHash)> {
         let mut words = Vec::new();
         self.index.collect(bucket, &mut words);
-        let word = *words.iter().find(|&&word| wanted(Location::of_slot(word)))?;
+        let word = *words.first()?;
         let hash = self.hash_of(Location::of_slot(word))?;
         let same = |location: Location| location == Location::of_slot(word);
         let (place, location) = self.index.find(bucket, hash.tag(), same)?;

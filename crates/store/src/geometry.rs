@@ -30,7 +30,7 @@ pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
     let mut size = SLOT_BYTES_MIN;
     while size <= BLOCK_BYTES {
         let slots = chunk_bytes / size;
-        let stretched = if slots <= 64 { chunk_bytes / slots & !7 } else { size };
+        let stretched = if slots <= 64 { (chunk_bytes / slots) & !7 } else { size };
         if sizes.last().is_none_or(|&last| last < stretched) {
             sizes.push(stretched);
         }
@@ -75,7 +75,7 @@ mod tests {
             assert!(sizes.len() < 255, "a class number is one byte: {}", sizes.len());
             assert!(sizes.is_sorted() && sizes.iter().all(|s| s % 8 == 0));
             assert_eq!(sizes.last(), Some(&BLOCK_BYTES));
-            assert!(sizes.iter().any(|&s| s >= SMALL_RECORD_BYTES_MAX && s < BLOCK_BYTES));
+            assert!(sizes.iter().any(|s| (SMALL_RECORD_BYTES_MAX..BLOCK_BYTES).contains(s)));
             for pair in sizes.windows(2).filter(|p| p[0] > 128 && chunk / p[0] > 8) {
                 assert!(pair[1] as f64 / pair[0] as f64 <= 1.2, "{chunk}: {pair:?}");
             }

@@ -190,6 +190,17 @@ impl Memory {
         &marks[at.chunk as usize * marks_stride(self.chunk_bytes()) + at.slot]
     }
 
+    /// Ask the cache for the first two lines of the slot at an offset, and for its mark.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        self.items.prefetch(offset);
+        self.items.prefetch(offset + 64);
+        if let Some(at) = self.slot_at(offset) {
+            self.marks
+                .prefetch(2 * (at.chunk as usize * marks_stride(self.chunk_bytes()) + at.slot));
+        }
+    }
+
     /// Give a new item's slot a new mark.
     #[inline]
     pub fn reset_mark(&self, offset: usize, now: UnixSeconds) {

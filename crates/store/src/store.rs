@@ -130,6 +130,18 @@ impl Store {
         self.index.prefetch(hash);
     }
 
+    /// Ask the cache for the item's own lines, and its hit mark's, going by the tag; best some time after `prefetch`.
+    #[inline]
+    pub fn prefetch_item(&self, hash: KeyHash, key: &[u8]) {
+        let _ = key; // the tag decides
+        let found = self.index.find(self.index.primary(hash), hash.tag(), |_| true);
+        if let Some((_, location)) = found
+            && location.medium() == Medium::Arena
+        {
+            self.memory.prefetch(location.offset() as usize * 8);
+        }
+    }
+
     /// `cache_memlimit`. Raising reaches as far as address space was reserved (four times the first limit, 1 GiB at
     /// least). Lowering takes effect little by little, with every draft and sweep.
     pub fn set_memory_bytes(&self, bytes: u64) {
