@@ -124,6 +124,7 @@ impl Index {
             partition_buckets_max,
             overflow_max,
             overflow,
+            bytes,
         })
     }
 
