@@ -101,11 +101,11 @@ fn serve(flags: &Flags, mut settings: Settings) -> ExitCode {
     if let Some(Err(error)) = &pid_file {
         eprintln!("laneway: -P: the pid file cannot be written: {error}");
     }
-    announce(&server, flags, verbose);
     let shared = server.shared().clone();
     if let Err(error) = process::on_stop_signal(move || shared.request_stop()) {
         return refuse(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
     }
+    announce(&server, flags, verbose);
     server.shared().wait_for_stop();
     if verbose {
         eprintln!("laneway: stopping; requests under way are finished first");
