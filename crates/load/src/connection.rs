@@ -369,7 +369,7 @@ impl Connection {
         else {
             return Ok(0);
         };
-        let line = input[..newline].strip_suffix(b"\r").unwrap_or(&input[..newline]);
+        let line = &input[..=newline];
         let Some(request) = self.awaiting.front().copied() else { return Err(nonsense(line)) };
         match (context.dialect.line(line), request.operation) {
             (Line::Value { value_bytes, key, ending }, Operation::Get) => {

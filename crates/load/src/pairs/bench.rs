@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 
 /// Exit status of a run that failed or may not be believed; its report says why.
 const EXIT_NOT_GOOD: i32 = 1;
+/// Share of the time that others may have the client's CPU in a run that counts.
+const CLIENT_WAITED_SHARE_MAX: f64 = 0.03;
 
 /// Writes every key of a run, and warms the server up.
 pub fn fill(
@@ -48,16 +50,24 @@ pub fn measure(
     if let Some(fault) = &one.verdict.failed {
         return Err(format!("{}: {fault}", run.name));
     }
-    if let Some(why) = doubt(definition, one) {
+    if let Some(why) = doubt(definition, one, report.duration_s) {
         return Ok(Err(why));
     }
     serde_json::to_value(one).map(Ok).map_err(|error| error.to_string())
 }
 
 /// Why a run does not count.
-fn doubt(definition: &Definition, run: &Run) -> Option<String> {
+fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> {
     if let Some(why) = &run.verdict.refused {
         return Some(why.clone());
+    }
+    // A closed loop is never late, only slow; then the client's own waiting tells.
+    let waited_share = run.client.kept_waiting_ms / 1e3 / duration_s;
+    if waited_share > CLIENT_WAITED_SHARE_MAX {
+        return Some(format!(
+            "others had the client's CPU for {:.1} % of the time",
+            100.0 * waited_share
+        ));
     }
     let late_share = 1.0 - run.requests.on_time_share;
     if late_share > definition.late_share_max {
