@@ -29,6 +29,7 @@ use laneway_sync::{
     },
     words,
 };
+use std::sync::{MutexGuard, PoisonError};
 
 /// Slots that the hand looks at before it takes the least used of them.
 const LOOKS: u32 = 256;
@@ -107,7 +108,9 @@ impl Store {
             {
                 return Some(offset);
             }
-            self.drain_step(LOOKS as usize);
+            // Here it is worth waiting for whoever is at it: there is no other way on.
+            let drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
+            self.drain_locked(drain, LOOKS as usize);
             if let Some(offset) = self.memory.take(class) {
                 return Some(offset);
             }
@@ -290,7 +293,12 @@ impl Store {
 
     /// Go on emptying a chunk, by about `slots` slots; begin with another where there is none. One thread at a time.
     pub(crate) fn drain_step(&self, slots: usize) {
-        let Ok(mut drain) = self.drain.try_lock() else { return };
+        if let Ok(drain) = self.drain.try_lock() {
+            self.drain_locked(drain, slots);
+        }
+    }
+
+    fn drain_locked(&self, mut drain: MutexGuard<'_, Drain>, slots: usize) {
         if drain.current.is_none() {
             drain.current = self.next_to_drain(&mut drain.hand);
         }
