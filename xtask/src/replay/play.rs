@@ -42,7 +42,20 @@ pub struct Played {
 pub struct Wrong {
     pub line: usize,
     pub expected: String,
+    /// What came, escaped; empty if nothing did.
     pub got: String,
+    pub closed: bool,
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "(line {}): expected `{}`, got ", self.line, self.expected)?;
+        match (self.got.is_empty(), self.closed) {
+            (true, true) => write!(out, "a closed connection"),
+            (true, false) => write!(out, "nothing"),
+            (false, _) => write!(out, "`{}`", self.got),
+        }
+    }
 }
 
 /// Plays `case` on a new connection to a server in which nothing is live.
@@ -213,6 +226,9 @@ impl Talk {
         let mut at = 0;
         let mut found: Vec<(String, u64)> = Vec::new();
         for part in &text.parts {
+            // A number may be below zero; one that is remembered never is.
+            let below_zero = *part == Part::Number && input[at..].starts_with(b"-");
+            at += usize::from(below_zero);
             let rest = &input[at..];
             let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
             match part {
@@ -291,12 +307,8 @@ impl Talk {
     fn wrong(&self, line: usize, expected: &str) -> Wrong {
         const SHOWN_BYTES: usize = 100;
         let shown = &self.input[..self.input.len().min(SHOWN_BYTES)];
-        let got = match (shown.is_empty(), self.closed) {
-            (true, true) => "a closed connection".into(),
-            (true, false) => "nothing".into(),
-            _ => format!("`{}`", shown.escape_ascii()),
-        };
+        let got = shown.escape_ascii().to_string();
         let expected = expected.chars().take(SHOWN_BYTES).collect();
-        Wrong { line, expected, got }
+        Wrong { line, expected, got, closed: self.closed }
     }
 }

@@ -7,6 +7,8 @@
 pub struct Case {
     /// `errors.txt: words missing`
     pub id: String,
+    /// Of its name, from 1.
+    pub line: usize,
     /// Words of its `$` lines.
     pub conditions: Vec<String>,
     pub steps: Vec<Step>,
@@ -74,7 +76,7 @@ fn read_line(name: &str, line: usize, text: &str, cases: &mut Vec<Case>) -> Resu
         if cases.iter().any(|case| case.id == id) {
             return Err(format!("a second case `{rest}`"));
         }
-        cases.push(Case { id, conditions: Vec::new(), steps: Vec::new() });
+        cases.push(Case { id, line, conditions: Vec::new(), steps: Vec::new() });
         return Ok(());
     }
     let case = cases.last_mut().ok_or("before the first case")?;
