@@ -47,11 +47,11 @@ impl Landing {
         }
     }
 
-    /// Whether the item is a large one of the store.
+    /// Whether the value is worth receiving in place: [`Landing::room`] may be asked for.
     pub fn is_large(&self) -> bool {
         match self {
             Landing::Draft(draft, _) => draft.is_large(),
-            Landing::Buffer(_) => false,
+            Landing::Buffer(buffer) => buffer.value_bytes > ROOM_BYTES,
         }
     }
 
@@ -72,7 +72,8 @@ impl Landing {
         }
     }
 
-    /// Room to receive into; then [`Landing::advance`]. Not empty while bytes are missing.
+    /// Room to receive into, of a value that [`Landing::is_large`]; then [`Landing::advance`]. Not
+    /// empty while bytes are missing.
     pub fn room(&mut self) -> Result<&mut [u8], Refused> {
         match self {
             Landing::Draft(draft, _) => draft.room(),
