@@ -35,6 +35,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         arrived: u64,
     ) -> (usize, Stop) {
         let mut at = 0;
+        self.ahead.clear();
         for _ in 0..REQUESTS_PER_TURN {
             let rest = &input[at..];
             let step = match &connection.mode {
@@ -75,6 +76,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let head = frame.head_bytes;
         match &frame.request {
             Request::Get(get) => {
+                if self.ahead.is_used_up() && head < rest.len() {
+                    self.ahead.look(&self.shared.store, rest, &self.limits);
+                }
                 // The keys stand at the end of the line: serve from where they begin.
                 let line = &rest[..head];
                 let keys_at = get.keys.rest().as_ptr() as usize - line.as_ptr() as usize;
@@ -186,7 +190,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         loop {
             let before = text.len() - keys.rest().len();
             let Some(key) = keys.next() else { break };
-            let hash = self.shared.store.hash(key);
+            if self.ahead.is_used_up() && !keys.rest().is_empty() {
+                self.ahead.look_at_keys(&self.shared.store, Keys::new(&text[before..]));
+            }
+            let hash = self.ahead.hash(&self.shared.store, key);
             let mut out = std::mem::take(&mut self.out);
             let touched = Cell::new(0);
             let outcome =

@@ -4,6 +4,7 @@
 //! reply out, [`control`] makes the plan. [`boot`] gives every worker its thread.
 #![forbid(unsafe_code)]
 
+pub mod ahead;
 pub mod answer;
 pub mod boot;
 pub mod clock;

@@ -5,6 +5,7 @@
 //! small requests in it to completion; then move *one* slice of a large transfer; on worker 0,
 //! once per epoch, make the next plan. A small request therefore waits for at most one slice.
 
+use crate::ahead::Ahead;
 use crate::clock::Clock;
 use crate::connection::{Connection, Table};
 use crate::control::Control;
@@ -65,6 +66,7 @@ pub struct Worker<T: Transport, C> {
     pub(crate) ready: Vec<Ready>,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) out: Vec<u8>,
+    pub(crate) ahead: Ahead,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
     pub(crate) now_seconds: u32,
@@ -115,6 +117,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             ready: Vec::new(),
             read_buffer: vec![0; READ_BYTES],
             out: Vec::with_capacity(2 * READ_BYTES),
+            ahead: Ahead::default(),
             turn_number: 0,
             control,
             idle,
