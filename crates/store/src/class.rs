@@ -82,6 +82,10 @@ pub struct Class {
     pub evicted_bytes_recent: AtomicU64,
     /// Chunks held, readable without the mutex.
     pub chunks_held: AtomicU64,
+    /// Slots ever taken, and how many these were when the draining hand came by last.
+    pub taken: AtomicU64,
+    /// See `taken`.
+    pub taken_before: AtomicU64,
     state: Mutex<ClassState>,
 }
 
@@ -118,6 +122,8 @@ impl Class {
             evicted_since_chunk: AtomicU64::new(0),
             evicted_bytes_recent: AtomicU64::new(0),
             chunks_held: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            taken_before: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -147,6 +153,7 @@ impl Class {
             state.leave_partial(tables, chunk);
         }
         state.used += 1;
+        self.taken.store(self.taken.load(Relaxed) + 1, Relaxed); // under the mutex
         Some((chunk, at * 64 + bit as usize))
     }
 

@@ -223,7 +223,8 @@ impl Large {
         payload: usize,
     ) -> Result<(), Refused> {
         let stream_left = header.record_bytes() - self.pieces.len() * payload;
-        let class = class_for_piece(&store.memory, stream_left.min(payload));
+        let alone = header.record_bytes() <= payload;
+        let class = class_for_piece(&store.memory, stream_left.min(payload), alone);
         let slot_bytes = store.memory.class(class).slot_bytes as u64;
         let unpublished = &store.counters.unpublished_bytes;
         if unpublished.fetch_add(slot_bytes, Relaxed) + slot_bytes > store.unpublished_bytes_max {

@@ -143,13 +143,14 @@ impl Store {
             return false;
         }
         let ((own, own_held), (all, all_held)) = (self.turnover(class), self.turnover_mean());
-        let times = |n: u64| {
-            u128::from(own) * u128::from(all_held) > u128::from(n * all) * u128::from(own_held)
+        let (rest, rest_held) = (all.saturating_sub(own), all_held.saturating_sub(own_held));
+        // Whether our turnover is more than `n / d` times that of the others.
+        let beyond = |n: u64, d: u64| {
+            u128::from(d * own) * u128::from(rest_held)
+                > u128::from(n * rest) * u128::from(own_held)
         };
-        times(TURNOVER_URGENT)
-            || (since >= slots
-                // A fifth above the mean: noise moves no chunks.
-                && u128::from(5 * own) * u128::from(all_held) > u128::from(6 * all) * u128::from(own_held))
+        // A quarter above: noise moves no chunks.
+        beyond(TURNOVER_URGENT, 1) || (since >= slots && beyond(5, 4))
     }
 
     /// Count an eviction from a class towards its turnover.
@@ -187,7 +188,11 @@ impl Store {
             return true;
         }
         // Perhaps the last piece of a large item.
-        self.evict_owner(offset, true)
+        let evicted = self.evict_owner(offset);
+        if evicted {
+            self.note_eviction(class, 1);
+        }
+        evicted
     }
 
     /// Turn the class's hand.
@@ -269,8 +274,8 @@ impl Store {
         evicted
     }
 
-    /// If the slot holds a piece of a large item: evict that item, or first take its mark down if `second_chance`.
-    fn evict_owner(&self, offset: usize, second_chance: bool) -> bool {
+    /// If the slot holds a piece of a large item: evict that item, or take its mark down if it was used lately.
+    fn evict_owner(&self, offset: usize) -> bool {
         let Some(words) = self.memory.items.words_at(offset, 8) else { return false };
         let (number, piece) = owner_of(u64::from_le(words[0].load(Relaxed)));
         let Some(descriptor) = self.large.get(number) else { return false };
@@ -284,7 +289,7 @@ impl Store {
             return false;
         }
         let mark = mark::load(&descriptor.mark);
-        if second_chance && mark.frequency() > 0 {
+        if mark.frequency() > 0 {
             mark::store(&descriptor.mark, mark, mark.cooled());
             return false;
         }
@@ -299,30 +304,26 @@ impl Store {
     }
 
     fn drain_locked(&self, mut drain: MutexGuard<'_, Drain>, slots: usize) {
-        if drain.current.is_none() {
-            drain.current = self.next_to_drain(&mut drain.hand);
-        }
-        let Some(mut at) = drain.current else { return };
-        let slots_per_chunk = self.memory.class(at.class).slots;
-        let mut seen = 0;
-        while seen < slots && at.slot < slots_per_chunk {
+        for _ in 0..slots {
+            if drain.current.is_none() {
+                drain.current = self.next_to_drain(&mut drain.hand);
+            }
+            let Some(at) = &mut drain.current else { return };
             if self.memory.class_of_chunk(at.chunk) != Some(at.class) {
                 drain.current = None; // its last slot came back, and the pool has it
                 return;
             }
             let slot = SlotAt { class: at.class, chunk: at.chunk, slot: at.slot };
             at.slot += 1;
-            seen += 1;
             if self.memory.is_used(slot) {
                 self.vacate(slot);
             }
-        }
-        drain.current = Some(at);
-        if at.slot >= slots_per_chunk {
-            // What is left is under construction or being read: it cannot be waited for. If nothing is left the
-            // chunk is the pool's already.
-            self.memory.set_draining(at.class, at.chunk, false);
-            drain.current = None;
+            if at.slot >= self.memory.class(at.class).slots {
+                // What is left is under construction, being read, or part of a large item in use: it is not waited
+                // for. If nothing is left the chunk is the pool's already.
+                self.memory.set_draining(at.class, at.chunk, false);
+                drain.current = None;
+            }
         }
     }
 
@@ -351,21 +352,30 @@ impl Store {
         None
     }
 
+    /// Whether this is the only chunk of a class that slots were taken from since the hand asked last. To empty such a
+    /// chunk would lose all of the class for the sake of one chunk.
+    fn is_last_and_used(&self, class: usize) -> bool {
+        let class = self.memory.class(class);
+        let taken = class.taken.load(Relaxed);
+        class.chunks_held.load(Relaxed) == 1 && class.taken_before.swap(taken, Relaxed) != taken
+    }
+
     /// Get whatever is in the slot out of it: an item that was used lately moves, another goes.
     fn vacate(&self, at: SlotAt) {
         let offset = self.memory.offset_of(at);
         if at.class == self.memory.block_class() {
-            self.evict_owner(offset, false);
+            self.evict_owner(offset);
             return;
         }
         let mark = mark::load(self.memory.mark_of(at));
         if mark.frequency() > 0 && self.relocate(at, mark) {
             return;
         }
+        // Not counted as turnover: it was not for want of memory in this class.
         if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
-            self.note_eviction(at.class, 1);
+            self.memory.class(at.class).evicted.fetch_add(1, Relaxed);
         } else {
-            self.evict_owner(offset, false);
+            self.evict_owner(offset);
         }
     }
 

@@ -18,9 +18,9 @@ pub const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Smallest chunk, for stores of a few MiB.
 pub const CHUNK_BYTES_MIN: usize = 64 << 10;
 
-/// Chunk size for a memory limit: about 256 chunks at least, so that every class can have one.
+/// Chunk size for a memory limit: about 1024 chunks, so that a class with few items strands little.
 pub fn chunk_bytes(memory_bytes: u64) -> usize {
-    let wanted = (memory_bytes / 256).next_power_of_two();
+    let wanted = (memory_bytes / 1024).next_power_of_two();
     (wanted as usize).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
 }
 
@@ -40,6 +40,15 @@ pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
         sizes.push(BLOCK_BYTES);
     }
     sizes
+}
+
+/// The slot sizes that the last piece of an item of several pieces is rounded up to (or to a block): few, as every class
+/// in use holds a chunk at least, and the rounding is small beside the blocks before it.
+const TAIL_BYTES: [usize; 4] = [2 << 10, 4 << 10, 8 << 10, 16 << 10];
+
+/// The slot size for the last piece of an item of several pieces.
+pub fn tail_bytes(piece_bytes: usize) -> usize {
+    TAIL_BYTES.into_iter().find(|&bytes| piece_bytes <= bytes).unwrap_or(BLOCK_BYTES)
 }
 
 /// Division of an offset in a chunk by the slot size, without dividing.

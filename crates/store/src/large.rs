@@ -7,6 +7,7 @@
 //! generation that it means another item now.
 
 use crate::{
+    geometry::tail_bytes,
     mark::Mark,
     memory::Memory,
     types::{KeyHash, UnixSeconds},
@@ -182,9 +183,10 @@ pub fn owner_of(word: u64) -> (u32, usize) {
     (word as u32, (word >> 32) as usize)
 }
 
-/// The class for a piece of `stream_bytes`.
-pub fn class_for_piece(memory: &Memory, stream_bytes: usize) -> usize {
-    memory.class_for(stream_bytes + PIECE_HEADER_BYTES)
+/// The class for a piece of `stream_bytes`; `alone` if it is the item's only one.
+pub fn class_for_piece(memory: &Memory, stream_bytes: usize, alone: bool) -> usize {
+    let bytes = stream_bytes + PIECE_HEADER_BYTES;
+    memory.class_for(if alone { bytes } else { tail_bytes(bytes) })
 }
 
 /// A large item found in the index, named for eviction.
