@@ -142,3 +142,72 @@ fn arguments(definition: &Definition, run: &RunDefinition, server: &Server) -> V
     flags.extend(words(&run.load));
     flags
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::json::{ClientCpu, Mode, Requests};
+    use crate::verdict::Verdict;
+
+    fn definition(no_misses: bool) -> Definition {
+        Definition {
+            about: String::new(),
+            kind: super::super::definition::Kind::Bench,
+            pairs: 1,
+            load: String::new(),
+            memory_mb: 64,
+            late_share_max: 0.01,
+            no_misses,
+            servers: vec![],
+            runs: vec![],
+            figures: vec![],
+        }
+    }
+
+    fn run(on_time_share: f64, misses: u64, kept_waiting_ms: f64, refused: Option<&str>) -> Run {
+        Run {
+            mode: Mode::Closed { depth: 1 },
+            requests: Requests {
+                offered_per_s: 1.0,
+                answered_per_s: 1.0,
+                due: 1,
+                on_time_share,
+                late: 0,
+                late_us_max: 0.0,
+                never_sent: 0,
+                unanswered: 0,
+                no_idle_connection: 0,
+                hits: 1,
+                misses,
+                stored: 0,
+                refused: 0,
+                corrupt: 0,
+                large: 0,
+                value_bytes: 1,
+                value_bytes_large_share: 0.0,
+            },
+            latency_us: None,
+            server: None,
+            client: ClientCpu { kept_waiting_ms, stolen_ms: 0.0 },
+            verdict: Verdict { refused: refused.map(Into::into), ..Verdict::default() },
+        }
+    }
+
+    #[test]
+    fn a_run_counts_only_where_the_client_was_undisturbed() {
+        for (one, no_misses, words) in [
+            (run(1.0, 0, 0.0, None), true, None),
+            (run(0.991, 5, 290.0, None), false, None),
+            (run(0.989, 0, 0.0, None), false, Some("1.10 % of the requests left late")),
+            (run(1.0, 1, 0.0, None), true, Some("1 GETs missed")),
+            (run(1.0, 0, 310.0, None), false, Some("for 3.1 % of the time")),
+            (run(1.0, 0, 0.0, Some("too slow")), false, Some("too slow")),
+        ] {
+            let doubt = doubt(&definition(no_misses), &one, 10.0);
+            match words {
+                None => assert_eq!(doubt, None),
+                Some(words) => assert!(doubt.is_some_and(|said| said.contains(words)), "{words}"),
+            }
+        }
+    }
+}
