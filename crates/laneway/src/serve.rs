@@ -54,6 +54,9 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     for warning in &flags.warnings {
         eprintln!("laneway: {warning}");
     }
+    if flags.udp_port.is_some_and(|port| port != 0) {
+        eprintln!("laneway: -U: UDP is not served yet; TCP is");
+    }
     match settings(&flags) {
         Ok(settings) => serve(&flags, settings),
         Err(error) => refuse(crate::STATUS_USAGE, &error),

@@ -83,7 +83,7 @@ impl Server {
         let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
         let plan = policy.initial();
         let epoch_nanos = settings.epoch.as_nanos() as u64;
-        let shared = Shared::new(store, settings, plan, clock.unix_seconds());
+        let shared = Shared::new(store, settings, plan, clock.unix_seconds(clock.nanos()));
         let mut control = Some(Control::new(policy, epoch_nanos, clock.nanos()));
         let mut workers = Vec::new();
         for number in 0..shared.workers.len() {

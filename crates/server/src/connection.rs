@@ -64,6 +64,8 @@ pub struct Connection<S> {
     pub unserved: bool,
     /// A large request is under way: its turns are slices.
     pub large: bool,
+    /// Bytes its large transfer has moved since others had their turn.
+    pub run_bytes: usize,
     /// Close once the output has left.
     pub closing: bool,
     /// The worker that it belongs to; another one's for the time of a visit.
@@ -87,6 +89,7 @@ impl<S> Connection<S> {
             queued: false,
             unserved: false,
             large: false,
+            run_bytes: 0,
             closing: false,
             home,
             visit: None,

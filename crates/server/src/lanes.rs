@@ -14,9 +14,26 @@ use laneway_transport::{Interest, Token, Transport};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Bytes that one large transfer moves, slice by slice, before the next one has its turn. Values up to
+/// this size are served first come, first served, which for sizes of one kind has the shortest tail; a
+/// giant among them does not hold the others up for longer than this.
+const RUN_BYTES: usize = 1 << 20;
+
 /// Connections with large requests that a large worker takes on at a time; the rest wait in the
 /// shared queue for whoever is free first.
 const LARGE_AT_A_TIME: usize = 2;
+
+impl<S> Connection<S> {
+    /// After a slice: the next one at once, or after the others had theirs.
+    fn next_slice(&mut self, moved: usize) -> Next {
+        self.run_bytes += moved;
+        if self.run_bytes < RUN_BYTES {
+            return Next::LargeFirst;
+        }
+        self.run_bytes = 0;
+        Next::Large
+    }
+}
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Move one slice of the next large transfer. Returns whether there was one.
@@ -37,7 +54,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let budget = self.plan.slice_bytes.map_or(usize::MAX, |slice| slice.0 as usize);
         if !connection.output.is_empty() {
             match self.flush(connection, budget)? {
-                Sent::Budget => return Ok(Next::Large),
+                Sent::Budget => return Ok(connection.next_slice(budget)),
                 Sent::Blocked | Sent::Waiting => return Ok(Next::Write),
                 Sent::All => {}
             }
@@ -55,7 +72,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             });
         }
         match self.receive_piece(connection, budget)? {
-            Piece::Some => Ok(Next::Large),
+            Piece::Some => Ok(connection.next_slice(budget)),
             Piece::Later => Ok(Next::Read),
             Piece::End => Ok(Next::Close),
             Piece::Refused => Ok(Next::Small),
@@ -93,6 +110,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Next::Large => {
                 connection.queued = true;
                 self.large.push_back(token);
+            }
+            Next::LargeFirst => {
+                connection.queued = true;
+                self.large.push_front(token);
             }
         }
         self.table.put(token, connection);

@@ -41,8 +41,10 @@ pub(crate) enum Next {
     Write,
     /// Another turn in the small lane.
     Small,
-    /// Another slice.
+    /// Another slice, after the others had theirs.
     Large,
+    /// Another slice, at once.
+    LargeFirst,
     /// Over to a large worker.
     Hand,
     /// It is closed.
@@ -98,6 +100,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             received = &buffer[..bytes];
         }
         let arrived = self.clock.nanos();
+        self.now_seconds = self.clock.unix_seconds(arrived); // this turn may follow a long sleep
         connection.card.last_seconds.store(self.now_seconds, Relaxed);
         let stop = if connection.input.is_empty() {
             let (consumed, stop) = self.consume(connection, received, arrived);

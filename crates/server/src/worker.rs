@@ -108,7 +108,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             plan_version: shared.plan.version(),
             shared,
             transport,
-            now_seconds: clock.unix_seconds(),
+            now_seconds: clock.unix_seconds(clock.nanos()),
             clock,
             table: Table::default(),
             small: VecDeque::new(),
@@ -134,7 +134,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// One turn.
     pub fn step(&mut self) -> io::Result<Progress> {
         let now = self.clock.nanos();
-        self.now_seconds = self.clock.unix_seconds();
+        self.now_seconds = self.clock.unix_seconds(now);
         self.follow_plan()?;
         self.housekeep(now)?;
         let adopted = self.adopt()?;

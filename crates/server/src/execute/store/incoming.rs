@@ -176,8 +176,8 @@ impl Incoming {
         bad_chunk(context, &self.answer.borrow(), out);
     }
 
-    /// The store has no room for the rest of the value ([`Landing::write`] or [`Landing::room`] said
-    /// so): answer, and leave no stale value behind. The connection swallows what is missing.
+    /// The store has no room for the rest of the value ([`Landing::write`] or [`Landing::room`]
+    /// said so): answer, and leave no stale value behind. The connection swallows what is missing.
     pub fn out_of_memory(self, context: &Context<'_>, out: &mut Vec<u8>) {
         let Incoming { key, hash, how, answer, landing } = self;
         drop(landing); // first, so that its memory is there for others
