@@ -143,7 +143,7 @@ impl Text {
         Ok(bytes)
     }
 
-    /// Where this ends in `out`, if it stands at the front, or (`after_any`) at the front of a line.
+    /// Where this ends in `out`, if it stands at the front, or (`after_any`) where a line begins.
     pub fn find(&self, out: &[u8], after_any: bool, numbers: &mut Numbers) -> Option<usize> {
         let mut start = 0;
         loop {
