@@ -216,11 +216,6 @@ impl Connection {
         self.output_sent == self.output.len() && self.streaming.is_none() && self.unwritten == 0
     }
 
-    /// Requests of which not a byte was made yet, as they stand behind a large value.
-    pub fn unwritten(&self) -> usize {
-        self.unwritten
-    }
-
     /// Adds a request; [`Connection::flush`] sends it.
     pub fn push(&mut self, context: Context<'_>, request: Request) {
         self.awaiting.push_back(request);

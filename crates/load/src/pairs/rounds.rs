@@ -5,8 +5,8 @@ use super::Round;
 /// How many rounds may be made again, for each that is wanted.
 const AGAIN_PER_ROUND: usize = 2;
 
-/// The runs of round `number`: as defined in even rounds, backwards in odd ones, so that what drifts
-/// during a round favours nobody.
+/// The runs of round `number`: as defined in even rounds, backwards in odd ones, so that what
+/// drifts during a round favours nobody.
 pub fn order<T>(runs: &[T], number: usize) -> Vec<&T> {
     let mut order: Vec<&T> = runs.iter().collect();
     if number % 2 == 1 {

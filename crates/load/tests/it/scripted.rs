@@ -101,7 +101,7 @@ fn answer(reader: &mut impl BufRead, shared: &Shared) -> Option<Vec<u8>> {
     let words: Vec<&str> = words.split(' ').collect();
     match words.as_slice() {
         ["version"] => Some(b"VERSION scripted\r\n".to_vec()),
-        ["stats"] => Some(b"STAT rusage_user 1.5\r\nSTAT rusage_system 0.5\r\nEND\r\n".to_vec()),
+        ["stats"] => Some(stats(shared)),
         ["get", key] => get(key.as_bytes(), shared, false),
         ["set", key, _, _, bytes] => {
             let bytes = bytes.parse().expect("a length");
@@ -118,9 +118,15 @@ fn answer(reader: &mut impl BufRead, shared: &Shared) -> Option<Vec<u8>> {
             let bytes = line(reader)?.strip_prefix('$')?.parse().expect("a length");
             set(reader, key.as_bytes(), bytes, shared, true)
         }
-        ["INFO", ..] => Some(b"$18\r\nredis_version:7.0\n\r\n".to_vec()),
+        ["INFO", ..] => Some(b"$31\r\nredis_version:7.0\ndb0:keys=300\n\r\n".to_vec()),
         other => panic!("the client says {other:?}"),
     }
+}
+
+fn stats(shared: &Shared) -> Vec<u8> {
+    let items = shared.state.lock().expect("unpoisoned").values.len();
+    let cpu = "STAT rusage_user 1.5\r\nSTAT rusage_system 0.5\r\n";
+    format!("{cpu}STAT curr_items {items}\r\nEND\r\n").into_bytes()
 }
 
 fn line(reader: &mut impl BufRead) -> Option<String> {

@@ -80,6 +80,7 @@ impl Bench {
     fn fill(&self, target: &Target) {
         let filled = prefill(self.context(), target, 4).unwrap();
         assert_eq!(filled.items, self.workload.keys());
+        assert_eq!(filled.items_held, Some(filled.items));
     }
 }
 
