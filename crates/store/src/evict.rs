@@ -43,6 +43,19 @@ const SKIPS: u32 = 256;
 const TURNOVER_URGENT: u64 = 4;
 const URGENT_FRACTION: u64 = 8;
 
+/// A byte of large items evicted counts this much of a byte of small ones: one large item has the room of hundreds of
+/// small ones, whose hits together are more.
+const LARGE_WEIGHT: (u64, u64) = (1, 2);
+
+/// What an eviction was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Its class had no room: this is what turnover counts.
+    Demand,
+    /// A chunk is being emptied for another class.
+    Drain,
+}
+
 /// The chunk being emptied.
 #[derive(Debug, Default)]
 pub struct Drain {
@@ -90,7 +103,7 @@ impl Store {
             if entitled || pool.available < pool.reserve {
                 self.drain_step(DRAIN_SLOTS);
             }
-            let evicted = self.evict_in_class(class);
+            let evicted = self.evict_in_class(class, Cause::Demand);
             if !evicted && round >= ROUNDS / 2 {
                 break;
             }
@@ -120,9 +133,11 @@ impl Store {
 
     /// Bytes evicted lately and bytes held, of one class.
     fn turnover(&self, class: usize) -> (u64, u64) {
-        let class = self.memory.class(class);
-        let chunk = (class.slots * class.slot_bytes) as u64;
-        (class.evicted_bytes_recent.load(Relaxed), class.chunks_held.load(Relaxed) * chunk)
+        let this = self.memory.class(class);
+        let held = this.chunks_held.load(Relaxed) * (this.slots * this.slot_bytes) as u64;
+        let recent = this.evicted_bytes_recent.load(Relaxed);
+        let (n, d) = if class == self.memory.block_class() { LARGE_WEIGHT } else { (1, 1) };
+        (recent * n / d, held)
     }
 
     /// The same of all classes.
@@ -149,15 +164,18 @@ impl Store {
             u128::from(d * own) * u128::from(rest_held)
                 > u128::from(n * rest) * u128::from(own_held)
         };
-        // A quarter above: noise moves no chunks.
-        beyond(TURNOVER_URGENT, 1) || (since >= slots && beyond(5, 4))
+        // An eighth above: noise moves no chunks.
+        beyond(TURNOVER_URGENT, 1) || (since >= slots && beyond(9, 8))
     }
 
     /// Count an eviction from a class towards its turnover.
-    fn note_eviction(&self, class: usize, slots: u64) {
+    fn note_eviction(&self, class: usize, slots: u64, cause: Cause) {
         let class = self.memory.class(class);
         let bytes = slots * class.slot_bytes as u64;
         class.evicted.fetch_add(slots, Relaxed);
+        if cause == Cause::Drain {
+            return;
+        }
         class.evicted_since_chunk.fetch_add(slots, Relaxed);
         class.evicted_bytes_recent.fetch_add(bytes, Relaxed);
         let recent = self.counters.evicted_bytes_recent.fetch_add(bytes, Relaxed) + bytes;
@@ -177,20 +195,20 @@ impl Store {
     }
 
     /// Evict one item of the class (of large items: one, whole). False if the hand found none in its bounded walk.
-    fn evict_in_class(&self, class: usize) -> bool {
+    fn evict_in_class(&self, class: usize, cause: Cause) -> bool {
         if class == self.memory.block_class() {
-            return self.evict_large();
+            return self.evict_large(cause);
         }
         let Some(victim) = self.pick(class) else { return false };
         let offset = self.memory.offset_of(victim);
         if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
-            self.note_eviction(class, 1);
+            self.note_eviction(class, 1, cause);
             return true;
         }
         // Perhaps the last piece of a large item.
-        let evicted = self.evict_owner(offset);
+        let evicted = self.evict_owner(offset, cause);
         if evicted {
-            self.note_eviction(class, 1);
+            self.note_eviction(class, 1, cause);
         }
         evicted
     }
@@ -235,7 +253,7 @@ impl Store {
     }
 
     /// Turn the hand over the large items, and evict one.
-    fn evict_large(&self) -> bool {
+    fn evict_large(&self, cause: Cause) -> bool {
         let count = u64::from(self.large.highest());
         if count == 0 {
             return false;
@@ -248,7 +266,7 @@ impl Store {
             };
             let mark = mark::load(&descriptor.mark);
             if mark.frequency() == 0 {
-                if self.evict_descriptor(number) {
+                if self.evict_descriptor(number, cause) {
                     return true;
                 }
                 continue;
@@ -258,42 +276,79 @@ impl Store {
                 least = Some((mark.frequency(), number));
             }
         }
-        least.is_some_and(|(_, number)| self.evict_descriptor(number))
+        least.is_some_and(|(_, number)| self.evict_descriptor(number, cause))
     }
 
     /// Evict the large item of a descriptor.
-    fn evict_descriptor(&self, number: u32) -> bool {
+    fn evict_descriptor(&self, number: u32, cause: Cause) -> bool {
         let location = Location::new(Medium::Extent, 0, u64::from(number));
         let Some(hash) = self.hash_of(location) else { return false };
         let held = self.large.get(number).map_or(0, |descriptor| descriptor.held_bytes());
         let name = LargeName { descriptor: number, hash };
         let evicted = self.unlink_large(name, Unlinked::Evicted, &mut |_| true);
         if evicted {
-            self.note_eviction(self.memory.block_class(), held.div_ceil(BLOCK_BYTES as u64));
+            self.note_eviction(self.memory.block_class(), held.div_ceil(BLOCK_BYTES as u64), cause);
         }
         evicted
     }
 
-    /// If the slot holds a piece of a large item: evict that item, or take its mark down if it was used lately.
-    fn evict_owner(&self, offset: usize) -> bool {
-        let Some(words) = self.memory.items.words_at(offset, 8) else { return false };
+    /// If the slot holds a piece of a published large item: its descriptor, and the piece's number.
+    fn owner_of_piece(&self, offset: usize) -> Option<(u32, usize)> {
+        let words = self.memory.items.words_at(offset, 8)?;
         let (number, piece) = owner_of(u64::from_le(words[0].load(Relaxed)));
-        let Some(descriptor) = self.large.get(number) else { return false };
+        let descriptor = self.large.get(number)?;
         if !descriptor.pin() {
-            return false;
+            return None;
         }
         // SAFETY: pinned by the line above, unpinned below.
         let owns = unsafe { descriptor.pieces_pinned() }.get(piece) == Some(&(offset as u64));
         self.unpin(number);
-        if !owns {
-            return false;
-        }
+        owns.then_some((number, piece))
+    }
+
+    /// If the slot holds a piece of a large item: evict that item, or take its mark down if it was used lately.
+    fn evict_owner(&self, offset: usize, cause: Cause) -> bool {
+        let Some((number, _)) = self.owner_of_piece(offset) else { return false };
+        let Some(descriptor) = self.large.get(number) else { return false };
         let mark = mark::load(&descriptor.mark);
         if mark.frequency() > 0 {
             mark::store(&descriptor.mark, mark, mark.cooled());
             return false;
         }
-        self.evict_descriptor(number)
+        self.evict_descriptor(number, cause)
+    }
+
+    /// Move a piece of a large item to another slot of its class. False if there is none, if somebody is reading the
+    /// item, or if it is none.
+    fn relocate_piece(&self, at: SlotAt) -> bool {
+        let offset = self.memory.offset_of(at);
+        let Some((number, piece)) = self.owner_of_piece(offset) else { return false };
+        let location = Location::new(Medium::Extent, 0, u64::from(number));
+        let Some(hash) = self.hash_of(location) else { return false };
+        let Some(to) = self.slot_elsewhere(at.class) else { return false };
+        let entered = self.index.enter(hash);
+        let version = &self.index.bucket(entered.bucket).version;
+        let is_it = |l: Location| l.medium() == Medium::Extent && l.offset() == location.offset();
+        let moved = self.index.find(entered.bucket, hash.tag(), is_it).is_some()
+            && self.large.get(number).is_some_and(|descriptor| {
+                descriptor.move_piece(piece, offset as u64, to as u64, || {
+                    let bytes = self.memory.class(at.class).slot_bytes;
+                    let words_at = |at| self.memory.items.words_at(at, bytes).expect("a slot");
+                    fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+                    words::copy_words(words_at(offset), words_at(to));
+                })
+            });
+        // Changed or not: a reader may have met the pin while it was ours.
+        version.leave(entered.before);
+        self.memory.give(if moved { offset } else { to });
+        moved
+    }
+
+    /// A slot for what must leave a chunk that is being emptied.
+    fn slot_elsewhere(&self, class: usize) -> Option<usize> {
+        self.memory.take(class).or_else(|| {
+            self.evict_in_class(class, Cause::Drain).then(|| self.memory.take(class)).flatten()
+        })
     }
 
     /// Go on emptying a chunk, by about `slots` slots; begin with another where there is none. One thread at a time.
@@ -341,7 +396,7 @@ impl Store {
             let (own, own_held) = self.turnover(class);
             let busy =
                 u128::from(own) * u128::from(all_held) > u128::from(all) * u128::from(own_held);
-            if busy && look < SKIPS {
+            if (busy || self.is_last_and_used(class)) && look < SKIPS {
                 continue;
             }
             if self.memory.set_draining(class, chunk, true) {
@@ -364,18 +419,17 @@ impl Store {
     fn vacate(&self, at: SlotAt) {
         let offset = self.memory.offset_of(at);
         if at.class == self.memory.block_class() {
-            self.evict_owner(offset);
+            self.relocate_piece(at);
             return;
         }
         let mark = mark::load(self.memory.mark_of(at));
         if mark.frequency() > 0 && self.relocate(at, mark) {
             return;
         }
-        // Not counted as turnover: it was not for want of memory in this class.
         if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
-            self.memory.class(at.class).evicted.fetch_add(1, Relaxed);
+            self.note_eviction(at.class, 1, Cause::Drain);
         } else {
-            self.evict_owner(offset);
+            self.relocate_piece(at);
         }
     }
 
@@ -384,11 +438,7 @@ impl Store {
         let offset = self.memory.offset_of(at);
         let old = Location::new(Medium::Arena, 0, offset as u64 / 8);
         let Some(hash) = self.hash_of(old) else { return false };
-        let Some(to) = self.memory.take(at.class).or_else(|| {
-            (self.evict_in_class(at.class)).then(|| self.memory.take(at.class)).flatten()
-        }) else {
-            return false;
-        };
+        let Some(to) = self.slot_elsewhere(at.class) else { return false };
         let entered = self.index.enter(hash);
         let version = &self.index.bucket(entered.bucket).version;
         let is_it = |l: Location| l.medium() == Medium::Arena && l.offset() == old.offset();

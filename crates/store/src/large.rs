@@ -126,6 +126,25 @@ impl Descriptor {
         self.pin.generation().is_some_and(|generation| self.pin.try_pin(generation))
     }
 
+    /// Put piece `number` somewhere else: `copy` copies it. False if somebody holds a pin, or the piece is not at
+    /// `from`. The caller is inside the item's bucket, so that nobody else kills it meanwhile.
+    pub fn move_piece(&self, number: usize, from: u64, to: u64, copy: impl FnOnce()) -> bool {
+        if !self.pin.try_own() {
+            return false;
+        }
+        // SAFETY: dead and unheld by `try_own`, and whoever would free it must enter the bucket first: the list is ours
+        // until it is opened again.
+        let pieces = unsafe { &mut *self.pieces.get() };
+        let there = pieces.get(number) == Some(&from);
+        if there {
+            copy();
+            pieces[number] = to;
+            self.first.store(pieces[0], Relaxed);
+        }
+        self.pin.open_owner();
+        there
+    }
+
     /// Let go. If `LastOfDead`, the caller must free it.
     #[inline]
     pub fn unpin(&self) -> Unpinned {

@@ -107,6 +107,14 @@ impl Pin {
         if word & COUNT_MASK == 0 { Killed::FreeNow } else { Killed::Later }
     }
 
+    /// Kill it only if nobody holds it: the caller owns the memory then, and may `open_owner` it again.
+    pub fn try_own(&self) -> bool {
+        let word = self.0.load(Relaxed);
+        // Acquire pairs with (G), as in `kill`: the reads of those who let go are over.
+        word & (DEAD | COUNT_MASK) == 0
+            && self.0.compare_exchange(word, word | DEAD, AcqRel, Relaxed).is_ok()
+    }
+
     /// How many hold it now.
     pub fn count(&self) -> u32 {
         (self.0.load(Relaxed) & COUNT_MASK) as u32

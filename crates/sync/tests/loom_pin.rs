@@ -99,3 +99,24 @@ fn a_stale_generation_pins_nothing() {
         reader.join().unwrap();
     });
 }
+
+#[test]
+fn an_owner_for_a_while_meets_no_reader() {
+    loom::model(|| {
+        let (extent, generation) = extent();
+        let reader = {
+            let extent = extent.clone();
+            thread::spawn(move || {
+                let now = extent.pin.generation().unwrap_or(generation);
+                extent.read(now);
+            })
+        };
+        if extent.pin.try_own() {
+            // SAFETY: dead and unheld.
+            extent.bytes.with_mut(|bytes| unsafe { *bytes = 7 });
+            extent.pin.open_owner();
+        }
+        reader.join().unwrap();
+        assert_eq!(extent.freed.load(Relaxed), 0);
+    });
+}
