@@ -22,7 +22,7 @@ const LINE_BYTES_MAX: usize = 2_048;
 /// Values from this size on are made while they leave.
 const STREAMED_BYTES_MIN: u64 = 16 << 10;
 /// Most bytes that one flush hands to the kernel.
-const FLUSH_BYTES_MAX: usize = 256 << 10;
+const FLUSH_BYTES_MAX: usize = 64 << 10;
 
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
