@@ -55,7 +55,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if !connection.output.is_empty() {
             match self.flush(connection, budget)? {
                 Sent::Budget => return Ok(connection.next_slice(budget)),
-                Sent::Blocked | Sent::Waiting => return Ok(Next::Write),
+                Sent::Blocked => return Ok(Next::Write),
+                Sent::Waiting => return Ok(Next::Ticket),
                 Sent::All => {}
             }
             if matches!(connection.mode, Mode::Body(_)) {
@@ -103,6 +104,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Next::Read => self.want(token, &mut connection, Interest::Read)?,
             Next::Write => self.want(token, &mut connection, Interest::Write)?,
+            Next::Ticket => self.want(token, &mut connection, Interest::Nothing)?,
             Next::Small => {
                 connection.queued = true;
                 self.small.push_back(token);

@@ -191,3 +191,6 @@ impl Output {
         self.slots.iter().map(held).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,8 @@ pub(crate) enum Next {
     Read,
     /// It waits for room to write.
     Write,
+    /// Its next reply is finished by somebody else.
+    Ticket,
     /// Another turn in the small lane.
     Small,
     /// Another slice, after the others had theirs.
@@ -66,7 +68,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             match self.flush(connection, OUT_BYTES_PER_TURN)? {
                 Sent::All => {}
                 Sent::Budget => return Ok(Next::Small),
-                Sent::Blocked | Sent::Waiting => return Ok(Next::Write),
+                Sent::Blocked => return Ok(Next::Write),
+                Sent::Waiting => return Ok(Next::Ticket),
             }
         }
         if connection.closing {
@@ -128,16 +131,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if stop == Stop::Large && connection.large {
             return Ok(Next::Large);
         }
-        let blocked = !connection.output.is_empty()
-            && match self.flush(connection, usize::MAX)? {
-                Sent::All => false,
-                Sent::Budget | Sent::Blocked | Sent::Waiting => true,
-            };
-        if !blocked {
-            self.settle(connection);
+        if !connection.output.is_empty() {
+            match self.flush(connection, usize::MAX)? {
+                Sent::All => {}
+                Sent::Budget | Sent::Blocked => return Ok(Next::Write),
+                Sent::Waiting => return Ok(Next::Ticket),
+            }
         }
+        self.settle(connection);
         Ok(match stop {
-            _ if blocked => Next::Write,
             Stop::Starved => Next::Read,
             Stop::Quota => Next::Small,
             // Run to completion: the value has left whole, the rest of the input comes next.

@@ -309,7 +309,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };
             let last = connection.card.last_seconds.load(Relaxed);
-            if self.now_seconds.saturating_sub(last) > timeout {
+            // As with memcached: who is being served, or sends a value, is not idle.
+            let served = connection.large || !connection.output.is_empty();
+            if !served && self.now_seconds.saturating_sub(last) > timeout {
                 self.shared.connections.idle_kicked.fetch_add(1, Relaxed);
                 self.close(token, connection);
             } else {

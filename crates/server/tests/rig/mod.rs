@@ -75,7 +75,8 @@ impl Rig {
         })
         .expect("memory for a small store");
         let policy = build(policy_settings).expect("the settings fit");
-        let shared = Shared::new(store, settings, policy.initial(), clock.unix_seconds(clock.nanos()));
+        let shared =
+            Shared::new(store, settings, policy.initial(), clock.unix_seconds(clock.nanos()));
         let net = Net::new(plan.faults);
         let mut control = Some(Control::new(policy, 1_000_000_000, 0));
         let worker = |number| {
