@@ -95,7 +95,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         connection.card.large.store(connection.large, Relaxed);
         match next {
             Next::Close => {
-                self.close(token, connection);
+                self.close(token, *connection);
                 return Ok(());
             }
             Next::Hand => return self.hand(token, connection),
@@ -250,7 +250,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         } else if let Err(error) = self.want(token, &mut connection, Interest::Read) {
             // The kernel would not watch it: it cannot be served.
             eprintln!("laneway: a connection was closed, it cannot be watched: {error}");
-            self.close(token, connection);
+            self.close(token, *connection);
             return Ok(());
         }
         self.table.put(token, connection);

@@ -96,7 +96,7 @@ impl Book {
         let mut rows = self.lock();
         for (histogram, count) in rows.iter_mut().zip(tally.counts) {
             if count > 0 {
-                histogram.saturating_record_n(took, u32::from(count).into());
+                histogram.saturating_record_n(took, u32::from(count));
             }
         }
         *tally = Tally::default();

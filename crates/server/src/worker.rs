@@ -156,7 +156,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let tokens: Vec<Token> = self.table.tokens_from(0).collect();
         for token in tokens {
             if let Some(connection) = self.table.take(token) {
-                self.close(token, connection);
+                self.close(token, *connection);
             }
         }
     }
@@ -292,7 +292,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };
             if connection.is_idle() {
-                self.close(token, connection);
+                self.close(token, *connection);
             } else {
                 self.table.put(token, connection);
             }
@@ -313,7 +313,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let served = connection.large || !connection.output.is_empty();
             if !served && self.now_seconds.saturating_sub(last) > timeout {
                 self.shared.connections.idle_kicked.fetch_add(1, Relaxed);
-                self.close(token, connection);
+                self.close(token, *connection);
             } else {
                 self.table.put(token, connection);
             }
@@ -381,7 +381,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Close a connection and forget it.
-    pub(crate) fn close(&mut self, token: Token, connection: Box<Connection<T::Stream>>) {
+    pub(crate) fn close(&mut self, token: Token, connection: Connection<T::Stream>) {
         if connection.interest.is_some() {
             // The kernel forgets a closed descriptor by itself; an error here changes nothing.
             let _ = self.transport.detach(&connection.stream);
