@@ -295,3 +295,91 @@ fn a_full_store_refuses_and_keeps_what_it_has() {
     assert_eq!(store.stats().evictions, 0);
     drain(&store, keys);
 }
+
+#[test]
+fn a_slot_reused_under_a_reader_is_noticed() {
+    let (store, seen) = run(Hunt {
+        seed: 6,
+        keys: 2,
+        memory_bytes: 4 << 20,
+        mode: Mode::Store,
+        readers: 2,
+        writers: 2,
+        operations: 60_000,
+        sizes: &[(12_000, 16_000)],
+        shift_every: u64::MAX,
+    });
+    assert!(seen.hits.load(Relaxed) > 0 && store.stats().read_retries > 0, "{:?}", store.stats());
+    drain(&store, 2);
+}
+
+/// Items that nobody deletes are found by every look, and never an older one than before, while the index splits
+/// buckets under the readers and the overwriters.
+#[test]
+fn what_stays_is_always_found_while_buckets_are_split() {
+    const STAY: u64 = 300;
+    const ROUNDS: u64 = 12;
+    const GROWTH: u64 = 12_000;
+    for round in 0..ROUNDS {
+        let store = Store::new(Config {
+            memory_bytes: 64 << 20,
+            mode: Mode::Store,
+            buckets_initial: 1,
+            hash_seed: (round, 9),
+            ..Config::default()
+        })
+        .expect("memory");
+        let put = |key: u64, nonce: u64| {
+            let name = key_of(key);
+            let value = value_of(key, nonce, 40);
+            let mut draft = store.draft(&name, 0, 0, value.len(), NOW).expect("room");
+            draft.write(&value).expect("room");
+            store.enter(store.hash(&name), &name, NOW).publish(draft, None);
+        };
+        (0..STAY).for_each(|key| put(key, 1));
+        let growing = AtomicU64::new(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (STAY..STAY + GROWTH).for_each(|key| put(key, 1));
+                growing.store(0, Relaxed);
+            });
+            scope.spawn(|| {
+                for nonce in 2.. {
+                    (0..STAY).step_by(3).for_each(|key| put(key, nonce));
+                    if growing.load(Relaxed) == 0 {
+                        break;
+                    }
+                }
+            });
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut last = [0; STAY as usize];
+                    let mut out = Vec::new();
+                    while growing.load(Relaxed) == 1 {
+                        for key in 0..STAY {
+                            let name = key_of(key);
+                            out.clear();
+                            let hash = store.hash(&name);
+                            let got = store.get(hash, &name, NOW, &mut out, &mut |_, _| ());
+                            let Got::Copied(meta) = got else {
+                                panic!("round {round}: {key} missed")
+                            };
+                            check(key, &out, meta.value_bytes);
+                            assert!(
+                                meta.seq >= last[key as usize],
+                                "round {round}: {key} went back"
+                            );
+                            last[key as usize] = meta.seq;
+                            assert!(
+                                store.size_class(hash, &name).is_some(),
+                                "round {round}: {key}"
+                            );
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(store.stats().items, STAY + GROWTH, "round {round}");
+        drain(&store, STAY + GROWTH);
+    }
+}
