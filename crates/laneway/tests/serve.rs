@@ -1,5 +1,5 @@
-//! The server as a process: how it starts, what it says when it cannot, how it ends, and what hostile
-//! or broken clients get. Loopback and unix sockets only.
+//! The server as a process: how it starts, what it says when it cannot, how it ends, and what
+//! hostile or broken clients get. Loopback and unix sockets only.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

@@ -1,9 +1,9 @@
-//! Looking ahead in a burst: the keys of the next reads are hashed together, their buckets asked for
-//! together, then their items; so that the misses of a pipeline or a multiget overlap instead of
-//! being waited for one by one.
+//! Looking ahead in a burst: the keys of the next reads are hashed together, their buckets asked
+//! for together, then their items; so that the misses of a pipeline or a multiget overlap instead
+//! of being waited for one by one.
 //!
-//! A hash computed here is used when the key's turn comes. Keys are known by where they stand in the
-//! input, so what is remembered is good for one input only.
+//! A hash computed here is used when the key's turn comes. Keys are known by where they stand in
+//! the input, so what is remembered is good for one input only.
 
 use laneway_store::{KeyHash, Store};
 use laneway_wire::{Keys, Limits, Request, parse};

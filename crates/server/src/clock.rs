@@ -1,4 +1,5 @@
-//! Time, injected: the one place of the server that reads a clock. Tests hand out a [`ManualClock`].
+//! Time, injected: the one place of the server that reads a clock. Tests hand out a
+//! [`ManualClock`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

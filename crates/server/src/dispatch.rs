@@ -1,6 +1,6 @@
 //! From bytes to requests, and for each request: who serves it? For a write the size is in the
-//! request; for a read it is found by looking the item up (Minos §3.1). Below the threshold: here and
-//! now. At or above it the turn stops: the connection gets in line for slices, or moves.
+//! request; for a read it is found by looking the item up (Minos §3.1). Below the threshold: here
+//! and now. At or above it the turn stops: the connection gets in line for slices, or moves.
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};

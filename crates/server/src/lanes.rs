@@ -1,6 +1,6 @@
-//! The large lane: slices, and connections that move. A large GET or SET is served by slices, one per
-//! turn of its worker, so that small requests wait for one slice at most. Where workers have roles
-//! the connection moves to a large worker for as long as the request takes, as one value; it
+//! The large lane: slices, and connections that move. A large GET or SET is served by slices, one
+//! per turn of its worker, so that small requests wait for one slice at most. Where workers have
+//! roles the connection moves to a large worker for as long as the request takes, as one value; it
 //! comes home after a few small requests or an idle turn (`policy::migrate`).
 
 use crate::clock::Clock;
@@ -14,9 +14,9 @@ use laneway_transport::{Interest, Token, Transport};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes that one large transfer moves, slice by slice, before the next one has its turn. Values up to
-/// this size are served first come, first served, which for sizes of one kind has the shortest tail; a
-/// giant among them does not hold the others up for longer than this.
+/// Bytes that one large transfer moves, slice by slice, before the next one has its turn. Values up
+/// to this size are served first come, first served, which for sizes of one kind has the shortest
+/// tail; a giant among them does not hold the others up for longer than this.
 const RUN_BYTES: usize = 1 << 20;
 
 /// Connections with large requests that a large worker takes on at a time; the rest wait in the

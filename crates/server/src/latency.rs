@@ -1,6 +1,6 @@
 //! How long requests took, from their last byte in to their last byte handed to the kernel: per
-//! operation, small and large apart. Histograms of nanoseconds with two significant digits, one book
-//! per worker; the owner writes, `stats latency` merges.
+//! operation, small and large apart. Histograms of nanoseconds with two significant digits, one
+//! book per worker; the owner writes, `stats latency` merges.
 
 use hdrhistogram::Histogram;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! One worker: what the papers call a core. `step(now)` is one turn of its wheel and repeats exactly
-//! from the same inputs; only [`crate::boot`] gives it a thread.
+//! One worker: what the papers call a core. `step(now)` is one turn of its wheel and repeats
+//! exactly from the same inputs; only [`crate::boot`] gives it a thread.
 //!
 //! A turn: read the plan; take in connections that were handed over; receive a burst and serve the
 //! small requests in it to completion; then move *one* slice of a large transfer; on worker 0,
@@ -260,7 +260,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Ok(())
     }
 
-    /// Once a second: idle connections, accepting again after a pause, the delayed flush, the sweep.
+    /// Once a second: idle connections, accepting again after a pause, the delayed flush, the
+    /// sweep.
     fn housekeep(&mut self, now: u64) -> io::Result<()> {
         let flush_at = self.shared.flush_at.load(Relaxed);
         if flush_at != 0 && self.now_seconds >= flush_at {

@@ -1,5 +1,5 @@
-//! The lanes, told apart by what they promise: a small request never waits behind a large one, and no
-//! reply is lost, doubled, changed or out of order, whatever roles do. Every fact holds in both
+//! The lanes, told apart by what they promise: a small request never waits behind a large one, and
+//! no reply is lost, doubled, changed or out of order, whatever roles do. Every fact holds in both
 //! forms, at 2 and at 6 workers.
 
 mod rig;

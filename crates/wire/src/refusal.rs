@@ -1,4 +1,5 @@
-//! What a line came to: a request, or a refusal with its reply. Shared by the text commands and the meta commands.
+//! What a line came to: a request, or a refusal with its reply. Shared by the text commands and the
+//! meta commands.
 
 use crate::limits::{VALUE_BYTES_MAX, VALUE_END_BYTES};
 use crate::request::{MetaKey, Request, Then};
