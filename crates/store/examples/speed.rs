@@ -1,8 +1,9 @@
-//! Nanoseconds of CPU per operation of one thread, single operations back to back: an orientation, not a benchmark.
-//! `cargo run --release -p laneway-store --example speed [items] [value bytes] [operations]`
+//! Nanoseconds of CPU per operation of one thread, single operations back to back: an orientation,
+//! not a benchmark. `cargo run --release -p laneway-store --example speed [items] [value bytes]
+//! [operations]`
 
 use laneway_store::{Config, Got, Mode, Store};
-use std::hint::black_box;
+use std::{hint::black_box, sync::Arc};
 
 const NOW: u32 = 1_000_000;
 
@@ -20,15 +21,6 @@ fn main() {
     };
     let store = Store::new(config).expect("memory");
     let value = vec![b'v'; value_bytes];
-    let key = |i: u64| -> [u8; 16] {
-        let mut key = *b"key-000000000000";
-        let mut rest = i;
-        for place in key[4..].iter_mut().rev() {
-            *place = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-        key
-    };
     let set = |i: u64| {
         let key = key(i);
         let hash = store.hash(&key);
@@ -48,6 +40,30 @@ fn main() {
     report("hash", operations, |i| {
         black_box(store.hash(&key(i)));
     });
+    gets(&store, items, operations, next);
+    let stats = store.stats();
+    println!(
+        "items {} metadata/item {:.1} index/item {:.1} buckets {} overflow {} fill {:.2}",
+        stats.items,
+        stats.metadata_bytes as f64 / stats.items as f64,
+        stats.index_bytes as f64 / stats.items as f64,
+        stats.buckets,
+        stats.buckets_overflow,
+        stats.slots_filled as f64 / (7 * stats.buckets) as f64,
+    );
+}
+
+fn key(i: u64) -> [u8; 16] {
+    let mut key = *b"key-000000000000";
+    let mut rest = i;
+    for place in key[4..].iter_mut().rev() {
+        *place = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key
+}
+
+fn gets(store: &Arc<Store>, items: u64, operations: u64, mut next: impl FnMut() -> u64) {
     let mut out = Vec::new();
     report("get, hit", operations, |_| {
         let key = key(next());
@@ -76,16 +92,6 @@ fn main() {
         let got = store.get(store.hash(&key), &key, NOW, &mut out, &mut |_, _| ());
         assert!(matches!(got, Got::Miss));
     });
-    let stats = store.stats();
-    println!(
-        "items {} metadata/item {:.1} index/item {:.1} buckets {} overflow {} fill {:.2}",
-        stats.items,
-        stats.metadata_bytes as f64 / stats.items as f64,
-        stats.index_bytes as f64 / stats.items as f64,
-        stats.buckets,
-        stats.buckets_overflow,
-        stats.slots_filled as f64 / (7 * stats.buckets) as f64,
-    );
 }
 
 fn report(what: &str, operations: u64, mut operation: impl FnMut(u64)) {

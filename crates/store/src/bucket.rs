@@ -1,12 +1,14 @@
-//! A bucket: one cache line of an 8-byte version and 7 slots (MICA §4.3.1, Minos §4.2), and half-line overflow buckets.
+//! A bucket: one cache line of an 8-byte version and 7 slots (MICA §4.3.1, Minos §4.2), and
+//! half-line overflow buckets.
 //!
-//! A slot is 0 or a 16-bit tag above a 48-bit location. When 7 slots are not enough the last one becomes a link
-//! ([`Medium::Link`], tag 0) to an overflow bucket: 4 slots, no version, the last of which may again become a link. They
-//! are guarded by the version of the primary bucket their chain starts at. Departs from the papers, whose overflow
-//! buckets are whole ones: with 6 items per primary bucket these would cost 14.0 bytes per item, halves cost 12.9.
+//! A slot is 0 or a 16-bit tag above a 48-bit location. When 7 slots are not enough the last one
+//! becomes a link ([`Medium::Link`], tag 0) to an overflow bucket: 4 slots, no version, the last of
+//! which may again become a link. They are guarded by the version of the primary bucket their chain
+//! starts at. Departs from the papers, whose overflow buckets are whole ones: with 6 items per
+//! primary bucket these would cost 14.0 bytes per item, halves cost 12.9.
 //!
-//! A chain has at most [`CHAIN_MAX`] overflow buckets. A reader elsewhere (in the kernel) may stop after two: it passes
-//! misses up, and they are looked up here again.
+//! A chain has at most [`CHAIN_MAX`] overflow buckets. A reader elsewhere (in the kernel) may stop
+//! after two: it passes misses up, and they are looked up here again.
 
 use crate::location::{Location, Medium};
 use laneway_sync::{
@@ -20,8 +22,9 @@ pub const SLOTS: usize = 7;
 /// Slots of an overflow bucket.
 pub const OVERFLOW_SLOTS: usize = 4;
 
-/// Overflow buckets behind one primary at most. A primary bucket holds 12 items in the mean before it is split; a chain
-/// of this length (97 items) has a probability below 1e-50. The bound is there so that every walk has one.
+/// Overflow buckets behind one primary at most. A primary bucket holds 12 items in the mean before
+/// it is split; a chain of this length (97 items) has a probability below 1e-50. The bound is there
+/// so that every walk has one.
 pub const CHAIN_MAX: usize = 30;
 
 /// The cache line.
@@ -56,7 +59,8 @@ pub fn link_word(number: u64) -> u64 {
     Location::new(Medium::Link, 0, number).with_tag(0)
 }
 
-/// The number of the overflow bucket that continues these slots. In a bucket being written it may be anything.
+/// The number of the overflow bucket that continues these slots. In a bucket being written it may
+/// be anything.
 #[inline]
 pub fn link_of(slots: &[AtomicU64]) -> Option<u64> {
     let word = slots[slots.len() - 1].load(Relaxed);

@@ -1,7 +1,8 @@
-//! A bucket entered for writing, looking at one key. Locations move and headers change in here, nothing else: values
-//! are built outside (`draft`), and memory is freed after leaving.
+//! A bucket entered for writing, looking at one key. Locations move and headers change in here,
+//! nothing else: values are built outside (`draft`), and memory is freed after leaving.
 //!
-//! Departs from Minos §4.2, where a spinlock guards all PUTs: any thread may enter any bucket, one at a time.
+//! Departs from Minos §4.2, where a spinlock guards all PUTs: any thread may enter any bucket, one
+//! at a time.
 
 use crate::{
     draft::Draft,
@@ -32,8 +33,8 @@ pub struct Entry<'s> {
 }
 
 impl Store {
-    /// Enter the key's bucket. At most 64 tries, then yields to the scheduler between tries. A thread holds at most one
-    /// entry at a time, and calls nothing else of the store meanwhile.
+    /// Enter the key's bucket. At most 64 tries, then yields to the scheduler between tries. A
+    /// thread holds at most one entry at a time, and calls nothing else of the store meanwhile.
     pub fn enter(&self, hash: KeyHash, key: &[u8], now: UnixSeconds) -> Entry<'_> {
         let entered = self.index.enter(hash);
         let mut record = None;
@@ -72,8 +73,9 @@ impl Entry<'_> {
         self.found.map(|(_, record)| record.location)
     }
 
-    /// Append the live item's value to `out`, if it is small: what incr, decr, append and prepend start from. `false`
-    /// for a miss or a large item (use [`Store::get`] and compare the sequence).
+    /// Append the live item's value to `out`, if it is small: what incr, decr, append and prepend
+    /// start from. `false` for a miss or a large item (use [`Store::get`] and compare the
+    /// sequence).
     pub fn copy_value(&self, out: &mut Vec<u8>) -> bool {
         match &self.found {
             Some((_, record)) if !record.header.large => {
@@ -150,8 +152,8 @@ impl Entry<'_> {
         }
     }
 
-    /// Make the draft (which must be complete, and of the key that was entered) the key's item, replacing any old one.
-    /// Returns its sequence.
+    /// Make the draft (which must be complete, and of the key that was entered) the key's item,
+    /// replacing any old one. Returns its sequence.
     pub fn publish(&mut self, draft: Draft, seq: Option<u64>) -> u64 {
         assert_eq!(draft.missing(), 0, "published before it was complete");
         let seq = self.store.next_seq(seq);
@@ -190,7 +192,8 @@ impl Entry<'_> {
         place
     }
 
-    /// Less likely than a broken machine (see `CHAIN_MAX`): the item that has been in the chain longest makes room.
+    /// Less likely than a broken machine (see `CHAIN_MAX`): the item that has been in the chain
+    /// longest makes room.
     #[cold]
     fn evict_from_chain(&mut self) {
         let any = self.store.first_of_chain(self.entered.bucket);

@@ -1,17 +1,21 @@
-//! Making room: a clock per class, a clock over the large items, and chunks that move between the classes.
+//! Making room: a clock per class, a clock over the large items, and chunks that move between the
+//! classes.
 //!
-//! A clock's hand walks the class's slots in address order; a hit sets a mark (2 bits of frequency, no lock), the hand
-//! takes it down and evicts what it finds at 0. New items begin at 0, right behind the hand.
+//! A clock's hand walks the class's slots in address order; a hit sets a mark (2 bits of frequency,
+//! no lock), the hand takes it down and evicts what it finds at 0. New items begin at 0, right
+//! behind the hand.
 //!
-//! Classes compete for chunks by turnover: bytes evicted lately per byte held. A class that turns over faster than the
-//! whole, and has evicted a chunk's worth since it got its last chunk, is entitled to one more. Chunks are emptied for
-//! it ahead of time, a few slots per draft, chosen by one hand that walks all chunks in address order and skips classes
-//! with a turnover above the mean; items of it that were used lately move to other slots of their class. So sizes that
-//! nobody stores any more give their memory up, and a mix at rest moves nothing.
+//! Classes compete for chunks by turnover: bytes evicted lately per byte held. A class that turns
+//! over faster than the whole, and has evicted a chunk's worth since it got its last chunk, is
+//! entitled to one more. Chunks are emptied for it ahead of time, a few slots per draft, chosen by
+//! one hand that walks all chunks in address order and skips classes with a turnover above the
+//! mean; items of it that were used lately move to other slots of their class. So sizes that nobody
+//! stores any more give their memory up, and a mix at rest moves nothing.
 //!
 //! Every call does a bounded amount of work. Nothing here is called from inside a bucket.
 
 use crate::{
+    cursor::{Drain, Draining},
     geometry::{BLOCK_BYTES, SLOT_BYTES_MIN},
     hook::Unlinked,
     large::{LargeName, owner_of},
@@ -39,12 +43,13 @@ const DRAIN_SLOTS: usize = 64;
 const ROUNDS: usize = 16;
 /// Chunks the draining hand passes over for their turnover, before it takes any.
 const SKIPS: u32 = 256;
-/// A class whose turnover is so many times the mean waits for a fraction of a chunk's evictions only.
+/// A class whose turnover is so many times the mean waits for a fraction of a chunk's evictions
+/// only.
 const TURNOVER_URGENT: u64 = 4;
 const URGENT_FRACTION: u64 = 8;
 
-/// A byte of large items evicted counts this much of a byte of small ones: one large item has the room of hundreds of
-/// small ones, whose hits together are more.
+/// A byte of large items evicted counts this much of a byte of small ones: one large item has the
+/// room of hundreds of small ones, whose hits together are more.
 const LARGE_WEIGHT: (u64, u64) = (1, 2);
 
 /// What an eviction was for.
@@ -54,20 +59,6 @@ enum Cause {
     Demand,
     /// A chunk is being emptied for another class.
     Drain,
-}
-
-/// The chunk being emptied.
-#[derive(Debug, Default)]
-pub struct Drain {
-    current: Option<Draining>,
-    hand: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Draining {
-    chunk: u32,
-    class: usize,
-    slot: usize,
 }
 
 impl Store {
@@ -194,7 +185,8 @@ impl Store {
         }
     }
 
-    /// Evict one item of the class (of large items: one, whole). False if the hand found none in its bounded walk.
+    /// Evict one item of the class (of large items: one, whole). False if the hand found none in
+    /// its bounded walk.
     fn evict_in_class(&self, class: usize, cause: Cause) -> bool {
         if class == self.memory.block_class() {
             return self.evict_large(cause);
@@ -306,7 +298,8 @@ impl Store {
         owns.then_some((number, piece))
     }
 
-    /// If the slot holds a piece of a large item: evict that item, or take its mark down if it was used lately.
+    /// If the slot holds a piece of a large item: evict that item, or take its mark down if it was
+    /// used lately.
     fn evict_owner(&self, offset: usize, cause: Cause) -> bool {
         let Some((number, _)) = self.owner_of_piece(offset) else { return false };
         let Some(descriptor) = self.large.get(number) else { return false };
@@ -318,8 +311,8 @@ impl Store {
         self.evict_descriptor(number, cause)
     }
 
-    /// Move a piece of a large item to another slot of its class. False if there is none, if somebody is reading the
-    /// item, or if it is none.
+    /// Move a piece of a large item to another slot of its class. False if there is none, if
+    /// somebody is reading the item, or if it is none.
     fn relocate_piece(&self, at: SlotAt) -> bool {
         let offset = self.memory.offset_of(at);
         let Some((number, piece)) = self.owner_of_piece(offset) else { return false };
@@ -334,7 +327,7 @@ impl Store {
                 descriptor.move_piece(piece, offset as u64, to as u64, || {
                     let bytes = self.memory.class(at.class).slot_bytes;
                     let words_at = |at| self.memory.items.words_at(at, bytes).expect("a slot");
-                    fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+                    fence(Release); // (M) pairs with (B) of readers of the last item
                     words::copy_words(words_at(offset), words_at(to));
                 })
             });
@@ -351,7 +344,8 @@ impl Store {
         })
     }
 
-    /// Go on emptying a chunk, by about `slots` slots; begin with another where there is none. One thread at a time.
+    /// Go on emptying a chunk, by about `slots` slots; begin with another where there is none. One
+    /// thread at a time.
     pub(crate) fn drain_step(&self, slots: usize) {
         if let Ok(drain) = self.drain.try_lock() {
             self.drain_locked(drain, slots);
@@ -374,8 +368,8 @@ impl Store {
                 self.vacate(slot);
             }
             if at.slot >= self.memory.class(at.class).slots {
-                // What is left is under construction, being read, or part of a large item in use: it is not waited
-                // for. If nothing is left the chunk is the pool's already.
+                // What is left is under construction, being read, or part of a large item in use:
+                // it is not waited for. If nothing is left the chunk is the pool's already.
                 self.memory.set_draining(at.class, at.chunk, false);
                 drain.current = None;
             }
@@ -407,8 +401,8 @@ impl Store {
         None
     }
 
-    /// Whether this is the only chunk of a class that slots were taken from since the hand asked last. To empty such a
-    /// chunk would lose all of the class for the sake of one chunk.
+    /// Whether this is the only chunk of a class that slots were taken from since the hand asked
+    /// last. To empty such a chunk would lose all of the class for the sake of one chunk.
     fn is_last_and_used(&self, class: usize) -> bool {
         let class = self.memory.class(class);
         let taken = class.taken.load(Relaxed);
@@ -451,7 +445,7 @@ impl Store {
         };
         let bytes = header.record_bytes();
         let words_at = |offset| self.memory.items.words_at(offset, bytes).expect("a slot");
-        fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+        fence(Release); // (M) pairs with (B) of readers of the last item
         words::copy_words(words_at(offset), words_at(to));
         let class = size_class(header.key_bytes + header.value_bytes);
         let moved = Location::new(Medium::Arena, class, to as u64 / 8);

@@ -1,13 +1,14 @@
 //! Sizes: chunks, slab classes, blocks. Pure arithmetic.
 //!
-//! Slots grow by an eighth of an octave (8 bytes at least), so that rounding wastes at most an eighth and 6 % on average.
-//! Slots of more than an eighth of a chunk are stretched to share it evenly. The largest class holds the blocks that
-//! large items are made of. Unit: bytes.
+//! Slots grow by an eighth of an octave (8 bytes at least), so that rounding wastes at most an
+//! eighth and 6 % on average. Slots of more than an eighth of a chunk are stretched to share it
+//! evenly. The largest class holds the blocks that large items are made of. Unit: bytes.
 
 /// Smallest slot: a header, a key, a value of a few bytes.
 pub const SLOT_BYTES_MIN: usize = 24;
 
-/// A record up to this size is small: contiguous, in one slot. Fixed, and unrelated to the lanes' threshold.
+/// A record up to this size is small: contiguous, in one slot. Fixed, and unrelated to the lanes'
+/// threshold.
 pub const SMALL_RECORD_BYTES_MAX: usize = 16 << 10;
 
 /// Blocks of large items are about this large: one slice of a transfer.
@@ -42,8 +43,9 @@ pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
     sizes
 }
 
-/// The slot sizes that the last piece of an item of several pieces is rounded up to (or to a block): few, as every class
-/// in use holds a chunk at least, and the rounding is small beside the blocks before it.
+/// The slot sizes that the last piece of an item of several pieces is rounded up to (or to a
+/// block): few, as every class in use holds a chunk at least, and the rounding is small beside the
+/// blocks before it.
 const TAIL_BYTES: [usize; 4] = [2 << 10, 4 << 10, 8 << 10, 16 << 10];
 
 /// The slot size for the last piece of an item of several pieces.
@@ -65,8 +67,9 @@ impl Divider {
         Divider { reciprocal: (1u64 << RECIPROCAL_SHIFT).div_ceil(divisor as u64) }
     }
 
-    /// `dividend / divisor`, exact below [`CHUNK_BYTES_MAX`]: the reciprocal is too large by less than 1, so the product
-    /// by less than 2^18, and a quotient's fraction is at least 2^40 / 2^15 short of the next whole number.
+    /// `dividend / divisor`, exact below [`CHUNK_BYTES_MAX`]: the reciprocal is too large by less
+    /// than 1, so the product by less than 2^18, and a quotient's fraction is at least 2^40 / 2^15
+    /// short of the next whole number.
     #[inline]
     pub fn divide(self, dividend: usize) -> usize {
         ((dividend as u64 * self.reciprocal) >> RECIPROCAL_SHIFT) as usize

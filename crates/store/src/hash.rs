@@ -1,7 +1,8 @@
 //! The hash of a key and which of its bits mean what.
 //!
-//! One seeded hash of 64 bits per key (SipHash-1-3): tag = bits 0..16, bucket = 16..52, partition = 52..60, domain =
-//! 60..64. The order of use is MICA's (§4.3.1); the seed is not: nobody outside can aim keys at one bucket.
+//! One seeded hash of 64 bits per key (SipHash-1-3): tag = bits 0..16, bucket = 16..52, partition =
+//! 52..60, domain = 60..64. The order of use is MICA's (§4.3.1); the seed is not: nobody outside
+//! can aim keys at one bucket.
 
 use crate::types::KeyHash;
 
@@ -13,8 +14,9 @@ const BUCKET_SHIFT: u32 = 16;
 const BUCKET_BITS: u32 = 36;
 const PARTITION_SHIFT: u32 = 52;
 
-/// The seeded hash function: SipHash-1-3 of a whole key at once. Written out here because a one-shot over 8-byte words
-/// takes half the time of a hasher that is fed piece by piece; the tests hold it against the `siphasher` crate.
+/// The seeded hash function: SipHash-1-3 of a whole key at once. Written out here because a
+/// one-shot over 8-byte words takes half the time of a hasher that is fed piece by piece; the tests
+/// hold it against the `siphasher` crate.
 #[derive(Debug, Clone)]
 pub struct Hasher {
     start: [u64; 4],
@@ -101,7 +103,8 @@ mod tests {
 
     #[test]
     fn the_hash_is_siphash_1_3_with_the_seed_as_key() {
-        // SipHash-1-3, key 00..0f, message 00..07 and the empty one, from the reference C code's layout.
+        // SipHash-1-3, key 00..0f, message 00..07 and the empty one, from the reference C code's
+        // layout.
         let hasher = Hasher::new((0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908));
         assert_eq!(hasher.hash(b"").0, 0xabac_0158_050f_c4dc);
         assert_ne!(hasher.hash(b"a"), Hasher::new((1, 2)).hash(b"a"));

@@ -1,15 +1,17 @@
-//! The index: partitions of buckets that grow one bucket at a time (linear hashing), so that nothing ever stalls and
-//! the bytes per item stay the same at every size.
+//! The index: partitions of buckets that grow one bucket at a time (linear hashing), so that
+//! nothing ever stalls and the bytes per item stay the same at every size.
 //!
-//! A partition of `n` buckets has split its first `n - 2^l` buckets, where `2^l <= n < 2^(l+1)`: a key's bucket is its
-//! hash modulo `2^(l+1)` where that bucket exists, else modulo `2^l`. `n` is the partition's whole state. Departs from
-//! MICA (§4.3.1), whose bucket count is fixed.
+//! A partition of `n` buckets has split its first `n - 2^l` buckets, where `2^l <= n < 2^(l+1)`: a
+//! key's bucket is its hash modulo `2^(l+1)` where that bucket exists, else modulo `2^l`. `n` is
+//! the partition's whole state. Departs from MICA (§4.3.1), whose bucket count is fixed.
 //!
-//! Who reads `n`, finds nothing in a bucket at rest and sees another bucket named by `n` now, looks again. Who enters a
-//! bucket checks `n` again, too: the bucket can be split only by whoever is inside.
+//! Who reads `n`, finds nothing in a bucket at rest and sees another bucket named by `n` now, looks
+//! again. Who enters a bucket checks `n` again, too: the bucket can be split only by whoever is
+//! inside.
 //!
-//! Bucket `k` of partition `p` lies at a place found by arithmetic: the partitions take turns by pages of 64 buckets, so
-//! that memory is touched only as buckets appear. Overflow buckets come from the end of the region.
+//! Bucket `k` of partition `p` lies at a place found by arithmetic: the partitions take turns by
+//! pages of 64 buckets, so that memory is touched only as buckets appear. Overflow buckets come
+//! from the end of the region.
 
 use crate::{
     bucket::{Bucket, CHAIN_MAX, OVERFLOW_SLOTS, Overflow, SLOTS, is_link, link_of, link_word},
@@ -31,8 +33,8 @@ use std::{
 /// Buckets of one partition that lie side by side: a page of memory.
 const RUN: u64 = 64;
 
-/// A partition grows when it holds more items than this per primary bucket: 12.4 to 12.9 bytes of index per item, at
-/// any size, and four of five items lie in their primary bucket.
+/// A partition grows when it holds more items than this per primary bucket: 12.4 to 12.9 bytes of
+/// index per item, at any size, and four of five items lie in their primary bucket.
 const ITEMS_PER_BUCKET: u64 = 6;
 
 /// One partition's state and counts.
@@ -77,7 +79,8 @@ pub struct Entered {
     pub before: u64,
 }
 
-/// Why a location found no slot: the chain has reached [`CHAIN_MAX`], or overflow buckets have run out.
+/// Why a location found no slot: the chain has reached [`CHAIN_MAX`], or overflow buckets have run
+/// out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainFull;
 
@@ -102,7 +105,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// An index of about `buckets` buckets, that can grow to `buckets_max` and as many overflow buckets.
+    /// An index of about `buckets` buckets, that can grow to `buckets_max` and as many overflow
+    /// buckets.
     pub fn new(buckets: u64, buckets_max: u64, huge_pages: bool) -> io::Result<Index> {
         let parts = PARTITIONS as u64;
         let partition_buckets_max = buckets_max.div_ceil(parts).next_multiple_of(RUN);
@@ -131,8 +135,9 @@ impl Index {
     #[inline]
     fn buckets(&self) -> &[Bucket] {
         let words = self.region.words();
-        // SAFETY: a Bucket is 8 atomic words and nothing else (repr(C), size asserted), the region is page-aligned and
-        // zeroed, and its words may be shared. It is borrowed from `self`, which keeps the mapping.
+        // SAFETY: a Bucket is 8 atomic words and nothing else (repr(C), size asserted), the region
+        // is page-aligned and zeroed, and its words may be shared. It is borrowed from `self`,
+        // which keeps the mapping.
         unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len() / 8) }
     }
 
@@ -208,8 +213,8 @@ impl Index {
         }
     }
 
-    /// The first location in the chain whose tag is `tag` and that `wanted` accepts. Outside the version the answer is a
-    /// guess, to be validated; it ends in any case.
+    /// The first location in the chain whose tag is `tag` and that `wanted` accepts. Outside the
+    /// version the answer is a guess, to be validated; it ends in any case.
     #[inline]
     pub fn find(
         &self,
@@ -246,7 +251,8 @@ impl Index {
         }
     }
 
-    /// Put a word into the first empty slot of the chain, lengthening it if need be. The caller is inside.
+    /// Put a word into the first empty slot of the chain, lengthening it if need be. The caller is
+    /// inside.
     pub fn insert(&self, partition: usize, primary: usize, word: u64) -> Result<Place, ChainFull> {
         let mut node = Node::Primary(primary);
         for _ in 0..CHAIN_MAX {
@@ -276,7 +282,8 @@ impl Index {
         self.slots(place.node)[place.slot].store(word, Relaxed);
     }
 
-    /// Empty a place, and shorten the chain: its last word moves into the hole. The caller is inside.
+    /// Empty a place, and shorten the chain: its last word moves into the hole. The caller is
+    /// inside.
     pub fn remove(&self, partition: usize, primary: usize, hole: Place) {
         self.replace(hole, 0);
         let (mut before, mut last) = (None, Node::Primary(primary));
@@ -341,8 +348,9 @@ impl Index {
             && buckets < self.partition_buckets_max
     }
 
-    /// Split the partition's next bucket, unless somebody is splitting there already. `hash_of` finds the hash of the
-    /// item at a location; it is asked outside the critical section first, as it touches the items.
+    /// Split the partition's next bucket, unless somebody is splitting there already. `hash_of`
+    /// finds the hash of the item at a location; it is asked outside the critical section first, as
+    /// it touches the items.
     pub fn split(&self, partition: usize, hash_of: &dyn Fn(Location) -> Option<KeyHash>) {
         let part = &self.partitions[partition];
         let Ok(_one) = part.splitting.try_lock() else { return };
@@ -370,12 +378,13 @@ impl Index {
             self.clear(partition, old);
             for (bucket, words) in [(old, stay), (new, go)] {
                 for word in words {
-                    // The chains got shorter, and their overflow buckets were given back a moment ago.
+                    // The chains got shorter, and their overflow buckets were given back a moment
+                    // ago.
                     self.insert(partition, bucket, word).expect("half a chain fits");
                 }
             }
         }
-        part.buckets.store(buckets + 1, Release); // (L) pairs with (K): who leaves after us sees the new state
+        part.buckets.store(buckets + 1, Release); // (L) pairs with (K)
         self.bytes.fetch_add(size_of::<Bucket>() as u64, Relaxed);
         self.bucket(new).version.leave(new_before);
         self.bucket(old).version.leave(old_before);

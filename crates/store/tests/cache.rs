@@ -1,4 +1,5 @@
-//! How well the cache keeps what is used: against an exact LRU of equal bytes, and after the sizes shifted.
+//! How well the cache keeps what is used: against an exact LRU of equal bytes, and after the sizes
+//! shifted.
 
 use laneway_store::{Config, Got, Mode, Store};
 use std::{
@@ -110,7 +111,8 @@ impl Lru {
     }
 }
 
-/// Memory beyond key and value that the LRU is charged per item: what memcached spends on an item with CAS.
+/// Memory beyond key and value that the LRU is charged per item: what memcached spends on an item
+/// with CAS.
 const LRU_OVERHEAD_BYTES: u64 = 56;
 
 fn miss_ratios(

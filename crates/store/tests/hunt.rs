@@ -1,7 +1,8 @@
-//! Hunts: many threads on few keys, every value read checks itself. Bounded by operations, never by time.
+//! Hunts: many threads on few keys, every value read checks itself. Bounded by operations, never by
+//! time.
 //!
-//! A value tells its key, its length and a checksum, so that bytes of another item, of two items, or of memory that was
-//! reused are recognised. On failure the seed is printed.
+//! A value tells its key, its length and a checksum, so that bytes of another item, of two items,
+//! or of memory that was reused are recognised. On failure the seed is printed.
 
 use laneway_store::{Config, Got, Mode, Refused, Store};
 use std::sync::{
@@ -30,7 +31,8 @@ fn key_of(key: u64) -> Vec<u8> {
     format!("hunted:{key}").into_bytes()
 }
 
-/// `len` (at least 24) bytes: key, nonce, checksum over all, then a stream that follows from the nonce.
+/// `len` (at least 24) bytes: key, nonce, checksum over all, then a stream that follows from the
+/// nonce.
 fn value_of(key: u64, nonce: u64, len: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(len + 8);
     value.extend_from_slice(&key.to_le_bytes());
@@ -313,8 +315,8 @@ fn a_slot_reused_under_a_reader_is_noticed() {
     drain(&store, 2);
 }
 
-/// Items that nobody deletes are found by every look, and never an older one than before, while the index splits
-/// buckets under the readers and the overwriters.
+/// Items that nobody deletes are found by every look, and never an older one than before, while the
+/// index splits buckets under the readers and the overwriters.
 #[test]
 fn what_stays_is_always_found_while_buckets_are_split() {
     const STAY: u64 = 300;

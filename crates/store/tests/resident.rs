@@ -1,5 +1,5 @@
-//! What a million items really take: resident memory from the kernel's books, and metadata by the store's own. A test
-//! binary of its own with one test, so that nothing else allocates meanwhile.
+//! What a million items really take: resident memory from the kernel's books, and metadata by the
+//! store's own. A test binary of its own with one test, so that nothing else allocates meanwhile.
 
 use laneway_store::{Config, Mode, Store};
 use std::fs;

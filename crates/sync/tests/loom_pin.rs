@@ -1,6 +1,6 @@
-//! The pin under loom: what is pinned is not freed, what is dead is freed exactly once, and a stale generation pins
-//! nothing.
-//! `RUSTFLAGS="--cfg loom" cargo test -p laneway-sync --release --test loom_pin`
+//! The pin under loom: what is pinned is not freed, what is dead is freed exactly once, and a stale
+//! generation pins nothing. `RUSTFLAGS="--cfg loom" cargo test -p laneway-sync --release --test
+//! loom_pin`
 #![cfg(loom)]
 
 use laneway_sync::{

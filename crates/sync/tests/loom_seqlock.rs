@@ -1,5 +1,5 @@
-//! The version under loom: a read that validates is never torn, and two writers are never inside together.
-//! `RUSTFLAGS="--cfg loom" cargo test -p laneway-sync --release --test loom_seqlock`
+//! The version under loom: a read that validates is never torn, and two writers are never inside
+//! together. `RUSTFLAGS="--cfg loom" cargo test -p laneway-sync --release --test loom_seqlock`
 #![cfg(loom)]
 
 use laneway_sync::{
@@ -67,7 +67,8 @@ fn writers_take_turns() {
     });
 }
 
-/// A writer that leaves unchanged, then one that changes: the restored version must not hide the change.
+/// A writer that leaves unchanged, then one that changes: the restored version must not hide the
+/// change.
 #[test]
 fn leaving_unchanged_hides_nothing() {
     loom::model(|| {
@@ -87,8 +88,8 @@ fn leaving_unchanged_hides_nothing() {
     });
 }
 
-/// Memory reuse: the slot's item is unlinked under the version, freed, and its memory is written by another thread
-/// that never enters this bucket. A reader that saw the new bytes must not validate.
+/// Memory reuse: the slot's item is unlinked under the version, freed, and its memory is written by
+/// another thread that never enters this bucket. A reader that saw the new bytes must not validate.
 #[test]
 fn a_read_of_reused_memory_does_not_validate() {
     struct Reuse {
