@@ -217,7 +217,8 @@ impl Pinned {
         // SAFETY: `pointer` checked that the range is inside the region, which lives as long as the
         // store that `self` holds. The bytes are initialised: a published draft wrote all of its
         // value. While the pin is held nobody writes them: items in place are changed in their
-        // headers only, and pieces are freed by the last unpin.
+        // headers only, pieces
+        // are moved only where no pin is held (`Pin::try_own`) and freed by the last unpin.
         unsafe { slice::from_raw_parts(pointer, len) }
     }
 
