@@ -23,6 +23,7 @@ mod hash;
 mod hook;
 mod index;
 mod large;
+mod list;
 mod location;
 mod mark;
 mod memory;

@@ -209,6 +209,10 @@ impl Session {
             }
             // These need a server; `ours` cases only look at their form.
             Question::Lanes => out.extend_from_slice(b"STAT threshold_bytes 1456\r\nEND\r\n"),
+            Question::Cachedump { class, limit: _ } => {
+                let items = self.store.list(class, usize::MAX, self.now);
+                stats::write_cachedump(&items, out);
+            }
             Question::Topology => out.extend_from_slice(b"STAT workers 1\r\nEND\r\n"),
             Question::Latency | Question::Connections => out.extend_from_slice(b"END\r\n"),
         }
