@@ -1,5 +1,5 @@
-//! `laneway stats`: asks a running server for one family of its statistics and prints it. Works with
-//! any memcached.
+//! `laneway stats`: asks a running server for one family of its statistics and prints it. Works
+//! with any memcached.
 
 use crate::STATUS_USAGE;
 use lexopt::{Arg, Parser, ValueExt};

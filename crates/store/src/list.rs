@@ -1,6 +1,6 @@
-//! The items of one size class, listed slot by slot: what `stats cachedump` tells. A debugging aid: it
-//! looks at every slot of the class up to a limit, and an item that moves meanwhile may be missed
-//! or told twice.
+//! The items of one size class, listed slot by slot: what `stats cachedump` tells. A debugging aid:
+//! it looks at every slot of the class up to a limit, and an item that moves meanwhile may be
+//! missed or told twice.
 
 use crate::{
     memory::SlotAt,
