@@ -8,7 +8,7 @@ use crate::scan::number_u64;
 /// What became of a line whose end was found.
 pub(crate) type Outcome<'a> = Result<Request<'a>, Refusal<'a>>;
 
-/// A [`Malformed`] that does not know yet how long its line was.
+/// A [`crate::Malformed`] that does not know yet how long its line was.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refusal<'a> {
     pub(crate) reply: &'static [u8],
