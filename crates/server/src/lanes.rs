@@ -9,7 +9,7 @@ use crate::output::Sent;
 use crate::receive::{Next, Piece};
 use crate::worker::Worker;
 use laneway_policy::migrate::{self, Stay, Visit};
-use laneway_policy::{BATCH, Route, WorkerId, WorkerTarget, route};
+use laneway_policy::{BATCH, Role, Route, WorkerId, WorkerTarget, route};
 use laneway_transport::{Interest, Token, Transport};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -72,6 +72,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Next::Read
             });
         }
+        if matches!(connection.mode, Mode::Body(_)) && !connection.streams_in_place() {
+            return self.serve(connection); // a contiguous item: one read fills most of it
+        }
         match self.receive_piece(connection, budget)? {
             Piece::Some => Ok(connection.next_slice(budget)),
             Piece::Later => Ok(Next::Read),
@@ -102,9 +105,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Next::Read | Next::Small if self.goes_home(&mut connection, next, idle) => {
                 return self.send_home(token, connection);
             }
-            Next::Read => self.want(token, &mut connection, Interest::Read)?,
-            Next::Write => self.want(token, &mut connection, Interest::Write)?,
-            Next::Ticket => self.want(token, &mut connection, Interest::Nothing)?,
+            Next::Read => return self.park(token, connection, Interest::Read),
+            Next::Write => return self.park(token, connection, Interest::Write),
+            Next::Ticket => return self.park(token, connection, Interest::Nothing),
             Next::Small => {
                 connection.queued = true;
                 self.small.push_back(token);
@@ -122,11 +125,32 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Ok(())
     }
 
+    /// Let a connection wait for an event.
+    fn park(
+        &mut self,
+        token: Token,
+        mut connection: Box<Connection<T::Stream>>,
+        interest: Interest,
+    ) -> io::Result<()> {
+        match self.want(token, &mut connection, interest) {
+            Ok(()) => self.table.put(token, connection),
+            Err(error) => {
+                // The kernel has no room to watch it: this one cannot be served, the others can.
+                eprintln!("laneway: a connection was closed, it cannot be watched: {error}");
+                self.close(token, *connection);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a visiting connection has been here long enough.
     fn goes_home(&self, connection: &mut Connection<T::Stream>, next: Next, idle: bool) -> bool {
         let between_requests = matches!(connection.mode, Mode::Requests);
         let busy = connection.large || !connection.output.is_empty() || !between_requests;
-        let Some(visit) = &mut connection.visit else { return false };
+        let Some(visit) = &mut connection.visit else {
+            // Its worker has turned large and passed it over while it was busy.
+            return self.plan.role(self.id) == Role::Large && !busy;
+        };
         visit.turn_ended(busy, idle || next == Next::Read) == Stay::GoHome
     }
 
@@ -244,14 +268,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if connection.large {
             connection.queued = true;
             self.large.push_back(token);
-        } else if connection.unserved {
+        } else if connection.unserved || !connection.output.is_empty() {
             connection.queued = true;
             self.small.push_back(token);
-        } else if let Err(error) = self.want(token, &mut connection, Interest::Read) {
-            // The kernel would not watch it: it cannot be served.
-            eprintln!("laneway: a connection was closed, it cannot be watched: {error}");
-            self.close(token, *connection);
-            return Ok(());
+        } else {
+            return self.park(token, connection, Interest::Read);
         }
         self.table.put(token, connection);
         Ok(())

@@ -14,6 +14,7 @@ pub mod counters;
 pub mod dispatch;
 pub mod execute;
 pub mod idle;
+pub mod input;
 pub mod lanes;
 pub mod latency;
 pub mod output;

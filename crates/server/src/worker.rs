@@ -358,7 +358,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Whether this worker takes from the shared queue of large requests.
     pub(crate) fn takes_large(&self) -> bool {
-        self.plan.role(self.id) == Role::Large
+        matches!(self.plan.role(self.id), Role::Large | Role::Standby)
     }
 
     /// This worker's command counters.

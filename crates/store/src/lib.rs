@@ -13,6 +13,7 @@
 //! `entry` (how they are used); `stats`.
 
 mod bucket;
+mod charge;
 mod class;
 mod cursor;
 mod draft;
@@ -37,6 +38,7 @@ mod sweep;
 mod types;
 mod unlink;
 
+pub use charge::Charge;
 pub use draft::Draft;
 pub use entry::Entry;
 pub use geometry::{BLOCK_BYTES, SMALL_RECORD_BYTES_MAX};

@@ -4,7 +4,7 @@
 use super::super::Context;
 use super::complete::Value;
 use super::{Answer, How, bad_chunk, finish, refuse};
-use laneway_store::{Draft, KeyHash, Refused};
+use laneway_store::{Charge, Draft, KeyHash, Refused};
 use laneway_wire::MetaKey;
 
 /// How much room a gathering buffer offers at a time, bytes.
@@ -24,11 +24,13 @@ pub struct Buffer {
     bytes: Vec<u8>,
     arrived: usize,
     value_bytes: usize,
+    /// Counts the buffer as bytes on their way in.
+    charge: Charge,
 }
 
 impl Landing {
-    pub(super) fn buffer(value_bytes: usize) -> Landing {
-        Landing::Buffer(Buffer { bytes: Vec::new(), arrived: 0, value_bytes })
+    pub(super) fn buffer(charge: Charge, value_bytes: usize) -> Landing {
+        Landing::Buffer(Buffer { bytes: Vec::new(), arrived: 0, value_bytes, charge })
     }
 
     /// Bytes of the whole value.
@@ -64,6 +66,7 @@ impl Landing {
                     bytes.len() <= buffer.value_bytes - buffer.arrived,
                     "more than was declared"
                 );
+                buffer.charge.grow_to((buffer.arrived + bytes.len()) as u64)?;
                 buffer.bytes.truncate(buffer.arrived);
                 buffer.bytes.extend_from_slice(bytes);
                 buffer.arrived += bytes.len();
@@ -79,6 +82,7 @@ impl Landing {
             Landing::Draft(draft, _) => draft.room(),
             Landing::Buffer(buffer) => {
                 let offered = buffer.value_bytes.min(buffer.arrived + ROOM_BYTES);
+                buffer.charge.grow_to(offered as u64)?;
                 buffer.bytes.resize(offered, 0);
                 Ok(&mut buffer.bytes[buffer.arrived..])
             }
