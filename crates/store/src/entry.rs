@@ -223,9 +223,14 @@ impl Store {
         explicit.unwrap_or_else(|| self.seq.fetch_add(1, Relaxed) + 1)
     }
 
-    /// Let the index grow with its items: at most two buckets at a time.
-    fn grow_index(&self, hash: KeyHash) {
+    /// Let the index grow, or shrink, with its items: at most two buckets at a time.
+    fn fit_index(&self, hash: KeyHash) {
         let partition = hash.partition();
+        if self.index.is_sparse(partition) {
+            self.index.merge(partition);
+            self.memory.set_index_bytes(self.index.bytes());
+            return;
+        }
         for _ in 0..2 {
             if !self.index.is_crowded(partition) {
                 return;
@@ -248,7 +253,7 @@ impl Drop for Entry<'_> {
             self.store.free(location);
         }
         if self.inserted {
-            self.store.grow_index(self.hash);
+            self.store.fit_index(self.hash);
         }
     }
 }

@@ -5,9 +5,12 @@
 //! key's bucket is its hash modulo `2^(l+1)` where that bucket exists, else modulo `2^l`. `n` is
 //! the partition's whole state. Departs from MICA (§4.3.1), whose bucket count is fixed.
 //!
+//! A partition that has become sparse gives its buckets up again, one at a time, the last split
+//! first: memory that many small items needed for their index serves fewer larger ones.
+//!
 //! Who reads `n`, finds nothing in a bucket at rest and sees another bucket named by `n` now, looks
-//! again. Who enters a bucket checks `n` again, too: the bucket can be split only by whoever is
-//! inside.
+//! again. Who enters a bucket checks `n` again, too: the bucket can be split or merged only by
+//! whoever is inside.
 //!
 //! Bucket `k` of partition `p` lies at a place found by arithmetic: the partitions take turns by
 //! pages of 64 buckets, so that memory is touched only as buckets appear. Overflow buckets come
@@ -52,7 +55,7 @@ pub struct Partition {
     pub bytes: AtomicU64,
     /// Header bytes of the linked records.
     pub header_bytes: AtomicU64,
-    /// One splitter at a time; the others go on without.
+    /// One splitter or merger at a time; the others go on without.
     pub splitting: Mutex<()>,
 }
 
@@ -98,6 +101,7 @@ pub struct Index {
     overflow_region: Region,
     partitions: Box<[Partition]>,
     partition_buckets_max: u64,
+    partition_buckets_min: u64,
     overflow_max: u32,
     overflow: Mutex<OverflowList>,
     /// Bytes of the buckets in use.
@@ -126,6 +130,7 @@ impl Index {
             overflow_region,
             partitions,
             partition_buckets_max,
+            partition_buckets_min: each,
             overflow_max,
             overflow,
             bytes,
@@ -387,6 +392,50 @@ impl Index {
         part.buckets.store(buckets + 1, Release); // (L) pairs with (K)
         self.bytes.fetch_add(size_of::<Bucket>() as u64, Relaxed);
         self.bucket(new).version.leave(new_before);
+        self.bucket(old).version.leave(old_before);
+    }
+
+    /// Whether a partition has so few items that its last bucket may go: a third of what makes it
+    /// grow, so that it does not split and merge by turns.
+    #[inline]
+    pub fn is_sparse(&self, partition: usize) -> bool {
+        let part = &self.partitions[partition];
+        let buckets = part.buckets.load(Relaxed);
+        buckets > self.partition_buckets_min
+            && part.items.load(Relaxed) < buckets * ITEMS_PER_BUCKET / 3
+    }
+
+    /// Undo the partition's last split, unless somebody is at it already or the two buckets do not
+    /// fit into one line. The bucket's memory stays, for the next growth: its version must go on
+    /// counting, or a reader that slept could take a later bucket for the one it knew.
+    pub fn merge(&self, partition: usize) {
+        let part = &self.partitions[partition];
+        let Ok(_one) = part.splitting.try_lock() else { return };
+        let buckets = part.buckets.load(Relaxed);
+        if buckets <= self.partition_buckets_min {
+            return;
+        }
+        let last = buckets - 1;
+        let old = Index::place(partition, last - (1 << last.ilog2()));
+        let gone = Index::place(partition, last);
+        let old_before = self.bucket(old).version.enter();
+        let gone_before = self.bucket(gone).version.enter();
+        let (mut stay, mut go) = (Vec::with_capacity(SLOTS), Vec::with_capacity(SLOTS));
+        self.collect(old, &mut stay);
+        self.collect(gone, &mut go);
+        if stay.len() + go.len() > SLOTS {
+            self.bucket(gone).version.leave_unchanged(gone_before);
+            self.bucket(old).version.leave_unchanged(old_before);
+            return;
+        }
+        self.clear(partition, old);
+        self.clear(partition, gone);
+        for word in stay.into_iter().chain(go) {
+            self.insert(partition, old, word).expect("a line of slots, emptied");
+        }
+        part.buckets.store(last, Release); // (L) pairs with (K)
+        self.bytes.fetch_sub(size_of::<Bucket>() as u64, Relaxed);
+        self.bucket(gone).version.leave(gone_before);
         self.bucket(old).version.leave(old_before);
     }
 

@@ -316,9 +316,9 @@ fn a_slot_reused_under_a_reader_is_noticed() {
 }
 
 /// Items that nobody deletes are found by every look, and never an older one than before, while the
-/// index splits buckets under the readers and the overwriters.
+/// index splits buckets, and merges them again, under the readers and the overwriters.
 #[test]
-fn what_stays_is_always_found_while_buckets_are_split() {
+fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
     const STAY: u64 = 300;
     const ROUNDS: u64 = 12;
     const GROWTH: u64 = 12_000;
@@ -342,6 +342,19 @@ fn what_stays_is_always_found_while_buckets_are_split() {
         let growing = AtomicU64::new(1);
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                (STAY..STAY + GROWTH).for_each(|key| put(key, 1));
+                let grown = store.stats().buckets;
+                let delete = |key: u64| {
+                    let name = key_of(key);
+                    store.enter(store.hash(&name), &name, NOW).unlink();
+                };
+                (STAY..STAY + GROWTH).for_each(delete);
+                for key in (STAY..STAY + GROWTH).chain(STAY..STAY + GROWTH) {
+                    put(key, 1); // each insertion may merge
+                    delete(key);
+                }
+                let shrunk = store.stats().buckets;
+                assert!(shrunk < grown / 4, "round {round}: {grown} buckets became {shrunk}");
                 (STAY..STAY + GROWTH).for_each(|key| put(key, 1));
                 growing.store(0, Relaxed);
             });
