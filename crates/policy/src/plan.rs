@@ -35,6 +35,9 @@ pub enum LargeLane {
     SharedQueue,
     /// By the large workers, each with a range of sizes, the first with the smallest.
     Ranges(SizeRanges),
+    /// As [`LargeLane::SharedQueue`], and small requests go there as well: small workers only
+    /// read RX queues and hand over.
+    Everything,
 }
 
 /// Who may take a small request that arrived elsewhere. Always one request at a time, so that no

@@ -4,10 +4,16 @@
 //! from the same parts, so that only the idea differs (as Minos §5 does with its rivals).
 
 mod hkh;
+mod hkh_ws;
 mod lanes;
+mod minos;
+mod sho;
 
 pub use hkh::Hkh;
+pub use hkh_ws::HkhWs;
 pub use lanes::Lanes;
+pub use minos::Minos;
+pub use sho::Sho;
 
 use crate::plan::{CorePlan, EpochLoad};
 use crate::settings::{Settings, SettingsError};
@@ -31,19 +37,29 @@ pub enum Design {
     /// Our own: Minos's control loop, one large worker more, a shared large queue, slices.
     #[default]
     Lanes,
+    /// Size-aware sharding as published.
+    Minos,
     /// Key-hash sharding, as MICA does it: every worker serves what it receives, to completion.
     Hkh,
+    /// The same, and idle workers steal, as in ZygOS.
+    HkhWs,
+    /// Software hand-off, as in RAMCloud: some workers receive, the others serve.
+    Sho,
 }
 
 impl Design {
     /// All designs, in the order the help names them.
-    pub const ALL: [Design; 2] = [Design::Lanes, Design::Hkh];
+    pub const ALL: [Design; 5] =
+        [Design::Lanes, Design::Minos, Design::Hkh, Design::HkhWs, Design::Sho];
 
     /// The design's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Design::Lanes => "lanes",
+            Design::Minos => "minos",
             Design::Hkh => "hkh",
+            Design::HkhWs => "hkh-ws",
+            Design::Sho => "sho",
         }
     }
 }
@@ -60,7 +76,7 @@ pub struct UnknownDesign;
 
 impl fmt::Display for UnknownDesign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("must be lanes or hkh; leave the flag out for lanes")
+        f.write_str("must be lanes, minos, hkh, hkh-ws or sho; leave the flag out for lanes")
     }
 }
 
@@ -78,6 +94,9 @@ pub fn build(settings: Settings) -> Result<Box<dyn CorePolicy + Send>, SettingsE
     settings.check()?;
     Ok(match settings.design {
         Design::Lanes => Box::new(Lanes::new(settings)),
+        Design::Minos => Box::new(Minos::new(settings)),
         Design::Hkh => Box::new(Hkh::new(settings)),
+        Design::HkhWs => Box::new(HkhWs::new(settings)),
+        Design::Sho => Box::new(Sho::new(settings)),
     })
 }
