@@ -8,6 +8,7 @@ mod bench;
 mod flags;
 mod process;
 mod serve;
+mod sim;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,6 +23,7 @@ Usage: laneway COMMAND [FLAGS]
 Commands:
   serve    run the server (all of memcached's flags work; laneway serve --help)
   bench    measure a server: laneway, memcached, redis (laneway bench --help)
+  sim      what every design does on any number of cores (laneway sim --help)
   help     this text
   version  print the version
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     match command.as_deref() {
         Some("serve") => serve::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
+        Some("sim") => sim::run(rest().into_iter()),
         None | Some("help" | "--help") => {
             print!("{HELP}");
             ExitCode::SUCCESS

@@ -23,7 +23,7 @@ impl HkhWs {
     }
 
     fn with_stealing(plan: CorePlan) -> CorePlan {
-        let steal = Steal { between_slices_queue_min: None, when_idle: plan.workers() > 1 };
+        let steal = Steal { when_idle: plan.workers() > 1, ..Steal::NEVER };
         CorePlan { design: Design::HkhWs, steal, ..plan }
     }
 }

@@ -1,8 +1,8 @@
 //! How many workers are large, which, and when that changes.
 
 use crate::{etc_mix, smooth};
-use laneway_policy::cores::{ExtraGrant, Settled, UnknownForm, large_workers_lanes};
-use laneway_policy::cores::{roles, small_workers};
+use laneway_policy::cores::{ExtraGrant, Settled, UnknownForm, large_by_rule_lanes};
+use laneway_policy::cores::{large_workers_lanes, roles, small_workers};
 use laneway_policy::{CostModel, FRAME_BYTES, Form, Role};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -171,10 +171,43 @@ proptest! {
     fn the_extra_worker_goes_at_once_and_comes_back_late(backed_up in vec(any::<bool>(), 0..40)) {
         let mut grant = ExtraGrant::new(EPOCHS);
         prop_assert!(grant.granted());
-        for (epoch, &now) in backed_up.iter().enumerate() {
-            let since = (epoch + 1).saturating_sub(usize::from(EPOCHS));
-            let quiet = backed_up[since..=epoch].iter().all(|backed_up| !backed_up);
-            prop_assert_eq!(grant.after_epoch(now), quiet);
+        let mut quiet = 0;
+        for now in backed_up {
+            quiet = if now { 0 } else { quiet + 1 };
+            let granted = grant.after_epoch(now);
+            if now {
+                prop_assert!(!granted);
+            }
+            if quiet >= 32 * EPOCHS {
+                prop_assert!(granted);
+            }
         }
+    }
+}
+
+/// `x`: backed up, `.`: not; below, whether the extra worker is granted afterwards.
+#[test]
+fn an_extra_worker_that_fills_the_wire_again_waits_twice_as_long() {
+    let rows = [
+        ("...x..........", "+++---++++++++".to_string()),
+        ("x...x......x....", "---+------+-----".to_string()),
+        ("x...x......x............x...", "---+------+------------+----".to_string()),
+        ("x......x...", "---++++---+".to_string()),
+    ];
+    for (backed_up, expected) in rows {
+        let mut grant = ExtraGrant::new(3);
+        let got: String = backed_up
+            .chars()
+            .map(|epoch| if grant.after_epoch(epoch == 'x') { '+' } else { '-' })
+            .collect();
+        assert_eq!(got, expected, "{backed_up}");
+    }
+}
+
+#[test]
+fn a_standby_that_is_half_busy_counts() {
+    let rows = [(1.0, 8, 0), (0.94, 8, 0), (0.937, 8, 1), (0.884, 8, 1), (0.7, 8, 2), (0.5, 1, 0)];
+    for (small_share, workers, expected) in rows {
+        assert_eq!(large_by_rule_lanes(small_share, workers), expected, "{small_share}");
     }
 }

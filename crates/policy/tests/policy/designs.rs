@@ -34,14 +34,14 @@ fn lanes_on_two_workers_time_shares() {
         assert_eq!(plan.large_lane, LargeLane::TimeShared);
         assert_eq!(plan.slice_bytes, Some(SLICE_BYTES));
         assert_eq!((plan.workers_small, plan.workers_large()), (2, 0));
-        assert_eq!(plan.steal, Steal { between_slices_queue_min: None, when_idle: true });
+        assert_eq!((plan.steal.between_slices_queue_min, plan.steal.when_idle), (None, true));
     }
 }
 
 /// The large workers of 6 by share of large requests: the paper's rule with its own cost, and one.
 #[test]
 fn lanes_on_six_workers_follows_the_load() {
-    let rows = [(0.0, 1), (0.0625, 1), (0.125, 2), (0.25, 2), (0.5, 3), (0.75, 4), (50.0, 5)];
+    let rows = [(0.0, 1), (0.0625, 2), (0.125, 2), (0.25, 2), (0.5, 3), (0.75, 4), (50.0, 5)];
     for (large_percent, large) in rows {
         let settings = Settings { cost: CostModel::Packets, ..lanes(6) };
         let plan = plan_after(&settings, &mix(THICK, large_percent), 1);
@@ -190,9 +190,17 @@ fn stealing_is_allowed_where_the_plan_says() {
     let plan = plan_after(&lanes(6), &mix(THICK, 0.75), 1);
     let rows = [(0, false, false), (1, false, true), (3, false, true), (4, true, true)];
     for (queue, between_slices, idle) in rows {
-        assert_eq!(plan.steal.between_slices(queue), between_slices, "{queue} waiting");
+        assert_eq!(plan.steal.between_slices(0, queue), between_slices, "{queue} waiting");
         assert_eq!(plan.steal.idle(queue), idle, "{queue} waiting");
-        assert!(!Steal::NEVER.between_slices(queue) && !Steal::NEVER.idle(queue));
+        assert!(!Steal::NEVER.between_slices(0, queue) && !Steal::NEVER.idle(queue));
+    }
+}
+
+#[test]
+fn a_large_worker_takes_a_batch_between_slices_at_most() {
+    let plan = plan_after(&lanes(6), &mix(THICK, 0.75), 1);
+    for (taken, takes) in [(0, true), (BATCH - 1, true), (BATCH, false)] {
+        assert_eq!(plan.steal.between_slices(taken, 100), takes, "{taken} taken");
     }
 }
 

@@ -80,7 +80,7 @@ fn hkh_ws_is_hkh_whose_idle_workers_steal() {
     for (workers, steals) in [(1, false), (2, true), (8, true)] {
         let ws = plan_after(&of(Design::HkhWs, workers), &mix(0.75), 2);
         let hkh = plan_after(&of(Design::Hkh, workers), &mix(0.75), 2);
-        assert_eq!(ws.steal, Steal { between_slices_queue_min: None, when_idle: steals });
+        assert_eq!(ws.steal, Steal { when_idle: steals, ..Steal::NEVER });
         assert_eq!(ws.roles, hkh.roles);
         assert_eq!((ws.threshold, &ws.large_lane), (hkh.threshold, &hkh.large_lane));
         assert_eq!(route(&ws, WorkerId(0), LARGE), Route::Here);
