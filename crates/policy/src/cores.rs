@@ -222,12 +222,16 @@ impl Settled {
     }
 }
 
-/// How many times the wait for the extra worker is doubled at most.
+/// The first wait for the extra worker, in hysteresis periods: a full wire does not empty within
+/// seconds, and each try that fails costs small requests an epoch of it.
+pub const GRANT_WAIT: u16 = 8;
+
+/// How many times that wait is doubled at most.
 const GRANT_DOUBLINGS_MAX: u32 = 5;
 
 /// Whether the extra large worker of `lanes` is granted: taken away in the first epoch in which
 /// the TX queues backed up (more large work only makes a full wire fuller), given back after
-/// `epochs` in a row without. The wire looks well because the worker is gone, so each time that it
+/// [`GRANT_WAIT`] times `epochs` in a row without. The wire looks well because the worker is gone, so each time that it
 /// must be taken away again within the time it was waited for, the next wait is twice as long, up
 /// to 32 times.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,7 +248,12 @@ pub struct ExtraGrant {
 impl ExtraGrant {
     /// Granted at first.
     pub fn new(epochs: u16) -> Self {
-        ExtraGrant { epochs, wait: 0, waiting: 0, granted_for: 0 }
+        ExtraGrant {
+            epochs: epochs.saturating_mul(GRANT_WAIT),
+            wait: 0,
+            waiting: 0,
+            granted_for: 0,
+        }
     }
 
     /// Whether it is granted after an epoch.

@@ -236,9 +236,10 @@ fn run(flags: &Flags, words: &str) -> Result<(), String> {
     }
     let (simulated, speed) = study.speed();
     eprintln!(
-        "simulated {:.1} M requests in {:.1} s on {} threads: {:.1} M a second on each",
+        "simulated {:.1} M requests in {:.1} s, {:.1} M a second on {} threads, {:.1} M on each",
         simulated as f64 / 1e6,
         begun.elapsed().as_secs_f64(),
+        simulated as f64 / begun.elapsed().as_secs_f64() / 1e6,
         flags.threads,
         speed / 1e6,
     );

@@ -61,14 +61,21 @@ pub struct Point {
     pub requests: u64,
 }
 
-/// Requests in an epoch: enough to be believed at once.
-const EPOCH_REQUESTS: f64 = 100_000.0;
+/// Requests in an epoch, on average: enough to be believed at once.
+const EPOCH_REQUESTS: u64 = laneway_policy::settings::SAMPLES_MIN * 4 / 3;
+
+/// Epochs that do not count where there is a wire: it may take two to see that it is full.
+const EPOCHS_WARMUP: u64 = 3;
 
 impl Point {
     fn run(&self, seed: u64) -> Outcome {
         let mut machine = self.machine.clone();
-        machine.epoch = (EPOCH_REQUESTS / self.rate * SECOND as f64) as u64;
-        run(&machine, &Traffic::steady(self.mix.clone(), self.rate, self.requests), seed)
+        machine.epoch = (EPOCH_REQUESTS as f64 / self.rate * SECOND as f64) as u64;
+        let mut traffic = Traffic::steady(self.mix.clone(), self.rate, self.requests);
+        if machine.nic.is_some() {
+            traffic.warmup = traffic.warmup.max(EPOCHS_WARMUP * EPOCH_REQUESTS);
+        }
+        run(&machine, &traffic, seed)
     }
 }
 
@@ -118,8 +125,9 @@ impl Measured {
             .with("large_backlog", self.mean(|outcome| outcome.large_backlog))
             .with("large_unfinished", self.mean(|outcome| outcome.large_unfinished as f64))
             .with("answered_per_s", self.mean(|outcome| outcome.answered_per_s))
-            .with("cpu", self.mean(|outcome| outcome.cpu_busy))
-            .with("wire", self.mean(|outcome| outcome.wire_busy))
+            .with("cpu_busy", self.mean(|outcome| outcome.cpu_busy))
+            .with("wire_busy", self.mean(|outcome| outcome.wire_busy))
+            .with("tx_backlog_p90", self.mean(|outcome| outcome.backlog.percentile_us(90.0)))
             .with("workers_large", self.mean(workers_large))
             .with("overloaded", self.overloaded())
             .with("requests", self.outcomes.iter().map(|outcome| outcome.requests).sum::<u64>())

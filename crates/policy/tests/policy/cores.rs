@@ -1,7 +1,7 @@
 //! How many workers are large, which, and when that changes.
 
 use crate::{etc_mix, smooth};
-use laneway_policy::cores::{ExtraGrant, Settled, UnknownForm, large_by_rule_lanes};
+use laneway_policy::cores::{ExtraGrant, GRANT_WAIT, Settled, UnknownForm, large_by_rule_lanes};
 use laneway_policy::cores::{large_workers_lanes, roles, small_workers};
 use laneway_policy::{CostModel, FRAME_BYTES, Form, Role};
 use proptest::collection::vec;
@@ -178,29 +178,32 @@ proptest! {
             if now {
                 prop_assert!(!granted);
             }
-            if quiet >= 32 * EPOCHS {
+            if quiet >= 32 * GRANT_WAIT * EPOCHS {
                 prop_assert!(granted);
             }
         }
     }
 }
 
-/// `x`: backed up, `.`: not; below, whether the extra worker is granted afterwards.
+/// Quiet epochs until the worker is back, each time after so many epochs with it.
 #[test]
 fn an_extra_worker_that_fills_the_wire_again_waits_twice_as_long() {
+    let first = GRANT_WAIT;
     let rows = [
-        ("...x..........", "+++---++++++++".to_string()),
-        ("x...x......x....", "---+------+-----".to_string()),
-        ("x...x......x............x...", "---+------+------------+----".to_string()),
-        ("x......x...", "---++++---+".to_string()),
+        vec![(0, first), (0, 2 * first), (first - 1, 4 * first)],
+        vec![(5, first), (first, first), (2 * first, first), (0, 2 * first)],
+        vec![(0, first), (0, 2 * first), (2 * first, first)],
     ];
-    for (backed_up, expected) in rows {
-        let mut grant = ExtraGrant::new(3);
-        let got: String = backed_up
-            .chars()
-            .map(|epoch| if grant.after_epoch(epoch == 'x') { '+' } else { '-' })
-            .collect();
-        assert_eq!(got, expected, "{backed_up}");
+    for row in rows {
+        let mut grant = ExtraGrant::new(1);
+        for &(epochs_with, wait) in &row {
+            for _ in 0..epochs_with {
+                assert!(grant.after_epoch(false));
+            }
+            assert!(!grant.after_epoch(true));
+            let quiet = (1..=u16::MAX).find(|_| grant.after_epoch(false));
+            assert_eq!(quiet, Some(wait), "{row:?}");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! others up to 64.
 
 use crate::{etc_mix, load, plan_after};
+use laneway_policy::cores::GRANT_WAIT;
 use laneway_policy::plan::STEAL_QUEUE_MIN;
 use laneway_policy::settings::HYSTERESIS_EPOCHS;
 use laneway_policy::{
@@ -93,9 +94,9 @@ fn a_full_wire_takes_the_extra_worker_and_caps_large_bytes() {
     let plan = policy.plan(Nanos(0), &full);
     assert_eq!((plan.workers_large(), plan.standby()), (0, Some(WorkerId(5))));
     assert_eq!(plan.large_unsent_bytes_max, Some(ItemBytes(2 * SLICE_BYTES.0)));
-    for epoch in 1..=HYSTERESIS_EPOCHS {
+    for epoch in 1..=GRANT_WAIT * HYSTERESIS_EPOCHS {
         let plan = policy.plan(Nanos(0), &quiet);
-        let back = epoch == HYSTERESIS_EPOCHS;
+        let back = epoch == GRANT_WAIT * HYSTERESIS_EPOCHS;
         assert_eq!(plan.workers_large(), u16::from(back), "{epoch} epochs after");
         assert_eq!(plan.large_unsent_bytes_max.is_none(), back);
     }

@@ -181,6 +181,7 @@ impl Run<'_> {
         if let Some(wire) = &self.wire {
             self.control.tx_samples += 1;
             self.control.tx_samples_backed_up += u64::from(wire.backlog() > TX_BACKLOG);
+            self.outcome.backlog.record(wire.backlog());
         }
     }
 }

@@ -287,6 +287,8 @@ pub struct Outcome {
     pub per_worker: Vec<(u64, u64)>,
     /// The plan in force at the end.
     pub plan: Option<CorePlan>,
+    /// How long the wire would have needed to send what waited for it, seen now and then.
+    pub backlog: Latencies,
     /// Epochs in which the wire was found to be the bottleneck.
     pub epochs_backed_up: u64,
     /// Windows, if they were asked for.

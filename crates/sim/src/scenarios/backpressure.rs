@@ -1,7 +1,7 @@
 //! A wire that is the bottleneck: what `lanes` gives up when replies back up (the extra large
 //! worker, and large bytes beyond two slices), what it would be like if it did not, and what a NIC
-//! that sends small replies first would make of it. `lanes-fixed` keeps two large workers whatever
-//! happens.
+//! that sends small replies first would make of it. `lanes-1` and `lanes-2` keep one and two large
+//! workers whatever happens.
 
 use super::{Figure, MEGA, Setup, bare, cpu_peak, wire_name};
 use crate::machine::{Nic, WireOrder};
@@ -19,14 +19,16 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let mut points = Vec::new();
     for order in [WireOrder::RoundRobin, WireOrder::SmallFirst] {
         let nic = Nic { order, ..setup.nic };
-        for design in ["minos", "lanes", "lanes-fixed"] {
+        for design in ["minos", "lanes", "lanes-1", "lanes-2"] {
             for load in LOADS {
                 let kind = if design == "minos" { Design::Minos } else { Design::Lanes };
                 let mut machine = bare(setup, kind, setup.workers);
                 machine.nic = Some(nic);
-                if design == "lanes-fixed" {
-                    machine.tweak.workers_large = Some(2.min(setup.workers - 1));
-                }
+                machine.tweak.workers_large = match design {
+                    "lanes-1" => Some(1),
+                    "lanes-2" => Some(2.min(setup.workers - 1)),
+                    _ => None,
+                };
                 points.push(Point {
                     row: Row::of("tx-backpressure")
                         .with("design", design)

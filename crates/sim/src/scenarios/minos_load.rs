@@ -54,7 +54,7 @@ pub(super) fn sampling(study: &Study, setup: &Setup) -> Figure {
     };
     let charts = vec![
         chart("latency", "p99", "p99 (us)", true),
-        chart("wire", "wire", "share of the wire", false),
+        chart("wire", "wire_busy", "share of the wire", false),
     ];
     Figure { rows, charts }
 }

@@ -83,7 +83,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
                 machine: machine.clone(),
                 mix: mix.clone(),
                 rate: load * cpu_peak(&setup.costs, &mix, workers),
-                requests: study.effort.pick(300_000, 1_000_000),
+                requests: study.effort.pick(200_000, 1_000_000),
             });
         }
     }
