@@ -11,181 +11,25 @@
 
 mod control;
 mod nic;
+mod outcome;
+mod spec;
 mod turn;
 
 pub use nic::{Nic, WireOrder};
+pub use outcome::{Outcome, Window};
+pub use spec::{Costs, Machine, SliceOrder, Traffic, Tweak};
 
 use crate::events::{Events, NEVER};
-use crate::stats::{Latencies, SECOND, US};
-use crate::workload::{Draw, Drawn, Mix, Sizes};
+use crate::stats::{Latencies, SECOND};
+use crate::workload::{Draw, Drawn, Sizes};
 use control::Control;
 use laneway_load::random::Random;
-use laneway_policy::cost::{PACKET_COST_NS, REQUEST_COST_NS};
-use laneway_policy::{BATCH, CorePlan, Design, ItemBytes, Settings, WorkerId};
+use laneway_policy::{BATCH, Design, ItemBytes, WorkerId};
 use nic::Wire;
 use std::collections::VecDeque;
 
 /// Most workers of a machine: sleepers are a 64-bit mask.
 pub const WORKERS_MAX: u16 = 64;
-
-const NS: u64 = 1_000;
-
-/// What work costs, in picoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Costs {
-    /// A request, whatever its size, everything that follows included but for hand-off and steal.
-    pub request: u64,
-    /// Each packet of it.
-    pub packet: u64,
-    /// The part of `request` that receiving is: whoever takes a request over is spared it.
-    pub receive: u64,
-    /// What handing over costs beyond receiving: the look-up and the software queue.
-    pub handoff: u64,
-    /// Taking a request from another's queue.
-    pub steal: u64,
-    /// Coming back to a transfer for another slice.
-    pub slice: u64,
-    /// The part of `request` that counting sizes is, which designs without lanes are spared.
-    pub profile: u64,
-}
-
-impl Costs {
-    /// What `policy` takes a request to cost, which makes 6.2 Mops of the paper's default mix on 8
-    /// cores; the rest is chosen to reproduce the paper's peaks (see docs/papers.md).
-    pub const MINOS: Costs = Costs {
-        request: REQUEST_COST_NS * NS,
-        packet: PACKET_COST_NS * NS,
-        receive: 200 * NS,
-        handoff: 100 * NS,
-        steal: 100 * NS,
-        slice: 100 * NS,
-        profile: 130 * NS,
-    };
-
-    /// One microsecond a packet and nothing else (Minos §2.2).
-    pub const UNIT: Costs =
-        Costs { request: 0, packet: US, receive: 0, handoff: 0, steal: 0, slice: 0, profile: 0 };
-
-    /// Of serving one request of this size, received and all.
-    pub fn service(&self, bytes: u32) -> u64 {
-        self.request + self.packet * ItemBytes(u64::from(bytes)).packets().0
-    }
-
-    /// Mean over a mix, by a million draws with a fixed seed.
-    pub fn mean_service(&self, mix: &Mix) -> f64 {
-        const DRAWS: u32 = 1_000_000;
-        let draw = Draw::new(mix);
-        let mut random = Random::new(1);
-        let total: u64 = (0..DRAWS).map(|_| self.service(draw.draw(&mut random).bytes)).sum();
-        total as f64 / f64::from(DRAWS)
-    }
-}
-
-/// In which order a worker serves its transfers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SliceOrder {
-    /// One to its end, then the next.
-    OneByOne,
-    /// A slice of each in turn.
-    InTurn,
-}
-
-/// Changes to every plan of the policy, to try what the policy does not offer (the sweeps).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tweak {
-    /// Large workers, whatever the rule says.
-    pub workers_large: Option<u16>,
-    /// What must wait in an RX queue for a large worker to help out between slices.
-    pub steal_queue_min: Option<u32>,
-    /// How many small requests a large worker takes between two slices.
-    pub steal_requests_max: Option<u32>,
-    /// Whether idle workers take requests from others.
-    pub steal_when_idle: Option<bool>,
-}
-
-impl Tweak {
-    /// The plan, changed.
-    fn apply(self, mut plan: CorePlan) -> CorePlan {
-        if let Some(large) = self.workers_large {
-            plan.roles = laneway_policy::cores::roles(plan.workers(), large);
-            plan.workers_small = plan.workers() - large;
-            plan.standby_raised &= large == 0;
-        }
-        if let Some(min) = self.steal_queue_min {
-            plan.steal.between_slices_queue_min = Some(min);
-        }
-        if let Some(most) = self.steal_requests_max {
-            plan.steal.between_slices_requests_max = most;
-        }
-        if let Some(when_idle) = self.steal_when_idle {
-            plan.steal.when_idle = when_idle;
-        }
-        plan
-    }
-}
-
-/// A machine.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Machine {
-    /// What the server would be told.
-    pub settings: Settings,
-    /// What work costs.
-    pub costs: Costs,
-    /// The wire that replies leave by; `None`: a reply is there when it is made.
-    pub nic: Option<Nic>,
-    /// Requests taken from an RX queue at a time.
-    pub batch: u32,
-    /// All requests in one queue that everybody reads: late binding.
-    pub central_queue: bool,
-    /// In which order transfers are served.
-    pub slice_order: SliceOrder,
-    /// Added to every latency: what the client sees of the network and of itself.
-    pub network: u64,
-    /// Length of an epoch.
-    pub epoch: u64,
-    /// Changes to the policy's plans.
-    pub tweak: Tweak,
-}
-
-impl Machine {
-    /// The paper's server with so many cores, without a wire; epochs must be set.
-    pub fn new(design: Design, workers: u16) -> Machine {
-        Machine {
-            settings: Settings { design, workers, ..Settings::default() },
-            costs: Costs::MINOS,
-            nic: None,
-            batch: BATCH,
-            central_queue: false,
-            slice_order: SliceOrder::OneByOne,
-            network: 0,
-            epoch: NEVER,
-            tweak: Tweak::default(),
-        }
-    }
-}
-
-/// What arrives, and how long.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Traffic {
-    /// Mixes one after the other, each from a time on; the first from 0.
-    pub phases: Vec<(u64, Mix)>,
-    /// Requests per second.
-    pub rate: f64,
-    /// Requests not counted at the beginning.
-    pub warmup: u64,
-    /// Requests counted.
-    pub requests: u64,
-    /// Length of the windows of [`Outcome::windows`], if any are wanted.
-    pub window: Option<u64>,
-}
-
-impl Traffic {
-    /// One mix all the time, with a fifth more requests at the start that do not count.
-    pub fn steady(mix: Mix, rate: f64, requests: u64) -> Traffic {
-        let warmup = requests / 5;
-        Traffic { phases: vec![(0, mix)], rate, warmup, requests, window: None }
-    }
-}
 
 /// One request.
 #[derive(Debug, Clone, Copy)]
@@ -237,75 +81,11 @@ struct Worker {
     busy: u64,
 }
 
-/// What a window of time was like.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Window {
-    /// When it ended, in seconds.
-    pub end_s: f64,
-    /// p99 over all requests, in microseconds.
-    pub p99_us: f64,
-    /// Requests answered per second.
-    pub answered_per_s: f64,
-    /// Large workers at its end.
-    pub workers_large: u16,
-    /// Threshold at its end.
-    pub threshold: u64,
-    /// p_L in force at its end.
-    pub large_percent: f64,
-}
-
-/// What came of a run.
-#[derive(Debug, Clone, Default)]
-pub struct Outcome {
-    /// Latencies of tiny and small requests.
-    pub small: Latencies,
-    /// Latencies of large requests; those still waiting at the end are in it with their age.
-    pub large: Latencies,
-    /// Requests counted that arrived.
-    pub requests: u64,
-    /// Requests simulated, warm-up and all.
-    pub simulated: u64,
-    /// Requests answered per second between the first and the last that count.
-    pub answered_per_s: f64,
-    /// The queues grew without bound, and the run was broken off.
-    pub overloaded: bool,
-    /// Large requests in the machine, on average over time.
-    pub large_backlog: f64,
-    /// Large requests that had not been answered when all small ones had.
-    pub large_unfinished: u64,
-    /// Requests in the machine, on average over the time in which arrivals counted.
-    pub in_system: f64,
-    /// Mean rate of arrivals in that time, per second.
-    pub arrivals_per_s: f64,
-    /// Mean wait before service plus service of requests that arrived in that time, in µs.
-    pub mean_us: f64,
-    /// Share of the time in which the wire was busy.
-    pub wire_busy: f64,
-    /// Share of the time in which workers were busy, mean over all.
-    pub cpu_busy: f64,
-    /// Requests and packets served by each worker.
-    pub per_worker: Vec<(u64, u64)>,
-    /// The plan in force at the end.
-    pub plan: Option<CorePlan>,
-    /// How long the wire would have needed to send what waited for it, seen now and then.
-    pub backlog: Latencies,
-    /// Epochs in which the wire was found to be the bottleneck.
-    pub epochs_backed_up: u64,
-    /// Windows, if they were asked for.
-    pub windows: Vec<Window>,
-}
-
-impl Outcome {
-    /// All latencies.
-    pub fn all(&self) -> Latencies {
-        let mut all = self.small.clone();
-        all.merge(&self.large);
-        all
-    }
-}
-
 /// Requests in the machine at which a run is broken off.
 const IN_SYSTEM_MAX: u64 = 400_000;
+
+/// Where less than this part of what arrived was answered meanwhile, the queues were growing.
+const ANSWERED_MIN: f64 = 0.95;
 
 /// A run under way.
 struct Run<'a> {
@@ -531,6 +311,7 @@ impl<'a> Run<'a> {
         outcome.large_backlog = self.large_area / time;
         outcome.arrivals_per_s = outcome.requests as f64 / time * SECOND as f64;
         outcome.answered_per_s = self.answered as f64 / time * SECOND as f64;
+        outcome.overloaded |= outcome.answered_per_s < ANSWERED_MIN * outcome.arrivals_per_s;
         let busy: u64 = self.workers.iter().map(|worker| worker.busy).sum();
         outcome.cpu_busy = busy as f64 / time / self.workers.len() as f64;
         outcome.wire_busy = self.wire.as_ref().map_or(0.0, |wire| wire.busy as f64 / time);

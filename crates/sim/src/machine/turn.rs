@@ -96,7 +96,9 @@ impl Run<'_> {
 
     fn hand_over(&mut self, worker: usize, request: Request) {
         // The plan may have changed meanwhile; it is asked again.
-        let transfer = self.transfer(request, self.costs.receive);
+        // Whoever takes it over is spared receiving it, and pays for taking it from a queue.
+        let spared = self.costs.receive.saturating_sub(self.costs.steal);
+        let transfer = self.transfer(request, spared);
         match self.route(worker, &request) {
             Route::Hand(WorkerTarget::Worker(target)) => {
                 let target = target.index();

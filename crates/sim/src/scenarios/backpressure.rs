@@ -38,7 +38,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
                     machine,
                     mix: mix.clone(),
                     rate: load * peak,
-                    requests: study.effort.pick(400_000, 2_000_000),
+                    requests: study.effort.pick(400_000, 1_000_000),
                 });
             }
         }

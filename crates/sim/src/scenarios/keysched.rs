@@ -94,7 +94,7 @@ fn balance(task: &Task, slots: u64, seed: u64) -> Balance {
 }
 
 fn rows(study: &Study, name: &str, tasks: &[Task]) -> Vec<Row> {
-    let slots = study.effort.pick(80, 1_000);
+    let slots = study.effort.pick(80, 500);
     let balances = study.parallel(name, tasks, |task| {
         study.counted(|| {
             let seeds = study.seed..study.seed + study.seeds();

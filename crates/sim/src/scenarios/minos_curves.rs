@@ -11,7 +11,7 @@ use crate::study::{Point, Study};
 use crate::workload::Mix;
 use laneway_policy::Design;
 
-const MOPS: [f64; 14] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.3, 5.6, 5.9, 6.2];
+const MOPS: [f64; 15] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 5.9, 6.2, 6.5, 6.8];
 
 /// Designs as the figures name them, with their machines.
 pub(super) fn designs(setup: &Setup) -> Vec<(&'static str, Machine)> {

@@ -85,7 +85,7 @@ fn figure(study: &Study, setup: &Setup, name: &'static str, mixes: Vec<(Row, Mix
             }
         }
     }
-    let requests = study.effort.pick(60_000, 300_000);
+    let requests = study.effort.pick(60_000, 200_000);
     let rates = study.parallel(name, &tasks, |task| {
         highest_within(study, &task.machine, &task.mix, task.slo_us, requests)
     });
