@@ -141,7 +141,11 @@ impl Chart {
             .configure_series_labels()
             .background_style(WHITE.mix(0.85))
             .border_style(BLACK.mix(0.3))
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(if falls(lines) {
+                SeriesLabelPosition::UpperRight
+            } else {
+                SeriesLabelPosition::UpperLeft
+            })
             .label_font(("sans-serif", 13))
             .draw()
             .map_err(text)
@@ -164,6 +168,15 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
     RGBColor(150, 150, 150),
 ];
+
+/// Whether most lines end below where they begin: then the legend has room on the right.
+fn falls(lines: &[(String, Vec<(f64, f64)>)]) -> bool {
+    let falling = |points: &[(f64, f64)]| match (points.first(), points.last()) {
+        (Some(first), Some(last)) => last.1 < first.1,
+        _ => false,
+    };
+    2 * lines.iter().filter(|(_, points)| falling(points)).count() > lines.len()
+}
 
 fn number(value: &f64) -> String {
     crate::row::Cell::Number((value * 1e6).round() / 1e6).plain()
