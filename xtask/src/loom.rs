@@ -89,6 +89,9 @@ fn canaries(crates: &[Crate], only: &str) -> Outcome {
 fn cargo_test(model: &Model, flags: &[&str]) -> Command {
     let mut command = process::cargo();
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", loom_dir());
+    // Optimised, or the models take minutes; without what only the linker would spend time on.
+    command.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_DEBUG", "0")]);
+    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     command.args(["test", "--release", "-p", &model.package, "--test", &model.test]).args(flags);
     command
 }

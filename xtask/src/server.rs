@@ -52,6 +52,12 @@ impl Executable {
         name.map_or_else(Executable::laneway, Executable::named)
     }
 
+    /// What it says about its version.
+    pub fn version(&self) -> Result<String, String> {
+        let (_, text) = process::capture(Command::new(&self.path).arg("-V"))?;
+        Ok(text.lines().next().unwrap_or_default().to_string())
+    }
+
     /// Whether this is memcached and not Laneway.
     pub fn is_memcached(&self) -> bool {
         self.is_memcached

@@ -176,7 +176,9 @@ fn run(step: &Step) -> Result<Row, String> {
             explain(step, &log, &text, status.is_none());
             format!("again with: {}", step.typed())
         }
-        _ => tested(&text).unwrap_or_else(|| last_line(&log)),
+        // The last line of a task of ours is its verdict; that of another program may be anything.
+        _ if step.line.starts_with("xtask ") => last_line(&log),
+        _ => tested(&text).unwrap_or_default(),
     };
     Ok(Row { name: step.name, result, took: began.elapsed(), note })
 }
@@ -189,6 +191,8 @@ fn command(step: &Step) -> Result<Command, String> {
         None => process::cargo(),
     };
     command.args(words).current_dir(process::root()).envs(step.environment.iter().copied());
+    // The output goes to a file: no colours, which cargo and rustfmt ask different things about.
+    command.env("CARGO_TERM_COLOR", "never").env("TERM", "dumb");
     Ok(command)
 }
 
@@ -196,7 +200,12 @@ fn explain(step: &Step, log: &Path, text: &str, late: bool) {
     let lines: Vec<&str> = text.lines().collect();
     let shown = &lines[lines.len().saturating_sub(LINES_SHOWN_MAX)..];
     println!("        ---- the end of {}", shortened(log));
-    for line in failing_tests(&lines).chain(shown.iter().copied()) {
+    let failing = failing_tests(&lines);
+    for line in &failing {
+        println!("        | {line}");
+    }
+    // The end of the output says nothing more where the failed tests have been told one by one.
+    for line in shown.iter().filter(|_| failing.is_empty()) {
         println!("        | {line}");
     }
     if late {
@@ -205,9 +214,19 @@ fn explain(step: &Step, log: &Path, text: &str, late: bool) {
     println!("        ---- {} failed; again with: {}", step.name, step.typed());
 }
 
-/// `test some::name ... FAILED`, wherever in the output.
-fn failing_tests<'a>(lines: &'a [&str]) -> impl Iterator<Item = &'a str> {
-    lines.iter().copied().filter(|line| line.starts_with("test ") && line.ends_with("FAILED"))
+/// What cargo's test runners tell of each failed test, wherever in the output.
+fn failing_tests(lines: &[&str]) -> Vec<String> {
+    const LINES_EACH_MAX: usize = 25;
+    let mut told = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if line.starts_with("---- ") && line.ends_with(" stdout ----") {
+            let ends = |line: &&&str| line.starts_with("---- ") || **line == "failures:";
+            let section = lines[at + 1..].iter().take_while(|line| !ends(line));
+            told.push(line.to_string());
+            told.extend(section.take(LINES_EACH_MAX).map(|line| line.to_string()));
+        }
+    }
+    told
 }
 
 fn shortened(log: &Path) -> String {
@@ -250,6 +269,13 @@ mod tests {
                     test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured\n";
         assert_eq!(tested(text).as_deref(), Some("15 tests passed, 1 failed, 2 ignored"));
         assert_eq!(tested("Finished in 3 s\n"), None);
+    }
+
+    #[test]
+    fn a_failed_test_is_told_wherever_it_stands() {
+        let lines =
+            ["ok", "failures:", "", "---- a::b stdout ----", "why", "failures:", "    a::b", "ok"];
+        assert_eq!(failing_tests(&lines), ["---- a::b stdout ----", "why"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The server's flags as typed: memcached's, and our own. Nothing is checked against anything else
 //! here; `serve` makes settings of it.
 //!
-//! Departs from common manners on purpose: a memcached flag, or `-o` key, that means nothing here is
-//! reported on stderr and passed over, so that scripts written for memcached go on working.
+//! Departs from common manners on purpose: a memcached flag, or `-o` key, that means nothing here
+//! is reported on stderr and passed over, so that scripts written for memcached go on working.
 
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;

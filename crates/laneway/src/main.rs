@@ -4,6 +4,7 @@
 //! once, so that it can be put in memcached's place.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod bench;
 mod flags;
 mod process;
@@ -24,13 +25,14 @@ Commands:
   serve    run the server (all of memcached's flags work; laneway serve --help)
   bench    measure a server: laneway, memcached, redis (laneway bench --help)
   sim      what every design does on any number of cores (laneway sim --help)
+  stats    ask a running server for its statistics (laneway stats lanes)
   help     this text
   version  print the version
 
 Try:
   laneway serve -m 1024              a server on port 11211 with 1 GiB for items
   laneway bench --help               what can be measured, with examples
-  printf 'stats lanes\\r\\n' | nc 127.0.0.1 11211   what the lanes are doing
+  laneway stats lanes                what the lanes of a running server are doing
 
 Called by the name memcached, or with a flag first (laneway -p 11211 -m 64), it
 is `laneway serve`.
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let rest = || args[1..].to_vec();
     match command.as_deref() {
         Some("serve") => serve::run(rest()),
+        Some("stats") => ask::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
         Some("sim") => sim::run(rest().into_iter()),
         None | Some("help" | "--help") => {

@@ -54,6 +54,9 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     for warning in &flags.warnings {
         eprintln!("laneway: {warning}");
     }
+    if flags.udp_port.is_some_and(|port| port != 0) {
+        eprintln!("laneway: -U: UDP is not served yet; TCP is");
+    }
     match settings(&flags) {
         Ok(settings) => serve(&flags, settings),
         Err(error) => refuse(crate::STATUS_USAGE, &error),
@@ -101,11 +104,11 @@ fn serve(flags: &Flags, mut settings: Settings) -> ExitCode {
     if let Some(Err(error)) = &pid_file {
         eprintln!("laneway: -P: the pid file cannot be written: {error}");
     }
-    announce(&server, flags, verbose);
     let shared = server.shared().clone();
     if let Err(error) = process::on_stop_signal(move || shared.request_stop()) {
         return refuse(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
     }
+    announce(&server, flags, verbose);
     server.shared().wait_for_stop();
     if verbose {
         eprintln!("laneway: stopping; requests under way are finished first");

@@ -61,6 +61,16 @@ pub fn cpu_ns(target: &Target, dialect: Dialect) -> Option<u64> {
     (seconds.len() == names.len()).then(|| (seconds.iter().sum::<f64>() * 1e9) as u64)
 }
 
+/// Items held by the server's own account, where it tells.
+pub fn items(target: &Target, dialect: Dialect) -> Option<u64> {
+    let stats = stats(target, dialect, "").ok()?;
+    match dialect {
+        Dialect::Text => stats.get("curr_items")?.parse().ok(),
+        // Such as `keys=100,expires=0,avg_ttl=0`; the line is missing while there are none.
+        Dialect::Resp => stats.get("db0")?.strip_prefix("keys=")?.split(',').next()?.parse().ok(),
+    }
+}
+
 fn info(target: &Target, request: &[u8]) -> io::Result<BTreeMap<String, String>> {
     let is_whole = |reply: &[u8]| {
         let Some(newline) = reply.iter().position(|&byte| byte == b'\n') else { return false };

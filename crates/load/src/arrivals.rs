@@ -6,7 +6,7 @@
 //! nanoseconds from the start of the run. Knows no clock.
 
 use crate::random::Random;
-use crate::workload::{Ask, Key, Operation, Workload};
+use crate::workload::{Ask, Workload};
 
 /// A request and when it is due. 16 bytes, as millions of them are drawn beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +39,6 @@ pub fn poisson(
         }
         arrivals.push(Arrival { due_ns: due_ns as u64, ask: workload.draw(&mut asks) });
     }
-}
-
-/// A schedule written by hand, for tests: a GET of key 0 at each of these times.
-pub fn fixed(due_ns: &[u64]) -> Vec<Arrival> {
-    let ask = Ask { key: Key(0), operation: Operation::Get };
-    due_ns.iter().map(|&due_ns| Arrival { due_ns, ask }).collect()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const LINE_BYTES_MAX: usize = 2_048;
 /// Values from this size on are made while they leave.
 const STREAMED_BYTES_MIN: u64 = 16 << 10;
 /// Most bytes that one flush hands to the kernel.
-const FLUSH_BYTES_MAX: usize = 256 << 10;
+const FLUSH_BYTES_MAX: usize = 64 << 10;
 
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,11 +216,6 @@ impl Connection {
         self.output_sent == self.output.len() && self.streaming.is_none() && self.unwritten == 0
     }
 
-    /// Requests of which not a byte was made yet, as they stand behind a large value.
-    pub fn unwritten(&self) -> usize {
-        self.unwritten
-    }
-
     /// Adds a request; [`Connection::flush`] sends it.
     pub fn push(&mut self, context: Context<'_>, request: Request) {
         self.awaiting.push_back(request);
@@ -369,7 +364,7 @@ impl Connection {
         else {
             return Ok(0);
         };
-        let line = input[..newline].strip_suffix(b"\r").unwrap_or(&input[..newline]);
+        let line = &input[..=newline];
         let Some(request) = self.awaiting.front().copied() else { return Err(nonsense(line)) };
         match (context.dialect.line(line), request.operation) {
             (Line::Value { value_bytes, key, ending }, Operation::Get) => {

@@ -2,6 +2,7 @@
 //!
 //! The progress line is our own twenty lines: a crate for it would bring a terminal library along.
 
+use crate::admin;
 use crate::connection::{Context, Outcome, Target};
 use crate::random::Random;
 use crate::sender::{Clock, Connections};
@@ -27,6 +28,9 @@ pub struct Prefilled {
     pub value_bytes: u64,
     /// Seconds it took.
     pub seconds: f64,
+    /// Items that the server says it holds afterwards, where it says; fewer than were stored where
+    /// its memory is too small, more where there were others.
+    pub items_held: Option<u64>,
 }
 
 /// Stores every key of the workload over `connections` connections. The error says what the server
@@ -54,6 +58,7 @@ pub fn prefill(
         items: filler.stored,
         value_bytes: filler.value_bytes,
         seconds: started.elapsed().as_secs_f64(),
+        items_held: admin::items(target, context.dialect),
     })
 }
 

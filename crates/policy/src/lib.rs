@@ -19,6 +19,7 @@ extern crate alloc;
 
 pub mod cores;
 pub mod cost;
+pub mod design;
 pub mod designs;
 pub mod histogram;
 pub mod hot;
@@ -32,7 +33,8 @@ pub mod units;
 
 pub use cores::{Form, Role};
 pub use cost::{Cost, CostModel};
-pub use designs::{CorePolicy, Design, build};
+pub use design::Design;
+pub use designs::{CorePolicy, build};
 pub use histogram::{SizeClass, SizeHistogram, SmoothHistogram};
 pub use plan::{CorePlan, EpochLoad, LargeLane, Steal};
 pub use route::{Lane, Route, WorkerTarget, route};

@@ -6,7 +6,7 @@
 //! queue lengths are arguments. Units: bytes, workers, nanoseconds.
 
 use crate::cores::{Form, Role, ids};
-use crate::designs::Design;
+use crate::design::Design;
 use crate::histogram::SizeHistogram;
 use crate::ranges::SizeRanges;
 use crate::units::{BATCH, ItemBytes, Nanos, WorkerId};

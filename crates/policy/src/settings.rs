@@ -6,7 +6,7 @@
 
 use crate::cores::Form;
 use crate::cost::CostModel;
-use crate::designs::Design;
+use crate::design::Design;
 use crate::units::{FRAME_BYTES, ITEM_BYTES_MAX, ItemBytes, SLICE_BYTES, WORKERS_MAX};
 use alloc::format;
 use alloc::string::{String, ToString};

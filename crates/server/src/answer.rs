@@ -44,6 +44,10 @@ impl<S> Shared<S> {
             }
             Question::Lanes => stats::write_lanes(&self.lanes(), &mut out),
             Question::Latency => stats::write_latency(&self.latency(), &mut out),
+            Question::Cachedump { class, limit } => {
+                let most = if *limit == 0 { usize::MAX } else { *limit as usize };
+                stats::write_cachedump(&self.store.list(*class, most, now_seconds), &mut out);
+            }
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
         }
         out

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Exit status of a worker that lost its transport: the world is wrong, and we cannot go on.
 const STATUS_TRANSPORT: i32 = 74;
@@ -71,6 +71,7 @@ pub struct Server {
     shared: Arc<Shared<SocketStream>>,
     listeners: Arc<Vec<Listener>>,
     threads: Vec<JoinHandle<()>>,
+    clock: SystemClock,
 }
 
 impl Server {
@@ -83,7 +84,7 @@ impl Server {
         let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
         let plan = policy.initial();
         let epoch_nanos = settings.epoch.as_nanos() as u64;
-        let shared = Shared::new(store, settings, plan, clock.unix_seconds());
+        let shared = Shared::new(store, settings, plan, clock.unix_seconds(clock.nanos()));
         let mut control = Some(Control::new(policy, epoch_nanos, clock.nanos()));
         let mut workers = Vec::new();
         for number in 0..shared.workers.len() {
@@ -98,7 +99,7 @@ impl Server {
             let thread = builder.spawn(move || run(worker)).map_err(StartError::Worker)?;
             threads.push(thread);
         }
-        Ok(Server { shared, listeners, threads })
+        Ok(Server { shared, listeners, threads, clock })
     }
 
     /// Where it listens, with the ports that the kernel chose.
@@ -113,9 +114,9 @@ impl Server {
 
     /// Finish what is under way, at most as long as the settings allow, and stop.
     pub fn stop(self) {
-        let deadline = Instant::now() + self.shared.settings.drain;
+        let deadline = self.clock.nanos() + self.shared.settings.drain.as_nanos() as u64;
         self.shared.enter_phase(Phase::Draining);
-        while self.shared.connections.open.load(Relaxed) > 0 && Instant::now() < deadline {
+        while self.shared.connections.open.load(Relaxed) > 0 && self.clock.nanos() < deadline {
             thread::sleep(DRAIN_TICK);
         }
         self.shared.enter_phase(Phase::Stopped);

@@ -1,4 +1,5 @@
-//! Time, injected: the one place of the server that reads a clock. Tests hand out a [`ManualClock`].
+//! Time, injected: the one place of the server that reads a clock. Tests hand out a
+//! [`ManualClock`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,8 +9,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send {
     /// Nanoseconds since some fixed moment; never goes backwards.
     fn nanos(&self) -> u64;
-    /// Seconds since 1970, for expiry.
-    fn unix_seconds(&self) -> u32;
+    /// Seconds since 1970, for expiry, at a moment that [`Clock::nanos`] gave.
+    fn unix_seconds(&self, nanos: u64) -> u32;
 }
 
 /// The machine's clocks.
@@ -33,8 +34,8 @@ impl Clock for SystemClock {
     fn nanos(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
-    fn unix_seconds(&self) -> u32 {
-        ((self.start_unix_nanos + self.nanos()) / 1_000_000_000) as u32
+    fn unix_seconds(&self, nanos: u64) -> u32 {
+        ((self.start_unix_nanos + nanos) / 1_000_000_000) as u32
     }
 }
 
@@ -58,7 +59,7 @@ impl Clock for ManualClock {
     fn nanos(&self) -> u64 {
         self.nanos.load(Relaxed)
     }
-    fn unix_seconds(&self) -> u32 {
-        Self::UNIX_START + (self.nanos() / 1_000_000_000) as u32
+    fn unix_seconds(&self, nanos: u64) -> u32 {
+        Self::UNIX_START + (nanos / 1_000_000_000) as u32
     }
 }

@@ -2,6 +2,7 @@
 //! stands. It belongs to exactly one worker at a time and moves whole.
 
 use crate::execute::Incoming;
+use crate::input::Input;
 use crate::latency::Tally;
 use crate::output::Output;
 use laneway_policy::WorkerId;
@@ -49,7 +50,7 @@ pub struct Connection<S> {
     /// The byte stream.
     pub stream: S,
     /// Received and not consumed.
-    pub input: Vec<u8>,
+    pub input: Input,
     /// Replies that have not left.
     pub output: Output,
     /// What the next input bytes are.
@@ -64,6 +65,8 @@ pub struct Connection<S> {
     pub unserved: bool,
     /// A large request is under way: its turns are slices.
     pub large: bool,
+    /// Bytes its large transfer has moved since others had their turn.
+    pub run_bytes: usize,
     /// Close once the output has left.
     pub closing: bool,
     /// The worker that it belongs to; another one's for the time of a visit.
@@ -79,7 +82,7 @@ impl<S> Connection<S> {
     pub fn new(stream: S, home: WorkerId, card: Arc<Card>) -> Box<Self> {
         Box::new(Connection {
             stream,
-            input: Vec::new(),
+            input: Input::default(),
             output: Output::default(),
             mode: Mode::Requests,
             tally: Tally::default(),
@@ -87,11 +90,18 @@ impl<S> Connection<S> {
             queued: false,
             unserved: false,
             large: false,
+            run_bytes: 0,
             closing: false,
             home,
             visit: None,
             card,
         })
+    }
+
+    /// Whether a value is on its way in that is received in place, in pieces, not through a buffer.
+    pub fn streams_in_place(&mut self) -> bool {
+        let Mode::Body(incoming) = &mut self.mode else { return false };
+        incoming.draft().is_large()
     }
 
     /// Whether nothing of a request is under way.

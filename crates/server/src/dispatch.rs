@@ -1,12 +1,12 @@
 //! From bytes to requests, and for each request: who serves it? For a write the size is in the
-//! request; for a read it is found by looking the item up (Minos §3.1). Below the threshold: here and
-//! now. At or above it the turn stops: the connection gets in line for slices, or moves.
+//! request; for a read it is found by looking the item up (Minos §3.1). Below the threshold: here
+//! and now. At or above it the turn stops: the connection gets in line for slices, or moves.
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
 use crate::execute::{self, Context, Outcome};
 use crate::latency::{self, Operation};
-use crate::receive::{OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Stop};
+use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Stop};
 use crate::worker::{READ_BYTES, Worker};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane, Route, route};
@@ -35,6 +35,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         arrived: u64,
     ) -> (usize, Stop) {
         let mut at = 0;
+        self.ahead.clear();
         for _ in 0..REQUESTS_PER_TURN {
             let rest = &input[at..];
             let step = match &connection.mode {
@@ -69,12 +70,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     ) -> Step {
         let frame = match parse(rest, &self.limits) {
             Ok(Some(frame)) => frame,
-            Ok(None) => return Step::Stop(0, Stop::Starved),
+            Ok(None) => return Step::Stop(0, Stop::HalfLine),
             Err(malformed) => return self.malformed(connection, &malformed),
         };
         let head = frame.head_bytes;
         match &frame.request {
             Request::Get(get) => {
+                if self.ahead.is_used_up() && head < rest.len() {
+                    self.ahead.look(&self.shared.store, rest, &self.limits);
+                }
                 // The keys stand at the end of the line: serve from where they begin.
                 let line = &rest[..head];
                 let keys_at = get.keys.rest().as_ptr() as usize - line.as_ptr() as usize;
@@ -145,6 +149,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Outcome::Stats(question) => {
                 let reply = self.shared.answer(&question, self.now_seconds);
                 self.out.extend_from_slice(&reply);
+                return Step::Stop(consumed, Stop::Quota); // it was much work: others come first
             }
             Outcome::Verbosity(level) => self.shared.set_verbosity(level),
         }
@@ -183,10 +188,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         let expires = execute::expires_at(exptime, self.now_seconds);
         let mut keys = Keys::new(text);
-        loop {
+        for turn in 0.. {
             let before = text.len() - keys.rest().len();
             let Some(key) = keys.next() else { break };
-            let hash = self.shared.store.hash(key);
+            if self.ahead.is_used_up() && !keys.rest().is_empty() {
+                self.ahead.look_at_keys(&self.shared.store, Keys::new(&text[before..]));
+            }
+            let hash = self.ahead.hash(&self.shared.store, key);
             let mut out = std::mem::take(&mut self.out);
             let touched = Cell::new(0);
             let outcome =
@@ -207,7 +215,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.begin_transfer(connection, transfer, none_left);
                 return Step::Stop(taken, Stop::Large);
             }
-            if self.out.len() >= OUT_BYTES_PER_TURN {
+            if self.out.len() >= OUT_BYTES_PER_TURN || turn == KEYS_PER_TURN {
                 connection.mode = Mode::Keys { verb, exptime, line_bytes: line.len() - after };
                 return Step::Stop(after, Stop::Quota);
             }
@@ -254,7 +262,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             None => connection.mode = Mode::Swallow((value_bytes + VALUE_END.len()) as u64),
         }
         self.out = out;
-        Step::Took(head)
+        if !matches!(connection.mode, Mode::Body(_)) {
+            return Step::Took(head);
+        }
+        // What came with the header goes in at once: from here on the value comes from the stream.
+        match self.body(connection, &rest[head..]) {
+            Step::Took(bytes) => Step::Took(head + bytes),
+            Step::Stop(bytes, stop) => Step::Stop(head + bytes, stop),
+        }
     }
 
     /// Bytes of a value that arrived with its header, or behind it.

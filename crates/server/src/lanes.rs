@@ -1,6 +1,6 @@
-//! The large lane: slices, and connections that move. A large GET or SET is served by slices, one per
-//! turn of its worker, so that small requests wait for one slice at most. Where workers have roles
-//! the connection moves to a large worker for as long as the request takes, as one value; it
+//! The large lane: slices, and connections that move. A large GET or SET is served by slices, one
+//! per turn of its worker, so that small requests wait for one slice at most. Where workers have
+//! roles the connection moves to a large worker for as long as the request takes, as one value; it
 //! comes home after a few small requests or an idle turn (`policy::migrate`).
 
 use crate::clock::Clock;
@@ -9,14 +9,31 @@ use crate::output::Sent;
 use crate::receive::{Next, Piece};
 use crate::worker::Worker;
 use laneway_policy::migrate::{self, Stay, Visit};
-use laneway_policy::{BATCH, Route, WorkerId, WorkerTarget, route};
+use laneway_policy::{BATCH, Role, Route, WorkerId, WorkerTarget, route};
 use laneway_transport::{Interest, Token, Transport};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Bytes that one large transfer moves, slice by slice, before the next one has its turn. Values up
+/// to this size are served first come, first served, which for sizes of one kind has the shortest
+/// tail; a giant among them does not hold the others up for longer than this.
+const RUN_BYTES: usize = 1 << 20;
+
 /// Connections with large requests that a large worker takes on at a time; the rest wait in the
 /// shared queue for whoever is free first.
 const LARGE_AT_A_TIME: usize = 2;
+
+impl<S> Connection<S> {
+    /// After a slice: the next one at once, or after the others had theirs.
+    fn next_slice(&mut self, moved: usize) -> Next {
+        self.run_bytes += moved;
+        if self.run_bytes < RUN_BYTES {
+            return Next::LargeFirst;
+        }
+        self.run_bytes = 0;
+        Next::Large
+    }
+}
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Move one slice of the next large transfer. Returns whether there was one.
@@ -37,8 +54,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let budget = self.plan.slice_bytes.map_or(usize::MAX, |slice| slice.0 as usize);
         if !connection.output.is_empty() {
             match self.flush(connection, budget)? {
-                Sent::Budget => return Ok(Next::Large),
-                Sent::Blocked | Sent::Waiting => return Ok(Next::Write),
+                Sent::Budget => return Ok(connection.next_slice(budget)),
+                Sent::Blocked => return Ok(Next::Write),
+                Sent::Waiting => return Ok(Next::Ticket),
                 Sent::All => {}
             }
             if matches!(connection.mode, Mode::Body(_)) {
@@ -54,8 +72,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Next::Read
             });
         }
+        if matches!(connection.mode, Mode::Body(_)) && !connection.streams_in_place() {
+            return self.serve(connection); // a contiguous item: one read fills most of it
+        }
         match self.receive_piece(connection, budget)? {
-            Piece::Some => Ok(Next::Large),
+            Piece::Some => Ok(connection.next_slice(budget)),
             Piece::Later => Ok(Next::Read),
             Piece::End => Ok(Next::Close),
             Piece::Refused => Ok(Next::Small),
@@ -77,15 +98,16 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         connection.card.large.store(connection.large, Relaxed);
         match next {
             Next::Close => {
-                self.close(token, connection);
+                self.close(token, *connection);
                 return Ok(());
             }
             Next::Hand => return self.hand(token, connection),
             Next::Read | Next::Small if self.goes_home(&mut connection, next, idle) => {
                 return self.send_home(token, connection);
             }
-            Next::Read => self.want(token, &mut connection, Interest::Read)?,
-            Next::Write => self.want(token, &mut connection, Interest::Write)?,
+            Next::Read => return self.park(token, connection, Interest::Read),
+            Next::Write => return self.park(token, connection, Interest::Write),
+            Next::Ticket => return self.park(token, connection, Interest::Nothing),
             Next::Small => {
                 connection.queued = true;
                 self.small.push_back(token);
@@ -94,8 +116,30 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 connection.queued = true;
                 self.large.push_back(token);
             }
+            Next::LargeFirst => {
+                connection.queued = true;
+                self.large.push_front(token);
+            }
         }
         self.table.put(token, connection);
+        Ok(())
+    }
+
+    /// Let a connection wait for an event.
+    fn park(
+        &mut self,
+        token: Token,
+        mut connection: Box<Connection<T::Stream>>,
+        interest: Interest,
+    ) -> io::Result<()> {
+        match self.want(token, &mut connection, interest) {
+            Ok(()) => self.table.put(token, connection),
+            Err(error) => {
+                // The kernel has no room to watch it: this one cannot be served, the others can.
+                eprintln!("laneway: a connection was closed, it cannot be watched: {error}");
+                self.close(token, *connection);
+            }
+        }
         Ok(())
     }
 
@@ -103,7 +147,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn goes_home(&self, connection: &mut Connection<T::Stream>, next: Next, idle: bool) -> bool {
         let between_requests = matches!(connection.mode, Mode::Requests);
         let busy = connection.large || !connection.output.is_empty() || !between_requests;
-        let Some(visit) = &mut connection.visit else { return false };
+        let Some(visit) = &mut connection.visit else {
+            // Its worker has turned large and passed it over while it was busy.
+            return self.plan.role(self.id) == Role::Large && !busy;
+        };
         visit.turn_ended(busy, idle || next == Next::Read) == Stay::GoHome
     }
 
@@ -221,14 +268,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if connection.large {
             connection.queued = true;
             self.large.push_back(token);
-        } else if connection.unserved {
+        } else if connection.unserved || !connection.output.is_empty() {
             connection.queued = true;
             self.small.push_back(token);
-        } else if let Err(error) = self.want(token, &mut connection, Interest::Read) {
-            // The kernel would not watch it: it cannot be served.
-            eprintln!("laneway: a connection was closed, it cannot be watched: {error}");
-            self.close(token, connection);
-            return Ok(());
+        } else {
+            return self.park(token, connection, Interest::Read);
         }
         self.table.put(token, connection);
         Ok(())

@@ -1,6 +1,6 @@
 //! How long requests took, from their last byte in to their last byte handed to the kernel: per
-//! operation, small and large apart. Histograms of nanoseconds with two significant digits, one book
-//! per worker; the owner writes, `stats latency` merges.
+//! operation, small and large apart. Histograms of nanoseconds with two significant digits, one
+//! book per worker; the owner writes, `stats latency` merges.
 
 use hdrhistogram::Histogram;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -96,7 +96,7 @@ impl Book {
         let mut rows = self.lock();
         for (histogram, count) in rows.iter_mut().zip(tally.counts) {
             if count > 0 {
-                histogram.saturating_record_n(took, u32::from(count).into());
+                histogram.saturating_record_n(took, u32::from(count));
             }
         }
         *tally = Tally::default();

@@ -4,6 +4,7 @@
 //! reply out, [`control`] makes the plan. [`boot`] gives every worker its thread.
 #![forbid(unsafe_code)]
 
+pub mod ahead;
 pub mod answer;
 pub mod boot;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod counters;
 pub mod dispatch;
 pub mod execute;
 pub mod idle;
+pub mod input;
 pub mod lanes;
 pub mod latency;
 pub mod output;

@@ -1,6 +1,7 @@
-//! The replies of one connection, in the order of its requests: a ring of slots that leaves from the
-//! front. A slot holds bytes, a large value on its way out (a *transfer*, moved slice by slice), or
-//! the place of a reply that somebody finishes later, while later replies wait behind it.
+//! The replies of one connection, in the order of its requests: a ring of slots that leaves from
+//! the front. A slot holds bytes, a large value on its way out (a *transfer*, moved slice by
+//! slice), or the place of a reply that somebody finishes later, while later replies wait behind
+//! it.
 //!
 //! Knows no lane and no protocol. Sizes are bytes.
 
@@ -191,3 +192,6 @@ impl Output {
         self.slots.iter().map(held).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

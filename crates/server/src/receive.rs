@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests served in one turn of a connection; a deep pipeline lets others in between.
 pub const REQUESTS_PER_TURN: usize = 128;
+/// Keys of a multiget looked up in one turn; one that finds nothing makes no reply to bound it.
+pub const KEYS_PER_TURN: usize = 512;
 /// Bytes of replies gathered in one turn.
 pub const OUT_BYTES_PER_TURN: usize = 32 * 1024;
 
@@ -22,6 +24,8 @@ pub const OUT_BYTES_PER_TURN: usize = 32 * 1024;
 pub(crate) enum Stop {
     /// More bytes are needed.
     Starved,
+    /// More bytes are needed, a newline among them.
+    HalfLine,
     /// The turn has done enough.
     Quota,
     /// A large request has begun here: its turns are slices.
@@ -39,10 +43,14 @@ pub(crate) enum Next {
     Read,
     /// It waits for room to write.
     Write,
+    /// Its next reply is finished by somebody else.
+    Ticket,
     /// Another turn in the small lane.
     Small,
-    /// Another slice.
+    /// Another slice, after the others had theirs.
     Large,
+    /// Another slice, at once.
+    LargeFirst,
     /// Over to a large worker.
     Hand,
     /// It is closed.
@@ -60,17 +68,19 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Flush, read, serve, reply. An error is the stream's: its peer is gone.
     pub(crate) fn serve(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+        assert!(self.out.is_empty(), "a reply was left behind, and would go to somebody else");
         if !connection.output.is_empty() {
             match self.flush(connection, OUT_BYTES_PER_TURN)? {
                 Sent::All => {}
                 Sent::Budget => return Ok(Next::Small),
-                Sent::Blocked | Sent::Waiting => return Ok(Next::Write),
+                Sent::Blocked => return Ok(Next::Write),
+                Sent::Waiting => return Ok(Next::Ticket),
             }
         }
         if connection.closing {
             return Ok(Next::Close);
         }
-        if matches!(connection.mode, Mode::Body(_))
+        if connection.streams_in_place()
             && let Some(next) = self.stream_body(connection)?
         {
             return Ok(next);
@@ -98,23 +108,27 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             received = &buffer[..bytes];
         }
         let arrived = self.clock.nanos();
+        self.now_seconds = self.clock.unix_seconds(arrived); // this turn may follow a long sleep
         connection.card.last_seconds.store(self.now_seconds, Relaxed);
         let stop = if connection.input.is_empty() {
             let (consumed, stop) = self.consume(connection, received, arrived);
-            connection.input.extend_from_slice(&received[consumed..]);
+            connection.input.keep(&received[consumed..]);
             stop
+        } else if connection.input.adds_no_line(received, &self.limits) {
+            connection.input.append(received);
+            return Ok(Next::Read);
         } else {
             let mut input = std::mem::take(&mut connection.input);
-            input.extend_from_slice(received);
-            let (consumed, stop) = self.consume(connection, &input, arrived);
-            input.drain(..consumed);
+            input.append(received);
+            let (consumed, stop) = self.consume(connection, input.bytes(), arrived);
+            input.consume(consumed);
             connection.input = input;
             stop
         };
-        if connection.input.is_empty() && connection.input.capacity() > 0 {
-            connection.input = Vec::new(); // an idle connection owns no buffer
-        }
-        connection.unserved = matches!(stop, Stop::Quota | Stop::Hand);
+        connection.input.half_line = stop == Stop::HalfLine;
+        // Behind a value that leaves now, input may wait that no event will announce.
+        let behind_value = stop == Stop::Large && !matches!(connection.mode, Mode::Body(_));
+        connection.unserved = behind_value || matches!(stop, Stop::Quota | Stop::Hand);
         connection.closing = stop == Stop::Close;
         self.reply(connection, stop)
     }
@@ -125,24 +139,20 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if stop == Stop::Large && connection.large {
             return Ok(Next::Large);
         }
-        let blocked = !connection.output.is_empty()
-            && match self.flush(connection, usize::MAX)? {
-                Sent::All => false,
-                Sent::Budget | Sent::Blocked | Sent::Waiting => true,
-            };
-        if !blocked {
-            self.settle(connection);
+        if !connection.output.is_empty() {
+            match self.flush(connection, usize::MAX)? {
+                Sent::All => {}
+                Sent::Budget | Sent::Blocked => return Ok(Next::Write),
+                Sent::Waiting => return Ok(Next::Ticket),
+            }
         }
+        self.settle(connection);
         Ok(match stop {
-            _ if blocked => Next::Write,
-            Stop::Starved => Next::Read,
+            Stop::Starved | Stop::HalfLine => Next::Read,
             Stop::Quota => Next::Small,
             // Run to completion: the value has left whole, the rest of the input comes next.
             Stop::Large if matches!(connection.mode, Mode::Body(_)) => Next::Read,
-            Stop::Large => {
-                connection.unserved = true;
-                Next::Small
-            }
+            Stop::Large => Next::Small,
             Stop::Hand => Next::Hand,
             Stop::Close => Next::Close,
         })
@@ -212,6 +222,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         connection: &mut Connection<T::Stream>,
         budget: usize,
     ) -> io::Result<Piece> {
+        assert!(connection.input.is_empty(), "bytes of the value would be overtaken");
         let Mode::Body(incoming) = &mut connection.mode else { return Ok(Piece::Whole) };
         let draft = incoming.draft();
         let missing = draft.missing();
@@ -219,6 +230,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Ok(room) => room,
             Err(_) => {
                 self.refuse_body(connection);
+                self.send_out(connection)?;
                 return Ok(Piece::Refused);
             }
         };

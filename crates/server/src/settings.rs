@@ -10,7 +10,8 @@ use std::time::Duration;
 pub enum Idle {
     /// Polls on and never sleeps.
     Spin,
-    /// Polls on for a moment when requests come faster than a sleep and a wake-up cost, else sleeps.
+    /// Polls on for a moment when requests come faster than a sleep and a wake-up cost, else
+    /// sleeps.
     Adaptive,
     /// Sleeps at once.
     Block,

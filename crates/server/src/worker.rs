@@ -1,10 +1,11 @@
-//! One worker: what the papers call a core. `step(now)` is one turn of its wheel and repeats exactly
-//! from the same inputs; only [`crate::boot`] gives it a thread.
+//! One worker: what the papers call a core. `step(now)` is one turn of its wheel and repeats
+//! exactly from the same inputs; only [`crate::boot`] gives it a thread.
 //!
 //! A turn: read the plan; take in connections that were handed over; receive a burst and serve the
 //! small requests in it to completion; then move *one* slice of a large transfer; on worker 0,
 //! once per epoch, make the next plan. A small request therefore waits for at most one slice.
 
+use crate::ahead::Ahead;
 use crate::clock::Clock;
 use crate::connection::{Connection, Table};
 use crate::control::Control;
@@ -65,6 +66,7 @@ pub struct Worker<T: Transport, C> {
     pub(crate) ready: Vec<Ready>,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) out: Vec<u8>,
+    pub(crate) ahead: Ahead,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
     pub(crate) now_seconds: u32,
@@ -106,7 +108,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             plan_version: shared.plan.version(),
             shared,
             transport,
-            now_seconds: clock.unix_seconds(),
+            now_seconds: clock.unix_seconds(clock.nanos()),
             clock,
             table: Table::default(),
             small: VecDeque::new(),
@@ -115,6 +117,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             ready: Vec::new(),
             read_buffer: vec![0; READ_BYTES],
             out: Vec::with_capacity(2 * READ_BYTES),
+            ahead: Ahead::default(),
             turn_number: 0,
             control,
             idle,
@@ -131,7 +134,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// One turn.
     pub fn step(&mut self) -> io::Result<Progress> {
         let now = self.clock.nanos();
-        self.now_seconds = self.clock.unix_seconds();
+        self.now_seconds = self.clock.unix_seconds(now);
         self.follow_plan()?;
         self.housekeep(now)?;
         let adopted = self.adopt()?;
@@ -153,7 +156,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let tokens: Vec<Token> = self.table.tokens_from(0).collect();
         for token in tokens {
             if let Some(connection) = self.table.take(token) {
-                self.close(token, connection);
+                self.close(token, *connection);
             }
         }
     }
@@ -257,7 +260,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Ok(())
     }
 
-    /// Once a second: idle connections, accepting again after a pause, the delayed flush, the sweep.
+    /// Once a second: idle connections, accepting again after a pause, the delayed flush, the
+    /// sweep.
     fn housekeep(&mut self, now: u64) -> io::Result<()> {
         let flush_at = self.shared.flush_at.load(Relaxed);
         if flush_at != 0 && self.now_seconds >= flush_at {
@@ -289,7 +293,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };
             if connection.is_idle() {
-                self.close(token, connection);
+                self.close(token, *connection);
             } else {
                 self.table.put(token, connection);
             }
@@ -306,9 +310,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };
             let last = connection.card.last_seconds.load(Relaxed);
-            if self.now_seconds.saturating_sub(last) > timeout {
+            // As with memcached: who is being served, or sends a value, is not idle.
+            let served = connection.large || !connection.output.is_empty();
+            if !served && self.now_seconds.saturating_sub(last) > timeout {
                 self.shared.connections.idle_kicked.fetch_add(1, Relaxed);
-                self.close(token, connection);
+                self.close(token, *connection);
             } else {
                 self.table.put(token, connection);
             }
@@ -352,7 +358,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Whether this worker takes from the shared queue of large requests.
     pub(crate) fn takes_large(&self) -> bool {
-        self.plan.role(self.id) == Role::Large
+        matches!(self.plan.role(self.id), Role::Large | Role::Standby)
     }
 
     /// This worker's command counters.
@@ -376,7 +382,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Close a connection and forget it.
-    pub(crate) fn close(&mut self, token: Token, connection: Box<Connection<T::Stream>>) {
+    pub(crate) fn close(&mut self, token: Token, connection: Connection<T::Stream>) {
         if connection.interest.is_some() {
             // The kernel forgets a closed descriptor by itself; an error here changes nothing.
             let _ = self.transport.detach(&connection.stream);

@@ -1,8 +1,10 @@
-//! A slab class: chunks cut into slots of one size, with a bitmap of free slots each (segregated fits).
+//! A slab class: chunks cut into slots of one size, with a bitmap of free slots each (segregated
+//! fits).
 //!
-//! One short mutex per class guards its chunk list and bitmaps; it is a futex, so a waiter sleeps. The plan was a free
-//! list per worker with remote frees by ring; one uncontended lock costs less than that would in memory stranded per
-//! worker and class, and lets a chunk become wholly free, which giving chunks back depends on.
+//! One short mutex per class guards its chunk list and bitmaps; it is a futex, so a waiter sleeps.
+//! The plan was a free list per worker with remote frees by ring; one uncontended lock costs less
+//! than that would in memory stranded per worker and class, and lets a chunk become wholly free,
+//! which giving chunks back depends on.
 
 use crate::geometry::Divider;
 use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
@@ -11,8 +13,9 @@ use std::sync::{
     atomic::{AtomicU8, AtomicU32},
 };
 
-/// What is known of a chunk beside its content. Guarded by its class's mutex, but for `class`, which readers of hit
-/// marks look at (a stale answer leads them to a wrong mark, which is harmless).
+/// What is known of a chunk beside its content. Guarded by its class's mutex, but for `class`,
+/// which readers of hit marks look at (a stale answer leads them to a wrong mark, which is
+/// harmless).
 #[derive(Debug, Default)]
 pub struct ChunkInfo {
     /// Class + 1; 0 = in the pool.
@@ -82,6 +85,10 @@ pub struct Class {
     pub evicted_bytes_recent: AtomicU64,
     /// Chunks held, readable without the mutex.
     pub chunks_held: AtomicU64,
+    /// Slots ever taken, and how many these were when the draining hand came by last.
+    pub taken: AtomicU64,
+    /// See `taken`.
+    pub taken_before: AtomicU64,
     state: Mutex<ClassState>,
 }
 
@@ -118,6 +125,8 @@ impl Class {
             evicted_since_chunk: AtomicU64::new(0),
             evicted_bytes_recent: AtomicU64::new(0),
             chunks_held: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            taken_before: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -147,6 +156,7 @@ impl Class {
             state.leave_partial(tables, chunk);
         }
         state.used += 1;
+        self.taken.store(self.taken.load(Relaxed) + 1, Relaxed); // under the mutex
         Some((chunk, at * 64 + bit as usize))
     }
 
@@ -164,8 +174,8 @@ impl Class {
         info.free.store(free, Relaxed);
         state.used -= 1;
         let all_free = free as usize == self.slots;
-        // One wholly free chunk is kept where it is the only one with room, or a class at rest would borrow and
-        // return the same chunk for ever.
+        // One wholly free chunk is kept where it is the only one with room, or a class at rest
+        // would borrow and return the same chunk for ever.
         if all_free && (info.is_draining() || state.partial.len() > 1) {
             state.leave_partial(tables, chunk);
             state.remove(chunk);
@@ -203,8 +213,8 @@ impl Class {
         self.evicted_since_chunk.store(0, Relaxed);
     }
 
-    /// Stop taking slots from a chunk (`true`), or begin again. A wholly free chunk leaves the class at once. `None`
-    /// if the chunk is not of this class (any more).
+    /// Stop taking slots from a chunk (`true`), or begin again. A wholly free chunk leaves the
+    /// class at once. `None` if the chunk is not of this class (any more).
     pub fn set_draining(&self, tables: Tables<'_>, chunk: u32, draining: bool) -> Option<Freed> {
         let mut state = self.lock();
         let info = tables.info(chunk);

@@ -1,8 +1,9 @@
 //! An item under construction: memory that nobody else knows of, until an entry publishes it.
 //!
-//! A small draft takes its slot at once; a large one takes pieces as bytes arrive, so that declaring a gigabyte and
-//! stalling reserves nothing. All writes into reused memory follow a release fence: a reader that still looks at the
-//! slot's last item and sees one of our words must then see that item's bucket changed, too.
+//! A small draft takes its slot at once; a large one takes pieces as bytes arrive, so that
+//! declaring a gigabyte and stalling reserves nothing. All writes into reused memory follow a
+//! release fence: a reader that still looks at the slot's last item and sees one of our words must
+//! then see that item's bucket changed, too.
 
 use crate::{
     geometry::SMALL_RECORD_BYTES_MAX,
@@ -58,7 +59,8 @@ impl fmt::Debug for Draft {
 }
 
 impl Store {
-    /// Begin an item. Small ones take their slot at once (evicting in cache mode); large ones take blocks as bytes arrive.
+    /// Begin an item. Small ones take their slot at once (evicting in cache mode); large ones take
+    /// blocks as bytes arrive.
     pub fn draft(
         self: &Arc<Self>,
         key: &[u8],
@@ -90,7 +92,7 @@ impl Store {
         } else {
             let class = self.memory.class_for(small);
             let offset = self.allocate(class).ok_or(Refused::OutOfMemory)?;
-            fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+            fence(Release); // (M) pairs with (B) of readers of the last item
             let words = self.memory.items.words_at(offset, small).expect("a slot of ours");
             words::write(words, header.header_bytes(), key);
             Body::Small(offset)
@@ -133,8 +135,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Room to receive into directly (large drafts): a piece of at most one block, taken now; then `advance`. Empty
-    /// when nothing is missing.
+    /// Room to receive into directly (large drafts): a piece of at most one block, taken now; then
+    /// `advance`. Empty when nothing is missing.
     pub fn room(&mut self) -> Result<&mut [u8], Refused> {
         assert!(self.is_large(), "small drafts are written, not received into");
         if self.missing() == 0 {
@@ -142,12 +144,13 @@ impl Draft {
         }
         let (start, len) = self.place()?;
         let pointer = self.store.memory.items.pointer(start, len);
-        // SAFETY: `pointer` checked that the range is inside the region, which the store keeps mapped, and the store is
-        // kept by `self`. The bytes are initialised (the kernel zeroes fresh pages). The piece is this draft's alone:
-        // `allocate` gave it to nobody else, and `&mut self` makes this the only slice into it. A reader that lost its
-        // race may still load words of it atomically; it discards them (fence (M), bucket version). The intended
-        // writer is the kernel (readv, recv), whose writes are outside the Rust machine; stores by Rust code
-        // through this slice are torn at worst for such a reader, like the kernel's.
+        // SAFETY: `pointer` checked that the range is inside the region, which the store keeps
+        // mapped, and the store is kept by `self`. The bytes are initialised (the kernel zeroes
+        // fresh pages). The piece is this draft's alone: `allocate` gave it to nobody else, and
+        // `&mut self` makes this the only slice into it. A reader that lost its race may still load
+        // words of it atomically; it discards them (fence (M), bucket version). The intended writer
+        // is the kernel (readv, recv), whose writes are outside the Rust machine; stores by Rust
+        // code through this slice are torn at worst for such a reader, like the kernel's.
         Ok(unsafe { slice::from_raw_parts_mut(pointer, len) })
     }
 
@@ -183,7 +186,8 @@ impl Draft {
         Ok((start, missing.min(payload - at % payload)))
     }
 
-    /// Finish: write the header, hand the memory over to the index. The caller is inside the key's bucket.
+    /// Finish: write the header, hand the memory over to the index. The caller is inside the key's
+    /// bucket.
     pub(crate) fn into_record(
         mut self,
         store: &Store,
@@ -223,7 +227,8 @@ impl Large {
         payload: usize,
     ) -> Result<(), Refused> {
         let stream_left = header.record_bytes() - self.pieces.len() * payload;
-        let class = class_for_piece(&store.memory, stream_left.min(payload));
+        let alone = header.record_bytes() <= payload;
+        let class = class_for_piece(&store.memory, stream_left.min(payload), alone);
         let slot_bytes = store.memory.class(class).slot_bytes as u64;
         let unpublished = &store.counters.unpublished_bytes;
         if unpublished.fetch_add(slot_bytes, Relaxed) + slot_bytes > store.unpublished_bytes_max {
@@ -235,7 +240,7 @@ impl Large {
             return Err(Refused::OutOfMemory);
         };
         self.held_bytes += slot_bytes;
-        fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+        fence(Release); // (M) pairs with (B) of readers of the last item
         let words =
             store.memory.items.words_at(offset, slot_bytes as usize).expect("a slot of ours");
         words[0].store(owner_word(self.descriptor, self.pieces.len()).to_le(), Relaxed);

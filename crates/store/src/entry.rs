@@ -1,7 +1,8 @@
-//! A bucket entered for writing, looking at one key. Locations move and headers change in here, nothing else: values
-//! are built outside (`draft`), and memory is freed after leaving.
+//! A bucket entered for writing, looking at one key. Locations move and headers change in here,
+//! nothing else: values are built outside (`draft`), and memory is freed after leaving.
 //!
-//! Departs from Minos §4.2, where a spinlock guards all PUTs: any thread may enter any bucket, one at a time.
+//! Departs from Minos §4.2, where a spinlock guards all PUTs: any thread may enter any bucket, one
+//! at a time.
 
 use crate::{
     draft::Draft,
@@ -32,8 +33,8 @@ pub struct Entry<'s> {
 }
 
 impl Store {
-    /// Enter the key's bucket. At most 64 tries, then yields to the scheduler between tries. A thread holds at most one
-    /// entry at a time, and calls nothing else of the store meanwhile.
+    /// Enter the key's bucket. At most 64 tries, then yields to the scheduler between tries. A
+    /// thread holds at most one entry at a time, and calls nothing else of the store meanwhile.
     pub fn enter(&self, hash: KeyHash, key: &[u8], now: UnixSeconds) -> Entry<'_> {
         let entered = self.index.enter(hash);
         let mut record = None;
@@ -72,8 +73,9 @@ impl Entry<'_> {
         self.found.map(|(_, record)| record.location)
     }
 
-    /// Append the live item's value to `out`, if it is small: what incr, decr, append and prepend start from. `false`
-    /// for a miss or a large item (use [`Store::get`] and compare the sequence).
+    /// Append the live item's value to `out`, if it is small: what incr, decr, append and prepend
+    /// start from. `false` for a miss or a large item (use [`Store::get`] and compare the
+    /// sequence).
     pub fn copy_value(&self, out: &mut Vec<u8>) -> bool {
         match &self.found {
             Some((_, record)) if !record.header.large => {
@@ -150,8 +152,8 @@ impl Entry<'_> {
         }
     }
 
-    /// Make the draft (which must be complete, and of the key that was entered) the key's item, replacing any old one.
-    /// Returns its sequence.
+    /// Make the draft (which must be complete, and of the key that was entered) the key's item,
+    /// replacing any old one. Returns its sequence.
     pub fn publish(&mut self, draft: Draft, seq: Option<u64>) -> u64 {
         assert_eq!(draft.missing(), 0, "published before it was complete");
         let seq = self.store.next_seq(seq);
@@ -179,34 +181,37 @@ impl Entry<'_> {
     fn insert(&mut self, word: u64) -> Place {
         let index = &self.store.index;
         let (part, bucket) = (self.hash.partition(), self.entered.bucket);
-        while index.insert(part, bucket, word) == Err(ChainFull) {
-            // Less likely than a broken machine (see CHAIN_MAX); the item least recently put here makes room.
-            let any = |wanted: Location| wanted.bits() != 0;
-            let (place, location, hash) =
-                self.store.first_of_chain(bucket, any).expect("a full chain holds items");
-            let offset = self.store.record_offset(location).expect("a linked item");
-            let header = record::read(&self.store.memory.items, offset).expect("a linked item");
-            let record = Record { location, offset, header };
-            self.store.unlink_inside(hash, self.entered, place, &record, Unlinked::Evicted);
-            self.discard(location);
-        }
+        let place = loop {
+            match index.insert(part, bucket, word) {
+                Ok(place) => break place,
+                Err(ChainFull) => self.evict_from_chain(),
+            }
+        };
         index.partition(self.hash).items.fetch_add(1, Relaxed);
         self.inserted = true;
-        let same = |location: Location| location == Location::of_slot(word);
-        index.find(bucket, self.hash.tag(), same).expect("inserted a moment ago").0
+        place
+    }
+
+    /// Less likely than a broken machine (see `CHAIN_MAX`): the item that has been in the chain
+    /// longest makes room.
+    #[cold]
+    fn evict_from_chain(&mut self) {
+        let any = self.store.first_of_chain(self.entered.bucket);
+        let (place, location, hash) = any.expect("a full chain holds items");
+        let offset = self.store.record_offset(location).expect("a linked item");
+        let header = record::read(&self.store.memory.items, offset).expect("a linked item");
+        let record = Record { location, offset, header };
+        self.store.unlink_inside(hash, self.entered, place, &record, Unlinked::Evicted);
+        self.discard(location);
     }
 }
 
 impl Store {
-    /// The first item of a chain that `wanted` accepts, and its hash. The caller is inside.
-    fn first_of_chain(
-        &self,
-        bucket: usize,
-        wanted: impl Fn(Location) -> bool,
-    ) -> Option<(Place, Location, KeyHash)> {
+    /// The first item of a chain, and its hash. The caller is inside.
+    fn first_of_chain(&self, bucket: usize) -> Option<(Place, Location, KeyHash)> {
         let mut words = Vec::new();
         self.index.collect(bucket, &mut words);
-        let word = *words.iter().find(|&&word| wanted(Location::of_slot(word)))?;
+        let word = *words.first()?;
         let hash = self.hash_of(Location::of_slot(word))?;
         let same = |location: Location| location == Location::of_slot(word);
         let (place, location) = self.index.find(bucket, hash.tag(), same)?;
@@ -218,9 +223,14 @@ impl Store {
         explicit.unwrap_or_else(|| self.seq.fetch_add(1, Relaxed) + 1)
     }
 
-    /// Let the index grow with its items: at most two buckets at a time.
-    fn grow_index(&self, hash: KeyHash) {
+    /// Let the index grow, or shrink, with its items: at most two buckets at a time.
+    fn fit_index(&self, hash: KeyHash) {
         let partition = hash.partition();
+        if self.index.is_sparse(partition) {
+            self.index.merge(partition);
+            self.memory.set_index_bytes(self.index.bytes());
+            return;
+        }
         for _ in 0..2 {
             if !self.index.is_crowded(partition) {
                 return;
@@ -243,7 +253,7 @@ impl Drop for Entry<'_> {
             self.store.free(location);
         }
         if self.inserted {
-            self.store.grow_index(self.hash);
+            self.store.fit_index(self.hash);
         }
     }
 }

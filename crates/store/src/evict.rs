@@ -1,17 +1,21 @@
-//! Making room: a clock per class, a clock over the large items, and chunks that move between the classes.
+//! Making room: a clock per class, a clock over the large items, and chunks that move between the
+//! classes.
 //!
-//! A clock's hand walks the class's slots in address order; a hit sets a mark (2 bits of frequency, no lock), the hand
-//! takes it down and evicts what it finds at 0. New items begin at 0, right behind the hand.
+//! A clock's hand walks the class's slots in address order; a hit sets a mark (2 bits of frequency,
+//! no lock), the hand takes it down and evicts what it finds at 0. New items begin at 0, right
+//! behind the hand.
 //!
-//! Classes compete for chunks by turnover: bytes evicted lately per byte held. A class that turns over faster than the
-//! whole, and has evicted a chunk's worth since it got its last chunk, is entitled to one more. Chunks are emptied for
-//! it ahead of time, a few slots per draft, chosen by one hand that walks all chunks in address order and skips classes
-//! with a turnover above the mean; items of it that were used lately move to other slots of their class. So sizes that
-//! nobody stores any more give their memory up, and a mix at rest moves nothing.
+//! Classes compete for chunks by turnover: bytes evicted lately per byte held. A class that turns
+//! over faster than the whole, and has evicted a chunk's worth since it got its last chunk, is
+//! entitled to one more. Chunks are emptied for it ahead of time, a few slots per draft, chosen by
+//! one hand that walks all chunks in address order and skips classes with a turnover above the
+//! mean; items of it that were used lately move to other slots of their class. So sizes that nobody
+//! stores any more give their memory up, and a mix at rest moves nothing.
 //!
 //! Every call does a bounded amount of work. Nothing here is called from inside a bucket.
 
 use crate::{
+    cursor::{Drain, Draining},
     geometry::{BLOCK_BYTES, SLOT_BYTES_MIN},
     hook::Unlinked,
     large::{LargeName, owner_of},
@@ -29,6 +33,7 @@ use laneway_sync::{
     },
     words,
 };
+use std::sync::{MutexGuard, PoisonError};
 
 /// Slots that the hand looks at before it takes the least used of them.
 const LOOKS: u32 = 256;
@@ -38,22 +43,22 @@ const DRAIN_SLOTS: usize = 64;
 const ROUNDS: usize = 16;
 /// Chunks the draining hand passes over for their turnover, before it takes any.
 const SKIPS: u32 = 256;
-/// A class whose turnover is so many times the mean waits for a fraction of a chunk's evictions only.
+/// A class whose turnover is so many times the mean waits for a fraction of a chunk's evictions
+/// only.
 const TURNOVER_URGENT: u64 = 4;
 const URGENT_FRACTION: u64 = 8;
 
-/// The chunk being emptied.
-#[derive(Debug, Default)]
-pub struct Drain {
-    current: Option<Draining>,
-    hand: u32,
-}
+/// A byte of large items evicted counts this much of a byte of small ones: one large item has the
+/// room of hundreds of small ones, whose hits together are more.
+const LARGE_WEIGHT: (u64, u64) = (1, 2);
 
-#[derive(Debug, Clone, Copy)]
-struct Draining {
-    chunk: u32,
-    class: usize,
-    slot: usize,
+/// What an eviction was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Its class had no room: this is what turnover counts.
+    Demand,
+    /// A chunk is being emptied for another class.
+    Drain,
 }
 
 impl Store {
@@ -89,7 +94,7 @@ impl Store {
             if entitled || pool.available < pool.reserve {
                 self.drain_step(DRAIN_SLOTS);
             }
-            let evicted = self.evict_in_class(class);
+            let evicted = self.evict_in_class(class, Cause::Demand);
             if !evicted && round >= ROUNDS / 2 {
                 break;
             }
@@ -107,7 +112,9 @@ impl Store {
             {
                 return Some(offset);
             }
-            self.drain_step(LOOKS as usize);
+            // Here it is worth waiting for whoever is at it: there is no other way on.
+            let drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
+            self.drain_locked(drain, LOOKS as usize);
             if let Some(offset) = self.memory.take(class) {
                 return Some(offset);
             }
@@ -117,9 +124,11 @@ impl Store {
 
     /// Bytes evicted lately and bytes held, of one class.
     fn turnover(&self, class: usize) -> (u64, u64) {
-        let class = self.memory.class(class);
-        let chunk = (class.slots * class.slot_bytes) as u64;
-        (class.evicted_bytes_recent.load(Relaxed), class.chunks_held.load(Relaxed) * chunk)
+        let this = self.memory.class(class);
+        let held = this.chunks_held.load(Relaxed) * (this.slots * this.slot_bytes) as u64;
+        let recent = this.evicted_bytes_recent.load(Relaxed);
+        let (n, d) = if class == self.memory.block_class() { LARGE_WEIGHT } else { (1, 1) };
+        (recent * n / d, held)
     }
 
     /// The same of all classes.
@@ -140,20 +149,24 @@ impl Store {
             return false;
         }
         let ((own, own_held), (all, all_held)) = (self.turnover(class), self.turnover_mean());
-        let times = |n: u64| {
-            u128::from(own) * u128::from(all_held) > u128::from(n * all) * u128::from(own_held)
+        let (rest, rest_held) = (all.saturating_sub(own), all_held.saturating_sub(own_held));
+        // Whether our turnover is more than `n / d` times that of the others.
+        let beyond = |n: u64, d: u64| {
+            u128::from(d * own) * u128::from(rest_held)
+                > u128::from(n * rest) * u128::from(own_held)
         };
-        times(TURNOVER_URGENT)
-            || (since >= slots
-                // A fifth above the mean: noise moves no chunks.
-                && u128::from(5 * own) * u128::from(all_held) > u128::from(6 * all) * u128::from(own_held))
+        // An eighth above: noise moves no chunks.
+        beyond(TURNOVER_URGENT, 1) || (since >= slots && beyond(9, 8))
     }
 
     /// Count an eviction from a class towards its turnover.
-    fn note_eviction(&self, class: usize, slots: u64) {
+    fn note_eviction(&self, class: usize, slots: u64, cause: Cause) {
         let class = self.memory.class(class);
         let bytes = slots * class.slot_bytes as u64;
         class.evicted.fetch_add(slots, Relaxed);
+        if cause == Cause::Drain {
+            return;
+        }
         class.evicted_since_chunk.fetch_add(slots, Relaxed);
         class.evicted_bytes_recent.fetch_add(bytes, Relaxed);
         let recent = self.counters.evicted_bytes_recent.fetch_add(bytes, Relaxed) + bytes;
@@ -172,19 +185,24 @@ impl Store {
         }
     }
 
-    /// Evict one item of the class (of large items: one, whole). False if the hand found none in its bounded walk.
-    fn evict_in_class(&self, class: usize) -> bool {
+    /// Evict one item of the class (of large items: one, whole). False if the hand found none in
+    /// its bounded walk.
+    fn evict_in_class(&self, class: usize, cause: Cause) -> bool {
         if class == self.memory.block_class() {
-            return self.evict_large();
+            return self.evict_large(cause);
         }
         let Some(victim) = self.pick(class) else { return false };
         let offset = self.memory.offset_of(victim);
         if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
-            self.note_eviction(class, 1);
+            self.note_eviction(class, 1, cause);
             return true;
         }
         // Perhaps the last piece of a large item.
-        self.evict_owner(offset, true)
+        let evicted = self.evict_owner(offset, cause);
+        if evicted {
+            self.note_eviction(class, 1, cause);
+        }
+        evicted
     }
 
     /// Turn the class's hand.
@@ -227,7 +245,7 @@ impl Store {
     }
 
     /// Turn the hand over the large items, and evict one.
-    fn evict_large(&self) -> bool {
+    fn evict_large(&self, cause: Cause) -> bool {
         let count = u64::from(self.large.highest());
         if count == 0 {
             return false;
@@ -240,7 +258,7 @@ impl Store {
             };
             let mark = mark::load(&descriptor.mark);
             if mark.frequency() == 0 {
-                if self.evict_descriptor(number) {
+                if self.evict_descriptor(number, cause) {
                     return true;
                 }
                 continue;
@@ -250,71 +268,111 @@ impl Store {
                 least = Some((mark.frequency(), number));
             }
         }
-        least.is_some_and(|(_, number)| self.evict_descriptor(number))
+        least.is_some_and(|(_, number)| self.evict_descriptor(number, cause))
     }
 
     /// Evict the large item of a descriptor.
-    fn evict_descriptor(&self, number: u32) -> bool {
+    fn evict_descriptor(&self, number: u32, cause: Cause) -> bool {
         let location = Location::new(Medium::Extent, 0, u64::from(number));
         let Some(hash) = self.hash_of(location) else { return false };
         let held = self.large.get(number).map_or(0, |descriptor| descriptor.held_bytes());
         let name = LargeName { descriptor: number, hash };
         let evicted = self.unlink_large(name, Unlinked::Evicted, &mut |_| true);
         if evicted {
-            self.note_eviction(self.memory.block_class(), held.div_ceil(BLOCK_BYTES as u64));
+            self.note_eviction(self.memory.block_class(), held.div_ceil(BLOCK_BYTES as u64), cause);
         }
         evicted
     }
 
-    /// If the slot holds a piece of a large item: evict that item, or first take its mark down if `second_chance`.
-    fn evict_owner(&self, offset: usize, second_chance: bool) -> bool {
-        let Some(words) = self.memory.items.words_at(offset, 8) else { return false };
+    /// If the slot holds a piece of a published large item: its descriptor, and the piece's number.
+    fn owner_of_piece(&self, offset: usize) -> Option<(u32, usize)> {
+        let words = self.memory.items.words_at(offset, 8)?;
         let (number, piece) = owner_of(u64::from_le(words[0].load(Relaxed)));
-        let Some(descriptor) = self.large.get(number) else { return false };
+        let descriptor = self.large.get(number)?;
         if !descriptor.pin() {
-            return false;
+            return None;
         }
         // SAFETY: pinned by the line above, unpinned below.
         let owns = unsafe { descriptor.pieces_pinned() }.get(piece) == Some(&(offset as u64));
         self.unpin(number);
-        if !owns {
-            return false;
-        }
+        owns.then_some((number, piece))
+    }
+
+    /// If the slot holds a piece of a large item: evict that item, or take its mark down if it was
+    /// used lately.
+    fn evict_owner(&self, offset: usize, cause: Cause) -> bool {
+        let Some((number, _)) = self.owner_of_piece(offset) else { return false };
+        let Some(descriptor) = self.large.get(number) else { return false };
         let mark = mark::load(&descriptor.mark);
-        if second_chance && mark.frequency() > 0 {
+        if mark.frequency() > 0 {
             mark::store(&descriptor.mark, mark, mark.cooled());
             return false;
         }
-        self.evict_descriptor(number)
+        self.evict_descriptor(number, cause)
     }
 
-    /// Go on emptying a chunk, by about `slots` slots; begin with another where there is none. One thread at a time.
+    /// Move a piece of a large item to another slot of its class. False if there is none, if
+    /// somebody is reading the item, or if it is none.
+    fn relocate_piece(&self, at: SlotAt) -> bool {
+        let offset = self.memory.offset_of(at);
+        let Some((number, piece)) = self.owner_of_piece(offset) else { return false };
+        let location = Location::new(Medium::Extent, 0, u64::from(number));
+        let Some(hash) = self.hash_of(location) else { return false };
+        let Some(to) = self.slot_elsewhere(at.class) else { return false };
+        let entered = self.index.enter(hash);
+        let version = &self.index.bucket(entered.bucket).version;
+        let is_it = |l: Location| l.medium() == Medium::Extent && l.offset() == location.offset();
+        let moved = self.index.find(entered.bucket, hash.tag(), is_it).is_some()
+            && self.large.get(number).is_some_and(|descriptor| {
+                descriptor.move_piece(piece, offset as u64, to as u64, || {
+                    let bytes = self.memory.class(at.class).slot_bytes;
+                    let words_at = |at| self.memory.items.words_at(at, bytes).expect("a slot");
+                    fence(Release); // (M) pairs with (B) of readers of the last item
+                    words::copy_words(words_at(offset), words_at(to));
+                })
+            });
+        // Changed or not: a reader may have met the pin while it was ours.
+        version.leave(entered.before);
+        self.memory.give(if moved { offset } else { to });
+        moved
+    }
+
+    /// A slot for what must leave a chunk that is being emptied.
+    fn slot_elsewhere(&self, class: usize) -> Option<usize> {
+        self.memory.take(class).or_else(|| {
+            self.evict_in_class(class, Cause::Drain).then(|| self.memory.take(class)).flatten()
+        })
+    }
+
+    /// Go on emptying a chunk, by about `slots` slots; begin with another where there is none. One
+    /// thread at a time.
     pub(crate) fn drain_step(&self, slots: usize) {
-        let Ok(mut drain) = self.drain.try_lock() else { return };
-        if drain.current.is_none() {
-            drain.current = self.next_to_drain(&mut drain.hand);
+        if let Ok(drain) = self.drain.try_lock() {
+            self.drain_locked(drain, slots);
         }
-        let Some(mut at) = drain.current else { return };
-        let slots_per_chunk = self.memory.class(at.class).slots;
-        let mut seen = 0;
-        while seen < slots && at.slot < slots_per_chunk {
+    }
+
+    fn drain_locked(&self, mut drain: MutexGuard<'_, Drain>, slots: usize) {
+        for _ in 0..slots {
+            if drain.current.is_none() {
+                drain.current = self.next_to_drain(&mut drain.hand);
+            }
+            let Some(at) = &mut drain.current else { return };
             if self.memory.class_of_chunk(at.chunk) != Some(at.class) {
                 drain.current = None; // its last slot came back, and the pool has it
                 return;
             }
             let slot = SlotAt { class: at.class, chunk: at.chunk, slot: at.slot };
             at.slot += 1;
-            seen += 1;
             if self.memory.is_used(slot) {
                 self.vacate(slot);
             }
-        }
-        drain.current = Some(at);
-        if at.slot >= slots_per_chunk {
-            // What is left is under construction or being read: it cannot be waited for. If nothing is left the
-            // chunk is the pool's already.
-            self.memory.set_draining(at.class, at.chunk, false);
-            drain.current = None;
+            if at.slot >= self.memory.class(at.class).slots {
+                // What is left is under construction, being read, or part of a large item in use:
+                // it is not waited for. If nothing is left the chunk is the pool's already.
+                self.memory.set_draining(at.class, at.chunk, false);
+                drain.current = None;
+            }
         }
     }
 
@@ -332,7 +390,7 @@ impl Store {
             let (own, own_held) = self.turnover(class);
             let busy =
                 u128::from(own) * u128::from(all_held) > u128::from(all) * u128::from(own_held);
-            if busy && look < SKIPS {
+            if (busy || self.is_last_and_used(class)) && look < SKIPS {
                 continue;
             }
             if self.memory.set_draining(class, chunk, true) {
@@ -343,11 +401,19 @@ impl Store {
         None
     }
 
+    /// Whether this is the only chunk of a class that slots were taken from since the hand asked
+    /// last. To empty such a chunk would lose all of the class for the sake of one chunk.
+    fn is_last_and_used(&self, class: usize) -> bool {
+        let class = self.memory.class(class);
+        let taken = class.taken.load(Relaxed);
+        class.chunks_held.load(Relaxed) == 1 && class.taken_before.swap(taken, Relaxed) != taken
+    }
+
     /// Get whatever is in the slot out of it: an item that was used lately moves, another goes.
     fn vacate(&self, at: SlotAt) {
         let offset = self.memory.offset_of(at);
         if at.class == self.memory.block_class() {
-            self.evict_owner(offset, false);
+            self.relocate_piece(at);
             return;
         }
         let mark = mark::load(self.memory.mark_of(at));
@@ -355,9 +421,9 @@ impl Store {
             return;
         }
         if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
-            self.note_eviction(at.class, 1);
+            self.note_eviction(at.class, 1, Cause::Drain);
         } else {
-            self.evict_owner(offset, false);
+            self.relocate_piece(at);
         }
     }
 
@@ -366,11 +432,7 @@ impl Store {
         let offset = self.memory.offset_of(at);
         let old = Location::new(Medium::Arena, 0, offset as u64 / 8);
         let Some(hash) = self.hash_of(old) else { return false };
-        let Some(to) = self.memory.take(at.class).or_else(|| {
-            (self.evict_in_class(at.class)).then(|| self.memory.take(at.class)).flatten()
-        }) else {
-            return false;
-        };
+        let Some(to) = self.slot_elsewhere(at.class) else { return false };
         let entered = self.index.enter(hash);
         let version = &self.index.bucket(entered.bucket).version;
         let is_it = |l: Location| l.medium() == Medium::Arena && l.offset() == old.offset();
@@ -383,7 +445,7 @@ impl Store {
         };
         let bytes = header.record_bytes();
         let words_at = |offset| self.memory.items.words_at(offset, bytes).expect("a slot");
-        fence(Release); // (M) pairs with the fence (B) of whoever still reads the slot's last item
+        fence(Release); // (M) pairs with (B) of readers of the last item
         words::copy_words(words_at(offset), words_at(to));
         let class = size_class(header.key_bytes + header.value_bytes);
         let moved = Location::new(Medium::Arena, class, to as u64 / 8);

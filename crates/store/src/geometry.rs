@@ -1,13 +1,14 @@
 //! Sizes: chunks, slab classes, blocks. Pure arithmetic.
 //!
-//! Slots grow by an eighth of an octave (8 bytes at least), so that rounding wastes at most an eighth and 6 % on average.
-//! Slots of more than an eighth of a chunk are stretched to share it evenly. The largest class holds the blocks that
-//! large items are made of. Unit: bytes.
+//! Slots grow by an eighth of an octave (8 bytes at least), so that rounding wastes at most an
+//! eighth and 6 % on average. Slots of more than an eighth of a chunk are stretched to share it
+//! evenly. The largest class holds the blocks that large items are made of. Unit: bytes.
 
 /// Smallest slot: a header, a key, a value of a few bytes.
 pub const SLOT_BYTES_MIN: usize = 24;
 
-/// A record up to this size is small: contiguous, in one slot. Fixed, and unrelated to the lanes' threshold.
+/// A record up to this size is small: contiguous, in one slot. Fixed, and unrelated to the lanes'
+/// threshold.
 pub const SMALL_RECORD_BYTES_MAX: usize = 16 << 10;
 
 /// Blocks of large items are about this large: one slice of a transfer.
@@ -18,9 +19,9 @@ pub const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Smallest chunk, for stores of a few MiB.
 pub const CHUNK_BYTES_MIN: usize = 64 << 10;
 
-/// Chunk size for a memory limit: about 256 chunks at least, so that every class can have one.
+/// Chunk size for a memory limit: about 1024 chunks, so that a class with few items strands little.
 pub fn chunk_bytes(memory_bytes: u64) -> usize {
-    let wanted = (memory_bytes / 256).next_power_of_two();
+    let wanted = (memory_bytes / 1024).next_power_of_two();
     (wanted as usize).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
 }
 
@@ -30,7 +31,7 @@ pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
     let mut size = SLOT_BYTES_MIN;
     while size <= BLOCK_BYTES {
         let slots = chunk_bytes / size;
-        let stretched = if slots <= 64 { chunk_bytes / slots & !7 } else { size };
+        let stretched = if slots <= 64 { (chunk_bytes / slots) & !7 } else { size };
         if sizes.last().is_none_or(|&last| last < stretched) {
             sizes.push(stretched);
         }
@@ -40,6 +41,16 @@ pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
         sizes.push(BLOCK_BYTES);
     }
     sizes
+}
+
+/// The slot sizes that the last piece of an item of several pieces is rounded up to (or to a
+/// block): few, as every class in use holds a chunk at least, and the rounding is small beside the
+/// blocks before it.
+const TAIL_BYTES: [usize; 4] = [2 << 10, 4 << 10, 8 << 10, 16 << 10];
+
+/// The slot size for the last piece of an item of several pieces.
+pub fn tail_bytes(piece_bytes: usize) -> usize {
+    TAIL_BYTES.into_iter().find(|&bytes| piece_bytes <= bytes).unwrap_or(BLOCK_BYTES)
 }
 
 /// Division of an offset in a chunk by the slot size, without dividing.
@@ -56,8 +67,9 @@ impl Divider {
         Divider { reciprocal: (1u64 << RECIPROCAL_SHIFT).div_ceil(divisor as u64) }
     }
 
-    /// `dividend / divisor`, exact below [`CHUNK_BYTES_MAX`]: the reciprocal is too large by less than 1, so the product
-    /// by less than 2^18, and a quotient's fraction is at least 2^40 / 2^15 short of the next whole number.
+    /// `dividend / divisor`, exact below [`CHUNK_BYTES_MAX`]: the reciprocal is too large by less
+    /// than 1, so the product by less than 2^18, and a quotient's fraction is at least 2^40 / 2^15
+    /// short of the next whole number.
     #[inline]
     pub fn divide(self, dividend: usize) -> usize {
         ((dividend as u64 * self.reciprocal) >> RECIPROCAL_SHIFT) as usize
@@ -75,7 +87,7 @@ mod tests {
             assert!(sizes.len() < 255, "a class number is one byte: {}", sizes.len());
             assert!(sizes.is_sorted() && sizes.iter().all(|s| s % 8 == 0));
             assert_eq!(sizes.last(), Some(&BLOCK_BYTES));
-            assert!(sizes.iter().any(|&s| s >= SMALL_RECORD_BYTES_MAX && s < BLOCK_BYTES));
+            assert!(sizes.iter().any(|s| (SMALL_RECORD_BYTES_MAX..BLOCK_BYTES).contains(s)));
             for pair in sizes.windows(2).filter(|p| p[0] > 128 && chunk / p[0] > 8) {
                 assert!(pair[1] as f64 / pair[0] as f64 <= 1.2, "{chunk}: {pair:?}");
             }

@@ -1,10 +1,10 @@
 //! The hash of a key and which of its bits mean what.
 //!
-//! One seeded hash of 64 bits per key (SipHash-1-3): tag = bits 0..16, bucket = 16..52, partition = 52..60, domain =
-//! 60..64. The order of use is MICA's (§4.3.1); the seed is not: nobody outside can aim keys at one bucket.
+//! One seeded hash of 64 bits per key (SipHash-1-3): tag = bits 0..16, bucket = 16..52, partition =
+//! 52..60, domain = 60..64. The order of use is MICA's (§4.3.1); the seed is not: nobody outside
+//! can aim keys at one bucket.
 
 use crate::types::KeyHash;
-use siphasher::sip::SipHasher13;
 
 /// Partitions of the index; a power of two, at most 256 (8 bits of the hash).
 pub const PARTITIONS: usize = 64;
@@ -14,23 +14,67 @@ const BUCKET_SHIFT: u32 = 16;
 const BUCKET_BITS: u32 = 36;
 const PARTITION_SHIFT: u32 = 52;
 
-/// The seeded hash function.
+/// The seeded hash function: SipHash-1-3 of a whole key at once. Written out here because a
+/// one-shot over 8-byte words takes half the time of a hasher that is fed piece by piece; the tests
+/// hold it against the `siphasher` crate.
 #[derive(Debug, Clone)]
 pub struct Hasher {
-    sip: SipHasher13,
+    start: [u64; 4],
 }
 
 impl Hasher {
     /// With `seed` as SipHash's 128-bit key.
     pub fn new(seed: (u64, u64)) -> Self {
-        Hasher { sip: SipHasher13::new_with_keys(seed.0, seed.1) }
+        // "somepseudorandomlygeneratedbytes", as SipHash has it.
+        Hasher {
+            start: [
+                seed.0 ^ 0x736f_6d65_7073_6575,
+                seed.1 ^ 0x646f_7261_6e64_6f6d,
+                seed.0 ^ 0x6c79_6765_6e65_7261,
+                seed.1 ^ 0x7465_6462_7974_6573,
+            ],
+        }
     }
 
     /// The hash of `key`.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        KeyHash(self.sip.hash(key))
+        let mut state = self.start;
+        let (words, rest) = key.as_chunks::<8>();
+        for word in words {
+            absorb(&mut state, u64::from_le_bytes(*word));
+        }
+        let mut last = (key.len() as u64) << 56;
+        for (i, &byte) in rest.iter().enumerate() {
+            last |= u64::from(byte) << (8 * i);
+        }
+        absorb(&mut state, last);
+        state[2] ^= 0xff;
+        for _ in 0..3 {
+            round(&mut state);
+        }
+        KeyHash(state[0] ^ state[1] ^ state[2] ^ state[3])
     }
+}
+
+#[inline(always)]
+fn absorb(state: &mut [u64; 4], word: u64) {
+    state[3] ^= word;
+    round(state);
+    state[0] ^= word;
+}
+
+#[inline(always)]
+fn round(v: &mut [u64; 4]) {
+    v[0] = v[0].wrapping_add(v[1]);
+    v[2] = v[2].wrapping_add(v[3]);
+    v[1] = v[1].rotate_left(13) ^ v[0];
+    v[3] = v[3].rotate_left(16) ^ v[2];
+    v[0] = v[0].rotate_left(32).wrapping_add(v[3]);
+    v[2] = v[2].wrapping_add(v[1]);
+    v[3] = v[3].rotate_left(21) ^ v[0];
+    v[1] = v[1].rotate_left(17) ^ v[2];
+    v[2] = v[2].rotate_left(32);
 }
 
 impl KeyHash {
@@ -59,10 +103,23 @@ mod tests {
 
     #[test]
     fn the_hash_is_siphash_1_3_with_the_seed_as_key() {
-        // SipHash-1-3, key 00..0f, message 00..07 and the empty one, from the reference C code's layout.
+        // SipHash-1-3, key 00..0f, message 00..07 and the empty one, from the reference C code's
+        // layout.
         let hasher = Hasher::new((0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908));
         assert_eq!(hasher.hash(b"").0, 0xabac_0158_050f_c4dc);
         assert_ne!(hasher.hash(b"a"), Hasher::new((1, 2)).hash(b"a"));
+    }
+
+    #[test]
+    fn every_length_hashes_as_the_siphasher_crate_says() {
+        let bytes: Vec<u8> = (0..=255).map(|i: u8| i.wrapping_mul(73)).collect();
+        for seed in [(0, 0), (1, 2), (u64::MAX, 0x1234_5678_9abc_def0)] {
+            let reference = siphasher::sip::SipHasher13::new_with_keys(seed.0, seed.1);
+            let hasher = Hasher::new(seed);
+            for len in 0..=bytes.len() {
+                assert_eq!(hasher.hash(&bytes[..len]).0, reference.hash(&bytes[..len]), "{len}");
+            }
+        }
     }
 
     #[test]

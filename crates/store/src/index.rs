@@ -1,18 +1,23 @@
-//! The index: partitions of buckets that grow one bucket at a time (linear hashing), so that nothing ever stalls and
-//! the bytes per item stay the same at every size.
+//! The index: partitions of buckets that grow one bucket at a time (linear hashing), so that
+//! nothing ever stalls and the bytes per item stay the same at every size.
 //!
-//! A partition of `n` buckets has split its first `n - 2^l` buckets, where `2^l <= n < 2^(l+1)`: a key's bucket is its
-//! hash modulo `2^(l+1)` where that bucket exists, else modulo `2^l`. `n` is the partition's whole state. Departs from
-//! MICA (§4.3.1), whose bucket count is fixed.
+//! A partition of `n` buckets has split its first `n - 2^l` buckets, where `2^l <= n < 2^(l+1)`: a
+//! key's bucket is its hash modulo `2^(l+1)` where that bucket exists, else modulo `2^l`. `n` is
+//! the partition's whole state. Departs from MICA (§4.3.1), whose bucket count is fixed.
 //!
-//! Who reads `n`, finds nothing in a bucket at rest and sees another bucket named by `n` now, looks again. Who enters a
-//! bucket checks `n` again, too: the bucket can be split only by whoever is inside.
+//! A partition that has become sparse gives its buckets up again, one at a time, the last split
+//! first: memory that many small items needed for their index serves fewer larger ones.
 //!
-//! Bucket `k` of partition `p` lies at a place found by arithmetic: the partitions take turns by pages of 64 buckets, so
-//! that memory is touched only as buckets appear. Overflow buckets come from the end of the region.
+//! Who reads `n`, finds nothing in a bucket at rest and sees another bucket named by `n` now, looks
+//! again. Who enters a bucket checks `n` again, too: the bucket can be split or merged only by
+//! whoever is inside.
+//!
+//! Bucket `k` of partition `p` lies at a place found by arithmetic: the partitions take turns by
+//! pages of 64 buckets, so that memory is touched only as buckets appear. Overflow buckets come
+//! from the end of the region.
 
 use crate::{
-    bucket::{Bucket, CHAIN_MAX, SLOTS, is_link, link_word},
+    bucket::{Bucket, CHAIN_MAX, OVERFLOW_SLOTS, Overflow, SLOTS, is_link, link_of, link_word},
     hash::PARTITIONS,
     location::{Location, tag_of_slot},
     region::Region,
@@ -31,9 +36,9 @@ use std::{
 /// Buckets of one partition that lie side by side: a page of memory.
 const RUN: u64 = 64;
 
-/// A partition grows when more than this share of its slots (overflow included) is filled: 64 / (7 · 0.77) = 11.9
-/// bytes of index per item, at any size.
-const FILL_PERCENT: u64 = 77;
+/// A partition grows when it holds more items than this per primary bucket: 12.4 to 12.9 bytes of
+/// index per item, at any size, and four of five items lie in their primary bucket.
+const ITEMS_PER_BUCKET: u64 = 6;
 
 /// One partition's state and counts.
 #[derive(Debug, Default)]
@@ -50,14 +55,21 @@ pub struct Partition {
     pub bytes: AtomicU64,
     /// Header bytes of the linked records.
     pub header_bytes: AtomicU64,
-    /// One splitter at a time; the others go on without.
+    /// One splitter or merger at a time; the others go on without.
     pub splitting: Mutex<()>,
+}
+
+/// Where a chain goes on: at a primary bucket, or at an overflow bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Node {
+    Primary(usize),
+    Overflow(usize),
 }
 
 /// A slot of some bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    bucket: usize,
+    node: Node,
     slot: usize,
 }
 
@@ -70,7 +82,8 @@ pub struct Entered {
     pub before: u64,
 }
 
-/// Why a location found no slot: the chain has reached [`CHAIN_MAX`], or overflow buckets have run out.
+/// Why a location found no slot: the chain has reached [`CHAIN_MAX`], or overflow buckets have run
+/// out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainFull;
 
@@ -85,33 +98,51 @@ struct OverflowList {
 #[derive(Debug)]
 pub struct Index {
     region: Region,
+    overflow_region: Region,
     partitions: Box<[Partition]>,
     partition_buckets_max: u64,
+    partition_buckets_min: u64,
     overflow_max: u32,
     overflow: Mutex<OverflowList>,
+    /// Bytes of the buckets in use.
+    bytes: AtomicU64,
 }
 
 impl Index {
-    /// An index of about `buckets` buckets, that can grow to `buckets_max` and half as many overflow buckets.
+    /// An index of about `buckets` buckets, that can grow to `buckets_max` and as many overflow
+    /// buckets.
     pub fn new(buckets: u64, buckets_max: u64, huge_pages: bool) -> io::Result<Index> {
         let parts = PARTITIONS as u64;
         let partition_buckets_max = buckets_max.div_ceil(parts).next_multiple_of(RUN);
-        let overflow_max = (buckets_max / 2).clamp(64, u64::from(u32::MAX)) as u32;
-        let places = partition_buckets_max * parts + u64::from(overflow_max);
-        let region = Region::reserve(places as usize * size_of::<Bucket>(), huge_pages)?;
+        let overflow_max = buckets_max.clamp(64, u64::from(u32::MAX)) as u32;
+        let places = (partition_buckets_max * parts) as usize;
+        let region = Region::reserve(places * size_of::<Bucket>(), huge_pages)?;
+        let overflow_bytes = overflow_max as usize * size_of::<Overflow>();
+        let overflow_region = Region::reserve(overflow_bytes, huge_pages)?;
         let each = (buckets / parts).clamp(1, partition_buckets_max);
         let partitions = (0..PARTITIONS)
             .map(|_| Partition { buckets: AtomicU64::new(each), ..Partition::default() })
             .collect();
         let overflow = Mutex::default();
-        Ok(Index { region, partitions, partition_buckets_max, overflow_max, overflow })
+        let bytes = AtomicU64::new(each * parts * size_of::<Bucket>() as u64);
+        Ok(Index {
+            region,
+            overflow_region,
+            partitions,
+            partition_buckets_max,
+            partition_buckets_min: each,
+            overflow_max,
+            overflow,
+            bytes,
+        })
     }
 
     #[inline]
     fn buckets(&self) -> &[Bucket] {
         let words = self.region.words();
-        // SAFETY: a Bucket is 8 atomic words and nothing else (repr(C), size asserted), the region is page-aligned and
-        // zeroed, and its words may be shared. It is borrowed from `self`, which keeps the mapping.
+        // SAFETY: a Bucket is 8 atomic words and nothing else (repr(C), size asserted), the region
+        // is page-aligned and zeroed, and its words may be shared. It is borrowed from `self`,
+        // which keeps the mapping.
         unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len() / 8) }
     }
 
@@ -138,9 +169,24 @@ impl Index {
     }
 
     #[inline]
-    fn overflow_place(&self, number: u64) -> Option<usize> {
-        (number < u64::from(self.overflow_max))
-            .then(|| (self.partition_buckets_max * PARTITIONS as u64 + number) as usize)
+    fn overflow_slots(&self, number: usize) -> &[AtomicU64] {
+        let words = self.overflow_region.words();
+        &words[number * OVERFLOW_SLOTS..][..OVERFLOW_SLOTS]
+    }
+
+    #[inline]
+    fn slots(&self, node: Node) -> &[AtomicU64] {
+        match node {
+            Node::Primary(place) => &self.bucket(place).slots,
+            Node::Overflow(number) => self.overflow_slots(number),
+        }
+    }
+
+    /// The node behind these slots. The link may come from an unvalidated read.
+    #[inline]
+    fn next(&self, slots: &[AtomicU64]) -> Option<Node> {
+        let number = link_of(slots)?;
+        (number < u64::from(self.overflow_max)).then_some(Node::Overflow(number as usize))
     }
 
     /// The primary bucket of a hash, by the partition's state now.
@@ -172,8 +218,8 @@ impl Index {
         }
     }
 
-    /// The first location in the chain whose tag is `tag` and that `wanted` accepts. Outside the version the answer is a
-    /// guess, to be validated; it ends in any case.
+    /// The first location in the chain whose tag is `tag` and that `wanted` accepts. Outside the
+    /// version the answer is a guess, to be validated; it ends in any case.
     #[inline]
     pub fn find(
         &self,
@@ -181,63 +227,56 @@ impl Index {
         tag: u16,
         mut wanted: impl FnMut(Location) -> bool,
     ) -> Option<(Place, Location)> {
-        let mut place = primary;
+        let mut node = Node::Primary(primary);
         for _ in 0..=CHAIN_MAX {
-            let bucket = self.bucket(place);
-            for slot in 0..SLOTS {
-                let word = bucket.slot(slot);
+            let slots = self.slots(node);
+            for (slot, word) in slots.iter().enumerate() {
+                let word = word.load(Relaxed);
                 if tag_of_slot(word) == tag && word != 0 && !is_link(word) {
                     let location = Location::of_slot(word);
                     if wanted(location) {
-                        return Some((Place { bucket: place, slot }, location));
+                        return Some((Place { node, slot }, location));
                     }
                 }
             }
-            place = self.overflow_place(bucket.link()?)?;
+            node = self.next(slots)?;
         }
         None
     }
 
     /// All words in the chain, links apart, into `out`. The caller is inside, or validates.
     pub fn collect(&self, primary: usize, out: &mut Vec<u64>) {
-        let mut place = primary;
+        let mut node = Some(Node::Primary(primary));
         for _ in 0..=CHAIN_MAX {
-            let bucket = self.bucket(place);
-            out.extend((0..SLOTS).map(|i| bucket.slot(i)).filter(|&w| w != 0 && !is_link(w)));
-            let Some(next) = bucket.link().and_then(|number| self.overflow_place(number)) else {
-                return;
-            };
-            place = next;
+            let Some(here) = node else { return };
+            let slots = self.slots(here);
+            let words = slots.iter().map(|slot| slot.load(Relaxed));
+            out.extend(words.filter(|&word| word != 0 && !is_link(word)));
+            node = self.next(slots);
         }
     }
 
-    /// Put a word into the first empty slot of the chain, lengthening it if need be. The caller is inside.
-    pub fn insert(
-        &self,
-        hash_partition: usize,
-        primary: usize,
-        word: u64,
-    ) -> Result<(), ChainFull> {
-        let mut place = primary;
-        for hop in 0..=CHAIN_MAX {
-            let bucket = self.bucket(place);
-            if let Some(empty) = (0..SLOTS).find(|&i| bucket.slot(i) == 0) {
-                bucket.set_slot(empty, word);
-                return Ok(());
+    /// Put a word into the first empty slot of the chain, lengthening it if need be. The caller is
+    /// inside.
+    pub fn insert(&self, partition: usize, primary: usize, word: u64) -> Result<Place, ChainFull> {
+        let mut node = Node::Primary(primary);
+        for _ in 0..CHAIN_MAX {
+            let slots = self.slots(node);
+            if let Some(slot) = slots.iter().position(|slot| slot.load(Relaxed) == 0) {
+                slots[slot].store(word, Relaxed);
+                return Ok(Place { node, slot });
             }
-            if let Some(number) = bucket.link() {
-                place = self.overflow_place(number).expect("a link we wrote");
+            if let Some(next) = self.next(slots) {
+                node = next;
                 continue;
             }
-            if hop == CHAIN_MAX {
-                break;
-            }
-            let (number, next) = self.take_overflow(hash_partition).ok_or(ChainFull)?;
-            let next = self.bucket(next);
-            next.set_slot(0, bucket.slot(SLOTS - 1));
-            next.set_slot(1, word);
-            bucket.set_slot(SLOTS - 1, link_word(number));
-            return Ok(());
+            let number = self.take_overflow(partition).ok_or(ChainFull)?;
+            let next = self.overflow_slots(number as usize);
+            let last = &slots[slots.len() - 1];
+            next[0].store(last.load(Relaxed), Relaxed);
+            next[1].store(word, Relaxed);
+            last.store(link_word(u64::from(number)), Relaxed);
+            return Ok(Place { node: Node::Overflow(number as usize), slot: 1 });
         }
         Err(ChainFull)
     }
@@ -245,43 +284,44 @@ impl Index {
     /// Replace the word at a place. The caller is inside.
     #[inline]
     pub fn replace(&self, place: Place, word: u64) {
-        self.bucket(place.bucket).set_slot(place.slot, word);
+        self.slots(place.node)[place.slot].store(word, Relaxed);
     }
 
-    /// Empty a place, and shorten the chain: its last word moves into the hole. The caller is inside.
+    /// Empty a place, and shorten the chain: its last word moves into the hole. The caller is
+    /// inside.
     pub fn remove(&self, partition: usize, primary: usize, hole: Place) {
         self.replace(hole, 0);
-        let (mut previous, mut last) = (None, primary);
-        while let Some(number) = self.bucket(last).link() {
-            previous = Some((last, number));
-            last = self.overflow_place(number).expect("a link we wrote");
+        let (mut before, mut last) = (None, Node::Primary(primary));
+        while let Some(next) = self.next(self.slots(last)) {
+            before = Some(last);
+            last = next;
         }
-        let Some((previous, number)) = previous else { return };
-        let tail = self.bucket(last);
-        if hole.bucket != last {
-            let slot =
-                (0..SLOTS).rev().find(|&i| tail.slot(i) != 0).expect("no empty overflow bucket");
-            self.replace(hole, tail.slot(slot));
-            tail.set_slot(slot, 0);
+        let (Some(before), Node::Overflow(number)) = (before, last) else { return };
+        let tail = self.slots(last);
+        if hole.node != last {
+            let full = tail.iter().rev().find(|slot| slot.load(Relaxed) != 0);
+            let full = full.expect("an overflow bucket is given back when it is empty");
+            self.replace(hole, full.load(Relaxed));
+            full.store(0, Relaxed);
         }
-        if (0..SLOTS).all(|i| tail.slot(i) == 0) {
-            self.bucket(previous).set_slot(SLOTS - 1, 0);
+        if tail.iter().all(|slot| slot.load(Relaxed) == 0) {
+            let slots = self.slots(before);
+            slots[slots.len() - 1].store(0, Relaxed);
             self.give_overflow(partition, number);
         }
     }
 
     /// Empty a whole chain and give its overflow buckets back. The caller is inside.
     fn clear(&self, partition: usize, primary: usize) {
-        let mut link = self.bucket(primary).link();
-        (0..SLOTS).for_each(|i| self.bucket(primary).set_slot(i, 0));
-        while let Some(number) = link {
-            let place = self.overflow_place(number).expect("a link we wrote");
-            link = self.bucket(place).link();
+        let mut next = self.next(&self.bucket(primary).slots);
+        self.bucket(primary).slots.iter().for_each(|slot| slot.store(0, Relaxed));
+        while let Some(Node::Overflow(number)) = next {
+            next = self.next(self.overflow_slots(number));
             self.give_overflow(partition, number);
         }
     }
 
-    fn take_overflow(&self, partition: usize) -> Option<(u64, usize)> {
+    fn take_overflow(&self, partition: usize) -> Option<u32> {
         let mut list = self.overflow.lock().unwrap_or_else(PoisonError::into_inner);
         let number = match list.free.pop() {
             Some(number) => number,
@@ -293,13 +333,14 @@ impl Index {
         };
         drop(list);
         self.partitions[partition].overflow.fetch_add(1, Relaxed);
-        let place = self.overflow_place(u64::from(number)).expect("below the maximum");
-        (0..SLOTS).for_each(|i| self.bucket(place).set_slot(i, 0));
-        Some((u64::from(number), place))
+        self.bytes.fetch_add(size_of::<Overflow>() as u64, Relaxed);
+        self.overflow_slots(number as usize).iter().for_each(|slot| slot.store(0, Relaxed));
+        Some(number)
     }
 
-    fn give_overflow(&self, partition: usize, number: u64) {
+    fn give_overflow(&self, partition: usize, number: usize) {
         self.partitions[partition].overflow.fetch_sub(1, Relaxed);
+        self.bytes.fetch_sub(size_of::<Overflow>() as u64, Relaxed);
         self.overflow.lock().unwrap_or_else(PoisonError::into_inner).free.push(number as u32);
     }
 
@@ -308,13 +349,13 @@ impl Index {
     pub fn is_crowded(&self, partition: usize) -> bool {
         let part = &self.partitions[partition];
         let buckets = part.buckets.load(Relaxed);
-        let slots = (buckets + part.overflow.load(Relaxed)) * SLOTS as u64;
-        part.items.load(Relaxed) * 100 > slots * FILL_PERCENT
+        part.items.load(Relaxed) > buckets * ITEMS_PER_BUCKET
             && buckets < self.partition_buckets_max
     }
 
-    /// Split the partition's next bucket, unless somebody is splitting there already. `hash_of` finds the hash of the
-    /// item at a location; it is asked outside the critical section first, as it touches the items.
+    /// Split the partition's next bucket, unless somebody is splitting there already. `hash_of`
+    /// finds the hash of the item at a location; it is asked outside the critical section first, as
+    /// it touches the items.
     pub fn split(&self, partition: usize, hash_of: &dyn Fn(Location) -> Option<KeyHash>) {
         let part = &self.partitions[partition];
         let Ok(_one) = part.splitting.try_lock() else { return };
@@ -342,13 +383,59 @@ impl Index {
             self.clear(partition, old);
             for (bucket, words) in [(old, stay), (new, go)] {
                 for word in words {
-                    // The chains got shorter, and their overflow buckets were given back a moment ago.
+                    // The chains got shorter, and their overflow buckets were given back a moment
+                    // ago.
                     self.insert(partition, bucket, word).expect("half a chain fits");
                 }
             }
         }
-        part.buckets.store(buckets + 1, Release); // (L) pairs with (K): who leaves after us sees the new state
+        part.buckets.store(buckets + 1, Release); // (L) pairs with (K)
+        self.bytes.fetch_add(size_of::<Bucket>() as u64, Relaxed);
         self.bucket(new).version.leave(new_before);
+        self.bucket(old).version.leave(old_before);
+    }
+
+    /// Whether a partition has so few items that its last bucket may go: a third of what makes it
+    /// grow, so that it does not split and merge by turns.
+    #[inline]
+    pub fn is_sparse(&self, partition: usize) -> bool {
+        let part = &self.partitions[partition];
+        let buckets = part.buckets.load(Relaxed);
+        buckets > self.partition_buckets_min
+            && part.items.load(Relaxed) < buckets * ITEMS_PER_BUCKET / 3
+    }
+
+    /// Undo the partition's last split, unless somebody is at it already or the two buckets do not
+    /// fit into one line. The bucket's memory stays, for the next growth: its version must go on
+    /// counting, or a reader that slept could take a later bucket for the one it knew.
+    pub fn merge(&self, partition: usize) {
+        let part = &self.partitions[partition];
+        let Ok(_one) = part.splitting.try_lock() else { return };
+        let buckets = part.buckets.load(Relaxed);
+        if buckets <= self.partition_buckets_min {
+            return;
+        }
+        let last = buckets - 1;
+        let old = Index::place(partition, last - (1 << last.ilog2()));
+        let gone = Index::place(partition, last);
+        let old_before = self.bucket(old).version.enter();
+        let gone_before = self.bucket(gone).version.enter();
+        let (mut stay, mut go) = (Vec::with_capacity(SLOTS), Vec::with_capacity(SLOTS));
+        self.collect(old, &mut stay);
+        self.collect(gone, &mut go);
+        if stay.len() + go.len() > SLOTS {
+            self.bucket(gone).version.leave_unchanged(gone_before);
+            self.bucket(old).version.leave_unchanged(old_before);
+            return;
+        }
+        self.clear(partition, old);
+        self.clear(partition, gone);
+        for word in stay.into_iter().chain(go) {
+            self.insert(partition, old, word).expect("a line of slots, emptied");
+        }
+        part.buckets.store(last, Release); // (L) pairs with (K)
+        self.bytes.fetch_sub(size_of::<Bucket>() as u64, Relaxed);
+        self.bucket(gone).version.leave(gone_before);
         self.bucket(old).version.leave(old_before);
     }
 
@@ -362,8 +449,7 @@ impl Index {
 
     /// Bytes of buckets in use.
     pub fn bytes(&self) -> u64 {
-        let (buckets, overflow) = self.counts();
-        (buckets + overflow) * size_of::<Bucket>() as u64
+        self.bytes.load(Relaxed)
     }
 }
 

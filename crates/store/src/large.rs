@@ -1,12 +1,14 @@
 //! Large items: a type-stable table of descriptors, and the pieces that an item's bytes lie in.
 //!
-//! A large item is a stream (header, key, value) cut into pieces: blocks, and a last piece in the slot that fits it. A
-//! piece begins with one word that names its descriptor and its number in it, so that whoever empties a chunk finds the
-//! owner. The descriptor lists the pieces (8 bytes for 32 KiB; a chain through a side table would make the piece at an
-//! offset a walk), and holds the pin. Descriptors are never freed: a late reader may look at one and finds by the pin's
-//! generation that it means another item now.
+//! A large item is a stream (header, key, value) cut into pieces: blocks, and a last piece in the
+//! slot that fits it. A piece begins with one word that names its descriptor and its number in it,
+//! so that whoever empties a chunk finds the owner. The descriptor lists the pieces (8 bytes for 32
+//! KiB; a chain through a side table would make the piece at an offset a walk), and holds the pin.
+//! Descriptors are never freed: a late reader may look at one and finds by the pin's generation
+//! that it means another item now.
 
 use crate::{
+    geometry::tail_bytes,
     mark::Mark,
     memory::Memory,
     types::{KeyHash, UnixSeconds},
@@ -39,9 +41,9 @@ pub struct Descriptor {
     pieces: UnsafeCell<Vec<u64>>,
 }
 
-// SAFETY: `pieces` is written only by the thread that owns the descriptor while it is dead and unheld (taken from the
-// free list and not yet opened, or told to free it), and read only by holders of a pin; the pin's orderings (E)-(H)
-// put these apart. The rest is atomic.
+// SAFETY: `pieces` is written only by the thread that owns the descriptor while it is dead and
+// unheld (taken from the free list and not yet opened, or told to free it), and read only by
+// holders of a pin; the pin's orderings (E)-(H) put these apart. The rest is atomic.
 unsafe impl Sync for Descriptor {}
 
 /// All descriptors.
@@ -113,8 +115,8 @@ impl Descriptor {
         self.first.store(pieces[0], Relaxed);
         self.held_bytes.store(held_bytes, Relaxed);
         self.mark.store(Mark::new(now).0, Relaxed);
-        // SAFETY: the descriptor is dead and unheld, and the caller took it from the free list, so no pin holder reads
-        // the list and nobody else writes it; `open_owner` below publishes it.
+        // SAFETY: the descriptor is dead and unheld, and the caller took it from the free list, so
+        // no pin holder reads the list and nobody else writes it; `open_owner` below publishes it.
         unsafe { *self.pieces.get() = pieces };
         self.pin.open_owner();
     }
@@ -123,6 +125,26 @@ impl Descriptor {
     #[inline]
     pub fn pin(&self) -> bool {
         self.pin.generation().is_some_and(|generation| self.pin.try_pin(generation))
+    }
+
+    /// Put piece `number` somewhere else: `copy` copies it. False if somebody holds a pin, or the
+    /// piece is not at `from`. The caller is inside the item's bucket, so that nobody else kills it
+    /// meanwhile.
+    pub fn move_piece(&self, number: usize, from: u64, to: u64, copy: impl FnOnce()) -> bool {
+        if !self.pin.try_own() {
+            return false;
+        }
+        // SAFETY: dead and unheld by `try_own`, and whoever would free it must enter the bucket
+        // first: the list is ours until it is opened again.
+        let pieces = unsafe { &mut *self.pieces.get() };
+        let there = pieces.get(number) == Some(&from);
+        if there {
+            copy();
+            pieces[number] = to;
+            self.first.store(pieces[0], Relaxed);
+        }
+        self.pin.open_owner();
+        there
     }
 
     /// Let go. If `LastOfDead`, the caller must free it.
@@ -182,9 +204,10 @@ pub fn owner_of(word: u64) -> (u32, usize) {
     (word as u32, (word >> 32) as usize)
 }
 
-/// The class for a piece of `stream_bytes`.
-pub fn class_for_piece(memory: &Memory, stream_bytes: usize) -> usize {
-    memory.class_for(stream_bytes + PIECE_HEADER_BYTES)
+/// The class for a piece of `stream_bytes`; `alone` if it is the item's only one.
+pub fn class_for_piece(memory: &Memory, stream_bytes: usize, alone: bool) -> usize {
+    let bytes = stream_bytes + PIECE_HEADER_BYTES;
+    memory.class_for(if alone { bytes } else { tail_bytes(bytes) })
 }
 
 /// A large item found in the index, named for eviction.

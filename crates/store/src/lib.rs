@@ -1,17 +1,21 @@
-//! The in-memory store: a partitioned index of cache-line buckets, items in one pool of chunks, optimistic readers, and
-//! writers that enter a bucket by its version (MICA §4, Minos §4.2).
+//! The in-memory store: a partitioned index of cache-line buckets, items in one pool of chunks,
+//! optimistic readers, and writers that enter a bucket by its version (MICA §4, Minos §4.2).
 //!
-//! The way in: [`Store::hash`] a key, [`Store::get`] it; or [`Store::draft`] an item, write its value, then
-//! [`Store::enter`] the key's bucket, look at what is there, and [`Entry::publish`] or [`Entry::unlink`]. Values are
-//! built outside the bucket; inside, locations move. Large items are [`Pinned`] while they are read.
+//! The way in: [`Store::hash`] a key, [`Store::get`] it; or [`Store::draft`] an item, write its
+//! value, then [`Store::enter`] the key's bucket, look at what is there, and [`Entry::publish`] or
+//! [`Entry::unlink`]. Values are built outside the bucket; inside, locations move. Large items are
+//! [`Pinned`] while they are read.
 //!
-//! Knows no protocol, connection, worker or clock: the time comes with every call. The parts, from the bottom up:
-//! `region`, `geometry`, `mark`, `location`, `record` (how bytes lie); `pool`, `class`, `memory` (slots); `bucket`,
-//! `index` (where items are); `large` (items in pieces); `store` (all of it as one value); `unlink`, `evict`, `sweep`
-//! (how items go); `read`, `draft`, `entry` (how they are used); `stats`.
+//! Knows no protocol, connection, worker or clock: the time comes with every call. The parts, from
+//! the bottom up: `region`, `geometry`, `mark`, `location`, `record` (how bytes lie); `pool`,
+//! `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in pieces);
+//! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `read`, `draft`,
+//! `entry` (how they are used); `stats`.
 
 mod bucket;
+mod charge;
 mod class;
+mod cursor;
 mod draft;
 mod entry;
 mod evict;
@@ -20,6 +24,7 @@ mod hash;
 mod hook;
 mod index;
 mod large;
+mod list;
 mod location;
 mod mark;
 mod memory;
@@ -33,6 +38,7 @@ mod sweep;
 mod types;
 mod unlink;
 
+pub use charge::Charge;
 pub use draft::Draft;
 pub use entry::Entry;
 pub use geometry::{BLOCK_BYTES, SMALL_RECORD_BYTES_MAX};

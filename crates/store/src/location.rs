@@ -1,7 +1,7 @@
 //! Where an item is, in 48 bits: 3 bits of medium, 5 bits of size class, 40 bits of 8-byte offset.
 //!
-//! A slot of a bucket is one word: 16 bits of tag above the location; 0 is an empty slot. The size class is floor log2
-//! of key + value bytes, so that dispatch need not touch the item.
+//! A slot of a bucket is one word: 16 bits of tag above the location; 0 is an empty slot. The size
+//! class is floor log2 of key + value bytes, so that dispatch need not touch the item.
 
 /// Bits of the offset.
 const OFFSET_BITS: u32 = 40;

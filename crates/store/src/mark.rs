@@ -1,9 +1,10 @@
 //! Hit marks: 16 bits per slot, outside the items and the buckets, so that a hit dirties neither.
 //!
-//! 2 bits of frequency (saturating, the hand of the clock takes it down), the fetched bit, and 13 bits of the second of
-//! the last access. They are hints: a reader that lost a race may mark the slot's next item, and nothing breaks. The
-//! 13 bits wrap after 8192 s; the sweep holds old marks at `IDLE_SECONDS_MAX`, so an idle time saturates there as long
-//! as a sweep passes every `8192 - IDLE_SECONDS_MAX` seconds. Unit: seconds.
+//! 2 bits of frequency (saturating, the hand of the clock takes it down), the fetched bit, and 13
+//! bits of the second of the last access. They are hints: a reader that lost a race may mark the
+//! slot's next item, and nothing breaks. The 13 bits wrap after 8192 s; the sweep holds old marks
+//! at `IDLE_SECONDS_MAX`, so an idle time saturates there as long as a sweep passes every `8192 -
+//! IDLE_SECONDS_MAX` seconds. Unit: seconds.
 
 use crate::types::UnixSeconds;
 use laneway_sync::prim::Ordering::Relaxed;

@@ -1,7 +1,8 @@
 //! Item memory as a whole: the regions, the side tables, the classes and the pool they share.
 //!
-//! A slot is named by its offset in the items' region. Knows slots, not what is in them; never evicts. All the bytes of
-//! the chunks count against the limit, so whatever is dead but pinned counts, too.
+//! A slot is named by its offset in the items' region. Knows slots, not what is in them; never
+//! evicts. All the bytes of the chunks count against the limit, so whatever is dead but pinned
+//! counts, too.
 
 use crate::{
     class::{ChunkInfo, Class, Freed, Tables},
@@ -47,7 +48,8 @@ pub struct SlotAt {
 }
 
 impl Memory {
-    /// Reserve address space for up to four times the limit (at least 1 GiB), in which the limit may be raised later.
+    /// Reserve address space for up to four times the limit (at least 1 GiB), in which the limit
+    /// may be raised later.
     pub fn new(config: &Config) -> io::Result<Memory> {
         let chunk_bytes = chunk_bytes(config.memory_bytes);
         let mut reserve = (config.memory_bytes.saturating_mul(4)).clamp(1 << 30, ITEM_BYTES_LIMIT);
@@ -183,11 +185,23 @@ impl Memory {
     #[inline]
     pub fn mark_of(&self, at: SlotAt) -> &AtomicU16 {
         let words = self.marks.words();
-        // SAFETY: the marks' region is used through this slice alone, so it holds nothing but 16-bit atomics; it is
-        // page-aligned, zeroed, a multiple of 8 long, and borrowed from `self`, which keeps the mapping.
+        // SAFETY: the marks' region is used through this slice alone, so it holds nothing but
+        // 16-bit atomics; it is page-aligned, zeroed, a multiple of 8 long, and borrowed from
+        // `self`, which keeps the mapping.
         let marks: &[AtomicU16] =
             unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len() * 4) };
         &marks[at.chunk as usize * marks_stride(self.chunk_bytes()) + at.slot]
+    }
+
+    /// Ask the cache for the first two lines of the slot at an offset, and for its mark.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        self.items.prefetch(offset);
+        self.items.prefetch(offset + 64);
+        if let Some(at) = self.slot_at(offset) {
+            self.marks
+                .prefetch(2 * (at.chunk as usize * marks_stride(self.chunk_bytes()) + at.slot));
+        }
     }
 
     /// Give a new item's slot a new mark.
@@ -214,7 +228,8 @@ impl Memory {
         self.infos[chunk as usize].is_draining()
     }
 
-    /// Begin or end emptying a chunk. False if the chunk left its class (because it is empty, or long ago).
+    /// Begin or end emptying a chunk. False if the chunk left its class (because it is empty, or
+    /// long ago).
     pub fn set_draining(&self, class: usize, chunk: u32, draining: bool) -> bool {
         match self.classes[class].set_draining(self.tables(), chunk, draining) {
             Some(freed @ Freed::Chunk(_)) => {

@@ -1,7 +1,8 @@
 //! The pool of chunks that all classes borrow from and give back to.
 //!
-//! Counts chunks against the memory limit, together with the index. The last few chunks are a reserve: only a class
-//! that is entitled (it has none, or turns its own over faster than the others) may take these; see `evict`.
+//! Counts chunks against the memory limit, together with the index. The last few chunks are a
+//! reserve: only a class that is entitled (it has none, or turns its own over faster than the
+//! others) may take these; see `evict`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Pool {
     state: Mutex<PoolState>,
     chunk_bytes: u64,
-    /// Chunk numbers run from 1 to here: the number 0 would make the location 0, which means an empty slot.
+    /// Chunk numbers run from 1 to here: the number 0 would make the location 0, which means an
+    /// empty slot.
     chunks_max: u32,
 }
 
@@ -93,7 +95,8 @@ impl Pool {
         Some(chunk)
     }
 
-    /// A chunk comes back. `discard` returns its pages to the system, called if the pool holds more than it may use.
+    /// A chunk comes back. `discard` returns its pages to the system, called if the pool holds more
+    /// than it may use.
     pub fn give(&self, chunk: u32, other_bytes: u64, discard: impl FnOnce(u32)) {
         let mut state = self.lock();
         state.taken -= 1;

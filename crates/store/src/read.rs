@@ -1,7 +1,8 @@
-//! Optimistic reads: look, copy, validate (MICA §4.3.2, Minos §4.2), and pins for what is too large to copy.
+//! Optimistic reads: look, copy, validate (MICA §4.3.2, Minos §4.2), and pins for what is too large
+//! to copy.
 //!
-//! Nothing is written but the hit mark, and that only if it changes. A torn read begins again; after 64 tries it yields
-//! to the scheduler between tries.
+//! Nothing is written but the hit mark, and that only if it changes. A torn read begins again;
+//! after 64 tries it yields to the scheduler between tries.
 
 use crate::{
     large::{PIECE_HEADER_BYTES, payload_bytes},
@@ -50,9 +51,10 @@ enum Look {
 }
 
 impl Store {
-    /// GET. `head` writes what stands before the value (it may be called again after a torn read; `out` is
-    /// truncated first); the value is copied behind it if the item is small (contiguous). A large one is pinned and
-    /// `head` is not called. Marks the hit. Expired and flushed items are misses (and are unlinked).
+    /// GET. `head` writes what stands before the value (it may be called again after a torn read;
+    /// `out` is truncated first); the value is copied behind it if the item is small (contiguous).
+    /// A large one is pinned and `head` is not called. Marks the hit. Expired and flushed items are
+    /// misses (and are unlinked).
     #[inline]
     pub fn get(
         self: &Arc<Self>,
@@ -122,8 +124,9 @@ impl Store {
         }
     }
 
-    /// Size class (floor log2 of key+value bytes) from the index alone, for dispatch: `None` on miss. A tag shared by
-    /// two keys of a bucket, or an item that died, may make the answer wrong; nothing but routing may hang on it.
+    /// Size class (floor log2 of key+value bytes) from the index alone, for dispatch: `None` on
+    /// miss. A tag shared by two keys of a bucket, or an item that died, may make the answer wrong;
+    /// nothing but routing may hang on it.
     #[inline]
     pub fn size_class(&self, hash: KeyHash, key: &[u8]) -> Option<u8> {
         let _ = key; // the tag decides
@@ -197,8 +200,8 @@ impl Pinned {
         self.value_bytes
     }
 
-    /// The value's bytes from `offset` to the end of the piece it lies in (pieces are at most about 32 KiB). Empty at
-    /// the end of the value.
+    /// The value's bytes from `offset` to the end of the piece it lies in (pieces are at most about
+    /// 32 KiB). Empty at the end of the value.
     pub fn piece(&self, offset: usize) -> &[u8] {
         if offset >= self.value_bytes {
             return &[];
@@ -211,9 +214,11 @@ impl Pinned {
         let piece = unsafe { descriptor.pieces_pinned() }[at / payload] as usize;
         let start = piece + PIECE_HEADER_BYTES + at % payload;
         let pointer = self.store.memory.items.pointer(start, len);
-        // SAFETY: `pointer` checked that the range is inside the region, which lives as long as the store that `self`
-        // holds. The bytes are initialised: a published draft wrote all of its value. While the pin is held nobody
-        // writes them: items in place are changed in their headers only, and pieces are freed by the last unpin.
+        // SAFETY: `pointer` checked that the range is inside the region, which lives as long as the
+        // store that `self` holds. The bytes are initialised: a published draft wrote all of its
+        // value. While the pin is held nobody writes them: items in place are changed in their
+        // headers only, pieces
+        // are moved only where no pin is held (`Pin::try_own`) and freed by the last unpin.
         unsafe { slice::from_raw_parts(pointer, len) }
     }
 

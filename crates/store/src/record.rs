@@ -6,11 +6,13 @@
 //! word 2   client flags (32) | value bytes (32)      only with HAS_EXT
 //! then the key, then the value
 //! ```
-//! So 16 bytes stand before the key of an ordinary item. HAS_EXT is set where the client's flags are not zero, and on
-//! every large item. The flush generation (modulo 64) says which `flush_all`s the item has seen; it is not derived from
-//! the sequence, because clients may choose an item's sequence (CAS override).
+//! So 16 bytes stand before the key of an ordinary item. HAS_EXT is set where the client's flags
+//! are not zero, and on every large item. The flush generation (modulo 64) says which `flush_all`s
+//! the item has seen; it is not derived from the sequence, because clients may choose an item's
+//! sequence (CAS override).
 //!
-//! A header read without a pin or a bucket's version is a guess: lengths are bounded, the rest may be anything.
+//! A header read without a pin or a bucket's version is a guess: lengths are bounded, the rest may
+//! be anything.
 
 use crate::{region::Region, types::UnixSeconds};
 use laneway_sync::prim::Ordering::Relaxed;

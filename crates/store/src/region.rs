@@ -1,14 +1,16 @@
 //! One reserved range of memory, addressed by offsets, never unmapped while the store lives.
 //!
-//! A reader that lost a race may look anywhere in a region; it finds words, perhaps stale ones. All access from here is
-//! by atomic words ([`laneway_sync::words`]), but for the bytes of large items: these are written by their one draft and
-//! read by pin holders only. The range is reserved without memory behind it; pages appear when they are touched.
+//! A reader that lost a race may look anywhere in a region; it finds words, perhaps stale ones. All
+//! access from here is by atomic words ([`laneway_sync::words`]), but for the bytes of large items:
+//! these are written by their one draft and read by pin holders only. The range is reserved without
+//! memory behind it; pages appear when they are touched.
 
 use laneway_sync::prim::AtomicU64;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::{io, ptr::NonNull, slice};
 
-/// What stands behind a region. More kinds come with the kernel lane (a BPF array) and with huge-page files.
+/// What stands behind a region. More kinds come with the kernel lane (a BPF array) and with
+/// huge-page files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Private anonymous memory.
@@ -23,8 +25,9 @@ pub struct Region {
     kind: Kind,
 }
 
-// SAFETY: `base` is a plain address of a mapping that lives as long as the Region and belongs to no thread; what is
-// reached through `&self` is atomic words. Raw pointers are handed out, but using them is unsafe of its own.
+// SAFETY: `base` is a plain address of a mapping that lives as long as the Region and belongs to no
+// thread; what is reached through `&self` is atomic words. Raw pointers are handed out, but using
+// them is unsafe of its own.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -36,7 +39,8 @@ impl Region {
     /// Reserve `bytes` (rounded up to huge pages) of anonymous memory.
     pub fn reserve(bytes: usize, huge_pages: bool) -> io::Result<Region> {
         let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
-        // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing of ours.
+        // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing of
+        // ours.
         let base = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -48,8 +52,9 @@ impl Region {
         let base = NonNull::new(base.cast()).expect("the kernel never maps page zero for us");
         let region = Region { base, bytes, kind: Kind::Anonymous };
         let advice = if huge_pages { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-        // A kernel without transparent huge pages refuses the advice; the memory serves as well without.
-        // SAFETY: the range is exactly our own mapping, and this advice changes no content.
+        // A kernel without transparent huge pages refuses the advice; the memory serves as well
+        // without. SAFETY: the range is exactly our own mapping, and this advice changes no
+        // content.
         let _ = unsafe { madvise(region.base.as_ptr().cast(), bytes, advice) };
         Ok(region)
     }
@@ -63,13 +68,15 @@ impl Region {
     /// All of it, as words.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is `bytes` long, page-aligned, zeroed by the kernel when first touched (so initialised),
-        // and stays mapped for the life of `self`, which the slice borrows. Words are atomic, so aliasing and writing
-        // through `&` are allowed. Bytes of large items are also written through `pointer`; see there.
+        // SAFETY: the mapping is `bytes` long, page-aligned, zeroed by the kernel when first
+        // touched (so initialised), and stays mapped for the life of `self`, which the slice
+        // borrows. Words are atomic, so aliasing and writing through `&` are allowed. Bytes of
+        // large items are also written through `pointer`; see there.
         unsafe { slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / 8) }
     }
 
-    /// The `len` bytes from `offset` on as words, if both ends lie inside. `offset` is a multiple of 8.
+    /// The `len` bytes from `offset` on as words, if both ends lie inside. `offset` is a multiple
+    /// of 8.
     #[inline]
     pub fn words_at(&self, offset: usize, len: usize) -> Option<&[AtomicU64]> {
         let first = offset / 8;
@@ -84,12 +91,13 @@ impl Region {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// Give the pages of a range back to the system; they read as zero afterwards. A reader that lost its race may see
-    /// the zeroes, and discards them like anything else it read.
+    /// Give the pages of a range back to the system; they read as zero afterwards. A reader that
+    /// lost its race may see the zeroes, and discards them like anything else it read.
     pub fn discard(&self, offset: usize, len: usize) {
         let pointer = self.pointer(offset, len);
-        // SAFETY: the range is inside our own mapping, and the caller has nothing in it any more. The kernel's zeroing
-        // happens outside the Rust machine, as if another thread had stored zeroes.
+        // SAFETY: the range is inside our own mapping, and the caller has nothing in it any more.
+        // The kernel's zeroing happens outside the Rust machine, as if another thread had stored
+        // zeroes.
         let _ = unsafe { madvise(pointer.cast(), len, Advice::LinuxDontNeed) };
     }
 
@@ -97,7 +105,8 @@ impl Region {
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         if offset < self.bytes {
-            // SAFETY: inside the mapping, by the line above. (A prefetch has no effect but on speed in any case.)
+            // SAFETY: inside the mapping, by the line above. (A prefetch has no effect but on speed
+            // in any case.)
             prefetch(unsafe { self.base.as_ptr().add(offset) });
         }
     }

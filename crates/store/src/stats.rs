@@ -1,4 +1,5 @@
-//! The store in numbers. Sums over partitions and classes, taken while others work: each number is true by itself.
+//! The store in numbers. Sums over partitions and classes, taken while others work: each number is
+//! true by itself.
 
 use crate::{
     store::Store,

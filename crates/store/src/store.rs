@@ -1,7 +1,8 @@
-//! The store as one value, and what its parts need of each other: where a record is, what it says, whether it is dead.
+//! The store as one value, and what its parts need of each other: where a record is, what it says,
+//! whether it is dead.
 
 use crate::{
-    evict::Drain,
+    cursor::{Drain, Sweeper},
     hash::Hasher,
     hook::Hook,
     index::Index,
@@ -10,7 +11,6 @@ use crate::{
     mark::Mark,
     memory::Memory,
     record::{self, FLUSH_GENERATIONS, Header},
-    sweep::Sweeper,
     types::{Config, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, UnixSeconds},
 };
 use laneway_sync::{
@@ -130,13 +130,27 @@ impl Store {
         self.index.prefetch(hash);
     }
 
-    /// `cache_memlimit`. Raising reaches as far as address space was reserved (four times the first limit, 1 GiB at
-    /// least). Lowering takes effect little by little, with every draft and sweep.
+    /// Ask the cache for the item's own lines, and its hit mark's, going by the tag; best some time
+    /// after `prefetch`.
+    #[inline]
+    pub fn prefetch_item(&self, hash: KeyHash, key: &[u8]) {
+        let _ = key; // the tag decides
+        let found = self.index.find(self.index.primary(hash), hash.tag(), |_| true);
+        if let Some((_, location)) = found
+            && location.medium() == Medium::Arena
+        {
+            self.memory.prefetch(location.offset() as usize * 8);
+        }
+    }
+
+    /// `cache_memlimit`. Raising reaches as far as address space was reserved (four times the first
+    /// limit, 1 GiB at least). Lowering takes effect little by little, with every draft and sweep.
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.memory.set_limit_bytes(bytes.max(MEMORY_BYTES_MIN));
     }
 
-    /// Where the record of a location begins; any location, as it may come from an unvalidated read.
+    /// Where the record of a location begins; any location, as it may come from an unvalidated
+    /// read.
     #[inline]
     pub(crate) fn record_offset(&self, location: Location) -> Option<usize> {
         match location.medium() {

@@ -1,9 +1,12 @@
-//! The background sweep: a hand over all slots that takes out what expired or was flushed, a bounded stretch a turn.
+//! The background sweep: a hand over all slots that takes out what expired or was flushed, a
+//! bounded stretch a turn.
 //!
-//! It also holds old hit marks so that idle times do not wrap, goes on emptying chunks where memory is over its limit,
-//! and vouches for flush generations: they are kept modulo 64, so before a 64th flush the sweep must have passed.
+//! It also holds old hit marks so that idle times do not wrap, goes on emptying chunks where memory
+//! is over its limit, and vouches for flush generations: they are kept modulo 64, so before a 64th
+//! flush the sweep must have passed.
 
 use crate::{
+    cursor::Sweeper,
     hook::Unlinked,
     large::LargeName,
     location::{Location, Medium},
@@ -16,22 +19,9 @@ use crate::{
 use laneway_sync::prim::Ordering::Relaxed;
 use std::sync::PoisonError;
 
-/// Where the sweep stands.
-#[derive(Debug, Default)]
-pub struct Sweeper {
-    chunk: u32,
-    slot: usize,
-    large: u32,
-    /// Flush generation when this pass began, and when the one before did.
-    generation: u32,
-    generation_before: u32,
-    /// Passes completed.
-    passes: u64,
-}
-
 impl Store {
-    /// Everything stored so far is dead from now on. Constant time, but for every 60th call without a full sweep in
-    /// between, which sweeps.
+    /// Everything stored so far is dead from now on. Constant time, but for every 60th call without
+    /// a full sweep in between, which sweeps.
     pub fn flush_all(&self) {
         let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.flush_generation.load(Relaxed);
@@ -46,7 +36,8 @@ impl Store {
         self.flush_generation.store(generation.wrapping_add(1), Relaxed);
     }
 
-    /// One bounded turn of the background sweep: looks at about `slots` slots; returns items expired.
+    /// One bounded turn of the background sweep: looks at about `slots` slots; returns items
+    /// expired.
     pub fn sweep(&self, now: UnixSeconds, slots: usize) -> usize {
         if self.mode == Mode::Cache && self.memory.pool_counts().available < 0 {
             self.drain_step(slots);

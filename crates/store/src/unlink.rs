@@ -1,4 +1,5 @@
-//! Taking items out of the index, and freeing what they held: by key (entry), by slot (eviction, sweep), by pin.
+//! Taking items out of the index, and freeing what they held: by key (entry), by slot (eviction,
+//! sweep), by pin.
 
 use crate::{
     hook::Unlinked,
@@ -103,7 +104,8 @@ impl Store {
     /// The caller was told to.
     fn free_dead(&self, number: u32) {
         let descriptor = self.large.get(number).expect("a dead descriptor");
-        // SAFETY: `kill` said FreeNow or `unpin` said LastOfDead to our caller, and it asks us once.
+        // SAFETY: `kill` said FreeNow or `unpin` said LastOfDead to our caller, and it asks us
+        // once.
         let pieces = unsafe { descriptor.take_pieces_owner() };
         self.give_pieces(&pieces);
         self.large.give(number);
@@ -117,7 +119,8 @@ impl Store {
         self.counters.piece_list_bytes.fetch_sub(8 * pieces.len() as u64, Relaxed);
     }
 
-    /// Unlink and free the small item in the slot at `offset`, if there is one and `wanted` agrees. Tells whether.
+    /// Unlink and free the small item in the slot at `offset`, if there is one and `wanted` agrees.
+    /// Tells whether.
     pub(crate) fn unlink_slot(
         &self,
         offset: usize,
@@ -125,14 +128,16 @@ impl Store {
         wanted: &mut dyn FnMut(&Header) -> bool,
     ) -> bool {
         let location = Location::new(Medium::Arena, 0, offset as u64 / 8);
-        // The slot may hold anything: a draft, a piece. Then the bucket that its bytes lead to does not name it.
+        // The slot may hold anything: a draft, a piece. Then the bucket that its bytes lead to does
+        // not name it.
         let Some(hash) = self.hash_of(location) else { return false };
         self.unlink_where(hash, why, wanted, |found| {
             found.medium() == Medium::Arena && found.offset() == location.offset()
         })
     }
 
-    /// Unlink and free a large item, if it is still the one named and `wanted` agrees. Tells whether.
+    /// Unlink and free a large item, if it is still the one named and `wanted` agrees. Tells
+    /// whether.
     pub(crate) fn unlink_large(
         &self,
         name: LargeName,

@@ -52,10 +52,11 @@ fn op() -> impl Strategy<Value = Op> {
     let key = 0..40u8;
     let bytes = prop_oneof![6 => 0..400u32, 2 => 400..20_000u32, 1 => 15_000..400_000u32];
     let seq = prop_oneof![4 => Just(None), 1 => (1..9u64).prop_map(Some)];
+    let flags = prop_oneof![Just(0u32), any::<u32>()];
     prop_oneof![
         8 => key.clone().prop_map(|key| Op::Get { key }),
         2 => key.clone().prop_map(|key| Op::Peek { key }),
-        8 => (key.clone(), bytes.clone(), prop_oneof![Just(0u32), any::<u32>()], 0..30u8, seq.clone())
+        8 => (key.clone(), bytes.clone(), flags, 0..30u8, seq.clone())
             .prop_map(|(key, bytes, flags, ttl, seq)| Op::Set { key, bytes, flags, ttl, seq }),
         2 => (key.clone(), bytes, 0..400_000u32)
             .prop_map(|(key, bytes, written)| Op::Abandon { key, bytes, written }),

@@ -1,7 +1,9 @@
-//! One word that lets readers hold memory which a writer may kill at any time: generation, dead bit, count.
+//! One word that lets readers hold memory which a writer may kill at any time: generation, dead
+//! bit, count.
 //!
-//! The word lives in a type-stable table: it is never unmapped, so a late reader may look at it; the generation tells
-//! it that the memory belongs to somebody else by now. A writer never waits: it kills, and whoever lets go last frees.
+//! The word lives in a type-stable table: it is never unmapped, so a late reader may look at it;
+//! the generation tells it that the memory belongs to somebody else by now. A writer never waits:
+//! it kills, and whoever lets go last frees.
 
 use crate::prim::{
     AtomicU64,
@@ -62,7 +64,8 @@ impl Pin {
         (word & DEAD == 0).then_some((word >> GENERATION_SHIFT) as u32)
     }
 
-    /// Bring a dead and unheld word to life under the next generation, which is returned. Owner only.
+    /// Bring a dead and unheld word to life under the next generation, which is returned. Owner
+    /// only.
     pub fn open_owner(&self) -> u32 {
         let word = self.0.load(Relaxed);
         debug_assert_eq!(word & (DEAD | COUNT_MASK), DEAD, "opened while alive or held");
@@ -93,7 +96,8 @@ impl Pin {
     /// Let go.
     #[inline]
     pub fn unpin(&self) -> Unpinned {
-        // Release (G): our reads end before the freeing. Acquire pairs with the (G) of the others, and with (H).
+        // Release (G): our reads end before the freeing. Acquire pairs with the (G) of the others,
+        // and with (H).
         let word = self.0.fetch_sub(1, AcqRel);
         debug_assert_ne!(word & COUNT_MASK, 0, "unpinned more often than pinned");
         if word & (DEAD | COUNT_MASK) == DEAD | 1 { Unpinned::LastOfDead } else { Unpinned::Held }
@@ -105,6 +109,15 @@ impl Pin {
         let word = self.0.fetch_or(DEAD, AcqRel);
         debug_assert_eq!(word & DEAD, 0, "killed twice");
         if word & COUNT_MASK == 0 { Killed::FreeNow } else { Killed::Later }
+    }
+
+    /// Kill it only if nobody holds it: the caller owns the memory then, and may `open_owner` it
+    /// again.
+    pub fn try_own(&self) -> bool {
+        let word = self.0.load(Relaxed);
+        // Acquire pairs with (G), as in `kill`: the reads of those who let go are over.
+        word & (DEAD | COUNT_MASK) == 0
+            && self.0.compare_exchange(word, word | DEAD, AcqRel, Relaxed).is_ok()
     }
 
     /// How many hold it now.

@@ -42,8 +42,8 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Tries before a waiting thread gives its CPU away. Nothing spins without this bound: four real-time threads on one
-/// CPU must make progress.
+/// Tries before a waiting thread gives its CPU away. Nothing spins without this bound: four
+/// real-time threads on one CPU must make progress.
 pub const TRIES_BEFORE_YIELD: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// Counts the tries of one wait and yields to the scheduler from the 64th on.

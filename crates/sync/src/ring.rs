@@ -1,5 +1,6 @@
-//! A bounded queue for many producers and many consumers: each cell carries a sequence number that tells whose turn it
-//! is (Vyukov's bounded MPMC queue). Values move; a full ring gives the value back.
+//! A bounded queue for many producers and many consumers: each cell carries a sequence number that
+//! tells whose turn it is (Vyukov's bounded MPMC queue). Values move; a full ring gives the value
+//! back.
 
 use crate::prim::{
     AtomicUsize,
@@ -15,7 +16,8 @@ struct Apart<T>(T);
 
 #[derive(Debug)]
 struct Cell<T> {
-    /// `i` = empty, to be filled by the producer of turn `i`; `i + 1` = filled, for the consumer of turn `i`.
+    /// `i` = empty, to be filled by the producer of turn `i`; `i + 1` = filled, for the consumer of
+    /// turn `i`.
     turn: AtomicUsize,
     value: UnsafeCell<MaybeUninit<T>>,
 }
@@ -28,9 +30,10 @@ pub struct Ring<T> {
     cells: Box<[Cell<T>]>,
 }
 
-// SAFETY: a value is written by the one producer that won turn `i` and read by the one consumer that won turn `i`;
-// the exchanges on `tail` and `head` choose exactly one each, and (I)/(J) order the write before the read and the read
-// before the next write. So `&Ring<T>` hands each T from one thread to one other: T: Send is what that takes.
+// SAFETY: a value is written by the one producer that won turn `i` and read by the one consumer
+// that won turn `i`; the exchanges on `tail` and `head` choose exactly one each, and (I)/(J) order
+// the write before the read and the read before the next write. So `&Ring<T>` hands each T from one
+// thread to one other: T: Send is what that takes.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: owning the ring is owning the values in it.
 unsafe impl<T: Send> Send for Ring<T> {}
@@ -89,8 +92,9 @@ impl<T> Ring<T> {
             let next = tail.wrapping_add(1);
             match self.tail.0.compare_exchange_weak(tail, next, Relaxed, Relaxed) {
                 Ok(_) => {
-                    // SAFETY: turn `tail` is ours alone (the exchange), and (J) showed that the value of the lap
-                    // before was moved out, so nobody else touches the cell until we store the turn.
+                    // SAFETY: turn `tail` is ours alone (the exchange), and (J) showed that the
+                    // value of the lap before was moved out, so nobody else touches the cell until
+                    // we store the turn.
                     cell.value.with_mut(|place| unsafe { (*place).write(value) });
                     let order = if cfg!(feature = "canary-ring-order") { Relaxed } else { Release };
                     cell.turn.store(next, order); // (I) pairs with the consumer's acquire
@@ -120,8 +124,9 @@ impl<T> Ring<T> {
             }
             match self.head.0.compare_exchange_weak(head, next, Relaxed, Relaxed) {
                 Ok(_) => {
-                    // SAFETY: turn `head` is ours alone (the exchange), its producer finished ((I)), and the next
-                    // producer waits for the turn we store below. The value is read once: the turn moves on.
+                    // SAFETY: turn `head` is ours alone (the exchange), its producer finished
+                    // ((I)), and the next producer waits for the turn we store below. The value is
+                    // read once: the turn moves on.
                     let value = cell.value.with_mut(|place| unsafe { (*place).assume_init_read() });
                     cell.turn.store(head.wrapping_add(self.cells.len()), Release); // pairs with (J)
                     return Some(value);

@@ -1,8 +1,9 @@
-//! A bucket's version: even at rest, odd while a writer is inside (MICA §4.3.2; Minos §4.2 calls it an epoch).
+//! A bucket's version: even at rest, odd while a writer is inside (MICA §4.3.2; Minos §4.2 calls it
+//! an epoch).
 //!
-//! Departs from both: any thread may write, by moving the version from even to odd with one compare-and-swap, where
-//! Minos takes a spinlock beside the version. The data guarded must be atomic words, read and written relaxed; the
-//! fences here order them. 64 bits do not wrap.
+//! Departs from both: any thread may write, by moving the version from even to odd with one
+//! compare-and-swap, where Minos takes a spinlock beside the version. The data guarded must be
+//! atomic words, read and written relaxed; the fences here order them. 64 bits do not wrap.
 
 use crate::prim::{
     AtomicU64,
@@ -34,14 +35,16 @@ impl Version {
         Version(AtomicU64::new(0))
     }
 
-    /// Begin an optimistic read: the version to validate against later, or `None` while a writer is inside.
+    /// Begin an optimistic read: the version to validate against later, or `None` while a writer is
+    /// inside.
     #[inline]
     pub fn read_begin(&self) -> Option<u64> {
-        let before = self.0.load(Acquire); // (A) pairs with (D): we see all that `before` left behind
+        let before = self.0.load(Acquire); // (A) pairs with (D): we see all of write `before`
         (before & 1 == 0).then_some(before)
     }
 
-    /// Whether nothing changed since `read_begin` returned `before`. Words read in between are trustworthy only then.
+    /// Whether nothing changed since `read_begin` returned `before`. Words read in between are
+    /// trustworthy only then.
     #[inline]
     pub fn validate(&self, before: u64) -> bool {
         if !cfg!(feature = "canary-seqlock-fence-reader") {

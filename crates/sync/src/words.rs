@@ -1,8 +1,9 @@
-//! Bytes in words that other threads may be writing: every access is a relaxed atomic load or store of 64 bits, so a
-//! racing copy may be torn but is never undefined. Who copies validates afterwards ([`crate::version`]).
+//! Bytes in words that other threads may be writing: every access is a relaxed atomic load or store
+//! of 64 bits, so a racing copy may be torn but is never undefined. Who copies validates afterwards
+//! ([`crate::version`]).
 //!
-//! Words hold bytes in little-endian order, whatever the machine: the layout is shared with other readers of the
-//! memory. Offsets and lengths are in bytes; a range outside the slice panics.
+//! Words hold bytes in little-endian order, whatever the machine: the layout is shared with other
+//! readers of the memory. Offsets and lengths are in bytes; a range outside the slice panics.
 
 use crate::prim::{AtomicU64, Ordering::Relaxed};
 
@@ -19,7 +20,8 @@ fn store(word: &AtomicU64, value: u64) {
     word.store(value.to_le(), Relaxed);
 }
 
-/// The words that hold bytes `offset..offset + len`, and how many bytes of the first come before `offset`.
+/// The words that hold bytes `offset..offset + len`, and how many bytes of the first come before
+/// `offset`.
 #[inline(always)]
 fn span(words: &[AtomicU64], offset: usize, len: usize) -> (&[AtomicU64], usize) {
     let first = offset / WORD;
@@ -38,8 +40,9 @@ pub fn read_into(words: &[AtomicU64], offset: usize, len: usize, out: &mut Vec<u
     // Whole words are written, up to 7 bytes more than asked for.
     out.reserve(len + WORD);
     let count = len.div_ceil(WORD);
-    // SAFETY: the pointer is one past the vector's length; the loops write words 0..count behind it, 8·count bytes,
-    // and 8·count < len + 8, which `reserve` has made room for. `write_unaligned` asks for no alignment.
+    // SAFETY: the pointer is one past the vector's length; the loops write words 0..count behind
+    // it, 8·count bytes, and 8·count < len + 8, which `reserve` has made room for.
+    // `write_unaligned` asks for no alignment.
     unsafe {
         let mut to = out.as_mut_ptr().add(start).cast::<u64>();
         if skip == 0 {
@@ -62,8 +65,8 @@ pub fn read_into(words: &[AtomicU64], offset: usize, len: usize, out: &mut Vec<u
             }
         }
     }
-    // SAFETY: capacity was reserved, and all of start..start + len was written above: `words.len()` is `count` or
-    // `count + 1`; in either case `count` words were written.
+    // SAFETY: capacity was reserved, and all of start..start + len was written above: `words.len()`
+    // is `count` or `count + 1`; in either case `count` words were written.
     unsafe { out.set_len(start + len) };
 }
 
@@ -94,8 +97,8 @@ pub fn equal(words: &[AtomicU64], offset: usize, bytes: &[u8]) -> bool {
     load(&words[whole.len()]) & mask == u64::from_le_bytes(tail)
 }
 
-/// Write `bytes` at `offset`. The caller alone writes these words; readers may be looking. The other bytes of a word
-/// that is only partly covered stay.
+/// Write `bytes` at `offset`. The caller alone writes these words; readers may be looking. The
+/// other bytes of a word that is only partly covered stay.
 #[inline]
 pub fn write(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
     if bytes.is_empty() {
@@ -126,7 +129,8 @@ fn merge(word: &AtomicU64, at: usize, bytes: &[u8]) {
     store(word, u64::from_le_bytes(all));
 }
 
-/// Copy `len` bytes (a multiple of 8) from one aligned place to another. The caller alone writes `to`.
+/// Copy `len` bytes (a multiple of 8) from one aligned place to another. The caller alone writes
+/// `to`.
 #[inline]
 pub fn copy_words(from: &[AtomicU64], to: &[AtomicU64]) {
     for (from, to) in from.iter().zip(to) {

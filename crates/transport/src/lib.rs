@@ -1,12 +1,13 @@
 //! Where bytes arrive and leave. A transport belongs to one worker: it says which streams are ready
 //! (`poll`), hands over new ones (`accept`), and can be woken by another worker (`waker`).
 //!
-//! Kinds: [`socket`] (TCP and unix sockets over epoll) and [`memory`] (no kernel, seeded faults, for
-//! tests that repeat exactly). Nothing here knows the protocol, the store or the lanes; nothing here
-//! reads a clock: how long to wait is the caller's word.
+//! Kinds: [`socket`] (TCP and unix sockets over epoll) and [`memory`] (no kernel, seeded faults,
+//! for tests that repeat exactly). Nothing here knows the protocol, the store or the lanes; nothing
+//! here reads a clock: how long to wait is the caller's word.
 //!
 //! A stream is a value. It may move to another worker at any time: `detach` there, `attach` here.
-//! Readiness is level-triggered, so a stream that moved with unread bytes is ready at its new place.
+//! Readiness is level-triggered, so a stream that moved with unread bytes is ready at its new
+//! place.
 #![forbid(unsafe_code)]
 
 pub mod memory;
@@ -89,7 +90,8 @@ pub trait Transport: Send {
 
     /// Append what is ready to `ready`, at most `burst` things.
     fn poll(&mut self, ready: &mut Vec<Ready>, burst: usize, wait: Wait) -> io::Result<()>;
-    /// The next new stream of a listener; `None` when nobody waits (another worker may have been first).
+    /// The next new stream of a listener; `None` when nobody waits (another worker may have been
+    /// first).
     fn accept(&mut self, listener: usize) -> io::Result<Option<Self::Stream>>;
     /// Whether this worker watches the listeners. All workers that do share them fairly.
     fn watch_listeners(&mut self, watch: bool) -> io::Result<()>;

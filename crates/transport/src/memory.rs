@@ -120,7 +120,8 @@ impl Net {
     }
 }
 
-/// A client's end. Its own reads and writes are free of faults: the faults are the server's to bear.
+/// A client's end. Its own reads and writes are free of faults: the faults are the server's to
+/// bear.
 pub struct Client {
     net: Net,
     link: usize,

@@ -11,6 +11,7 @@ pub mod answer;
 pub mod base64;
 pub mod limits;
 pub mod print;
+mod refusal;
 pub mod reply;
 pub mod request;
 pub mod scan;

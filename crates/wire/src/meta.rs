@@ -10,10 +10,10 @@
 
 use crate::base64;
 use crate::limits::{KEY_BYTES_MAX, META_TOKENS_MAX, OPAQUE_BYTES_MAX};
+use crate::refusal::{Outcome, Refusal, value_bytes};
 use crate::reply;
 use crate::request::*;
 use crate::scan::{Tokens, number_i64, number_u32, number_u64};
-use crate::text::{Outcome, Refusal, value_bytes};
 
 /// First byte that cannot be a flag: memcached has a table below it.
 const FLAG_END: u8 = 127;

@@ -11,41 +11,14 @@
 //!
 //! Knows no meta flags (`crate::meta` does), no clock, no connection. Sizes are bytes.
 
-use crate::limits::{
-    KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_SPACES_MAX, VALUE_BYTES_MAX, VALUE_END_BYTES,
-};
+use crate::limits::{KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_SPACES_MAX};
 use crate::meta;
+use crate::refusal::{Outcome, Refusal, value_bytes};
 use crate::reply;
 use crate::request::*;
 use crate::scan::{
     Tokens, find, first_name, name, number_i64, number_u32, number_u64, skip_spaces,
 };
-
-/// What became of a line whose end was found.
-pub(crate) type Outcome<'a> = Result<Request<'a>, Refusal<'a>>;
-
-/// A [`Malformed`] that does not know yet how long its line was.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Refusal<'a> {
-    pub(crate) reply: &'static [u8],
-    pub(crate) then: Then,
-    pub(crate) unlink: Option<MetaKey<'a>>,
-}
-
-impl Refusal<'_> {
-    /// Says `reply` and goes on with the next line.
-    pub(crate) const fn says(reply: &'static [u8]) -> Self {
-        Refusal { reply, then: Then::Continue, unlink: None }
-    }
-    /// The same, unless the client wanted no answer.
-    const fn says_unless(noreply: bool, reply: &'static [u8]) -> Self {
-        Self::says(if noreply { b"" } else { reply })
-    }
-    /// Skips the body that follows.
-    pub(crate) const fn swallow(self, value_bytes: usize) -> Self {
-        Refusal { then: Then::Swallow(value_bytes + VALUE_END_BYTES), ..self }
-    }
-}
 
 /// Reads the request at the front of `input`.
 ///
@@ -213,12 +186,6 @@ fn get_and_touch(verb: GetVerb, rest: &[u8]) -> Outcome<'_> {
         return Err(Refusal::says(reply::BAD_EXPTIME));
     };
     Ok(Request::Get(Get { verb, exptime, keys: keys(rest)? }))
-}
-
-/// A value's length as declared: at least 0, and its `\r\n` must fit behind it.
-pub(crate) fn value_bytes(token: &[u8]) -> Option<usize> {
-    let value_bytes = usize::try_from(number_u64(token)?).ok()?;
-    (value_bytes <= VALUE_BYTES_MAX).then_some(value_bytes)
 }
 
 /// `set <key> <flags> <exptime> <bytes> [noreply]`, and `cas`, which has its id before `noreply`.

@@ -27,7 +27,7 @@ usage: cargo xtask tidy
 
 Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
-machine. Exceptions to the sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
+machine. Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {

@@ -63,7 +63,7 @@ impl Dialect {
     /// What follows the value of a SET, the same in both.
     pub const SET_ENDING: &'static [u8] = b"\r\n";
 
-    /// Reads a reply line, given without its `\r\n`.
+    /// Reads a reply line, given with its newline.
     pub fn line(self, line: &[u8]) -> Line<'_> {
         match self {
             Dialect::Text => text::line(line),
@@ -158,7 +158,7 @@ mod tests {
             (Dialect::Resp, "$x", Line::Nonsense),
             (Dialect::Resp, ":1", Line::Nonsense),
         ] {
-            assert_eq!(dialect.line(line.as_bytes()), expected, "{line}");
+            assert_eq!(dialect.line(format!("{line}\r\n").as_bytes()), expected, "{line}");
         }
     }
 }

@@ -22,8 +22,9 @@ pub fn set(key: &[u8; KEY_BYTES], value_bytes: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Reads a reply line.
+/// Reads a reply line, newline included.
 pub fn line(line: &[u8]) -> Line<'_> {
+    let line = line.trim_ascii_end();
     match line {
         b"+OK" => Line::Stored,
         b"$-1" => Line::Miss,

@@ -1,50 +1,44 @@
-//! memcached's text protocol, as a client.
+//! memcached's text protocol, as a client: written and read by the grammar that the server uses
+//! too.
 
-use super::{Line, decimal, push_decimal};
+use super::Line;
 use crate::workload::KEY_BYTES;
+use laneway_wire::answer::{Answer, parse_reply};
+use laneway_wire::print::put_request;
+use laneway_wire::{Get, GetVerb, Keys, Request, Store, StoreVerb};
 
 /// Writes `get`.
 pub fn get(key: &[u8; KEY_BYTES], out: &mut Vec<u8>) {
-    out.extend_from_slice(b"get ");
-    out.extend_from_slice(key);
-    out.extend_from_slice(b"\r\n");
+    let get = Get { verb: GetVerb::Get, exptime: 0, keys: Keys::new(key) };
+    put_request(out, &Request::Get(get));
 }
 
 /// Writes the line of `set`: no client flags, no expiry.
 pub fn set(key: &[u8; KEY_BYTES], value_bytes: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"set ");
-    out.extend_from_slice(key);
-    out.extend_from_slice(b" 0 0 ");
-    push_decimal(value_bytes, out);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Reads a reply line.
-pub fn line(line: &[u8]) -> Line<'_> {
-    match line {
-        b"END" => Line::Miss,
-        b"STORED" => Line::Stored,
-        [b'V', b'A', b'L', b'U', b'E', b' ', rest @ ..] => value(rest),
-        b"ERROR" | b"NOT_STORED" => Line::Refused(line),
-        _ if line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR") => {
-            Line::Refused(line)
-        }
-        _ => Line::Nonsense,
-    }
-}
-
-/// Reads `key flags bytes`.
-fn value(rest: &[u8]) -> Line<'_> {
-    let mut words = rest.split(|&byte| byte == b' ');
-    let (Some(key), Some(flags), Some(bytes), None) =
-        (words.next(), words.next(), words.next(), words.next())
-    else {
-        return Line::Nonsense;
+    let set = Store {
+        verb: StoreVerb::Set,
+        key,
+        flags: 0,
+        exptime: 0,
+        value_bytes: value_bytes as usize,
+        noreply: false,
     };
-    match (decimal(flags), decimal(bytes)) {
-        (Some(_), Some(value_bytes)) => {
-            Line::Value { value_bytes, key: Some(key), ending: b"\r\nEND\r\n" }
-        }
+    put_request(out, &Request::Store(set));
+}
+
+/// Reads a reply line, newline included.
+pub fn line(line: &[u8]) -> Line<'_> {
+    let Ok(Some(frame)) = parse_reply(line) else { return Line::Nonsense };
+    match frame.answer {
+        Answer::Value(value) => Line::Value {
+            value_bytes: value.value_bytes as u64,
+            key: Some(value.key),
+            ending: b"\r\nEND\r\n",
+        },
+        Answer::End => Line::Miss,
+        Answer::Stored => Line::Stored,
+        Answer::NotStored => Line::Refused(b"NOT_STORED"),
+        answer if answer.is_error() => Line::Refused(line.trim_ascii_end()),
         _ => Line::Nonsense,
     }
 }

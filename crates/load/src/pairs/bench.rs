@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 
 /// Exit status of a run that failed or may not be believed; its report says why.
 const EXIT_NOT_GOOD: i32 = 1;
+/// Share of the time that others may have the client's CPU in a run that counts.
+const CLIENT_WAITED_SHARE_MAX: f64 = 0.03;
 
 /// Writes every key of a run, and warms the server up.
 pub fn fill(
@@ -48,16 +50,24 @@ pub fn measure(
     if let Some(fault) = &one.verdict.failed {
         return Err(format!("{}: {fault}", run.name));
     }
-    if let Some(why) = doubt(definition, one) {
+    if let Some(why) = doubt(definition, one, report.duration_s) {
         return Ok(Err(why));
     }
     serde_json::to_value(one).map(Ok).map_err(|error| error.to_string())
 }
 
 /// Why a run does not count.
-fn doubt(definition: &Definition, run: &Run) -> Option<String> {
+fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> {
     if let Some(why) = &run.verdict.refused {
         return Some(why.clone());
+    }
+    // A closed loop is never late, only slow; then the client's own waiting tells.
+    let waited_share = run.client.kept_waiting_ms / 1e3 / duration_s;
+    if waited_share > CLIENT_WAITED_SHARE_MAX {
+        return Some(format!(
+            "others had the client's CPU for {:.1} % of the time",
+            100.0 * waited_share
+        ));
     }
     let late_share = 1.0 - run.requests.on_time_share;
     if late_share > definition.late_share_max {
@@ -131,4 +141,73 @@ fn arguments(definition: &Definition, run: &RunDefinition, server: &Server) -> V
     flags.extend(words(&definition.load));
     flags.extend(words(&run.load));
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::json::{ClientCpu, Mode, Requests};
+    use crate::verdict::Verdict;
+
+    fn definition(no_misses: bool) -> Definition {
+        Definition {
+            about: String::new(),
+            kind: super::super::definition::Kind::Bench,
+            pairs: 1,
+            load: String::new(),
+            memory_mb: 64,
+            late_share_max: 0.005,
+            no_misses,
+            servers: vec![],
+            runs: vec![],
+            figures: vec![],
+        }
+    }
+
+    fn run(on_time_share: f64, misses: u64, kept_waiting_ms: f64, refused: Option<&str>) -> Run {
+        Run {
+            mode: Mode::Closed { depth: 1 },
+            requests: Requests {
+                offered_per_s: 1.0,
+                answered_per_s: 1.0,
+                due: 1,
+                on_time_share,
+                late: 0,
+                late_us_max: 0.0,
+                never_sent: 0,
+                unanswered: 0,
+                no_idle_connection: 0,
+                hits: 1,
+                misses,
+                stored: 0,
+                refused: 0,
+                corrupt: 0,
+                large: 0,
+                value_bytes: 1,
+                value_bytes_large_share: 0.0,
+            },
+            latency_us: None,
+            server: None,
+            client: ClientCpu { kept_waiting_ms, stolen_ms: 0.0 },
+            verdict: Verdict { refused: refused.map(Into::into), ..Verdict::default() },
+        }
+    }
+
+    #[test]
+    fn a_run_counts_only_where_the_client_was_undisturbed() {
+        for (one, no_misses, words) in [
+            (run(1.0, 0, 0.0, None), true, None),
+            (run(0.996, 5, 290.0, None), false, None),
+            (run(0.989, 0, 0.0, None), false, Some("1.10 % of the requests left late")),
+            (run(1.0, 1, 0.0, None), true, Some("1 GETs missed")),
+            (run(1.0, 0, 310.0, None), false, Some("for 3.1 % of the time")),
+            (run(1.0, 0, 0.0, Some("too slow")), false, Some("too slow")),
+        ] {
+            let doubt = doubt(&definition(no_misses), &one, 10.0);
+            match words {
+                None => assert_eq!(doubt, None),
+                Some(words) => assert!(doubt.is_some_and(|said| said.contains(words)), "{words}"),
+            }
+        }
+    }
 }

@@ -121,7 +121,7 @@ fn default_memory() -> u64 {
     2_048
 }
 fn default_late_share_max() -> f64 {
-    0.01
+    0.005
 }
 fn text() -> Dialect {
     Dialect::Text

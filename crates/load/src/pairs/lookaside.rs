@@ -61,6 +61,7 @@ pub fn measure(
             "miss_ratio": cache.misses as f64 / cache.gets as f64,
             "gets": cache.gets,
             "misses": cache.misses,
+            "sets_refused": cache.sets_refused,
             "gets_before": warm_gets,
         });
     }
@@ -98,6 +99,7 @@ struct LookAside<'a> {
     ended: Vec<Completion>,
     gets: u64,
     misses: u64,
+    sets_refused: u64,
     written_bytes: u64,
 }
 
@@ -115,12 +117,13 @@ impl<'a> LookAside<'a> {
             ended: Vec::new(),
             gets: 0,
             misses: 0,
+            sets_refused: 0,
             written_bytes: 0,
         })
     }
 
     fn forget_counts(&mut self) {
-        (self.gets, self.misses, self.written_bytes) = (0, 0, 0);
+        (self.gets, self.misses, self.sets_refused, self.written_bytes) = (0, 0, 0, 0);
     }
 
     /// A batch of GETs, and SETs for those that missed.
@@ -150,8 +153,11 @@ impl<'a> LookAside<'a> {
         }
         self.finish()?;
         for completion in self.ended.drain(..) {
-            if completion.outcome != Outcome::Stored {
-                return Err(format!("SET: {:?}", completion.outcome));
+            match completion.outcome {
+                Outcome::Stored => {}
+                // A cache that cannot make room answers the next GET with a miss: that is counted.
+                Outcome::Refused(_) => self.sets_refused += 1,
+                other => return Err(format!("SET: {other:?}")),
             }
             self.written_bytes += completion.request.value_bytes + KEY_BYTES as u64;
         }

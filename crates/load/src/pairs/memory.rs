@@ -36,8 +36,14 @@ pub fn measure(run: &RunDefinition, server: &Server) -> Result<Measured, String>
         "beyond_bytes_per_item": per_item - run.key_bytes as f64 - run.value_bytes as f64,
         "metadata_bytes_per_item": number("metadata_bytes_per_item"),
         "items": number("curr_items"),
-        "buckets": number("buckets"),
+        "index_fill_share": index_fill_share(number("index_slots_filled"), number("index_buckets")),
     }))
+}
+
+/// How full a Laneway's index is; other servers do not tell.
+fn index_fill_share(slots_filled: Option<f64>, buckets: Option<f64>) -> Option<f64> {
+    const SLOTS_PER_BUCKET: f64 = 7.0;
+    Some(slots_filled? / (buckets? * SLOTS_PER_BUCKET))
 }
 
 fn fill(run: &RunDefinition, server: &Server) -> Result<(), String> {

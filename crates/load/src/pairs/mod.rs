@@ -12,6 +12,7 @@ pub mod definition;
 pub mod lookaside;
 pub mod memory;
 pub mod record;
+pub mod rounds;
 pub mod server;
 pub mod statistics;
 
@@ -78,9 +79,6 @@ pub fn main(id: &str, options: &Options) -> ExitCode {
     }
 }
 
-/// How often the rounds of a definition may be made again, as a share of their number.
-const AGAIN_SHARE: usize = 2;
-
 fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
     let mut definition = definition::read(&options.root, id)?;
     if let Some(pairs) = options.pairs {
@@ -96,7 +94,7 @@ fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
         versions: BTreeMap::new(),
     };
     comparison.prepare()?;
-    let rounds = comparison.rounds()?;
+    let rounds = rounds::collect(definition.pairs, |number| comparison.round(number))?;
     let judged = judge(&definition.figures, &rounds)?;
     let versions = std::mem::take(&mut comparison.versions);
     drop(comparison);
@@ -139,30 +137,10 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    fn rounds(&mut self) -> Result<Vec<Round>, String> {
-        let mut rounds = Vec::new();
-        let mut again = self.definition.pairs * AGAIN_SHARE;
-        while rounds.len() < self.definition.pairs {
-            match self.round(rounds.len())? {
-                Ok(round) => rounds.push(round),
-                Err(why) if again > 0 => {
-                    again -= 1;
-                    eprintln!("once more: {why}");
-                }
-                Err(why) => return Err(format!("no round can be believed: {why}")),
-            }
-        }
-        Ok(rounds)
-    }
-
     /// One round; the inner error says why it does not count.
     fn round(&mut self, number: usize) -> Result<Result<Round, String>, String> {
-        let mut order: Vec<&RunDefinition> = self.definition.runs.iter().collect();
-        if number % 2 == 1 {
-            order.reverse();
-        }
         let mut round = Round::new();
-        for run in order {
+        for run in rounds::order(&self.definition.runs, number) {
             let measured = match self.measure(run, number)? {
                 Ok(measured) => measured,
                 Err(why) => return Ok(Err(format!("{}: {why}", run.name))),

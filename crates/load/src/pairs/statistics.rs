@@ -87,6 +87,7 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
         ("server waited ms", "/server/kept_waiting_ms"),
         ("client", "/client/kept_waiting_ms"),
         ("miss ratio", "/miss_ratio"),
+        ("SETs refused", "/sets_refused"),
         ("beyond key and value", "/beyond_bytes_per_item"),
         ("metadata", "/metadata_bytes_per_item"),
     ];

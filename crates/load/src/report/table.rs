@@ -57,6 +57,12 @@ fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
             prefill.value_bytes as f64 / 1e6,
             prefill.seconds
         )?;
+        if let Some(held) = prefill.items_held.filter(|&held| held < prefill.items) {
+            writeln!(
+                out,
+                "warning: the server holds {held} of them: its memory (-m) is too small"
+            )?;
+        }
     }
     if report.build != "release" {
         writeln!(out, "A DEBUG BUILD: these numbers mean nothing. Build with --release.")?;

@@ -5,7 +5,8 @@
 //! Nobody knows a request's size before serving it, so large ones are taken as well. Knows no
 //! queue: whoever carries the plan out finds the longest. Unit: as in [`Hkh`].
 
-use crate::designs::{CorePolicy, Design, Hkh};
+use crate::design::Design;
+use crate::designs::{CorePolicy, Hkh};
 use crate::plan::{CorePlan, EpochLoad, Steal};
 use crate::settings::Settings;
 use crate::units::Nanos;

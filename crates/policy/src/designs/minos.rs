@@ -9,7 +9,8 @@
 //! Knows no queue and no key. Units: bytes, workers, requests.
 
 use crate::cores::{Form, Settled, roles, small_workers};
-use crate::designs::{CorePolicy, Design};
+use crate::design::Design;
+use crate::designs::CorePolicy;
 use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
 use crate::ranges::SizeRanges;

@@ -10,7 +10,8 @@
 //! Knows no queue. Unit: workers.
 
 use crate::cores::{Form, roles};
-use crate::designs::{CorePolicy, Design, Hkh};
+use crate::design::Design;
+use crate::designs::{CorePolicy, Hkh};
 use crate::plan::{CorePlan, EpochLoad, LargeLane};
 use crate::settings::Settings;
 use crate::units::Nanos;

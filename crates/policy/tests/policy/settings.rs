@@ -1,6 +1,6 @@
 //! Settings that do not fit say which flag, its value, the limit and the way out.
 
-use laneway_policy::designs::UnknownDesign;
+use laneway_policy::design::UnknownDesign;
 use laneway_policy::{Design, Form, ItemBytes, Settings, build};
 
 fn check(settings: Settings, expected: &str) {

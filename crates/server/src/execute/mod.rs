@@ -88,8 +88,8 @@ impl Context<'_> {
 pub enum Outcome {
     /// Nothing.
     Done,
-    /// Everything: the value is too large to be read here. Nothing was done or counted, and `out` is
-    /// as it was.
+    /// Everything: the value is too large to be read here. Nothing was done or counted, and
+    /// `out` is as it was.
     Elsewhere,
     /// The reply goes on with a large value.
     Transfer(Transfer),

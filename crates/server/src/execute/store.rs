@@ -120,7 +120,7 @@ pub fn begin(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) ->
         _ => unreachable!("`read` took it"),
     };
     let landing = match how.place {
-        Place::Joined { .. } => Landing::buffer(value_bytes),
+        Place::Joined { .. } => Landing::buffer(context.store.charge(), value_bytes),
         Place::Whole(_) => {
             let draft = context.store.draft(key, how.flags, how.expires, value_bytes, context.now);
             match draft {

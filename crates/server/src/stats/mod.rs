@@ -22,6 +22,7 @@ pub use topology::{
     ConnectionSnapshot, TopologySnapshot, WorkerPlace, write_connections, write_topology,
 };
 
+use laneway_store::ItemMeta;
 use laneway_wire::reply::{END, ERROR, OK, RESET};
 
 /// What a `stats` line asks for.
@@ -49,10 +50,21 @@ pub enum Question {
     Latency,
     /// `stats topology`: [`write_topology`].
     Topology,
+    /// `stats cachedump`: [`write_cachedump`].
+    Cachedump {
+        /// Number of the size class.
+        class: u32,
+        /// Items at most; 0 for all.
+        limit: u32,
+    },
 }
 
 const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
-const CACHEDUMP_DISABLED: &[u8] = b"CLIENT_ERROR stats cachedump not allowed\r\n";
+const BAD_LINE: &[u8] = b"CLIENT_ERROR bad command line\r\n";
+const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+const ILLEGAL_CLASS: &[u8] = b"CLIENT_ERROR Illegal slab id\r\n";
+/// Size classes have numbers below this (memcached's below 64).
+const CLASSES_MAX: u32 = 128;
 const SIZES_ENABLED: &[u8] = b"STAT sizes_status enabled\r\nEND\r\n";
 const SIZES_ALWAYS: &[u8] =
     b"STAT sizes_status error\r\nSTAT sizes_error sizes are always counted\r\nEND\r\n";
@@ -79,9 +91,38 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         },
         b"sizes_enable" => return Err(SIZES_ENABLED),
         b"sizes_disable" => return Err(SIZES_ALWAYS),
-        b"cachedump" => return Err(CACHEDUMP_DISABLED),
+        b"cachedump" => return cachedump(words.next(), words.next()),
         _ => return Err(ERROR),
     })
+}
+
+/// `stats cachedump CLASS LIMIT`; a limit of 0 is none.
+fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> Result<Question, &'static [u8]> {
+    let (Some(class), Some(limit)) = (class, limit) else { return Err(BAD_LINE) };
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u32>().ok();
+    let (Some(class), Some(limit)) = (number(class), number(limit)) else { return Err(BAD_FORMAT) };
+    if class >= CLASSES_MAX {
+        return Err(ILLEGAL_CLASS);
+    }
+    Ok(Question::Cachedump { class, limit })
+}
+
+/// Bytes of one `stats cachedump`, at most (memcached's bound is the same).
+const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
+
+/// Answer `stats cachedump`: key, bytes of the value, and unix time of its end, 0 for none.
+pub fn write_cachedump(items: &[(Vec<u8>, ItemMeta)], out: &mut Vec<u8>) {
+    for (key, meta) in items {
+        if out.len() + key.len() > CACHEDUMP_BYTES_MAX {
+            break;
+        }
+        out.extend_from_slice(b"ITEM ");
+        out.extend_from_slice(key);
+        out.extend_from_slice(
+            format!(" [{} b; {} s]\r\n", meta.value_bytes, meta.expires).as_bytes(),
+        );
+    }
+    out.extend_from_slice(END);
 }
 
 /// Answer `stats reset`.

@@ -1,5 +1,6 @@
-//! `check_store(ops)`: the store against a `HashMap`, one operation at a time. Used by the rows, the property test and
-//! the fuzzer. Nothing here is random: what happens depends on the operations alone.
+//! `check_store(ops)`: the store against a `HashMap`, one operation at a time. Used by the rows,
+//! the property test and the fuzzer. Nothing here is random: what happens depends on the operations
+//! alone.
 
 use laneway_store::{Config, Got, ItemMeta, Mode, Refused, Store};
 use std::{collections::HashMap, sync::Arc};
@@ -107,8 +108,8 @@ fn config(mode: Mode, memory_bytes: u64) -> Config {
     }
 }
 
-/// Run the operations against a store and a map; panic where they differ. Afterwards everything is deleted, and every
-/// slot must have come back.
+/// Run the operations against a store and a map; panic where they differ. Afterwards everything is
+/// deleted, and every slot must have come back.
 pub fn check_store(mode: Mode, memory_bytes: u64, ops: &[Op]) {
     let store = Store::new(config(mode, memory_bytes)).expect("memory to reserve");
     let mut model = Model {

@@ -1,6 +1,7 @@
 //! `me`: what is known of an item, for people.
 
 use super::super::Context;
+use laneway_store::HEADER_BYTES;
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 use std::io::Write;
 
@@ -14,7 +15,8 @@ pub(in super::super) fn meta_debug(context: &Context<'_>, meta: &Meta<'_>, out: 
     };
     out.extend_from_slice(b"ME ");
     out.extend_from_slice(meta.key.token);
-    let size = u64::from(item.value_bytes) + u64::from(item.key_bytes);
+    let bytes = u64::from(item.value_bytes) + u64::from(item.key_bytes);
+    let size = bytes + HEADER_BYTES as u64;
     // memcached counts the expiry down to zero from below.
     let expires = match item.expires {
         0 => -1,
@@ -22,7 +24,7 @@ pub(in super::super) fn meta_debug(context: &Context<'_>, meta: &Meta<'_>, out: 
     };
     let fetched = if item.fetched { "yes" } else { "no" };
     let cas = context.cas(&item);
-    let class = size.max(1).ilog2();
+    let class = bytes.max(1).ilog2();
     let idle = item.idle_seconds;
     let written = write!(
         out,

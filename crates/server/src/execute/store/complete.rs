@@ -85,11 +85,8 @@ fn whole(
                 // Older than the one there: stored all the same, but stale. It keeps the expiry of
                 // what it replaces, and whoever has the token keeps it.
                 draft.set_marks(true, item.token_sent);
-                let seq = entry.publish(draft, how.cas_explicit);
-                entry.set_expires(item.expires);
-                return Ok(seq);
-            }
-            if id == 0 || id != found {
+                draft.set_expires(item.expires);
+            } else if id == 0 || id != found {
                 return Err(Fate::Exists);
             }
         }

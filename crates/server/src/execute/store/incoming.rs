@@ -4,7 +4,7 @@
 use super::super::Context;
 use super::complete::Value;
 use super::{Answer, How, bad_chunk, finish, refuse};
-use laneway_store::{Draft, KeyHash, Refused};
+use laneway_store::{Charge, Draft, KeyHash, Refused};
 use laneway_wire::MetaKey;
 
 /// How much room a gathering buffer offers at a time, bytes.
@@ -24,11 +24,13 @@ pub struct Buffer {
     bytes: Vec<u8>,
     arrived: usize,
     value_bytes: usize,
+    /// Counts the buffer as bytes on their way in.
+    charge: Charge,
 }
 
 impl Landing {
-    pub(super) fn buffer(value_bytes: usize) -> Landing {
-        Landing::Buffer(Buffer { bytes: Vec::new(), arrived: 0, value_bytes })
+    pub(super) fn buffer(charge: Charge, value_bytes: usize) -> Landing {
+        Landing::Buffer(Buffer { bytes: Vec::new(), arrived: 0, value_bytes, charge })
     }
 
     /// Bytes of the whole value.
@@ -47,11 +49,11 @@ impl Landing {
         }
     }
 
-    /// Whether the item is a large one of the store.
+    /// Whether the value is worth receiving in place: [`Landing::room`] may be asked for.
     pub fn is_large(&self) -> bool {
         match self {
             Landing::Draft(draft, _) => draft.is_large(),
-            Landing::Buffer(_) => false,
+            Landing::Buffer(buffer) => buffer.value_bytes > ROOM_BYTES,
         }
     }
 
@@ -64,6 +66,7 @@ impl Landing {
                     bytes.len() <= buffer.value_bytes - buffer.arrived,
                     "more than was declared"
                 );
+                buffer.charge.grow_to((buffer.arrived + bytes.len()) as u64)?;
                 buffer.bytes.truncate(buffer.arrived);
                 buffer.bytes.extend_from_slice(bytes);
                 buffer.arrived += bytes.len();
@@ -72,12 +75,14 @@ impl Landing {
         }
     }
 
-    /// Room to receive into; then [`Landing::advance`]. Not empty while bytes are missing.
+    /// Room to receive into, of a value that [`Landing::is_large`]; then [`Landing::advance`]. Not
+    /// empty while bytes are missing.
     pub fn room(&mut self) -> Result<&mut [u8], Refused> {
         match self {
             Landing::Draft(draft, _) => draft.room(),
             Landing::Buffer(buffer) => {
                 let offered = buffer.value_bytes.min(buffer.arrived + ROOM_BYTES);
+                buffer.charge.grow_to(offered as u64)?;
                 buffer.bytes.resize(offered, 0);
                 Ok(&mut buffer.bytes[buffer.arrived..])
             }
@@ -175,8 +180,8 @@ impl Incoming {
         bad_chunk(context, &self.answer.borrow(), out);
     }
 
-    /// The store has no room for the rest of the value ([`Landing::write`] or [`Landing::room`] said
-    /// so): answer, and leave no stale value behind. The connection swallows what is missing.
+    /// The store has no room for the rest of the value ([`Landing::write`] or [`Landing::room`]
+    /// said so): answer, and leave no stale value behind. The connection swallows what is missing.
     pub fn out_of_memory(self, context: &Context<'_>, out: &mut Vec<u8>) {
         let Incoming { key, hash, how, answer, landing } = self;
         drop(landing); // first, so that its memory is there for others

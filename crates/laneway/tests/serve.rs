@@ -1,0 +1,303 @@
+//! The server as a process: how it starts, what it says when it cannot, how it ends, and what
+//! hostile or broken clients get. Loopback and unix sockets only.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
+
+/// How long an answer may take before the test says the server hangs. Never waited out when all
+/// is well.
+const HANG: Duration = Duration::from_secs(60);
+
+struct Server {
+    child: Child,
+    address: Option<SocketAddr>,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+impl Server {
+    /// Start on a port that the kernel chooses, and wait for its word that it is ready.
+    fn start(flags: &[&str]) -> Server {
+        Server::spawn(&[&["-p", "-1", "-l", "127.0.0.1"], flags].concat())
+    }
+
+    fn spawn(flags: &[&str]) -> Server {
+        let mut child = Command::new(BINARY)
+            .arg("serve")
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary was built for this test");
+        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
+        let mut line = String::new();
+        while !line.contains("ready on") {
+            line.clear();
+            let bytes = log.read_line(&mut line).expect("stderr can be read");
+            assert!(bytes > 0, "the server ended before it was ready: {:?}", child.wait());
+        }
+        let place = line.split("ready on ").nth(1).and_then(|rest| rest.split([';', ',']).next());
+        let address = place.and_then(|place| place.parse().ok());
+        Server { child, address, log }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream =
+            TcpStream::connect(self.address.expect("it listens on TCP")).expect("connects");
+        stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+        stream
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status().expect("kill exists");
+        assert!(status.success());
+    }
+
+    fn end(mut self) -> ExitStatus {
+        let status = self.child.wait().expect("it can be waited for");
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).expect("stderr can be read");
+        assert!(!rest.contains("panicked"), "{rest}");
+        status
+    }
+
+    fn stop(self) {
+        self.signal("TERM");
+        assert!(self.end().success());
+    }
+}
+
+fn ask<S: Read + Write>(stream: &mut S, request: &[u8], end: &[u8]) -> Vec<u8> {
+    stream.write_all(request).expect("the server reads");
+    read_to(stream, end)
+}
+
+fn read_to<S: Read>(stream: &mut S, end: &[u8]) -> Vec<u8> {
+    let mut got = Vec::new();
+    let mut buffer = [0; 65536];
+    while !got.ends_with(end) {
+        match stream.read(&mut buffer).expect("an answer comes") {
+            0 => panic!("closed after {:?}", String::from_utf8_lossy(&got)),
+            bytes => got.extend_from_slice(&buffer[..bytes]),
+        }
+    }
+    got
+}
+
+/// Whether the server closes the connection; what it says before is returned.
+fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut got = Vec::new();
+    match stream.read_to_end(&mut got) {
+        Ok(_) => got,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => got,
+        Err(error) => panic!("the server neither answers nor closes: {error}"),
+    }
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("laneway-test-{}-{name}", std::process::id()));
+    let _ = fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn sigterm_and_sigint_end_it_with_status_0() {
+    for signal in ["TERM", "INT"] {
+        let server = Server::start(&[]);
+        let mut client = server.connect();
+        assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+        server.signal(signal);
+        assert_eq!(read_to_end(&mut client), b"");
+        assert_eq!(server.end().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn a_reply_under_way_is_finished_before_it_ends() {
+    let server = Server::start(&["-m", "256", "-I", "32m"]);
+    let mut client = server.connect();
+    let value = vec![b'v'; 24 << 20];
+    let mut request = format!("set k 0 0 {}\r\n", value.len()).into_bytes();
+    request.extend_from_slice(&value);
+    assert_eq!(ask(&mut client, &[&request[..], b"\r\n"].concat(), b"\r\n"), b"STORED\r\n");
+    client.write_all(b"get k\r\n").expect("the server reads");
+    let mut head = [0; 8];
+    client.read_exact(&mut head).expect("the reply begins");
+    server.signal("TERM");
+    let rest = read_to(&mut client, b"END\r\n");
+    assert_eq!(rest.len() + head.len(), "VALUE k 0 25165824\r\n".len() + value.len() + 7);
+    assert_eq!(server.end().code(), Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_way_out() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("it has one").port().to_string();
+    let output = Command::new(BINARY)
+        .args(["serve", "-l", "127.0.0.1", "-p", &port])
+        .output()
+        .expect("the binary was built for this test");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(71), "{text}");
+    assert!(text.contains(&port) && text.contains("-p"), "{text}");
+}
+
+#[test]
+fn a_unix_socket_is_served_left_alone_or_replaced_as_it_should() {
+    let path = scratch("socket");
+    let name = path.to_str().expect("temp paths are text").to_owned();
+    let server = Server::spawn(&["-s", &name, "-a", "0600"]);
+    let mut client = UnixStream::connect(&path).expect("it listens");
+    assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+    // A living server keeps its socket.
+    let second = Command::new(BINARY).args(["serve", "-s", &name]).output().expect("runs");
+    assert_eq!(second.status.code(), Some(71), "{:?}", second);
+    // A killed one leaves it behind, and the next server takes it over.
+    server.signal("KILL");
+    assert!(!server.end().success());
+    assert!(path.exists());
+    Server::spawn(&["-s", &name]).stop();
+    assert!(!path.exists(), "a server that ends removes its socket");
+    // What is no socket is not touched.
+    fs::write(&path, "precious").expect("temp is writable");
+    let third = Command::new(BINARY).args(["serve", "-s", &name]).output().expect("runs");
+    assert_eq!(third.status.code(), Some(71));
+    assert_eq!(fs::read(&path).expect("still there"), b"precious");
+    let _ = fs::remove_file(&path);
+}
+
+#[test]
+fn flags_that_make_no_sense_end_it_with_status_2_and_strange_ones_do_not() {
+    let output = Command::new(BINARY).args(["serve", "-c", "0"]).output().expect("runs");
+    assert_eq!(output.status.code(), Some(2));
+    Server::start(&["-f", "1.25", "-o", "slab_chunk_max=16384,no_such_key", "--no-such-flag"])
+        .stop();
+}
+
+#[test]
+fn help_names_memcacheds_long_options_and_the_version_begins_as_memcacheds() {
+    let help = Command::new(BINARY).args(["serve", "-h"]).output().expect("runs");
+    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    for option in ["unix-socket", "memory-limit", "conn-limit", "max-item-size", "listen"] {
+        assert!(text.contains(option), "{option}");
+    }
+    let version = Command::new(BINARY).args(["-V"]).output().expect("runs");
+    assert!(String::from_utf8_lossy(&version.stdout).starts_with("memcached 1.6.45"));
+}
+
+#[test]
+fn called_memcached_it_is_the_server() {
+    let path = scratch("memcached-dir");
+    let _ = fs::create_dir(&path);
+    let link = path.join("memcached");
+    let _ = std::os::unix::fs::symlink(BINARY, &link);
+    let output = Command::new(&link).arg("-V").output().expect("runs");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("memcached 1.6.45"));
+    let _ = fs::remove_dir_all(&path);
+}
+
+#[test]
+fn the_pid_file_is_written_and_removed() {
+    let path = scratch("pid");
+    let name = path.to_str().expect("temp paths are text").to_owned();
+    let server = Server::start(&["-P", &name]);
+    let text = fs::read_to_string(&path).expect("it is written before the server is ready");
+    assert_eq!(text.trim(), server.child.id().to_string());
+    server.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+fn two_megabytes_without_a_newline_close_the_connection_and_harm_nobody() {
+    let server = Server::start(&[]);
+    let (mut bad, mut good) = (server.connect(), server.connect());
+    // The server may close before it has taken everything.
+    let _ = bad.write_all(&vec![b'x'; 2 << 20]);
+    read_to_end(&mut bad);
+    let mut keys = server.connect();
+    let _ = keys.write_all(b"get ");
+    let _ = keys.write_all(&b"key ".repeat(1 << 19));
+    assert!(!read_to_end(&mut keys).ends_with(b"END\r\n"), "an endless multiget has an end");
+    assert_eq!(ask(&mut good, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    server.stop();
+}
+
+#[test]
+fn a_million_pipelined_requests_are_all_answered() {
+    let server = Server::start(&[]);
+    let stream = server.connect();
+    let mut writer = stream.try_clone().expect("a socket can be cloned");
+    let sender = std::thread::spawn(move || {
+        let batch = b"mn\r\n".repeat(10_000);
+        (0..100).for_each(|_| writer.write_all(&batch).expect("the server reads"));
+    });
+    let mut reader = BufReader::with_capacity(1 << 16, stream);
+    let mut line = Vec::new();
+    for number in 0..1_000_000 {
+        line.clear();
+        reader.read_until(b'\n', &mut line).expect("an answer comes");
+        assert_eq!(line, b"MN\r\n", "answer {number}");
+    }
+    sender.join().expect("the sender sent");
+    server.stop();
+}
+
+#[test]
+fn a_reader_that_stops_in_a_gigabyte_reply_delays_nobody() {
+    let server = Server::start(&["-m", "2600", "-I", "1g", "-t", "1"]);
+    let mut client = server.connect();
+    let bytes = (1 << 30) - 1000;
+    client.write_all(format!("set k 0 0 {bytes}\r\n").as_bytes()).expect("the server reads");
+    let piece = vec![b'g'; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(piece.len());
+        client.write_all(&piece[..now]).expect("the server reads");
+        left -= now;
+    }
+    assert_eq!(ask(&mut client, b"\r\n", b"\r\n"), b"STORED\r\n");
+    client.write_all(b"get k\r\n").expect("the server reads");
+    let mut some = vec![0; 1 << 20];
+    client.read_exact(&mut some).expect("the reply begins");
+    let mut other = server.connect();
+    for _ in 0..100 {
+        assert_eq!(ask(&mut other, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    }
+    drop(client);
+    assert_eq!(ask(&mut other, b"delete k\r\n", b"\r\n"), b"DELETED\r\n");
+    server.signal("TERM");
+    assert!(server.end().success());
+}
+
+#[test]
+fn full_memory_without_eviction_is_said_and_nothing_is_lost() {
+    let server = Server::start(&["-m", "8", "-M"]);
+    let mut client = server.connect();
+    let value = vec![b'f'; 1000];
+    let mut stored = 0;
+    for number in 0..20_000 {
+        let mut request = format!("set key{number} 0 0 1000\r\n").into_bytes();
+        request.extend_from_slice(&value);
+        request.extend_from_slice(b"\r\n");
+        let reply = ask(&mut client, &request, b"\r\n");
+        if reply != b"STORED\r\n" {
+            assert_eq!(reply, b"SERVER_ERROR out of memory storing object\r\n");
+            break;
+        }
+        stored += 1;
+    }
+    assert!((4_000..20_000).contains(&stored), "{stored} of 1 KB fit into 8 MB");
+    for number in 0..stored {
+        let reply = ask(&mut client, format!("get key{number}\r\n").as_bytes(), b"END\r\n");
+        assert!(reply.starts_with(b"VALUE "), "key{number} was acknowledged and is gone");
+    }
+    server.stop();
+}

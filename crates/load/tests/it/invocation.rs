@@ -1,0 +1,79 @@
+//! A whole invocation: a command line in, a report out, as data and as a table.
+
+use crate::scripted::{Fault, serve};
+use laneway_load::cli::{self, Command, Invocation};
+use laneway_load::pairs::definition::{self, Kind};
+use laneway_load::report::json::{Report, SCHEMA};
+use laneway_load::report::table;
+use laneway_load::run::run;
+use std::path::Path;
+
+fn invocation(line: &str) -> Box<Invocation> {
+    let words = line.split_ascii_whitespace().map(Into::into).collect();
+    match cli::parse(words).unwrap() {
+        Command::Bench(invocation) => invocation,
+        Command::Help => panic!("no help was asked for"),
+    }
+}
+
+const SMALL: &str = "--keys 200 --keys-large 10 --p-large 20 --s-large 50000 --warmup 0.02";
+
+fn report(flags: &str) -> Report {
+    let (address, _) = serve(Fault::None);
+    run(&invocation(&format!("--server {address} {SMALL} {flags}")).plan).unwrap()
+}
+
+#[test]
+fn a_report_comes_back_from_json_as_it_was() {
+    let report = report("--rate 500,1000 --runs 2 --duration 0.1 --connections 4 --threads 2");
+    let text = serde_json::to_string(&report).unwrap();
+    let again: Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(again.runs.len(), 4);
+    assert_eq!(again.schema, SCHEMA);
+    // Not the floats: their last digit may change on the way.
+    let counted = |report: &Report| -> Vec<_> {
+        report.runs.iter().map(|run| (run.mode, run.requests.due, run.requests.hits)).collect()
+    };
+    assert_eq!(counted(&again), counted(&report));
+    assert_eq!(again.prefill.unwrap().items, 200);
+    for run in &again.runs {
+        assert_eq!(run.latency_us.is_none(), run.verdict.refused.is_some());
+        assert_eq!(run.requests.hits + run.requests.stored, run.requests.due);
+        assert_eq!(run.server.as_ref().unwrap().source, "rusage");
+    }
+}
+
+#[test]
+fn a_table_shows_the_latencies_or_why_there_are_none() {
+    for flags in ["--rate 1000 --duration 0.1", "--closed --depth 4 --duration 0.1"] {
+        let report = report(flags);
+        let table = table::render(&report);
+        assert!(table.contains("prefilled 200 items"), "{table}");
+        assert!(table.contains("small get") != table.contains("refused: "), "{table}");
+        assert!(table.contains("server CPU"), "{table}");
+        assert!(table.contains("(scripted)"), "{table}");
+    }
+}
+
+#[test]
+fn without_a_server_there_is_an_error_that_names_it() {
+    // Port 1 of the loopback address: reserved, and nobody listens there.
+    let message = run(&invocation("--server 127.0.0.1:1").plan).unwrap_err();
+    assert!(message.starts_with("no server answers at 127.0.0.1:1"), "{message}");
+}
+
+#[test]
+fn every_figure_of_a_bench_definition_is_in_the_report() {
+    let pid = std::process::id();
+    let report = report(&format!("--closed --depth 2 --duration 0.1 --server-pid {pid}"));
+    let run = serde_json::to_value(&report.runs[0]).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (id, _) in definition::list(&root).unwrap() {
+        let definition = definition::read(&root, &id).unwrap();
+        for figure in &definition.figures {
+            if definition.kind == Kind::Bench {
+                assert!(run.pointer(&figure.value).is_some_and(|v| v.is_f64()), "{id}: {figure:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The sender against a scripted server: what it sends, what it notices, what it refuses to
+//! believe.
+
+use crate::scripted::{Fault, serve, serve_unix};
+use laneway_load::arrivals::{Arrival, poisson};
+use laneway_load::connection::{Context, Target, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH};
+use laneway_load::dialect::Dialect;
+use laneway_load::prefill::prefill;
+use laneway_load::random::Random;
+use laneway_load::recorder::Recorder;
+use laneway_load::sender::closed::ClosedLoop;
+use laneway_load::sender::open::OpenLoop;
+use laneway_load::sender::{Clock, Connections, Edge};
+use laneway_load::values::Values;
+use laneway_load::verdict::judge;
+use laneway_load::workload::{Ask, Key, Operation, Sizes, Workload, WorkloadOptions};
+use std::time::{Duration, Instant};
+
+/// No test waits for it; it only ends one that would hang.
+const DRAIN: Duration = Duration::from_secs(60);
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+struct Bench {
+    workload: Workload,
+    values: Values,
+    dialect: Dialect,
+}
+
+impl Bench {
+    fn new(options: WorkloadOptions, dialect: Dialect) -> Self {
+        let values = Values::new(options.seed);
+        Bench { workload: Workload::new(options).unwrap(), values, dialect }
+    }
+
+    /// 300 keys, 30 of them large and up to 300 KB, every other request large.
+    fn mixed(dialect: Dialect) -> Self {
+        let options = WorkloadOptions {
+            keys: 300,
+            keys_large: 30,
+            large_percent: 50.0,
+            sizes: Sizes::Etc { large_bytes_max: 300_000 },
+            get_share: 0.5,
+            ..WorkloadOptions::default()
+        };
+        Bench::new(options, dialect)
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context { workload: &self.workload, values: &self.values, dialect: self.dialect }
+    }
+
+    /// Sends this at once, on so many connections; every request is as late as `late` says.
+    fn send(
+        &self,
+        target: &Target,
+        connections: usize,
+        arrivals: &[Arrival],
+        late: Duration,
+    ) -> Recorder {
+        self.try_send(target, connections, arrivals, late).unwrap()
+    }
+
+    fn try_send(
+        &self,
+        target: &Target,
+        connections: usize,
+        arrivals: &[Arrival],
+        late: Duration,
+    ) -> std::io::Result<Recorder> {
+        let mut lines = Connections::open(self.context(), target, connections)?;
+        let mut recorder = Recorder::new(0..arrivals.last().map_or(1, |last| last.due_ns + 1));
+        let mut open = OpenLoop { arrivals, drain: DRAIN, versions: Random::new(8) };
+        let clock = Clock::starting(Instant::now() - late);
+        let mut edges = Vec::new();
+        open.run(&mut lines, clock, &mut recorder, |edge| edges.push(edge))?;
+        assert_eq!(edges, [Edge::Open, Edge::Close]);
+        Ok(recorder)
+    }
+
+    fn fill(&self, target: &Target) {
+        let filled = prefill(self.context(), target, 4).unwrap();
+        assert_eq!(filled.items, self.workload.keys());
+        assert_eq!(filled.items_held, Some(filled.items));
+    }
+}
+
+fn tcp(address: String) -> Target {
+    Target::Tcp(address)
+}
+
+fn all_due_at_once(asks: impl IntoIterator<Item = (u32, Operation)>) -> Vec<Arrival> {
+    let arrival = |(key, operation)| Arrival { due_ns: 0, ask: Ask { key: Key(key), operation } };
+    asks.into_iter().map(arrival).collect()
+}
+
+#[test]
+fn everything_sent_comes_back_right_in_either_dialect() {
+    for dialect in [Dialect::Text, Dialect::Resp] {
+        let bench = Bench::mixed(dialect);
+        let (address, shared) = serve(Fault::None);
+        let target = tcp(address);
+        bench.fill(&target);
+        assert_eq!(shared.state.lock().unwrap().values.len(), 300);
+        let arrivals = poisson(&bench.workload, 2_000.0, 500_000_000, 0);
+        let recorder = bench.send(&target, 8, &arrivals, Duration::ZERO);
+        let counts = &recorder.counts;
+        assert_eq!(counts.due, arrivals.len() as u64);
+        assert_eq!(counts.hits + counts.stored, counts.due);
+        assert_eq!(recorder.latency_ns(None, None).len(), counts.due);
+        let large = arrivals.iter().filter(|arrival| arrival.ask.key.0 >= 270).count();
+        assert_eq!(counts.large, large as u64);
+        assert!(judge(counts, true, None).failed.is_none());
+    }
+}
+
+#[test]
+fn replies_in_single_bytes_are_understood() {
+    let bench = Bench::new(
+        WorkloadOptions { keys: 100, keys_large: 0, large_percent: 0.0, ..Default::default() },
+        Dialect::Text,
+    );
+    let (address, _) = serve(Fault::Trickles);
+    let target = tcp(address);
+    bench.fill(&target);
+    let recorder = bench.send(
+        &target,
+        1,
+        &all_due_at_once((0..100).map(|key| (key, Operation::Get))),
+        Duration::ZERO,
+    );
+    assert_eq!(recorder.counts.hits, 100);
+}
+
+#[test]
+fn a_unix_socket_serves_as_well() {
+    let path = std::env::temp_dir().join(format!("laneway-load-{}.sock", std::process::id()));
+    let _shared = serve_unix(&path);
+    let bench = Bench::mixed(Dialect::Text);
+    let target = Target::Unix(path.clone());
+    bench.fill(&target);
+    let recorder = bench.send(
+        &target,
+        2,
+        &all_due_at_once((0..300).map(|key| (key, Operation::Get))),
+        Duration::ZERO,
+    );
+    assert_eq!(recorder.counts.hits, 300);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn wrong_values_fail_the_run() {
+    for (fault, words) in [
+        (Fault::FlipsLastByte, WRONG_BYTES),
+        (Fault::CutsLastByte, WRONG_LENGTH),
+        (Fault::OtherKey, WRONG_BYTES),
+    ] {
+        // All of one size, so that another key's value differs by its bytes alone.
+        for value_bytes in [10, 1_000, 100_000] {
+            let sizes = Sizes::Fixed { value_bytes };
+            let options = WorkloadOptions { keys: 10, sizes, ..WorkloadOptions::default() };
+            let bench = Bench::new(options, Dialect::Text);
+            let (address, _) = serve(fault);
+            let target = tcp(address);
+            bench.fill(&target);
+            let asks = all_due_at_once((0..10).map(|key| (key, Operation::Get)));
+            let recorder = bench.send(&target, 2, &asks, Duration::ZERO);
+            assert_eq!(recorder.counts.corrupt, 10, "{fault:?} {value_bytes}");
+            let verdict = judge(&recorder.counts, true, recorder.first_fault.as_deref());
+            assert!(verdict.failed.unwrap().contains(words), "{fault:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrongly_named_key_is_noticed() {
+    // The value is the right one: only the name on the line is another's.
+    let bench = Bench::mixed(Dialect::Text);
+    let name = bench.workload.key_name(Key(1));
+    let mut value = Vec::new();
+    let bytes = bench.workload.value_bytes(Key(0));
+    let of = laneway_load::values::Value { key: Key(0), bytes, version: 1 };
+    bench.values.append(of, &mut value);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = tcp(listener.local_addr().unwrap().to_string());
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; b"get 01234567\r\n".len()]).unwrap();
+        let head = format!("VALUE {} 0 {bytes}\r\n", String::from_utf8_lossy(&name));
+        stream.write_all(&[head.as_bytes(), &value, b"\r\nEND\r\n"].concat()).unwrap();
+        // Until the client leaves.
+        let _ = stream.read(&mut [0]);
+    });
+    let asks = all_due_at_once([(0, Operation::Get)]);
+    let recorder = bench.send(&target, 1, &asks, Duration::ZERO);
+    assert!(recorder.first_fault.unwrap().contains(WRONG_KEY));
+}
+
+#[test]
+fn refusals_are_counted_and_the_connection_goes_on() {
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::RefusesFrom(1_500));
+    let target = tcp(address);
+    let asks = all_due_at_once((260..280).map(|key| (key, Operation::Set)));
+    let recorder = bench.send(&target, 1, &asks, Duration::ZERO);
+    assert_eq!((recorder.counts.stored, recorder.counts.refused), (10, 10));
+    let message = prefill(bench.context(), &target, 1).unwrap_err();
+    assert!(message.contains("too large") && message.contains("-I"), "{message}");
+}
+
+#[test]
+fn misses_are_counted() {
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::None);
+    let asks = all_due_at_once((0..50).map(|key| (key, Operation::Get)));
+    let recorder = bench.send(&tcp(address), 4, &asks, Duration::ZERO);
+    assert_eq!((recorder.counts.misses, recorder.counts.hits), (50, 0));
+}
+
+#[test]
+fn a_server_that_leaves_or_babbles_ends_the_run_with_words() {
+    let bench = Bench::mixed(Dialect::Text);
+    for (fault, words) in [(Fault::Closes, "closed a connection"), (Fault::Babbles, "HELLO THERE")]
+    {
+        let (address, _) = serve(fault);
+        let asks = all_due_at_once([(0, Operation::Get)]);
+        let error = bench.try_send(&tcp(address), 1, &asks, Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn an_open_loop_sends_on_while_nothing_is_answered() {
+    // The server answers nothing before all 200 have come: a client that waited would hang.
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::HoldsUntil(200));
+    let asks = all_due_at_once((0..200).map(|key| (key, Operation::Get)));
+    // As many connections as requests: the scripted server serves a connection in order.
+    let recorder = bench.send(&tcp(address), 200, &asks, Duration::ZERO);
+    assert_eq!(recorder.counts.misses, 200);
+    assert_eq!(recorder.counts.no_idle_connection, 0);
+}
+
+#[test]
+fn busy_connections_share_what_no_idle_one_can_take() {
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::HoldsUntil(4));
+    let asks = all_due_at_once((0..12).map(|key| (key, Operation::Get)));
+    let recorder = bench.send(&tcp(address), 4, &asks, Duration::ZERO);
+    // Each of the 4 holds its first request, so the 8 others find none idle; and the run ends
+    // only because they were spread: 4 GETs on one connection would never be 4 on the server.
+    assert_eq!(recorder.counts.misses, 12);
+    assert!(recorder.counts.no_idle_connection >= 1);
+}
+
+#[test]
+fn a_large_set_does_not_hold_back_other_connections() {
+    // The server does not read the body before it answered a GET, and the body is larger than
+    // what the kernel buffers: a client that blocked in the SET would never send the GET.
+    const LARGE: u64 = 32 << 20;
+    let sizes = Sizes::Fixed { value_bytes: LARGE };
+    let options = WorkloadOptions { keys: 2, sizes, ..WorkloadOptions::default() };
+    let bench = Bench::new(options, Dialect::Text);
+    let (address, shared) = serve(Fault::ReadsBodyAfterGet(LARGE as usize));
+    let asks = all_due_at_once([(0, Operation::Set), (1, Operation::Get)]);
+    let recorder = bench.send(&tcp(address), 2, &asks, Duration::ZERO);
+    assert_eq!((recorder.counts.stored, recorder.counts.misses), (1, 1));
+    let state = shared.state.lock().unwrap();
+    let name = bench.workload.key_name(Key(0));
+    assert_eq!(state.values[name.as_slice()].len() as u64, LARGE);
+}
+
+#[test]
+fn requests_behind_a_large_set_keep_their_order() {
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::None);
+    // Key 299 is large. On one connection: write, read, write, read.
+    let asks = [Operation::Set, Operation::Get, Operation::Set, Operation::Get];
+    let asks = all_due_at_once(asks.map(|operation| (299, operation)));
+    let recorder = bench.send(&tcp(address), 1, &asks, Duration::ZERO);
+    assert_eq!((recorder.counts.stored, recorder.counts.hits), (2, 2));
+}
+
+#[test]
+fn a_generator_that_fell_behind_prints_no_latency() {
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::None);
+    let target = tcp(address);
+    bench.fill(&target);
+    // Everything was due a second ago.
+    let asks = all_due_at_once((0..100).map(|key| (key, Operation::Get)));
+    let recorder = bench.send(&target, 4, &asks, Duration::from_secs(1));
+    assert_eq!(recorder.counts.late, 100);
+    // And the time since then is in the latency.
+    assert!(recorder.latency_ns(None, None).min() > 900_000_000);
+    let verdict = judge(&recorder.counts, true, None);
+    assert!(verdict.refused.unwrap().contains("fell behind"));
+}
+
+#[test]
+fn what_is_not_sent_and_not_answered_is_counted() {
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::HoldsUntil(usize::MAX));
+    let mut lines = Connections::open(bench.context(), &tcp(address), 2).unwrap();
+    let mut arrivals = all_due_at_once([(0, Operation::Get), (1, Operation::Get)]);
+    // Due after the end of the window and of the drain: never sent.
+    arrivals.push(Arrival { due_ns: HOUR_NS, ..arrivals[0] });
+    let mut recorder = Recorder::new(0..1_000_000);
+    let mut open =
+        OpenLoop { arrivals: &arrivals, drain: Duration::ZERO, versions: Random::new(8) };
+    open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
+    assert_eq!((recorder.counts.due, recorder.counts.unanswered), (2, 2));
+    assert!(judge(&recorder.counts, true, None).failed.unwrap().contains("no reply"));
+}
+
+#[test]
+fn a_closed_loop_keeps_its_depth() {
+    // The server answers nothing before 3 × 5 GETs have come: they do come without a reply.
+    let bench = Bench::new(
+        WorkloadOptions {
+            keys: 10,
+            sizes: Sizes::Fixed { value_bytes: 10 },
+            get_share: 1.0,
+            ..WorkloadOptions::default()
+        },
+        Dialect::Text,
+    );
+    let (address, shared) = serve(Fault::HoldsUntil(3));
+    let mut lines = Connections::open(bench.context(), &tcp(address), 3).unwrap();
+    let mut recorder = Recorder::new(0..50_000_000);
+    let mut closed =
+        ClosedLoop { depth: 5, drain: DRAIN, asks: Random::new(1), versions: Random::new(2) };
+    closed.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
+    let counts = &recorder.counts;
+    let served = shared.state.lock().unwrap().gets as u64;
+    assert!(counts.ended >= 15);
+    assert_eq!(counts.ended, served);
+    assert_eq!(lines.in_flight(), 0);
+}

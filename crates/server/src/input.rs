@@ -1,0 +1,59 @@
+//! What a connection has received and not consumed: bytes behind a cursor, so that serving a long
+//! line piece by piece moves nothing, and a memory of whether there is a whole line in it, so that
+//! a line that trickles in is not searched from its beginning with every byte.
+
+use laneway_wire::{Limits, limits::LINE_BYTES_MAX};
+
+/// Unconsumed input. Owns no memory while it is empty.
+#[derive(Default)]
+pub struct Input {
+    bytes: Vec<u8>,
+    at: usize,
+    /// It is the beginning of a line, without its end.
+    pub half_line: bool,
+}
+
+impl Input {
+    /// Whether everything was consumed.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// What was not consumed.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Keep what is left of a read.
+    pub fn keep(&mut self, rest: &[u8]) {
+        assert!(self.bytes.is_empty(), "what came before is forgotten");
+        self.bytes.extend_from_slice(rest);
+    }
+
+    /// More has come.
+    pub fn append(&mut self, received: &[u8]) {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        self.bytes.extend_from_slice(received);
+    }
+
+    /// So many bytes were served.
+    pub fn consume(&mut self, bytes: usize) {
+        self.at += bytes;
+        if self.at == self.bytes.len() {
+            *self = Input::default(); // an idle connection owns no buffer
+        }
+    }
+
+    /// Whether what is here is the beginning of a line, and `received` goes on with it without
+    /// ending it or making it too long: then there is nothing to serve yet.
+    pub fn adds_no_line(&self, received: &[u8], limits: &Limits) -> bool {
+        let (before, after) = (self.bytes().len(), self.bytes().len() + received.len());
+        // Where a line becomes longer than this, the parser decides whether it may.
+        let decides = before <= LINE_BYTES_MAX && after > LINE_BYTES_MAX;
+        self.half_line && !decides && after <= limits.line_bytes_max && !received.contains(&b'\n')
+    }
+}
+
+#[cfg(test)]
+mod tests;

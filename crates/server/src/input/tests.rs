@@ -1,0 +1,36 @@
+use super::*;
+
+const LIMITS: Limits = Limits { item_bytes_max: 1 << 20, line_bytes_max: 10_000 };
+
+fn half_line(bytes: usize) -> Input {
+    let mut input = Input::default();
+    input.keep(&vec![b'k'; bytes]);
+    input.half_line = true;
+    input
+}
+
+#[test]
+fn what_was_consumed_is_gone_and_the_rest_stays_in_order() {
+    let mut input = Input::default();
+    input.keep(b"abcdef");
+    input.consume(2);
+    assert_eq!(input.bytes(), b"cdef");
+    input.append(b"gh");
+    assert_eq!(input.bytes(), b"cdefgh");
+    input.consume(6);
+    assert!(input.is_empty());
+    input.keep(b"anew");
+    assert_eq!(input.bytes(), b"anew");
+}
+
+#[test]
+fn a_line_that_trickles_in_is_served_only_when_something_is_to_be_decided() {
+    assert!(half_line(100).adds_no_line(b"more", &LIMITS));
+    assert!(!half_line(100).adds_no_line(b"end\r\n", &LIMITS), "the line ends");
+    assert!(!half_line(2047).adds_no_line(b"xx", &LIMITS), "longer than a plain line may be");
+    assert!(half_line(3000).adds_no_line(b"more", &LIMITS), "a multiget, it was decided");
+    assert!(!half_line(9_999).adds_no_line(b"xx", &LIMITS), "longer than any line may be");
+    let mut whole = half_line(100);
+    whole.half_line = false;
+    assert!(!whole.adds_no_line(b"more", &LIMITS), "a value is awaited, not a line");
+}

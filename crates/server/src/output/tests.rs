@@ -1,0 +1,106 @@
+use super::*;
+use laneway_store::{Config, Got, KeyHash, Store};
+use std::sync::Arc;
+
+/// Takes so many bytes a call, at most so many in all.
+struct Sink {
+    got: Vec<u8>,
+    per_call: usize,
+    room: usize,
+}
+
+impl Stream for Sink {
+    fn read(&mut self, _room: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let most = self.per_call.min(self.room - self.got.len());
+        if most == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let before = self.got.len();
+        self.got.extend(pieces.iter().flat_map(|piece| piece.iter()).take(most));
+        Ok(self.got.len() - before)
+    }
+    fn peer(&self) -> String {
+        String::new()
+    }
+}
+
+fn sink(per_call: usize, room: usize) -> Sink {
+    Sink { got: Vec::new(), per_call, room }
+}
+
+fn large_value(bytes: usize) -> (Arc<Store>, Vec<u8>, Pinned) {
+    let store = Store::new(Config::default()).expect("a small store");
+    let value: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+    let hash: KeyHash = store.hash(b"k");
+    let mut draft = store.draft(b"k", 0, 0, bytes, 1).expect("room");
+    draft.write(&value).expect("room");
+    store.enter(hash, b"k", 1).publish(draft, None);
+    let got = store.get(hash, b"k", 1, &mut Vec::new(), &mut |_, _| {});
+    let Got::Large(_, pinned) = got else { panic!("{bytes} bytes are not large") };
+    (store, value, pinned)
+}
+
+#[test]
+fn everything_leaves_in_order_whatever_the_peer_takes_at_a_time() {
+    let (_store, value, _) = large_value(200_000);
+    for per_call in [1000, 4096, 32_768, usize::MAX] {
+        let (_store, _, pinned) = large_value(200_000);
+        let mut output = Output::default();
+        output.push_bytes(b"head ");
+        output.push_value(pinned);
+        output.push_bytes(b" tail");
+        let mut sink = sink(per_call, usize::MAX);
+        let mut turns = 0;
+        while output.send(&mut sink, 32 * 1024).expect("a sink takes all").0 != Sent::All {
+            turns += 1;
+            assert!(turns < 1000, "it never ends");
+        }
+        let wanted = [b"head ", &value[..], b" tail"].concat();
+        assert!(sink.got == wanted, "{per_call} bytes a call");
+        assert!(output.is_empty());
+    }
+}
+
+#[test]
+fn a_slice_moves_no_more_than_its_budget() {
+    let (_store, _, pinned) = large_value(200_000);
+    let mut output = Output::default();
+    output.push_value(pinned);
+    let mut sink = sink(usize::MAX, usize::MAX);
+    let (sent, bytes) = output.send(&mut sink, 10_000).expect("a sink takes all");
+    assert_eq!((sent, bytes), (Sent::Budget, 10_000));
+}
+
+#[test]
+fn a_reply_finished_later_holds_back_those_behind_it_and_only_those() {
+    let mut output = Output::default();
+    let mut sink = sink(usize::MAX, usize::MAX);
+    output.push_bytes(b"1 ");
+    let second = output.reserve();
+    output.push_bytes(b"3 ");
+    let fourth = output.reserve();
+    assert_eq!(output.send(&mut sink, usize::MAX).expect("takes all").0, Sent::Waiting);
+    assert_eq!(sink.got, b"1 ");
+    assert!(output.finish(fourth, b"4 ".to_vec()));
+    assert_eq!(output.send(&mut sink, usize::MAX).expect("takes all").0, Sent::Waiting);
+    assert_eq!(sink.got, b"1 ");
+    assert!(output.finish(second, b"2 ".to_vec()));
+    assert!(!output.finish(second, b"again".to_vec()), "a ticket is good once");
+    assert_eq!(output.send(&mut sink, usize::MAX).expect("takes all").0, Sent::All);
+    assert_eq!(sink.got, b"1 2 3 4 ");
+}
+
+#[test]
+fn a_full_peer_blocks_and_nothing_is_lost() {
+    let mut output = Output::default();
+    output.push_bytes(b"abcdef");
+    let mut sink = sink(4, 3);
+    assert_eq!(output.send(&mut sink, usize::MAX).expect("no error").0, Sent::Blocked);
+    assert_eq!(output.held_bytes(), 3);
+    sink.room = 100;
+    while output.send(&mut sink, usize::MAX).expect("no error").0 != Sent::All {}
+    assert_eq!(sink.got, b"abcdef");
+}

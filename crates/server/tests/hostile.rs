@@ -1,0 +1,238 @@
+//! Shapes of input and of clients that once did harm, each with the number of workers, forms and
+//! designs in which it could: values that end near a read's end, requests that end near a turn's
+//! end, bodies refused half-way, clients that do not read, roles that change around them.
+
+mod rig;
+
+use laneway_policy::{Design, Form, Role};
+use laneway_transport::memory::{Client, Faults};
+use rig::{FORMS, Plan, Rig, hit, tail, value};
+
+/// Every form of `lanes`, and `hkh`.
+fn plans() -> Vec<Plan> {
+    let mut plans: Vec<Plan> =
+        FORMS.iter().map(|&(workers, form)| Plan::of(workers, form)).collect();
+    plans.push(Plan { design: Design::Hkh, ..Plan::of(2, Form::TimeShare) });
+    plans
+}
+
+fn what(plan: &Plan) -> String {
+    format!("{} workers, {}, {}", plan.workers, plan.form, plan.design)
+}
+
+fn set_request(key: &str, value: &[u8]) -> Vec<u8> {
+    let head = format!("set {key} 0 0 {}\r\n", value.len());
+    [head.as_bytes(), value, b"\r\n"].concat()
+}
+
+fn get_reply(key: &str, value: &[u8]) -> Vec<u8> {
+    [&hit(key, value)[..], b"END\r\n"].concat()
+}
+
+#[test]
+fn values_about_as_long_as_a_read_arrive_in_any_pieces() {
+    for plan in plans() {
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        for len in (16_300..16_420).step_by(3).chain([14_000, 15_999, 16_384, 32_768, 33_000]) {
+            let value = value(len, len as u64);
+            let request = set_request("k", &value);
+            for cut in [20, len / 2, len, len + 15] {
+                let back = rig.send(&client, &request[..cut]);
+                rig.turns(3);
+                let back = [back, rig.send(&client, &request[cut..])].concat();
+                let got = rig.until(&client, back, |got| got.ends_with(b"\r\n"));
+                assert_eq!(got, b"STORED\r\n", "{len} bytes cut at {cut}, {}", what(&plan));
+            }
+            let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
+            assert!(got == get_reply("k", &value), "{len} bytes, {}", what(&plan));
+        }
+    }
+}
+
+#[test]
+fn a_value_behind_a_full_turn_is_not_taken_for_requests() {
+    for plan in plans() {
+        for before in (124..=130).chain([254, 255, 256]) {
+            for len in [15_000, 17_000, 200_000] {
+                let mut rig = Rig::new(&plan);
+                let client = rig.net.connect();
+                let mut value = value(len, before);
+                let trap = b"\r\nset pwned 0 0 3\r\nyes\r\nmn\r\n";
+                value[..trap.len()].copy_from_slice(trap);
+                let mut request = b"mn\r\n".repeat(before as usize);
+                request.extend(set_request("k", &value));
+                request.extend_from_slice(b"get pwned\r\n");
+                let got = rig.ask(&client, &request, b"END\r\n");
+                let wanted =
+                    [&b"MN\r\n".repeat(before as usize)[..], b"STORED\r\nEND\r\n"].concat();
+                assert!(got == wanted, "{before} before {len}, {}: {}", what(&plan), tail(&got));
+                let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
+                assert!(got == get_reply("k", &value), "{before} before {len}, {}", what(&plan));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_value_refused_half_way_is_answered_to_its_own_client() {
+    for plan in plans() {
+        let plan = Plan { memory_bytes: 16 << 20, item_bytes_max: 6 << 20, ..plan };
+        let mut rig = Rig::new(&plan);
+        let victim = rig.net.connect();
+        rig.set(&victim, "small", b"s");
+        let attackers: Vec<Client> = (0..4).map(|_| rig.net.connect()).collect();
+        let body = value(5 << 20, 1);
+        for (number, attacker) in attackers.iter().enumerate() {
+            attacker.send(format!("set a{number} 0 0 {}\r\n", body.len()).as_bytes());
+            let mut sent = 0;
+            while sent < body.len() {
+                sent += attacker.send(&body[sent..]);
+                victim.send(b"get small\r\n");
+                rig.turns(6);
+                assert_eq!(victim.receive(usize::MAX), get_reply("small", b"s"), "{}", what(&plan));
+            }
+        }
+        let mut refused = 0;
+        for attacker in &attackers {
+            let got = rig.ask(attacker, b"\r\nmn\r\n", b"MN\r\n");
+            refused += usize::from(got.starts_with(b"SERVER_ERROR out of memory"));
+            assert!(got.starts_with(b"SERVER_ERROR out of memory") || got.starts_with(b"STORED"));
+        }
+        assert!(refused > 0, "20 MiB went into 16, {}", what(&plan));
+    }
+}
+
+/// Make `small` workers small and the others what `rest` says.
+fn publish(rig: &mut Rig, small: usize, rest: Role) {
+    rig.publish(|plan| {
+        plan.workers_small = if rest == Role::Large { small } else { plan.roles.len() } as u16;
+        for (number, role) in plan.roles.iter_mut().enumerate() {
+            *role = if number < small { Role::Small } else { rest };
+        }
+    });
+}
+
+#[test]
+fn a_client_that_reads_late_gets_everything_though_its_worker_turned_large() {
+    let faults = Faults { pipe_bytes: 10_000, ..Faults::NONE };
+    let mut rig = Rig::new(&Plan { faults, ..Plan::of(3, Form::Roles) });
+    publish(&mut rig, 2, Role::Large);
+    let clients: Vec<Client> = (0..6).map(|_| rig.net.connect()).collect();
+    let value = value(9_000, 1);
+    rig.set(&clients[0], "k", &value);
+    for client in &clients {
+        client.send(&b"get k\r\n".repeat(3));
+    }
+    rig.turns(20); // every reply is blocked now, and no request is left to serve
+    publish(&mut rig, 1, Role::Large);
+    rig.turns(20);
+    publish(&mut rig, 2, Role::Large);
+    for client in &clients {
+        let wanted = get_reply("k", &value).repeat(3);
+        let got = rig.until(client, Vec::new(), |got| got.len() >= wanted.len());
+        assert!(got == wanted, "{}", tail(&got));
+        assert_eq!(rig.ask(client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    }
+}
+
+#[test]
+fn large_requests_are_served_though_the_large_worker_becomes_the_standby() {
+    let mut rig = Rig::new(&Plan::of(2, Form::Roles));
+    let clients: Vec<Client> = (0..10).map(|_| rig.net.connect()).collect();
+    let value = value(1 << 20, 2);
+    rig.set(&clients[0], "big", &value);
+    let wanted = get_reply("big", &value);
+    for round in 0..10 {
+        publish(&mut rig, 1, Role::Large);
+        rig.turns(1);
+        for client in &clients {
+            client.send(b"get big\r\n");
+        }
+        rig.turns(round % 4);
+        publish(&mut rig, 1, Role::Standby);
+        for client in &clients {
+            let got = rig.until(client, Vec::new(), |got| got.len() >= wanted.len());
+            assert!(got == wanted, "round {round}: {}", tail(&got));
+        }
+    }
+}
+
+#[test]
+fn what_is_pipelined_behind_a_blocked_large_reply_is_answered() {
+    for plan in plans() {
+        let faults = Faults { pipe_bytes: 5_000, ..Faults::NONE };
+        let plan = Plan { faults, ..plan };
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let value = value(300_000, 3);
+        rig.set(&client, "big", &value);
+        client.send(b"get big big\r\nversion\r\nget big\r\nmn\r\n");
+        rig.turns(10);
+        let two = [&hit("big", &value)[..], &hit("big", &value), b"END\r\n"].concat();
+        let wanted =
+            [&two[..], b"VERSION 1.6.45-laneway\r\n", &get_reply("big", &value), b"MN\r\n"]
+                .concat();
+        let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"MN\r\n"));
+        assert!(got == wanted, "{}: {}", what(&plan), tail(&got));
+    }
+}
+
+#[test]
+fn a_multiget_of_nothing_but_misses_lets_others_in_between() {
+    for plan in plans() {
+        let faults = Faults { pipe_bytes: 1 << 20, ..Faults::NONE };
+        let plan = Plan { faults, ..plan };
+        let mut rig = Rig::new(&plan);
+        let (endless, other) = (rig.net.connect(), rig.net.connect());
+        rig.turns(3);
+        let keys = [&b"get"[..], &b" k".repeat(100_000), b"\r\n"].concat();
+        assert_eq!(endless.send(&keys), keys.len());
+        let mut between = 0;
+        while endless.receive(10).is_empty() {
+            other.send(b"mn\r\n");
+            rig.turns(2);
+            between += usize::from(other.receive(10) == b"MN\r\n");
+        }
+        assert!(between > 50, "{between} others were served, {}", what(&plan));
+    }
+}
+
+#[test]
+fn half_open_appends_hold_no_more_than_other_values_may() {
+    let plan =
+        Plan { memory_bytes: 16 << 20, item_bytes_max: 1 << 20, ..Plan::of(1, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let clients: Vec<Client> = (0..20).map(|_| rig.net.connect()).collect();
+    let piece = value(900_000, 4);
+    for client in &clients {
+        rig.send(client, b"append nokey 0 0 1000000\r\n");
+        rig.send(client, &piece);
+    }
+    rig.turns(20);
+    let held = rig.shared.store.stats().unpublished_bytes;
+    assert!(held > 4 << 20 && held <= 9 << 20, "{held} bytes are held of the 8 MiB allowed");
+    clients.iter().for_each(Client::reset);
+    rig.turns(20);
+    assert_eq!(rig.shared.store.stats().unpublished_bytes, 0);
+}
+
+#[test]
+fn connections_that_arrive_while_their_worker_turns_large_go_on_to_a_small_one() {
+    let mut rig = Rig::new(&Plan::of(3, Form::Roles));
+    publish(&mut rig, 2, Role::Large);
+    rig.turns(1);
+    let clients: Vec<Client> = (0..4).map(|_| rig.net.connect()).collect();
+    rig.workers[0].step().expect("memory transports do not fail"); // two of them are in the mail
+    publish(&mut rig, 1, Role::Large);
+    rig.turns(5);
+    for client in &clients {
+        assert_eq!(rig.ask(client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    }
+    rig.turns(5);
+    let home = |number: usize| {
+        let connections = &rig.shared.workers[number].connections;
+        connections.load(std::sync::atomic::Ordering::Relaxed)
+    };
+    assert_eq!((home(0), home(1)), (4, 0));
+}

@@ -1,0 +1,372 @@
+//! The lanes, told apart by what they promise: a small request never waits behind a large one, and
+//! no reply is lost, doubled, changed or out of order, whatever roles do. Every fact holds in both
+//! forms, at 2 and at 6 workers.
+
+mod rig;
+
+use laneway_policy::{Design, Form, Role};
+use laneway_server::shared::{Phase, WorkerShared};
+use laneway_transport::memory::{Client, Faults};
+use rig::{FORMS, Plan, Rig, hit, tail, value};
+use std::collections::BTreeMap;
+
+const LARGE: usize = 4 << 20;
+
+/// The reply of one key's `get`, END included.
+fn reply(key: &str, value: &[u8]) -> Vec<u8> {
+    [&hit(key, value)[..], b"END\r\n"].concat()
+}
+
+#[test]
+fn small_requests_are_answered_while_a_large_reply_is_on_its_way() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan::of(workers, form));
+        let (slow, quick) = (rig.net.connect(), rig.net.connect());
+        let big = value(LARGE, 1);
+        rig.set(&slow, "big", &big);
+        rig.set(&quick, "small", b"s");
+        slow.send(b"get big\r\n");
+        let mut got = Vec::new();
+        let mut answered = 0;
+        while got.len() < LARGE / 2 {
+            quick.send(b"get small\r\n");
+            rig.turns(4);
+            let small = quick.receive(usize::MAX);
+            assert_eq!(small, reply("small", b"s"), "{workers} workers, {form}");
+            answered += 1;
+            got.extend(slow.receive(usize::MAX));
+        }
+        assert!(answered > 10, "only {answered} small replies, {workers} workers, {form}");
+        let got = rig.until(&slow, got, |got| got.ends_with(b"END\r\n"));
+        assert!(got == reply("big", &big), "{workers} workers, {form}: {}", tail(&got));
+    }
+}
+
+#[test]
+fn small_requests_are_answered_while_a_large_value_arrives() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan::of(workers, form));
+        let (slow, quick) = (rig.net.connect(), rig.net.connect());
+        rig.set(&quick, "small", b"s");
+        let big = value(LARGE, 2);
+        slow.send(format!("set big 0 0 {LARGE}\r\n").as_bytes());
+        let mut sent = 0;
+        while sent < LARGE {
+            sent += slow.send(&big[sent..]);
+            quick.send(b"get small\r\n");
+            rig.turns(4);
+            assert_eq!(quick.receive(usize::MAX), reply("small", b"s"), "{workers}, {form}");
+        }
+        assert_eq!(rig.ask(&slow, b"\r\n", b"\r\n"), b"STORED\r\n");
+        let got = rig.ask(&quick, b"get big\r\n", b"END\r\n");
+        assert!(got == reply("big", &big), "{workers} workers, {form}: {}", tail(&got));
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_nobody_else_a_turn() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan::of(workers, form));
+        let (stuck, other) = (rig.net.connect(), rig.net.connect());
+        let big = value(LARGE, 3);
+        rig.set(&stuck, "big", &big);
+        stuck.send(b"get big\r\n"); // and never reads
+        rig.turns(50);
+        let slices = |rig: &Rig| -> u64 {
+            rig.shared.workers.iter().map(|worker| worker.lanes.slices.get()).sum()
+        };
+        let before = slices(&rig);
+        let got = rig.ask(&other, b"get big\r\n", b"END\r\n");
+        assert!(got == reply("big", &big), "{workers} workers, {form}");
+        let needed = LARGE as u64 / (32 * 1024) + 64;
+        assert!(slices(&rig) - before <= 3 * needed, "the stuck client went on taking turns");
+        let all = rig.until(&stuck, Vec::new(), |got| got.ends_with(b"END\r\n"));
+        assert!(all == reply("big", &big), "and when it reads at last, all is there");
+    }
+}
+
+#[test]
+fn large_requests_go_to_large_workers_and_connections_come_home() {
+    let mut rig = Rig::new(&Plan::of(6, Form::Roles));
+    let client = rig.net.connect();
+    let big = value(LARGE, 4);
+    rig.set(&client, "big", &big);
+    rig.set(&client, "small", b"s");
+    for _ in 0..3 {
+        assert!(rig.ask(&client, b"get big\r\n", b"END\r\n") == reply("big", &big));
+        assert_eq!(rig.ask(&client, b"get small\r\n", b"END\r\n"), reply("small", b"s"));
+    }
+    rig.turns(8);
+    let plan = rig.shared.plan.get();
+    for (number, worker) in rig.shared.workers.iter().enumerate() {
+        let role = plan.roles[number];
+        let large = worker.lanes.requests_large.get();
+        assert_eq!(large > 0, role == Role::Large && large == 4, "worker {number} is {role:?}");
+        assert!(role != Role::Large || worker.lanes.requests_small.get() == 0);
+    }
+    let sum = |count: fn(&laneway_server::shared::LaneCounts) -> u64| -> u64 {
+        rig.shared.workers.iter().map(|worker| count(&worker.lanes)).sum()
+    };
+    assert_eq!(sum(|lanes| lanes.moved_to_large.get()), 4, "one SET and three GETs");
+    assert_eq!(sum(|lanes| lanes.moved_home.get()), 4);
+}
+
+#[test]
+fn hkh_serves_large_requests_where_they_arrive() {
+    let plan = Plan { design: Design::Hkh, ..Plan::of(6, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let client = rig.net.connect();
+    let big = value(LARGE, 5);
+    rig.set(&client, "big", &big);
+    assert!(rig.ask(&client, b"get big\r\n", b"END\r\n") == reply("big", &big));
+    for worker in &rig.shared.workers {
+        assert_eq!(worker.lanes.slices.get(), 0);
+        assert_eq!(worker.lanes.moved_to_large.get(), 0);
+    }
+}
+
+#[test]
+fn a_large_value_in_the_middle_of_a_multiget_keeps_the_order() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan::of(workers, form));
+        let client = rig.net.connect();
+        let big = value(LARGE, 6);
+        rig.set(&client, "a", b"1");
+        rig.set(&client, "big", &big);
+        rig.set(&client, "z", b"26");
+        let wanted = [
+            &hit("a", b"1")[..],
+            &hit("big", &big),
+            &hit("z", b"26"),
+            &hit("big", &big),
+            b"END\r\nMN\r\n",
+        ];
+        let got = rig.ask(&client, b"get a big nothing z big \r\nmn\r\n", b"MN\r\n");
+        assert!(got == wanted.concat(), "{workers} workers, {form}: {}", tail(&got));
+    }
+}
+
+#[test]
+fn a_declared_gigabyte_that_never_comes_reserves_nothing() {
+    for (workers, form) in FORMS {
+        let plan = Plan { item_bytes_max: 1 << 30, ..Plan::of(workers, form) };
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        client.send(b"set k 0 0 1000000000\r\nfirst bytes");
+        rig.turns(50);
+        let held = rig.shared.store.stats().unpublished_bytes;
+        assert!(held <= 512 << 10, "{held} bytes are held, {workers} workers, {form}");
+        client.reset();
+        rig.turns(50);
+        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{workers} workers, {form}");
+    }
+}
+
+#[test]
+fn a_client_that_vanishes_in_a_large_reply_frees_what_it_pinned() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan::of(workers, form));
+        let (client, other) = (rig.net.connect(), rig.net.connect());
+        rig.set(&client, "big", &value(LARGE, 7));
+        client.send(b"get big\r\n");
+        rig.turns(20);
+        rig.set(&other, "big", b"replaced");
+        assert!(rig.shared.store.stats().pinned_dead_bytes > 0, "{workers} workers, {form}");
+        client.reset();
+        rig.turns(20);
+        assert_eq!(rig.shared.store.stats().pinned_dead_bytes, 0, "{workers} workers, {form}");
+        assert_eq!(rig.shared.connections.open.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn more_connections_than_allowed_are_told_and_closed() {
+    let plan = Plan { connections_max: 2, ..Plan::of(2, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let clients: Vec<Client> = (0..3).map(|_| rig.net.connect()).collect();
+    rig.turns(5);
+    assert_eq!(clients[2].receive(100), b"ERROR Too many open connections\r\n");
+    assert!(clients[2].ended());
+    assert_eq!(rig.ask(&clients[0], b"mn\r\n", b"\r\n"), b"MN\r\n");
+    clients[1].finish();
+    rig.turns(5);
+    let late = rig.net.connect();
+    assert_eq!(rig.ask(&late, b"mn\r\n", b"\r\n"), b"MN\r\n");
+}
+
+#[test]
+fn a_stopping_server_finishes_what_is_under_way() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan::of(workers, form));
+        let (idle, busy) = (rig.net.connect(), rig.net.connect());
+        let big = value(LARGE, 8);
+        rig.set(&busy, "big", &big);
+        rig.set(&idle, "small", b"s");
+        busy.send(b"get big\r\n");
+        rig.turns(6);
+        rig.shared.enter_phase(Phase::Draining);
+        rig.turns(3);
+        assert!(idle.ended(), "{workers} workers, {form}");
+        let mut got = Vec::new();
+        for _ in 0..10_000 {
+            got.extend(busy.receive(usize::MAX));
+            rig.turn();
+            if busy.ended() {
+                break;
+            }
+        }
+        got.extend(busy.receive(usize::MAX));
+        assert!(got == reply("big", &big), "{workers} workers, {form}: {}", tail(&got));
+    }
+}
+
+/// A client that pipelines what it likes and knows every answer.
+struct Scripted {
+    client: Client,
+    number: usize,
+    stored: BTreeMap<String, Vec<u8>>,
+    unsent: Vec<u8>,
+    expected: Vec<u8>,
+    received: Vec<u8>,
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % sides
+    }
+}
+
+impl Scripted {
+    /// One more request of its own keys, and the reply that it must bring.
+    fn request(&mut self, dice: &mut Dice) {
+        let key = format!("c{}k{}", self.number, dice.roll(8));
+        match dice.roll(10) {
+            0..=2 => {
+                let len = [10, 900, 20_000, 60_000, 300_000][dice.roll(5)];
+                let value = value(len, dice.0);
+                self.unsent.extend(format!("set {key} 0 0 {len}\r\n").as_bytes());
+                self.unsent.extend_from_slice(&value);
+                self.unsent.extend_from_slice(b"\r\n");
+                self.expected.extend_from_slice(b"STORED\r\n");
+                self.stored.insert(key, value);
+            }
+            3 => {
+                self.unsent.extend(format!("delete {key}\r\n").as_bytes());
+                let reply: &[u8] = if self.stored.remove(&key).is_some() {
+                    b"DELETED\r\n"
+                } else {
+                    b"NOT_FOUND\r\n"
+                };
+                self.expected.extend_from_slice(reply);
+            }
+            4 => {
+                self.unsent.extend_from_slice(b"nonsense\r\n");
+                self.expected.extend_from_slice(b"ERROR\r\n");
+            }
+            _ => {
+                let other = format!("c{}k{}", self.number, dice.roll(8));
+                self.unsent.extend(format!("get {key} {other}\r\n").as_bytes());
+                for key in [&key, &other] {
+                    if let Some(value) = self.stored.get(key.as_str()) {
+                        self.expected.extend(hit(key, value));
+                    }
+                }
+                self.expected.extend_from_slice(b"END\r\n");
+            }
+        }
+    }
+
+    fn exchange(&mut self) {
+        let sent = self.client.send(&self.unsent);
+        self.unsent.drain(..sent);
+        self.received.extend(self.client.receive(usize::MAX));
+        assert!(!self.client.ended(), "client {} was closed", self.number);
+    }
+
+    fn is_answered(&self) -> bool {
+        self.unsent.is_empty() && self.received.len() >= self.expected.len()
+    }
+}
+
+/// Pipelining clients under roles that change at random; returns what everybody received.
+fn changing_roles(workers: usize, form: Form, seed: u64) -> Vec<Vec<u8>> {
+    let faults = Faults { seed, short: 60, refuse: 60, reset: 0, pipe_bytes: 16_000 };
+    let mut rig = Rig::new(&Plan { faults, ..Plan::of(workers, form) });
+    let mut dice = Dice(seed | 1);
+    let scripted = |number| Scripted {
+        client: rig.net.connect(),
+        number,
+        stored: BTreeMap::new(),
+        unsent: Vec::new(),
+        expected: Vec::new(),
+        received: Vec::new(),
+    };
+    let mut clients: Vec<Scripted> = (0..8).map(scripted).collect();
+    for round in 0..600 {
+        for client in &mut clients {
+            if client.unsent.len() < 40_000 && dice.roll(2) == 0 {
+                client.request(&mut dice);
+            }
+            client.exchange();
+        }
+        if form == Form::Roles && round % 16 == 0 {
+            let small = 1 + dice.roll(workers - 1);
+            rig.publish(|plan| {
+                plan.workers_small = small as u16;
+                for (number, role) in plan.roles.iter_mut().enumerate() {
+                    *role = if number < small { Role::Small } else { Role::Large };
+                }
+            });
+        }
+        let turns = 1 + dice.roll(3);
+        rig.turns(turns);
+    }
+    for _ in 0..200_000 {
+        clients.iter_mut().for_each(Scripted::exchange);
+        if clients.iter().all(Scripted::is_answered) {
+            break;
+        }
+        rig.turn();
+    }
+    for client in &clients {
+        let same = client.received.iter().zip(&client.expected).take_while(|(a, b)| a == b).count();
+        assert!(
+            client.received == client.expected,
+            "client {} differs after {same} bytes of {} (received {}): {:?} instead of {:?}; again \
+             with: cargo test -p laneway-server --test lanes roles_change -- workers {workers} \
+             {form} seed {seed}",
+            client.number,
+            client.expected.len(),
+            client.received.len(),
+            tail(&client.received[..client.received.len().min(same + 60)]),
+            tail(&client.expected[..client.expected.len().min(same + 60)]),
+        );
+    }
+    if form == Form::Roles {
+        let moved = |worker: &WorkerShared<_>| worker.lanes.moved_to_large.get();
+        let moved: u64 = rig.shared.workers.iter().map(moved).sum();
+        assert!(moved >= 10, "only {moved} connections moved: the run shows nothing");
+    }
+    clients.into_iter().map(|client| client.received).collect()
+}
+
+#[test]
+fn roles_change_under_load_without_losing_doubling_or_reordering_a_reply() {
+    for (workers, form) in FORMS {
+        for seed in [3, 8841, 77_777] {
+            changing_roles(workers, form, seed);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let first = changing_roles(6, Form::Roles, 42);
+    assert!(first == changing_roles(6, Form::Roles, 42));
+    assert!(first != changing_roles(6, Form::Roles, 43));
+}

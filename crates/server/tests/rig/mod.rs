@@ -1,0 +1,207 @@
+//! A server without threads, kernel or time: workers over the memory transport, stepped in turn.
+//! The same seed gives the same run.
+#![allow(dead_code)] // each test file uses its part
+
+use laneway_policy::{CorePlan, Form, ItemBytes, WorkerId, build};
+use laneway_server::clock::{Clock, ManualClock};
+use laneway_server::control::Control;
+use laneway_server::settings::{Idle, Settings};
+use laneway_server::shared::Shared;
+use laneway_server::worker::{Progress, Worker};
+use laneway_store::{Config, Mode, Store};
+use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a step takes on the rig's clock.
+pub const STEP_NANOS: u64 = 10_000;
+
+pub struct Rig {
+    pub net: Net,
+    pub shared: Arc<Shared<MemoryStream>>,
+    pub clock: ManualClock,
+    pub workers: Vec<Worker<MemoryTransport, ManualClock>>,
+    pub steps: u64,
+}
+
+pub struct Plan {
+    pub workers: usize,
+    pub form: Form,
+    pub faults: Faults,
+    pub memory_bytes: u64,
+    pub item_bytes_max: usize,
+    pub connections_max: usize,
+    pub design: laneway_policy::Design,
+}
+
+impl Plan {
+    pub fn of(workers: usize, form: Form) -> Plan {
+        Plan {
+            workers,
+            form,
+            faults: Faults::NONE,
+            memory_bytes: 64 << 20,
+            item_bytes_max: 16 << 20,
+            connections_max: 64,
+            design: laneway_policy::Design::Lanes,
+        }
+    }
+}
+
+/// Both forms at 2 and at 6 workers, whatever the machine has.
+pub const FORMS: [(usize, Form); 4] =
+    [(2, Form::TimeShare), (6, Form::TimeShare), (2, Form::Roles), (6, Form::Roles)];
+
+impl Rig {
+    pub fn new(plan: &Plan) -> Rig {
+        let policy_settings = laneway_policy::Settings {
+            design: plan.design,
+            form: (plan.design == laneway_policy::Design::Lanes).then_some(plan.form),
+            workers: plan.workers as u16,
+            threshold_fixed: Some(ItemBytes(16 * 1024)),
+            samples_min: 50,
+            ..laneway_policy::Settings::default()
+        };
+        let clock = ManualClock::default();
+        let settings = settings(plan, policy_settings.clone());
+        let store = Store::new(Config {
+            memory_bytes: plan.memory_bytes,
+            mode: Mode::Cache,
+            item_bytes_max: plan.item_bytes_max as u64,
+            hash_seed: (1, 2),
+            unpublished_bytes_max: plan.memory_bytes / 2,
+            buckets_initial: 64,
+            huge_pages: false,
+        })
+        .expect("memory for a small store");
+        let policy = build(policy_settings).expect("the settings fit");
+        let shared =
+            Shared::new(store, settings, policy.initial(), clock.unix_seconds(clock.nanos()));
+        let net = Net::new(plan.faults);
+        let mut control = Some(Control::new(policy, 1_000_000_000, 0));
+        let worker = |number| {
+            let id = WorkerId(number as u16);
+            Worker::new(id, shared.clone(), net.transport(), clock.clone(), control.take())
+                .expect("memory transports do not fail")
+        };
+        let workers = (0..plan.workers).map(worker).collect();
+        Rig { net, shared, clock, workers, steps: 0 }
+    }
+
+    /// One step of every worker.
+    pub fn turn(&mut self) {
+        for worker in &mut self.workers {
+            let progress = worker.step().expect("memory transports do not fail");
+            assert_ne!(progress, Progress::Over);
+        }
+        self.clock.advance(STEP_NANOS);
+        self.steps += 1;
+    }
+
+    pub fn turns(&mut self, count: usize) {
+        (0..count).for_each(|_| self.turn());
+    }
+
+    /// Send all of `bytes`, turning the wheel as the pipe fills; what comes back meanwhile is
+    /// returned.
+    pub fn send(&mut self, client: &Client, bytes: &[u8]) -> Vec<u8> {
+        let mut sent = 0;
+        let mut back = Vec::new();
+        for _ in 0..1_000_000 {
+            sent += client.send(&bytes[sent..]);
+            if sent == bytes.len() {
+                return back;
+            }
+            self.turn();
+            back.extend(client.receive(usize::MAX));
+        }
+        panic!("{} of {} bytes were taken in a million turns", sent, bytes.len());
+    }
+
+    /// Turn until `done` says so of what the client has received; at most a million turns.
+    pub fn until(
+        &mut self,
+        client: &Client,
+        mut got: Vec<u8>,
+        done: impl Fn(&[u8]) -> bool,
+    ) -> Vec<u8> {
+        for _ in 0..1_000_000 {
+            got.extend(client.receive(usize::MAX));
+            if done(&got) {
+                return got;
+            }
+            assert!(!client.ended(), "the server closed after {:?}", tail(&got));
+            self.turn();
+        }
+        panic!("no answer in a million turns; so far {} bytes, {:?}", got.len(), tail(&got));
+    }
+
+    /// Ask, and return the reply once it ends with `end`.
+    pub fn ask(&mut self, client: &Client, request: &[u8], end: &[u8]) -> Vec<u8> {
+        let back = self.send(client, request);
+        self.until(client, back, |got| got.ends_with(end))
+    }
+
+    /// Store a value.
+    pub fn set(&mut self, client: &Client, key: &str, value: &[u8]) {
+        let mut request = format!("set {key} 0 0 {}\r\n", value.len()).into_bytes();
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+        assert_eq!(self.ask(client, &request, b"\r\n"), b"STORED\r\n");
+    }
+
+    /// Put another plan in force, as the control loop would.
+    pub fn publish(&mut self, change: impl FnOnce(&mut CorePlan)) {
+        let mut plan = (*self.shared.plan.get()).clone();
+        plan.epoch += 1;
+        change(&mut plan);
+        self.shared.plan.publish(plan);
+    }
+}
+
+fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
+    Settings {
+        workers: plan.workers,
+        addresses: Vec::new(),
+        unix: None,
+        backlog: 16,
+        connections_max: plan.connections_max,
+        item_bytes_max: plan.item_bytes_max,
+        memory_bytes: plan.memory_bytes,
+        store_mode: false,
+        huge_pages: false,
+        cas: true,
+        flush: true,
+        shutdown: false,
+        verbosity: 0,
+        idle_timeout: Duration::ZERO,
+        idle: Idle::Block,
+        epoch: Duration::from_secs(1),
+        drain: Duration::ZERO,
+        policy,
+    }
+}
+
+pub fn tail(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(80)..]).into_owned()
+}
+
+/// A value of `len` bytes that depends on `salt`, so that a wrong one shows.
+pub fn value(len: usize, salt: u64) -> Vec<u8> {
+    let mut word = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let byte = |_| {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        b'a' + (word % 26) as u8
+    };
+    (0..len).map(byte).collect()
+}
+
+/// The reply to a `get` of one key.
+pub fn hit(key: &str, value: &[u8]) -> Vec<u8> {
+    let mut reply = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();
+    reply.extend_from_slice(value);
+    reply.extend_from_slice(b"\r\n");
+    reply
+}

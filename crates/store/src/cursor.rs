@@ -1,0 +1,29 @@
+//! Where the walks over all slots stand between two calls: the one that empties chunks (`evict`)
+//! and the one that looks for the dead (`sweep`).
+
+/// The chunk being emptied.
+#[derive(Debug, Default)]
+pub struct Drain {
+    pub current: Option<Draining>,
+    pub hand: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Draining {
+    pub chunk: u32,
+    pub class: usize,
+    pub slot: usize,
+}
+
+/// Where the sweep stands.
+#[derive(Debug, Default)]
+pub struct Sweeper {
+    pub chunk: u32,
+    pub slot: usize,
+    pub large: u32,
+    /// Flush generation when this pass began, and when the one before did.
+    pub generation: u32,
+    pub generation_before: u32,
+    /// Passes completed.
+    pub passes: u64,
+}

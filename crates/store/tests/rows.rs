@@ -1,0 +1,273 @@
+//! Facts about the interface, one by one.
+
+use laneway_store::{
+    BLOCK_BYTES, Config, Got, Hook, ItemMeta, KeyHash, Location, Medium, Mode, Refused,
+    SMALL_RECORD_BYTES_MAX, Store, Unlinked,
+};
+use std::sync::{Arc, Mutex};
+
+const NOW: u32 = 1_000_000;
+
+fn config(mode: Mode, memory_bytes: u64) -> Config {
+    Config { memory_bytes, mode, buckets_initial: 1, ..Config::default() }
+}
+
+fn cache() -> Arc<Store> {
+    Store::new(config(Mode::Cache, 16 << 20)).expect("memory")
+}
+
+fn set(store: &Arc<Store>, key: &str, value: &[u8], expires: u32) -> Result<u64, Refused> {
+    let mut draft = store.draft(key.as_bytes(), 0, expires, value.len(), NOW)?;
+    draft.write(value)?;
+    let hash = store.hash(key.as_bytes());
+    Ok(store.enter(hash, key.as_bytes(), NOW).publish(draft, None))
+}
+
+fn get(store: &Arc<Store>, key: &str, now: u32) -> Option<(ItemMeta, Vec<u8>)> {
+    let mut out = Vec::new();
+    let hash = store.hash(key.as_bytes());
+    match store.get(hash, key.as_bytes(), now, &mut out, &mut |_, _| ()) {
+        Got::Miss => None,
+        Got::Copied(meta) => Some((meta, out)),
+        Got::Large(meta, pinned) => {
+            pinned.copy_into(&mut out);
+            Some((meta, out))
+        }
+    }
+}
+
+#[test]
+fn the_first_item_gets_cas_1_and_each_store_counts_one() {
+    let store = cache();
+    assert_eq!(set(&store, "a", b"x", 0), Ok(1));
+    assert_eq!(set(&store, "b", b"x", 0), Ok(2));
+    assert_eq!(set(&store, "a", b"y", 0), Ok(3));
+    assert_eq!(get(&store, "a", NOW).expect("hit").0.seq, 3);
+    assert_eq!(store.stats().seq, 3);
+}
+
+#[test]
+fn an_item_expires_at_its_second_and_is_counted() {
+    let store = cache();
+    set(&store, "a", b"x", NOW + 5).expect("room");
+    assert!(get(&store, "a", NOW + 4).is_some());
+    assert!(get(&store, "a", NOW + 5).is_none());
+    let stats = store.stats();
+    assert_eq!((stats.items, stats.reclaimed, stats.expired_unfetched), (0, 1, 0));
+    assert_eq!(store.slots_used(), 0);
+}
+
+#[test]
+fn the_sweep_takes_expired_items_without_being_asked_for_them() {
+    let store = cache();
+    for i in 0..500 {
+        set(&store, &format!("dies-{i}"), &[0; 50], NOW + 1).expect("room");
+        set(&store, &format!("lives-{i}"), &[0; 50], 0).expect("room");
+    }
+    set(&store, "large", &[1; 100_000], NOW + 1).expect("room");
+    let mut expired = 0;
+    for _ in 0..2000 {
+        expired += store.sweep(NOW + 1, 100);
+    }
+    assert_eq!(expired, 501);
+    assert_eq!((store.stats().items, store.slots_used()), (500, 500));
+}
+
+#[test]
+fn a_flush_spares_what_comes_after_it() {
+    let store = cache();
+    set(&store, "before", b"x", 0).expect("room");
+    store.flush_all();
+    set(&store, "after", b"x", 0).expect("room");
+    assert!(get(&store, "before", NOW).is_none());
+    assert!(get(&store, "after", NOW).is_some());
+}
+
+#[test]
+fn the_size_class_comes_from_the_index() {
+    let store = cache();
+    for (bytes, class) in [(1usize, 1u8), (61, 6), (62, 6), (125, 7), (100_000, 16)] {
+        let key = "abc"; // 3 bytes
+        set(&store, key, &vec![0; bytes], 0).expect("room");
+        let found = store.size_class(store.hash(key.as_bytes()), key.as_bytes());
+        assert_eq!(found, Some((bytes as u32 + 3).ilog2() as u8), "{bytes} {class}");
+    }
+    assert_eq!(store.size_class(store.hash(b"none"), b"none"), None);
+}
+
+#[test]
+fn a_peek_leaves_no_mark_and_a_get_does() {
+    let store = cache();
+    set(&store, "a", b"x", 0).expect("room");
+    let peek = |now| store.peek(store.hash(b"a"), b"a", now).expect("hit");
+    assert_eq!((peek(NOW + 3).fetched, peek(NOW + 3).idle_seconds), (false, 3));
+    let (meta, _) = get(&store, "a", NOW + 4).expect("hit");
+    assert_eq!((meta.fetched, meta.idle_seconds), (false, 4));
+    assert_eq!((peek(NOW + 6).fetched, peek(NOW + 6).idle_seconds), (true, 2));
+}
+
+#[test]
+fn a_full_store_refuses_and_a_full_cache_evicts() {
+    let full = Store::new(config(Mode::Store, 2 << 20)).expect("memory");
+    let refused = (0..100_000).find_map(|i| set(&full, &format!("k{i}"), &[0; 100], 0).err());
+    assert_eq!(refused, Some(Refused::OutOfMemory));
+    assert_eq!(full.stats().evictions, 0);
+    assert!(get(&full, "k0", NOW).is_some(), "what was stored stays");
+
+    let cache = Store::new(config(Mode::Cache, 2 << 20)).expect("memory");
+    for i in 0..100_000 {
+        set(&cache, &format!("k{i}"), &[0; 100], 0).expect("a cache makes room");
+    }
+    let stats = cache.stats();
+    assert!(
+        stats.evictions > 50_000 && stats.pool_bytes + stats.index_bytes <= 2 << 20,
+        "{stats:?}"
+    );
+    assert!(get(&cache, "k99999", NOW).is_some());
+}
+
+#[test]
+fn too_large_is_refused_and_the_largest_fits() {
+    let store = cache();
+    assert_eq!(set(&store, "k", &vec![0; 1 << 20], 0), Err(Refused::TooLarge));
+    assert!(set(&store, "k", &vec![0; (1 << 20) - 100], 0).is_ok());
+}
+
+#[test]
+fn announcing_a_large_value_reserves_nothing() {
+    let store = Store::new(Config { item_bytes_max: 1 << 30, ..config(Mode::Cache, 8 << 20) });
+    let store = store.expect("memory");
+    let drafts: Vec<_> =
+        (0..100).map(|_| store.draft(b"k", 0, 0, 900 << 20, NOW).expect("nothing taken")).collect();
+    assert_eq!((store.stats().pool_bytes, store.slots_used()), (0, 0));
+    drop(drafts);
+}
+
+#[test]
+fn unpublished_bytes_are_capped_and_come_back() {
+    let store = Store::new(Config {
+        item_bytes_max: 1 << 20,
+        unpublished_bytes_max: 2 << 20,
+        ..config(Mode::Cache, 64 << 20)
+    })
+    .expect("memory");
+    let mut drafts = Vec::new();
+    let refused = (0..20).find_map(|_| {
+        let mut draft = store.draft(b"k", 0, 0, 1_000_000, NOW).expect("nothing taken");
+        let written = draft.write(&vec![1; 900_000]).err();
+        drafts.push(draft);
+        written
+    });
+    assert_eq!(refused, Some(Refused::OutOfMemory));
+    assert!(store.stats().unpublished_bytes > 1 << 20);
+    drop(drafts);
+    assert_eq!((store.stats().unpublished_bytes, store.slots_used()), (0, 0));
+}
+
+#[test]
+fn pieces_follow_one_another_and_none_is_longer_than_a_block() {
+    let store = cache();
+    for bytes in [SMALL_RECORD_BYTES_MAX, 20_000, 32_700, 32_736, 65_500, 300_001] {
+        let value: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
+        set(&store, "k", &value, 0).expect("room");
+        let got = store.get(store.hash(b"k"), b"k", NOW, &mut Vec::new(), &mut |_, _| ());
+        let Got::Large(_, pinned) = got else { panic!("{bytes} is large") };
+        let mut offset = 0;
+        while offset < bytes {
+            let piece = pinned.piece(offset);
+            assert!(!piece.is_empty() && piece.len() <= BLOCK_BYTES);
+            assert_eq!(piece, &value[offset..offset + piece.len()]);
+            assert_eq!(pinned.piece(offset + piece.len() / 2), &piece[piece.len() / 2..]);
+            offset += piece.len();
+        }
+        assert!(pinned.piece(bytes).is_empty());
+    }
+}
+
+#[test]
+fn a_lower_limit_is_reached_little_by_little() {
+    let store = Store::new(config(Mode::Cache, 16 << 20)).expect("memory");
+    let fill = |from: u32| {
+        (from..from + 100_000).for_each(|i| {
+            set(&store, &format!("k{i}"), &[0; 200], 0).expect("a cache makes room");
+        });
+    };
+    fill(0);
+    assert!(store.stats().pool_bytes > 12 << 20);
+    store.set_memory_bytes(4 << 20);
+    for _ in 0..10_000 {
+        store.sweep(NOW, 100);
+    }
+    let stats = store.stats();
+    assert!(stats.pool_bytes + stats.index_bytes <= 4 << 20, "{stats:?}");
+    fill(100_000);
+    store.set_memory_bytes(32 << 20);
+    fill(200_000);
+    let stats = store.stats();
+    assert!(stats.pool_bytes > 12 << 20 && stats.limit_bytes == 32 << 20, "{stats:?}");
+}
+
+/// What a listener was told, as text.
+#[derive(Default, Clone)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Hook for Told {
+    fn published(&self, _: KeyHash, key: &[u8], location: Location, meta: &ItemMeta) {
+        let key = String::from_utf8_lossy(key);
+        let large = location.medium() == Medium::Extent;
+        self.0.lock().unwrap().push(format!("+{key}:{}:{}:{large}", meta.seq, meta.expires));
+    }
+
+    fn unlinked(&self, _: KeyHash, key: &[u8], _: Location, seq: u64, why: Unlinked) {
+        let key = String::from_utf8_lossy(key);
+        self.0.lock().unwrap().push(format!("-{key}:{seq}:{why:?}"));
+    }
+}
+
+#[test]
+fn the_hook_hears_of_every_change_in_order() {
+    let told = Told::default();
+    let store = Store::with_hook(config(Mode::Cache, 16 << 20), Box::new(told.clone()));
+    let store = store.expect("memory");
+    set(&store, "a", b"x", 0).expect("room");
+    set(&store, "a", &[0; 50_000], 0).expect("room");
+    store.enter(store.hash(b"a"), b"a", NOW).set_expires(NOW + 9);
+    store.enter(store.hash(b"a"), b"a", NOW + 9);
+    set(&store, "b", b"x", 0).expect("room");
+    store.enter(store.hash(b"b"), b"b", NOW).unlink();
+    let heard = told.0.lock().unwrap().clone();
+    let expected = [
+        "+a:1:0:false",
+        "-a:1:Replaced",
+        "+a:2:0:true",
+        "+a:2:1000009:true",
+        "-a:2:Expired",
+        "+b:3:0:false",
+        "-b:3:Deleted",
+    ];
+    assert_eq!(heard, expected);
+}
+
+/// Replay what the hook heard of a cache under pressure: it must end with what the store holds.
+#[test]
+fn what_the_hook_heard_adds_up_to_what_is_there() {
+    let told = Told::default();
+    let store = Store::with_hook(config(Mode::Cache, 2 << 20), Box::new(told.clone()));
+    let store = store.expect("memory");
+    for i in 0..30_000u32 {
+        let bytes = [100, 300, 4000][(i / 10_000) as usize];
+        set(&store, &format!("k{}", i % 7000), &vec![0; bytes], 0).expect("a cache makes room");
+        get(&store, &format!("k{}", i / 2 % 7000), NOW);
+    }
+    let mut alive = std::collections::HashSet::new();
+    let mut moved = 0;
+    for line in told.0.lock().unwrap().iter() {
+        let key = line[1..].split(':').next().expect("a key").to_owned();
+        moved += u32::from(line.ends_with("Moved"));
+        let fits = if line.starts_with('+') { alive.insert(key) } else { alive.remove(&key) };
+        assert!(fits, "{line} does not follow");
+    }
+    assert!(moved > 0, "the shift of sizes moved nothing");
+    assert_eq!(alive.len() as u64, store.stats().items);
+    assert!(alive.iter().all(|key| get(&store, key, NOW).is_some()));
+}

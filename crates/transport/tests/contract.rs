@@ -1,0 +1,218 @@
+//! What every transport promises, checked for each kind: TCP, unix sockets, memory.
+
+use laneway_transport::memory::{Client, Faults, MemoryTransport, Net};
+use laneway_transport::socket::{Listener, SocketTransport};
+use laneway_transport::{Interest, Ready, Stream, Token, Transport, Wait};
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The other end of a stream.
+trait Peer {
+    fn send(&mut self, bytes: &[u8]);
+    fn receive(&mut self) -> Vec<u8>;
+    fn vanish(self);
+}
+
+impl<S: Read + Write> Peer for S {
+    fn send(&mut self, bytes: &[u8]) {
+        self.write_all(bytes).expect("a socket takes a few bytes");
+    }
+    fn receive(&mut self) -> Vec<u8> {
+        let mut buffer = vec![0; 1 << 16];
+        let bytes = self.read(&mut buffer).expect("bytes are there");
+        buffer.truncate(bytes);
+        buffer
+    }
+    fn vanish(self) {}
+}
+
+struct MemoryPeer(Client);
+
+impl Peer for MemoryPeer {
+    fn send(&mut self, bytes: &[u8]) {
+        assert_eq!(self.0.send(bytes), bytes.len());
+    }
+    fn receive(&mut self) -> Vec<u8> {
+        self.0.receive(1 << 16)
+    }
+    fn vanish(self) {
+        self.0.reset();
+    }
+}
+
+/// Long enough that only a hang reaches it.
+const HANG: Wait = Wait::AtMost(Duration::from_secs(60));
+
+fn token(slot: u32) -> Token {
+    Token { slot, generation: slot + 7 }
+}
+
+/// Poll until something is ready.
+fn next<T: Transport>(transport: &mut T) -> Vec<Ready> {
+    let mut ready = Vec::new();
+    transport.poll(&mut ready, 32, HANG).expect("polling works");
+    assert!(!ready.is_empty(), "nothing became ready");
+    ready
+}
+
+fn nothing<T: Transport>(transport: &mut T) {
+    let mut ready = Vec::new();
+    transport.poll(&mut ready, 32, Wait::No).expect("polling works");
+    assert_eq!(ready, []);
+}
+
+fn accept<T: Transport>(transport: &mut T) -> T::Stream {
+    assert_eq!(next(transport), [Ready::Listener(0)]);
+    let stream = transport.accept(0).expect("accepting works").expect("somebody waits");
+    assert!(transport.accept(0).expect("accepting works").is_none(), "only one waits");
+    stream
+}
+
+fn read<S: Stream>(stream: &mut S, most: usize) -> Vec<u8> {
+    let mut room = vec![0; most];
+    let bytes = stream.read(&mut room).expect("bytes are there");
+    room.truncate(bytes);
+    room
+}
+
+fn check<T: Transport, P: Peer>(mut one: T, mut two: T, connect: impl Fn() -> P) {
+    one.watch_listeners(true).expect("listeners can be watched");
+    nothing(&mut one);
+    let mut peer = connect();
+    let mut stream = accept(&mut one);
+    one.attach(&stream, token(3), Interest::Read).expect("attaches");
+    nothing(&mut one);
+    let none = stream.read(&mut [0; 10]).expect_err("nothing was sent");
+    assert_eq!(none.kind(), ErrorKind::WouldBlock);
+
+    peer.send(b"hello");
+    assert_eq!(next(&mut one), [Ready::Stream(token(3))]);
+    assert_eq!(read(&mut stream, 2), b"he");
+    assert_eq!(next(&mut one), [Ready::Stream(token(3))], "what is unread is ready again");
+
+    // The stream moves with unread bytes, and is ready where it goes.
+    one.detach(&stream).expect("detaches");
+    nothing(&mut one);
+    two.attach(&stream, token(5), Interest::Read).expect("attaches elsewhere");
+    assert_eq!(next(&mut two), [Ready::Stream(token(5))]);
+    assert_eq!(read(&mut stream, 100), b"llo");
+    nothing(&mut two);
+
+    let pieces = [IoSlice::new(b"an "), IoSlice::new(b""), IoSlice::new(b"answer")];
+    assert_eq!(stream.write(&pieces).expect("there is room"), 9);
+    assert_eq!(peer.receive(), b"an answer");
+    two.rearm(&stream, token(5), Interest::Write).expect("rearms");
+    assert_eq!(next(&mut two), [Ready::Stream(token(5))], "there is room to write");
+    fill(&mut stream);
+    nothing(&mut two);
+    peer.receive();
+
+    // A wake-up ends the wait, also one that came before it.
+    let waker = one.waker();
+    waker.wake();
+    waker.wake();
+    assert_eq!(next(&mut one), [Ready::Woken]);
+    nothing(&mut one);
+
+    // A vanished peer is reported whatever the stream waits for.
+    two.rearm(&stream, token(5), Interest::Nothing).expect("rearms");
+    peer.vanish();
+    assert_eq!(next(&mut two), [Ready::Stream(token(5))]);
+    two.detach(&stream).expect("detaches");
+
+    // Who does not watch the listeners is not told of them.
+    one.watch_listeners(false).expect("listeners can be left");
+    let _late = connect();
+    nothing(&mut one);
+    two.watch_listeners(true).expect("listeners can be watched");
+    accept(&mut two);
+}
+
+/// Write until the peer takes no more.
+fn fill<S: Stream>(stream: &mut S) {
+    let block = [b'f'; 1 << 16];
+    loop {
+        match stream.write(&[IoSlice::new(&block)]) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(error) => panic!("writing failed: {error}"),
+        }
+    }
+}
+
+fn sockets(listener: Listener) -> (SocketTransport, SocketTransport, Option<SocketAddr>) {
+    let address = listener.address();
+    let listeners = Arc::new(vec![listener]);
+    let transport = || SocketTransport::new(listeners.clone()).expect("epoll works");
+    (transport(), transport(), address)
+}
+
+#[test]
+fn tcp_keeps_the_contract() {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let (one, two, address) = sockets(Listener::tcp(any, 16).expect("loopback listens"));
+    let address = address.expect("TCP has one");
+    check(one, two, || TcpStream::connect(address).expect("connects"));
+}
+
+#[test]
+fn unix_sockets_keep_the_contract() {
+    let name = format!("laneway-contract-{}", std::process::id());
+    let path: PathBuf = std::env::temp_dir().join(name);
+    let (one, two, _) = sockets(Listener::unix(&path, 0o600, 16).expect("temp is writable"));
+    check(one, two, || UnixStream::connect(&path).expect("connects"));
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    let net = Net::new(Faults::NONE);
+    let transports: [MemoryTransport; 2] = [net.transport(), net.transport()];
+    let [one, two] = transports;
+    check(one, two, || MemoryPeer(net.connect()));
+}
+
+#[test]
+fn a_faulty_memory_network_loses_nothing_and_repeats_from_its_seed() {
+    let story = |seed| {
+        let faults = Faults { seed, short: 128, refuse: 100, reset: 0, pipe_bytes: 64 };
+        let net = Net::new(faults);
+        let mut transport = net.transport();
+        transport.watch_listeners(true).expect("memory does not fail");
+        let client = net.connect();
+        let mut stream = transport.accept(0).expect("memory does not fail").expect("one waits");
+        let sent: Vec<u8> = (0..5000u32).map(|at| (at % 241) as u8).collect();
+        let (mut taken, mut got, mut calls) = (0, Vec::new(), Vec::new());
+        while got.len() < sent.len() {
+            taken += client.send(&sent[taken..]);
+            let mut room = [0; 50];
+            match stream.read(&mut room) {
+                Ok(bytes) => {
+                    calls.push(bytes);
+                    got.extend_from_slice(&room[..bytes]);
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        assert!(got == sent);
+        calls
+    };
+    assert_eq!(story(5), story(5));
+    assert_ne!(story(5), story(6));
+}
+
+#[test]
+fn resets_are_told_to_the_server() {
+    let faults = Faults { seed: 9, short: 0, refuse: 0, reset: 255, pipe_bytes: 64 };
+    let net = Net::new(faults);
+    let mut transport = net.transport();
+    let client = net.connect();
+    let mut stream = transport.accept(0).expect("memory does not fail").expect("one waits");
+    client.send(b"x");
+    let failed = (0..100).find_map(|_| stream.read(&mut [0; 4]).err());
+    assert_eq!(failed.map(|error| error.kind()), Some(ErrorKind::ConnectionReset));
+    assert!(client.ended());
+}

@@ -1,0 +1,314 @@
+//! Plays one case over TCP and says where the replies leave the script.
+//!
+//! A case ends with `mn`, whose reply `MN` must come next: so nothing that should not be there can
+//! hide behind the last expected line. After the first difference the rest of a case means nothing,
+//! and it is left.
+
+use super::script::{Act, Case, Expectation, Part, Text};
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long we look whether a line that should not be there comes after all.
+const ABSENCE: Duration = Duration::from_millis(100);
+const READ_BYTES: usize = 64 * 1024;
+
+/// Whom a case is played against.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Side {
+    Laneway,
+    /// Its `~` lines stand in place of ours.
+    Memcached,
+}
+
+/// What came of one case.
+#[derive(Debug, Default)]
+pub struct Played {
+    /// Reply lines that were as expected.
+    pub lines: usize,
+    /// Lines whose `~` was needed.
+    pub differences: usize,
+    /// The first place that is not as the script says.
+    pub wrong: Option<Wrong>,
+    /// Lines, in the file, with a `~` that is not needed any more.
+    pub stale: Vec<usize>,
+}
+
+/// Where and how a reply leaves the script.
+#[derive(Debug)]
+pub struct Wrong {
+    pub line: usize,
+    pub expected: String,
+    /// What came, escaped; empty if nothing did.
+    pub got: String,
+    pub closed: bool,
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "(line {}): expected `{}`, got ", self.line, self.expected)?;
+        match (self.got.is_empty(), self.closed) {
+            (true, true) => write!(out, "a closed connection"),
+            (true, false) => write!(out, "nothing"),
+            (false, _) => write!(out, "`{}`", self.got),
+        }
+    }
+}
+
+/// Plays `case` on a new connection to a server in which nothing is live.
+pub fn play(case: &Case, address: SocketAddr, side: Side) -> Result<Played, String> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| e.to_string())?;
+    stream.set_nodelay(true).map_err(|e| e.to_string())?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    let mut talk = Talk { stream, input: Vec::new(), closed: false, cas: HashMap::new(), side };
+    let mut played = Played::default();
+    talk.run(case, &mut played)?;
+    Ok(played)
+}
+
+struct Talk {
+    stream: TcpStream,
+    input: Vec<u8>,
+    closed: bool,
+    cas: HashMap<String, u64>,
+    side: Side,
+}
+
+/// How a text and the bytes at hand compare.
+enum Compared {
+    /// It matches so many bytes, and these numbers are to be remembered.
+    Same(usize, Vec<(String, u64)>),
+    /// More bytes could still make it match.
+    Open,
+    Differs,
+}
+
+impl Talk {
+    fn run(&mut self, case: &Case, played: &mut Played) -> Result<(), String> {
+        let mut ended = false;
+        let mut output = Vec::new();
+        for step in &case.steps {
+            match &step.act {
+                Act::Send(text) => output.extend(self.bytes(text)?),
+                Act::Wait(seconds) => {
+                    self.send(&mut output);
+                    std::thread::sleep(Duration::from_secs(*seconds));
+                }
+                Act::Expect(expectation) => {
+                    self.send(&mut output);
+                    if !self.expect(expectation, step.line, played) {
+                        return Ok(());
+                    }
+                }
+                Act::Closed => {
+                    self.send(&mut output);
+                    ended = true;
+                    if !self.closes() {
+                        played.wrong = Some(self.wrong(step.line, "the connection closed"));
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if !ended {
+            output.extend_from_slice(b"mn\r\n");
+            self.send(&mut output);
+            let last = case.steps.last().map_or(0, |step| step.line);
+            let parts = vec![Part::Bytes(b"MN\r\n".to_vec())];
+            let end = Text { written: "MN, for nothing is left over".into(), parts };
+            if self.take(&end).is_none() {
+                played.wrong = Some(self.wrong(last, &end.written));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends; a server that does not take it shows in what it answers.
+    fn send(&mut self, output: &mut Vec<u8>) {
+        if !output.is_empty() {
+            let _ = self.stream.write_all(output);
+            output.clear();
+        }
+    }
+
+    /// One expected line, or what memcached has instead; false if neither came.
+    fn expect(&mut self, expected: &Expectation, line: usize, played: &mut Played) -> bool {
+        if expected.anywhere {
+            self.skip_to(&expected.text);
+        }
+        match (&expected.memcached, self.side) {
+            (Some(lines), Side::Memcached) if lines.is_empty() => {
+                played.differences += 1;
+                if self.is_next(&expected.text, ABSENCE) {
+                    played.stale.push(line);
+                }
+            }
+            (Some(lines), Side::Memcached) => {
+                if lines[0] != expected.text && self.is_next(&expected.text, PATIENCE) {
+                    played.stale.push(line);
+                    self.take(&expected.text);
+                    return true;
+                }
+                played.differences += 1;
+                for text in lines {
+                    if self.take(text).is_none() {
+                        played.wrong = Some(self.wrong(line, &text.written));
+                        return false;
+                    }
+                }
+            }
+            (None, _) | (_, Side::Laneway) => {
+                if self.take(&expected.text).is_none() {
+                    played.wrong = Some(self.wrong(line, &expected.text.written));
+                    return false;
+                }
+            }
+        }
+        played.lines += 1;
+        true
+    }
+
+    /// Takes lines away until one matches; leaves all if none does.
+    fn skip_to(&mut self, text: &Text) {
+        let mut skipped = 0;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.compare(text, &self.input[skipped..]) {
+                Compared::Same(..) => {
+                    self.input.drain(..skipped);
+                    return;
+                }
+                Compared::Open if self.fill(deadline) => {}
+                Compared::Open => return,
+                Compared::Differs => {
+                    let next = self.input[skipped..].windows(2).position(|pair| pair == b"\r\n");
+                    match next {
+                        Some(at) => skipped += at + 2,
+                        None if self.fill(deadline) => {}
+                        None => return,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a line that matches off the input, and remembers its numbers.
+    fn take(&mut self, text: &Text) -> Option<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.compare(text, &self.input) {
+                Compared::Same(length, found) => {
+                    self.cas.extend(found);
+                    self.input.drain(..length);
+                    return Some(());
+                }
+                Compared::Open if self.fill(deadline) => {}
+                Compared::Open | Compared::Differs => return None,
+            }
+        }
+    }
+
+    fn is_next(&mut self, text: &Text, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.compare(text, &self.input) {
+                Compared::Same(..) => return true,
+                Compared::Open if self.fill(deadline) => {}
+                Compared::Open | Compared::Differs => return false,
+            }
+        }
+    }
+
+    fn compare(&self, text: &Text, input: &[u8]) -> Compared {
+        let mut at = 0;
+        let mut found: Vec<(String, u64)> = Vec::new();
+        for part in &text.parts {
+            // A number may be below zero; one that is remembered never is.
+            let below_zero = *part == Part::Number && input[at..].starts_with(b"-");
+            at += usize::from(below_zero);
+            let rest = &input[at..];
+            let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+            match part {
+                Part::Bytes(bytes) if rest.starts_with(bytes) => at += bytes.len(),
+                Part::Bytes(bytes) if bytes.starts_with(rest) => return Compared::Open,
+                Part::Bytes(_) => return Compared::Differs,
+                // Digits up to the end of what is there may go on.
+                Part::Number | Part::Cas(..) if digits == rest.len() => return Compared::Open,
+                Part::Number if digits == 0 => return Compared::Differs,
+                Part::Number => at += digits,
+                Part::Cas(name, step) => {
+                    let Ok(text) = std::str::from_utf8(&rest[..digits]) else {
+                        return Compared::Differs;
+                    };
+                    let Ok(number) = text.parse::<u64>() else { return Compared::Differs };
+                    let number = number.wrapping_add_signed(-step);
+                    let here = found.iter().find(|(known, _)| known == name).map(|(_, n)| *n);
+                    match here.or_else(|| self.cas.get(name).copied()) {
+                        Some(known) if known != number => return Compared::Differs,
+                        Some(_) => {}
+                        None => found.push((name.clone(), number)),
+                    }
+                    at += digits;
+                }
+                Part::RestOfLine => match rest.windows(2).position(|pair| pair == b"\r\n") {
+                    Some(length) => at += length,
+                    None => return Compared::Open,
+                },
+            }
+        }
+        Compared::Same(at, found)
+    }
+
+    fn bytes(&self, text: &Text) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        for part in &text.parts {
+            match part {
+                Part::Bytes(more) => bytes.extend_from_slice(more),
+                Part::Cas(name, step) => {
+                    let number =
+                        self.cas.get(name).ok_or_else(|| format!("no <CAS:{name}> yet"))?;
+                    bytes.extend(number.wrapping_add_signed(*step).to_string().into_bytes());
+                }
+                Part::Number | Part::RestOfLine => {
+                    return Err(format!("`{}` cannot be sent", text.written));
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Reads what is there; false if nothing more comes before the deadline.
+    fn fill(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if self.closed || left.is_zero() || self.stream.set_read_timeout(Some(left)).is_err() {
+            return false;
+        }
+        let held = self.input.len();
+        self.input.resize(held + READ_BYTES, 0);
+        let got = self.stream.read(&mut self.input[held..]);
+        self.input.truncate(held + got.as_ref().copied().unwrap_or(0));
+        match got {
+            Ok(0) => self.closed = true,
+            Ok(_) => return true,
+            Err(e) if e.kind() == ErrorKind::Interrupted => return true,
+            Err(e) => self.closed = matches!(e.kind(), ErrorKind::ConnectionReset),
+        }
+        false
+    }
+
+    fn closes(&mut self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        self.input.is_empty() && !self.fill(deadline) && self.closed
+    }
+
+    fn wrong(&self, line: usize, expected: &str) -> Wrong {
+        const SHOWN_BYTES: usize = 100;
+        let shown = &self.input[..self.input.len().min(SHOWN_BYTES)];
+        let got = shown.escape_ascii().to_string();
+        let expected = expected.chars().take(SHOWN_BYTES).collect();
+        Wrong { line, expected, got, closed: self.closed }
+    }
+}
