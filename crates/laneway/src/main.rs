@@ -9,6 +9,7 @@ mod bench;
 mod flags;
 mod process;
 mod serve;
+mod sim;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -23,6 +24,7 @@ Usage: laneway COMMAND [FLAGS]
 Commands:
   serve    run the server (all of memcached's flags work; laneway serve --help)
   bench    measure a server: laneway, memcached, redis (laneway bench --help)
+  sim      what every design does on any number of cores (laneway sim --help)
   stats    ask a running server for its statistics (laneway stats lanes)
   help     this text
   version  print the version
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Some("serve") => serve::run(rest()),
         Some("stats") => ask::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
+        Some("sim") => sim::run(rest().into_iter()),
         None | Some("help" | "--help") => {
             print!("{HELP}");
             ExitCode::SUCCESS

@@ -197,6 +197,7 @@ fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, St
         slice_bytes: flags.slice.map_or(defaults.slice_bytes, policy::ItemBytes),
         samples_min: flags.samples_min.unwrap_or(defaults.samples_min),
         hysteresis_epochs: flags.hysteresis_epochs.unwrap_or(defaults.hysteresis_epochs),
+        workers_handoff: defaults.workers_handoff,
     })
 }
 

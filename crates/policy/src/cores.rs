@@ -127,6 +127,17 @@ pub fn small_workers(small_share: f64, workers: u16) -> u16 {
 /// From this many workers on, `lanes` gives large requests one worker more.
 pub const EXTRA_LARGE_WORKERS_MIN: u16 = 3;
 
+/// Where the paper's rule gives a standby, `lanes` takes it for a real large worker from so much
+/// large work on, in workers. Below, a single large worker is enough.
+pub const STANDBY_COUNTS_MIN: f64 = 0.5;
+
+/// Large workers by the paper's rule, the standby counted where it is busy.
+pub fn large_by_rule_lanes(small_share: f64, workers: u16) -> u16 {
+    let large = workers - small_workers(small_share, workers);
+    let busy = (1.0 - small_share) * f64::from(workers) >= STANDBY_COUNTS_MIN;
+    if large == 0 && busy && workers > 1 { 1 } else { large }
+}
+
 /// Large workers of `lanes`: one more than the rule's `large_by_rule` (so that a standby becomes a
 /// real one) where there are enough workers and `extra` is granted; one small worker always stays.
 pub fn large_workers_lanes(large_by_rule: u16, workers: u16, extra: bool) -> u16 {
@@ -211,24 +222,56 @@ impl Settled {
     }
 }
 
+/// The first wait for the extra worker, in hysteresis periods: a full wire does not empty within
+/// seconds, and each try that fails costs small requests an epoch of it.
+pub const GRANT_WAIT: u16 = 8;
+
+/// How many times that wait is doubled at most.
+const GRANT_DOUBLINGS_MAX: u32 = 5;
+
 /// Whether the extra large worker of `lanes` is granted: taken away in the first epoch in which
 /// the TX queues backed up (more large work only makes a full wire fuller), given back after
-/// `epochs` in a row without.
+/// [`GRANT_WAIT`] times `epochs` in a row without. The wire looks well because the worker is gone, so each time that it
+/// must be taken away again within the time it was waited for, the next wait is twice as long, up
+/// to 32 times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtraGrant {
     epochs: u16,
+    /// Length of the last wait.
+    wait: u16,
+    /// Epochs left of the present one.
     waiting: u16,
+    /// Epochs since it was given back.
+    granted_for: u16,
 }
 
 impl ExtraGrant {
     /// Granted at first.
     pub fn new(epochs: u16) -> Self {
-        ExtraGrant { epochs, waiting: 0 }
+        ExtraGrant {
+            epochs: epochs.saturating_mul(GRANT_WAIT),
+            wait: 0,
+            waiting: 0,
+            granted_for: 0,
+        }
     }
 
     /// Whether it is granted after an epoch.
     pub fn after_epoch(&mut self, tx_backed_up: bool) -> bool {
-        self.waiting = if tx_backed_up { self.epochs } else { self.waiting.saturating_sub(1) };
+        if !tx_backed_up {
+            if self.granted() {
+                self.granted_for = self.granted_for.saturating_add(1);
+            }
+            self.waiting = self.waiting.saturating_sub(1);
+            return self.granted();
+        }
+        if self.granted() {
+            let again = self.granted_for < self.wait;
+            let longest = self.epochs.saturating_mul(1 << GRANT_DOUBLINGS_MAX);
+            self.wait = if again { self.wait.saturating_mul(2).min(longest) } else { self.epochs };
+            self.granted_for = 0;
+        }
+        self.waiting = self.wait;
         self.granted()
     }
 

@@ -8,9 +8,10 @@
 //! (what that costs), [`threshold`] (where large begins), [`cores`] (how many workers serve
 //! which), [`ranges`] (which large worker serves which sizes), [`plan`] (all of it, published once
 //! per epoch), [`mod@route`] (one request against the plan), [`migrate`] (when a connection goes
-//! back home) and [`designs`] (the complete rules).
+//! back home), [`designs`] (the complete rules) and, beside them, [`hot`] (keys asked for so often
+//! that they are moved about).
 //!
-//! Knows no clock, thread, I/O, connection or key. Sizes are bytes of key + value.
+//! Knows no clock, thread, I/O or connection; of keys only hashes. Sizes are bytes of key + value.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ pub mod cost;
 pub mod design;
 pub mod designs;
 pub mod histogram;
+pub mod hot;
 pub mod migrate;
 pub mod plan;
 pub mod ranges;

@@ -35,6 +35,9 @@ pub enum LargeLane {
     SharedQueue,
     /// By the large workers, each with a range of sizes, the first with the smallest.
     Ranges(SizeRanges),
+    /// As [`LargeLane::SharedQueue`], and small requests go there as well: small workers only
+    /// read RX queues and hand over.
+    Everything,
 }
 
 /// Who may take a small request that arrived elsewhere. Always one request at a time, so that no
@@ -44,6 +47,8 @@ pub struct Steal {
     /// A large worker may take one between two slices if some small RX queue holds at least so
     /// many; `None`: never. (Taking unconditionally starves large requests.)
     pub between_slices_queue_min: Option<u32>,
+    /// How many it may take between two slices, one after the other, while that holds.
+    pub between_slices_requests_max: u32,
     /// A worker with nothing to do may take one from the longest small RX queue.
     pub when_idle: bool,
 }
@@ -51,13 +56,21 @@ pub struct Steal {
 /// Small requests in one RX queue from which on a large worker helps out between slices.
 pub const STEAL_QUEUE_MIN: u32 = 4;
 
+/// Small requests that a large worker takes between two slices at most: a batch. With a single
+/// one, two large workers add too little to six small ones that have no time left, and at a load
+/// of 0.95 small p99 is 8 times as high; with no bound at all, large p99 is no better.
+pub const STEAL_REQUESTS_MAX: u32 = BATCH;
+
 impl Steal {
     /// Nobody takes anything.
-    pub const NEVER: Steal = Steal { between_slices_queue_min: None, when_idle: false };
+    pub const NEVER: Steal =
+        Steal { between_slices_queue_min: None, between_slices_requests_max: 0, when_idle: false };
 
-    /// Whether a large worker between two slices takes one request from a queue of this length.
-    pub fn between_slices(self, queue_longest: u32) -> bool {
-        self.between_slices_queue_min.is_some_and(|min| queue_longest >= min)
+    /// Whether a large worker that has taken so many since its last slice takes one more request,
+    /// from a queue of this length.
+    pub fn between_slices(self, taken: u32, queue_longest: u32) -> bool {
+        taken < self.between_slices_requests_max
+            && self.between_slices_queue_min.is_some_and(|min| queue_longest >= min)
     }
 
     /// Whether an idle worker takes one request from a queue of this length.

@@ -90,6 +90,7 @@ pub fn lane_of_octave(plan: &CorePlan, octave: u8) -> Option<Lane> {
 #[inline]
 pub fn route(plan: &CorePlan, me: WorkerId, size: ItemBytes) -> Route {
     match lane(plan, size) {
+        Lane::Small if plan.large_lane == LargeLane::Everything => route_large(plan, me, size),
         Lane::Small => Route::Here,
         Lane::Large => route_large(plan, me, size),
     }
@@ -104,8 +105,13 @@ fn route_large(plan: &CorePlan, me: WorkerId, size: ItemBytes) -> Route {
         (LargeLane::None, _) => Route::Here,
         (LargeLane::TimeShared, _) => here,
         (_, Some(standby)) => to(standby),
-        (LargeLane::SharedQueue, None) if plan.role(me).serves_large() => here,
-        (LargeLane::SharedQueue, None) => Route::Hand(WorkerTarget::Shared),
+        (LargeLane::SharedQueue | LargeLane::Everything, None) => {
+            if plan.role(me).serves_large() {
+                here
+            } else {
+                Route::Hand(WorkerTarget::Shared)
+            }
+        }
         (LargeLane::Ranges(ranges), None) => {
             to(WorkerId(plan.workers_small + ranges.range_of(size) as u16))
         }

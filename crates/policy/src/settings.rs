@@ -48,6 +48,8 @@ pub struct Settings {
     pub samples_min: u64,
     /// Thinner epochs that must agree before roles change.
     pub hysteresis_epochs: u16,
+    /// `--handoff-workers`: workers that only receive and hand over (design `sho`).
+    pub workers_handoff: u16,
 }
 
 impl Default for Settings {
@@ -63,6 +65,7 @@ impl Default for Settings {
             slice_bytes: SLICE_BYTES,
             samples_min: SAMPLES_MIN,
             hysteresis_epochs: HYSTERESIS_EPOCHS,
+            workers_handoff: 1,
         }
     }
 }
@@ -71,7 +74,9 @@ impl Settings {
     /// The form: as set, or as so many workers and this design take by themselves.
     pub fn form(&self) -> Form {
         match (self.design, self.form) {
-            (Design::Hkh, _) => Form::TimeShare,
+            (Design::Hkh | Design::HkhWs, _) => Form::TimeShare,
+            (Design::Minos | Design::Sho, _) if self.workers > 1 => Form::Roles,
+            (Design::Minos | Design::Sho, _) => Form::TimeShare,
             (Design::Lanes, Some(form)) => form,
             (Design::Lanes, None) => Form::of_workers(self.workers),
         }
@@ -88,6 +93,7 @@ impl Settings {
             return refuse("--workers", self.workers.to_string(), limit, way_out);
         }
         self.check_form()?;
+        self.check_handoff()?;
         if !(self.percentile > 0.0 && self.percentile < 100.0) {
             let limit = "must be above 0 and below 100".to_string();
             let way_out = "to call every request small use --threshold, or --design hkh";
@@ -119,19 +125,45 @@ impl Settings {
     }
 
     fn check_form(&self) -> Result<(), SettingsError> {
-        let Some(form @ Form::Roles) = self.form else { return Ok(()) };
-        let (limit, way_out) = match self.design {
-            Design::Hkh => (
-                "hkh knows no roles, every worker serves what it receives".to_string(),
-                "leave the flag out, or choose --design lanes",
-            ),
-            Design::Lanes if self.workers < 2 => (
+        let Some(form) = self.form else { return Ok(()) };
+        let roles = "leave the flag out, or choose --design lanes";
+        let (limit, way_out) = match (self.design, form) {
+            (Design::Hkh | Design::HkhWs, Form::Roles) => {
+                let limit =
+                    format!("{} knows no roles, every worker serves what it receives", self.design);
+                (limit, roles)
+            }
+            (Design::Minos | Design::Sho, Form::TimeShare) => {
+                (format!("{} knows nothing but roles", self.design), roles)
+            }
+            (Design::Hkh | Design::HkhWs | Design::Lanes, Form::TimeShare) => return Ok(()),
+            (_, Form::Roles) if self.workers < 2 => (
                 "needs --workers 2 or more, one for each lane".to_string(),
                 "leave the flag out to let a single worker time-share",
             ),
-            Design::Lanes => return Ok(()),
+            (_, Form::Roles) => return Ok(()),
         };
         Err(SettingsError { flag: "--form", value: form.to_string(), limit, way_out })
+    }
+
+    fn check_handoff(&self) -> Result<(), SettingsError> {
+        if self.design != Design::Sho || (1..self.workers).contains(&self.workers_handoff) {
+            return Ok(());
+        }
+        if self.workers < 2 {
+            return Err(SettingsError {
+                flag: "--design",
+                value: self.design.to_string(),
+                limit: "needs --workers 2 or more, one to hand over and one to serve".to_string(),
+                way_out: "choose --design hkh for a single worker",
+            });
+        }
+        Err(SettingsError {
+            flag: "--handoff-workers",
+            value: self.workers_handoff.to_string(),
+            limit: format!("must be at least 1 and below --workers ({})", self.workers),
+            way_out: "leave the flag out for 1",
+        })
     }
 }
 

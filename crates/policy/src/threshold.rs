@@ -14,7 +14,7 @@
 
 use crate::histogram::SmoothHistogram;
 use crate::settings::Settings;
-use crate::units::{FRAME_BYTES, ItemBytes};
+use crate::units::{FRAME_BYTES, ITEM_BYTES_MAX, ItemBytes};
 
 /// The bounds a design keeps its threshold within.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,9 @@ pub struct Clamp {
 }
 
 impl Clamp {
+    /// Any size: the percentile as it is.
+    pub const NONE: Clamp = Clamp { min: ItemBytes(1), max: ITEM_BYTES_MAX };
+
     /// `[one frame, one slice]`: what fits a frame is never worth handing over, and what exceeds a
     /// slice is never run to completion before others.
     pub const fn frame_to_slice(slice: ItemBytes) -> Clamp {
@@ -60,6 +63,12 @@ impl ThresholdControl {
             clamp,
             samples_needed: (100.0 / beyond).min(settings.samples_min as f64),
         }
+    }
+
+    /// The same, with this threshold until the first epoch has ended, unless it is fixed.
+    pub fn starting_at(self, threshold: ItemBytes) -> Self {
+        let current = if self.fixed { self.current } else { threshold };
+        ThresholdControl { current, ..self }
     }
 
     /// The threshold in force.

@@ -31,7 +31,7 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("-I 2g -m 8192", "at most 1g"),
         ("-I 64m -m 64", "half of -m"),
         ("-p 70000", "65535"),
-        ("--design nonsense", "lanes or hkh"),
+        ("--design nonsense", "hkh-ws or sho"),
         ("--form roles --workers 1", "--form"),
         ("--idle never", "adaptive"),
         ("--epoch-ms 0", "at least 1"),

@@ -1,11 +1,12 @@
 //! `lanes`: our own design, the default. Minos's control loop (§3.1), with five changes:
 //!
-//! - (a) one more large worker than the paper's rule gives, a real one where that gives a standby;
-//!   from three workers up, and not while the wire is the bottleneck. The paper weighs the same
-//!   (§6.1 "Latency of large requests").
+//! - (a) one more large worker than the paper's rule gives, a real one where that gives a standby
+//!   (and one more still if the standby would be half busy); from three workers up, and not while
+//!   the wire is the bottleneck. The paper weighs the same (§6.1 "Latency of large requests").
 //! - (b) all large workers share one queue, instead of a size range each;
 //! - (c) large transfers go a slice a turn;
-//! - (d) between slices a large worker takes one small request, if some small RX queue is long;
+//! - (d) between slices a large worker takes small requests, one after the other, while some small
+//!   RX queue is long, a batch at most;
 //! - (e) an idle small worker takes one request from the longest small RX queue.
 //!
 //! On one or two workers none can be given away, and each serves both lanes, small first, then one
@@ -15,10 +16,11 @@
 //! Knows no queue and no connection. Units: bytes, workers, requests.
 
 use crate::cores::{ExtraGrant, Form, Role, Settled};
-use crate::cores::{large_workers_lanes, roles, small_workers};
+use crate::cores::{large_by_rule_lanes, large_workers_lanes, roles};
 use crate::designs::{CorePolicy, Design};
 use crate::histogram::SmoothHistogram;
-use crate::plan::{CorePlan, EpochLoad, LargeLane, STEAL_QUEUE_MIN, Steal};
+use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
+use crate::plan::{STEAL_QUEUE_MIN, STEAL_REQUESTS_MAX};
 use crate::settings::Settings;
 use crate::threshold::{Clamp, ThresholdControl};
 use crate::units::{ItemBytes, Nanos};
@@ -66,7 +68,7 @@ impl Lanes {
         self.sizes.absorb(&load.sizes, self.settings.alpha);
         let threshold = self.threshold.after_epoch(&self.sizes, samples);
         let small_share = self.settings.cost.small_share(&self.sizes, threshold);
-        self.large_by_rule.ask(workers - small_workers(small_share, workers), samples);
+        self.large_by_rule.ask(large_by_rule_lanes(small_share, workers), samples);
     }
 
     fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
@@ -98,9 +100,13 @@ impl Lanes {
             slice_bytes: Some(slice),
             large_unsent_bytes_max: (!self.extra.granted())
                 .then_some(ItemBytes(SLICES_UNSENT_MAX * slice.0)),
-            steal: Steal {
-                between_slices_queue_min: (self.form == Form::Roles).then_some(STEAL_QUEUE_MIN),
-                when_idle: workers > 1,
+            steal: match self.form {
+                Form::TimeShare => Steal { when_idle: workers > 1, ..Steal::NEVER },
+                Form::Roles => Steal {
+                    between_slices_queue_min: Some(STEAL_QUEUE_MIN),
+                    between_slices_requests_max: STEAL_REQUESTS_MAX,
+                    when_idle: true,
+                },
             },
         }
     }

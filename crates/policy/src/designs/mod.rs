@@ -4,10 +4,16 @@
 //! from the same parts, so that only the idea differs (as Minos §5 does with its rivals).
 
 mod hkh;
+mod hkh_ws;
 mod lanes;
+mod minos;
+mod sho;
 
 pub use hkh::Hkh;
+pub use hkh_ws::HkhWs;
 pub use lanes::Lanes;
+pub use minos::Minos;
+pub use sho::Sho;
 
 use crate::design::Design;
 use crate::plan::{CorePlan, EpochLoad};
@@ -29,6 +35,9 @@ pub fn build(settings: Settings) -> Result<Box<dyn CorePolicy + Send>, SettingsE
     settings.check()?;
     Ok(match settings.design {
         Design::Lanes => Box::new(Lanes::new(settings)),
+        Design::Minos => Box::new(Minos::new(settings)),
         Design::Hkh => Box::new(Hkh::new(settings)),
+        Design::HkhWs => Box::new(HkhWs::new(settings)),
+        Design::Sho => Box::new(Sho::new(settings)),
     })
 }

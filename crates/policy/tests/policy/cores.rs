@@ -1,8 +1,8 @@
 //! How many workers are large, which, and when that changes.
 
 use crate::{etc_mix, smooth};
-use laneway_policy::cores::{ExtraGrant, Settled, UnknownForm, large_workers_lanes};
-use laneway_policy::cores::{roles, small_workers};
+use laneway_policy::cores::{ExtraGrant, GRANT_WAIT, Settled, UnknownForm, large_by_rule_lanes};
+use laneway_policy::cores::{large_workers_lanes, roles, small_workers};
 use laneway_policy::{CostModel, FRAME_BYTES, Form, Role};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -171,10 +171,46 @@ proptest! {
     fn the_extra_worker_goes_at_once_and_comes_back_late(backed_up in vec(any::<bool>(), 0..40)) {
         let mut grant = ExtraGrant::new(EPOCHS);
         prop_assert!(grant.granted());
-        for (epoch, &now) in backed_up.iter().enumerate() {
-            let since = (epoch + 1).saturating_sub(usize::from(EPOCHS));
-            let quiet = backed_up[since..=epoch].iter().all(|backed_up| !backed_up);
-            prop_assert_eq!(grant.after_epoch(now), quiet);
+        let mut quiet = 0;
+        for now in backed_up {
+            quiet = if now { 0 } else { quiet + 1 };
+            let granted = grant.after_epoch(now);
+            if now {
+                prop_assert!(!granted);
+            }
+            if quiet >= 32 * GRANT_WAIT * EPOCHS {
+                prop_assert!(granted);
+            }
         }
+    }
+}
+
+/// Quiet epochs until the worker is back, each time after so many epochs with it.
+#[test]
+fn an_extra_worker_that_fills_the_wire_again_waits_twice_as_long() {
+    let first = GRANT_WAIT;
+    let rows = [
+        vec![(0, first), (0, 2 * first), (first - 1, 4 * first)],
+        vec![(5, first), (first, first), (2 * first, first), (0, 2 * first)],
+        vec![(0, first), (0, 2 * first), (2 * first, first)],
+    ];
+    for row in rows {
+        let mut grant = ExtraGrant::new(1);
+        for &(epochs_with, wait) in &row {
+            for _ in 0..epochs_with {
+                assert!(grant.after_epoch(false));
+            }
+            assert!(!grant.after_epoch(true));
+            let quiet = (1..=u16::MAX).find(|_| grant.after_epoch(false));
+            assert_eq!(quiet, Some(wait), "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_standby_that_is_half_busy_counts() {
+    let rows = [(1.0, 8, 0), (0.94, 8, 0), (0.937, 8, 1), (0.884, 8, 1), (0.7, 8, 2), (0.5, 1, 0)];
+    for (small_share, workers, expected) in rows {
+        assert_eq!(large_by_rule_lanes(small_share, workers), expected, "{small_share}");
     }
 }

@@ -2,6 +2,7 @@
 //! others up to 64.
 
 use crate::{etc_mix, load, plan_after};
+use laneway_policy::cores::GRANT_WAIT;
 use laneway_policy::plan::STEAL_QUEUE_MIN;
 use laneway_policy::settings::HYSTERESIS_EPOCHS;
 use laneway_policy::{
@@ -34,14 +35,14 @@ fn lanes_on_two_workers_time_shares() {
         assert_eq!(plan.large_lane, LargeLane::TimeShared);
         assert_eq!(plan.slice_bytes, Some(SLICE_BYTES));
         assert_eq!((plan.workers_small, plan.workers_large()), (2, 0));
-        assert_eq!(plan.steal, Steal { between_slices_queue_min: None, when_idle: true });
+        assert_eq!((plan.steal.between_slices_queue_min, plan.steal.when_idle), (None, true));
     }
 }
 
 /// The large workers of 6 by share of large requests: the paper's rule with its own cost, and one.
 #[test]
 fn lanes_on_six_workers_follows_the_load() {
-    let rows = [(0.0, 1), (0.0625, 1), (0.125, 2), (0.25, 2), (0.5, 3), (0.75, 4), (50.0, 5)];
+    let rows = [(0.0, 1), (0.0625, 2), (0.125, 2), (0.25, 2), (0.5, 3), (0.75, 4), (50.0, 5)];
     for (large_percent, large) in rows {
         let settings = Settings { cost: CostModel::Packets, ..lanes(6) };
         let plan = plan_after(&settings, &mix(THICK, large_percent), 1);
@@ -93,9 +94,9 @@ fn a_full_wire_takes_the_extra_worker_and_caps_large_bytes() {
     let plan = policy.plan(Nanos(0), &full);
     assert_eq!((plan.workers_large(), plan.standby()), (0, Some(WorkerId(5))));
     assert_eq!(plan.large_unsent_bytes_max, Some(ItemBytes(2 * SLICE_BYTES.0)));
-    for epoch in 1..=HYSTERESIS_EPOCHS {
+    for epoch in 1..=GRANT_WAIT * HYSTERESIS_EPOCHS {
         let plan = policy.plan(Nanos(0), &quiet);
-        let back = epoch == HYSTERESIS_EPOCHS;
+        let back = epoch == GRANT_WAIT * HYSTERESIS_EPOCHS;
         assert_eq!(plan.workers_large(), u16::from(back), "{epoch} epochs after");
         assert_eq!(plan.large_unsent_bytes_max.is_none(), back);
     }
@@ -154,7 +155,7 @@ fn roles_follow_a_stepped_load_there_and_back() {
 }
 
 #[test]
-fn a_fixed_threshold_is_obeyed_by_both_designs() {
+fn a_fixed_threshold_is_obeyed_by_all_designs() {
     for design in Design::ALL {
         let threshold_fixed = Some(ItemBytes(200_000));
         let settings = Settings { design, threshold_fixed, ..lanes(6) };
@@ -190,9 +191,17 @@ fn stealing_is_allowed_where_the_plan_says() {
     let plan = plan_after(&lanes(6), &mix(THICK, 0.75), 1);
     let rows = [(0, false, false), (1, false, true), (3, false, true), (4, true, true)];
     for (queue, between_slices, idle) in rows {
-        assert_eq!(plan.steal.between_slices(queue), between_slices, "{queue} waiting");
+        assert_eq!(plan.steal.between_slices(0, queue), between_slices, "{queue} waiting");
         assert_eq!(plan.steal.idle(queue), idle, "{queue} waiting");
-        assert!(!Steal::NEVER.between_slices(queue) && !Steal::NEVER.idle(queue));
+        assert!(!Steal::NEVER.between_slices(0, queue) && !Steal::NEVER.idle(queue));
+    }
+}
+
+#[test]
+fn a_large_worker_takes_a_batch_between_slices_at_most() {
+    let plan = plan_after(&lanes(6), &mix(THICK, 0.75), 1);
+    for (taken, takes) in [(0, true), (BATCH - 1, true), (BATCH, false)] {
+        assert_eq!(plan.steal.between_slices(taken, 100), takes, "{taken} taken");
     }
 }
 
@@ -211,14 +220,17 @@ fn epochs() -> impl Strategy<Value = Vec<EpochLoad>> {
 
 fn settings() -> impl Strategy<Value = Settings> {
     let workers = prop_oneof![Just(2_u16), Just(6), 1_u16..=64];
-    (workers, any::<bool>(), any::<Option<bool>>(), 1.0_f64..99.9).prop_map(
-        |(workers, hkh, roles, percentile)| {
-            let design = if hkh { Design::Hkh } else { Design::Lanes };
-            let roles = roles.filter(|roles| !(*roles && (hkh || workers < 2)));
-            let form = roles.map(|roles| if roles { Form::Roles } else { Form::TimeShare });
-            Settings { design, workers, form, percentile, ..Settings::default() }
-        },
-    )
+    let form = prop_oneof![Just(None), Just(Some(Form::Roles)), Just(Some(Form::TimeShare))];
+    (workers, 0..Design::ALL.len(), form, 1.0_f64..99.9, 1_u16..4)
+        .prop_map(|(workers, design, form, percentile, workers_handoff)| Settings {
+            design: Design::ALL[design],
+            workers,
+            form,
+            percentile,
+            workers_handoff,
+            ..Settings::default()
+        })
+        .prop_filter("settings that do not fit are tested elsewhere", |s| s.check().is_ok())
 }
 
 fn check_plan(plan: &CorePlan, settings: &Settings) -> Result<(), TestCaseError> {
@@ -229,7 +241,9 @@ fn check_plan(plan: &CorePlan, settings: &Settings) -> Result<(), TestCaseError>
     prop_assert_eq!(plan.large_ids().count(), count(Role::Large));
     prop_assert!(plan.large_ids().all(|worker| plan.role(worker) == Role::Large));
     prop_assert!(plan.small_ids().all(|worker| plan.role(worker).is_home_of_small()));
-    prop_assert!((FRAME_BYTES..=SLICE_BYTES).contains(&plan.threshold));
+    if settings.design != Design::Minos {
+        prop_assert!((FRAME_BYTES..=SLICE_BYTES).contains(&plan.threshold));
+    }
     prop_assert_eq!(plan.form, settings.form());
     prop_assert_eq!(count(Role::Standby), usize::from(plan.standby().is_some()));
     match plan.form {

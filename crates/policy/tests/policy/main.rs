@@ -4,8 +4,10 @@
 mod cores;
 mod designs;
 mod histogram;
+mod hot;
 mod migrate;
 mod ranges;
+mod rivals;
 mod route;
 mod settings;
 

@@ -1,0 +1,92 @@
+//! `minos`: size-aware sharding as published (Minos §3.1). Small and large requests are served by
+//! disjoint workers; the threshold is the target percentile; each large worker has a size range of
+//! equal cost and a queue of its own; every request runs to completion; nobody takes from others.
+//!
+//! Departs from the paper where that leaves a gap: until the first epoch has ended the threshold
+//! is one slice; thin epochs do not move roles at once ([`Settled`]); the cost is the setting's,
+//! and the paper's own is `--cost packets`. A single worker has nobody to hand to and serves all.
+//!
+//! Knows no queue and no key. Units: bytes, workers, requests.
+
+use crate::cores::{Form, Settled, roles, small_workers};
+use crate::design::Design;
+use crate::designs::CorePolicy;
+use crate::histogram::SmoothHistogram;
+use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
+use crate::ranges::SizeRanges;
+use crate::settings::Settings;
+use crate::threshold::{Clamp, ThresholdControl};
+use crate::units::Nanos;
+
+/// The design's state from epoch to epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Minos {
+    settings: Settings,
+    sizes: SmoothHistogram,
+    threshold: ThresholdControl,
+    large: Settled,
+    epoch: u64,
+}
+
+impl Minos {
+    /// Takes settings that [`Settings::check`] has passed.
+    pub(super) fn new(settings: Settings) -> Self {
+        let threshold =
+            ThresholdControl::new(&settings, Clamp::NONE).starting_at(settings.slice_bytes);
+        Minos {
+            sizes: SmoothHistogram::new(),
+            threshold,
+            large: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
+            epoch: 0,
+            settings,
+        }
+    }
+
+    /// Take in one epoch's sizes; an epoch without requests teaches nothing.
+    fn learn(&mut self, load: &EpochLoad) {
+        let samples = load.sizes.total();
+        if samples == 0 {
+            return;
+        }
+        let workers = self.settings.workers;
+        self.sizes.absorb(&load.sizes, self.settings.alpha);
+        let threshold = self.threshold.after_epoch(&self.sizes, samples);
+        let small_share = self.settings.cost.small_share(&self.sizes, threshold);
+        self.large.ask(workers - small_workers(small_share, workers), samples);
+    }
+
+    fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
+        let workers = self.settings.workers;
+        let threshold = self.threshold.current();
+        let large = self.large.current();
+        let alone = self.settings.form() == Form::TimeShare;
+        let ranges =
+            || SizeRanges::equal_cost(&self.sizes, self.settings.cost, threshold, large.max(1));
+        CorePlan {
+            epoch: self.epoch,
+            planned_at: now,
+            design: Design::Minos,
+            form: self.settings.form(),
+            threshold,
+            roles: roles(workers, large),
+            workers_small: workers - large,
+            large_lane: if alone { LargeLane::None } else { LargeLane::Ranges(ranges()) },
+            standby_raised: !alone && large == 0 && load.large_requests > 0,
+            slice_bytes: None,
+            large_unsent_bytes_max: None,
+            steal: Steal::NEVER,
+        }
+    }
+}
+
+impl CorePolicy for Minos {
+    fn initial(&self) -> CorePlan {
+        self.current(Nanos(0), &EpochLoad::default())
+    }
+
+    fn plan(&mut self, now: Nanos, load: &EpochLoad) -> CorePlan {
+        self.epoch += 1;
+        self.learn(load);
+        self.current(now, load)
+    }
+}

@@ -1,0 +1,330 @@
+//! Hot keys: counting, ranking, the mapping of a slot, and what carries over to the next.
+
+use laneway_policy::hot::loads::{CoreLoads, LOAD_SLOTS, Rank};
+use laneway_policy::hot::mapping::{HotKey, Mapping};
+use laneway_policy::hot::sketch::{KeyHash, SKETCH_COLUMNS, Sketch};
+use laneway_policy::hot::space_saving::SpaceSaving;
+use laneway_policy::hot::{
+    Access, Detector, HOT_KEYS_MAX, HotKeys, HotRoute, HotSettings, HotThreshold, SLOT,
+    SLOT_REQUESTS_MIN, slot_is_over,
+};
+use laneway_policy::{Nanos, WorkerId};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// A well-mixed hash of a small number (splitmix64's finalizer).
+fn hash(number: u64) -> KeyHash {
+    let z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    KeyHash(z ^ (z >> 31))
+}
+
+/// Routes a request, charges whoever serves it, and says who does; cold keys live at worker 0.
+fn serve(hot: &mut HotKeys, key: u64, access: Access) -> HotRoute {
+    let route = hot.route(hash(key), access);
+    if let HotRoute::Owner(worker) = route {
+        hot.charge(worker, 1);
+    }
+    route
+}
+
+#[test]
+fn a_slot_ends_after_a_millisecond_of_enough_requests() {
+    for (since, requests, over) in [
+        (SLOT.0, SLOT_REQUESTS_MIN, true),
+        (SLOT.0 - 1, SLOT_REQUESTS_MIN, false),
+        (SLOT.0, SLOT_REQUESTS_MIN - 1, false),
+        (1 << 40, 0, false),
+    ] {
+        assert_eq!(slot_is_over(Nanos(since), requests), over, "{since} ns, {requests}");
+    }
+}
+
+#[test]
+fn the_sketch_forgets_at_the_slots_end_without_clearing() {
+    let mut sketch = Sketch::new();
+    for expected in 1..=5 {
+        assert_eq!(sketch.count(hash(7)), expected);
+    }
+    sketch.slot_ended();
+    assert_eq!(sketch.estimate(hash(7)), 0);
+    assert_eq!(sketch.count(hash(7)), 1);
+}
+
+#[test]
+fn a_count_stops_at_its_largest_value() {
+    let mut sketch = Sketch::new();
+    for _ in 0..70_000 {
+        sketch.count(hash(1));
+    }
+    assert_eq!(sketch.count(hash(1)), u16::MAX);
+    assert_eq!(sketch.estimate(hash(2)), 0);
+}
+
+#[test]
+fn a_thousand_keys_leave_the_estimates_almost_exact() {
+    let mut sketch = Sketch::new();
+    for key in 0..SKETCH_COLUMNS as u64 {
+        sketch.count(hash(key));
+    }
+    let wrong = (0..SKETCH_COLUMNS as u64).filter(|&key| sketch.estimate(hash(key)) != 1).count();
+    assert!(wrong < SKETCH_COLUMNS / 20, "{wrong} of {SKETCH_COLUMNS} are too high");
+}
+
+#[test]
+fn the_least_loaded_is_ranked_by_the_rule() {
+    let mut loads = CoreLoads::new(3);
+    for (worker, load) in [(0, 30), (1, 20), (2, 10)] {
+        loads.charge(WorkerId(worker), load);
+    }
+    assert_eq!(loads.least(Rank::PastSlots), WorkerId(0), "nothing is past yet");
+    assert_eq!(loads.least(Rank::MeanAndThisSlot), WorkerId(2));
+    loads.slot_ended();
+    loads.slot_ended(); // an empty one: means are 15, 10, 5
+    assert_eq!(loads.least(Rank::PastSlots), WorkerId(2));
+    loads.charge(WorkerId(2), 6);
+    assert_eq!(loads.least(Rank::PastSlots), WorkerId(2), "this slot does not count");
+    assert_eq!(loads.least(Rank::MeanAndThisSlot), WorkerId(1), "10 is below 5 + 6");
+    loads.promise(WorkerId(1), 2);
+    assert_eq!(loads.least(Rank::MeanAndThisSlot), WorkerId(2), "11 is below 10 + 2");
+    loads.keep(WorkerId(1), 2);
+    assert_eq!(loads.least(Rank::MeanAndThisSlot), WorkerId(1));
+}
+
+#[test]
+fn a_slot_is_forgotten_after_a_hundred() {
+    let mut loads = CoreLoads::new(2);
+    loads.charge(WorkerId(0), 5);
+    for slot in 0..=LOAD_SLOTS {
+        let remembered = slot > 0 && slot <= LOAD_SLOTS;
+        let least = WorkerId(u16::from(remembered));
+        assert_eq!(loads.least(Rank::PastSlots), least, "after {slot} slots");
+        loads.slot_ended();
+    }
+    assert_eq!(loads.least(Rank::PastSlots), WorkerId(0));
+}
+
+#[test]
+fn the_table_holds_what_fits_and_finds_it() {
+    let mut mapping = Mapping::new(3);
+    let key = |number: u64| HotKey {
+        key: hash(number),
+        owner: WorkerId(number as u16),
+        requests: 0,
+        owned: 0,
+        expected: 0,
+    };
+    let taken: Vec<bool> = (0..4).map(|number| mapping.insert(key(number))).collect();
+    assert_eq!(taken, [true, true, true, false]);
+    for number in 0..4 {
+        let found = mapping.get_mut(hash(number)).map(|hot| hot.owner);
+        assert_eq!(found, (number < 3).then_some(WorkerId(number as u16)));
+    }
+    mapping.clear();
+    assert_eq!(mapping.get_mut(hash(0)), None);
+}
+
+#[test]
+fn space_saving_knows_every_frequent_key_and_how_far_it_may_be_off() {
+    let mut list = SpaceSaving::new(4);
+    let stream: Vec<u64> = (0..400).map(|i| if i % 2 == 0 { 1 } else { 100 + i }).collect();
+    for &key in &stream {
+        list.count(hash(key));
+    }
+    let counter = list.counters().iter().find(|c| c.key == hash(1)).expect("half of all requests");
+    assert!(counter.count >= 200 && counter.count - counter.error_max <= 200, "{counter:?}");
+    assert_eq!(list.counters().len(), 4);
+    list.slot_ended();
+    assert_eq!(list.counters(), []);
+}
+
+#[test]
+fn a_key_is_hot_from_the_threshold_on_until_the_slot_ends() {
+    let mut hot = HotKeys::new(HotSettings::keysched_2018(4, 10));
+    for request in 1..=15 {
+        let route = serve(&mut hot, 1, Access::Read);
+        assert_eq!(route != HotRoute::Home, request >= 10, "request {request}");
+    }
+    assert_eq!((hot.hot().len(), hot.found()), (1, 1));
+    assert_eq!(hot.hot()[0].requests, 15);
+    hot.slot_ended();
+    assert_eq!(hot.hot(), []);
+    assert_eq!(serve(&mut hot, 1, Access::Read), HotRoute::Home);
+}
+
+#[test]
+fn an_owner_stays_the_owner_for_the_slot() {
+    let mut hot = HotKeys::new(HotSettings::lanes_exclusive(4));
+    let owners: Vec<HotRoute> = (0..500)
+        .map(|_| serve(&mut hot, 1, Access::Write))
+        .filter(|&r| r != HotRoute::Home)
+        .collect();
+    assert!(owners.len() > 400 && owners.iter().all(|route| *route == owners[0]));
+}
+
+/// The herd: by past slots alone all hot keys of a slot meet at one worker.
+#[test]
+fn past_slots_alone_herd_and_this_slot_spreads() {
+    for (settings, owners_distinct) in
+        [(HotSettings::keysched_2018(4, 16), 1), (HotSettings::lanes_exclusive(4), 4)]
+    {
+        let settings = HotSettings { threshold: HotThreshold::Requests(16), ..settings };
+        let mut hot = HotKeys::new(settings);
+        for _ in 0..100 {
+            for key in 0..4 {
+                serve(&mut hot, key, Access::Write);
+            }
+        }
+        let mut owners: Vec<WorkerId> = hot.hot().iter().map(|hot| hot.owner).collect();
+        owners.sort();
+        owners.dedup();
+        assert_eq!(owners.len(), owners_distinct, "{settings:?}");
+    }
+}
+
+#[test]
+fn what_was_hot_is_hot_from_the_first_request_of_the_next_slot() {
+    let mut hot = HotKeys::new(HotSettings::lanes_exclusive(4));
+    for _ in 0..1000 {
+        for key in 0..6 {
+            serve(&mut hot, key, Access::Write);
+        }
+    }
+    hot.slot_ended();
+    assert_eq!(hot.hot().len(), 6);
+    let load = |worker| hot.hot().iter().filter(|h| h.owner == WorkerId(worker)).count();
+    let spread: Vec<usize> = (0..4).map(load).collect();
+    assert!(spread.iter().all(|&keys| (1..=2).contains(&keys)), "{spread:?}");
+    assert_ne!(serve(&mut hot, 3, Access::Write), HotRoute::Home);
+    // Nobody asked for the others: they are cold in the slot after next.
+    for _ in 0..2000 {
+        serve(&mut hot, 3, Access::Write);
+    }
+    hot.slot_ended();
+    assert_eq!(hot.hot().iter().map(|h| h.key).collect::<Vec<_>>(), [hash(3)]);
+}
+
+#[test]
+fn reads_are_spread_and_writes_are_not() {
+    let mut hot = HotKeys::new(HotSettings::lanes(4));
+    for _ in 0..SLOT_REQUESTS_MIN {
+        serve(&mut hot, 1, Access::Read);
+    }
+    assert_eq!(serve(&mut hot, 1, Access::Read), HotRoute::Anyone);
+    assert!(matches!(serve(&mut hot, 1, Access::Write), HotRoute::Owner(_)));
+}
+
+#[test]
+fn there_are_never_more_hot_keys_than_allowed() {
+    for detector in [Detector::Sketch, Detector::SpaceSaving(64)] {
+        let mut hot = HotKeys::new(HotSettings { detector, ..HotSettings::keysched_2018(4, 2) });
+        for _ in 0..3 {
+            for key in 0..50 {
+                serve(&mut hot, key, Access::Read);
+            }
+        }
+        assert_eq!(hot.hot().len(), HOT_KEYS_MAX);
+        assert_eq!(serve(&mut hot, 49, Access::Read), HotRoute::Home);
+    }
+}
+
+#[test]
+fn hot_means_an_eighth_of_a_workers_even_share() {
+    let mut hot = HotKeys::new(HotSettings::lanes(4));
+    for (requests, threshold) in [(32_000, 1001), (3_200, 101), (10, 16)] {
+        for key in 0..requests {
+            hot.route(hash(key), Access::Read);
+        }
+        hot.slot_ended();
+        assert_eq!(hot.threshold(), threshold, "after a slot of {requests}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_sketch_never_counts_too_few(slots in vec(vec(0_u64..3000, 0..2000), 1..4)) {
+        let mut sketch = Sketch::new();
+        for slot in slots {
+            let mut exact: HashMap<u64, u16> = HashMap::new();
+            for key in slot {
+                *exact.entry(key).or_default() += 1;
+                prop_assert!(sketch.count(hash(key)) >= exact[&key]);
+            }
+            for (&key, &count) in &exact {
+                prop_assert!(sketch.estimate(hash(key)) >= count);
+            }
+            sketch.slot_ended();
+        }
+    }
+
+    #[test]
+    fn space_saving_keeps_its_bounds(keys in vec(0_u64..40, 1..800), counters in 1_usize..20) {
+        let mut list = SpaceSaving::new(counters);
+        let mut exact: HashMap<KeyHash, u32> = HashMap::new();
+        for &key in &keys {
+            *exact.entry(hash(key)).or_default() += 1;
+            let certain = list.count(hash(key));
+            prop_assert!(certain <= exact[&hash(key)]);
+        }
+        let total: u32 = list.counters().iter().map(|c| c.count).sum();
+        prop_assert_eq!(total as usize, keys.len());
+        for counter in list.counters() {
+            let true_count = exact[&counter.key];
+            prop_assert!(counter.count >= true_count);
+            prop_assert!(counter.count - counter.error_max <= true_count);
+            prop_assert!(counter.error_max as usize <= keys.len() / counters);
+        }
+        for (key, &count) in &exact {
+            if count as usize > keys.len() / counters {
+                prop_assert!(list.counters().iter().any(|c| c.key == *key));
+            }
+        }
+    }
+
+    /// The ring against a plain list of slots.
+    #[test]
+    fn ranks_match_a_naive_oracle(slots in vec((0_u16..4, 1_u32..50), 1..250)) {
+        let mut loads = CoreLoads::new(4);
+        let mut past: Vec<[u64; 4]> = Vec::new();
+        for (worker, load) in slots {
+            let recent = &past[past.len().saturating_sub(LOAD_SLOTS)..];
+            let sums: Vec<u64> =
+                (0..4).map(|w| recent.iter().map(|slot| slot[w]).sum()).collect();
+            loads.charge(WorkerId(worker), load);
+            let least = loads.least(Rank::PastSlots);
+            prop_assert_eq!(sums[least.index()], sums.iter().copied().min().unwrap_or(0));
+            let now: Vec<f64> = (0..4)
+                .map(|w| {
+                    let mean = sums[w] as f64 / recent.len().max(1) as f64;
+                    mean + if w == usize::from(worker) { f64::from(load) } else { 0.0 }
+                })
+                .collect();
+            let least = loads.least(Rank::MeanAndThisSlot);
+            let best = now.iter().copied().fold(f64::INFINITY, f64::min);
+            prop_assert!(now[least.index()] <= best + 1e-9);
+            let mut slot = [0; 4];
+            slot[usize::from(worker)] = u64::from(load);
+            past.push(slot);
+            loads.slot_ended();
+        }
+    }
+
+    #[test]
+    fn a_hot_key_has_one_owner_in_a_slot(keys in vec(0_u64..30, 1..2000)) {
+        let mut hot = HotKeys::new(HotSettings::lanes_exclusive(8));
+        let mut owners: HashMap<u64, WorkerId> = HashMap::new();
+        for (at, key) in keys.into_iter().enumerate() {
+            if let HotRoute::Owner(owner) = serve(&mut hot, key, Access::Read) {
+                prop_assert_eq!(*owners.entry(key).or_insert(owner), owner);
+            } else {
+                prop_assert!(!owners.contains_key(&key), "hot until the slot ends");
+            }
+            if at % 500 == 499 {
+                hot.slot_ended();
+                owners.clear();
+            }
+        }
+    }
+}

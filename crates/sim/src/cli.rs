@@ -1,0 +1,291 @@
+//! `laneway sim`: which figures, how much of them, and where to.
+
+use crate::machine::WireOrder;
+use crate::report;
+use crate::scenarios::{self, Scenario, Setup, read_question};
+use crate::study::{Effort, Study};
+use lexopt::prelude::*;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+const HELP: &str = "\
+Simulates a machine of n workers that the server's own policies drive.
+
+Usage: laneway sim SCENARIO... [FLAGS]
+       laneway sim all [--quick|--full] --out DIR
+       laneway sim plan --workload FILE --slo-us 50 --rate 3e6
+
+How much:
+  --quick             3 seeds, wide intervals (default)
+  --full              8 seeds, at least 2 M requests a point, 20 M at K = 1000
+  --seed N            the first seed (default 1); a run repeats exactly
+  --threads N         (default: as many as there are CPUs); results do not depend on it
+
+Where to:
+  --out DIR           NAME.json, NAME.csv, NAME-*.svg and index.html
+  --json              rows as JSON lines on standard output, instead of a table
+  --no-table          nothing on standard output
+
+The machine (default: the server of the Minos paper):
+  --workers N         of the figures that have one number of them (default 8)
+  --batch N           requests taken from an RX queue at a time (default 32)
+  --nic-gbit X        rate of the wire (default 40)
+  --nic-order O       round-robin (default) or small-first
+  --tx-queues Q       per-worker (default) or per-lane, for every design; lanes is per-lane
+  --network-us X      added to latencies of figures with a wire (default 3.7)
+  --request-ns N --packet-ns N          a request, and each packet of it (441, 700)
+  --receive-ns N --handoff-ns N         of that, receiving (200); handing over (100)
+  --steal-ns N --slice-ns N             taking from another (100); another slice (100)
+  --profile-ns N                        of a request, counting sizes (130)
+
+For plan:
+  --workload FILE     TOML: rate, large_percent, large_bytes_max, get_share, or
+                      sizes = [[bytes, weight], ...]; what is missing is the paper's
+  --slo-us X          the p99 to keep (default 50)
+  --rate X            requests per second (default 3e6, or what the file says)
+
+Scenarios:
+";
+
+struct Flags {
+    scenarios: Vec<&'static Scenario>,
+    effort: Effort,
+    seed: u64,
+    threads: usize,
+    out: Option<PathBuf>,
+    json: bool,
+    table: bool,
+    setup: Setup,
+}
+
+enum Asked {
+    Help,
+    Run(Box<Flags>),
+}
+
+/// Runs with these arguments, `sim` itself not among them.
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.collect();
+    let words: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    match parse(args) {
+        Ok(Asked::Help) => {
+            print!("{HELP}");
+            for scenario in scenarios::ALL {
+                println!("  {:<19} {}", scenario.name, scenario.about);
+            }
+            ExitCode::SUCCESS
+        }
+        Ok(Asked::Run(flags)) => match run(&flags, &words.join(" ")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("laneway sim: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        Err(error) => {
+            eprintln!("laneway sim: {error}; laneway sim --help lists what there is");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(args: Vec<OsString>) -> Result<Asked, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let mut flags = Flags {
+        scenarios: Vec::new(),
+        effort: Effort::Quick,
+        seed: 1,
+        threads: cpus,
+        out: None,
+        json: false,
+        table: true,
+        setup: Setup::default(),
+    };
+    let mut rate = None;
+    let mut slo_us = None;
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
+        match arg {
+            Long("help") | Short('h') => return Ok(Asked::Help),
+            Value(name) if name == "list" => return Ok(Asked::Help),
+            Value(name) if name == "all" => flags.scenarios.extend(scenarios::ALL),
+            Value(name) => flags.scenarios.push(scenario(&name.to_string_lossy())?),
+            Long("quick") => flags.effort = Effort::Quick,
+            Long("full") => flags.effort = Effort::Full,
+            Long("json") => flags.json = true,
+            Long("no-table") => flags.table = false,
+            Long("seed") => flags.seed = whole(&mut parser, "--seed", 0, 1 << 40)?,
+            Long("threads") => {
+                flags.threads = whole(&mut parser, "--threads", 1, 1024)? as usize;
+            }
+            Long("out") => flags.out = Some(text(&mut parser, "--out")?.into()),
+            Long("rate") => rate = Some(number(&mut parser, "--rate", 1.0, 1e9)?),
+            Long("slo-us") => slo_us = Some(number(&mut parser, "--slo-us", 0.1, 1e9)?),
+            Long("workload") => {
+                let path = text(&mut parser, "--workload")?;
+                let toml = std::fs::read_to_string(&path)
+                    .map_err(|error| format!("--workload {path}: {error}"))?;
+                flags.setup.question =
+                    read_question(&toml).map_err(|error| format!("--workload {path}: {error}"))?;
+            }
+            Long(flag) => {
+                let flag = format!("--{flag}");
+                machine_flag(&flag, &mut parser, &mut flags.setup)?;
+            }
+            Short(flag) => return Err(format!("-{flag}: no such flag")),
+        }
+    }
+    let question = &mut flags.setup.question;
+    question.rate = rate.unwrap_or(question.rate);
+    question.slo_us = slo_us.unwrap_or(question.slo_us);
+    let costs = flags.setup.costs;
+    if costs.receive + costs.profile > costs.request {
+        return Err("--request-ns must be at least --receive-ns and --profile-ns together".into());
+    }
+    if flags.scenarios.is_empty() {
+        return Ok(Asked::Help);
+    }
+    Ok(Asked::Run(Box::new(flags)))
+}
+
+fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> Result<(), String> {
+    const NS_MAX: u64 = 1_000_000_000;
+    let ns = |parser: &mut lexopt::Parser| -> Result<u64, String> {
+        Ok(whole(parser, flag, 0, NS_MAX)? * 1_000)
+    };
+    let costs = &mut setup.costs;
+    match flag {
+        // A figure with one large worker and one small has at least two.
+        "--workers" => setup.workers = whole(parser, flag, 2, 64)? as u16,
+        "--batch" => setup.batch = whole(parser, flag, 1, 100_000)? as u32,
+        "--nic-gbit" => setup.nic.gigabits = number(parser, flag, 0.001, 1e6)?,
+        "--network-us" => setup.network = (number(parser, flag, 0.0, 1e6)? * 1e6) as u64,
+        "--request-ns" => costs.request = ns(parser)?,
+        "--packet-ns" => costs.packet = ns(parser)?.max(1),
+        "--receive-ns" => costs.receive = ns(parser)?,
+        "--handoff-ns" => costs.handoff = ns(parser)?,
+        "--steal-ns" => costs.steal = ns(parser)?,
+        "--slice-ns" => costs.slice = ns(parser)?,
+        "--profile-ns" => costs.profile = ns(parser)?,
+        "--nic-order" => {
+            setup.nic.order = match text(parser, flag)?.as_str() {
+                "round-robin" => WireOrder::RoundRobin,
+                "small-first" => WireOrder::SmallFirst,
+                other => {
+                    return Err(format!("{flag} {other}: must be round-robin or small-first"));
+                }
+            }
+        }
+        "--tx-queues" => {
+            setup.nic.queue_per_lane = match text(parser, flag)?.as_str() {
+                "per-worker" => false,
+                "per-lane" => true,
+                other => return Err(format!("{flag} {other}: must be per-worker or per-lane")),
+            }
+        }
+        _ => return Err(format!("{flag}: no such flag")),
+    }
+    Ok(())
+}
+
+fn scenario(name: &str) -> Result<&'static Scenario, String> {
+    scenarios::named(name).ok_or_else(|| format!("{name}: no such scenario"))
+}
+
+fn text(parser: &mut lexopt::Parser, flag: &str) -> Result<String, String> {
+    let value = parser.value().map_err(|error| error.to_string())?;
+    value.into_string().map_err(|_| format!("{flag}: its value is not text"))
+}
+
+fn whole(parser: &mut lexopt::Parser, flag: &str, low: u64, high: u64) -> Result<u64, String> {
+    let value = text(parser, flag)?;
+    let number = value.parse().ok().filter(|number| (low..=high).contains(number));
+    number.ok_or_else(|| format!("{flag} {value}: must be a whole number from {low} to {high}"))
+}
+
+fn number(parser: &mut lexopt::Parser, flag: &str, low: f64, high: f64) -> Result<f64, String> {
+    let value = text(parser, flag)?;
+    let number = value.parse().ok().filter(|number| (low..=high).contains(number));
+    number.ok_or_else(|| format!("{flag} {value}: must be a number from {low} to {high}"))
+}
+
+fn run(flags: &Flags, words: &str) -> Result<(), String> {
+    let begun = Instant::now();
+    let study = Study::new(flags.effort, flags.seed, flags.threads);
+    if let Some(folder) = &flags.out {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("--out {}: {error}", folder.display()))?;
+    }
+    let mut written = Vec::new();
+    for scenario in &flags.scenarios {
+        let figure = (scenario.run)(&study, &flags.setup);
+        if flags.json {
+            print!("{}", report::json_lines(&figure.rows));
+        } else if flags.table {
+            println!("{}: {}", scenario.name, scenario.about);
+            println!("{}", crate::row::table(&figure.rows));
+        }
+        if let Some(folder) = &flags.out {
+            written.push(report::write(folder, scenario.name, scenario.about, &figure)?);
+        }
+    }
+    if let Some(folder) = &flags.out {
+        report::write_page(folder, &written, &format!("laneway sim {words}"))?;
+    }
+    let (simulated, speed) = study.speed();
+    eprintln!(
+        "simulated {:.1} M requests in {:.1} s, {:.1} M a second on {} threads, {:.1} M on each",
+        simulated as f64 / 1e6,
+        begun.elapsed().as_secs_f64(),
+        simulated as f64 / begun.elapsed().as_secs_f64() / 1e6,
+        flags.threads,
+        speed / 1e6,
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(line: &str) -> String {
+        let args = line.split_whitespace().map(OsString::from).collect();
+        parse(args).err().unwrap_or_else(|| panic!("{line} was taken"))
+    }
+
+    #[test]
+    fn what_cannot_be_says_flag_value_and_limit() {
+        for (line, words) in [
+            ("minos-fig1", "minos-fig1: no such scenario"),
+            ("all --workers 0", "--workers 0: must be a whole number from 2 to 64"),
+            ("all --nic-gbit none", "--nic-gbit none: must be a number"),
+            ("all --nic-order fifo", "--nic-order fifo: must be round-robin or small-first"),
+            ("all --request-ns 100", "--request-ns must be at least"),
+            ("plan --workload /no/such/file", "--workload /no/such/file"),
+            ("all --wurst 3", "--wurst: no such flag"),
+        ] {
+            let got = error(line);
+            assert!(got.contains(words), "{line}: {got}");
+        }
+    }
+
+    #[test]
+    fn flags_reach_the_machine() {
+        let line = "scale --full --seed 7 --workers 16 --packet-ns 300 --slo-us 20 --rate 1e6";
+        let args = line.split_whitespace().map(OsString::from).collect();
+        let Ok(Asked::Run(flags)) = parse(args) else { panic!("a run") };
+        assert_eq!((flags.effort, flags.seed, flags.setup.workers), (Effort::Full, 7, 16));
+        assert_eq!(flags.setup.costs.packet, 300_000);
+        assert_eq!((flags.setup.question.slo_us, flags.setup.question.rate), (20.0, 1e6));
+    }
+
+    #[test]
+    fn every_scenario_has_a_name_of_its_own() {
+        for scenario in scenarios::ALL {
+            let found = scenarios::named(scenario.name).expect("it is there");
+            assert_eq!(found.about, scenario.about);
+        }
+    }
+}

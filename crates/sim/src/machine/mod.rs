@@ -1,0 +1,419 @@
+//! The machine: n workers, an RX queue each, software queues for large requests, and a wire.
+//!
+//! What a worker does with a request is asked of [`laneway_policy::route`], under the plan that
+//! [`laneway_policy::build`]'s control loop makes once per epoch: the very code the server runs.
+//! What is ours here is only what the server's threads do around it: taking batches (Minos §3.1:
+//! B from the own RX queue, then B / n_s from those of workers that do not read), a slice a turn,
+//! one request from another's queue; and what all of it costs.
+//!
+//! Not modelled: caches, locks, the RX wire, lost packets, clients that wait. Workers poll, so
+//! work that arrives is noticed at once. Unit: picoseconds.
+
+mod control;
+mod nic;
+mod outcome;
+mod spec;
+mod turn;
+
+pub use nic::{Nic, WireOrder};
+pub use outcome::{Outcome, Window};
+pub use spec::{Costs, Machine, SliceOrder, Traffic, Tweak};
+
+use crate::events::{Events, NEVER};
+use crate::stats::{Latencies, SECOND};
+use crate::workload::{Draw, Drawn, Sizes};
+use control::Control;
+use laneway_load::random::Random;
+use laneway_policy::{BATCH, Design, ItemBytes, WorkerId};
+use nic::Wire;
+use std::collections::VecDeque;
+
+/// Most workers of a machine: sleepers are a 64-bit mask.
+pub const WORKERS_MAX: u16 = 64;
+
+/// One request.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    arrived: u64,
+    /// What serving it costs, receiving included.
+    service: u64,
+    bytes: u32,
+    large: bool,
+    put: bool,
+    replied: bool,
+    counted: bool,
+}
+
+/// A request that is served in several pieces, or that waits to be.
+#[derive(Debug, Clone, Copy)]
+struct Transfer {
+    request: Request,
+    bytes_left: u32,
+    service_left: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Doing {
+    Nothing,
+    /// All of a request.
+    Serve(Request),
+    /// Handing it over.
+    Hand(Request),
+    /// The next so many bytes of the transfer at the front of the worker's own queue.
+    Piece(u32),
+}
+
+#[derive(Debug)]
+struct Worker {
+    doing: Doing,
+    /// Taken from RX queues and not begun.
+    batch: VecDeque<Request>,
+    /// Large requests that are its own, the one under way at the front.
+    transfers: VecDeque<Transfer>,
+    /// Where its turn goes on: 0 its own RX queue, then those nobody reads, then large work.
+    stage: u16,
+    /// The transfer at the front is to go on before anything else.
+    in_a_piece: bool,
+    /// Small requests that it has taken since its last slice.
+    took_between: u32,
+    requests: u64,
+    packets: u64,
+    busy: u64,
+}
+
+/// Requests in the machine at which a run is broken off.
+const IN_SYSTEM_MAX: u64 = 400_000;
+
+/// Where less than this part of what arrived was answered meanwhile, the queues were growing.
+const ANSWERED_MIN: f64 = 0.95;
+
+/// A run under way.
+struct Run<'a> {
+    machine: &'a Machine,
+    traffic: &'a Traffic,
+    costs: Costs,
+    random: Random,
+    draw: Draw,
+    phase: usize,
+    events: Events,
+    now: u64,
+    workers: Vec<Worker>,
+    rx: Vec<VecDeque<Request>>,
+    /// Large requests (or, of `sho`, all) that any large worker may take.
+    shared: VecDeque<Transfer>,
+    asleep: u64,
+    control: Control,
+    wire: Option<Wire>,
+    gap_mean: f64,
+    arrivals: u64,
+    in_system: u64,
+    large_in_system: u64,
+    counted_left: u64,
+    small_left: u64,
+    area: f64,
+    large_area: f64,
+    area_since: u64,
+    large_area_since: u64,
+    counting_from: u64,
+    counting_to: u64,
+    answered: u64,
+    window_end: u64,
+    window: Latencies,
+    outcome: Outcome,
+}
+
+/// Run the machine under this traffic; everything random follows from the seed.
+pub fn run(machine: &Machine, traffic: &Traffic, seed: u64) -> Outcome {
+    let mut run = Run::new(machine, traffic, seed);
+    run.go();
+    run.finish_up()
+}
+
+impl<'a> Run<'a> {
+    fn new(machine: &'a Machine, traffic: &'a Traffic, seed: u64) -> Self {
+        let workers = usize::from(machine.settings.workers);
+        assert!((1..=usize::from(WORKERS_MAX)).contains(&workers), "{workers} workers");
+        let mut costs = machine.costs;
+        if !matches!(machine.settings.design, Design::Lanes | Design::Minos) {
+            costs.request -= costs.profile;
+        }
+        let mix = &traffic.phases[0].1;
+        let control = Control::new(machine, mix);
+        let per_lane = machine.settings.design == Design::Lanes;
+        let mut run = Run {
+            costs,
+            random: Random::stream(seed, 0),
+            draw: Draw::new(mix),
+            phase: 0,
+            events: Events::new(workers + 2),
+            now: 0,
+            workers: (0..workers).map(|_| Worker::new()).collect(),
+            rx: vec![VecDeque::with_capacity(1024); workers],
+            shared: VecDeque::with_capacity(1024),
+            asleep: u64::MAX >> (64 - workers),
+            control,
+            wire: machine.nic.map(|nic| Wire::new(nic, workers, per_lane)),
+            gap_mean: SECOND as f64 / traffic.rate,
+            arrivals: 0,
+            in_system: 0,
+            large_in_system: 0,
+            counted_left: traffic.requests,
+            small_left: 0,
+            area: 0.0,
+            large_area: 0.0,
+            area_since: 0,
+            large_area_since: 0,
+            counting_from: 0,
+            counting_to: 0,
+            answered: 0,
+            window_end: traffic.window.unwrap_or(NEVER),
+            window: Latencies::new(),
+            outcome: Outcome::default(),
+            machine,
+            traffic,
+        };
+        run.schedule_arrival();
+        run
+    }
+
+    fn source_wire(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn source_arrival(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    fn go(&mut self) {
+        let workers = self.workers.len();
+        // A starved lane must not keep the run going for ever; what waits is counted by its age.
+        let arrivals_max = (self.traffic.warmup + self.traffic.requests) * 5 / 4;
+        while self.counted_left > 0 || (self.small_left > 0 && self.arrivals < arrivals_max) {
+            let (source, now) = self.events.next();
+            self.now = now;
+            if source < workers {
+                self.worker_done(source);
+            } else if source == workers {
+                self.frame_sent();
+            } else {
+                self.arrive();
+            }
+            if self.in_system > IN_SYSTEM_MAX {
+                self.outcome.overloaded = true;
+                break;
+            }
+        }
+    }
+
+    fn schedule_arrival(&mut self) {
+        let gap = self.random.exponential(self.gap_mean) as u64;
+        let source = self.source_arrival();
+        self.events.set(source, self.now + gap.max(1));
+    }
+
+    fn arrive(&mut self) {
+        self.clockwork();
+        let drawn = self.draw.draw(&mut self.random);
+        let counted = self.arrivals >= self.traffic.warmup && self.counted_left > 0;
+        if counted {
+            if self.outcome.requests == 0 {
+                self.begin_counting();
+            }
+            self.outcome.requests += 1;
+            self.counted_left -= 1;
+            self.counting_to = self.now;
+            if self.counted_left == 0 {
+                self.end_counting();
+            }
+            self.small_left += u64::from(!drawn.large && drawn.replied);
+        }
+        self.arrivals += 1;
+        self.area_changes();
+        self.in_system += 1;
+        if drawn.large {
+            self.large_area_changes();
+            self.large_in_system += 1;
+        }
+        let request = self.request(drawn, counted);
+        self.control.count(ItemBytes(u64::from(request.bytes)));
+        let queue = if self.machine.central_queue {
+            0
+        } else {
+            (usize::from(drawn.spare) * self.workers.len()) >> 16
+        };
+        self.rx[queue].push_back(request);
+        self.wake_for_rx(queue);
+        self.schedule_arrival();
+    }
+
+    fn request(&mut self, drawn: Drawn, counted: bool) -> Request {
+        let Drawn { bytes, large, put, replied, .. } = drawn;
+        let service = match self.draw.exponential() {
+            true => self.random.exponential(self.costs.packet as f64) as u64,
+            false => self.costs.service(bytes),
+        };
+        Request { arrived: self.now, service, bytes, large, put, replied, counted }
+    }
+
+    /// What happens at set times, seen at the first arrival after them.
+    fn clockwork(&mut self) {
+        let next = self.phase + 1;
+        if next < self.traffic.phases.len() && self.now >= self.traffic.phases[next].0 {
+            self.phase = next;
+            self.draw = Draw::new(&self.traffic.phases[next].1);
+        }
+        if self.now >= self.control.epoch_ends {
+            self.end_epoch();
+        }
+        if self.now >= self.window_end {
+            self.end_window();
+        }
+    }
+
+    fn end_window(&mut self) {
+        let length = self.traffic.window.unwrap_or(NEVER);
+        let plan = &self.control.plan;
+        let at_work = (0..self.workers.len()).filter(|&w| !self.control.reads(w)).count();
+        self.outcome.windows.push(Window {
+            end_s: self.window_end as f64 / SECOND as f64,
+            p99_us: self.window.percentile_us(99.0),
+            answered_per_s: self.window.count() as f64 * SECOND as f64 / length as f64,
+            workers_large: at_work as u16,
+            threshold: plan.threshold.0,
+            large_percent: self.traffic.phases[self.phase].1.large_percent,
+        });
+        self.window.reset();
+        self.window_end += length;
+    }
+
+    fn begin_counting(&mut self) {
+        self.counting_from = self.now;
+        self.area = 0.0;
+        self.large_area = 0.0;
+        self.area_since = self.now;
+        self.large_area_since = self.now;
+        self.answered = 0;
+        for worker in &mut self.workers {
+            (worker.busy, worker.requests, worker.packets) = (0, 0, 0);
+        }
+        if let Some(wire) = &mut self.wire {
+            wire.busy = 0;
+        }
+    }
+
+    /// All that is an average over the time in which arrivals counted.
+    fn end_counting(&mut self) {
+        self.area_changes();
+        self.large_area_changes();
+        let time = (self.now - self.counting_from).max(1) as f64;
+        let outcome = &mut self.outcome;
+        outcome.in_system = self.area / time;
+        outcome.large_backlog = self.large_area / time;
+        outcome.arrivals_per_s = outcome.requests as f64 / time * SECOND as f64;
+        outcome.answered_per_s = self.answered as f64 / time * SECOND as f64;
+        outcome.overloaded |= outcome.answered_per_s < ANSWERED_MIN * outcome.arrivals_per_s;
+        let busy: u64 = self.workers.iter().map(|worker| worker.busy).sum();
+        outcome.cpu_busy = busy as f64 / time / self.workers.len() as f64;
+        outcome.wire_busy = self.wire.as_ref().map_or(0.0, |wire| wire.busy as f64 / time);
+        outcome.per_worker = self.workers.iter().map(|w| (w.requests, w.packets)).collect();
+    }
+
+    fn area_changes(&mut self) {
+        self.area += self.in_system as f64 * (self.now - self.area_since) as f64;
+        self.area_since = self.now;
+    }
+
+    fn large_area_changes(&mut self) {
+        let time = (self.now - self.large_area_since) as f64;
+        self.large_area += self.large_in_system as f64 * time;
+        self.large_area_since = self.now;
+    }
+
+    /// The reply is on its way to the client, or was never to be sent.
+    fn answered(&mut self, request: &Request) {
+        self.area_changes();
+        self.in_system -= 1;
+        self.answered += 1;
+        if request.large {
+            self.large_area_changes();
+            self.large_in_system -= 1;
+        }
+        if !request.replied {
+            return;
+        }
+        let latency = self.now - request.arrived + self.machine.network;
+        if self.traffic.window.is_some() {
+            self.window.record(latency);
+        }
+        if !request.counted {
+            return;
+        }
+        if request.large {
+            self.outcome.large.record(latency);
+        } else {
+            self.small_left -= 1;
+            self.outcome.small.record(latency);
+        }
+    }
+
+    /// What is still waiting counts with its age, so that a starved lane is not hidden.
+    fn finish_up(mut self) -> Outcome {
+        if self.counted_left > 0 {
+            self.end_counting();
+        }
+        let now = self.now;
+        let network = self.machine.network;
+        let outcome = &mut self.outcome;
+        let mut waits = |request: &Request| {
+            if request.counted && request.large && request.replied {
+                outcome.large_unfinished += 1;
+                outcome.large.record(now - request.arrived + network);
+            }
+        };
+        for worker in &self.workers {
+            worker.batch.iter().for_each(&mut waits);
+            worker.transfers.iter().for_each(|transfer| waits(&transfer.request));
+            if let Doing::Serve(request) | Doing::Hand(request) = &worker.doing {
+                waits(request);
+            }
+        }
+        self.rx.iter().flatten().for_each(&mut waits);
+        self.shared.iter().for_each(|transfer| waits(&transfer.request));
+        if let Some(wire) = &self.wire {
+            wire.waiting().for_each(&mut waits);
+        }
+        self.outcome.simulated = self.arrivals;
+        let all = self.outcome.all();
+        self.outcome.mean_us = all.mean_us();
+        self.outcome.plan = Some(self.control.plan.clone());
+        self.outcome.epochs_backed_up = self.control.epochs_backed_up;
+        self.outcome
+    }
+}
+
+impl Worker {
+    fn new() -> Self {
+        Worker {
+            doing: Doing::Nothing,
+            batch: VecDeque::with_capacity(2 * BATCH as usize),
+            transfers: VecDeque::with_capacity(64),
+            stage: 0,
+            in_a_piece: false,
+            took_between: 0,
+            requests: 0,
+            packets: 0,
+            busy: 0,
+        }
+    }
+}
+
+impl Draw {
+    fn exponential(&self) -> bool {
+        *self.sizes() == Sizes::Exponential
+    }
+}
+
+/// The worker with this index, as the policies call it.
+fn id(worker: usize) -> WorkerId {
+    WorkerId(worker as u16)
+}

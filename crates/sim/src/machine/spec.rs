@@ -1,0 +1,168 @@
+//! What is simulated: a machine, what its work costs, and what arrives.
+
+use super::Nic;
+use crate::events::NEVER;
+use crate::stats::US;
+use crate::workload::{Draw, Mix};
+use laneway_load::random::Random;
+use laneway_policy::cost::{PACKET_COST_NS, REQUEST_COST_NS};
+use laneway_policy::{BATCH, CorePlan, Design, ItemBytes, Settings};
+
+const NS: u64 = 1_000;
+
+/// What work costs, in picoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Costs {
+    /// A request, whatever its size, everything that follows included but for hand-off and steal.
+    pub request: u64,
+    /// Each packet of it.
+    pub packet: u64,
+    /// The part of `request` that receiving is: whoever takes a request over is spared it.
+    pub receive: u64,
+    /// What handing over costs beyond receiving: the look-up and the software queue.
+    pub handoff: u64,
+    /// Taking a request from a queue that others fill or empty as well.
+    pub steal: u64,
+    /// Coming back to a transfer for another slice.
+    pub slice: u64,
+    /// The part of `request` that counting sizes is, which designs without lanes are spared.
+    pub profile: u64,
+}
+
+impl Costs {
+    /// What `policy` takes a request to cost, which makes 6.2 Mops of the paper's default mix on 8
+    /// cores; the rest is chosen to reproduce the paper's peaks (see docs/papers.md).
+    pub const MINOS: Costs = Costs {
+        request: REQUEST_COST_NS * NS,
+        packet: PACKET_COST_NS * NS,
+        receive: 200 * NS,
+        handoff: 100 * NS,
+        steal: 100 * NS,
+        slice: 100 * NS,
+        profile: 130 * NS,
+    };
+
+    /// One microsecond a packet and nothing else (Minos §2.2).
+    pub const UNIT: Costs =
+        Costs { request: 0, packet: US, receive: 0, handoff: 0, steal: 0, slice: 0, profile: 0 };
+
+    /// Of serving one request of this size, received and all.
+    pub fn service(&self, bytes: u32) -> u64 {
+        self.request + self.packet * ItemBytes(u64::from(bytes)).packets().0
+    }
+
+    /// Mean over a mix, by a million draws with a fixed seed.
+    pub fn mean_service(&self, mix: &Mix) -> f64 {
+        const DRAWS: u32 = 1_000_000;
+        let draw = Draw::new(mix);
+        let mut random = Random::new(1);
+        let total: u64 = (0..DRAWS).map(|_| self.service(draw.draw(&mut random).bytes)).sum();
+        total as f64 / f64::from(DRAWS)
+    }
+}
+
+/// In which order a worker serves its transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SliceOrder {
+    /// One to its end, then the next.
+    OneByOne,
+    /// A slice of each in turn.
+    InTurn,
+}
+
+/// Changes to every plan of the policy, to try what the policy does not offer (the sweeps).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tweak {
+    /// Large workers, whatever the rule says.
+    pub workers_large: Option<u16>,
+    /// What must wait in an RX queue for a large worker to help out between slices.
+    pub steal_queue_min: Option<u32>,
+    /// How many small requests a large worker takes between two slices.
+    pub steal_requests_max: Option<u32>,
+    /// Whether idle workers take requests from others.
+    pub steal_when_idle: Option<bool>,
+}
+
+impl Tweak {
+    /// The plan, changed.
+    pub(super) fn apply(self, mut plan: CorePlan) -> CorePlan {
+        if let Some(large) = self.workers_large {
+            plan.roles = laneway_policy::cores::roles(plan.workers(), large);
+            plan.workers_small = plan.workers() - large;
+            plan.standby_raised &= large == 0;
+        }
+        if let Some(min) = self.steal_queue_min {
+            plan.steal.between_slices_queue_min = Some(min);
+        }
+        if let Some(most) = self.steal_requests_max {
+            plan.steal.between_slices_requests_max = most;
+        }
+        if let Some(when_idle) = self.steal_when_idle {
+            plan.steal.when_idle = when_idle;
+        }
+        plan
+    }
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    /// What the server would be told.
+    pub settings: Settings,
+    /// What work costs.
+    pub costs: Costs,
+    /// The wire that replies leave by; `None`: a reply is there when it is made.
+    pub nic: Option<Nic>,
+    /// Requests taken from an RX queue at a time.
+    pub batch: u32,
+    /// All requests in one queue that everybody reads: late binding.
+    pub central_queue: bool,
+    /// In which order transfers are served.
+    pub slice_order: SliceOrder,
+    /// Added to every latency: what the client sees of the network and of itself.
+    pub network: u64,
+    /// Length of an epoch.
+    pub epoch: u64,
+    /// Changes to the policy's plans.
+    pub tweak: Tweak,
+}
+
+impl Machine {
+    /// The paper's server with so many cores, without a wire; epochs must be set.
+    pub fn new(design: Design, workers: u16) -> Machine {
+        Machine {
+            settings: Settings { design, workers, ..Settings::default() },
+            costs: Costs::MINOS,
+            nic: None,
+            batch: BATCH,
+            central_queue: false,
+            slice_order: SliceOrder::OneByOne,
+            network: 0,
+            epoch: NEVER,
+            tweak: Tweak::default(),
+        }
+    }
+}
+
+/// What arrives, and how long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Traffic {
+    /// Mixes one after the other, each from a time on; the first from 0.
+    pub phases: Vec<(u64, Mix)>,
+    /// Requests per second.
+    pub rate: f64,
+    /// Requests not counted at the beginning.
+    pub warmup: u64,
+    /// Requests counted.
+    pub requests: u64,
+    /// Length of the windows of [`Outcome::windows`], if any are wanted.
+    pub window: Option<u64>,
+}
+
+impl Traffic {
+    /// One mix all the time, with a fifth more requests at the start that do not count.
+    pub fn steady(mix: Mix, rate: f64, requests: u64) -> Traffic {
+        let warmup = requests / 5;
+        Traffic { phases: vec![(0, mix)], rate, warmup, requests, window: None }
+    }
+}

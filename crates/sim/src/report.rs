@@ -1,0 +1,64 @@
+//! Figures as files: `NAME.json` (a row a line), `NAME.csv`, `NAME-CHART.svg`, and one page that
+//! shows all pictures and tables.
+
+use crate::row::{self, Row};
+use crate::scenarios::Figure;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// Rows as JSON, one a line.
+pub fn json_lines(rows: &[Row]) -> String {
+    rows.iter().map(|row| row.json() + "\n").collect()
+}
+
+/// One figure, written.
+#[derive(Debug, Clone)]
+pub struct Written {
+    name: String,
+    about: String,
+    svgs: Vec<String>,
+    table: String,
+}
+
+/// Write a figure into a folder, which is there.
+pub fn write(folder: &Path, name: &str, about: &str, figure: &Figure) -> Result<Written, String> {
+    let put = |file: String, text: &str| {
+        let path = folder.join(file);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    put(format!("{name}.json"), &json_lines(&figure.rows))?;
+    put(format!("{name}.csv"), &row::csv(&figure.rows))?;
+    let mut svgs = Vec::new();
+    for chart in &figure.charts {
+        if let Some(svg) = chart.svg(&figure.rows)? {
+            put(format!("{name}-{}.svg", chart.name), &svg)?;
+            svgs.push(svg);
+        }
+    }
+    let table = row::table(&figure.rows);
+    Ok(Written { name: name.to_owned(), about: about.to_owned(), svgs, table })
+}
+
+/// The page: all figures, nothing fetched from anywhere.
+pub fn write_page(folder: &Path, figures: &[Written], command: &str) -> Result<(), String> {
+    let mut page = String::from(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>laneway sim</title>\
+         <style>body{font:15px sans-serif;margin:2em;max-width:84em}pre{overflow-x:auto;\
+         font-size:12px;background:#f6f6f6;padding:1em}svg{margin:4px}</style>\
+         <h1>laneway sim</h1>",
+    );
+    let _ = write!(page, "<p><code>{}</code></p>", escape(command));
+    for figure in figures {
+        let _ = write!(page, "<h2>{}</h2><p>{}</p>", escape(&figure.name), escape(&figure.about));
+        figure.svgs.iter().for_each(|svg| page.push_str(svg));
+        let table = escape(&figure.table);
+        let _ = write!(page, "<details><summary>numbers</summary><pre>{table}</pre></details>");
+    }
+    let path = folder.join("index.html");
+    fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,219 @@
+//! A figure's numbers: rows that name their axes, as JSON lines, CSV or a table.
+
+use std::fmt::Write;
+
+/// One value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// A word.
+    Text(String),
+    /// A whole number.
+    Whole(u64),
+    /// Any number; what is not finite has no value.
+    Number(f64),
+    /// Yes or no.
+    Truth(bool),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Cell {
+        Cell::Whole(number)
+    }
+}
+
+impl From<u16> for Cell {
+    fn from(number: u16) -> Cell {
+        Cell::Whole(u64::from(number))
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(number: f64) -> Cell {
+        Cell::Number(number)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(truth: bool) -> Cell {
+        Cell::Truth(truth)
+    }
+}
+
+impl Cell {
+    /// As a number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Cell::Whole(number) => Some(*number as f64),
+            Cell::Number(number) if number.is_finite() => Some(*number),
+            Cell::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// For people: no quotes.
+    pub fn plain(&self) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Whole(number) => number.to_string(),
+            Cell::Truth(truth) => truth.to_string(),
+            Cell::Number(number) if !number.is_finite() => "-".to_owned(),
+            Cell::Number(number) => shortest(*number),
+        }
+    }
+
+    fn json(&self) -> String {
+        match self {
+            Cell::Text(text) => format!("{text:?}"),
+            Cell::Number(number) if !number.is_finite() => "null".to_owned(),
+            _ => self.plain(),
+        }
+    }
+}
+
+/// Five significant digits; more would claim what no seed supports.
+fn shortest(number: f64) -> String {
+    if number == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = number.abs().log10().floor() as i32;
+    let decimals = (4 - magnitude).clamp(0, 9) as usize;
+    let text = format!("{number:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// One row: names and values, in order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Row {
+    cells: Vec<(&'static str, Cell)>,
+}
+
+impl Row {
+    /// A row of this figure.
+    pub fn of(figure: &str) -> Row {
+        Row::default().with("figure", figure)
+    }
+
+    /// The same with one more value.
+    pub fn with(mut self, name: &'static str, value: impl Into<Cell>) -> Row {
+        self.cells.push((name, value.into()));
+        self
+    }
+
+    /// The value of that name.
+    pub fn get(&self, name: &str) -> Option<&Cell> {
+        self.cells.iter().find(|(own, _)| *own == name).map(|(_, cell)| cell)
+    }
+
+    /// The number of that name.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.get(name)?.number()
+    }
+
+    /// The text of that name, or what stands for it.
+    pub fn text(&self, name: &str) -> String {
+        self.get(name).map(Cell::plain).unwrap_or_default()
+    }
+
+    /// As one line of JSON.
+    pub fn json(&self) -> String {
+        let mut line = String::from("{");
+        for (index, (name, cell)) in self.cells.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let _ = write!(line, "{comma}\"{name}\":{}", cell.json());
+        }
+        line.push('}');
+        line
+    }
+}
+
+/// Names of all columns, in the order they first appear.
+fn columns(rows: &[Row]) -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = Vec::new();
+    for (name, _) in rows.iter().flat_map(|row| &row.cells) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// All rows as CSV, with a line of names. No value holds a comma.
+pub fn csv(rows: &[Row]) -> String {
+    let names = columns(rows);
+    let mut text = names.join(",");
+    text.push('\n');
+    for row in rows {
+        let line: Vec<String> = names.iter().map(|name| row.text(name)).collect();
+        text.push_str(&line.join(","));
+        text.push('\n');
+    }
+    text
+}
+
+/// All rows as a table for a terminal.
+pub fn table(rows: &[Row]) -> String {
+    let names: Vec<&str> = columns(rows).into_iter().filter(|name| *name != "figure").collect();
+    let width = |name: &&str| {
+        let cells = rows.iter().map(|row| row.text(name).len());
+        cells.chain([name.len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = names.iter().map(width).collect();
+    let mut text = String::new();
+    let mut line = |cells: Vec<String>| {
+        for (cell, width) in cells.iter().zip(&widths) {
+            let _ = write!(text, "{cell:>width$}  ");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    };
+    line(names.iter().map(|name| (*name).to_owned()).collect());
+    for row in rows {
+        line(names.iter().map(|name| row.text(name)).collect());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_one_line_of_json_in_its_own_order() {
+        let row = Row::of("minos-fig2").with("design", "early").with("k", 100_u64);
+        let row = row.with("p99", 22.941_27).with("ci", f64::INFINITY).with("overloaded", false);
+        let expected = "{\"figure\":\"minos-fig2\",\"design\":\"early\",\"k\":100,\
+                        \"p99\":22.941,\"ci\":null,\"overloaded\":false}";
+        assert_eq!(row.json(), expected);
+    }
+
+    #[test]
+    fn numbers_keep_five_digits() {
+        for (number, text) in
+            [(0.0, "0"), (1.0, "1"), (123_456.7, "123457"), (0.000_123_456, "0.00012346")]
+        {
+            assert_eq!(Cell::from(number).plain(), text);
+        }
+    }
+
+    #[test]
+    fn rows_with_different_columns_share_a_csv() {
+        let rows = [Row::of("a").with("x", 1_u64), Row::of("a").with("y", 2_u64)];
+        assert_eq!(csv(&rows), "figure,x,y\na,1,\na,,2\n");
+        assert_eq!(table(&rows), "x  y\n1\n   2\n");
+    }
+}

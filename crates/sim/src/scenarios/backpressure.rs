@@ -1,0 +1,58 @@
+//! A wire that is the bottleneck: what `lanes` gives up when replies back up (the extra large
+//! worker, and large bytes beyond two slices), what it would be like if it did not, and what a NIC
+//! that sends small replies first would make of it. `lanes-1` and `lanes-2` keep one and two large
+//! workers whatever happens.
+
+use super::{Figure, MEGA, Setup, bare, cpu_peak, wire_name};
+use crate::machine::{Nic, WireOrder};
+use crate::plot::Chart;
+use crate::row::Row;
+use crate::study::{Point, Study};
+use crate::workload::Mix;
+use laneway_policy::Design;
+
+const LOADS: [f64; 7] = [0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
+
+pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
+    let mix = Mix::etc();
+    let peak = cpu_peak(&setup.costs, &mix, setup.workers);
+    let mut points = Vec::new();
+    for order in [WireOrder::RoundRobin, WireOrder::SmallFirst] {
+        let nic = Nic { order, ..setup.nic };
+        for design in ["minos", "lanes", "lanes-1", "lanes-2"] {
+            for load in LOADS {
+                let kind = if design == "minos" { Design::Minos } else { Design::Lanes };
+                let mut machine = bare(setup, kind, setup.workers);
+                machine.nic = Some(nic);
+                machine.tweak.workers_large = match design {
+                    "lanes-1" => Some(1),
+                    "lanes-2" => Some(2.min(setup.workers - 1)),
+                    _ => None,
+                };
+                points.push(Point {
+                    row: Row::of("tx-backpressure")
+                        .with("design", design)
+                        .with("wire", wire_name(Some(nic)))
+                        .with("load", load)
+                        .with("mops", load * peak / MEGA),
+                    machine,
+                    mix: mix.clone(),
+                    rate: load * peak,
+                    requests: study.effort.pick(400_000, 1_000_000),
+                });
+            }
+        }
+    }
+    let rows = study.rows("tx-backpressure", &points);
+    let mut charts = Vec::new();
+    for (name, order) in [("rr", WireOrder::RoundRobin), ("sf", WireOrder::SmallFirst)] {
+        let wire = wire_name(Some(Nic { order, ..setup.nic }));
+        for (y, y_label) in [("small_p99", "p99 of small (us)"), ("large_p99", "p99 of large (us)")]
+        {
+            let title = format!("A thin wire, {wire}");
+            let chart = Chart { y, y_label, ..Chart::latency(format!("{name}-{y}"), title) };
+            charts.push(chart.only("wire", wire.clone()));
+        }
+    }
+    Figure { rows, charts }
+}

@@ -1,0 +1,90 @@
+//! Figures 3, 4 and 5 of Minos (§6.1, §6.2): latency against throughput of the designs, on the
+//! paper's default workload and with half the requests writes. SHO runs with 1, 2 and 3 hand-off
+//! cores, each its own line here; the paper shows the best. Each design is run with the paper's
+//! wire and without one, which tells what queues for the CPU from what queues for the wire.
+
+use super::{Figure, MEGA, Setup, server, wire_name};
+use crate::machine::Machine;
+use crate::plot::Chart;
+use crate::row::Row;
+use crate::study::{Point, Study};
+use crate::workload::Mix;
+use laneway_policy::Design;
+
+const MOPS: [f64; 15] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 5.9, 6.2, 6.5, 6.8];
+
+/// Designs as the figures name them, with their machines.
+pub(super) fn designs(setup: &Setup) -> Vec<(&'static str, Machine)> {
+    let mut machines: Vec<(&'static str, Machine)> =
+        [Design::Minos, Design::Hkh, Design::HkhWs, Design::Lanes]
+            .into_iter()
+            .map(|design| (design.name(), server(setup, design)))
+            .collect();
+    for (name, handoff) in [("sho 1", 1), ("sho 2", 2), ("sho 3", 3)] {
+        let mut machine = server(setup, Design::Sho);
+        machine.settings.workers_handoff = handoff;
+        if machine.settings.check().is_ok() {
+            machines.push((name, machine));
+        }
+    }
+    machines
+}
+
+fn figure(study: &Study, setup: &Setup, name: &'static str, mix: &Mix, only: &[&str]) -> Vec<Row> {
+    let mut points = Vec::new();
+    for (design, machine) in designs(setup) {
+        if !only.is_empty() && !only.contains(&design) {
+            continue;
+        }
+        for nic in [machine.nic, None] {
+            for mops in MOPS {
+                points.push(Point {
+                    row: Row::of(name)
+                        .with("design", design)
+                        .with("wire", wire_name(nic))
+                        .with("mops", mops),
+                    machine: Machine { nic, ..machine.clone() },
+                    mix: mix.clone(),
+                    rate: mops * MEGA,
+                    requests: study.effort.pick(200_000, 500_000),
+                });
+            }
+        }
+    }
+    let keep = |row: &Row| row.get("overloaded") != Some(&true.into());
+    study.rows(name, &points).into_iter().filter(keep).collect()
+}
+
+fn charts(setup: &Setup, title: &str, y: &'static str, y_label: &'static str) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    for (suffix, nic) in [("wire", Some(setup.nic)), ("cpu", None)] {
+        let wire = wire_name(nic);
+        let chart = Chart {
+            x: "mops",
+            x_label: "throughput (Mops)",
+            y,
+            y_label,
+            ..Chart::latency(suffix, format!("{title}, wire: {wire}"))
+        };
+        charts.push(chart.only("wire", wire));
+    }
+    charts
+}
+
+pub(super) fn read_mostly(study: &Study, setup: &Setup) -> Figure {
+    let rows = figure(study, setup, "minos-fig3", &Mix::etc(), &[]);
+    Figure { rows, charts: charts(setup, "Minos figure 3", "p99", "p99 (us)") }
+}
+
+pub(super) fn large(study: &Study, setup: &Setup) -> Figure {
+    let only = ["minos", "hkh-ws", "lanes"];
+    let rows = figure(study, setup, "minos-fig4", &Mix::etc(), &only);
+    let charts = charts(setup, "Minos figure 4", "large_p99", "p99 of large requests (us)");
+    Figure { rows, charts }
+}
+
+pub(super) fn half_writes(study: &Study, setup: &Setup) -> Figure {
+    let mix = Mix { get_share: 0.5, ..Mix::etc() };
+    let rows = figure(study, setup, "minos-fig5", &mix, &[]);
+    Figure { rows, charts: charts(setup, "Minos figure 5 (50:50)", "p99", "p99 (us)") }
+}

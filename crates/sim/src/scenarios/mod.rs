@@ -1,0 +1,212 @@
+//! The figures: each a function from a study to rows, and the pictures to draw of them.
+
+mod backpressure;
+mod keysched;
+mod lanes_minos;
+mod minos_adapt;
+mod minos_curves;
+mod minos_early;
+mod minos_load;
+mod minos_slo;
+mod plan;
+mod scale;
+mod sharding;
+mod slice;
+
+pub use plan::{Question, read_question};
+
+use crate::machine::{Costs, Machine, Nic, WireOrder};
+use crate::plot::Chart;
+use crate::row::Row;
+use crate::stats::{SECOND, US};
+use crate::study::Study;
+use crate::workload::Mix;
+use laneway_policy::{CostModel, Design};
+
+/// What the flags can change about all figures.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Cores.
+    pub workers: u16,
+    /// What work costs.
+    pub costs: Costs,
+    /// The wire of the figures that have one.
+    pub nic: Nic,
+    /// Added to every latency of those figures.
+    pub network: u64,
+    /// Requests taken from an RX queue at a time.
+    pub batch: u32,
+    /// For `plan`.
+    pub question: Question,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            workers: 8,
+            costs: Costs::MINOS,
+            nic: Nic::MINOS,
+            network: NETWORK,
+            batch: laneway_policy::BATCH,
+            question: Question::default(),
+        }
+    }
+}
+
+/// What the paper's clients see besides the server's work: their "mean service time 5 µs" is the
+/// latency of an unloaded server, 1.3 µs of which is CPU (see docs/papers.md).
+pub const NETWORK: u64 = 37 * US / 10;
+
+/// A figure's numbers and pictures.
+#[derive(Debug, Clone, Default)]
+pub struct Figure {
+    /// The numbers.
+    pub rows: Vec<Row>,
+    /// The pictures.
+    pub charts: Vec<Chart>,
+}
+
+/// One figure.
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// How.
+    pub run: fn(&Study, &Setup) -> Figure,
+}
+
+/// All of them, in the order of the papers.
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "minos-fig2",
+        about: "p99 against load of early binding, late binding and stealing, K = 1 to 1000",
+        run: minos_early::run,
+    },
+    Scenario {
+        name: "minos-fig3",
+        about: "p99 against throughput of five designs, default workload",
+        run: minos_curves::read_mostly,
+    },
+    Scenario {
+        name: "minos-fig4",
+        about: "p99 of large requests against throughput",
+        run: minos_curves::large,
+    },
+    Scenario {
+        name: "minos-fig5",
+        about: "p99 against throughput with half the requests writes",
+        run: minos_curves::half_writes,
+    },
+    Scenario {
+        name: "minos-fig6",
+        about: "throughput under an SLO as the share of large requests grows",
+        run: minos_slo::by_share,
+    },
+    Scenario {
+        name: "minos-fig7",
+        about: "throughput under an SLO as large requests grow",
+        run: minos_slo::by_size,
+    },
+    Scenario {
+        name: "minos-fig8",
+        about: "with only S % of the replies sent: is the wire or the CPU the limit?",
+        run: minos_load::sampling,
+    },
+    Scenario {
+        name: "minos-fig9",
+        about: "requests and packets by core",
+        run: minos_load::per_core,
+    },
+    Scenario {
+        name: "minos-fig10",
+        about: "large cores and p99 over time as the share of large requests changes",
+        run: minos_adapt::run,
+    },
+    Scenario {
+        name: "keysched-ratio",
+        about: "busiest core against the mean, by key hash and with hot keys moved, 8 to 64 cores",
+        run: keysched::ratio,
+    },
+    Scenario {
+        name: "keysched-threshold",
+        about: "the same as the threshold falls from 256 to 32",
+        run: keysched::threshold,
+    },
+    Scenario {
+        name: "lanes-minos",
+        about: "lanes against minos on small and large p99, 8 and 2 workers, with and without wire",
+        run: lanes_minos::run,
+    },
+    Scenario {
+        name: "small-sharding",
+        about: "sharding small requests by size as well (Minos §3.1: it performed poorly)",
+        run: sharding::run,
+    },
+    Scenario {
+        name: "tx-backpressure",
+        about: "a wire too thin: what lanes gives up, and what it would be like if it did not",
+        run: backpressure::run,
+    },
+    Scenario {
+        name: "slice",
+        about: "the sweep that sets SLICE_BYTES and the other constants of lanes",
+        run: slice::run,
+    },
+    Scenario {
+        name: "plan",
+        about: "how many workers a workload needs for an SLO (--workload FILE --slo-us --rate)",
+        run: plan::run,
+    },
+    Scenario {
+        name: "scale",
+        about: "what 1 to 1000 cores serve in a day, from measured costs",
+        run: scale::run,
+    },
+];
+
+/// The scenario of that name.
+pub fn named(name: &str) -> Option<&'static Scenario> {
+    ALL.iter().find(|scenario| scenario.name == name)
+}
+
+/// The machine of the paper's evaluation with this design: a wire, and a network between.
+fn server(setup: &Setup, design: Design) -> Machine {
+    let mut machine = bare(setup, design, setup.workers);
+    machine.nic = Some(setup.nic);
+    machine.network = setup.network;
+    machine
+}
+
+/// A machine without a wire: only the CPU counts.
+fn bare(setup: &Setup, design: Design, workers: u16) -> Machine {
+    let mut machine = Machine::new(design, workers);
+    machine.costs = setup.costs;
+    machine.batch = setup.batch;
+    if design == Design::Minos {
+        machine.settings.cost = CostModel::Packets; // the paper's own
+    }
+    machine
+}
+
+/// Requests per second at which so many workers would have no time left, serving only.
+fn cpu_peak(costs: &Costs, mix: &Mix, workers: u16) -> f64 {
+    f64::from(workers) * SECOND as f64 / costs.mean_service(mix)
+}
+
+/// Millions.
+const MEGA: f64 = 1e6;
+
+/// As the rows have it.
+fn wire_name(nic: Option<Nic>) -> String {
+    match nic {
+        None => "none".to_owned(),
+        Some(nic) => {
+            let order = match nic.order {
+                WireOrder::RoundRobin => "",
+                WireOrder::SmallFirst => " small-first",
+            };
+            format!("{} Gb/s{order}", nic.gigabits)
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Many runs: points of a figure, each with several seeds, on all threads that may be used.
+//!
+//! What a point's row says is the mean over seeds with Student's interval for p99; how much was
+//! simulated, and how fast, is counted for all. Results do not depend on the number of threads.
+
+use crate::machine::{Machine, Outcome, Traffic, run};
+use crate::row::Row;
+use crate::stats::{Estimate, SECOND};
+use crate::workload::Mix;
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+/// How much to simulate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// For a look: wide intervals.
+    Quick,
+    /// For a document.
+    Full,
+}
+
+impl Effort {
+    /// One or the other.
+    pub fn pick<T>(self, quick: T, full: T) -> T {
+        match self {
+            Effort::Quick => quick,
+            Effort::Full => full,
+        }
+    }
+}
+
+/// A study under way.
+#[derive(Debug)]
+pub struct Study {
+    /// How much.
+    pub effort: Effort,
+    /// The first seed.
+    pub seed: u64,
+    /// Threads to use.
+    pub threads: usize,
+    /// Whether to show progress.
+    pub progress: bool,
+    simulated: AtomicU64,
+    busy_ns: AtomicU64,
+}
+
+/// One point of a figure: what its row begins with, and what is to be run.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// The axes.
+    pub row: Row,
+    /// The machine.
+    pub machine: Machine,
+    /// What arrives.
+    pub mix: Mix,
+    /// How fast, per second.
+    pub rate: f64,
+    /// Requests that count, for each seed.
+    pub requests: u64,
+}
+
+/// Requests in an epoch, on average: enough to be believed at once.
+const EPOCH_REQUESTS: u64 = laneway_policy::settings::SAMPLES_MIN * 4 / 3;
+
+/// Epochs that do not count where there is a wire: it may take two to see that it is full.
+const EPOCHS_WARMUP: u64 = 3;
+
+impl Point {
+    fn run(&self, seed: u64) -> Outcome {
+        let mut machine = self.machine.clone();
+        machine.epoch = (EPOCH_REQUESTS as f64 / self.rate * SECOND as f64) as u64;
+        let mut traffic = Traffic::steady(self.mix.clone(), self.rate, self.requests);
+        if machine.nic.is_some() {
+            traffic.warmup = traffic.warmup.max(EPOCHS_WARMUP * EPOCH_REQUESTS);
+        }
+        run(&machine, &traffic, seed)
+    }
+}
+
+/// What the seeds of a point gave.
+#[derive(Debug, Clone, Default)]
+pub struct Measured {
+    /// One for each seed.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Measured {
+    /// A figure over the seeds.
+    pub fn estimate(&self, figure: impl Fn(&Outcome) -> f64) -> Estimate {
+        Estimate::of(&self.outcomes.iter().map(figure).collect::<Vec<f64>>())
+    }
+
+    /// Its mean.
+    pub fn mean(&self, figure: impl Fn(&Outcome) -> f64) -> f64 {
+        self.estimate(figure).mean
+    }
+
+    /// p99 over all requests, small and large.
+    pub fn p99(&self) -> Estimate {
+        self.estimate(|outcome| outcome.all().percentile_us(99.0))
+    }
+
+    /// Whether any seed's run had to be broken off.
+    pub fn overloaded(&self) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.overloaded)
+    }
+
+    /// The row with all that is known of the point.
+    pub fn row(&self, row: Row, seed: u64) -> Row {
+        let percentile = |percent| self.mean(|outcome| outcome.all().percentile_us(percent));
+        let small = self.estimate(|outcome| outcome.small.percentile_us(99.0));
+        let large = self.estimate(|outcome| outcome.large.percentile_us(99.0));
+        let p99 = self.p99();
+        row.with("p50", percentile(50.0))
+            .with("p90", percentile(90.0))
+            .with("p99", p99.mean)
+            .with("p99_ci", p99.half_width)
+            .with("p999", percentile(99.9))
+            .with("small_p99", small.mean)
+            .with("small_p99_ci", small.half_width)
+            .with("large_p99", large.mean)
+            .with("large_p99_ci", large.half_width)
+            .with("large_backlog", self.mean(|outcome| outcome.large_backlog))
+            .with("large_unfinished", self.mean(|outcome| outcome.large_unfinished as f64))
+            .with("answered_per_s", self.mean(|outcome| outcome.answered_per_s))
+            .with("cpu_busy", self.mean(|outcome| outcome.cpu_busy))
+            .with("wire_busy", self.mean(|outcome| outcome.wire_busy))
+            .with("tx_backlog_p90", self.mean(|outcome| outcome.backlog.percentile_us(90.0)))
+            .with("workers_large", self.mean(workers_large))
+            .with("overloaded", self.overloaded())
+            .with("requests", self.outcomes.iter().map(|outcome| outcome.requests).sum::<u64>())
+            .with("seed", seed)
+            .with("seeds", self.outcomes.len() as u64)
+    }
+}
+
+fn workers_large(outcome: &Outcome) -> f64 {
+    outcome.plan.as_ref().map_or(0.0, |plan| f64::from(plan.workers_large()))
+}
+
+impl Study {
+    /// Nothing simulated yet.
+    pub fn new(effort: Effort, seed: u64, threads: usize) -> Study {
+        Study {
+            effort,
+            seed,
+            threads: threads.max(1),
+            progress: std::io::stderr().is_terminal(),
+            simulated: AtomicU64::new(0),
+            busy_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Seeds of each point.
+    pub fn seeds(&self) -> u64 {
+        self.effort.pick(3, 8)
+    }
+
+    /// Requests simulated so far, and per second of one thread.
+    pub fn speed(&self) -> (u64, f64) {
+        let simulated = self.simulated.load(Relaxed);
+        (simulated, simulated as f64 / (self.busy_ns.load(Relaxed).max(1) as f64 / 1e9))
+    }
+
+    /// One run, counted.
+    pub fn one(&self, point: &Point, seed: u64) -> Outcome {
+        self.counted(|| {
+            let outcome = point.run(seed);
+            (outcome.simulated, outcome)
+        })
+    }
+
+    /// Counts requests that `work` says it has simulated.
+    pub fn counted<T>(&self, work: impl FnOnce() -> (u64, T)) -> T {
+        let begun = Instant::now();
+        let (simulated, result) = work();
+        self.simulated.fetch_add(simulated, Relaxed);
+        self.busy_ns.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
+        result
+    }
+
+    /// All seeds of a point, one after the other.
+    pub fn all_seeds(&self, point: &Point) -> Measured {
+        let seeds = self.seed..self.seed + self.seeds();
+        Measured { outcomes: seeds.map(|seed| self.one(point, seed)).collect() }
+    }
+
+    /// Measure all points; rows in their order.
+    pub fn rows(&self, name: &str, points: &[Point]) -> Vec<Row> {
+        self.parallel(name, points, |point| self.all_seeds(point).row(point.row.clone(), self.seed))
+    }
+
+    /// Do `work` for every task, on all threads; results in the tasks' order.
+    pub fn parallel<T: Sync, R: Send>(
+        &self,
+        name: &str,
+        tasks: &[T],
+        work: impl Fn(&T) -> R + Sync,
+    ) -> Vec<R> {
+        let next = AtomicUsize::new(0);
+        let results: Vec<Mutex<Option<R>>> = tasks.iter().map(|_| Mutex::new(None)).collect();
+        let done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.min(tasks.len()) {
+                scope.spawn(|| {
+                    loop {
+                        // Relaxed: a counter that hands out numbers; results go by the mutexes.
+                        let place = next.fetch_add(1, Relaxed);
+                        let Some(task) = tasks.get(place) else { break };
+                        self.show(name, done.load(Relaxed), tasks.len());
+                        let result = work(task);
+                        done.fetch_add(1, Relaxed);
+                        if let Ok(mut slot) = results[place].lock() {
+                            *slot = Some(result);
+                        }
+                    }
+                });
+            }
+        });
+        self.show(name, tasks.len(), tasks.len());
+        results.into_iter().filter_map(|slot| slot.into_inner().ok().flatten()).collect()
+    }
+
+    /// The progress bar, on a terminal.
+    fn show(&self, name: &str, done: usize, all: usize) {
+        if !self.progress || all == 0 {
+            return;
+        }
+        const WIDTH: usize = 30;
+        let full = done * WIDTH / all;
+        let bar: String = (0..WIDTH).map(|i| if i < full { '#' } else { '.' }).collect();
+        let end = if done == all { "\n" } else { "" };
+        let (simulated, _) = self.speed();
+        let millions = simulated as f64 / 1e6;
+        eprint!("\r{name:<20} [{bar}] {done}/{all}  {millions:.0} M requests{end}");
+        let _ = std::io::stderr().flush();
+    }
+}

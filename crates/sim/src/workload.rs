@@ -1,0 +1,205 @@
+//! What arrives: sizes, reads and writes, drawn in a few nanoseconds (Minos §5).
+//!
+//! The classes and their bounds are the load generator's. Departs from it in drawing a size for
+//! each request where it has a size for each key: the mix over all requests is the same, but for
+//! what the few most popular keys happen to weigh, which here is averaged out. A size includes the
+//! 8 bytes of the key. Knows no key, clock or queue.
+
+use laneway_load::random::{Random, scale};
+use laneway_load::workload::{
+    KEY_BYTES, LARGE_BYTES_MIN, SMALL_BYTES_MAX, TINY_BYTES_MAX, TINY_SHARE,
+};
+use laneway_policy::FRAME_BYTES;
+
+/// How sizes and service times come about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sizes {
+    /// Tiny, small and large, each spread evenly; the largest value has so many bytes.
+    Etc {
+        /// The paper's s_L.
+        large_bytes_max: u64,
+    },
+    /// Small requests of one frame, large ones of so many (Minos §2.2).
+    Bimodal {
+        /// The paper's K.
+        large_frames: u64,
+    },
+    /// One frame each, and an exponentially distributed service time with a mean of one packet's:
+    /// for the cross-checks.
+    Exponential,
+    /// As counted: (item bytes, weight up to and including this row, of 2^32).
+    Counted(Vec<(u32, u32)>),
+}
+
+/// A mix of requests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mix {
+    /// Sizes.
+    pub sizes: Sizes,
+    /// Percentage of large requests: the paper's p_L.
+    pub large_percent: f64,
+    /// Share of reads, 0 to 1.
+    pub get_share: f64,
+    /// Share of requests whose reply is sent at all, 0 to 1 (Minos §6: sampling S).
+    pub reply_share: f64,
+}
+
+impl Mix {
+    /// The paper's default workload (Minos §5).
+    pub fn etc() -> Mix {
+        Mix {
+            sizes: Sizes::Etc { large_bytes_max: 500_000 },
+            large_percent: 0.125,
+            get_share: 0.95,
+            reply_share: 1.0,
+        }
+    }
+
+    /// The paper's bimodal workload (Minos §2.2).
+    pub fn bimodal(large_frames: u64) -> Mix {
+        Mix { sizes: Sizes::Bimodal { large_frames }, get_share: 1.0, ..Mix::etc() }
+    }
+
+    /// The default with another p_L.
+    pub fn with_large_percent(self, large_percent: f64) -> Mix {
+        Mix { large_percent, ..self }
+    }
+
+    /// The default with another s_L.
+    pub fn with_large_bytes_max(self, large_bytes_max: u64) -> Mix {
+        Mix { sizes: Sizes::Etc { large_bytes_max }, ..self }
+    }
+}
+
+/// One request, drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drawn {
+    /// Key and value.
+    pub bytes: u32,
+    /// Of the large class.
+    pub large: bool,
+    /// A write.
+    pub put: bool,
+    /// Its reply is sent.
+    pub replied: bool,
+    /// Sixteen random bits left over, for whoever needs them.
+    pub spare: u16,
+}
+
+/// Draws requests of a mix.
+#[derive(Debug, Clone)]
+pub struct Draw {
+    sizes: Sizes,
+    /// Shares of 2^32.
+    large_below: u64,
+    tiny_below: u64,
+    /// Shares of 2^16.
+    get_below: u32,
+    reply_below: u32,
+}
+
+const KEY: u64 = KEY_BYTES as u64;
+
+impl Draw {
+    /// Ready to draw.
+    pub fn new(mix: &Mix) -> Draw {
+        let of = |share: f64, all: f64| (share.clamp(0.0, 1.0) * all).round();
+        let whole = (1_u64 << 32) as f64;
+        let large = mix.large_percent / 100.0;
+        Draw {
+            sizes: mix.sizes.clone(),
+            large_below: of(large, whole) as u64,
+            tiny_below: of(large + (1.0 - large) * TINY_SHARE, whole) as u64,
+            get_below: of(mix.get_share, 65_536.0) as u32,
+            reply_below: of(mix.reply_share, 65_536.0) as u32,
+        }
+    }
+
+    /// How sizes come about.
+    pub fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// The next request.
+    #[inline]
+    pub fn draw(&self, random: &mut Random) -> Drawn {
+        let word = random.word();
+        let class = word >> 32;
+        let put = (word as u32 & 0xffff) >= self.get_below;
+        let replied = (word as u32 >> 16) < self.reply_below;
+        let large = class < self.large_below;
+        let rest = random.word();
+        let spare = rest as u16;
+        let bytes = match &self.sizes {
+            Sizes::Etc { large_bytes_max } => {
+                let (low, high) = if large {
+                    (LARGE_BYTES_MIN, *large_bytes_max)
+                } else if class < self.tiny_below {
+                    (1, TINY_BYTES_MAX)
+                } else {
+                    (TINY_BYTES_MAX + 1, SMALL_BYTES_MAX)
+                };
+                KEY + low + scale(rest, high - low + 1)
+            }
+            Sizes::Bimodal { large_frames } if large => FRAME_BYTES.0 * large_frames,
+            Sizes::Bimodal { .. } | Sizes::Exponential => FRAME_BYTES.0,
+            Sizes::Counted(rows) => {
+                let row = rows.partition_point(|&(_, up_to)| u64::from(up_to) < class);
+                let bytes = rows[row.min(rows.len() - 1)].0;
+                let large = u64::from(bytes) >= LARGE_BYTES_MIN;
+                return Drawn { bytes, large, put, replied, spare };
+            }
+        };
+        Drawn { bytes: bytes as u32, large, put, replied, spare }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_come_in_their_shares_and_within_their_bounds() {
+        let draw = Draw::new(&Mix::etc().with_large_percent(1.0));
+        let mut random = Random::new(1);
+        let count = 1_000_000;
+        let mut counts = [0_u32; 3];
+        let mut puts = 0;
+        for _ in 0..count {
+            let drawn = draw.draw(&mut random);
+            let value = u64::from(drawn.bytes) - KEY;
+            let class = match value {
+                1..=TINY_BYTES_MAX => 0,
+                14..=SMALL_BYTES_MAX => 1,
+                LARGE_BYTES_MIN..=500_000 => 2,
+                _ => panic!("{value} bytes belong to no class"),
+            };
+            assert_eq!(drawn.large, class == 2);
+            counts[class] += 1;
+            puts += u32::from(drawn.put);
+        }
+        for (got, share) in counts.into_iter().chain([puts]).zip([0.396, 0.594, 0.01, 0.05]) {
+            let expected = share * f64::from(count);
+            let off = (f64::from(got) - expected).abs();
+            assert!(off < 5.0 * expected.sqrt(), "{got}, expected {expected}");
+        }
+    }
+
+    #[test]
+    fn counted_sizes_follow_their_weights() {
+        let half = 1 << 31;
+        let sizes = Sizes::Counted(vec![(100, half), (5_000, half + half / 2), (9, u32::MAX)]);
+        let draw = Draw::new(&Mix { sizes, ..Mix::etc() });
+        let mut random = Random::new(1);
+        let mut counts = [0_u32; 3];
+        for _ in 0..100_000 {
+            let drawn = draw.draw(&mut random);
+            let row = [100, 5_000, 9].iter().position(|&b| b == drawn.bytes).expect("a row");
+            assert_eq!(drawn.large, row == 1);
+            counts[row] += 1;
+        }
+        for (got, expected) in counts.into_iter().zip([50_000_u32, 25_000, 25_000]) {
+            assert!(got.abs_diff(expected) < 1_000, "{counts:?}");
+        }
+    }
+}
