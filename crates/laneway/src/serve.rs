@@ -181,9 +181,15 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
 
 fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, String> {
     let defaults = policy::Settings::default();
+    let design = named("--design", flags.design.as_deref(), defaults.design)?;
+    if !matches!(design, policy::Design::Lanes | policy::Design::Hkh) {
+        return Err(format!(
+            "--design {design}: not served yet, only simulated (laneway sim); choose lanes or hkh"
+        ));
+    }
     let workers_number = u16::try_from(workers).unwrap_or(u16::MAX);
     Ok(policy::Settings {
-        design: named("--design", flags.design.as_deref(), defaults.design)?,
+        design,
         form: flags
             .form
             .as_deref()

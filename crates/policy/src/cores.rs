@@ -231,9 +231,9 @@ const GRANT_DOUBLINGS_MAX: u32 = 5;
 
 /// Whether the extra large worker of `lanes` is granted: taken away in the first epoch in which
 /// the TX queues backed up (more large work only makes a full wire fuller), given back after
-/// [`GRANT_WAIT`] times `epochs` in a row without. The wire looks well because the worker is gone, so each time that it
-/// must be taken away again within the time it was waited for, the next wait is twice as long, up
-/// to 32 times.
+/// [`GRANT_WAIT`] times `epochs` in a row without. The wire looks well because the worker is gone,
+/// so each time that it must be taken away again within the time it was waited for, the next wait
+/// is twice as long, up to 32 times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtraGrant {
     epochs: u16,

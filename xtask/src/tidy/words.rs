@@ -8,7 +8,7 @@ const UNSAFE_ROOMS: &[&str] = &["sync", "store", "transport", "tier", "kernel"];
 
 /// Where time may be read: the server's own clock, and the programs around it.
 const CLOCK_PLACES: &[&str] =
-    &["crates/server/src/clock.rs", "crates/load/", "crates/laneway/", "xtask/"];
+    &["crates/server/src/clock.rs", "crates/load/", "crates/sim/", "crates/laneway/", "xtask/"];
 const CLOCK_WORDS: &[&str] =
     &["Instant::now", "SystemTime::now", "UNIX_EPOCH", "clock_gettime", "_rdtsc"];
 /// The rooms whose tests may not read a clock either.
@@ -16,7 +16,7 @@ const CLOCKLESS_ROOMS: &[&str] = &["policy", "wire", "sync", "store", "tier", "t
 
 /// Where threads may be started.
 const THREAD_PLACES: &[&str] =
-    &["crates/server/src/boot", "crates/load/", "crates/laneway/", "xtask/"];
+    &["crates/server/src/boot", "crates/load/", "crates/sim/", "crates/laneway/", "xtask/"];
 const THREAD_WORDS: &[&str] =
     &["thread::spawn", "thread::scope", "thread::Builder", "thread::park", "thread::sleep"];
 

@@ -32,6 +32,7 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("-I 64m -m 64", "half of -m"),
         ("-p 70000", "65535"),
         ("--design nonsense", "hkh-ws or sho"),
+        ("--design minos", "choose lanes or hkh"),
         ("--form roles --workers 1", "--form"),
         ("--idle never", "adaptive"),
         ("--epoch-ms 0", "at least 1"),
