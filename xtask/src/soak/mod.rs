@@ -34,7 +34,7 @@ usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1] [f
 
 Fails on: a wrong reply, a missing reply, an error to a well-behaved client, fewer than 300 changes
 of role in 10 minutes (a shorter run: in proportion; up to two workers have no roles), resident
-memory that grows by 1 % or more over the second half (linear fit; under 3 minutes 5 %, as the pool
+memory that grows by 1 % or more over the second half (linear fit of its floor; under 3 minutes 5 %, as the pool
 is still warming up), a server that dies or does not end with 0.";
 
 const ROLE_CHANGES_PER_MINUTE_MIN: f64 = 30.0;
@@ -227,7 +227,7 @@ fn report(options: &Options, stage: &Stage, watch: &Watch) {
         println!("misdeed: {:<28} {:>7}", kind.name, count.load(Relaxed));
     }
     println!(
-        "resident: {} KB at the end, {:+.2} % over the second half by linear fit; seed {}",
+        "resident: {} KB at the end, {:+.2} % over the second half by linear fit of the floor; seed {}",
         watch.resident_kb(),
         100.0 * watch.growth(),
         options.seed
