@@ -34,8 +34,8 @@ usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1] [f
 
 Fails on: a wrong reply, a missing reply, an error to a well-behaved client, fewer than 300 changes
 of role in 10 minutes (a shorter run: in proportion; up to two workers have no roles), resident
-memory that grows by 1 % or more over the second half (linear fit of its floor; under 3 minutes 5 %, as the pool
-is still warming up), a server that dies or does not end with 0.";
+memory that grows by 1 % or more over the second half (linear fit of its floor; under 3 minutes
+5 %, as the pool is still warming up), a server that dies or does not end with 0.";
 
 const ROLE_CHANGES_PER_MINUTE_MIN: f64 = 30.0;
 const WORKERS_WITHOUT_ROLES_MAX: usize = 2;
@@ -227,7 +227,7 @@ fn report(options: &Options, stage: &Stage, watch: &Watch) {
         println!("misdeed: {:<28} {:>7}", kind.name, count.load(Relaxed));
     }
     println!(
-        "resident: {} KB at the end, {:+.2} % over the second half by linear fit of the floor; seed {}",
+        "resident: {} KB at the end, its floor {:+.2} % over the second half by linear fit; seed {}",
         watch.resident_kb(),
         100.0 * watch.growth(),
         options.seed
