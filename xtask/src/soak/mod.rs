@@ -227,7 +227,7 @@ fn report(options: &Options, stage: &Stage, watch: &Watch) {
         println!("misdeed: {:<28} {:>7}", kind.name, count.load(Relaxed));
     }
     println!(
-        "resident: {} KB at the end, its floor {:+.2} % over the second half by linear fit; seed {}",
+        "resident: {} KB at the end, its floor {:+.2} % over the second half; seed {}",
         watch.resident_kb(),
         100.0 * watch.growth(),
         options.seed

@@ -65,6 +65,11 @@ impl Behaving<'_> {
         self.fill(&mut connection)?;
         while !self.stage.is_over() {
             if self.random.chance(RECONNECT_PARTS) {
+                // A store without a reply may still be on its way here; only an answer behind it
+                // says that it was done before whatever comes by the next connection.
+                self.output.extend_from_slice(b"mn\r\n");
+                self.expected.push(Expected::Line("MN".into()));
+                self.exchange(&mut connection)?;
                 connection = Client::connect(self.stage.address)?;
             }
             if self.random.chance(CAS_PARTS) {

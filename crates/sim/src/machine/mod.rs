@@ -1,6 +1,6 @@
 //! The machine: n workers, an RX queue each, software queues for large requests, and a wire.
 //!
-//! What a worker does with a request is asked of [`laneway_policy::route`], under the plan that
+//! What a worker does with a request is asked of [`mod@laneway_policy::route`], under the plan that
 //! [`laneway_policy::build`]'s control loop makes once per epoch: the very code the server runs.
 //! What is ours here is only what the server's threads do around it: taking batches (Minos §3.1:
 //! B from the own RX queue, then B / n_s from those of workers that do not read), a slice a turn,

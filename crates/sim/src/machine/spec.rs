@@ -155,7 +155,7 @@ pub struct Traffic {
     pub warmup: u64,
     /// Requests counted.
     pub requests: u64,
-    /// Length of the windows of [`Outcome::windows`], if any are wanted.
+    /// Length of the windows of `Outcome::windows`, if any are wanted.
     pub window: Option<u64>,
 }
 
