@@ -222,8 +222,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         connection: &mut Connection<T::Stream>,
         budget: usize,
     ) -> io::Result<Piece> {
-        assert!(connection.input.is_empty(), "bytes of the value would be overtaken");
         let Mode::Body(incoming) = &mut connection.mode else { return Ok(Piece::Whole) };
+        assert!(connection.input.is_empty(), "bytes of the value would be overtaken");
         let draft = incoming.draft();
         let missing = draft.missing();
         let room = match draft.room() {
@@ -255,6 +255,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn body_is_whole(&mut self, connection: &mut Connection<T::Stream>) {
         if let Mode::Body(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests) {
             connection.mode = Mode::BodyEnd(incoming);
+            connection.large = false; // two bytes are no large work
         }
     }
 }

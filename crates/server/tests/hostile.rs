@@ -13,6 +13,9 @@ fn plans() -> Vec<Plan> {
     let mut plans: Vec<Plan> =
         FORMS.iter().map(|&(workers, form)| Plan::of(workers, form)).collect();
     plans.push(Plan { design: Design::Hkh, ..Plan::of(2, Form::TimeShare) });
+    // A low threshold: values are large and contiguous at once.
+    plans.push(Plan { threshold_bytes: 2000, ..Plan::of(2, Form::TimeShare) });
+    plans.push(Plan { threshold_bytes: 2000, ..Plan::of(3, Form::Roles) });
     plans
 }
 
@@ -37,7 +40,8 @@ fn values_about_as_long_as_a_read_arrive_in_any_pieces() {
         for len in (16_300..16_420).step_by(3).chain([14_000, 15_999, 16_384, 32_768, 33_000]) {
             let value = value(len, len as u64);
             let request = set_request("k", &value);
-            for cut in [20, len / 2, len, len + 15] {
+            // Among the cuts: inside the value, before its end, and between `\r` and `\n`.
+            for cut in [20, len / 2, len, request.len() - 2, request.len() - 1] {
                 let back = rig.send(&client, &request[..cut]);
                 rig.turns(3);
                 let back = [back, rig.send(&client, &request[cut..])].concat();

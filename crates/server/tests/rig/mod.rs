@@ -31,6 +31,7 @@ pub struct Plan {
     pub memory_bytes: u64,
     pub item_bytes_max: usize,
     pub connections_max: usize,
+    pub threshold_bytes: u64,
     pub design: laneway_policy::Design,
 }
 
@@ -43,6 +44,7 @@ impl Plan {
             memory_bytes: 64 << 20,
             item_bytes_max: 16 << 20,
             connections_max: 64,
+            threshold_bytes: 16 * 1024,
             design: laneway_policy::Design::Lanes,
         }
     }
@@ -58,7 +60,7 @@ impl Rig {
             design: plan.design,
             form: (plan.design == laneway_policy::Design::Lanes).then_some(plan.form),
             workers: plan.workers as u16,
-            threshold_fixed: Some(ItemBytes(16 * 1024)),
+            threshold_fixed: Some(ItemBytes(plan.threshold_bytes)),
             samples_min: 50,
             ..laneway_policy::Settings::default()
         };
