@@ -8,10 +8,11 @@
 //! (what that costs), [`threshold`] (where large begins), [`cores`] (how many workers serve
 //! which), [`ranges`] (which large worker serves which sizes), [`plan`] (all of it, published once
 //! per epoch), [`mod@route`] (one request against the plan), [`migrate`] (when a connection goes
-//! back home), [`designs`] (the complete rules) and, beside them, [`hot`] (keys asked for so often
-//! that they are moved about).
+//! back home), [`owner`] (to whom a key belongs), [`designs`] (the complete rules) and, beside
+//! them, [`hot`] (keys asked for so often that they are moved about).
 //!
-//! Knows no clock, thread, I/O or connection; of keys only hashes. Sizes are bytes of key + value.
+//! Knows no clock, thread, I/O or connection; of keys, [`owner`] apart, only hashes. Sizes are
+//! bytes of key + value.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod designs;
 pub mod histogram;
 pub mod hot;
 pub mod migrate;
+pub mod owner;
 pub mod plan;
 pub mod ranges;
 pub mod route;
@@ -36,6 +38,7 @@ pub use cost::{Cost, CostModel};
 pub use design::Design;
 pub use designs::{CorePolicy, build};
 pub use histogram::{SizeClass, SizeHistogram, SmoothHistogram};
+pub use owner::{OwnerHash, Placement};
 pub use plan::{CorePlan, EpochLoad, LargeLane, Steal};
 pub use route::{Lane, Route, WorkerTarget, route};
 pub use settings::{Settings, SettingsError};

@@ -204,7 +204,7 @@ impl<S> Shared<S> {
             unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
             udp_port_base: None,
             queues: self.workers.len() as u64,
-            hash_seed: None, // clients do not choose a queue over TCP
+            placement: None, // clients do not choose a queue over TCP
             workers: self
                 .workers
                 .iter()

@@ -6,6 +6,7 @@ mod designs;
 mod histogram;
 mod hot;
 mod migrate;
+mod owner;
 mod ranges;
 mod rivals;
 mod route;

@@ -1,6 +1,7 @@
 //! The question is read as memcached reads it; each family is written as its readers expect.
 
 use super::*;
+use laneway_policy::Placement;
 use laneway_store::{ClassStats, Stats};
 
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -257,7 +258,7 @@ fn latency_is_in_microseconds_and_leaves_empty_rows_out() {
 }
 
 #[test]
-fn topology_keeps_the_seed_private_unless_clients_need_it() {
+fn topology_tells_where_keys_belong_only_where_clients_place_them() {
     let mut snapshot = TopologySnapshot {
         tcp_ports: vec![11211],
         queues: 2,
@@ -266,11 +267,12 @@ fn topology_keeps_the_seed_private_unless_clients_need_it() {
     };
     let private = text(|out| write_topology(&snapshot, out));
     assert!(private.contains("STAT tcp_port 11211\r\n"));
-    assert!(private.contains("STAT hash_seed private\r\nSTAT workers 2\r\nEND\r\n"));
-    snapshot.hash_seed = Some((1, 0xff));
+    assert!(private.contains("STAT queues 2\r\nSTAT workers 2\r\nEND\r\n"));
+    snapshot.placement = Placement::new(0xff, 2, 1);
     snapshot.workers[1].udp_port = Some(11300);
     let told = text(|out| write_topology(&snapshot, out));
-    assert!(told.contains("STAT hash_seed 000000000000000100000000000000ff\r\n"));
+    assert!(told.contains("STAT hash owner-1\r\nSTAT hash_seed 00000000000000ff\r\n"));
+    assert!(told.contains("STAT domains 1\r\n"));
     assert!(told.contains("STAT worker:1:udp_port 11300\r\n"));
 }
 

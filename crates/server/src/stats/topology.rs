@@ -1,6 +1,8 @@
 //! `stats topology`: where a client that knows us may send what. `stats conns`: who is there.
 
 use super::lines::Lines;
+use laneway_policy::Placement;
+use laneway_policy::owner::HASH_NAME;
 
 /// One worker's place.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,9 +24,9 @@ pub struct TopologySnapshot {
     pub udp_port_base: Option<u16>,
     /// Receive queues.
     pub queues: u64,
-    /// Seed of the hash that places keys, where clients are to place keys themselves; it is told to
-    /// nobody else, since it guards the index against keys made to collide.
-    pub hash_seed: Option<(u64, u64)>,
+    /// Where keys belong, if clients are to send them there themselves. Its seed is not that of the
+    /// index, which is told to nobody, since it guards against keys made to collide.
+    pub placement: Option<Placement>,
     /// The workers, by number.
     pub workers: Vec<WorkerPlace>,
 }
@@ -42,10 +44,10 @@ pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
         lines.number("udp_port_base", port.into());
     }
     lines.number("queues", snapshot.queues);
-    lines.text("hash", "siphash-1-3");
-    match snapshot.hash_seed {
-        Some((k0, k1)) => lines.shown("hash_seed", format_args!("{k0:016x}{k1:016x}")),
-        None => lines.text("hash_seed", "private"),
+    if let Some(placement) = &snapshot.placement {
+        lines.text("hash", HASH_NAME);
+        lines.shown("hash_seed", format_args!("{:016x}", placement.seed()));
+        lines.number("domains", placement.domains().into());
     }
     lines.number("workers", snapshot.workers.len() as u64);
     for (index, worker) in snapshot.workers.iter().enumerate() {
