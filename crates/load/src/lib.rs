@@ -13,6 +13,7 @@ pub mod cli;
 pub mod connection;
 pub mod cpu;
 pub mod dialect;
+pub mod laps;
 pub mod pairs;
 pub mod prefill;
 pub mod random;

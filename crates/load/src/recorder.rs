@@ -5,6 +5,7 @@
 //! what ended within the window.
 
 use crate::connection::{Completion, Outcome};
+use crate::laps::Laps;
 use crate::workload::{Class, Operation};
 use hdrhistogram::Histogram;
 use std::ops::Range;
@@ -78,6 +79,8 @@ impl Counts {
 pub struct Recorder {
     window_ns: Range<u64>,
     latency_ns: [Histogram<u64>; 4],
+    /// The same run, lap by lap.
+    pub laps: Laps,
     /// Counts so far.
     pub counts: Counts,
     /// The first corrupt reply and the first refusal, in words.
@@ -92,6 +95,7 @@ impl Recorder {
             histogram.unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
         };
         Recorder {
+            laps: Laps::new(window_ns.clone()),
             window_ns,
             latency_ns: [empty(), empty(), empty(), empty()],
             counts: Counts::default(),
@@ -114,6 +118,7 @@ impl Recorder {
         self.counts.late += u64::from(late_ns > LATE_NS);
         self.counts.late_ns_max = self.counts.late_ns_max.max(late_ns);
         self.counts.no_idle_connection += u64::from(busy);
+        self.laps.sent(due_ns, late_ns);
     }
 
     /// A request due at `due_ns` was not sent by the end.
@@ -121,6 +126,9 @@ impl Recorder {
         let within = u64::from(self.window_ns.contains(&due_ns));
         self.counts.due += within;
         self.counts.never_sent += within;
+        if within > 0 {
+            self.laps.sent(due_ns, u64::MAX);
+        }
     }
 
     /// A request due at `due_ns` was sent and has no reply by the end.
@@ -175,6 +183,7 @@ impl Recorder {
             self.counts.value_bytes_large += moved;
         }
         let latency_ns = now_ns.saturating_sub(request.due_ns).max(1);
+        self.laps.answered(request.due_ns, request.class, latency_ns);
         self.latency_ns[index(request.operation, request.class)].saturating_record(latency_ns);
     }
 
@@ -188,6 +197,7 @@ impl Recorder {
             own.add(others).unwrap_or_else(|error| unreachable!("same bounds: {error}"));
         }
         self.counts.add(&other.counts);
+        self.laps.merge(&other.laps);
         if self.first_fault.is_none() {
             self.first_fault.clone_from(&other.first_fault);
         }

@@ -141,6 +141,7 @@ fn one_run(plan: &Plan, context: Context<'_>, mode: Mode, number: u64) -> Result
         mode,
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
         latency_us: verdict.refused.is_none().then(|| Latencies::of(&recorder)),
+        quiet: (is_open && verdict.refused.is_none()).then(|| recorder.laps.quiet()),
         server,
         client: ClientCpu {
             kept_waiting_ms: after.client.since(before.client).kept_waiting_ns as f64 / 1e6,

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Bytes that one large transfer moves, slice by slice, before the next one has its turn. Values up
 /// to this size are served first come, first served, which for sizes of one kind has the shortest
 /// tail; a giant among them does not hold the others up for longer than this.
-const RUN_BYTES: usize = 1 << 20;
+const RUN_BYTES: usize = 8 << 20;
 
 /// Connections with large requests that a large worker takes on at a time; the rest wait in the
 /// shared queue for whoever is free first.

@@ -73,6 +73,13 @@ fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> 
     if late_share > definition.late_share_max {
         return Some(format!("{:.2} % of the requests left late", 100.0 * late_share));
     }
+    if let Some(quiet) = run.quiet {
+        let wanted = definition.quiet_laps_share_min * quiet.laps as f64;
+        if (quiet.laps_quiet as f64) < wanted {
+            let crate::laps::Quiet { laps_quiet, laps, .. } = quiet;
+            return Some(format!("the client kept its schedule in {laps_quiet} of {laps} laps"));
+        }
+    }
     if definition.no_misses && run.requests.misses > 0 {
         return Some(format!("{} GETs missed, and none should", run.requests.misses));
     }
@@ -157,6 +164,7 @@ mod tests {
             load: String::new(),
             memory_mb: 64,
             late_share_max: 0.005,
+            quiet_laps_share_min: 0.5,
             no_misses,
             servers: vec![],
             runs: vec![],
@@ -187,6 +195,7 @@ mod tests {
                 value_bytes_large_share: 0.0,
             },
             latency_us: None,
+            quiet: None,
             server: None,
             client: ClientCpu { kept_waiting_ms, stolen_ms: 0.0 },
             verdict: Verdict { refused: refused.map(Into::into), ..Verdict::default() },

@@ -37,6 +37,9 @@ pub struct Definition {
     /// Largest share of late requests in a run that counts.
     #[serde(default = "default_late_share_max")]
     pub late_share_max: f64,
+    /// Smallest share of quiet laps (see [`crate::laps`]) in a run that counts.
+    #[serde(default)]
+    pub quiet_laps_share_min: f64,
     /// Whether every GET must hit.
     #[serde(default)]
     pub no_misses: bool,

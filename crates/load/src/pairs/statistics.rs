@@ -82,6 +82,7 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
         ("small p50", "/latency_us/small/p50"),
         ("p90", "/latency_us/small/p90"),
         ("p99", "/latency_us/small/p99"),
+        ("lap p99", "/quiet/small/p99"),
         ("large p99", "/latency_us/large/p99"),
         ("answered/s", "/requests/answered_per_s"),
         ("server waited ms", "/server/kept_waiting_ms"),

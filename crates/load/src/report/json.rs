@@ -3,6 +3,7 @@
 
 use crate::cpu::Machine;
 use crate::dialect::Dialect;
+use crate::laps::Quiet;
 use crate::prefill::Prefilled;
 use crate::recorder::Recorder;
 use crate::verdict::Verdict;
@@ -73,6 +74,10 @@ pub struct Run {
     pub requests: Requests,
     /// Latencies; absent where the verdict refuses them.
     pub latency_us: Option<Latencies>,
+    /// What the laps say in which the client was not disturbed; absent for a closed loop and where
+    /// the verdict refuses latencies. Percentiles in microseconds.
+    #[serde(default)]
+    pub quiet: Option<Quiet>,
     /// The server's processor time, where it could be had.
     pub server: Option<ServerCpu>,
     /// The client's processor time and the machine's.

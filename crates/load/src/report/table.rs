@@ -1,6 +1,7 @@
 //! The report for people: one line for each load, medians over its runs with their spread.
 
 use super::json::{Latencies, Mode, Quantiles, Report, Run};
+use crate::laps::Quiet;
 use std::fmt::Write;
 
 /// Writes the table.
@@ -103,6 +104,7 @@ fn rows(runs: &[&Run], out: &mut String) -> std::fmt::Result {
         writeln!(out, "refused: {words}")?;
     } else {
         latency_rows(runs, latency_word, out)?;
+        quiet_row(runs, out)?;
     }
     cpu_row(runs, out)
 }
@@ -139,6 +141,39 @@ fn latency_rows(runs: &[&Run], latency_word: &str, out: &mut String) -> std::fmt
         )?;
     }
     Ok(())
+}
+
+/// What the undisturbed laps say, for the small lane.
+fn quiet_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {
+    let quiet: Vec<Quiet> = runs.iter().filter_map(|run| run.quiet).collect();
+    let Some(first) = quiet.first() else { return Ok(()) };
+    let of = |value: fn(&Quiet) -> f64| spread(quiet.iter().map(value));
+    writeln!(
+        out,
+        "{:<11}{:>10}  {:<20} {:<20} {:<20} median over the laps of {:.0} ms on schedule",
+        "small, lap",
+        format!(
+            "{}/{}",
+            quiet.iter().map(|quiet| quiet.laps_quiet).sum::<u64>(),
+            quiet.iter().map(|quiet| quiet.laps).sum::<u64>()
+        ),
+        of(|quiet| quiet.small.p50),
+        of(|quiet| quiet.small.p90),
+        of(|quiet| quiet.small.p99),
+        first.lap_ms,
+    )?;
+    if quiet.iter().all(|quiet| quiet.large.p99 == 0.0) {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{:<11}{:>10}  {:<20} {:<20} {:<20} over all of those laps",
+        "large, lap",
+        "",
+        of(|quiet| quiet.large.p50),
+        of(|quiet| quiet.large.p90),
+        of(|quiet| quiet.large.p99),
+    )
 }
 
 fn cpu_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {
