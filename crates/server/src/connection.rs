@@ -49,6 +49,8 @@ pub struct Card {
 pub struct Connection<S> {
     /// The byte stream.
     pub stream: S,
+    /// Its name at the worker that holds it; another one at the next.
+    pub token: Token,
     /// Received and not consumed.
     pub input: Input,
     /// Replies that have not left.
@@ -82,6 +84,7 @@ impl<S> Connection<S> {
     pub fn new(stream: S, home: WorkerId, card: Arc<Card>) -> Box<Self> {
         Box::new(Connection {
             stream,
+            token: Token { slot: 0, generation: 0 }, // until it settles in
             input: Input::default(),
             output: Output::default(),
             mode: Mode::Requests,

@@ -354,25 +354,29 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         size: u64,
         arrived: u64,
     ) {
+        let (row, large) = self.count(operation, size);
+        connection.tally.add(row, arrived);
+        if let Some(visit) = &mut connection.visit {
+            if large { visit.large_served() } else { visit.small_served() }
+        }
+    }
+
+    /// Count a request that was served here; returns the row of its latency, and whether it was
+    /// large.
+    pub(crate) fn count(&self, operation: Operation, size: u64) -> (usize, bool) {
         let here = &self.shared.workers[self.id.index()];
         let size = ItemBytes(size);
         let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
-        connection.tally.add(latency::row(operation, large), arrived);
         if size.0 > 0 {
             here.record_size_owner(size);
         }
         here.lanes.packets.add_owner(size.packets().0);
         if large {
             here.lanes.requests_large.add_owner(1);
-            if let Some(visit) = &mut connection.visit {
-                visit.large_served();
-            }
         } else {
             here.lanes.requests_small.add_owner(1);
-            if let Some(visit) = &mut connection.visit {
-                visit.small_served();
-            }
         }
+        (latency::row(operation, large), large)
     }
 
     /// What commands are executed in. Items that a large worker serves are elsewhere's to read.
@@ -398,7 +402,8 @@ fn swallow<S>(bytes: u64, connection: &mut Connection<S>, rest: &[u8]) -> Step {
     Step::Stop(taken as usize, Stop::Starved)
 }
 
-fn operation(request: &Request<'_>) -> Operation {
+/// Which kind of operation a request is.
+pub(crate) fn operation(request: &Request<'_>) -> Operation {
     match request {
         Request::Get(_) | Request::MetaGet(_) => Operation::Get,
         Request::Store(_) | Request::MetaSet(_) => Operation::Set,

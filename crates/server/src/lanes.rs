@@ -51,7 +51,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// One slice: out of the reply, or into the item.
     fn slice(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
-        let budget = self.plan.slice_bytes.map_or(usize::MAX, |slice| slice.0 as usize);
+        let budget = self.slice_budget();
         if !connection.output.is_empty() {
             match self.flush(connection, budget)? {
                 Sent::Budget => return Ok(connection.next_slice(budget)),
@@ -107,6 +107,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Next::Read => return self.park(token, connection, Interest::Read),
             Next::Write => return self.park(token, connection, Interest::Write),
+            // Readiness is left as it is: most replies are back before more input comes.
+            Next::Ticket if connection.interest.is_some() => {}
             Next::Ticket => return self.park(token, connection, Interest::Nothing),
             Next::Small => {
                 connection.queued = true;
@@ -263,6 +265,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         mut connection: Box<Connection<T::Stream>>,
     ) -> io::Result<()> {
         let token = self.table.reserve();
+        connection.token = token;
         connection.visit = (connection.home != self.id).then(|| Visit::new(connection.home));
         connection.interest = None;
         if connection.large {

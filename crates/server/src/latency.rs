@@ -68,6 +68,19 @@ impl Tally {
         self.counts[row] = self.counts[row].saturating_add(1);
     }
 
+    /// What another worker has done for the same connection, too.
+    pub fn merge(&mut self, other: &Tally) {
+        if !other.any {
+            return;
+        }
+        if !self.any {
+            (self.any, self.since_nanos) = (true, other.since_nanos);
+        }
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count = count.saturating_add(more);
+        }
+    }
+
     /// Whether any request waits to be recorded.
     pub fn is_empty(&self) -> bool {
         !self.any

@@ -43,7 +43,24 @@ pub struct Output {
     tickets: u64,
 }
 
+/// A piece of a reply.
+pub enum Piece {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A large value.
+    Value(Pinned),
+}
+
 impl Output {
+    /// A reply of bytes.
+    pub fn of(bytes: Vec<u8>) -> Output {
+        let mut output = Output::default();
+        if !bytes.is_empty() {
+            output.slots.push_back(Slot::Bytes { bytes, sent: 0 });
+        }
+        output
+    }
+
     /// Whether every reply has left.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
@@ -71,6 +88,41 @@ impl Output {
         self.tickets += 1;
         self.slots.push_back(Slot::Waiting(Ticket(self.tickets)));
         Ticket(self.tickets)
+    }
+
+    /// Keep the place no longer: the newest one, and nothing stands in it.
+    pub fn give_up(&mut self, ticket: Ticket) {
+        let last = self.slots.pop_back();
+        assert!(matches!(last, Some(Slot::Waiting(t)) if t == ticket), "not the newest place");
+    }
+
+    /// Whether the newest reply is still to come.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.slots.back(), Some(Slot::Waiting(_)))
+    }
+
+    /// The reply in pieces, of which nothing has been sent yet.
+    ///
+    /// # Panics
+    /// If a place waits to be filled: such a reply is not whole.
+    pub fn into_pieces(self) -> impl Iterator<Item = Piece> {
+        self.slots.into_iter().map(|slot| match slot {
+            Slot::Bytes { bytes, .. } => Piece::Bytes(bytes),
+            Slot::Value { value, .. } => Piece::Value(value),
+            Slot::Waiting(_) => unreachable!("a reply with a place for another"),
+        })
+    }
+
+    /// Fill the place of `ticket` with a whole reply, values included; false if there is no such
+    /// place (the connection gave it up).
+    pub fn finish_with(&mut self, ticket: Ticket, reply: Output) -> bool {
+        let is_place = |slot: &Slot| matches!(slot, Slot::Waiting(t) if *t == ticket);
+        let Some(at) = self.slots.iter().position(is_place) else { return false };
+        let mut behind = self.slots.split_off(at);
+        behind.pop_front();
+        self.slots.extend(reply.slots);
+        self.slots.append(&mut behind);
+        true
     }
 
     /// Fill the place of `ticket`; false if there is no such place (the connection gave it up).

@@ -32,6 +32,9 @@ pub(crate) enum Stop {
     Large,
     /// A large request is to be served by a large worker; nothing of it was consumed.
     Hand,
+    /// A request was put into a queue; the next one waits for its reply.
+    #[allow(dead_code)] // the designs that hand requests over come next
+    Ticket,
     /// The client wants to leave, or must.
     Close,
 }
@@ -154,6 +157,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Stop::Large if matches!(connection.mode, Mode::Body(_)) => Next::Read,
             Stop::Large => Next::Small,
             Stop::Hand => Next::Hand,
+            Stop::Ticket => Next::Ticket,
             Stop::Close => Next::Close,
         })
     }

@@ -4,6 +4,7 @@
 
 use crate::connection::{Card, Connection};
 use crate::counters::Board;
+use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::latency::Book;
 use crate::settings::Settings;
 use laneway_policy::{CorePlan, ItemBytes, SizeClass, histogram};
@@ -51,6 +52,12 @@ pub struct LaneCounts {
     pub moved_to_large: Count,
     /// Connections sent back, or handed over because a role changed.
     pub moved_home: Count,
+    /// Requests that this worker put into another's queue, or into the shared one.
+    pub handed_over: Count,
+    /// Requests executed here that another worker received.
+    pub jobs_of_others: Count,
+    /// Of these, the ones taken from another worker's queue unasked.
+    pub stolen: Count,
     /// Connections waiting for their turn in the small lane here, now.
     pub waiting_small: Count,
     /// Connections with a slice to move here, now.
@@ -61,6 +68,12 @@ pub struct LaneCounts {
 pub struct WorkerShared<S> {
     /// Connections on their way here.
     pub mailbox: Ring<Box<Connection<S>>>,
+    /// Requests to execute here (the software queue of the papers).
+    pub jobs: Ring<Job>,
+    /// Replies to this worker's connections that others have executed.
+    pub finished: Ring<Finished>,
+    /// It sleeps, or is about to: who has something for it must wake it.
+    pub asleep: AtomicBool,
     /// Ends the worker's wait; set once, before the worker runs.
     pub waker: OnceLock<Arc<dyn Wake>>,
     /// Latencies.
@@ -77,6 +90,9 @@ impl<S> Default for WorkerShared<S> {
     fn default() -> Self {
         WorkerShared {
             mailbox: Ring::new(MAILBOX_PLACES),
+            jobs: Ring::new(JOB_PLACES),
+            finished: Ring::new(JOB_PLACES),
+            asleep: AtomicBool::new(false),
             waker: OnceLock::new(),
             book: Book::default(),
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
@@ -199,6 +215,8 @@ pub struct Shared<S> {
     /// Connections with a large request, for whichever large worker is free (the shared software
     /// queue of `lanes`).
     pub large_queue: Ring<Box<Connection<S>>>,
+    /// Requests for whichever worker that takes from the shared queue is free.
+    pub large_jobs: Ring<Job>,
     /// Command counters of all workers.
     pub board: Board,
     /// `stats detail on` was said.
@@ -235,6 +253,7 @@ impl<S> Shared<S> {
             plan: PlanCell::new(plan),
             workers,
             large_queue: Ring::new(MAILBOX_PLACES),
+            large_jobs: Ring::new(JOB_PLACES),
             board: Board::new(settings.workers),
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),

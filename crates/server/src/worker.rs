@@ -11,6 +11,7 @@ use crate::connection::{Connection, Table};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::execute::ExecuteSettings;
+use crate::handoff::{DatagramReplies, Finished};
 use crate::shared::{LaneCounts, Phase, Shared};
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, CorePlan, Role, Route, WorkerId, route};
@@ -61,6 +62,10 @@ pub struct Worker<T: Transport, C> {
     pub(crate) small: VecDeque<Token>,
     /// Connections with a slice to move.
     pub(crate) large: VecDeque<Token>,
+    /// Replies whose home had no room for them.
+    pub(crate) undelivered: VecDeque<Finished>,
+    /// How replies to datagrams leave, where there are datagrams.
+    pub datagram_replies: Option<Box<dyn DatagramReplies>>,
     /// Where handing connections away goes on, while this worker is becoming large.
     leaving: Option<u32>,
     pub(crate) ready: Vec<Ready>,
@@ -113,6 +118,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             table: Table::default(),
             small: VecDeque::new(),
             large: VecDeque::new(),
+            undelivered: VecDeque::new(),
+            datagram_replies: None,
             leaving: None,
             ready: Vec::new(),
             read_buffer: vec![0; READ_BYTES],
@@ -137,9 +144,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.now_seconds = self.clock.unix_seconds(now);
         self.follow_plan()?;
         self.housekeep(now)?;
-        let adopted = self.adopt()?;
+        let adopted = self.take_finished()? | self.adopt()?;
         let received = self.receive(now, adopted)?;
+        let worked = self.work()?;
         let sliced = self.slice_one()?;
+        let busy = adopted || received || worked || sliced;
+        let busy = busy || self.steal()?;
         if let Some(mut control) = self.control.take() {
             control.step(&self.shared, now, self.now_seconds);
             self.control = Some(control);
@@ -148,7 +158,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if self.shared.phase() == Phase::Stopped {
             return Ok(Progress::Over);
         }
-        Ok(if adopted || received || sliced { Progress::Busy } else { Progress::Idle })
+        Ok(if busy { Progress::Busy } else { Progress::Idle })
     }
 
     /// Let go of everything (after the last step).
@@ -165,7 +175,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn receive(&mut self, now: u64, adopted: bool) -> io::Result<bool> {
         let wait = self.wait(now, adopted);
         let mut ready = std::mem::take(&mut self.ready);
-        self.transport.poll(&mut ready, BATCH as usize, wait)?;
+        let polled = self.transport.poll(&mut ready, BATCH as usize, wait);
+        self.is_awake();
+        polled?;
         let mut busy = !ready.is_empty();
         if busy {
             self.idle.found(&self.clock);
@@ -196,6 +208,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if connection.queued {
             return Ok(()); // its turn comes anyway
         }
+        if connection.output.is_waiting() {
+            return self.disturbed(token);
+        }
         if connection.large {
             connection.queued = true;
             self.large.push_back(token);
@@ -212,13 +227,16 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             || self.leaving.is_some()
             || !here.mailbox.is_empty()
             || (self.takes_large() && !self.shared.large_queue.is_empty());
-        if busy {
+        if busy || self.has_jobs() {
             return Wait::No;
         }
         let due = self.control.as_ref().map_or(u64::MAX, |control| control.due_nanos());
         let most = if self.shared.phase() == Phase::Running { SLEEP_MAX } else { DRAIN_SLEEP };
         let sleep = Duration::from_nanos(due.saturating_sub(now)).min(most);
-        self.idle.wait(now, sleep)
+        match self.idle.wait(now, sleep) {
+            Wait::AtMost(_) if self.may_not_sleep() => Wait::No,
+            wait => wait,
+        }
     }
 
     /// Read the plan; a change of role changes what this worker polls and whom it keeps.
@@ -243,7 +261,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// A worker that turned large sends its connections to small ones, a batch per turn; those in
-    /// the middle of a large request are already where they belong.
+    /// the middle of a large request are already where they belong, and those that wait for a reply
+    /// leave once they have it.
     fn let_leave(&mut self) -> io::Result<()> {
         let Some(from) = self.leaving else { return Ok(()) };
         let tokens: Vec<Token> =
@@ -251,7 +270,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.leaving = tokens.last().map(|token| token.slot + 1);
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };
-            if connection.large || connection.visit.is_some() {
+            let waits = connection.output.is_waiting();
+            if connection.large || waits || connection.visit.is_some() {
                 self.table.put(token, connection);
             } else {
                 self.send_home(token, connection)?;

@@ -75,6 +75,15 @@ enum Answer<'a> {
     Meta { key: MetaKey<'a>, flags: &'a [u8], quiet: bool },
 }
 
+/// Bytes of the key of a request that takes a value; 0 for others.
+pub fn key_bytes(request: &Request<'_>) -> usize {
+    match request {
+        Request::Store(store) => store.key.len(),
+        Request::MetaSet(set) => set.meta.key.bytes(&mut [0; KEY_BYTES_MAX]).len(),
+        _ => 0,
+    }
+}
+
 /// A store whose value lies whole in the input.
 ///
 /// # Panics

@@ -104,3 +104,37 @@ fn a_full_peer_blocks_and_nothing_is_lost() {
     while output.send(&mut sink, usize::MAX).expect("no error").0 != Sent::All {}
     assert_eq!(sink.got, b"abcdef");
 }
+
+#[test]
+fn a_whole_reply_takes_its_place_between_those_before_and_behind_it() {
+    let (_store, value, pinned) = large_value(200_000);
+    let mut output = Output::default();
+    output.push_bytes(b"before ");
+    let ticket = output.reserve();
+    assert!(output.is_waiting());
+    output.push_bytes(b" behind");
+    assert!(!output.is_waiting());
+    let mut reply = Output::of(b"head ".to_vec());
+    reply.push_value(pinned);
+    reply.push_bytes(b" tail");
+    assert!(output.finish_with(ticket, reply));
+    assert!(!output.finish_with(ticket, Output::default()), "a place is filled once");
+    let mut sink = sink(usize::MAX, usize::MAX);
+    assert_eq!(output.send(&mut sink, usize::MAX).expect("a sink"), (Sent::All, sink.got.len()));
+    assert!(sink.got == [&b"before head "[..], &value, b" tail behind"].concat());
+}
+
+#[test]
+fn a_place_given_up_leaves_no_trace_and_an_empty_reply_none_either() {
+    let mut output = Output::default();
+    output.push_bytes(b"a");
+    let unused = output.reserve();
+    output.give_up(unused);
+    output.push_bytes(b"b");
+    let quiet = output.reserve();
+    assert!(output.finish_with(quiet, Output::of(Vec::new())));
+    assert!(!output.is_waiting());
+    let mut sink = sink(usize::MAX, usize::MAX);
+    assert_eq!(output.send(&mut sink, usize::MAX).expect("a sink"), (Sent::All, 2));
+    assert_eq!(sink.got, b"ab");
+}

@@ -1,0 +1,103 @@
+//! What one worker gives to another: a [`Job`], one parsed request that nobody has begun, and what
+//! comes back, a [`Finished`] reply (Minos §3.1 "software queue", §5 "SHO", "HKH+WS").
+//!
+//! Any worker may execute a job. The reply of a stream's request goes back to the connection's
+//! home, into the place that [`Output::reserve`] kept for it, so that replies leave in the order of
+//! the requests; a connection has at most one job under way, so that its requests are executed in
+//! their order too. The reply of a datagram is sent by whoever executed it.
+//!
+//! Dropped, a job was never there and a reply lets go of what it pins. Knows no worker and no
+//! queue. Times are nanoseconds, sizes bytes.
+
+use crate::execute::Incoming;
+use crate::latency::Tally;
+use crate::output::{Output, Ticket};
+use laneway_policy::{ItemBytes, WorkerId};
+use laneway_transport::Token;
+use std::net::SocketAddr;
+
+/// Jobs that a queue holds at most.
+pub const JOB_PLACES: usize = 1024;
+
+/// Who asked, and so where the reply goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A connection: its reply has a place in an [`Output`].
+    Stream(StreamOrigin),
+    /// A datagram.
+    Datagram(DatagramOrigin),
+}
+
+/// A connection's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamOrigin {
+    /// The worker that it lives at. It does not move while it waits.
+    pub worker: WorkerId,
+    /// Its name there; stale once it has closed.
+    pub token: Token,
+    /// The reply's place.
+    pub ticket: Ticket,
+}
+
+/// Where a datagram came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramOrigin {
+    /// The queue that received it, and whose port the reply leaves from.
+    pub queue: u16,
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// The request's number in its header.
+    pub request_id: u16,
+}
+
+/// What is to be done.
+pub enum Work {
+    /// A whole request as it was received: its line, and the value behind it where there is one.
+    Request {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Whether `END` closes the reply to a `get`; not so for the first keys of a longer one.
+        ends: bool,
+    },
+    /// A value that has streamed into its item, `\r\n` included.
+    Body(Box<Incoming>),
+}
+
+/// One request that somebody else executes.
+pub struct Job {
+    /// What is to be done.
+    pub work: Work,
+    /// Bytes of the item as far as they are known; 0 where nobody has looked.
+    pub size: ItemBytes,
+    /// When its last byte came.
+    pub arrived_nanos: u64,
+    /// Where the reply goes.
+    pub origin: Origin,
+}
+
+impl Job {
+    /// A whole request.
+    pub fn request(bytes: Vec<u8>, size: ItemBytes, arrived_nanos: u64, origin: Origin) -> Job {
+        Job { work: Work::Request { bytes, ends: true }, size, arrived_nanos, origin }
+    }
+}
+
+/// A reply on its way to who asked.
+pub struct Finished {
+    /// Who asked.
+    pub origin: Origin,
+    /// The reply: bytes and pinned values. Empty where none is wanted.
+    pub reply: Output,
+    /// What was done, for the latencies; the worker that sends the last byte records them.
+    pub tally: Tally,
+    /// It holds a value of the large lane.
+    pub large: bool,
+    /// The client wants to leave.
+    pub closes: bool,
+}
+
+/// How a worker sends the replies to datagrams that it has executed.
+pub trait DatagramReplies: Send {
+    /// Send `reply` to where the request came from; `large`: by the large lane, in slices.
+    fn send(&mut self, to: DatagramOrigin, reply: Output, large: bool);
+}

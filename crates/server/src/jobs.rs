@@ -1,0 +1,386 @@
+//! A worker's part in handing requests over: it puts jobs into queues, executes those of its own
+//! queue, of the shared one and, where the plan says so, one at a time of somebody else's, and
+//! brings replies to the connections that wait for them.
+//!
+//! No queue blocks and none loses: a job that finds its queue full stays where it was, as input of
+//! its connection; a reply that finds its home's ring full is kept here, and no further job is
+//! taken until it is gone. Departs from Minos §3.1: the reply to a stream leaves by its home, since
+//! only that worker holds the connection; the values in it are pinned, not copied.
+
+use crate::clock::Clock;
+use crate::connection::Connection;
+use crate::execute::{self, Body, Context, Outcome};
+use crate::handoff::{Finished, Job, Origin, StreamOrigin, Work};
+use crate::latency::{Operation, Tally};
+use crate::output::Output;
+use crate::worker::Worker;
+use laneway_policy::{BATCH, ItemBytes, LargeLane, WorkerId, WorkerTarget};
+use laneway_sync::ring::Ring;
+use laneway_transport::{Interest, Token, Transport};
+use laneway_wire::reply::END;
+use laneway_wire::{Get, Keys, Request, parse};
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{Ordering, fence};
+
+/// The two bytes behind a value.
+const VALUE_END_BYTES: usize = 2;
+
+/// What executing has found out, besides the reply.
+struct Served {
+    tally: Tally,
+    arrived_nanos: u64,
+    large: bool,
+    closes: bool,
+}
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Put a request of `connection` into a queue, and keep its reply's place. `Err` gives the work
+    /// back: the queue is full.
+    #[allow(dead_code)] // the designs that hand requests over come next
+    pub(crate) fn hand_over(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        to: WorkerTarget,
+        work: Work,
+        size: ItemBytes,
+        arrived_nanos: u64,
+    ) -> Result<(), Work> {
+        connection.output.push_bytes(&self.out);
+        self.out.clear();
+        let ticket = connection.output.reserve();
+        let origin =
+            Origin::Stream(StreamOrigin { worker: self.id, token: connection.token, ticket });
+        self.enqueue(to, Job { work, size, arrived_nanos, origin }).map_err(|job| {
+            connection.output.give_up(ticket);
+            job.work
+        })
+    }
+
+    /// Put a job into a queue, and see to it that somebody comes for it; gives it back if the queue
+    /// is full.
+    pub(crate) fn enqueue(&mut self, to: WorkerTarget, job: Job) -> Result<(), Job> {
+        let shared = self.shared.clone();
+        match to {
+            WorkerTarget::Shared => {
+                shared.large_jobs.push(job)?;
+                self.lanes().handed_over.add_owner(1);
+                let takers = self.plan.large_ids().chain(self.plan.standby());
+                self.wake_one(takers);
+            }
+            WorkerTarget::Worker(worker) => {
+                let queue = &shared.workers[worker.index()].jobs;
+                queue.push(job)?;
+                if worker != self.id {
+                    self.lanes().handed_over.add_owner(1);
+                    self.wake_one([worker]);
+                } else if self.plan.steal.when_idle && queue.len() > 1 {
+                    self.wake_one(self.plan.small_ids().filter(|&other| other != worker));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Wake the first of `workers` that sleeps.
+    fn wake_one(&self, workers: impl IntoIterator<Item = WorkerId>) {
+        fence(Ordering::SeqCst); // (S) pairs with (T): either we see it asleep, or it sees the job
+        let sleeps =
+            |worker: &WorkerId| self.shared.workers[worker.index()].asleep.load(Ordering::Relaxed);
+        if let Some(worker) = workers.into_iter().find(sleeps) {
+            self.shared.workers[worker.index()].wake();
+        }
+    }
+
+    /// Say that this worker is about to sleep, then look once more. True: it must not.
+    pub(crate) fn may_not_sleep(&self) -> bool {
+        let here = &self.shared.workers[self.id.index()];
+        here.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // (T) pairs with (S)
+        self.has_jobs()
+    }
+
+    /// It is awake: who has a job for it need not wake it.
+    pub(crate) fn is_awake(&self) {
+        self.shared.workers[self.id.index()].asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a job or a reply waits for this worker.
+    pub(crate) fn has_jobs(&self) -> bool {
+        let here = &self.shared.workers[self.id.index()];
+        !self.undelivered.is_empty()
+            || !here.finished.is_empty()
+            || !here.jobs.is_empty()
+            || (self.takes_large() && !self.shared.large_jobs.is_empty())
+            || (self.plan.steal.when_idle && self.longest_queue().is_some())
+    }
+
+    /// Replies that came back go to their connections. Returns whether there were any.
+    pub(crate) fn take_finished(&mut self) -> io::Result<bool> {
+        let shared = self.shared.clone();
+        let mut any = false;
+        for _ in 0..self.undelivered.len() {
+            let Some(finished) = self.undelivered.pop_front() else { break };
+            self.deliver(finished)?;
+            any = true;
+        }
+        for _ in 0..BATCH {
+            let Some(finished) = shared.workers[self.id.index()].finished.pop() else { break };
+            self.deliver(finished)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Execute jobs: those in this worker's own queue, then, if it serves the shared one, from
+    /// there, each time one. Returns whether there were any.
+    pub(crate) fn work(&mut self) -> io::Result<bool> {
+        let shared = self.shared.clone();
+        let here = &shared.workers[self.id.index()];
+        let mut any = self.work_through(&here.jobs)?;
+        if self.takes_large() {
+            any |= self.work_through(&shared.large_jobs)?;
+        }
+        Ok(any)
+    }
+
+    fn work_through(&mut self, queue: &Ring<Job>) -> io::Result<bool> {
+        let mut any = false;
+        for _ in 0..BATCH {
+            if !self.undelivered.is_empty() {
+                break;
+            }
+            let Some(job) = queue.pop() else { break };
+            self.run(job)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Take one job from the longest queue of another worker.
+    pub(crate) fn steal(&mut self) -> io::Result<bool> {
+        if !self.plan.steal.when_idle || !self.undelivered.is_empty() {
+            return Ok(false);
+        }
+        let Some(victim) = self.longest_queue() else { return Ok(false) };
+        let shared = self.shared.clone();
+        let Some(job) = shared.workers[victim.index()].jobs.pop() else { return Ok(false) };
+        self.lanes().stolen.add_owner(1);
+        self.run(job)?;
+        Ok(true)
+    }
+
+    /// The worker, not this one, in whose queue the most jobs lie.
+    fn longest_queue(&self) -> Option<WorkerId> {
+        let length = |worker: &WorkerId| self.shared.workers[worker.index()].jobs.len();
+        let others = self.plan.small_ids().filter(|&worker| worker != self.id);
+        others.max_by_key(length).filter(|worker| length(worker) > 0)
+    }
+
+    fn run(&mut self, job: Job) -> io::Result<()> {
+        let elsewhere = match job.origin {
+            Origin::Stream(origin) => origin.worker != self.id,
+            Origin::Datagram(origin) => usize::from(origin.queue) != self.id.index(),
+        };
+        if elsewhere {
+            self.lanes().jobs_of_others.add_owner(1);
+        }
+        let finished = self.perform(job);
+        self.deliver(finished)
+    }
+
+    /// Take a reply to who waits for it.
+    pub(crate) fn deliver(&mut self, finished: Finished) -> io::Result<()> {
+        let origin = match finished.origin {
+            Origin::Stream(origin) => origin,
+            Origin::Datagram(origin) => {
+                if let Some(replies) = &mut self.datagram_replies {
+                    replies.send(origin, finished.reply, finished.large);
+                }
+                return Ok(());
+            }
+        };
+        if origin.worker == self.id {
+            return self.bring(origin, finished);
+        }
+        let shared = self.shared.clone();
+        match shared.workers[origin.worker.index()].finished.push(finished) {
+            Ok(()) => self.wake_one([origin.worker]),
+            Err(finished) => self.undelivered.push_back(finished),
+        }
+        Ok(())
+    }
+
+    /// A reply has come to the connection's home: fill its place, and go on with the connection.
+    fn bring(&mut self, origin: StreamOrigin, finished: Finished) -> io::Result<()> {
+        let in_slices = finished.large && self.sends_in_slices();
+        // A connection that has closed waits for nothing: the reply is dropped, with its pins.
+        let Some(connection) = self.table.get_mut(origin.token) else { return Ok(()) };
+        if !connection.output.finish_with(origin.ticket, finished.reply) {
+            return Ok(());
+        }
+        connection.tally.merge(&finished.tally);
+        connection.closing |= finished.closes;
+        connection.unserved = !connection.input.is_empty();
+        if in_slices {
+            connection.large = true;
+            if !connection.queued {
+                connection.queued = true;
+                self.large.push_back(origin.token);
+            }
+            return Ok(());
+        }
+        if connection.queued { Ok(()) } else { self.turn(origin.token) }
+    }
+
+    /// Something happened to a connection whose reply is on its way: more input, which waits, or
+    /// the end of its peer.
+    pub(crate) fn disturbed(&mut self, token: Token) -> io::Result<()> {
+        let Some(mut connection) = self.table.take(token) else { return Ok(()) };
+        match connection.interest {
+            Some(Interest::Nothing) => self.close(token, *connection),
+            Some(Interest::Write) => {
+                self.table.put(token, connection);
+                return self.turn(token);
+            }
+            Some(Interest::Read) | None => {
+                self.want(token, &mut connection, Interest::Nothing)?;
+                self.table.put(token, connection);
+            }
+        }
+        Ok(())
+    }
+
+    /// Execute one job.
+    pub(crate) fn perform(&mut self, job: Job) -> Finished {
+        let Job { work, size: _, arrived_nanos, origin } = job;
+        let mut served =
+            Served { tally: Tally::default(), arrived_nanos, large: false, closes: false };
+        let reply = match work {
+            Work::Body(incoming) => {
+                let size = incoming.item_bytes();
+                let mut out = Vec::new();
+                incoming.finish(&self.context_of_job(&Cell::new(0)), &mut out);
+                self.count_job(&mut served, Operation::Set, size);
+                Output::of(out)
+            }
+            Work::Request { bytes, ends } => self.perform_request(&mut served, &bytes, ends),
+        };
+        let Served { tally, large, closes, .. } = served;
+        Finished { origin, reply, tally, large, closes }
+    }
+
+    fn perform_request(&mut self, served: &mut Served, bytes: &[u8], ends: bool) -> Output {
+        let frame = match parse(bytes, &self.limits) {
+            Ok(Some(frame)) => frame,
+            // It was parsed before it was handed over.
+            Ok(None) => return Output::of(b"ERROR\r\n".to_vec()),
+            Err(malformed) => return Output::of(malformed.reply.to_vec()),
+        };
+        let value = &bytes[frame.head_bytes..];
+        let touched = Cell::new(0);
+        let mut out = Vec::new();
+        match &frame.request {
+            Request::Get(get) => return self.perform_get(served, get, ends),
+            request @ (Request::Store(_) | Request::MetaSet(_)) => {
+                let value_bytes = match request {
+                    Request::Store(store) => store.value_bytes,
+                    Request::MetaSet(set) => set.value_bytes,
+                    _ => unreachable!("matched above"),
+                };
+                // What is not there has no end either, and is answered so.
+                let body = value.get(..value_bytes + VALUE_END_BYTES).unwrap_or_default();
+                execute::store_whole(
+                    &self.context_of_job(&touched),
+                    request,
+                    Body::of(body),
+                    &mut out,
+                );
+                let size = execute::key_bytes(request) + value_bytes;
+                self.count_job(served, Operation::Set, size as u64);
+            }
+            request => {
+                let outcome = execute::command(&self.context_of_job(&touched), request, &mut out);
+                self.count_job(served, crate::dispatch::operation(request), touched.get());
+                return self.conclude_job(served, outcome, out);
+            }
+        }
+        Output::of(out)
+    }
+
+    /// Keys one after the other; large values are pinned where they come.
+    fn perform_get(&mut self, served: &mut Served, get: &Get<'_>, ends: bool) -> Output {
+        let expires = execute::expires_at(get.exptime, self.now_seconds);
+        let mut reply = Output::default();
+        let mut out = Vec::new();
+        for key in Keys::new(get.keys.rest()) {
+            let hash = self.shared.store.hash(key);
+            let touched = Cell::new(0);
+            let context = self.context_of_job(&touched);
+            let outcome = execute::get_key(&context, get.verb, expires, key, hash, &mut out);
+            self.count_job(served, Operation::Get, touched.get());
+            if let Outcome::Transfer(transfer) = outcome {
+                reply.push_bytes(&out);
+                out.clear();
+                reply.push_value(transfer.value);
+                reply.push_bytes(transfer.tail);
+                served.large = true;
+            }
+        }
+        if ends {
+            out.extend_from_slice(END);
+        }
+        reply.push_bytes(&out);
+        reply
+    }
+
+    fn conclude_job(&mut self, served: &mut Served, outcome: Outcome, mut out: Vec<u8>) -> Output {
+        match outcome {
+            Outcome::Done | Outcome::Elsewhere => {}
+            Outcome::Transfer(transfer) => {
+                served.large = true;
+                let mut reply = Output::of(out);
+                reply.push_value(transfer.value);
+                reply.push_bytes(transfer.tail);
+                return reply;
+            }
+            Outcome::Close => served.closes = true,
+            Outcome::Shutdown { graceful: _ } => {
+                self.shared.request_stop();
+                served.closes = true;
+            }
+            Outcome::FlushAt(at) => self.shared.flush_at(at),
+            Outcome::Stats(question) => {
+                out.extend_from_slice(&self.shared.answer(&question, self.now_seconds));
+            }
+            Outcome::Verbosity(level) => self.shared.set_verbosity(level),
+        }
+        Output::of(out)
+    }
+
+    /// A job is executed where it lies, whatever its item's size.
+    fn context_of_job<'a>(&'a self, touched: &'a Cell<u64>) -> Context<'a> {
+        Context { large_from: u64::MAX, ..self.context(touched) }
+    }
+
+    fn count_job(&self, served: &mut Served, operation: Operation, size: u64) {
+        let (row, _) = self.count(operation, size);
+        served.tally.add(row, served.arrived_nanos);
+    }
+
+    /// Whether large replies leave in slices here though the plan runs requests to completion: in
+    /// `minos` the reply that a large worker made leaves by a small one, whose small requests must
+    /// not wait for it.
+    pub(crate) fn sends_in_slices(&self) -> bool {
+        self.plan.slice_bytes.is_some() || matches!(self.plan.large_lane, LargeLane::Ranges(_))
+    }
+
+    /// The most that one turn of a large transfer moves.
+    pub(crate) fn slice_budget(&self) -> usize {
+        match self.plan.slice_bytes {
+            Some(slice) => slice.0 as usize,
+            None if self.sends_in_slices() => self.shared.settings.policy.slice_bytes.0 as usize,
+            None => usize::MAX,
+        }
+    }
+}
