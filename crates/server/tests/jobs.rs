@@ -9,9 +9,12 @@ use laneway_server::output::{Output, Piece};
 use rig::{Plan, Rig, hit, value};
 use std::sync::{Arc, Mutex};
 
+/// To whom, what, and whether by the large lane.
+type Sent = (DatagramOrigin, Vec<u8>, bool);
+
 /// Keeps what was to be sent.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<(DatagramOrigin, Vec<u8>, bool)>>>);
+struct Kept(Arc<Mutex<Vec<Sent>>>);
 
 impl DatagramReplies for Kept {
     fn send(&mut self, to: DatagramOrigin, reply: Output, large: bool) {
