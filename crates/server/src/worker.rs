@@ -186,6 +186,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             match event {
                 Ready::Listener(listener) => self.accept(listener)?,
                 Ready::Stream(token) => self.wakened(token)?,
+                // Nobody watches any yet.
+                Ready::Datagrams(_) | Ready::Room(..) => {}
                 Ready::Woken => {}
             }
         }

@@ -2,17 +2,22 @@
 //! (`poll`), hands over new ones (`accept`), and can be woken by another worker (`waker`).
 //!
 //! Kinds: [`socket`] (TCP and unix sockets over epoll) and [`memory`] (no kernel, seeded faults,
-//! for tests that repeat exactly). Nothing here knows the protocol, the store or the lanes; nothing
-//! here reads a clock: how long to wait is the caller's word.
+//! for tests that repeat exactly). Datagrams come and go beside the streams ([`datagram`]): the
+//! same `poll` says which of their queues has something. Nothing here knows the protocol, the store
+//! or the lanes; nothing here reads a clock: how long to wait is the caller's word.
 //!
 //! A stream is a value. It may move to another worker at any time: `detach` there, `attach` here.
 //! Readiness is level-triggered, so a stream that moved with unread bytes is ready at its new
 //! place.
 #![forbid(unsafe_code)]
 
+pub mod datagram;
+mod draws;
 pub mod memory;
+pub mod memory_datagram;
 pub mod socket;
 
+use datagram::Path;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,12 +53,19 @@ pub enum Interest {
 }
 
 /// One thing that happened.
+///
+/// Datagrams are level-triggered as streams are: a queue that was not emptied is ready again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// Somebody waits at a listener: call [`Transport::accept`].
     Listener(usize),
     /// A stream has what it was waiting for, or its peer is gone (the next read or write tells).
     Stream(Token),
+    /// A queue has something to [`receive`](datagram::Datagrams::poll), or another worker has been
+    /// first.
+    Datagrams(usize),
+    /// A queue that was full on this path has room for departures.
+    Room(usize, Path),
     /// Another thread called [`Wake::wake`].
     Woken,
 }
@@ -102,6 +114,12 @@ pub trait Transport: Send {
     fn rearm(&mut self, stream: &Self::Stream, token: Token, interest: Interest) -> io::Result<()>;
     /// Forget a stream. Events already queued for its token may still come once.
     fn detach(&mut self, stream: &Self::Stream) -> io::Result<()>;
+    /// Whether this worker is told that `queue`, its own or another's, has arrivals. Of several
+    /// that watch one queue, at least one is told.
+    fn watch_datagrams(&mut self, queue: usize, watch: bool) -> io::Result<()>;
+    /// Whether this worker is told that `queue` has room on `path`: for as long as it has
+    /// departures that [`send`](datagram::Datagrams::send) left undone, or `poll` never waits.
+    fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> io::Result<()>;
     /// A handle by which other threads end this worker's wait.
     fn waker(&self) -> Arc<dyn Wake>;
 }

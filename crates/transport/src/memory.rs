@@ -4,8 +4,11 @@
 //! [`MemoryTransport`]. The faults of [`Faults`] (short reads, short writes, refusals for the
 //! moment, resets) are drawn from the seed, in the order of the calls: one thread, one story.
 
+use crate::datagram::Path;
+use crate::draws::Draws;
+use crate::memory_datagram::DatagramNet;
 use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,22 +48,14 @@ struct Link {
 
 struct State {
     faults: Faults,
-    random: u64,
+    draws: Draws,
     links: Vec<Link>,
     backlog: VecDeque<usize>,
 }
 
 impl State {
-    /// One draw (xorshift64*): the low 8 bits of the high word are good enough for faults.
-    fn draw(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
-    }
-
     fn happens(&mut self, parts_of_256: u8) -> bool {
-        parts_of_256 > 0 && (self.draw() & 0xFF) < u64::from(parts_of_256)
+        parts_of_256 > 0 && self.draws.next() & 0xFF < u32::from(parts_of_256)
     }
 
     /// How many of `possible` bytes one call moves, or why it moves none.
@@ -75,7 +70,7 @@ impl State {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         if self.happens(self.faults.short) {
-            return Ok(1 + self.draw() as usize % possible);
+            return Ok(1 + self.draws.next() as usize % possible);
         }
         Ok(possible)
     }
@@ -90,8 +85,8 @@ pub struct Net {
 impl Net {
     /// An empty network with the given faults.
     pub fn new(faults: Faults) -> Net {
-        let random = faults.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        let state = State { faults, random, links: Vec::new(), backlog: VecDeque::new() };
+        let draws = Draws::new(faults.seed);
+        let state = State { faults, draws, links: Vec::new(), backlog: VecDeque::new() };
         Net { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -110,6 +105,9 @@ impl Net {
             net: self.clone(),
             attached: BTreeMap::new(),
             watching: false,
+            datagrams: None,
+            queues_watched: BTreeSet::new(),
+            rooms_watched: BTreeSet::new(),
             woken: Arc::new(MemoryWake(AtomicBool::new(false))),
             next: 0,
         }
@@ -222,12 +220,29 @@ pub struct MemoryTransport {
     /// By link: what the stream is called, and what it waits for.
     attached: BTreeMap<usize, (Token, Interest)>,
     watching: bool,
+    datagrams: Option<DatagramNet>,
+    queues_watched: BTreeSet<usize>,
+    rooms_watched: BTreeSet<(usize, Path)>,
     woken: Arc<MemoryWake>,
     /// Where the next poll begins, so that a full burst starves nobody.
     next: usize,
 }
 
 impl MemoryTransport {
+    /// The same with queues of datagrams to watch.
+    pub fn with_datagrams(mut self, net: &DatagramNet) -> MemoryTransport {
+        self.datagrams = Some(net.clone());
+        self
+    }
+
+    fn poll_datagrams(&self, ready: &mut Vec<Ready>) {
+        let Some(net) = &self.datagrams else { return };
+        let waiting = self.queues_watched.iter().filter(|queue| net.is_readable(**queue));
+        ready.extend(waiting.map(|queue| Ready::Datagrams(*queue)));
+        let free = self.rooms_watched.iter().filter(|(queue, path)| net.has_room(*queue, *path));
+        ready.extend(free.map(|(queue, path)| Ready::Room(*queue, *path)));
+    }
+
     fn is_ready(&self, state: &State, link: usize, interest: Interest) -> bool {
         let Link { to_server, to_client, reset } = &state.links[link];
         let readable = !to_server.bytes.is_empty() || to_server.closed;
@@ -266,6 +281,26 @@ impl Transport for MemoryTransport {
         }
         drop(state);
         self.next = last;
+        self.poll_datagrams(ready);
+        ready.truncate(room_end);
+        Ok(())
+    }
+
+    fn watch_datagrams(&mut self, queue: usize, watch: bool) -> io::Result<()> {
+        if watch {
+            self.queues_watched.insert(queue);
+        } else {
+            self.queues_watched.remove(&queue);
+        }
+        Ok(())
+    }
+
+    fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> io::Result<()> {
+        if watch {
+            self.rooms_watched.insert((queue, path));
+        } else {
+            self.rooms_watched.remove(&(queue, path));
+        }
         Ok(())
     }
 

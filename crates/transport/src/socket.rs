@@ -6,6 +6,7 @@
 //!
 //! Streams are level-triggered: what one turn leaves unread is ready again in the next.
 
+use crate::datagram;
 use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
@@ -250,6 +251,14 @@ impl Transport for SocketTransport {
 
     fn detach(&mut self, stream: &SocketStream) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, &stream.socket)?)
+    }
+
+    fn watch_datagrams(&mut self, _queue: usize, _watch: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn watch_room(&mut self, _queue: usize, _path: datagram::Path, _watch: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn waker(&self) -> Arc<dyn Wake> {

@@ -7,6 +7,8 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 pub mod answer;
 pub mod base64;
 pub mod limits;

@@ -2,8 +2,6 @@
 //!
 //! Every line ends in `\r\n`. Nothing here decides what to answer.
 
-extern crate alloc;
-
 use alloc::vec::Vec;
 
 /// Where reply bytes go.

@@ -1,0 +1,114 @@
+//! What arrives and leaves as datagrams: queues of them, received and sent in bursts.
+//!
+//! A *queue* is a place that clients send to (a UDP port), one or more per worker. Every worker has
+//! a handle of its own on all queues: whoever may serve a queue polls it, and whoever executed a
+//! request answers from the queue it came to, so that the reply's source is the address the client
+//! knows. Handles share nothing but the queues themselves, and none waits for another.
+//!
+//! Large replies leave by [`Path::Large`]: same source address, another send buffer, so that a full
+//! one holds up no small reply.
+//!
+//! Kinds: [`crate::udp`] (kernel sockets) and [`crate::memory_datagram`] (seeded loss, duplication
+//! and reordering). Nothing here knows what a datagram means.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+
+/// Arrivals received, and departures sent, by one call, at most (Minos §4.1).
+pub const BURST: usize = 32;
+
+/// Which send buffer a departure leaves through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Path {
+    /// Replies that nothing may hold up.
+    Small,
+    /// Trains of large replies.
+    Large,
+}
+
+/// What a queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    /// The worker whose queue it is, from 0.
+    pub worker: usize,
+    /// Where clients send to, with the port that the kernel chose where 0 was asked for.
+    pub address: SocketAddr,
+    /// Whether clients choose it, by its port. Otherwise several queues have one address, and
+    /// the client's own address decides.
+    pub chosen: bool,
+}
+
+/// Something that arrived: one datagram, or several of one peer that the kernel kept together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// Length of each datagram in `bytes`; the last may be shorter. At least 1.
+    pub segment_bytes: usize,
+    /// The datagrams, end to end.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Arrival<'a> {
+    /// The datagrams it is made of, at least one.
+    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let empty = self.bytes.is_empty().then_some(self.bytes);
+        empty.into_iter().chain(self.bytes.chunks(self.segment_bytes))
+    }
+}
+
+/// Something to send: one datagram, or a train of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Departure<'a> {
+    /// Whom to.
+    pub peer: SocketAddr,
+    /// Cut the bytes into datagrams of this length, the last of which may be shorter; `None`: they
+    /// are one datagram. A train has at most [`TRAIN_DATAGRAMS_MAX`] of them and
+    /// [`TRAIN_BYTES_MAX`] bytes.
+    pub segment_bytes: Option<u16>,
+    /// The bytes, in pieces of memory that need not end where a datagram does.
+    pub pieces: &'a [IoSlice<'a>],
+}
+
+/// Datagrams in a train, at most: what kernels since 4.18 cut.
+pub const TRAIN_DATAGRAMS_MAX: usize = 64;
+
+/// Bytes of a train, at most: the longest datagram of IPv4.
+pub const TRAIN_BYTES_MAX: usize = 65_507;
+
+/// How many pieces a departure may have (`UIO_MAXIOV`).
+pub const PIECES_MAX: usize = 1024;
+
+/// What became of departures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// How many, from the front, need not be sent again: they left, or never could. Fewer than
+    /// there were: the send buffer is full, and [`crate::Transport::watch_room`] tells when it
+    /// has room.
+    pub done: usize,
+    /// How many of these never could: the peer has no route or no valid address.
+    pub refused: usize,
+}
+
+/// One worker's handle on the queues.
+pub trait Datagrams: Send {
+    /// How many queues there are, of all workers.
+    fn queues(&self) -> usize;
+
+    /// What queue number `queue` is.
+    fn queue(&self, queue: usize) -> Queue;
+
+    /// Receive at most `burst` (and at most [`BURST`]) arrivals of any worker's queue, in one call
+    /// to the kernel. Returns how many; 0 when there are none now. They are read by
+    /// [`arrival`](Datagrams::arrival), and last until the next `poll`.
+    fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize>;
+
+    /// Arrival number `index` of the last poll.
+    ///
+    /// # Panics
+    /// If that poll returned no more than `index`.
+    fn arrival(&self, index: usize) -> Arrival<'_>;
+
+    /// Send from the address of `queue`, in as few calls to the kernel as it takes.
+    fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent>;
+}

@@ -1,0 +1,160 @@
+//! The header of one datagram: four big-endian 16-bit numbers.
+//!
+//! Request id, sequence number of this datagram, number of datagrams in the message, and one that
+//! memcached reserves (it sends 0 and ignores what comes). We depart from it there: the reserved
+//! number is the [`Kind`] of the frame. Memcached's own clients never see a kind other than 0.
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 8;
+
+/// Longest datagram that memcached sends, its header included (`UDP_MAX_PAYLOAD_SIZE`).
+pub const DATAGRAM_BYTES_MAX: usize = 1400;
+
+/// Bytes of a message that one datagram carries.
+pub const FRAME_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
+
+/// Longest message: its datagrams are counted in 16 bits.
+pub const MESSAGE_BYTES_MAX: usize = FRAME_BYTES_MAX * u16::MAX as usize;
+
+/// What a frame is, as told by the header's reserved number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// 0: a piece of a request or of a reply. The only kind that memcached knows.
+    Data,
+    /// 1: asks for frames of the message with this id: the payload lists [`super::Gap`]s.
+    Resend,
+    /// 2: the message with this id is whole, or no longer wanted: nothing will be asked again.
+    Forget,
+    /// Anything else means nothing yet.
+    Unknown(u16),
+}
+
+impl Kind {
+    /// From the reserved number.
+    #[inline]
+    pub const fn from_number(number: u16) -> Kind {
+        match number {
+            0 => Kind::Data,
+            1 => Kind::Resend,
+            2 => Kind::Forget,
+            other => Kind::Unknown(other),
+        }
+    }
+
+    /// The reserved number.
+    #[inline]
+    pub const fn number(self) -> u16 {
+        match self {
+            Kind::Data => 0,
+            Kind::Resend => 1,
+            Kind::Forget => 2,
+            Kind::Unknown(other) => other,
+        }
+    }
+}
+
+/// The header of one datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Chosen by the client, returned with every datagram of the reply.
+    pub request_id: u16,
+    /// Which datagram of the message this is, from 0.
+    pub sequence: u16,
+    /// How many there are.
+    pub total: u16,
+    /// What the datagram is.
+    pub kind: Kind,
+}
+
+impl Header {
+    /// The header of a message that one datagram carries whole.
+    #[inline]
+    pub const fn whole(request_id: u16) -> Header {
+        Header { request_id, sequence: 0, total: 1, kind: Kind::Data }
+    }
+
+    /// Reads the header of `datagram` and returns it with what follows; `None` if it is too short.
+    #[inline]
+    pub fn parse(datagram: &[u8]) -> Option<(Header, &[u8])> {
+        let (header, payload) = datagram.split_first_chunk::<HEADER_BYTES>()?;
+        let [id_high, id_low, sequence_high, sequence_low, total_high, total_low, high, low] =
+            *header;
+        let header = Header {
+            request_id: u16::from_be_bytes([id_high, id_low]),
+            sequence: u16::from_be_bytes([sequence_high, sequence_low]),
+            total: u16::from_be_bytes([total_high, total_low]),
+            kind: Kind::from_number(u16::from_be_bytes([high, low])),
+        };
+        Some((header, payload))
+    }
+
+    /// Whether the whole message is in this datagram. As in memcached only the total counts.
+    #[inline]
+    pub const fn is_whole(self) -> bool {
+        self.total == 1
+    }
+
+    /// Whether this datagram can be part of its message at all.
+    #[inline]
+    pub const fn is_possible(self) -> bool {
+        self.sequence < self.total
+    }
+
+    /// Whether it is the last of its message.
+    #[inline]
+    pub const fn is_last(self) -> bool {
+        self.sequence as u32 + 1 == self.total as u32
+    }
+
+    /// The header as sent.
+    #[inline]
+    pub const fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let [id_high, id_low] = self.request_id.to_be_bytes();
+        let [sequence_high, sequence_low] = self.sequence.to_be_bytes();
+        let [total_high, total_low] = self.total.to_be_bytes();
+        let [high, low] = self.kind.number().to_be_bytes();
+        [id_high, id_low, sequence_high, sequence_low, total_high, total_low, high, low]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_is_big_endian_and_comes_back() {
+        let header = Header { request_id: 0x0102, sequence: 3, total: 0x0405, kind: Kind::Forget };
+        let bytes = header.to_bytes();
+        assert_eq!(bytes, [1, 2, 0, 3, 4, 5, 0, 2]);
+        let mut datagram = [0; HEADER_BYTES + 2];
+        datagram[..HEADER_BYTES].copy_from_slice(&bytes);
+        datagram[HEADER_BYTES..].copy_from_slice(b"hi");
+        assert_eq!(Header::parse(&datagram), Some((header, &b"hi"[..])));
+    }
+
+    #[test]
+    fn short_datagrams_are_refused_and_impossible_ones_known() {
+        assert_eq!(Header::parse(&[0, 1, 0, 0, 0, 1, 0]), None);
+        let rows = [
+            ([0, 1, 0, 0, 0, 0, 0, 0], false, false, false),
+            ([0, 1, 0, 2, 0, 2, 0, 0], false, false, false),
+            ([0, 1, 0, 1, 0, 2, 9, 9], false, true, true),
+            ([0, 1, 0, 0, 0, 1, 0, 0], true, true, true),
+            ([0, 1, 0, 0, 1, 1, 0, 0], false, true, false),
+        ];
+        for (bytes, whole, possible, last) in rows {
+            let (header, payload) = Header::parse(&bytes).expect("eight bytes are enough");
+            assert!(payload.is_empty());
+            let told = (header.is_whole(), header.is_possible(), header.is_last());
+            assert_eq!(told, (whole, possible, last), "{header:?}");
+        }
+    }
+
+    #[test]
+    fn every_kind_comes_back() {
+        for number in 0..=u16::MAX {
+            assert_eq!(Kind::from_number(number).number(), number);
+        }
+        assert_eq!(Header::whole(7).to_bytes(), [0, 7, 0, 0, 0, 1, 0, 0]);
+    }
+}

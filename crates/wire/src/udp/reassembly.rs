@@ -1,0 +1,496 @@
+//! Frames put together into messages, in whatever order they come, within bounds that hold whatever
+//! comes: bytes, messages, the length of one, and how long one may stand still. Where room is
+//! short the message that stood still longest goes. Everything that is thrown away is counted.
+//!
+//! Memory is taken as frames arrive, a train's worth at a time, so that declaring 65535 frames
+//! reserves nothing. All frames of a message but the last are equally long, which is how a frame's
+//! place follows from its number; how long is the sender's choice, up to [`FRAME_BYTES_MAX`].
+//!
+//! The key `K` is whatever tells messages apart: peer and request id, or request id alone. A key
+//! may be used again after [`Bounds::idle_nanos_max`] and [`Bounds::stale_nanos_max`] have both
+//! passed since its last frame; sooner, frames of two messages might be taken for one's. Time is
+//! nanoseconds.
+
+use super::frames::{Message, TRAIN_FRAMES_MAX};
+use super::header::{FRAME_BYTES_MAX, Header};
+use super::resend::{GAPS_MAX, Gap};
+use super::retain::{self, Retained};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Frames that lie in one piece of memory.
+const CHUNK_FRAMES: usize = TRAIN_FRAMES_MAX;
+
+/// What an open message is charged with beside its frames: its entry in two maps.
+const MESSAGE_COST_BYTES: usize = 256;
+
+/// Asking again waits twice as long each time, this many times.
+const ASK_DOUBLINGS_MAX: u32 = 6;
+
+/// What may be held, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Messages that are not whole yet.
+    pub messages_max: usize,
+    /// Memory of all of them.
+    pub bytes_max: usize,
+    /// Length of one.
+    pub message_bytes_max: usize,
+    /// How long a message is kept to which nothing is added.
+    pub idle_nanos_max: u64,
+    /// How long frames of a message that is whole already, or was given up, are known as such.
+    pub stale_nanos_max: u64,
+}
+
+/// Why a frame was thrown away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Its number is not below its total.
+    Impossible,
+    /// Its message had another total before.
+    TotalChanged,
+    /// Its length does not fit that of the others, or is beyond any frame's.
+    Uneven,
+    /// It came before.
+    Duplicate,
+    /// Its message is whole already, or was refused or forgotten.
+    Stale,
+    /// Its message is longer than the bounds allow. Told once; later frames are stale.
+    TooLong,
+    /// The bounds have no room for its message even when all others are gone.
+    NoRoom,
+}
+
+/// What became of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was the one that was missing: here is the message.
+    Whole(Whole),
+    /// It was kept; others are missing.
+    More,
+    /// It was thrown away.
+    Refused(Refused),
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that became whole.
+    pub whole: u64,
+    /// Frames by [`Refused::Impossible`].
+    pub impossible: u64,
+    /// Frames by [`Refused::TotalChanged`].
+    pub total_changed: u64,
+    /// Frames by [`Refused::Uneven`].
+    pub uneven: u64,
+    /// Frames by [`Refused::Duplicate`].
+    pub duplicate: u64,
+    /// Frames by [`Refused::Stale`].
+    pub stale: u64,
+    /// Messages by [`Refused::TooLong`].
+    pub too_long: u64,
+    /// Messages given up because the bounds were reached.
+    pub dropped_for_room: u64,
+    /// Messages given up because they stood still too long.
+    pub timed_out: u64,
+}
+
+/// A message put together: its bytes lie in pieces of [`TRAIN_FRAMES_MAX`] frames.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Whole {
+    pieces: Vec<Vec<u8>>,
+    /// Of every piece but the last.
+    piece_bytes: usize,
+    bytes: usize,
+}
+
+impl Whole {
+    /// All bytes in one piece: no copy if they are.
+    pub fn into_vec(mut self) -> Vec<u8> {
+        match self.pieces.len() {
+            0 => Vec::new(),
+            1 => self.pieces.swap_remove(0),
+            _ => self.pieces.concat(),
+        }
+    }
+
+    /// The pieces in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(Vec::as_slice)
+    }
+}
+
+impl Message for Whole {
+    fn message_bytes(&self) -> usize {
+        self.bytes
+    }
+    fn piece(&self, offset: usize) -> &[u8] {
+        let number = offset.checked_div(self.piece_bytes).unwrap_or(0).min(self.pieces.len() - 1);
+        &self.pieces[number][offset - number * self.piece_bytes..]
+    }
+}
+
+/// Up to [`CHUNK_FRAMES`] frames.
+#[derive(Default)]
+struct Chunk {
+    /// Bit i: frame i is here.
+    present: u64,
+    /// Up to the last frame that is here; zeroes where one is missing before it.
+    bytes: Vec<u8>,
+}
+
+struct Partial {
+    total: u16,
+    received: u16,
+    /// Length of every frame but the last; 0 until one has come.
+    frame_bytes: usize,
+    chunks: BTreeMap<usize, Chunk>,
+    /// The last frame lies apart: it may come before the length of the others is known.
+    last: Option<Vec<u8>>,
+    charged_bytes: usize,
+    touched_nanos: u64,
+    /// Its place in the order of standing still, which follows `touched_nanos` now and then.
+    place: (u64, u64),
+    asked_nanos: u64,
+    asks: u32,
+}
+
+/// What a frame adds to its message.
+struct Added {
+    bytes: usize,
+}
+
+impl Partial {
+    fn new(total: u16, now_nanos: u64, serial: u64) -> Partial {
+        Partial {
+            total,
+            received: 0,
+            frame_bytes: 0,
+            chunks: BTreeMap::new(),
+            last: None,
+            charged_bytes: MESSAGE_COST_BYTES,
+            touched_nanos: now_nanos,
+            place: (now_nanos, serial),
+            asked_nanos: now_nanos,
+            asks: 0,
+        }
+    }
+
+    /// Keeps a frame, and says how many bytes of memory that took.
+    fn add(&mut self, header: Header, payload: &[u8], most: usize) -> Result<Added, Refused> {
+        let uneven_last = |last: usize, others: usize| others > 0 && last > others;
+        if payload.len() > FRAME_BYTES_MAX {
+            return Err(Refused::Uneven);
+        }
+        if header.is_last() {
+            if self.last.is_some() {
+                return Err(Refused::Duplicate);
+            }
+            if uneven_last(payload.len(), self.frame_bytes) {
+                return Err(Refused::Uneven);
+            }
+            self.last = Some(payload.to_vec());
+            return Ok(Added { bytes: payload.len() });
+        }
+        if self.frame_bytes == 0 {
+            let last = self.last.as_ref().map_or(0, Vec::len);
+            if payload.is_empty() || uneven_last(last, payload.len()) {
+                return Err(Refused::Uneven);
+            }
+            if (usize::from(self.total) - 1) * payload.len() > most {
+                return Err(Refused::TooLong);
+            }
+            self.frame_bytes = payload.len();
+        }
+        if payload.len() != self.frame_bytes {
+            return Err(Refused::Uneven);
+        }
+        self.add_even(usize::from(header.sequence), payload)
+    }
+
+    fn add_even(&mut self, sequence: usize, payload: &[u8]) -> Result<Added, Refused> {
+        let (number, index) = (sequence / CHUNK_FRAMES, sequence % CHUNK_FRAMES);
+        let mut added = 0;
+        let chunk = self.chunks.entry(number).or_insert_with(|| {
+            let left = usize::from(self.total) - number * CHUNK_FRAMES;
+            // Where the last frame is not in this chunk, it is appended to it if it comes next.
+            added = left.min(CHUNK_FRAMES + 1) * self.frame_bytes;
+            Chunk { present: 0, bytes: Vec::with_capacity(added) }
+        });
+        if chunk.present & 1 << index != 0 {
+            return Err(Refused::Duplicate);
+        }
+        chunk.present |= 1 << index;
+        let start = index * self.frame_bytes;
+        if chunk.bytes.len() <= start {
+            chunk.bytes.resize(start, 0);
+            chunk.bytes.extend_from_slice(payload);
+        } else {
+            chunk.bytes[start..start + payload.len()].copy_from_slice(payload);
+        }
+        Ok(Added { bytes: added })
+    }
+
+    fn into_whole(self) -> Whole {
+        let piece_bytes = CHUNK_FRAMES * self.frame_bytes;
+        let mut pieces: Vec<Vec<u8>> = self.chunks.into_values().map(|c| c.bytes).collect();
+        let last = self.last.unwrap_or_default();
+        match pieces.last_mut() {
+            Some(piece) => piece.extend_from_slice(&last),
+            None => pieces.push(last),
+        }
+        let bytes = pieces.iter().map(Vec::len).sum();
+        Whole { pieces, piece_bytes, bytes }
+    }
+
+    fn has(&self, sequence: u16) -> bool {
+        if sequence + 1 == self.total {
+            return self.last.is_some();
+        }
+        let sequence = usize::from(sequence);
+        let chunk = self.chunks.get(&(sequence / CHUNK_FRAMES));
+        chunk.is_some_and(|chunk| chunk.present & 1 << (sequence % CHUNK_FRAMES) != 0)
+    }
+
+    /// What is missing, as far as one datagram can name it.
+    fn gaps(&self) -> Vec<Gap> {
+        let mut gaps: Vec<Gap> = Vec::new();
+        for sequence in (0..self.total).filter(|sequence| !self.has(*sequence)) {
+            let full = gaps.len() == GAPS_MAX;
+            match gaps.last_mut() {
+                Some(gap) if gap.sequences().end == u32::from(sequence) => gap.count += 1,
+                _ if full => break,
+                _ => gaps.push(Gap { first: sequence, count: 1 }),
+            }
+        }
+        gaps
+    }
+}
+
+/// A message that has stood still, told by [`Reassembly::overdue`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Overdue {
+    /// Its frames in all.
+    pub total: u16,
+    /// Those that are missing, as far as one datagram can name them.
+    pub gaps: Vec<Gap>,
+    /// How often this was told since a frame came last; 1 the first time.
+    pub asks: u32,
+}
+
+/// Messages that are not whole yet.
+pub struct Reassembly<K> {
+    bounds: Bounds,
+    open: BTreeMap<K, Partial>,
+    /// By when something was added last, roughly, and a serial number.
+    order: BTreeMap<(u64, u64), K>,
+    finished: Retained<K, ()>,
+    serial: u64,
+    bytes: usize,
+    counts: Counts,
+}
+
+impl<K: Ord + Copy> Reassembly<K> {
+    /// Nothing open.
+    pub fn new(bounds: Bounds) -> Reassembly<K> {
+        let remembered = retain::Bounds {
+            entries_max: bounds.messages_max,
+            bytes_max: usize::MAX,
+            age_nanos_max: bounds.stale_nanos_max,
+        };
+        Reassembly {
+            bounds,
+            open: BTreeMap::new(),
+            order: BTreeMap::new(),
+            finished: Retained::new(remembered),
+            serial: 0,
+            bytes: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes one frame of the message that `key` names. Its kind is the caller's affair.
+    pub fn take(&mut self, key: K, header: Header, payload: &[u8], now_nanos: u64) -> Taken {
+        self.expire(now_nanos);
+        let taken = match self.admit(key, header, payload, now_nanos) {
+            Ok(Some(whole)) => Taken::Whole(whole),
+            Ok(None) => Taken::More,
+            Err(why) => Taken::Refused(why),
+        };
+        let count = match &taken {
+            Taken::Whole(_) => &mut self.counts.whole,
+            Taken::More => return taken,
+            Taken::Refused(Refused::Impossible) => &mut self.counts.impossible,
+            Taken::Refused(Refused::TotalChanged) => &mut self.counts.total_changed,
+            Taken::Refused(Refused::Uneven) => &mut self.counts.uneven,
+            Taken::Refused(Refused::Duplicate) => &mut self.counts.duplicate,
+            Taken::Refused(Refused::Stale) => &mut self.counts.stale,
+            Taken::Refused(Refused::TooLong) => &mut self.counts.too_long,
+            Taken::Refused(Refused::NoRoom) => &mut self.counts.dropped_for_room,
+        };
+        *count += 1;
+        taken
+    }
+
+    fn admit(
+        &mut self,
+        key: K,
+        header: Header,
+        payload: &[u8],
+        now_nanos: u64,
+    ) -> Result<Option<Whole>, Refused> {
+        if !header.is_possible() {
+            return Err(Refused::Impossible);
+        }
+        if self.finished.get(&key, now_nanos).is_some() {
+            return Err(Refused::Stale);
+        }
+        let opened = !self.open.contains_key(&key);
+        if opened {
+            self.serial += 1;
+            self.open.insert(key, Partial::new(header.total, now_nanos, self.serial));
+            self.order.insert((now_nanos, self.serial), key);
+            self.bytes += MESSAGE_COST_BYTES;
+        }
+        let partial = self.open.get_mut(&key).expect("it was there or was put there");
+        if partial.total != header.total {
+            return Err(Refused::TotalChanged);
+        }
+        let added = match partial.add(header, payload, self.bounds.message_bytes_max) {
+            Ok(added) => added,
+            Err(why) => {
+                if why == Refused::TooLong {
+                    self.finish(&key, now_nanos);
+                } else if opened {
+                    self.close(&key);
+                }
+                return Err(why);
+            }
+        };
+        partial.received += 1;
+        partial.asks = 0;
+        partial.touched_nanos = now_nanos;
+        partial.charged_bytes += added.bytes;
+        self.bytes += added.bytes;
+        if partial.received == partial.total {
+            let whole = self.finish(&key, now_nanos).expect("it is open");
+            return Ok(Some(whole.into_whole()));
+        }
+        self.follow(&key);
+        self.make_room(&key)?;
+        Ok(None)
+    }
+
+    /// Lets go of a message, whose late frames will be stale: its sender said so, or its receiver
+    /// no longer wants it. False if it was not open.
+    pub fn forget(&mut self, key: &K, now_nanos: u64) -> bool {
+        self.finish(key, now_nanos).is_some()
+    }
+
+    /// Gives up what stood still too long.
+    pub fn expire(&mut self, now_nanos: u64) {
+        let idle_nanos = self.bounds.idle_nanos_max;
+        while let Some((place, key)) = self.order.first_key_value() {
+            if now_nanos.saturating_sub(place.0) <= idle_nanos {
+                return;
+            }
+            let key = *key;
+            let touched_nanos = self.open[&key].touched_nanos;
+            if now_nanos.saturating_sub(touched_nanos) <= idle_nanos {
+                self.replace(&key);
+            } else {
+                self.close(&key);
+                self.counts.timed_out += 1;
+            }
+        }
+    }
+
+    /// Tells each message to which nothing was added for `patience_nanos`, and then again after
+    /// twice as long each time, so that what is missing can be asked for.
+    pub fn overdue(
+        &mut self,
+        now_nanos: u64,
+        patience_nanos: u64,
+        mut tell: impl FnMut(&K, Overdue),
+    ) {
+        for (key, partial) in &mut self.open {
+            let since_nanos = partial.touched_nanos.max(partial.asked_nanos);
+            let wait_nanos = patience_nanos << partial.asks.min(ASK_DOUBLINGS_MAX);
+            if now_nanos.saturating_sub(since_nanos) >= wait_nanos {
+                partial.asks += 1;
+                partial.asked_nanos = now_nanos;
+                let (total, asks) = (partial.total, partial.asks);
+                tell(key, Overdue { total, gaps: partial.gaps(), asks });
+            }
+        }
+    }
+
+    /// What the message is missing, as far as one datagram can name it; empty if it is not open.
+    pub fn missing(&self, key: &K) -> Vec<Gap> {
+        self.open.get(key).map_or_else(Vec::new, Partial::gaps)
+    }
+
+    /// Messages that are not whole yet.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Memory of all of them.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Gives up what stood still longest until the bounds hold, `key`'s message last.
+    fn make_room(&mut self, key: &K) -> Result<(), Refused> {
+        while self.bytes > self.bounds.bytes_max || self.open.len() > self.bounds.messages_max {
+            let Some(oldest) = self.order.values().find(|other| *other != key).copied() else {
+                self.close(key);
+                return Err(Refused::NoRoom);
+            };
+            self.close(&oldest);
+            self.counts.dropped_for_room += 1;
+        }
+        Ok(())
+    }
+
+    /// Moves a message in the order once it is worth it: an eighth of the time it may stand still.
+    fn follow(&mut self, key: &K) {
+        let partial = &self.open[key];
+        if partial.touched_nanos.saturating_sub(partial.place.0) > self.bounds.idle_nanos_max / 8 {
+            self.replace(key);
+        }
+    }
+
+    fn replace(&mut self, key: &K) {
+        let Some(partial) = self.open.get_mut(key) else { return };
+        self.order.remove(&partial.place);
+        partial.place.0 = partial.touched_nanos;
+        self.order.insert(partial.place, *key);
+    }
+
+    fn close(&mut self, key: &K) -> Option<Partial> {
+        let partial = self.open.remove(key)?;
+        self.order.remove(&partial.place);
+        self.bytes -= partial.charged_bytes;
+        Some(partial)
+    }
+
+    fn finish(&mut self, key: &K, now_nanos: u64) -> Option<Partial> {
+        let partial = self.close(key)?;
+        self.finished.keep(*key, (), 0, now_nanos);
+        Some(partial)
+    }
+}
+
+#[cfg(test)]
+mod tests;

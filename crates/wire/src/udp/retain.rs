@@ -1,0 +1,172 @@
+//! What was sent, kept for a while in case it is asked for again: the frames of a large reply, or
+//! the answer to a request that its client repeats.
+//!
+//! Bounded by number, bytes and age; the oldest goes first, and nothing is ever refused room. Time
+//! is nanoseconds; age is since the entry was put in, so that asking again does not keep it.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Entries.
+    pub entries_max: usize,
+    /// Bytes of all entries, as their owner counts them.
+    pub bytes_max: usize,
+    /// How long an entry is kept.
+    pub age_nanos_max: u64,
+}
+
+struct Entry<V> {
+    value: V,
+    bytes: usize,
+    born_nanos: u64,
+    serial: u64,
+}
+
+/// Values of type `V` under keys of type `K`.
+pub struct Retained<K, V> {
+    bounds: Bounds,
+    entries: BTreeMap<K, Entry<V>>,
+    /// Oldest first. A key whose entry has another serial number, or none, was replaced.
+    order: VecDeque<(K, u64)>,
+    serial: u64,
+    bytes: usize,
+}
+
+impl<K: Ord + Copy, V> Retained<K, V> {
+    /// Empty.
+    pub fn new(bounds: Bounds) -> Retained<K, V> {
+        let (entries, order) = (BTreeMap::new(), VecDeque::new());
+        Retained { bounds, entries, order, serial: 0, bytes: 0 }
+    }
+
+    /// Keeps `value`, which counts as `bytes`, in place of what `key` had, and lets the oldest go
+    /// where a bound is passed. A value beyond all room is dropped at once.
+    pub fn keep(&mut self, key: K, value: V, bytes: usize, now_nanos: u64) {
+        self.forget(&key);
+        self.serial += 1;
+        let entry = Entry { value, bytes, born_nanos: now_nanos, serial: self.serial };
+        self.entries.insert(key, entry);
+        self.order.push_back((key, self.serial));
+        self.bytes += bytes;
+        while self.entries.len() > self.bounds.entries_max || self.bytes > self.bounds.bytes_max {
+            self.drop_front();
+        }
+        self.expire(now_nanos);
+        // Entries forgotten out of turn leave their places behind.
+        if self.order.len() > 2 * self.entries.len() + 16 {
+            let entries = &self.entries;
+            self.order.retain(|(key, serial)| is_current(entries, key, *serial));
+        }
+    }
+
+    /// What `key` has, unless it is too old.
+    pub fn get(&self, key: &K, now_nanos: u64) -> Option<&V> {
+        let entry = self.entries.get(key)?;
+        let age_nanos = now_nanos.saturating_sub(entry.born_nanos);
+        (age_nanos <= self.bounds.age_nanos_max).then_some(&entry.value)
+    }
+
+    /// Lets go of what `key` has.
+    pub fn forget(&mut self, key: &K) -> Option<V> {
+        let entry = self.entries.remove(key)?;
+        self.bytes -= entry.bytes;
+        Some(entry.value)
+    }
+
+    /// Lets go of what is too old. Costs nothing when nothing is.
+    pub fn expire(&mut self, now_nanos: u64) {
+        while let Some((key, serial)) = self.order.front() {
+            let current = self.entries.get(key).filter(|entry| entry.serial == *serial);
+            let is_young = |entry: &Entry<V>| {
+                now_nanos.saturating_sub(entry.born_nanos) <= self.bounds.age_nanos_max
+            };
+            if current.is_some_and(is_young) {
+                return;
+            }
+            self.drop_front();
+        }
+    }
+
+    /// Entries kept.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of what is kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn drop_front(&mut self) {
+        if let Some((key, serial)) = self.order.pop_front()
+            && is_current(&self.entries, &key, serial)
+        {
+            self.forget(&key);
+        }
+    }
+}
+
+fn is_current<K: Ord, V>(entries: &BTreeMap<K, Entry<V>>, key: &K, serial: u64) -> bool {
+    entries.get(key).is_some_and(|entry| entry.serial == serial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { entries_max: 3, bytes_max: 100, age_nanos_max: 10 };
+
+    #[test]
+    fn the_oldest_goes_when_there_are_too_many() {
+        let mut kept = Retained::new(BOUNDS);
+        for key in 0..5u16 {
+            kept.keep(key, key, 1, 0);
+        }
+        let left: alloc::vec::Vec<u16> = (0..5).filter(|key| kept.get(key, 0).is_some()).collect();
+        assert_eq!((left, kept.len(), kept.bytes()), (alloc::vec![2, 3, 4], 3, 3));
+    }
+
+    #[test]
+    fn the_oldest_goes_when_it_is_too_much() {
+        let mut kept = Retained::new(BOUNDS);
+        kept.keep(1, (), 60, 0);
+        kept.keep(2, (), 60, 0);
+        assert!(kept.get(&1, 0).is_none() && kept.get(&2, 0).is_some());
+        kept.keep(3, (), 101, 0);
+        assert!(kept.is_empty() && kept.bytes() == 0);
+    }
+
+    #[test]
+    fn age_is_from_the_beginning() {
+        let mut kept = Retained::new(BOUNDS);
+        kept.keep(1, "a", 1, 0);
+        kept.keep(2, "b", 1, 5);
+        assert_eq!((kept.get(&1, 10), kept.get(&1, 11)), (Some(&"a"), None));
+        kept.expire(11);
+        assert_eq!((kept.len(), kept.get(&2, 15)), (1, Some(&"b")));
+    }
+
+    #[test]
+    fn what_is_replaced_or_forgotten_takes_nothing_with_it() {
+        let mut kept = Retained::new(BOUNDS);
+        kept.keep(1, "old", 50, 0);
+        kept.keep(2, "b", 10, 4);
+        kept.keep(1, "new", 20, 8);
+        kept.expire(12);
+        assert_eq!((kept.get(&1, 12), kept.get(&2, 12)), (Some(&"new"), Some(&"b")));
+        assert_eq!((kept.forget(&2), kept.forget(&2), kept.bytes()), (Some("b"), None, 20));
+        for round in 0..1000 {
+            kept.keep(7, "again", 1, 8 + round / 1000);
+            kept.forget(&7);
+        }
+        assert!(kept.order.len() < 50, "forgotten places are cleared away");
+        assert_eq!(kept.get(&1, 8), Some(&"new"));
+    }
+}
