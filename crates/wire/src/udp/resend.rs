@@ -1,6 +1,6 @@
 //! Naming the frames of a message that are missing.
 //!
-//! The payload of a [`Kind::Resend`](super::Kind::Resend) frame is a list of gaps, four bytes each:
+//! The payload of a [`Kind::Resend`] frame is a list of gaps, four bytes each:
 //! first sequence number and count, big-endian. At one lost datagram in a hundred a message of 360
 //! arrives whole 3 times in 100; asking for what is missing costs one small datagram, sending it
 //! all again the whole.
