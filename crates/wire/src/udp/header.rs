@@ -25,6 +25,14 @@ pub enum Kind {
     Resend,
     /// 2: the message with this id is whole, or no longer wanted: nothing will be asked again.
     Forget,
+    /// 3: as [`Kind::Data`], a request that is to be carried out once however often it comes: the
+    /// server remembers the answer for a while under peer, id and content, and gives it again.
+    /// Clients mark what they may repeat and what must not happen twice; requests of several
+    /// datagrams are treated so in any case.
+    Once,
+    /// 4: a server that strangers reach has the payload for its client to send back, as it is, to
+    /// prove its address; until then longer replies are withheld.
+    Cookie,
     /// Anything else means nothing yet.
     Unknown(u16),
 }
@@ -37,6 +45,8 @@ impl Kind {
             0 => Kind::Data,
             1 => Kind::Resend,
             2 => Kind::Forget,
+            3 => Kind::Once,
+            4 => Kind::Cookie,
             other => Kind::Unknown(other),
         }
     }
@@ -48,6 +58,8 @@ impl Kind {
             Kind::Data => 0,
             Kind::Resend => 1,
             Kind::Forget => 2,
+            Kind::Once => 3,
+            Kind::Cookie => 4,
             Kind::Unknown(other) => other,
         }
     }
