@@ -8,7 +8,7 @@
 //! Large replies leave by [`Path::Large`]: same source address, another send buffer, so that a full
 //! one holds up no small reply.
 //!
-//! Kinds: UDP sockets, and [`crate::memory_datagram`] (seeded loss, duplication
+//! Kinds: [`crate::udp`] (kernel sockets) and [`crate::memory_datagram`] (seeded loss, duplication
 //! and reordering). Nothing here knows what a datagram means.
 
 use std::io::{self, IoSlice};

@@ -16,6 +16,7 @@ mod draws;
 pub mod memory;
 pub mod memory_datagram;
 pub mod socket;
+pub mod udp;
 
 use datagram::Path;
 use std::io::{self, IoSlice};

@@ -6,18 +6,20 @@
 //!
 //! Streams are level-triggered: what one turn leaves unread is ready again in the next.
 
-use crate::datagram;
+use crate::datagram::Path;
+use crate::udp::Sockets;
 use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 
@@ -27,6 +29,8 @@ const EVENTS_MAX: usize = 64;
 const WORD_WAKE: u64 = u64::MAX;
 /// Listener `i` has the data word `WORD_LISTENERS + i`.
 const WORD_LISTENERS: u64 = u64::MAX - 0xFFFF;
+/// The sockets of queue `i` have the data words `WORD_QUEUES + 2 * i` and the one behind it.
+const WORD_QUEUES: u64 = WORD_LISTENERS - 0x2_0000;
 
 /// A place where clients connect. Shared by all workers.
 pub struct Listener {
@@ -53,7 +57,7 @@ impl Listener {
 
     /// Listen on a unix socket with the given permission bits. A socket left behind by a dead
     /// server is replaced; one that a living server answers on, or another kind of file, is not.
-    pub fn unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Listener> {
+    pub fn unix(path: &std::path::Path, mode: u32, backlog: i32) -> io::Result<Listener> {
         let address = SockAddr::unix(path)?;
         if let Ok(found) = std::fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
@@ -145,6 +149,26 @@ pub struct SocketTransport {
     wake: Arc<EventWake>,
     listeners: Arc<Vec<Listener>>,
     watching: bool,
+    queues: Option<Arc<Sockets>>,
+    /// What is watched for, by queue and path.
+    queues_watching: BTreeMap<(usize, Path), Watching>,
+}
+
+/// What one socket of a queue is watched for.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+struct Watching {
+    arrivals: bool,
+    room: bool,
+}
+
+impl Watching {
+    /// Several workers may watch one queue: one waits, one wakes.
+    fn flags(self) -> epoll::EventFlags {
+        let mut flags = epoll::EventFlags::EXCLUSIVE;
+        flags.set(epoll::EventFlags::IN, self.arrivals);
+        flags.set(epoll::EventFlags::OUT, self.room);
+        flags
+    }
 }
 
 impl SocketTransport {
@@ -154,11 +178,52 @@ impl SocketTransport {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &event, epoll::EventData::new_u64(WORD_WAKE), epoll::EventFlags::IN)?;
         let wake = Arc::new(EventWake { event, pending: AtomicBool::new(false) });
-        Ok(SocketTransport { epoll, wake, listeners, watching: false })
+        Ok(SocketTransport {
+            epoll,
+            wake,
+            listeners,
+            watching: false,
+            queues: None,
+            queues_watching: BTreeMap::new(),
+        })
     }
 
-    fn ready(&self, word: u64) -> Ready {
-        match word {
+    /// The same with the server's queues of datagrams, none of which is watched yet.
+    pub fn with_datagrams(mut self, queues: Arc<Sockets>) -> SocketTransport {
+        self.queues = Some(queues);
+        self
+    }
+
+    fn watch_queue(
+        &mut self,
+        queue: usize,
+        path: Path,
+        change: impl FnOnce(&mut Watching),
+    ) -> io::Result<()> {
+        let queues = self.queues.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let before = self.queues_watching.get(&(queue, path)).copied().unwrap_or_default();
+        let mut after = before;
+        change(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        let socket = queues.socket(queue, path);
+        // An exclusive entry cannot be changed, only replaced.
+        if before != Watching::default() {
+            epoll::delete(&self.epoll, socket)?;
+            self.queues_watching.remove(&(queue, path));
+        }
+        if after != Watching::default() {
+            let number = 2 * queue as u64 + u64::from(path == Path::Large);
+            let data = epoll::EventData::new_u64(WORD_QUEUES + number);
+            epoll::add(&self.epoll, socket, data, after.flags())?;
+            self.queues_watching.insert((queue, path), after);
+        }
+        Ok(())
+    }
+
+    fn ready(&self, event: &epoll::Event) -> Ready {
+        match event.data.u64() {
             WORD_WAKE => {
                 let mut count = [0u8; 8];
                 let _ = rustix::io::read(&self.wake.event, &mut count); // empty: woken twice
@@ -167,6 +232,18 @@ impl SocketTransport {
                 Ready::Woken
             }
             word if word >= WORD_LISTENERS => Ready::Listener((word - WORD_LISTENERS) as usize),
+            word if word >= WORD_QUEUES => {
+                let number = (word - WORD_QUEUES) as usize;
+                let (queue, path) = (number / 2, [Path::Small, Path::Large][number % 2]);
+                // Room is told alone: who has it sends, stops watching, and is told the rest. What
+                // is neither is an error, which receiving finds.
+                let flags = event.flags;
+                if path == Path::Large || flags.contains(epoll::EventFlags::OUT) {
+                    Ready::Room(queue, path)
+                } else {
+                    Ready::Datagrams(queue)
+                }
+            }
             word => Ready::Stream(Token::unpack(word)),
         }
     }
@@ -195,9 +272,7 @@ impl Transport for SocketTransport {
         };
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_MAX];
         match epoll::wait(&self.epoll, &mut room[..burst.min(EVENTS_MAX)], Some(&timeout)) {
-            Ok((events, _)) => {
-                ready.extend(events.iter().map(|event| self.ready(event.data.u64())))
-            }
+            Ok((events, _)) => ready.extend(events.iter().map(|event| self.ready(event))),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -253,12 +328,12 @@ impl Transport for SocketTransport {
         Ok(epoll::delete(&self.epoll, &stream.socket)?)
     }
 
-    fn watch_datagrams(&mut self, _queue: usize, _watch: bool) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn watch_datagrams(&mut self, queue: usize, watch: bool) -> io::Result<()> {
+        self.watch_queue(queue, Path::Small, |watching| watching.arrivals = watch)
     }
 
-    fn watch_room(&mut self, _queue: usize, _path: datagram::Path, _watch: bool) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> io::Result<()> {
+        self.watch_queue(queue, path, |watching| watching.room = watch)
     }
 
     fn waker(&self) -> Arc<dyn Wake> {

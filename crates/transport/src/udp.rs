@@ -1,0 +1,422 @@
+//! Datagrams over the kernel's UDP sockets.
+//!
+//! A queue is two sockets of one address, a group by `SO_REUSEPORT`: the first receives, and sends
+//! small replies; its *sibling* sends large ones from a send buffer of its own and never receives:
+//! a filter on the group names the first for every datagram. (A sibling connected to nobody would
+//! not receive either, but on a wildcard address connecting also fixes the source of what it sends,
+//! and a client that connected to another address of ours would drop it.)
+//!
+//! Queues are laid out as Minos §4.1 has them: number i at port base + i, so that a client chooses
+//! by port. The *ordinary* port is memcached's `-U`: one queue per worker, all of one address,
+//! among which the filter chooses by the sender's address and port.
+//!
+//! One call receives a burst, one sends it (`recvmmsg`, `sendmmsg`). The kernel keeps trains of
+//! equal datagrams together on the way in (`UDP_GRO`) and cuts them on the way out
+//! (`UDP_SEGMENT`). A wildcard address leaves it to the kernel's routes which of a host's
+//! addresses a reply comes from: a host that has several is told one of them to listen on.
+
+use crate::datagram::{Arrival, BURST, Datagrams, Departure, Path, Queue, Sent};
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::libc::{self, sock_filter, sock_fprog};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SetSockOpt, SockaddrStorage,
+    recvmmsg, sendmsg, setsockopt, sockopt,
+};
+use rustix::net::{
+    MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sendmsg_addr, sendto,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::array::from_fn;
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Bytes of datagrams that wait to be received, at most; less where the system allows less
+/// (`net.core.rmem_max`) and we have no right to more.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+/// The same for those that wait to leave (`net.core.wmem_max`).
+const SEND_BUFFER_BYTES: usize = 1 << 20;
+
+/// Longest arrival: the longest datagram.
+const ARRIVAL_BYTES_MAX: usize = 65_535;
+/// Where arrivals lie, one behind the other. Not a power of two, or the first lines of all
+/// would share one set of the cache.
+const STRIDE_BYTES: usize = 65_536 + 3 * 64;
+const _: () = assert!(STRIDE_BYTES > ARRIVAL_BYTES_MAX);
+
+/// Arrivals that a call makes ready for, at least, when there were few before.
+const EXPECTED_MIN: usize = 4;
+
+/// How often ports are looked for where the kernel is to choose the base.
+const BASE_ATTEMPTS: usize = 64;
+
+/// Where a server receives datagrams.
+#[derive(Debug, Clone)]
+pub struct Ports {
+    /// Its addresses; every queue is at each of them.
+    pub addresses: Vec<IpAddr>,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Port of worker 0's queue; 0: let the kernel choose one that has free ones behind it.
+    pub base: Option<u16>,
+    /// Port that all workers share; 0: let the kernel choose.
+    pub ordinary: Option<u16>,
+}
+
+/// An address that cannot be received on.
+#[derive(Debug)]
+pub struct BindError {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why not.
+    pub error: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot receive datagrams at {}: {}", self.address, self.error)
+    }
+}
+
+impl std::error::Error for BindError {}
+
+struct Pair {
+    queue: Queue,
+    small: Socket,
+    large: Socket,
+}
+
+/// The sockets of all queues. Shared by all workers.
+pub struct Sockets {
+    pairs: Vec<Pair>,
+}
+
+impl Sockets {
+    /// Receive at the given ports. Queues are numbered address by address, the chosen ones of an
+    /// address in the order of their workers and then its ordinary ones.
+    pub fn bind(ports: &Ports) -> Result<Sockets, BindError> {
+        let mut pairs = Vec::new();
+        // What the kernel chose at the first address holds for the others.
+        let (mut base, mut ordinary) = (ports.base, ports.ordinary);
+        for ip in &ports.addresses {
+            if let Some(port) = base {
+                let chosen = bind_chosen(*ip, port, ports.workers)?;
+                base = chosen.first().map(|pair| pair.queue.address.port());
+                pairs.extend(chosen);
+            }
+            if let Some(port) = ordinary {
+                let spread = bind_group(SocketAddr::new(*ip, port), ports.workers, false)?;
+                ordinary = spread.first().map(|pair| pair.queue.address.port());
+                pairs.extend(spread);
+            }
+        }
+        Ok(Sockets { pairs })
+    }
+
+    /// What the queues are.
+    pub fn queues(&self) -> impl Iterator<Item = Queue> + '_ {
+        self.pairs.iter().map(|pair| pair.queue)
+    }
+
+    /// The socket by which `queue` sends on `path`; that of [`Path::Small`] receives, too.
+    pub(crate) fn socket(&self, queue: usize, path: Path) -> BorrowedFd<'_> {
+        match path {
+            Path::Small => self.pairs[queue].small.as_fd(),
+            Path::Large => self.pairs[queue].large.as_fd(),
+        }
+    }
+}
+
+fn bind_chosen(ip: IpAddr, base: u16, workers: usize) -> Result<Vec<Pair>, BindError> {
+    let at = |base: u16| -> Result<Vec<Pair>, BindError> {
+        let mut pairs: Vec<Pair> = Vec::new();
+        for worker in 0..workers {
+            // The kernel's choice for the first decides the rest.
+            let base = pairs.first().map_or(base, |pair| pair.queue.address.port());
+            let beyond = || BindError {
+                address: SocketAddr::new(ip, base),
+                error: io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("{workers} queues from there on end beyond port 65535"),
+                ),
+            };
+            let port = u16::try_from(usize::from(base) + worker * usize::from(base != 0));
+            let address = SocketAddr::new(ip, port.map_err(|_| beyond())?);
+            for mut pair in bind_group(address, 1, true)? {
+                pair.queue.worker = worker;
+                pairs.push(pair);
+            }
+        }
+        Ok(pairs)
+    };
+    let mut bound = at(base);
+    for _ in 1..BASE_ATTEMPTS {
+        match &bound {
+            Err(_) if base == 0 => bound = at(base),
+            _ => break,
+        }
+    }
+    bound
+}
+
+/// `count` queues of one address, each with its sibling.
+fn bind_group(address: SocketAddr, count: usize, chosen: bool) -> Result<Vec<Pair>, BindError> {
+    let bind = || -> io::Result<Vec<Pair>> {
+        // Alone at first, so that an address in use is an error even where its holder would share.
+        let first = socket(address)?;
+        first.bind(&address.into())?;
+        first.set_reuse_port(true)?;
+        let bound = first.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut receiving = vec![first];
+        for _ in 1..count {
+            receiving.push(join(bound)?);
+        }
+        // Behind those that receive: the filter counts sockets in the order they came.
+        let siblings = (0..count).map(|_| join(bound)).collect::<io::Result<Vec<Socket>>>()?;
+        steer(&receiving[0], bound.is_ipv4(), count)?;
+        for socket in &receiving {
+            setsockopt(socket, sockopt::UdpGroSegment, &true)?;
+        }
+        let pair = |(worker, (small, large)): (usize, (Socket, Socket))| {
+            let queue = Queue { worker, address: bound, chosen };
+            Pair { queue, small, large }
+        };
+        Ok(receiving.into_iter().zip(siblings).enumerate().map(pair).collect())
+    };
+    bind().map_err(|error| BindError { address, error })
+}
+
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let kind = Type::DGRAM.nonblocking();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?; // the IPv4 wildcard gets queues of its own
+    }
+    enlarge(&socket, sockopt::RcvBufForce, sockopt::RcvBuf, RECEIVE_BUFFER_BYTES);
+    enlarge(&socket, sockopt::SndBufForce, sockopt::SndBuf, SEND_BUFFER_BYTES);
+    Ok(socket)
+}
+
+/// As large as we may: beyond the system's limit only with the right to.
+fn enlarge<F, A>(socket: &Socket, force: F, ask: A, bytes: usize)
+where
+    F: SetSockOpt<Val = usize>,
+    A: SetSockOpt<Val = usize>,
+{
+    if setsockopt(socket, force, &bytes).is_err() {
+        // The kernel cuts what is too much and refuses nothing.
+        let _ = setsockopt(socket, ask, &bytes);
+    }
+}
+
+fn join(address: SocketAddr) -> io::Result<Socket> {
+    let socket = socket(address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Have the first `count` sockets of the group receive, each its share of peers, and no other.
+fn steer(socket: &Socket, ipv4: bool, count: usize) -> io::Result<()> {
+    /// What a filter adds to offsets that count from the network header (`SKF_NET_OFF`).
+    const NETWORK: u32 = libc::SKF_NET_OFF as u32;
+    let (address_at, port_at) = if ipv4 { (12, 20) } else { (20, 40) };
+    let line = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut program = if count == 1 {
+        vec![line(libc::BPF_RET | libc::BPF_K, 0)]
+    } else {
+        vec![
+            line(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, NETWORK + port_at),
+            line(libc::BPF_MISC | libc::BPF_TAX, 0),
+            line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NETWORK + address_at),
+            line(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_X, 0),
+            // Multiply by 2^32 over the golden ratio and take the middle: neighbours part.
+            line(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, 0x9E37_79B1),
+            line(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
+            line(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count as u32),
+            line(libc::BPF_RET | libc::BPF_A, 0),
+        ]
+    };
+    let program = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    Ok(setsockopt(socket, sockopt::AttachReusePortCbpf, &program)?)
+}
+
+#[derive(Clone, Copy)]
+struct Received {
+    peer: SocketAddr,
+    bytes: usize,
+    segment_bytes: usize,
+}
+
+/// One worker's handle on the sockets, with room for a burst.
+pub struct UdpDatagrams {
+    sockets: Arc<Sockets>,
+    /// A burst of arrivals, [`STRIDE_BYTES`] apart. Pages that no arrival was long enough for are
+    /// never touched.
+    room: Vec<u8>,
+    received: [Received; BURST],
+    count: usize,
+    /// How many arrivals to make ready for: what the last poll found, and as much again.
+    expected: usize,
+}
+
+impl UdpDatagrams {
+    /// A handle on all queues.
+    pub fn new(sockets: Arc<Sockets>) -> UdpDatagrams {
+        let peer = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        UdpDatagrams {
+            sockets,
+            room: vec![0; BURST * STRIDE_BYTES],
+            received: [Received { peer, bytes: 0, segment_bytes: 1 }; BURST],
+            count: 0,
+            expected: EXPECTED_MIN,
+        }
+    }
+
+    /// Receive at most `most` behind the `count` that are there.
+    fn receive(&mut self, queue: usize, most: usize) -> Result<usize, Errno> {
+        let socket = self.sockets.socket(queue, Path::Small);
+        // Made anew each time: a header that once received no control message has no room for one
+        // again, and the length of a train's datagrams would be lost.
+        let mut headers = MultiHeaders::preallocate(most, Some(cmsg_space!(libc::c_int)));
+        let mut rooms = self.room.chunks_mut(STRIDE_BYTES).skip(self.count);
+        let mut slices: [[IoSliceMut<'_>; 1]; BURST] =
+            from_fn(|_| [IoSliceMut::new(rooms.next().unwrap_or_default())]);
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let slices = slices[..most].iter_mut();
+        let arrived = recvmmsg(socket.as_raw_fd(), &mut headers, slices, flags, None)?;
+        let mut count = 0;
+        for (place, message) in self.received[self.count..].iter_mut().zip(arrived) {
+            let mut segment_bytes = message.bytes;
+            for control in message.cmsgs()? {
+                if let ControlMessageOwned::UdpGroSegments(bytes) = control {
+                    segment_bytes = bytes as usize;
+                }
+            }
+            let peer = message.address.as_ref().and_then(peer).ok_or(Errno::EAFNOSUPPORT)?;
+            *place = Received { peer, bytes: message.bytes, segment_bytes: segment_bytes.max(1) };
+            count += 1;
+        }
+        self.count += count;
+        Ok(count)
+    }
+}
+
+fn peer(address: &SockaddrStorage) -> Option<SocketAddr> {
+    let ipv4 = || address.as_sockaddr_in().map(|a| SocketAddr::V4(SocketAddrV4::from(*a)));
+    let ipv6 = || address.as_sockaddr_in6().map(|a| SocketAddr::V6(SocketAddrV6::from(*a)));
+    ipv4().or_else(ipv6)
+}
+
+impl Datagrams for UdpDatagrams {
+    fn queues(&self) -> usize {
+        self.sockets.pairs.len()
+    }
+
+    fn queue(&self, queue: usize) -> Queue {
+        self.sockets.pairs[queue].queue
+    }
+
+    fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize> {
+        self.count = 0;
+        let burst = burst.min(BURST);
+        let mut most = burst.min(self.expected);
+        while most > 0 {
+            match self.receive(queue, most) {
+                // Fewer than asked for: there are no more.
+                Ok(count) if count < most => break,
+                Ok(_) => most = burst - self.count,
+                Err(Errno::EAGAIN | Errno::EINTR) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.expected = (2 * self.count).clamp(EXPECTED_MIN, BURST);
+        Ok(self.count)
+    }
+
+    fn arrival(&self, index: usize) -> Arrival<'_> {
+        let Received { peer, bytes, segment_bytes } = self.received[..self.count][index];
+        let start = index * STRIDE_BYTES;
+        Arrival { peer, segment_bytes, bytes: &self.room[start..start + bytes] }
+    }
+
+    fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent> {
+        let socket = self.sockets.socket(queue, path);
+        let mut sent = Sent::default();
+        while let Some(next) = departures.get(sent.done) {
+            match send_alike(socket, &departures[sent.done..]) {
+                Ok(count) => sent.done += count,
+                Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => break,
+                Err(Errno::EINTR) => {}
+                Err(error @ (Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT)) => {
+                    return Err(error.into());
+                }
+                Err(_) if next.segment_bytes.is_some() => {
+                    sent.refused += usize::from(!send_singly(socket, next));
+                    sent.done += 1;
+                }
+                Err(_) => {
+                    sent.refused += 1;
+                    sent.done += 1;
+                }
+            }
+        }
+        Ok(sent)
+    }
+}
+
+/// Sends a train, or else as many single datagrams as there are in front of the next one, in one
+/// call. At least one departure leaves, or the error is the first one's.
+fn send_alike(socket: BorrowedFd<'_>, departures: &[Departure<'_>]) -> Result<usize, Errno> {
+    let first = &departures[0];
+    if let Some(segment_bytes) = first.segment_bytes {
+        let control = [ControlMessage::UdpGsoSegments(&segment_bytes)];
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let peer = SockaddrStorage::from(first.peer);
+        sendmsg(socket.as_raw_fd(), first.pieces, &control, flags, Some(&peer))?;
+        return Ok(1);
+    }
+    let single = departures.iter().take(BURST).take_while(|one| one.segment_bytes.is_none());
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent = match (&departures[..single.count()], first.pieces) {
+        ([one], [bytes]) => sendto(socket, bytes, flags, &one.peer).map(|_| 1),
+        ([one], pieces) => {
+            let mut control = SendAncillaryBuffer::default();
+            sendmsg_addr(socket, &one.peer, pieces, &mut control, flags).map(|_| 1)
+        }
+        (several, _) => send_burst(socket, several, flags),
+    };
+    sent.map_err(|error| Errno::from_raw(error.raw_os_error()))
+}
+
+fn send_burst(
+    socket: BorrowedFd<'_>,
+    departures: &[Departure<'_>],
+    flags: SendFlags,
+) -> rustix::io::Result<usize> {
+    let peers: [Option<SocketAddrAny>; BURST] =
+        from_fn(|at| departures.get(at).map(|departure| departure.peer.into()));
+    let mut controls: [SendAncillaryBuffer<'_, '_, '_>; BURST] = from_fn(|_| Default::default());
+    let mut control = controls.iter_mut();
+    let mut messages: [MMsgHdr<'_>; BURST] = from_fn(|at| {
+        let control = control.next().expect("there is one for each");
+        match &peers[at] {
+            Some(peer) => MMsgHdr::new_with_addr(peer, departures[at].pieces, control),
+            None => MMsgHdr::new(&[], control),
+        }
+    });
+    sendmmsg(socket, &mut messages[..departures.len()], flags)
+}
+
+/// Sends a train that the kernel does not cut on this way (a link that is too narrow, a device that
+/// cannot), datagram by datagram. What the send buffer has no room for is lost, as datagrams are.
+fn send_singly(socket: BorrowedFd<'_>, departure: &Departure<'_>) -> bool {
+    let bytes: Vec<u8> = departure.pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+    let length = departure.segment_bytes.map_or(bytes.len(), usize::from).max(1);
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut datagrams = bytes.chunks(length);
+    datagrams.all(|bytes| sendto(socket, bytes, flags, &departure.peer).is_ok())
+}
