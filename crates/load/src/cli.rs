@@ -4,6 +4,7 @@
 use crate::connection::Target;
 use crate::cpu;
 use crate::dialect::Dialect;
+use crate::floor;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
@@ -15,10 +16,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
+use udp::UdpTyped;
+
+mod udp;
 
 /// What `--help` prints.
 pub const HELP: &str = include_str!("help.txt");
 
+/// Connections, where none are asked for.
+const CONNECTIONS: usize = 32;
+/// The same of UDP sockets: enough for the kernel to spread over a server's workers.
+const SOCKETS_UDP: usize = 8;
 const USAGE_EXIT: u8 = 2;
 
 /// Flags as typed.
@@ -35,11 +43,13 @@ struct Typed {
     depth: usize,
     runs: usize,
     first_run: u64,
-    connections: usize,
+    connections: Option<usize>,
     threads: usize,
     duration_s: f64,
     warmup_s: f64,
     prefill: bool,
+    floor: bool,
+    udp: UdpTyped,
     server_pid: Option<u32>,
     cpu: Option<usize>,
     json: Option<PathBuf>,
@@ -60,11 +70,13 @@ impl Default for Typed {
             depth: 1,
             runs: 1,
             first_run: 0,
-            connections: 32,
+            connections: None,
             threads: 1,
             duration_s: 10.0,
             warmup_s: 1.0,
             prefill: true,
+            floor: false,
+            udp: UdpTyped::default(),
             server_pid: None,
             cpu: None,
             json: None,
@@ -98,6 +110,16 @@ pub enum Command {
 /// Runs `laneway bench` with these arguments, the program's name and `bench` not among them.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.collect();
+    if arguments.first().is_some_and(|word| word == "floor") {
+        return match floor::flags::run(arguments[1..].to_vec()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(floor::flags::Error::Usage(message)) => usage("bench floor", &message),
+            Err(floor::flags::Error::World(message)) => {
+                eprintln!("laneway bench floor: {message}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let invocation = match parse(arguments) {
         Ok(Command::Help) => {
             // Whoever closed the pipe has read enough.
@@ -105,10 +127,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(Command::Bench(invocation)) => invocation,
-        Err(message) => {
-            eprintln!("laneway bench: {message}\ntry laneway bench --help");
-            return ExitCode::from(USAGE_EXIT);
-        }
+        Err(message) => return usage("bench", &message),
     };
     match carry_out(&invocation) {
         Ok(true) => ExitCode::SUCCESS,
@@ -118,6 +137,11 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn usage(command: &str, message: &str) -> ExitCode {
+    eprintln!("laneway {command}: {message}\ntry laneway {command} --help");
+    ExitCode::from(USAGE_EXIT)
 }
 
 fn carry_out(invocation: &Invocation) -> Result<bool, String> {
@@ -196,26 +220,27 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "depth" => typed.depth = number(name, parser)?,
         "runs" => typed.runs = number(name, parser)?,
         "first-run" => typed.first_run = number(name, parser)?,
-        "connections" => typed.connections = number(name, parser)?,
+        "connections" => typed.connections = Some(number(name, parser)?),
         "threads" => typed.threads = number(name, parser)?,
         "duration" => typed.duration_s = number(name, parser)?,
         "warmup" => typed.warmup_s = number(name, parser)?,
+        "floor" => typed.floor = true,
         "no-prefill" => typed.prefill = false,
         "server-pid" => typed.server_pid = Some(number(name, parser)?),
         "cpu" => typed.cpu = Some(number(name, parser)?),
         "json" => typed.json = Some(text(name, parser)?.into()),
         "quiet" => typed.quiet = true,
-        _ => return Err(format!("--{name}: no such flag")),
+        _ => return typed.udp.flag(name, parser),
     }
     Ok(())
 }
 
-fn text(name: &str, parser: &mut Parser) -> Result<String, String> {
+pub(crate) fn text(name: &str, parser: &mut Parser) -> Result<String, String> {
     let value = parser.value().map_err(|_| format!("--{name}: needs a value"))?;
     value.string().map_err(|_| format!("--{name}: the value is not text"))
 }
 
-fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, String> {
+pub(crate) fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, String> {
     let value = text(name, parser)?;
     value.parse().map_err(|_| format!("--{name} {value}: not a number of the kind wanted"))
 }
@@ -225,7 +250,13 @@ const SECONDS_MAX: f64 = 86_400.0;
 const RATE_PER_S_MAX: f64 = 1e8;
 
 fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
-    let Typed { connections, threads, depth, runs, duration_s, warmup_s, .. } = typed;
+    let Typed { threads, depth, runs, duration_s, warmup_s, .. } = typed;
+    let udp = typed.udp.check()?;
+    if udp.is_some() && typed.socket.is_some() {
+        return Err("--udp: needs a --server with an address, not a --socket".into());
+    }
+    let default = if udp.is_some() { SOCKETS_UDP } else { CONNECTIONS };
+    let connections = typed.connections.unwrap_or(default);
     if !typed.rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
         return Err(format!("--rate {:?}: each must be in 1..={RATE_PER_S_MAX}", typed.rates));
     }
@@ -254,7 +285,15 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         Some(value_bytes) => Sizes::Fixed { value_bytes },
         None => Sizes::Etc { large_bytes_max: typed.large_bytes_max },
     };
-    let workload = Workload::new(WorkloadOptions { sizes, ..typed.workload })?;
+    if typed.floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
+        return Err(
+            "--floor: a floor has values of one size and speaks memcached's protocol; give \
+                    the --value-bytes that it was started with"
+                .into(),
+        );
+    }
+    let get_share = if typed.floor { 1.0 } else { typed.workload.get_share };
+    let workload = Workload::new(WorkloadOptions { sizes, get_share, ..typed.workload })?;
     let modes = match typed.closed {
         true => vec![Mode::Closed { depth }],
         false => typed.rates.iter().map(|&rate_per_s| Mode::Open { rate_per_s }).collect(),
@@ -270,7 +309,9 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         threads,
         duration: Duration::from_secs_f64(duration_s),
         warmup: Duration::from_secs_f64(warmup_s),
-        prefill: typed.prefill,
+        prefill: typed.prefill && !typed.floor,
+        floor: typed.floor,
+        udp,
         server_pid: typed.server_pid,
         arguments,
     };
@@ -297,6 +338,13 @@ mod tests {
             ("--threads 3 --connections 2", "--threads 3: must be at least 1 and at most"),
             ("--depth 4", "--depth 4: means something with --closed only"),
             ("--dialect binary", "--dialect binary: must be text or resp"),
+            ("--udp-base 4000", "--udp-base 4000: needs --udp-queues"),
+            ("--udp-queues 4", "--udp-queues 4: needs --udp-base"),
+            ("--udp --timeout-ms 0", "--timeout-ms 0: must be"),
+            ("--timeout-ms 5", "--timeout-ms: means something with --udp only"),
+            ("--udp --socket /s", "--udp: needs a --server"),
+            ("--udp-port 1 --udp-base 2 --udp-queues 1", "--udp-port 1: one port or many"),
+            ("--floor", "--floor: a floor has values of one size"),
             ("--duration 0", "--duration 0: seconds"),
             ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
             ("--cpu 1 --threads 2", "--cpu: 2 threads"),
@@ -348,10 +396,18 @@ mod tests {
             "duration",
             "warmup",
             "no-prefill",
+            "floor",
             "server-pid",
             "cpu",
             "json",
             "quiet",
+            "udp",
+            "udp-port",
+            "udp-base",
+            "udp-queues",
+            "udp-choice",
+            "large-sets",
+            "timeout-ms",
             "help",
         ] {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");

@@ -10,12 +10,13 @@
 //!
 //! Requests belong to the lap in which they were due. Knows no clock. Unit: nanoseconds.
 
-use crate::recorder::LATE_NS;
 use crate::workload::Class;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
+/// A request that left this long after it was due is late: the sender's fault, not the server's.
+pub const LATE_NS: u64 = 100_000;
 /// Length of a lap: 4 000 requests at 40 k/s, 40 of them beyond p99.
 const LAP_NS_MIN: u64 = 100_000_000;
 /// Most laps of a run; in long runs laps are longer.

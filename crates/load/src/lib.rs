@@ -1,10 +1,12 @@
 //! The load generator: what is asked ([`workload`], [`arrivals`]), how it is sent ([`sender`]),
 //! what is recorded ([`recorder`]), whether it may be believed ([`verdict`]), how it is shown
-//! ([`report`]); and the pair runner that compares servers ([`pairs`]).
+//! ([`report`]); the pair runner that compares servers ([`pairs`]), and a server that does nothing,
+//! to compare with ([`floor`]).
 //!
-//! After the evaluation of Minos (§5), with two differences: TCP and unix sockets instead of UDP
-//! datagrams, and latency from the time a request was due instead of the time it left. It speaks
-//! to any memcached, and enough RESP to compare with Redis. Every value is checked byte by byte.
+//! After the evaluation of Minos (§5), with two differences: TCP and unix sockets beside UDP
+//! ([`datagram`]), and latency from the time a request was due instead of the time it left. It
+//! speaks to any memcached, and enough RESP to compare with Redis. Every value is checked byte by
+//! byte.
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -12,7 +14,9 @@ pub mod arrivals;
 pub mod cli;
 pub mod connection;
 pub mod cpu;
+pub mod datagram;
 pub mod dialect;
+pub mod floor;
 pub mod laps;
 pub mod pairs;
 pub mod prefill;

@@ -4,16 +4,14 @@
 //! nanoseconds. A request belongs to the measured window by the time it was due; throughput counts
 //! what ended within the window.
 
-use crate::connection::{Completion, Outcome};
-use crate::laps::Laps;
+use crate::connection::{Completion, Outcome, Request};
+use crate::laps::{LATE_NS, Laps};
 use crate::workload::{Class, Operation};
 use hdrhistogram::Histogram;
 use std::ops::Range;
 
 /// Longest latency told apart; longer ones count as this long.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
-/// A request that left this long after it was due is late: the sender's fault, not the server's.
-pub const LATE_NS: u64 = 100_000;
 
 /// Counts of a run. Those of requests are of requests due within the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +26,8 @@ pub struct Counts {
     pub never_sent: u64,
     /// Sent, and no reply by the end of the run.
     pub unanswered: u64,
+    /// Sent by UDP, and given up for want of a whole reply in time. Counted among the latencies.
+    pub lost: u64,
     /// Sent on a connection that was busy, as none was idle.
     pub no_idle_connection: u64,
     /// GETs answered with a right value.
@@ -60,6 +60,7 @@ impl Counts {
         self.late_ns_max = self.late_ns_max.max(other.late_ns_max);
         self.never_sent += other.never_sent;
         self.unanswered += other.unanswered;
+        self.lost += other.lost;
         self.no_idle_connection += other.no_idle_connection;
         self.hits += other.hits;
         self.misses += other.misses;
@@ -136,6 +137,21 @@ impl Recorder {
         self.counts.unanswered += u64::from(self.window_ns.contains(&due_ns));
     }
 
+    /// A request that was sent is given up at `now_ns`. It took at least that long, so this is its
+    /// latency: leaving it out would flatter whoever loses the slow ones.
+    pub fn lost(&mut self, request: &Request, now_ns: u64) {
+        if self.window_ns.contains(&request.due_ns) {
+            self.counts.lost += 1;
+            self.latency(request, now_ns);
+        }
+    }
+
+    fn latency(&mut self, request: &Request, now_ns: u64) {
+        let latency_ns = now_ns.saturating_sub(request.due_ns).max(1);
+        self.laps.answered(request.due_ns, request.class, latency_ns);
+        self.latency_ns[index(request.operation, request.class)].saturating_record(latency_ns);
+    }
+
     /// A request ended at `now_ns`.
     pub fn ended(&mut self, completion: &Completion, now_ns: u64) {
         let request = &completion.request;
@@ -182,9 +198,7 @@ impl Recorder {
             self.counts.large += 1;
             self.counts.value_bytes_large += moved;
         }
-        let latency_ns = now_ns.saturating_sub(request.due_ns).max(1);
-        self.laps.answered(request.due_ns, request.class, latency_ns);
-        self.latency_ns[index(request.operation, request.class)].saturating_record(latency_ns);
+        self.latency(request, now_ns);
     }
 
     fn fault(&mut self, words: String) {
@@ -228,7 +242,6 @@ const fn index(operation: Operation, class: Class) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::Request;
     use crate::workload::Key;
 
     fn completion(due_ns: u64, class: Class, outcome: Outcome) -> Completion {
@@ -272,6 +285,19 @@ mod tests {
         recorder.ended(&completion(0, Class::Small, Outcome::Refused("no".into())), 10);
         assert_eq!((recorder.counts.corrupt, recorder.counts.refused), (1, 1));
         assert!(recorder.first_fault.is_some_and(|words| words.contains("a hole")));
+    }
+
+    #[test]
+    fn a_lost_request_counts_with_the_time_that_was_waited() {
+        let mut recorder = Recorder::new(1_000..2_000);
+        for due_ns in [500, 1_500] {
+            let lost = completion(due_ns, Class::Small, Outcome::Miss).request;
+            recorder.lost(&lost, due_ns + 250_000_000);
+        }
+        assert_eq!((recorder.counts.lost, recorder.counts.ended), (1, 0));
+        let histogram = recorder.latency_ns(None, Some(Class::Small));
+        assert_eq!(histogram.len(), 1);
+        assert!(histogram.equivalent(histogram.max(), 250_000_000));
     }
 
     #[test]

@@ -4,11 +4,16 @@ use crate::admin;
 use crate::arrivals;
 use crate::connection::{Context, Target};
 use crate::cpu::{self, CpuTime, Machine};
+use crate::datagram::sender::{Lines, Pace};
+use crate::datagram::{self, endpoint};
 use crate::dialect::Dialect;
+use crate::floor;
 use crate::prefill::prefill;
 use crate::random::Random;
 use crate::recorder::Recorder;
-use crate::report::json::{self, ClientCpu, Latencies, Mode, Report, Requests, Run, ServerCpu};
+use crate::report::json::{
+    self, ClientCpu, Latencies, Mode, Report, Requests, Run, ServerCpu, Udp,
+};
 use crate::sender::closed::ClosedLoop;
 use crate::sender::open::OpenLoop;
 use crate::sender::{Clock, Connections, Edge};
@@ -46,6 +51,10 @@ pub struct Plan {
     pub warmup: Duration,
     /// Whether to write every key first.
     pub prefill: bool,
+    /// Whether the server is a floor, whose values are all alike.
+    pub floor: bool,
+    /// How to send by UDP; absent means over connections.
+    pub udp: Option<endpoint::Wanted>,
     /// Process whose processor time is measured.
     pub server_pid: Option<u32>,
     /// The arguments this plan was made from, for the report.
@@ -57,16 +66,29 @@ pub struct Plan {
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let server_version = admin::version(&plan.target, plan.dialect)
         .map_err(|error| format!("no server answers at {}: {error}", plan.target))?;
-    let values = Values::new(plan.workload.options().seed);
+    let values = match plan.floor {
+        true => Values::same(floor::VALUE_BYTE),
+        false => Values::new(plan.workload.options().seed),
+    };
     let context = Context { workload: &plan.workload, values: &values, dialect: plan.dialect };
     let prefilled = match plan.prefill {
         true => Some(prefill(context, &plan.target, plan.connections)?),
         false => None,
     };
+    let udp = match &plan.udp {
+        Some(wanted) => Some(wanted.resolve(&plan.target, plan.dialect)?),
+        None => None,
+    };
     let mut runs = Vec::new();
     for &mode in &plan.modes {
         for _ in 0..plan.runs {
-            runs.push(one_run(plan, context, mode, plan.first_run + runs.len() as u64)?);
+            runs.push(one_run(
+                plan,
+                udp.as_ref(),
+                context,
+                mode,
+                plan.first_run + runs.len() as u64,
+            )?);
         }
     }
     Ok(Report {
@@ -81,6 +103,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         workload: plan.workload.options().clone(),
         connections: plan.connections,
         threads: plan.threads,
+        udp: udp.as_ref().map(Udp::of),
         duration_s: plan.duration.as_secs_f64(),
         warmup_s: plan.warmup.as_secs_f64(),
         prefill: prefilled,
@@ -109,15 +132,22 @@ impl Sample {
 /// One thread's part of a run.
 struct Part {
     recorder: Recorder,
+    udp: Option<datagram::Counts>,
     samples: [Sample; 2],
 }
 
-fn one_run(plan: &Plan, context: Context<'_>, mode: Mode, number: u64) -> Result<Run, String> {
+fn one_run(
+    plan: &Plan,
+    udp: Option<&datagram::Options>,
+    context: Context<'_>,
+    mode: Mode,
+    number: u64,
+) -> Result<Run, String> {
     let own_account_before = match plan.server_pid {
         None => admin::cpu_ns(&plan.target, plan.dialect),
         Some(_) => None,
     };
-    let (recorder, samples) = all_threads(plan, context, mode, number)?;
+    let Part { recorder, udp, samples } = all_threads(plan, udp, context, mode, number)?;
     let counts = &recorder.counts;
     let server = match (plan.server_pid, own_account_before) {
         (Some(pid), _) => server_by_schedstat(pid, &samples, counts.ended_within, plan.duration),
@@ -142,6 +172,7 @@ fn one_run(plan: &Plan, context: Context<'_>, mode: Mode, number: u64) -> Result
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
         latency_us: verdict.refused.is_none().then(|| Latencies::of(&recorder)),
         quiet: (is_open && verdict.refused.is_none()).then(|| recorder.laps.quiet()),
+        udp,
         server,
         client: ClientCpu {
             kept_waiting_ms: after.client.since(before.client).kept_waiting_ns as f64 / 1e6,
@@ -170,17 +201,18 @@ fn server_by_schedstat(
 /// Runs every thread's part, the first on the calling thread, which is the one that was pinned.
 fn all_threads(
     plan: &Plan,
+    udp: Option<&datagram::Options>,
     context: Context<'_>,
     mode: Mode,
     number: u64,
-) -> Result<(Recorder, [Sample; 2]), String> {
+) -> Result<Part, String> {
     /// Time for every thread to draw its schedule and connect. Threads that are late begin late:
     /// their first requests then count as late.
     const START_IN: Duration = Duration::from_millis(20);
     let gate = std::sync::Barrier::new(plan.threads);
     let start = std::sync::OnceLock::new();
     let part = |thread: usize| -> Result<Part, String> {
-        let prepared = Prepared::new(plan, context, mode, number, thread);
+        let prepared = Prepared::new(plan, udp, context, mode, number, thread);
         gate.wait();
         let start = *start.get_or_init(|| Instant::now() + START_IN);
         prepared?.go(plan, Clock::starting(start), thread == 0)
@@ -193,14 +225,41 @@ fn all_threads(
         for other in others {
             let other = other.join().map_err(|_| "a sending thread panicked".to_owned())??;
             first.recorder.merge(&other.recorder);
+            if let (Some(own), Some(others)) = (&mut first.udp, &other.udp) {
+                own.add(others);
+            }
         }
-        Ok((first.recorder, first.samples))
+        Ok(first)
     })
+}
+
+/// What requests leave by.
+enum Way<'a> {
+    Connections(Connections<'a>),
+    Datagrams(Box<Lines<'a>>),
+}
+
+impl<'a> Way<'a> {
+    fn open(
+        plan: &Plan,
+        udp: Option<&'a datagram::Options>,
+        context: Context<'a>,
+        count: usize,
+        stream: u64,
+    ) -> io::Result<Self> {
+        let Some(udp) = udp else {
+            return Connections::open(context, &plan.target, count).map(Way::Connections);
+        };
+        let seed = plan.workload.options().seed ^ u64::from_le_bytes(*b"queues  ");
+        let random = Random::stream(seed, stream);
+        let lines = Lines::open(context, udp, &plan.target, count, random)?;
+        Ok(Way::Datagrams(Box::new(lines)))
+    }
 }
 
 /// A thread's connections and everything it will ask, drawn before the first byte.
 struct Prepared<'a> {
-    connections: Connections<'a>,
+    way: Way<'a>,
     arrivals: Vec<arrivals::Arrival>,
     depth: usize,
     streams: [Random; 2],
@@ -209,6 +268,7 @@ struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn new(
         plan: &Plan,
+        udp: Option<&'a datagram::Options>,
         context: Context<'a>,
         mode: Mode,
         number: u64,
@@ -216,11 +276,11 @@ impl<'a> Prepared<'a> {
     ) -> Result<Self, String> {
         // The connections that do not divide evenly go to the first threads.
         let count = (plan.connections + plan.threads - 1 - thread) / plan.threads;
-        let connections = Connections::open(context, &plan.target, count)
-            .map_err(|error| format!("cannot connect to {}: {error}", plan.target))?;
         let seed = plan.workload.options().seed;
         // Every run of an invocation draws anew: the spread over runs is over schedules too.
         let stream = number * plan.threads as u64 + thread as u64;
+        let way = Way::open(plan, udp, context, count, stream)
+            .map_err(|error| format!("cannot connect to {}: {error}", plan.target))?;
         let (arrivals, depth) = match mode {
             Mode::Open { rate_per_s } => {
                 let total = plan.warmup + plan.duration;
@@ -232,10 +292,10 @@ impl<'a> Prepared<'a> {
         };
         let name = |word: &[u8; 8]| Random::stream(seed ^ u64::from_le_bytes(*word), stream);
         let streams = [name(b"asks    "), name(b"versions")];
-        Ok(Prepared { connections, arrivals, depth, streams })
+        Ok(Prepared { way, arrivals, depth, streams })
     }
 
-    fn go(mut self, plan: &Plan, clock: Clock, samples_cpu: bool) -> Result<Part, String> {
+    fn go(self, plan: &Plan, clock: Clock, samples_cpu: bool) -> Result<Part, String> {
         let start_ns = plan.warmup.as_nanos() as u64;
         let mut recorder = Recorder::new(start_ns..start_ns + plan.duration.as_nanos() as u64);
         let mut samples = [Sample::default(); 2];
@@ -245,15 +305,24 @@ impl<'a> Prepared<'a> {
             }
         };
         let [asks, versions] = self.streams;
-        let connections = &mut self.connections;
-        let done: io::Result<()> = if self.depth == 0 {
-            let mut open = OpenLoop { arrivals: &self.arrivals, drain: DRAIN, versions };
-            open.run(connections, clock, &mut recorder, at_edge)
-        } else {
-            let mut closed = ClosedLoop { depth: self.depth, drain: DRAIN, asks, versions };
-            closed.run(connections, clock, &mut recorder, at_edge)
+        let done = match (self.way, self.depth) {
+            (Way::Connections(mut connections), 0) => {
+                let mut open = OpenLoop { arrivals: &self.arrivals, drain: DRAIN, versions };
+                open.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
+            }
+            (Way::Connections(mut connections), depth) => {
+                let mut closed = ClosedLoop { depth, drain: DRAIN, asks, versions };
+                closed.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
+            }
+            (Way::Datagrams(lines), depth) => {
+                let pace = match depth {
+                    0 => Pace::Open(&self.arrivals),
+                    depth => Pace::Closed { depth, asks },
+                };
+                lines.run(pace, versions, DRAIN, clock, &mut recorder, at_edge).map(Some)
+            }
         };
-        done.map_err(|error| format!("{}: {error}", plan.target))?;
-        Ok(Part { recorder, samples })
+        let udp = done.map_err(|error| format!("{}: {error}", plan.target))?;
+        Ok(Part { recorder, udp, samples })
     }
 }

@@ -22,6 +22,8 @@ const PATTERNED_BYTES_MIN: u64 = 16;
 #[derive(Debug)]
 pub struct Values {
     seed: u64,
+    /// Whether every byte of every value is this one.
+    same: Option<u8>,
     pattern: Vec<u8>,
 }
 
@@ -46,7 +48,13 @@ impl Values {
             pattern.extend_from_slice(&random.word().to_le_bytes());
         }
         pattern.truncate(PATTERN_BYTES);
-        Values { seed, pattern }
+        Values { seed, same: None, pattern }
+    }
+
+    /// Values whose every byte is `byte`, whatever their key and version: those of
+    /// [`crate::floor`].
+    pub fn same(byte: u8) -> Self {
+        Values { seed: 0, same: Some(byte), pattern: vec![byte; PATTERN_BYTES] }
     }
 
     /// Appends the whole of `value`.
@@ -72,6 +80,14 @@ impl Values {
 
     /// Writes what stands before the pattern (all of it, for a short value) and says how much.
     fn head(&self, value: Value, head: &mut [u8; 16]) -> u64 {
+        if let Some(byte) = self.same {
+            head.fill(byte);
+            return value.bytes.min(if value.bytes >= PATTERNED_BYTES_MIN {
+                HEAD_BYTES
+            } else {
+                16
+            });
+        }
         if value.bytes >= PATTERNED_BYTES_MIN {
             head[..4].copy_from_slice(&value.version.to_le_bytes());
             head[4..8].copy_from_slice(&(self.check_word(value) as u32).to_le_bytes());
@@ -231,6 +247,19 @@ mod tests {
             let mut longer = value.clone();
             longer.push(0);
             assert!(!accepts(&values, 5, &longer, 1 << 20), "{bytes}: padded");
+        }
+    }
+
+    #[test]
+    fn values_of_one_byte_are_held_to_it() {
+        let values = Values::same(b'.');
+        for bytes in LENGTHS {
+            assert!(accepts(&values, 3, &vec![b'.'; bytes as usize], 1_000), "{bytes}");
+        }
+        for at in [0, 7, 8, 99] {
+            let mut value = vec![b'.'; 100];
+            value[at] = b',';
+            assert!(!accepts(&values, 3, &value, 1_000), "at {at}");
         }
     }
 

@@ -59,6 +59,13 @@ pub fn judge(counts: &Counts, open_loop: bool, first_fault: Option<&str>) -> Ver
             100.0 * counts.misses as f64 / gets as f64
         ));
     }
+    if counts.lost > 0 {
+        verdict.warnings.push(format!(
+            "{} requests were lost ({:.3} %); each counts with the time that was waited for it",
+            counts.lost,
+            100.0 * counts.lost as f64 / due
+        ));
+    }
     if open_loop {
         judge_schedule(counts, late_share, due, &mut verdict);
     }
@@ -96,6 +103,7 @@ mod tests {
         late_ns_max: 0,
         never_sent: 0,
         unanswered: 0,
+        lost: 0,
         no_idle_connection: 0,
         hits: 9_500,
         misses: 0,
@@ -141,6 +149,7 @@ mod tests {
             (Counts { misses: 10, ..GOOD }, Seen::Warned, Seen::Warned),
             (Counts { corrupt: 1, ..GOOD }, Seen::Failed, Seen::Failed),
             (Counts { refused: 1, ..GOOD }, Seen::Failed, Seen::Failed),
+            (Counts { lost: 1, ..GOOD }, Seen::Warned, Seen::Warned),
             (Counts { unanswered: 1, ..GOOD }, Seen::Failed, Seen::Failed),
             (Counts { due: 0, ..GOOD }, Seen::Failed, Seen::Failed),
         ] {

@@ -2,6 +2,7 @@
 //! meaning changes [`SCHEMA`]. Units are the last word of a name.
 
 use crate::cpu::Machine;
+use crate::datagram;
 use crate::dialect::Dialect;
 use crate::laps::Quiet;
 use crate::prefill::Prefilled;
@@ -39,6 +40,9 @@ pub struct Report {
     pub connections: usize,
     /// Threads of the sender.
     pub threads: usize,
+    /// How UDP was used, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<Udp>,
     /// Length of the measured window.
     pub duration_s: f64,
     /// Time before it, served but not measured.
@@ -47,6 +51,21 @@ pub struct Report {
     pub prefill: Option<Prefilled>,
     /// Every run, in the order they were made.
     pub runs: Vec<Run>,
+}
+
+/// How UDP was used. `connections` are then sockets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Udp {
+    /// The first port of the server.
+    pub port: u16,
+    /// How many there are.
+    pub queues: u16,
+    /// How one is chosen.
+    pub choice: String,
+    /// Which way large SETs went.
+    pub large_sets: datagram::LargeSets,
+    /// After how long a request was given up.
+    pub timeout_ms: f64,
 }
 
 /// What decides when requests leave.
@@ -78,6 +97,9 @@ pub struct Run {
     /// the verdict refuses latencies. Percentiles in microseconds.
     #[serde(default)]
     pub quiet: Option<Quiet>,
+    /// What became of everything sent by UDP; absent for a run over connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<datagram::Counts>,
     /// The server's processor time, where it could be had.
     pub server: Option<ServerCpu>,
     /// The client's processor time and the machine's.
@@ -105,6 +127,9 @@ pub struct Requests {
     pub never_sent: u64,
     /// Left, and got no reply.
     pub unanswered: u64,
+    /// Left by UDP and were given up; each is among the latencies with the time that was waited.
+    #[serde(default)]
+    pub lost: u64,
     /// Left on a busy connection, as none was idle.
     pub no_idle_connection: u64,
     /// GETs with a right value.
@@ -187,6 +212,19 @@ pub struct ClientCpu {
     pub stolen_ms: f64,
 }
 
+impl Udp {
+    /// As resolved.
+    pub fn of(options: &datagram::Options) -> Self {
+        Udp {
+            port: options.peers.first().port(),
+            queues: options.peers.queues(),
+            choice: options.peers.choice_name().into(),
+            large_sets: options.large_sets,
+            timeout_ms: options.timeout.as_secs_f64() * 1e3,
+        }
+    }
+}
+
 impl Quantiles {
     /// Of a histogram of nanoseconds.
     pub fn of(histogram: &Histogram<u64>) -> Self {
@@ -237,6 +275,7 @@ impl Requests {
             late_us_max: counts.late_ns_max as f64 / 1e3,
             never_sent: counts.never_sent,
             unanswered: counts.unanswered,
+            lost: counts.lost,
             no_idle_connection: counts.no_idle_connection,
             hits: counts.hits,
             misses: counts.misses,

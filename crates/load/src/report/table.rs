@@ -95,7 +95,7 @@ fn rows(runs: &[&Run], out: &mut String) -> std::fmt::Result {
         "\n{offered} · {}/s answered · {} % on time · {} lost · {} hits, {} misses, {} stored",
         of(|run| run.requests.answered_per_s),
         of(|run| 100.0 * run.requests.on_time_share),
-        total(|run| run.requests.never_sent + run.requests.unanswered),
+        total(|run| run.requests.never_sent + run.requests.unanswered + run.requests.lost),
         total(|run| run.requests.hits),
         total(|run| run.requests.misses),
         total(|run| run.requests.stored),

@@ -1,0 +1,98 @@
+//! The flags of `laneway bench` that say how UDP is used.
+
+use super::{number, text};
+use crate::datagram::LargeSets;
+use crate::datagram::endpoint::{Rule, Wanted};
+use lexopt::Parser;
+use std::time::Duration;
+
+/// When a request is given up, where the flags do not say.
+const TIMEOUT_MS: f64 = 250.0;
+/// Longest time waited: ids of requests given up rest for seconds.
+const TIMEOUT_MS_MAX: f64 = 60_000.0;
+
+/// Flags as typed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UdpTyped {
+    udp: bool,
+    port: Option<u16>,
+    base: Option<u16>,
+    queues: Option<u16>,
+    rule: Option<Rule>,
+    large_sets: Option<LargeSets>,
+    timeout_ms: Option<f64>,
+}
+
+impl UdpTyped {
+    /// Takes flag `name`, the last module to be asked.
+    pub(super) fn flag(&mut self, name: &str, parser: &mut Parser) -> Result<(), String> {
+        match name {
+            "udp" => self.udp = true,
+            "udp-port" => self.port = Some(number(name, parser)?),
+            "udp-base" => self.base = Some(number(name, parser)?),
+            "udp-queues" => self.queues = Some(number(name, parser)?),
+            "udp-choice" => {
+                self.rule = Some(match text(name, parser)?.as_str() {
+                    "any" => Rule::Any,
+                    "owner" => Rule::Owner,
+                    "server" => Rule::Server,
+                    other => {
+                        return Err(format!("--udp-choice {other}: must be any, owner or server"));
+                    }
+                });
+            }
+            "large-sets" => {
+                self.large_sets = Some(match text(name, parser)?.as_str() {
+                    "udp" => LargeSets::Udp,
+                    "tcp" => LargeSets::Tcp,
+                    other => return Err(format!("--large-sets {other}: must be udp or tcp")),
+                });
+            }
+            "timeout-ms" => self.timeout_ms = Some(number(name, parser)?),
+            _ => return Err(format!("--{name}: no such flag")),
+        }
+        Ok(())
+    }
+
+    /// What is wanted; nothing where no flag asks for UDP.
+    pub(super) fn check(&self) -> Result<Option<Wanted>, String> {
+        let base = match (self.base, self.queues) {
+            (Some(base), Some(queues)) => Some((base, queues)),
+            (Some(base), None) => {
+                return Err(format!(
+                    "--udp-base {base}: needs --udp-queues; with --udp alone, the server is \
+                     asked for both"
+                ));
+            }
+            (None, Some(queues)) => {
+                return Err(format!("--udp-queues {queues}: needs --udp-base"));
+            }
+            (None, None) => None,
+        };
+        if let (Some(port), Some(_)) = (self.port, base) {
+            return Err(format!("--udp-port {port}: one port or many; leave out one of them"));
+        }
+        if !self.udp && self.port.is_none() && base.is_none() {
+            let lonely = [
+                ("udp-choice", self.rule.is_some()),
+                ("large-sets", self.large_sets.is_some()),
+                ("timeout-ms", self.timeout_ms.is_some()),
+            ];
+            return match lonely.iter().find(|(_, given)| *given) {
+                Some((name, _)) => Err(format!("--{name}: means something with --udp only")),
+                None => Ok(None),
+            };
+        }
+        let timeout_ms = self.timeout_ms.unwrap_or(TIMEOUT_MS);
+        if !(1.0..=TIMEOUT_MS_MAX).contains(&timeout_ms) {
+            return Err(format!("--timeout-ms {timeout_ms}: must be in 1..={TIMEOUT_MS_MAX}"));
+        }
+        Ok(Some(Wanted {
+            port: self.port,
+            base,
+            rule: self.rule.unwrap_or(Rule::Any),
+            large_sets: self.large_sets,
+            timeout: Duration::from_secs_f64(timeout_ms / 1e3),
+        }))
+    }
+}

@@ -1,0 +1,146 @@
+//! Where a server's UDP ports are: as the flags say, or as the server itself tells.
+//!
+//! A server of ours answers `stats topology` with its queues' ports and what places a key;
+//! memcached answers with nothing, and then its UDP port has the number of its TCP port, as is its
+//! habit.
+
+use super::peers::{Choice, Peers};
+use super::{LargeSets, Options};
+use crate::admin;
+use crate::connection::Target;
+use crate::dialect::Dialect;
+use laneway_policy::{Placement, owner};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How queues are chosen, where the client chooses them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Any for GETs, the owner's for PUTs.
+    Any,
+    /// The owner's.
+    Owner,
+    /// The client does not choose: one port, and whoever the kernel gives the datagram to.
+    Server,
+}
+
+/// What the flags say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// The one port.
+    pub port: Option<u16>,
+    /// The first of many, and how many; asked of the server where they are not given.
+    pub base: Option<(u16, u16)>,
+    /// How to choose among many.
+    pub rule: Rule,
+    /// Which way large SETs go; where it is not given, by UDP to whom it is known to understand it.
+    pub large_sets: Option<LargeSets>,
+    /// When a request is given up.
+    pub timeout: Duration,
+}
+
+impl Wanted {
+    /// Finds the ports of the server at `target`.
+    pub fn resolve(&self, target: &Target, dialect: Dialect) -> Result<Options, String> {
+        let Target::Tcp(address) = target else {
+            return Err("--udp: needs a --server with an address, not a --socket".into());
+        };
+        if dialect != Dialect::Text {
+            return Err("--udp: only memcached's protocol goes over UDP".into());
+        }
+        let (host, tcp_port) = address
+            .rsplit_once(':')
+            .and_then(|(host, port)| Some((host.trim_matches(['[', ']']), port.parse().ok()?)))
+            .ok_or_else(|| format!("--server {address}: must be HOST:PORT"))?;
+        let told = admin::stats(target, dialect, "topology").unwrap_or_default();
+        let (port, choice) = match (self.base, self.port) {
+            (Some((base, queues)), _) => (base, self.choose(told_seed(&told), queues, 1)?),
+            (None, Some(port)) => (port, Choice::Server),
+            (None, None) => match told_base(&told) {
+                Some((base, queues, domains)) if self.rule != Rule::Server => {
+                    (base, self.choose(told_seed(&told), queues, domains)?)
+                }
+                _ => (number(&told, "udp_port").unwrap_or(tcp_port), Choice::Server),
+            },
+        };
+        if choice != Choice::Server && told.get("hash").is_some_and(|name| !is_known(name)) {
+            return Err(format!(
+                "--udp: the server places keys by {}, which this client does not know; give \
+                 --udp-port, so that the server chooses",
+                told["hash"]
+            ));
+        }
+        let large_sets = match told.is_empty() {
+            true => LargeSets::Tcp,
+            false => LargeSets::Udp,
+        };
+        Ok(Options {
+            peers: Peers::new(host, port, choice)?,
+            large_sets: self.large_sets.unwrap_or(large_sets),
+            timeout: self.timeout,
+        })
+    }
+
+    fn choose(&self, seed: u64, queues: u16, domains: u16) -> Result<Choice, String> {
+        let placement = Placement::new(seed, queues, domains).ok_or_else(|| {
+            format!("--udp: {queues} queues in {domains} NUMA domains cannot be chosen among")
+        })?;
+        Ok(match self.rule {
+            Rule::Any => Choice::AnyForGets(placement),
+            Rule::Owner => Choice::Owner(placement),
+            Rule::Server => Choice::Server,
+        })
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    name == owner::HASH_NAME
+}
+
+fn told_base(told: &BTreeMap<String, String>) -> Option<(u16, u16, u16)> {
+    let (base, queues) = (number(told, "udp_port_base")?, number(told, "queues")?);
+    (base > 0 && queues > 0).then(|| (base, queues, number(told, "domains").unwrap_or(1)))
+}
+
+fn told_seed(told: &BTreeMap<String, String>) -> u64 {
+    let seed = told.get("hash_seed").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    seed.unwrap_or(owner::SEED)
+}
+
+fn number<T: std::str::FromStr>(told: &BTreeMap<String, String>, name: &str) -> Option<T> {
+    told.get(name)?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> BTreeMap<String, String> {
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn a_topology_is_read() {
+        let all = told("udp_port_base=9000,queues=4,domains=2,hash_seed=00000000000000ff");
+        assert_eq!((told_base(&all), told_seed(&all)), (Some((9_000, 4, 2)), 255));
+        let plain = told("tcp_port=11211,queues=4");
+        assert_eq!((told_base(&plain), told_seed(&plain)), (None, owner::SEED));
+        assert_eq!(told_base(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn what_cannot_be_asked_by_udp_is_refused() {
+        let timeout = Duration::from_millis(250);
+        let wanted = Wanted { port: None, base: None, rule: Rule::Any, large_sets: None, timeout };
+        let tcp = |address: &str| Target::Tcp(address.into());
+        for (target, dialect, words) in [
+            (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),
+            (tcp("127.0.0.1:1"), Dialect::Resp, "only memcached's protocol"),
+            (tcp("nowhere"), Dialect::Text, "must be HOST:PORT"),
+        ] {
+            let message = wanted.resolve(&target, dialect).expect_err(words);
+            assert!(message.contains(words), "{message}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The sockets of one thread, with everything in flight on them.
+
+use super::flight::Flight;
+use super::socket::{Inbox, Outbox, Socket};
+use super::upload::Upload;
+use super::{Counts, LargeSets, Options};
+use crate::connection::{Completion, Context, Request};
+use crate::dialect::Dialect;
+use crate::random::Random;
+use crate::sender::Clock;
+use crate::values::Value;
+use crate::workload::Operation;
+use laneway_wire::udp::{FRAME_BYTES_MAX, Header, Kind, gaps};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+
+/// Most bytes of a SET's first line and last two bytes, for keys of ours.
+const SET_LINE_BYTES_MAX: u64 = 64;
+
+/// Whether a request fits one datagram: every GET, and SETs of small values.
+pub fn fits_one(request: &Request) -> bool {
+    request.operation == Operation::Get
+        || request.value_bytes + SET_LINE_BYTES_MAX <= FRAME_BYTES_MAX as u64
+}
+
+#[derive(Debug)]
+struct Flow {
+    socket: Socket,
+    flight: Flight,
+    outbox: Outbox,
+    uploads: HashMap<u16, Upload>,
+    /// Ids of uploads with frames to send.
+    sending: VecDeque<u16>,
+}
+
+/// The sockets of one thread.
+pub struct Flows<'a> {
+    context: Context<'a>,
+    options: &'a Options,
+    all: Vec<Flow>,
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    inbox: Inbox,
+    random: Random,
+    /// What became of what.
+    pub counts: Counts,
+}
+
+impl<'a> Flows<'a> {
+    /// Opens `count` sockets; `random` chooses queues.
+    pub fn open(
+        context: Context<'a>,
+        options: &'a Options,
+        count: usize,
+        random: Random,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut all = Vec::with_capacity(count);
+        for index in 0..count {
+            let socket = Socket::open(options.peers.first())?;
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::add(&epoll, &socket, data, epoll::EventFlags::IN)?;
+            all.push(Flow {
+                socket,
+                flight: Flight::default(),
+                outbox: Outbox::default(),
+                uploads: HashMap::new(),
+                sending: VecDeque::new(),
+            });
+        }
+        Ok(Flows {
+            context,
+            options,
+            all,
+            epoll,
+            events: Vec::with_capacity(count),
+            inbox: Inbox::default(),
+            random,
+            counts: Counts::default(),
+        })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Requests in flight on all of them.
+    pub fn in_flight(&self) -> usize {
+        self.all.iter().map(|flow| flow.flight.waiting()).sum()
+    }
+
+    /// Whether this request goes over UDP at all.
+    pub fn takes(&self, request: &Request) -> bool {
+        self.options.large_sets == LargeSets::Udp || fits_one(request)
+    }
+
+    /// Puts a request on a socket; [`Flows::flush`] sends it. False where the socket has no request
+    /// id left.
+    pub fn push(&mut self, index: usize, request: Request, now_ns: u64) -> bool {
+        let Flow { flight, outbox, uploads, sending, .. } = &mut self.all[index];
+        let name = self.context.workload.key_name(request.key);
+        let peer = self.options.peers.choose(request.operation, &name, &mut self.random);
+        let Some(id) = flight.begin(request, peer, now_ns) else { return false };
+        self.counts.sent += 1;
+        let context = self.context;
+        if fits_one(&request) {
+            outbox.add(peer, |out| {
+                out.extend_from_slice(&Header::whole(id).to_bytes());
+                write_request(context, &request, out);
+            });
+            return true;
+        }
+        let mut message = Vec::with_capacity(request.value_bytes as usize + 64);
+        write_request(context, &request, &mut message);
+        if let Some(upload) = Upload::new(peer, message) {
+            uploads.insert(id, upload);
+            sending.push_back(id);
+        }
+        true
+    }
+
+    /// Sends what was pushed on a socket, and one train of what is large.
+    pub fn flush(&mut self, index: usize) -> io::Result<()> {
+        let Flow { socket, outbox, uploads, sending, .. } = &mut self.all[index];
+        if !outbox.is_empty() {
+            socket.send(outbox)?;
+        }
+        let Some(id) = sending.pop_front() else { return Ok(()) };
+        // One that was answered or given up meanwhile is gone.
+        let Some(upload) = uploads.get_mut(&id) else { return Ok(()) };
+        let had_room = upload.step(id, socket)?;
+        match (had_room, upload.is_sent()) {
+            (true, true) => {}
+            (true, false) => sending.push_back(id),
+            (false, _) => sending.push_front(id),
+        }
+        Ok(())
+    }
+
+    /// Sends what is left on any socket.
+    pub fn flush_rest(&mut self) -> io::Result<()> {
+        for index in 0..self.all.len() {
+            if !self.all[index].outbox.is_empty() || !self.all[index].sending.is_empty() {
+                self.flush(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what came on any socket; `each` gets every request that ended, the socket's number and
+    /// when its last byte was there.
+    pub fn receive(
+        &mut self,
+        clock: &Clock,
+        mut each: impl FnMut(usize, Completion, u64),
+    ) -> io::Result<()> {
+        self.events.clear();
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&now)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (context, counts) = (self.context, &mut self.counts);
+        for event in &self.events {
+            let index = event.data.u64() as usize;
+            let Flow { socket, flight, uploads, sending, .. } = &mut self.all[index];
+            let now_ns = || clock.now_ns();
+            socket.receive(&mut self.inbox, now_ns, |&now_ns, from, datagram| {
+                let Some((header, payload)) = Header::parse(datagram) else {
+                    counts.impossible += 1;
+                    return;
+                };
+                match header.kind {
+                    Kind::Data => counts.datagrams_received += 1,
+                    Kind::Resend => {
+                        counts.resends_asked += 1;
+                        if let Some(upload) = uploads.get_mut(&header.request_id) {
+                            upload.again(gaps(payload, upload.total()));
+                            sending.push_back(header.request_id);
+                        }
+                        return;
+                    }
+                    _ => {
+                        counts.other_kind += 1;
+                        return;
+                    }
+                }
+                if let Some(completion) = flight.take(context, from, header, payload, counts) {
+                    counts.answered += 1;
+                    uploads.remove(&header.request_id);
+                    each(index, completion, now_ns);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Gives up what has no whole reply in time.
+    pub fn expire(&mut self, now_ns: u64, mut lost: impl FnMut(usize, &Request)) {
+        let timeout_ns = self.options.timeout.as_nanos() as u64;
+        let Some(sent_by_ns) = now_ns.checked_sub(timeout_ns) else { return };
+        let counts = &mut self.counts;
+        for (index, flow) in self.all.iter_mut().enumerate() {
+            let Flow { flight, uploads, .. } = flow;
+            flight.expire(sent_by_ns, now_ns, |request, id| {
+                counts.lost += 1;
+                uploads.remove(&id);
+                lost(index, request);
+            });
+        }
+    }
+}
+
+fn write_request(context: Context<'_>, request: &Request, out: &mut Vec<u8>) {
+    let name = context.workload.key_name(request.key);
+    match request.operation {
+        Operation::Get => context.dialect.get(&name, out),
+        Operation::Set => {
+            let Request { key, value_bytes: bytes, version, .. } = *request;
+            context.dialect.set(&name, bytes, out);
+            context.values.append(Value { key, bytes, version }, out);
+            out.extend_from_slice(Dialect::SET_ENDING);
+        }
+    }
+}

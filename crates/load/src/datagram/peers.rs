@@ -1,0 +1,119 @@
+//! To which port of the server a request goes.
+
+use crate::random::Random;
+use crate::workload::Operation;
+use laneway_policy::Placement;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// How the client chooses among the server's queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// One port; the kernel or the server chooses.
+    Server,
+    /// Any queue for a GET, the owner's for a PUT (Minos §4.1; MICA's CREW).
+    AnyForGets(Placement),
+    /// The owner's for everything (MICA's EREW).
+    Owner(Placement),
+}
+
+/// The ports of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peers {
+    first: SocketAddr,
+    choice: Choice,
+}
+
+impl Peers {
+    /// The ports of the server at `host`: from `port` on, one for each queue that there is to
+    /// choose among.
+    pub fn new(host: &str, port: u16, choice: Choice) -> Result<Self, String> {
+        let mut found = (host, port)
+            .to_socket_addrs()
+            .map_err(|error| format!("UDP port {port} of {host}: {error}"))?;
+        let first =
+            found.next().ok_or_else(|| format!("UDP port {port} of {host}: no such host"))?;
+        let peers = Peers { first, choice };
+        if u32::from(port) + u32::from(peers.queues()) > 1 << 16 {
+            return Err(format!("--udp-base {port}: {} queues reach beyond 65535", peers.queues()));
+        }
+        Ok(peers)
+    }
+
+    /// How many ports there are.
+    pub fn queues(&self) -> u16 {
+        match self.choice {
+            Choice::Server => 1,
+            Choice::AnyForGets(placement) | Choice::Owner(placement) => placement.queues(),
+        }
+    }
+
+    /// How one is chosen, in a word.
+    pub fn choice_name(&self) -> &'static str {
+        match self.choice {
+            Choice::Server => "server",
+            Choice::AnyForGets(_) => "any",
+            Choice::Owner(_) => "owner",
+        }
+    }
+
+    /// The first port.
+    pub fn first(&self) -> SocketAddr {
+        self.first
+    }
+
+    /// Where a request goes.
+    pub fn choose(&self, operation: Operation, key: &[u8], random: &mut Random) -> SocketAddr {
+        let queue = match self.choice {
+            Choice::Server => return self.first,
+            Choice::AnyForGets(placement) if operation == Operation::Get => {
+                placement.any_of_domain(placement.hash(key), random.word())
+            }
+            Choice::AnyForGets(placement) | Choice::Owner(placement) => {
+                placement.owner(placement.hash(key))
+            }
+        };
+        SocketAddr::new(self.first.ip(), self.first.port() + queue.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn ports(choice: Choice, operation: Operation, keys: &[&[u8]]) -> BTreeSet<u16> {
+        let peers = Peers::new("127.0.0.1", 7_000, choice).expect("good");
+        let mut random = Random::new(3);
+        let mut draw = |key| peers.choose(operation, key, &mut random).port();
+        keys.iter().cycle().take(400).map(|key| draw(key)).collect()
+    }
+
+    #[test]
+    fn gets_go_anywhere_and_puts_to_the_owner() {
+        let placement = Placement::new(1, 4, 1).expect("good");
+        let one: &[&[u8]] = &[b"0123abcd"];
+        let all = BTreeSet::from([7_000, 7_001, 7_002, 7_003]);
+        let owner = 7_000 + placement.owner(placement.hash(one[0])).0;
+        for (choice, operation, expected) in [
+            (Choice::Server, Operation::Get, BTreeSet::from([7_000])),
+            (Choice::Server, Operation::Set, BTreeSet::from([7_000])),
+            (Choice::AnyForGets(placement), Operation::Get, all),
+            (Choice::AnyForGets(placement), Operation::Set, BTreeSet::from([owner])),
+            (Choice::Owner(placement), Operation::Get, BTreeSet::from([owner])),
+            (Choice::Owner(placement), Operation::Set, BTreeSet::from([owner])),
+        ] {
+            assert_eq!(ports(choice, operation, one), expected, "{choice:?} {operation:?}");
+        }
+        let many: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_le_bytes().repeat(2)).collect();
+        let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
+        assert_eq!(ports(Choice::Owner(placement), Operation::Set, &many).len(), 4);
+    }
+
+    #[test]
+    fn ports_that_do_not_exist_are_refused() {
+        let placement = Placement::new(1, 4, 1).expect("good");
+        let message = Peers::new("127.0.0.1", 65_533, Choice::Owner(placement)).expect_err("four");
+        assert!(message.contains("--udp-base 65533"), "{message}");
+        assert!(Peers::new("127.0.0.1", 65_532, Choice::Owner(placement)).is_ok());
+    }
+}

@@ -1,0 +1,76 @@
+//! The command line of `laneway bench floor`.
+
+use super::{Template, VALUE_BYTES_MAX, tcp, udp};
+use crate::cli::number;
+use lexopt::{Arg, Parser};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+
+/// What `laneway bench floor --help` prints.
+pub const HELP: &str = "\
+laneway bench floor: a server that does nothing but answer, to compare with
+
+usage: laneway bench floor [--port N] [--value-bytes N]
+
+It answers every GET of an eight-byte key with the same value, read from nowhere: what a request
+costs where the server costs nothing. Over TCP by an epoll loop, over UDP by a loop of recvmmsg and
+sendmmsg, each a thread that sleeps while nothing comes. Loopback only; it runs until it is killed.
+
+  --port N              the TCP port and the UDP port                                     [11211]
+  --value-bytes N       length of every value                                               [100]
+
+example
+  laneway bench floor --port 11400 &
+  laneway bench --floor --server 127.0.0.1:11400 --value-bytes 100 --udp --closed --depth 16
+";
+
+const PORT: u16 = 11_211;
+const VALUE_BYTES: usize = 100;
+
+/// Runs with these arguments, `floor` not among them; returns only with an error, or after
+/// `--help`.
+pub fn run(arguments: Vec<OsString>) -> Result<(), Error> {
+    let (mut port, mut value_bytes) = (PORT, VALUE_BYTES);
+    let mut parser = Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(|error| Error::Usage(error.to_string()))? {
+        match argument {
+            Arg::Long("help") | Arg::Short('h') => {
+                // Whoever closed the pipe has read enough.
+                let _ = io::stdout().write_all(HELP.as_bytes());
+                return Ok(());
+            }
+            Arg::Long("port") => port = number("port", &mut parser).map_err(Error::Usage)?,
+            Arg::Long("value-bytes") => {
+                value_bytes = number("value-bytes", &mut parser).map_err(Error::Usage)?;
+            }
+            other => return Err(Error::Usage(other.unexpected().to_string())),
+        }
+    }
+    if value_bytes > VALUE_BYTES_MAX {
+        let words = format!("--value-bytes {value_bytes}: must be at most {VALUE_BYTES_MAX}");
+        return Err(Error::Usage(words));
+    }
+    let failed = |error: io::Error| Error::World(format!("port {port}: {error}"));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+    serve(&listener, &socket, &Template::new(value_bytes)).map_err(failed)
+}
+
+/// Serves both until one of them breaks.
+pub fn serve(listener: &TcpListener, socket: &UdpSocket, template: &Template) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        let datagrams = scope.spawn(|| udp::serve(socket, template));
+        tcp::serve(listener, template)?;
+        datagrams.join().unwrap_or_else(|_| Err(io::Error::other("the UDP loop panicked")))
+    })
+}
+
+/// Why it ended.
+#[derive(Debug)]
+pub enum Error {
+    /// A flag makes no sense.
+    Usage(String),
+    /// A port cannot be had, or broke.
+    World(String),
+}

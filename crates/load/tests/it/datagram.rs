@@ -1,0 +1,163 @@
+//! The UDP sender against scripted ports: everything sent is answered or lost, and every byte that
+//! comes is looked at.
+
+use crate::scripted::{Fault, Shared, serve};
+use crate::scripted_udp::{Trouble, serve_udp};
+use laneway_load::cli::{self, Command};
+use laneway_load::connection::WRONG_BYTES;
+use laneway_load::datagram::Counts;
+use laneway_load::report::json::{Report, Run};
+use laneway_load::run::run;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Ran {
+    report: Report,
+    shared: Arc<Shared>,
+    queues: Arc<Vec<AtomicU64>>,
+}
+
+impl Ran {
+    fn run(&self) -> &Run {
+        &self.report.runs[0]
+    }
+
+    /// What became of what; checks that nothing is missing.
+    fn counts(&self) -> Counts {
+        let counts = self.run().udp.expect("by UDP");
+        assert_eq!(counts.sent, counts.answered + counts.lost, "{counts:?}");
+        counts
+    }
+}
+
+/// A tenth of the requests is for values of up to 30 KB, 22 datagrams.
+const SMALL: &str = "--keys 200 --keys-large 20 --p-large 10 --s-large 30000 --get-share 0.8 \
+                     --warmup 0 --duration 0.3 --connections 3";
+/// Long enough for any machine: what is not lost in a test must not be.
+const PATIENT: &str = "--timeout-ms 60000";
+
+fn bench(trouble: Trouble, queues: u16, flags: &str) -> Ran {
+    let (address, shared) = serve(Fault::None);
+    let (port, counts) = serve_udp(&shared, queues, trouble);
+    let ports = match queues {
+        1 => format!("--udp-port {port}"),
+        _ => format!("--udp-base {port} --udp-queues {queues}"),
+    };
+    let line = format!("--server {address} {ports} {SMALL} {flags}");
+    let words = line.split_ascii_whitespace().map(Into::into).collect();
+    let Ok(Command::Bench(invocation)) = cli::parse(words) else { panic!("{line}") };
+    Ran { report: run(&invocation.plan).unwrap(), shared, queues: counts }
+}
+
+#[test]
+fn everything_comes_back_right_in_either_loop() {
+    for pace in ["--rate 2000", "--closed --depth 4"] {
+        for (way, by_udp) in [("--large-sets udp", true), ("", false)] {
+            let ran = bench(Trouble::None, 1, &format!("{pace} {way} {PATIENT}"));
+            let (requests, counts) = (&ran.run().requests, ran.counts());
+            assert!(ran.run().verdict.failed.is_none(), "{:?}", ran.run().verdict);
+            assert_eq!(requests.hits + requests.stored, requests.due);
+            assert_eq!((counts.lost, counts.stray, counts.duplicates), (0, 0, 0));
+            assert_eq!(counts.sent + counts.by_tcp, requests.due);
+            // Of 600 requests 12 are large SETs; memcached would take none of them by UDP.
+            assert_eq!(counts.by_tcp == 0, by_udp, "{counts:?}");
+            assert!(counts.datagrams_received > counts.answered);
+            let stored = 200 + requests.stored;
+            assert_eq!(ran.shared.state.lock().unwrap().sets as u64, stored);
+        }
+    }
+}
+
+#[test]
+fn what_a_network_loses_is_counted_and_keeps_its_place_among_the_latencies() {
+    let ran = bench(Trouble::Loses(20), 1, "--rate 2000 --p-large 0 --timeout-ms 300");
+    let (requests, counts) = (&ran.run().requests, ran.counts());
+    // Every twentieth reply of one datagram each, unless this machine took 300 ms for another.
+    assert!(counts.lost >= counts.sent / 20, "{counts:?}");
+    assert_eq!(requests.lost, counts.lost);
+    assert_eq!(requests.hits + requests.stored + requests.lost, requests.due);
+    assert!(ran.run().verdict.warnings.iter().any(|words| words.contains("were lost")));
+    if let Some(latency_us) = &ran.run().latency_us {
+        assert_eq!(latency_us.all.count, requests.due);
+        assert!(latency_us.all.p99 >= 300_000.0 * 0.99, "{latency_us:?}");
+    }
+}
+
+#[test]
+fn a_closed_loop_goes_on_when_its_requests_are_lost() {
+    let ran = bench(Trouble::Silent, 1, "--closed --depth 2 --timeout-ms 20 --p-large 0");
+    let counts = ran.counts();
+    assert_eq!(counts.answered, 0);
+    assert!(counts.lost > 6, "{counts:?}");
+}
+
+#[test]
+fn datagrams_twice_and_in_reverse_do_no_harm() {
+    let flags = format!("--rate 2000 {PATIENT}");
+    let ran = bench(Trouble::TwiceInReverse, 1, &flags);
+    assert!(ran.run().verdict.failed.is_none(), "{:?}", ran.run().verdict);
+    assert_eq!(ran.run().requests.hits + ran.run().requests.stored, ran.run().requests.due);
+    let counts = ran.counts();
+    assert_eq!(counts.lost, 0);
+    // The second copy of the datagram that ended a reply is for no request any more.
+    assert!(counts.duplicates > 0 && counts.stray > 0, "{counts:?}");
+}
+
+#[test]
+fn a_reply_from_another_port_is_nobodys() {
+    let ran = bench(Trouble::AnotherPort, 1, "--rate 1000 --p-large 0 --timeout-ms 20");
+    let counts = ran.counts();
+    assert_eq!((counts.answered, counts.lost), (0, counts.sent));
+    assert!(counts.stray > 0);
+}
+
+#[test]
+fn a_reply_that_comes_too_late_answers_nothing() {
+    // Each reply waits for the next request: one in flight never gets its own in time.
+    let flags = "--closed --depth 1 --connections 1 --p-large 0 --get-share 1 --timeout-ms 20";
+    let ran = bench(Trouble::HoldsEachBack, 1, flags);
+    let counts = ran.counts();
+    assert_eq!(counts.answered, 0);
+    assert!(counts.after_timeout > 0, "{counts:?}");
+    assert_eq!(ran.run().requests.corrupt, 0);
+}
+
+#[test]
+fn a_wrong_byte_fails_the_run() {
+    let ran = bench(Trouble::FlipsLastByte, 1, &format!("--rate 1000 {PATIENT}"));
+    let failed = ran.run().verdict.failed.as_ref().expect("failed");
+    assert!(failed.contains(WRONG_BYTES), "{failed}");
+    ran.counts();
+}
+
+#[test]
+fn rubbish_is_counted_and_passed_over() {
+    let ran = bench(Trouble::Rubbish, 1, &format!("--rate 1000 --p-large 0 {PATIENT}"));
+    let counts = ran.counts();
+    assert_eq!(counts.lost, 0);
+    assert_eq!((counts.other_kind, counts.impossible), (counts.sent, 2 * counts.sent));
+}
+
+#[test]
+fn frames_that_the_server_misses_are_sent_again() {
+    let flags = format!("--rate 1000 --large-sets udp --get-share 0.2 {PATIENT}");
+    let ran = bench(Trouble::AsksAgain, 1, &flags);
+    let counts = ran.counts();
+    assert!(counts.resends_asked > 0, "{counts:?}");
+    assert_eq!((counts.lost, ran.run().requests.corrupt), (0, 0));
+}
+
+#[test]
+fn the_client_chooses_the_queue() {
+    let served = |flags: &str| -> Vec<u64> {
+        let ran = bench(Trouble::None, 4, &format!("--closed --depth 2 {PATIENT} {flags}"));
+        assert_eq!(ran.counts().lost, 0);
+        assert_eq!(ran.report.udp.as_ref().unwrap().queues, 4);
+        ran.queues.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    };
+    let any = served("--p-large 0 --get-share 1");
+    assert!(any.iter().all(|&count| count > 0), "{any:?}");
+    // With a single key its owner serves everything.
+    let one = served("--keys 1 --keys-large 0 --p-large 0 --udp-choice owner");
+    assert_eq!(one.iter().filter(|&&count| count > 0).count(), 1, "{one:?}");
+}

@@ -1,0 +1,52 @@
+//! The floor answers what the load generator asks, over TCP and UDP, and nothing else.
+
+use laneway_load::cli::{self, Command};
+use laneway_load::floor::{Template, flags};
+use laneway_load::run::run;
+use std::net::{TcpListener, UdpSocket};
+
+/// Starts a floor; returns its port.
+fn floor(value_bytes: usize) -> u16 {
+    let (listener, socket) = loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Whoever has the UDP port of this number, another number has it not.
+        if let Ok(socket) = UdpSocket::bind(address) {
+            break (listener, socket);
+        }
+    };
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || flags::serve(&listener, &socket, &Template::new(value_bytes)));
+    port
+}
+
+fn verdict_of(port: u16, value_bytes: usize, flags: &str) -> (u64, Option<String>) {
+    let line = format!(
+        "--server 127.0.0.1:{port} --floor --value-bytes {value_bytes} --keys 1000 --closed \
+         --depth 8 --connections 3 --warmup 0 --duration 0.1 {flags}"
+    );
+    let words = line.split_ascii_whitespace().map(Into::into).collect();
+    let Ok(Command::Bench(invocation)) = cli::parse(words) else { panic!("{line}") };
+    let report = run(&invocation.plan).unwrap();
+    (report.runs[0].requests.hits, report.runs[0].verdict.failed.clone())
+}
+
+#[test]
+fn every_reply_of_a_floor_is_right_whatever_its_length() {
+    for value_bytes in [0, 1, 100, 1_353, 1_361, 1_362, 100_000] {
+        let port = floor(value_bytes);
+        for flags in ["", "--udp --timeout-ms 60000"] {
+            let (hits, failed) = verdict_of(port, value_bytes, flags);
+            assert!(hits > 0 && failed.is_none(), "{value_bytes} B {flags}: {hits} {failed:?}");
+        }
+    }
+}
+
+#[test]
+fn a_floor_of_another_length_is_noticed() {
+    let port = floor(100);
+    for flags in ["", "--udp"] {
+        let (hits, failed) = verdict_of(port, 101, flags);
+        assert!(hits == 0 && failed.is_some(), "{flags}: {hits} {failed:?}");
+    }
+}

@@ -1,0 +1,197 @@
+//! The UDP ports of a scripted server: memcached's frames over the values of its TCP side, one
+//! request at a time, and whatever a network or a server can do wrong with datagrams.
+
+use crate::scripted::Shared;
+use laneway_wire::udp::{FRAME_BYTES_MAX, Gap, Header, Kind};
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    None,
+    /// Every n-th datagram of replies is not sent.
+    Loses(u64),
+    /// Every datagram is sent twice, those of a reply in reverse order.
+    TwiceInReverse,
+    /// Replies come from another port.
+    AnotherPort,
+    /// The last byte of every value is another one.
+    FlipsLastByte,
+    /// Each GET is answered when the next one has come.
+    HoldsEachBack,
+    /// The first frame of a large SET is dropped the first time, and asked for again.
+    AsksAgain,
+    /// Frames too short, of impossible numbers and of unknown kinds stand before each reply.
+    Rubbish,
+    /// Nothing is answered.
+    Silent,
+}
+
+/// Opens ports from the returned one on, `queues` of them; requests to each are counted.
+pub fn serve_udp(
+    shared: &Arc<Shared>,
+    queues: u16,
+    trouble: Trouble,
+) -> (u16, Arc<Vec<AtomicU64>>) {
+    let sockets = neighbours(queues);
+    let port = sockets[0].local_addr().expect("bound").port();
+    let counts = Arc::new((0..queues).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+    for (queue, socket) in sockets.into_iter().enumerate() {
+        let (shared, counts) = (Arc::clone(shared), Arc::clone(&counts));
+        std::thread::spawn(move || {
+            let mut server = Server::new(socket, shared, trouble);
+            loop {
+                server.serve_one();
+                // A count with no data behind it.
+                counts[queue].store(server.requests, Ordering::Relaxed);
+            }
+        });
+    }
+    (port, counts)
+}
+
+/// Sockets on consecutive ports.
+fn neighbours(queues: u16) -> Vec<UdpSocket> {
+    loop {
+        let first = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let port = first.local_addr().expect("bound").port();
+        let others =
+            (1..queues).map(|queue| UdpSocket::bind(("127.0.0.1", port.checked_add(queue)?)).ok());
+        if let Some(others) = others.collect::<Option<Vec<_>>>() {
+            return std::iter::once(first).chain(others).collect();
+        }
+    }
+}
+
+struct Server {
+    socket: UdpSocket,
+    other: UdpSocket,
+    shared: Arc<Shared>,
+    trouble: Trouble,
+    requests: u64,
+    datagrams: u64,
+    held: Option<(SocketAddr, u16, Vec<u8>)>,
+    /// Frames of requests that are not whole.
+    parts: HashMap<(SocketAddr, u16), HashMap<u16, Vec<u8>>>,
+    asked: Mutex<Vec<u16>>,
+}
+
+impl Server {
+    fn new(socket: UdpSocket, shared: Arc<Shared>, trouble: Trouble) -> Self {
+        let other = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let (parts, asked) = (HashMap::new(), Mutex::default());
+        Server {
+            socket,
+            other,
+            shared,
+            trouble,
+            requests: 0,
+            datagrams: 0,
+            held: None,
+            parts,
+            asked,
+        }
+    }
+
+    fn serve_one(&mut self) {
+        let mut datagram = [0; 2_048];
+        let (bytes, peer) = self.socket.recv_from(&mut datagram).expect("a datagram");
+        let (header, payload) = Header::parse(&datagram[..bytes]).expect("a header");
+        assert_eq!(header.kind, Kind::Data);
+        if self.trouble == Trouble::AsksAgain && header.total > 1 && header.sequence == 0 {
+            let asked = self.asked.get_mut().expect("unpoisoned");
+            if !asked.contains(&header.request_id) {
+                asked.push(header.request_id);
+                let ask = Header { kind: Kind::Resend, ..header };
+                let mut datagram = ask.to_bytes().to_vec();
+                datagram.extend_from_slice(&Gap { first: 0, count: 1 }.to_bytes());
+                self.socket.send_to(&datagram, peer).expect("sent");
+                return;
+            }
+        }
+        let parts = self.parts.entry((peer, header.request_id)).or_default();
+        parts.insert(header.sequence, payload.to_vec());
+        if parts.len() < usize::from(header.total) {
+            return;
+        }
+        let parts = self.parts.remove(&(peer, header.request_id)).expect("just there");
+        let request: Vec<u8> =
+            (0..header.total).flat_map(|sequence| parts[&sequence].clone()).collect();
+        self.requests += 1;
+        let reply = self.execute(&request);
+        self.answer(peer, header.request_id, reply);
+    }
+
+    fn execute(&self, request: &[u8]) -> Vec<u8> {
+        let newline = request.iter().position(|&byte| byte == b'\n').expect("a line");
+        let line = std::str::from_utf8(&request[..newline]).expect("text").trim_end();
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut state = self.shared.state.lock().expect("unpoisoned");
+        match words.as_slice() {
+            ["get", key] => match state.values.get(key.as_bytes()) {
+                None => b"END\r\n".to_vec(),
+                Some(value) => {
+                    let mut reply = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();
+                    reply.extend_from_slice(value);
+                    if self.trouble == Trouble::FlipsLastByte {
+                        *reply.last_mut().expect("a byte") ^= 1;
+                    }
+                    reply.extend_from_slice(b"\r\nEND\r\n");
+                    reply
+                }
+            },
+            ["set", key, "0", "0", bytes] => {
+                let value = &request[newline + 1..request.len() - 2];
+                assert_eq!(value.len(), bytes.parse::<usize>().expect("a length"));
+                state.sets += 1;
+                state.values.insert(key.as_bytes().to_vec(), value.to_vec());
+                b"STORED\r\n".to_vec()
+            }
+            other => panic!("the client says {other:?}"),
+        }
+    }
+
+    fn answer(&mut self, peer: SocketAddr, id: u16, reply: Vec<u8>) {
+        match self.trouble {
+            Trouble::Silent => {}
+            Trouble::HoldsEachBack => {
+                if let Some((peer, id, reply)) = self.held.replace((peer, id, reply)) {
+                    self.send(peer, id, &reply);
+                }
+            }
+            Trouble::Rubbish => {
+                let strange = Header { kind: Kind::Unknown(7), ..Header::whole(id) }.to_bytes();
+                let beyond = Header { sequence: 3, ..Header::whole(id) }.to_bytes();
+                for rubbish in [&b"short"[..], &strange, &beyond] {
+                    self.socket.send_to(rubbish, peer).expect("sent");
+                }
+                self.send(peer, id, &reply);
+            }
+            _ => self.send(peer, id, &reply),
+        }
+    }
+
+    fn send(&mut self, peer: SocketAddr, id: u16, reply: &[u8]) {
+        let total = reply.len().div_ceil(FRAME_BYTES_MAX) as u16;
+        let frames = reply.chunks(FRAME_BYTES_MAX).zip(0..).map(|(payload, sequence)| {
+            let header = Header { request_id: id, sequence, total, kind: Kind::Data };
+            [&header.to_bytes()[..], payload].concat()
+        });
+        let mut frames: Vec<Vec<u8>> = frames.collect();
+        if self.trouble == Trouble::TwiceInReverse {
+            frames = frames.into_iter().rev().flat_map(|frame| [frame.clone(), frame]).collect();
+        }
+        for frame in frames {
+            self.datagrams += 1;
+            if matches!(self.trouble, Trouble::Loses(nth) if self.datagrams.is_multiple_of(nth)) {
+                continue;
+            }
+            let elsewhere = self.trouble == Trouble::AnotherPort;
+            let socket = if elsewhere { &self.other } else { &self.socket };
+            socket.send_to(&frame, peer).expect("sent");
+        }
+    }
+}
