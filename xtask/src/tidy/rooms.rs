@@ -12,7 +12,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("transport", &["sync"]),
     ("kernel", &["sync", "store"]),
     ("server", &["policy", "wire", "sync", "store", "tier", "transport", "kernel"]),
-    ("client", &["wire"]),
+    ("client", &["policy", "wire"]),
     ("load", &["policy", "wire", "client"]),
     ("sim", &["policy", "load"]),
     ("laneway", &["policy", "wire", "server", "client", "load", "sim"]),

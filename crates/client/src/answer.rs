@@ -1,0 +1,213 @@
+//! A whole reply message against the request it answers: every length, the key and the end are
+//! checked before anything is believed. The bytes of a value are the application's to check.
+
+use crate::error::{Error, Refusal};
+use crate::request::{Command, Request};
+use laneway_wire::answer::{self as line, parse_reply};
+use laneway_wire::limits::VALUE_END_BYTES;
+use laneway_wire::udp::Message;
+
+/// A value, as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Value {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// What [`Request::flags`] gave it.
+    pub flags: u32,
+    /// Its CAS id, if [`Request::gets`] asked for it.
+    pub cas: Option<u64>,
+}
+
+/// What the server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// `get`, `gets`: it is there.
+    Value(Value),
+    /// There is no such item.
+    Missing,
+    /// Stored, deleted, touched.
+    Done,
+    /// `add`, `replace`, `append`, `prepend`: the condition did not hold.
+    NotStored,
+    /// `cas`: the id has changed.
+    Exists,
+    /// What `increment` or `decrement` made of the number.
+    Number(u64),
+    /// `stats`: names and values, in the server's order.
+    Stats(Vec<(String, String)>),
+}
+
+/// The reply is not one to this request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mismatch;
+
+/// Reads the reply to `request`.
+pub(crate) fn read<M: Message + ?Sized>(
+    request: &Request,
+    reply: &M,
+) -> Result<Result<Answer, Error>, Mismatch> {
+    // A reply line lies within the first frame, and the first piece holds at least that.
+    let first = if reply.message_bytes() == 0 { return Err(Mismatch) } else { reply.piece(0) };
+    let frame = parse_reply(first).ok().flatten().ok_or(Mismatch)?;
+    if let (line::Answer::Stat { .. }, Command::Stats) = (frame.answer, request.command) {
+        return stats(&copied(reply, 0..reply.message_bytes())).map(Ok);
+    }
+    if let line::Answer::Value(told) = frame.answer {
+        return value(request, told, frame.head_bytes, reply).map(Ok);
+    }
+    if frame.head_bytes != reply.message_bytes() {
+        return Err(Mismatch);
+    }
+    simple(request.command, frame.answer)
+}
+
+/// Replies of one line.
+fn simple(command: Command, answer: line::Answer<'_>) -> Result<Result<Answer, Error>, Mismatch> {
+    use line::Answer as Line;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Ok(match (answer, command) {
+        (Line::Error(why), _) => return Ok(Err(Error::Refused(Refusal::Unknown(text(why))))),
+        (Line::ClientError(why), _) => return Ok(Err(Error::Refused(Refusal::Client(text(why))))),
+        (Line::ServerError(why), _) => return Ok(Err(Error::Refused(Refusal::Server(text(why))))),
+        (Line::End, Command::Get { .. }) => Answer::Missing,
+        (Line::End, Command::Stats) => Answer::Stats(Vec::new()),
+        (Line::Reset | Line::Ok, Command::Stats) => Answer::Done,
+        (Line::Stored, Command::Store(_)) => Answer::Done,
+        (Line::NotStored, Command::Store(_)) => Answer::NotStored,
+        (Line::Exists, Command::Store(_)) => Answer::Exists,
+        (Line::NotFound, Command::Store(_) | Command::Arith { .. }) => Answer::Missing,
+        (Line::NotFound, Command::Delete | Command::Touch) => Answer::Missing,
+        (Line::Deleted, Command::Delete) | (Line::Touched, Command::Touch) => Answer::Done,
+        (Line::Number(number), Command::Arith { .. }) => Answer::Number(number),
+        _ => return Err(Mismatch),
+    }))
+}
+
+fn value<M: Message + ?Sized>(
+    request: &Request,
+    told: line::Value<'_>,
+    head_bytes: usize,
+    reply: &M,
+) -> Result<Answer, Mismatch> {
+    const END: &[u8] = b"\r\nEND\r\n";
+    const _: () = assert!(END.len() > VALUE_END_BYTES);
+    let Command::Get { with_cas } = request.command else { return Err(Mismatch) };
+    let end = head_bytes.checked_add(told.value_bytes).ok_or(Mismatch)?;
+    let fits = told.key == request.key() && told.cas.is_some() == with_cas;
+    if !fits || reply.message_bytes() != end + END.len() {
+        return Err(Mismatch);
+    }
+    if copied(reply, end..end + END.len()) != END {
+        return Err(Mismatch);
+    }
+    let data = copied(reply, head_bytes..end);
+    Ok(Answer::Value(Value { data, flags: told.flags, cas: told.cas }))
+}
+
+fn stats(reply: &[u8]) -> Result<Answer, Mismatch> {
+    let mut rest = reply;
+    let mut all = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    loop {
+        let frame = parse_reply(rest).ok().flatten().ok_or(Mismatch)?;
+        rest = &rest[frame.head_bytes..];
+        match frame.answer {
+            line::Answer::Stat { name, value } => all.push((text(name), text(value))),
+            line::Answer::End if rest.is_empty() => return Ok(Answer::Stats(all)),
+            _ => return Err(Mismatch),
+        }
+    }
+}
+
+/// A range of a message in one piece of memory.
+fn copied<M: Message + ?Sized>(message: &M, range: std::ops::Range<usize>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(range.len());
+    while out.len() < range.len() {
+        let piece = message.piece(range.start + out.len());
+        let wanted = range.len() - out.len();
+        out.extend_from_slice(&piece[..piece.len().min(wanted)]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Expiry;
+
+    fn check(request: &Request, reply: &[u8]) -> Result<Answer, String> {
+        match read(request, reply) {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(Mismatch) => Err("mismatch".into()),
+        }
+    }
+
+    #[test]
+    fn a_value_is_believed_only_whole_and_under_its_key() {
+        let get = Request::get("k");
+        let value =
+            |data: &[u8], flags, cas| Ok(Answer::Value(Value { data: data.to_vec(), flags, cas }));
+        assert_eq!(check(&get, b"VALUE k 7 3\r\nabc\r\nEND\r\n"), value(b"abc", 7, None));
+        assert_eq!(check(&get, b"VALUE k 0 0\r\n\r\nEND\r\n"), value(b"", 0, None));
+        assert_eq!(check(&get, b"END\r\n"), Ok(Answer::Missing));
+        let gets = Request::gets("k");
+        assert_eq!(check(&gets, b"VALUE k 0 1 9\r\nx\r\nEND\r\n"), value(b"x", 0, Some(9)));
+        for bad in [
+            &b"VALUE other 7 3\r\nabc\r\nEND\r\n"[..],
+            b"VALUE k 7 4\r\nabc\r\nEND\r\n",
+            b"VALUE k 7 2\r\nabc\r\nEND\r\n",
+            b"VALUE k 7 3\r\nabcdeEND\r\n",
+            b"VALUE k 7 3\r\nabc\r\n",
+            b"VALUE k 7 3\r\nabc\r\nEND\r\nEND\r\n",
+            b"VALUE k 7 3 1\r\nabc\r\nEND\r\n",
+            b"VALUE k 7 99999999999999999999\r\n",
+            b"STORED\r\n",
+            b"END",
+            b"",
+            b"END\r\nmore",
+        ] {
+            let told = String::from_utf8_lossy(bad);
+            assert_eq!(check(&get, bad), Err("mismatch".into()), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn lines_answer_only_the_commands_that_have_them() {
+        let rows: [(Request, &[u8], Answer); 9] = [
+            (Request::set("k", "v"), b"STORED\r\n", Answer::Done),
+            (Request::add("k", "v"), b"NOT_STORED\r\n", Answer::NotStored),
+            (Request::cas("k", "v", 3), b"EXISTS\r\n", Answer::Exists),
+            (Request::cas("k", "v", 3), b"NOT_FOUND\r\n", Answer::Missing),
+            (Request::delete("k"), b"DELETED\r\n", Answer::Done),
+            (Request::delete("k"), b"NOT_FOUND\r\n", Answer::Missing),
+            (Request::touch("k", Expiry::Never), b"TOUCHED\r\n", Answer::Done),
+            (Request::increment("k", 1), b"18\r\n", Answer::Number(18)),
+            (Request::stats(""), b"END\r\n", Answer::Stats(Vec::new())),
+        ];
+        for (request, reply, answer) in &rows {
+            assert_eq!(check(request, reply).as_ref(), Ok(answer));
+            let others = rows.iter().filter(|(other, ..)| other.command != request.command);
+            let mixed = others.filter(|(_, _, other)| *other != Answer::Missing);
+            for (_, reply, _) in mixed {
+                let is_store = matches!(request.command, Command::Store(_));
+                let told = check(request, reply);
+                assert!(is_store || told == Err("mismatch".into()) || *reply == b"END\r\n");
+            }
+        }
+        let refused = check(&Request::set("k", "v"), b"SERVER_ERROR out of memory\r\n");
+        assert_eq!(refused, Err("the server refused: SERVER_ERROR out of memory".into()));
+    }
+
+    #[test]
+    fn statistics_end_where_they_say() {
+        let request = Request::stats("topology");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let told = check(&request, b"STAT queues 2\r\nSTAT hash owner-1\r\nEND\r\n");
+        let stats = vec![pair("queues", "2"), pair("hash", "owner-1")];
+        assert_eq!(told, Ok(Answer::Stats(stats)));
+        for bad in [&b"STAT queues 2\r\n"[..], b"STAT queues 2\r\nEND\r\nmore\r\n"] {
+            assert_eq!(check(&request, bad), Err("mismatch".into()));
+        }
+    }
+}

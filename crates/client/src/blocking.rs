@@ -1,0 +1,243 @@
+//! The core with a socket and a clock: calls that return when the answer is there.
+//!
+//! A client belongs to one thread at a time, and holds about a megabyte of buffers. Where the
+//! server takes datagrams it asks over TCP, as any client would, or over UDP.
+
+use crate::answer::{self, Answer, Value};
+use crate::core::{Core, Counts, Ticket};
+use crate::error::Error;
+use crate::request::{Expiry, Request};
+use crate::settings::Settings;
+use crate::socket::Socket;
+use crate::topology::Topology;
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// How long the topology is waited for over TCP.
+const TOPOLOGY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest answer about the topology: two lines per worker, a thousand workers.
+const TOPOLOGY_BYTES_MAX: usize = 1 << 17;
+
+/// A client of one server. See the crate's page for how to use it.
+pub struct Client {
+    core: Core,
+    socket: Socket,
+    begun: Instant,
+}
+
+impl Client {
+    /// Asks the server at `address` over TCP where it takes datagrams, or over UDP if it refuses
+    /// TCP.
+    pub fn connect(address: impl ToSocketAddrs) -> Result<Client, Error> {
+        Client::connect_with(address, Settings::default())
+    }
+
+    /// The same with other bounds and patience.
+    pub fn connect_with(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
+        let address = resolve(address)?;
+        let topology = match topology_by_tcp(address) {
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                topology_by_udp(address, settings.clone())?
+            }
+            other => other?,
+        };
+        Client::of(address, topology, settings)
+    }
+
+    /// Asks over UDP: `address` is any of the server's UDP ports.
+    pub fn connect_udp(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
+        let address = resolve(address)?;
+        let topology = topology_by_udp(address, settings.clone())?;
+        Client::of(address, topology, settings)
+    }
+
+    /// Asks nothing: `address` is an ordinary UDP port (`-U`) of Laneway or memcached, which takes
+    /// requests of one datagram, about 1300 bytes of value.
+    pub fn single(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
+        let address = resolve(address)?;
+        Client::of(address, Topology::single(address.port()), settings)
+    }
+
+    /// A client of the server described by `topology`, at the host of `address`.
+    pub fn of(
+        address: SocketAddr,
+        topology: Topology,
+        settings: Settings,
+    ) -> Result<Client, Error> {
+        let socket = Socket::open(address.ip())?;
+        // Keys of the process's random state: another sequence of draws for every client.
+        let seed = RandomState::new().hash_one(address);
+        Ok(Client { core: Core::new(settings, topology, seed), socket, begun: Instant::now() })
+    }
+
+    /// The value of `key`, if there is one.
+    pub fn get(&mut self, key: impl Into<Vec<u8>>) -> Result<Option<Value>, Error> {
+        value(self.ask(Request::get(key)))
+    }
+
+    /// The values of many keys, in their order, with many requests under way at once.
+    pub fn get_many<K: Into<Vec<u8>>>(
+        &mut self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Value>, Error>> {
+        let answers = self.ask_many(keys.into_iter().map(|key| Request::get(key)));
+        answers.into_iter().map(value).collect()
+    }
+
+    /// Stores a value for ever; [`Client::ask`] takes [`Request::set`] with flags and an expiry.
+    pub fn set(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<(), Error> {
+        done(self.ask(Request::set(key, value))).map(|_| ())
+    }
+
+    /// Deletes `key`; false if there was nothing.
+    pub fn delete(&mut self, key: impl Into<Vec<u8>>) -> Result<bool, Error> {
+        done(self.ask(Request::delete(key)))
+    }
+
+    /// Gives the item another expiry; false if there is none.
+    pub fn touch(&mut self, key: impl Into<Vec<u8>>, expiry: Expiry) -> Result<bool, Error> {
+        done(self.ask(Request::touch(key, expiry)))
+    }
+
+    /// Statistics: what stands behind `stats`, or nothing.
+    pub fn stats(&mut self, words: &str) -> Result<Vec<(String, String)>, Error> {
+        match self.ask(Request::stats(words))? {
+            Answer::Stats(stats) => Ok(stats),
+            Answer::Done => Ok(Vec::new()),
+            _ => Err(Error::Garbled),
+        }
+    }
+
+    /// The answer to one request.
+    pub fn ask(&mut self, request: Request) -> Result<Answer, Error> {
+        self.ask_many([request]).pop().unwrap_or(Err(Error::Garbled))
+    }
+
+    /// The answers to many requests, in their order. They are under way together: one may overtake
+    /// another, also of the same key.
+    pub fn ask_many(
+        &mut self,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Vec<Result<Answer, Error>> {
+        let mut requests = requests.into_iter().peekable();
+        let mut tickets: BTreeMap<Ticket, usize> = BTreeMap::new();
+        let mut answers: Vec<Option<Result<Answer, Error>>> = Vec::new();
+        loop {
+            let now_nanos = self.now_nanos();
+            while let Some(request) = requests.next_if(|request| self.core.has_room(request)) {
+                let pushed = self.core.push(request, now_nanos);
+                answers.push(pushed.map_or_else(
+                    |error| Some(Err(error)),
+                    |ticket| {
+                        tickets.insert(ticket, answers.len());
+                        None
+                    },
+                ));
+            }
+            let turned = self.turn(now_nanos);
+            if turned.is_err() {
+                self.core.abandon(now_nanos);
+            }
+            while let Some((ticket, answer)) = self.core.answer() {
+                let Some(place) = tickets.remove(&ticket) else { continue };
+                answers[place] = Some(match (&turned, answer) {
+                    (Err(error), Err(Error::TimedOut { .. })) => Err(Error::Io(again(error))),
+                    (_, answer) => answer,
+                });
+            }
+            if requests.peek().is_none() && self.core.is_idle() {
+                return answers.into_iter().flatten().collect();
+            }
+        }
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> &Counts {
+        self.core.counts()
+    }
+
+    /// The server as this client knows it.
+    pub fn topology(&self) -> &Topology {
+        self.core.topology()
+    }
+
+    /// Sends what is to be sent, waits for what comes or for the next thing to do, and does it.
+    fn turn(&mut self, now_nanos: u64) -> io::Result<()> {
+        self.socket.send(&mut self.core, now_nanos)?;
+        if let Some(wake_nanos) = self.core.wake_nanos() {
+            self.socket.wait(wake_nanos.saturating_sub(self.now_nanos()))?;
+        }
+        let now_nanos = self.now_nanos();
+        while self.socket.receive(&mut self.core, now_nanos)? {}
+        self.core.tick(now_nanos);
+        // Word that a reply is whole leaves at once: nobody may call again for a long time.
+        self.socket.send(&mut self.core, now_nanos)
+    }
+
+    fn now_nanos(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+fn value(answer: Result<Answer, Error>) -> Result<Option<Value>, Error> {
+    match answer? {
+        Answer::Value(value) => Ok(Some(value)),
+        Answer::Missing => Ok(None),
+        _ => Err(Error::Garbled),
+    }
+}
+
+fn done(answer: Result<Answer, Error>) -> Result<bool, Error> {
+    match answer? {
+        Answer::Done => Ok(true),
+        Answer::Missing => Ok(false),
+        _ => Err(Error::Garbled),
+    }
+}
+
+fn again(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string())
+}
+
+fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
+    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    Ok(address.to_socket_addrs()?.next().ok_or_else(none)?)
+}
+
+fn topology_by_udp(address: SocketAddr, settings: Settings) -> Result<Topology, Error> {
+    let mut client = Client::of(address, Topology::single(address.port()), settings)?;
+    topology_of(client.ask(Request::stats("topology")))
+}
+
+fn topology_by_tcp(address: SocketAddr) -> Result<Topology, Error> {
+    let mut stream = TcpStream::connect_timeout(&address, TOPOLOGY_TIMEOUT)?;
+    stream.set_read_timeout(Some(TOPOLOGY_TIMEOUT))?;
+    stream.write_all(b"stats topology\r\n")?;
+    let request = Request::stats("topology");
+    let mut told = Vec::new();
+    let mut room = [0; 4096];
+    while told.len() <= TOPOLOGY_BYTES_MAX {
+        let count = stream.read(&mut room)?;
+        told.extend_from_slice(&room[..count]);
+        if let Ok(answer) = answer::read(&request, told.as_slice()) {
+            return topology_of(answer);
+        }
+        if count == 0 {
+            break;
+        }
+    }
+    Err(Error::NoTopology(format!("{} bytes without an end", told.len())))
+}
+
+fn topology_of(answer: Result<Answer, Error>) -> Result<Topology, Error> {
+    match answer {
+        Ok(Answer::Stats(stats)) => Topology::read(&stats).map_err(Error::NoTopology),
+        Ok(_) => Err(Error::NoTopology("nothing".into())),
+        Err(Error::Refused(refusal)) => Err(Error::NoTopology(refusal.to_string())),
+        Err(error) => Err(error),
+    }
+}

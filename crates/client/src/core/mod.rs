@@ -1,0 +1,383 @@
+//! The client without a socket or a clock: requests and datagrams in, datagrams and answers out.
+//!
+//! Whoever holds a [`Core`] pushes requests, sends what [`Core::transmit`] returns to the queue it
+//! names, feeds what comes back, and calls [`Core::tick`] no later than [`Core::wake_nanos`] says.
+//! With the same calls and the same seed it does the same.
+//!
+//! Its rules:
+//! - a read that is not answered is sent again under a new id, to a queue drawn anew, so that
+//!   frames of two replies are never put together; all its ids count until it is answered;
+//! - a `set`, `delete` or `touch` keeps its id and its queue, by which the server knows it again;
+//!   of a long one only the last frame is repeated, for the server asks for what it misses;
+//! - anything else is sent once;
+//! - of a reply of which a part has come, the rest is asked for, and the request is not repeated
+//!   unless asking is in vain.
+//!
+//! Times are nanoseconds since any moment; sizes are bytes.
+
+mod ids;
+mod pace;
+mod pending;
+mod receive;
+
+use crate::answer::Answer;
+use crate::error::Error;
+use crate::request::{Repeat, Request};
+use crate::settings::Settings;
+use crate::topology::Topology;
+use ids::Ids;
+use laneway_wire::udp::frames::frames;
+use laneway_wire::udp::reassembly::{Bounds, Reassembly};
+use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_BYTES_MAX};
+use pace::{Draws, Rate, RoundTrips, Window};
+use pending::{Attempt, Pending};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Names a request until its answer is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Where the bytes that [`Core::transmit`] wrote go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Departure {
+    /// The server's queue.
+    pub queue: u16,
+    /// They are datagrams of this length each, the last one maybe shorter.
+    pub segment_bytes: usize,
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests sent again because nothing came.
+    pub retries: u64,
+    /// Times that missing frames of a reply were asked for.
+    pub resends_asked: u64,
+    /// Frames of requests that the server asked for again.
+    pub frames_resent: u64,
+    /// Datagrams too short for a header, or of a kind nobody knows.
+    pub unintelligible: u64,
+    /// Datagrams that belong to no request: late, repeated, or somebody's mistake.
+    pub stray: u64,
+    /// Frames that do not fit their reply: repeated, uneven, beyond its end.
+    pub frames_refused: u64,
+    /// Replies that were no answer to their request.
+    pub garbled: u64,
+    /// Requests given up.
+    pub given_up: u64,
+}
+
+/// See the module.
+pub struct Core {
+    settings: Settings,
+    topology: Topology,
+    draws: Draws,
+    ids: Ids,
+    pending: BTreeMap<u64, Pending>,
+    by_id: BTreeMap<u16, u64>,
+    /// Not begun yet.
+    waiting: VecDeque<u64>,
+    /// Requests of one datagram, and of many, with something to send. Both may name requests that
+    /// have ended since.
+    singles: VecDeque<u64>,
+    trains: VecDeque<u64>,
+    /// Datagrams about frames, with their queue.
+    asides: VecDeque<(u16, Vec<u8>)>,
+    timers: BTreeSet<(u64, u64)>,
+    replies: Reassembly<u16>,
+    trips: RoundTrips,
+    window: Window,
+    rate: Rate,
+    under_way: usize,
+    request_bytes: usize,
+    answers: VecDeque<(Ticket, Result<Answer, Error>)>,
+    answer_bytes: usize,
+    serial: u64,
+    counts: Counts,
+}
+
+impl Core {
+    /// A client of the server described by `topology`. `seed` decides every draw: the first id,
+    /// queues of reads, spread of retries.
+    pub fn new(settings: Settings, topology: Topology, seed: u64) -> Core {
+        let mut draws = Draws::new(seed);
+        let bounds = Bounds {
+            messages_max: settings.window_max.max(1) * 4,
+            bytes_max: settings.reply_bytes_max,
+            message_bytes_max: settings.reply_message_bytes_max,
+            idle_nanos_max: settings.deadline_nanos,
+            // An id that is used again must not be taken for the one before.
+            stale_nanos_max: settings.id_rest_nanos_read / 2,
+        };
+        Core {
+            ids: Ids::new(draws.next() as u16),
+            pending: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            singles: VecDeque::new(),
+            trains: VecDeque::new(),
+            asides: VecDeque::new(),
+            timers: BTreeSet::new(),
+            replies: Reassembly::new(bounds),
+            trips: RoundTrips::new(),
+            window: Window::new(settings.window_max),
+            rate: Rate::new(settings.rate_max),
+            under_way: 0,
+            request_bytes: 0,
+            answers: VecDeque::new(),
+            answer_bytes: 0,
+            serial: 0,
+            counts: Counts::default(),
+            settings,
+            topology,
+            draws,
+        }
+    }
+
+    /// Whether [`Core::push`] takes this request now.
+    pub fn has_room(&self, request: &Request) -> bool {
+        let held = self.pending.len() + self.answers.len();
+        let fits = self.request_bytes + request.bytes() <= self.settings.request_bytes_max;
+        held < self.settings.requests_max && (fits || self.pending.is_empty())
+    }
+
+    /// Takes a request, to be sent when its turn comes. An error means that it was not taken.
+    pub fn push(&mut self, request: Request, now_nanos: u64) -> Result<Ticket, Error> {
+        let head = request.head()?;
+        let bytes = Pending::message_bytes(&head, &request);
+        let bytes_max =
+            if self.topology.is_extended() { MESSAGE_BYTES_MAX } else { FRAME_BYTES_MAX };
+        let total = frames(bytes).filter(|_| bytes <= bytes_max);
+        let total = total.ok_or(Error::RequestTooLong { bytes, bytes_max })?;
+        if !self.has_room(&request) {
+            return Err(Error::Full);
+        }
+        self.serial += 1;
+        let deadline_nanos = now_nanos.saturating_add(self.settings.deadline_nanos);
+        let pending = Pending::new(request, head, total, deadline_nanos);
+        self.request_bytes += pending.bytes();
+        self.timers.insert((deadline_nanos, self.serial));
+        self.pending.insert(self.serial, pending);
+        self.waiting.push_back(self.serial);
+        Ok(Ticket(self.serial))
+    }
+
+    /// The next answer. What a request whose answer is an [`Error`] may have done, that error says.
+    pub fn answer(&mut self) -> Option<(Ticket, Result<Answer, Error>)> {
+        let (ticket, answer) = self.answers.pop_front()?;
+        self.answer_bytes -= answer_bytes(&answer);
+        Some((ticket, answer))
+    }
+
+    /// Whether every request was answered and taken.
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.answers.is_empty() && self.asides.is_empty()
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The server as this client knows it.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Writes the next datagrams to send into `out` and says where they go; `None` when there are
+    /// none now.
+    pub fn transmit(&mut self, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
+        out.clear();
+        if let Some((queue, datagram)) = self.asides.pop_front() {
+            out.extend_from_slice(&datagram);
+            return Some(Departure { queue, segment_bytes: out.len() });
+        }
+        self.begin_waiting(now_nanos);
+        while let Some(serial) = self.singles.pop_front() {
+            if let Some(departure) = self.put(serial, now_nanos, out) {
+                return Some(departure);
+            }
+        }
+        while self.rate.next_nanos() <= now_nanos
+            && let Some(&serial) = self.trains.front()
+        {
+            let departure = self.put(serial, now_nanos, out);
+            if !self.pending.get(&serial).is_some_and(|pending| pending.queued) {
+                self.trains.pop_front();
+            }
+            if departure.is_some() {
+                self.rate.left(out.len(), now_nanos);
+                return departure;
+            }
+        }
+        None
+    }
+
+    /// Gives up every request at once, as if its deadline had passed.
+    pub fn abandon(&mut self, now_nanos: u64) {
+        while let Some(&serial) = self.pending.keys().next() {
+            self.give_up(serial, now_nanos);
+        }
+        self.asides.clear();
+    }
+
+    /// When [`Core::tick`] and [`Core::transmit`] have something to do next, if nothing comes
+    /// before; `None` if nothing is under way.
+    pub fn wake_nanos(&self) -> Option<u64> {
+        let timer = self.timers.first().map(|(nanos, _)| *nanos);
+        let train = (!self.trains.is_empty()).then(|| self.rate.next_nanos());
+        let begin = self.may_begin().then(|| self.ids.ready_nanos());
+        [timer, train, begin].into_iter().flatten().min()
+    }
+
+    /// Does what is due: asks for missing frames, sends again, gives up.
+    pub fn tick(&mut self, now_nanos: u64) {
+        while let Some(&(nanos, serial)) = self.timers.first()
+            && nanos <= now_nanos
+        {
+            let pending = &self.pending[&serial];
+            if pending.deadline_nanos <= now_nanos {
+                self.give_up(serial, now_nanos);
+            } else if pending.heard.is_some() {
+                self.ask_or_retry(serial, now_nanos);
+            } else {
+                self.retry(serial, now_nanos);
+            }
+        }
+        self.replies.expire(now_nanos);
+    }
+
+    fn may_begin(&self) -> bool {
+        let room = self.under_way < self.window.requests();
+        !self.waiting.is_empty() && room && self.answer_bytes <= self.settings.reply_bytes_max
+    }
+
+    /// Begins requests while the window has room and ids have rested.
+    fn begin_waiting(&mut self, now_nanos: u64) {
+        while self.may_begin()
+            && let Some(&serial) = self.waiting.front()
+        {
+            if self.pending.contains_key(&serial) {
+                if !self.begin(serial, now_nanos) {
+                    return;
+                }
+                self.under_way += 1;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Sends a request under a fresh id; false if none has rested.
+    fn begin(&mut self, serial: u64, now_nanos: u64) -> bool {
+        let Some(id) = self.ids.take(now_nanos) else { return false };
+        let draw = self.draws.next();
+        let Some(pending) = self.pending.get_mut(&serial) else { return false };
+        let queue = self.topology.queue(&pending.request, draw);
+        pending.begin(Attempt { id, queue });
+        self.by_id.insert(id, serial);
+        self.enqueue(serial);
+        true
+    }
+
+    /// Puts a request that has something to send in its queue.
+    fn enqueue(&mut self, serial: u64) {
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        if !pending.queued {
+            pending.queued = true;
+            let queue = if pending.total == 1 { &mut self.singles } else { &mut self.trains };
+            queue.push_back(serial);
+        }
+    }
+
+    /// Writes a request's next frames, and sets its timer when those were the last.
+    fn put(&mut self, serial: u64, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
+        let pending = self.pending.get_mut(&serial)?;
+        pending.put(out);
+        pending.queued = pending.has_unsent();
+        let queue = pending.attempt()?.queue;
+        if !pending.queued {
+            pending.sent_nanos = now_nanos;
+            let wait_nanos = match (pending.request.repeat(), pending.heard) {
+                (Repeat::Never, _) => u64::MAX,
+                (_, Some(_)) => self.settings.resend_nanos,
+                (_, None) => {
+                    let draw = self.draws.next();
+                    self.trips.retry_nanos(&self.settings, pending.tries, draw)
+                }
+            };
+            self.set_timer(serial, now_nanos.saturating_add(wait_nanos));
+        }
+        let segment_bytes = out.len().min(DATAGRAM_BYTES_MAX);
+        (!out.is_empty()).then_some(Departure { queue, segment_bytes })
+    }
+
+    fn set_timer(&mut self, serial: u64, nanos: u64) {
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        self.timers.remove(&(pending.timer_nanos, serial));
+        pending.timer_nanos = nanos.min(pending.deadline_nanos);
+        self.timers.insert((pending.timer_nanos, serial));
+    }
+
+    /// Nothing came in time.
+    fn retry(&mut self, serial: u64, now_nanos: u64) {
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        self.window.lost(pending.sent_nanos, now_nanos);
+        if pending.total > 1 {
+            self.rate.lost(pending.sent_nanos, now_nanos);
+        }
+        let begun = match pending.request.repeat() {
+            Repeat::Free => self.begin(serial, now_nanos),
+            Repeat::SameId => {
+                pending.again();
+                self.enqueue(serial);
+                true
+            }
+            Repeat::Never => false,
+        };
+        self.counts.retries += u64::from(begun);
+        // Until it has left only the deadline ends it; without a free id another try is made soon.
+        let wait_nanos = if begun { u64::MAX } else { self.settings.retry_nanos_min.max(1) };
+        self.set_timer(serial, now_nanos.saturating_add(wait_nanos));
+    }
+
+    fn give_up(&mut self, serial: u64, now_nanos: u64) {
+        self.counts.given_up += 1;
+        let pending = &self.pending[&serial];
+        let attempts = pending.sends;
+        let error = if pending.is_read() && pending.garbled {
+            Error::Garbled
+        } else if pending.is_read() || !pending.is_begun() {
+            Error::TimedOut { attempts }
+        } else {
+            Error::OutcomeUnknown { attempts }
+        };
+        self.complete(serial, Err(error), now_nanos);
+    }
+
+    /// Lets a request go, with its answer.
+    fn complete(&mut self, serial: u64, answer: Result<Answer, Error>, now_nanos: u64) {
+        let Some(pending) = self.pending.remove(&serial) else { return };
+        self.timers.remove(&(pending.timer_nanos, serial));
+        self.request_bytes -= pending.bytes();
+        self.under_way -= usize::from(pending.is_begun());
+        let write = !pending.is_read();
+        let rest_nanos = match write {
+            true => self.settings.id_rest_nanos_write,
+            false => self.settings.id_rest_nanos_read,
+        };
+        for Attempt { id, .. } in pending.attempts {
+            self.by_id.remove(&id);
+            self.replies.forget(&id, now_nanos);
+            self.ids.give(id, write, now_nanos, rest_nanos);
+        }
+        self.answer_bytes += answer_bytes(&answer);
+        self.answers.push_back((Ticket(serial), answer));
+    }
+}
+
+fn answer_bytes(answer: &Result<Answer, Error>) -> usize {
+    match answer {
+        Ok(Answer::Value(value)) => value.data.len(),
+        _ => 0,
+    }
+}

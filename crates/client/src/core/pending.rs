@@ -1,0 +1,211 @@
+//! One request on its way: what of it is still to be sent, under which ids it went where, and what
+//! has been heard of its reply.
+
+use crate::request::{Repeat, Request};
+use laneway_wire::udp::frames::put_train;
+use laneway_wire::udp::{Gap, HEADER_BYTES, Message, Parts, TRAIN_FRAMES_MAX};
+use std::ops::Range;
+
+/// One time that a request was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) id: u16,
+    pub(super) queue: u16,
+}
+
+/// The part of a reply that has come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heard {
+    pub(super) attempt: Attempt,
+    /// Frames in all.
+    pub(super) total: u16,
+    /// How often the rest was waited for since a frame came last.
+    pub(super) asks: u32,
+}
+
+pub(super) struct Pending {
+    pub(super) request: Request,
+    head: Vec<u8>,
+    /// Datagrams of the request.
+    pub(super) total: u16,
+    /// None before it is begun. A request of [`Repeat::SameId`] has one.
+    pub(super) attempts: Vec<Attempt>,
+    /// How often it was sent.
+    pub(super) sends: u32,
+    /// The same since the server was last heard of: what the wait is doubled by.
+    pub(super) tries: u32,
+    /// Frames to send, ascending.
+    unsent: Vec<Range<u32>>,
+    /// Whether it stands in a queue of requests with something to send.
+    pub(super) queued: bool,
+    /// When the last frame left.
+    pub(super) sent_nanos: u64,
+    pub(super) deadline_nanos: u64,
+    /// Its place among the timers.
+    pub(super) timer_nanos: u64,
+    pub(super) heard: Option<Heard>,
+    /// A reply came that was none.
+    pub(super) garbled: bool,
+}
+
+impl Pending {
+    /// `total` is the number of frames of `head` and the request's body.
+    pub(super) fn new(request: Request, head: Vec<u8>, total: u16, deadline_nanos: u64) -> Self {
+        Pending {
+            request,
+            head,
+            total,
+            attempts: Vec::new(),
+            sends: 0,
+            tries: 0,
+            unsent: Vec::new(),
+            queued: false,
+            sent_nanos: 0,
+            deadline_nanos,
+            timer_nanos: deadline_nanos,
+            heard: None,
+            garbled: false,
+        }
+    }
+
+    /// Bytes it is charged with.
+    pub(super) fn bytes(&self) -> usize {
+        self.request.bytes()
+    }
+
+    pub(super) fn is_begun(&self) -> bool {
+        !self.attempts.is_empty()
+    }
+
+    /// The one under way.
+    pub(super) fn attempt(&self) -> Option<Attempt> {
+        self.attempts.last().copied()
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// All of it is to be sent, under `attempt`.
+    pub(super) fn begin(&mut self, attempt: Attempt) {
+        self.attempts.push(attempt);
+        self.sends += 1;
+        self.tries += 1;
+        self.unsent.clear();
+        self.unsent.push(0..u32::from(self.total));
+    }
+
+    /// It is to be sent again under the same id. Of a long one the last frame is enough: it makes
+    /// the server answer again, or ask for what is missing.
+    pub(super) fn again(&mut self) {
+        self.sends += 1;
+        self.tries += 1;
+        let total = u32::from(self.total);
+        self.add_unsent(total - 1..total);
+    }
+
+    /// The server asks for these. Returns how many frames that adds.
+    pub(super) fn add_gaps(&mut self, gaps: impl Iterator<Item = Gap>) -> u32 {
+        let before = self.unsent_frames();
+        for gap in gaps {
+            self.add_unsent(gap.sequences());
+        }
+        self.unsent_frames() - before
+    }
+
+    fn unsent_frames(&self) -> u32 {
+        self.unsent.iter().map(|range| range.end - range.start).sum()
+    }
+
+    fn add_unsent(&mut self, mut added: Range<u32>) {
+        // Ranges that meet the new one become part of it; the others keep their order.
+        self.unsent.retain(|range| {
+            let meets = range.start <= added.end && added.start <= range.end;
+            if meets {
+                added = range.start.min(added.start)..range.end.max(added.end);
+            }
+            !meets
+        });
+        let at = self.unsent.partition_point(|range| range.start < added.start);
+        self.unsent.insert(at, added);
+    }
+
+    /// Appends the next frames to `out`, as many as a train carries.
+    pub(super) fn put(&mut self, out: &mut Vec<u8>) {
+        let Some(Attempt { id, .. }) = self.attempt() else { return };
+        let mut sequences = Vec::with_capacity(TRAIN_FRAMES_MAX);
+        while let Some(range) = self.unsent.first_mut()
+            && sequences.len() < TRAIN_FRAMES_MAX
+        {
+            sequences.push(range.start as u16);
+            range.start += 1;
+            if range.start == range.end {
+                self.unsent.remove(0);
+            }
+        }
+        let mut headers = [[0; HEADER_BYTES]; TRAIN_FRAMES_MAX];
+        let message = Pending::message(&self.head, &self.request);
+        let mut sequences = sequences.into_iter();
+        let put = |slice: &[u8]| out.extend_from_slice(slice);
+        put_train(id, &message, &mut sequences, &mut headers, put);
+    }
+
+    /// The request as sent.
+    pub(super) fn message<'a>(head: &'a [u8], request: &'a Request) -> Parts<'a, [u8]> {
+        let (body, tail) = request.body();
+        Parts { head, body, tail }
+    }
+
+    /// How long it is as sent.
+    pub(super) fn message_bytes(head: &[u8], request: &Request) -> usize {
+        Pending::message(head, request).message_bytes()
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_read(&self) -> bool {
+        self.request.repeat() == Repeat::Free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(total: u16) -> Pending {
+        Pending::new(Request::get("k"), Vec::new(), total, 0)
+    }
+
+    #[test]
+    fn gaps_that_meet_become_one() {
+        let mut pending = pending(100);
+        let gap = |first, count| Gap { first, count };
+        assert_eq!(pending.add_gaps([gap(10, 5), gap(50, 1)].into_iter()), 6);
+        assert_eq!(pending.add_gaps([gap(15, 5), gap(12, 2), gap(0, 1)].into_iter()), 6);
+        assert_eq!(pending.unsent, [0..1, 10..20, 50..51]);
+        assert_eq!(pending.add_gaps([gap(0, 100)].into_iter()), 88);
+        assert_eq!(pending.unsent.as_slice(), std::slice::from_ref(&(0..100)));
+    }
+
+    #[test]
+    fn a_train_takes_ascending_frames_and_no_more_than_it_carries() {
+        let request = Request::set("k", vec![7; 100 * 1392]);
+        let head = request.head().expect("it is a fine request");
+        let total = 101;
+        let mut pending = Pending::new(request, head, total, 0);
+        pending.begin(Attempt { id: 9, queue: 0 });
+        let mut sent = 0;
+        let mut out = Vec::new();
+        while pending.has_unsent() {
+            out.clear();
+            pending.put(&mut out);
+            assert!(out.len() <= TRAIN_FRAMES_MAX * 1400);
+            sent += out.len();
+        }
+        let bytes = Pending::message_bytes(&pending.head, &pending.request);
+        assert_eq!(sent, bytes + usize::from(total) * HEADER_BYTES);
+        pending.again();
+        out.clear();
+        pending.put(&mut out);
+        assert_eq!((&out[..6], pending.sends), (&[0, 9, 0, 100, 0, 101][..], 2));
+    }
+}

@@ -1,0 +1,162 @@
+//! What comes back: replies, parts of replies, and the server's wish for frames that it missed.
+
+use super::Core;
+use super::pending::{Attempt, Heard};
+use crate::answer;
+use crate::error::Error;
+use laneway_wire::udp::reassembly::Refused;
+use laneway_wire::udp::resend::{forget, gaps, put_resend};
+use laneway_wire::udp::{Gap, Header, Kind, Message, Taken};
+
+/// How often missing frames are waited for or asked for, each time for twice as long, before the
+/// request is sent anew.
+const ASKS_MAX: u32 = 7;
+
+/// Of this many frames, one may be lost without the way being too narrow.
+const LOSS_SHARE: u32 = 8;
+
+impl Core {
+    /// Takes one datagram that came from the port of `queue`.
+    pub fn feed(&mut self, queue: u16, datagram: &[u8], now_nanos: u64) {
+        let Some((header, payload)) = Header::parse(datagram) else {
+            self.counts.unintelligible += 1;
+            return;
+        };
+        let Some((serial, attempt)) = self.find(header.request_id, queue) else {
+            self.counts.stray += 1;
+            return;
+        };
+        match header.kind {
+            Kind::Data => self.data(serial, attempt, header, payload, now_nanos),
+            Kind::Resend => self.resend(serial, attempt, header, payload, now_nanos),
+            Kind::Forget => self.counts.stray += 1,
+            _ => self.counts.unintelligible += 1,
+        }
+    }
+
+    fn find(&self, id: u16, queue: u16) -> Option<(u64, Attempt)> {
+        let serial = *self.by_id.get(&id)?;
+        let attempt = Attempt { id, queue };
+        self.pending[&serial].attempts.contains(&attempt).then_some((serial, attempt))
+    }
+
+    fn data(
+        &mut self,
+        serial: u64,
+        attempt: Attempt,
+        header: Header,
+        payload: &[u8],
+        now_nanos: u64,
+    ) {
+        let Some(pending) = self.pending.get(&serial) else { return };
+        let first = pending.heard.is_none() && !pending.has_unsent();
+        if first && pending.sends == 1 {
+            self.trips.measured(now_nanos.saturating_sub(pending.sent_nanos));
+        }
+        if header.is_whole() && header.is_possible() {
+            return self.judge(serial, payload, now_nanos);
+        }
+        if !pending.is_read() {
+            self.counts.garbled += 1; // what changes something is answered by one line
+            return;
+        }
+        match self.replies.take(attempt.id, header, payload, now_nanos) {
+            Taken::Whole(reply) => {
+                if self.topology.is_extended() {
+                    let datagram = forget(attempt.id, header.total).to_vec();
+                    self.asides.push_back((attempt.queue, datagram));
+                }
+                self.judge(serial, &reply, now_nanos);
+            }
+            Taken::More => {
+                if let Some(pending) = self.pending.get_mut(&serial) {
+                    pending.heard = Some(Heard { attempt, total: header.total, asks: 0 });
+                }
+                self.set_timer(serial, now_nanos.saturating_add(self.settings.resend_nanos));
+            }
+            Taken::Refused(Refused::TooLong) => {
+                self.complete(serial, Err(Error::ReplyTooLong), now_nanos);
+            }
+            Taken::Refused(_) => self.counts.frames_refused += 1,
+        }
+    }
+
+    /// A whole reply: an answer, or something that only looks like one.
+    fn judge<M: Message + ?Sized>(&mut self, serial: u64, reply: &M, now_nanos: u64) {
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        match answer::read(&pending.request, reply) {
+            Ok(answer) => {
+                self.window.answered();
+                if pending.total > 1 {
+                    self.rate.arrived();
+                }
+                self.complete(serial, answer, now_nanos);
+            }
+            Err(answer::Mismatch) => {
+                // Its frames are gone; the timer sends the request again.
+                pending.garbled = true;
+                pending.heard = None;
+                self.counts.garbled += 1;
+            }
+        }
+    }
+
+    /// The server misses frames of a request.
+    fn resend(
+        &mut self,
+        serial: u64,
+        attempt: Attempt,
+        header: Header,
+        payload: &[u8],
+        now_nanos: u64,
+    ) {
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        let current = pending.attempt() == Some(attempt) && pending.total > 1;
+        if !current || header.total != pending.total {
+            self.counts.stray += 1;
+            return;
+        }
+        let (sent_nanos, was_sent) = (pending.sent_nanos, !pending.has_unsent());
+        let added = pending.add_gaps(gaps(payload, header.total));
+        if added > 0 {
+            if was_sent && added > u32::from(header.total) / LOSS_SHARE {
+                self.rate.lost(sent_nanos, now_nanos);
+            }
+            pending.tries = 1; // the server is there: no need to wait ever longer
+            self.counts.frames_resent += u64::from(added);
+            self.enqueue(serial);
+            self.set_timer(serial, u64::MAX);
+        }
+    }
+
+    /// A part of a reply has come, and then nothing for a while.
+    pub(super) fn ask_or_retry(&mut self, serial: u64, now_nanos: u64) {
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        let Some(heard) = &mut pending.heard else { return };
+        heard.asks += 1;
+        let Heard { attempt, total, asks } = *heard;
+        let mut missing = self.replies.missing(&attempt.id);
+        if asks > ASKS_MAX || missing.is_empty() || !self.topology.is_extended() {
+            pending.heard = None;
+            self.replies.forget(&attempt.id, now_nanos);
+            return self.retry(serial, now_nanos);
+        }
+        if asks == 1 {
+            // What is missing at the end may not have been sent yet.
+            let reaches_end = |gap: &Gap| gap.sequences().end == u32::from(total);
+            missing.pop_if(|gap| reaches_end(gap));
+        }
+        let frames: u32 = missing.iter().map(|gap| u32::from(gap.count)).sum();
+        if frames > u32::from(total) / LOSS_SHARE {
+            self.window.lost(pending.sent_nanos, now_nanos);
+        }
+        if !missing.is_empty() {
+            let mut datagram = Vec::new();
+            put_resend(&mut datagram, attempt.id, total, missing);
+            self.asides.push_back((attempt.queue, datagram));
+            self.counts.resends_asked += 1;
+        }
+        let wait_nanos = self.settings.resend_nanos.max(1) << asks;
+        self.set_timer(serial, now_nanos.saturating_add(wait_nanos));
+    }
+}

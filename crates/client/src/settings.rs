@@ -1,0 +1,61 @@
+//! What a client may hold and how long it waits. Times are nanoseconds, sizes bytes.
+
+use laneway_wire::udp::MESSAGE_BYTES_MAX;
+
+/// A millisecond.
+pub(crate) const MILLISECOND: u64 = 1_000_000;
+/// A second.
+pub(crate) const SECOND: u64 = 1_000 * MILLISECOND;
+
+/// Bounds and patience of a [`crate::Core`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Requests held: waiting, under way, and answered but not yet taken.
+    pub requests_max: usize,
+    /// Bytes of the requests held, keys and values. One request is always taken, however long.
+    pub request_bytes_max: usize,
+    /// Requests under way at once; fewer while datagrams are being lost.
+    pub window_max: usize,
+    /// Bytes of replies that are not whole yet.
+    pub reply_bytes_max: usize,
+    /// Longest reply.
+    pub reply_message_bytes_max: usize,
+    /// When a request is given up, counted from [`crate::Core::push`].
+    pub deadline_nanos: u64,
+    /// How long a reply is waited for before the request is sent again, until round trips have
+    /// been measured.
+    pub retry_nanos_first: u64,
+    /// The same at least, however short the round trips.
+    pub retry_nanos_min: u64,
+    /// The same at most, however often it was sent.
+    pub retry_nanos_max: u64,
+    /// How long the rest of a reply is waited for before the missing frames are asked for.
+    pub resend_nanos: u64,
+    /// How fast a request of many datagrams leaves, in bytes a second, at most. The rate halves
+    /// when the server misses many of them, and grows again.
+    pub rate_max: u64,
+    /// How long the id of a read is not used again, so that a late reply meets nobody.
+    pub id_rest_nanos_read: u64,
+    /// The same for a write: longer than the server knows a repeated request by its id.
+    pub id_rest_nanos_write: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            requests_max: 4096,
+            request_bytes_max: 64 << 20,
+            window_max: 64,
+            reply_bytes_max: 128 << 20,
+            reply_message_bytes_max: MESSAGE_BYTES_MAX,
+            deadline_nanos: 5 * SECOND,
+            retry_nanos_first: 100 * MILLISECOND,
+            retry_nanos_min: 20 * MILLISECOND,
+            retry_nanos_max: SECOND,
+            resend_nanos: 5 * MILLISECOND,
+            rate_max: 1 << 30,
+            id_rest_nanos_read: SECOND,
+            id_rest_nanos_write: 30 * SECOND,
+        }
+    }
+}
