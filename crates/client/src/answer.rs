@@ -6,9 +6,10 @@ use crate::request::{Command, Request};
 use laneway_wire::answer::{self as line, parse_reply};
 use laneway_wire::limits::VALUE_END_BYTES;
 use laneway_wire::udp::Message;
+use std::fmt;
 
 /// A value, as stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Value {
     /// Its bytes.
     pub data: Vec<u8>,
@@ -16,6 +17,17 @@ pub struct Value {
     pub flags: u32,
     /// Its CAS id, if [`Request::gets`] asked for it.
     pub cas: Option<u64>,
+}
+
+impl fmt::Debug for Value {
+    /// Tells how long the value is, not what it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Value")
+            .field("bytes", &self.data.len())
+            .field("flags", &self.flags)
+            .field("cas", &self.cas)
+            .finish()
+    }
 }
 
 /// What the server answered.

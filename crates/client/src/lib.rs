@@ -48,8 +48,8 @@
 //! bursts of datagrams in one call to the kernel, trains that the kernel cuts.
 //!
 //! An id is not used again before it has rested ([`Settings::id_rest_nanos_read`],
-//! [`Settings::id_rest_nanos_write`]); so one client asks at most 65 000 reads a second, and 2 000
-//! writes a second for longer than half a minute. Who needs more takes another client: it has
+//! [`Settings::id_rest_nanos_write`]); so one client asks at most 65 000 reads a second, and 5 000
+//! writes a second for longer than twelve seconds. Who needs more takes another client: it has
 //! another port.
 #![forbid(unsafe_code)]
 

@@ -9,6 +9,7 @@ use laneway_wire::print::put_request;
 use laneway_wire::{
     Arith, Delete, Get, GetVerb, KEY_BYTES_MAX, Keys, Request as Line, Store, StoreVerb, Touch,
 };
+use std::fmt;
 
 /// From here on the protocol takes an exptime for a unix time.
 const RELATIVE_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
@@ -67,13 +68,26 @@ pub(crate) enum Command {
 /// let request = Request::set("user:7", "Ada").flags(1).expiry(Expiry::Seconds(60));
 /// assert_eq!(request.key(), b"user:7");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Request {
     pub(crate) command: Command,
     key: Vec<u8>,
     value: Vec<u8>,
     flags: u32,
     expiry: Expiry,
+}
+
+impl fmt::Debug for Request {
+    /// Tells how long the value is, not what it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("command", &self.command)
+            .field("key", &String::from_utf8_lossy(&self.key))
+            .field("value_bytes", &self.value.len())
+            .field("flags", &self.flags)
+            .field("expiry", &self.expiry)
+            .finish()
+    }
 }
 
 impl Request {

@@ -36,7 +36,8 @@ pub struct Settings {
     pub rate_max: u64,
     /// How long the id of a read is not used again, so that a late reply meets nobody.
     pub id_rest_nanos_read: u64,
-    /// The same for a write: longer than the server knows a repeated request by its id.
+    /// The same for a write: longer than the ten seconds for which the server knows a repeated
+    /// request by its id.
     pub id_rest_nanos_write: u64,
 }
 
@@ -55,7 +56,7 @@ impl Default for Settings {
             resend_nanos: 5 * MILLISECOND,
             rate_max: 1 << 30,
             id_rest_nanos_read: SECOND,
-            id_rest_nanos_write: 30 * SECOND,
+            id_rest_nanos_write: 12 * SECOND,
         }
     }
 }

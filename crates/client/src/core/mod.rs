@@ -154,7 +154,8 @@ impl Core {
         }
         self.serial += 1;
         let deadline_nanos = now_nanos.saturating_add(self.settings.deadline_nanos);
-        let pending = Pending::new(request, head, total, deadline_nanos);
+        let pending =
+            Pending::new(request, head, total, self.topology.is_extended(), deadline_nanos);
         self.request_bytes += pending.bytes();
         self.timers.insert((deadline_nanos, self.serial));
         self.pending.insert(self.serial, pending);

@@ -3,8 +3,13 @@
 
 use crate::request::{Repeat, Request};
 use laneway_wire::udp::frames::put_train;
-use laneway_wire::udp::{Gap, HEADER_BYTES, Message, Parts, TRAIN_FRAMES_MAX};
+use laneway_wire::udp::{
+    DATAGRAM_BYTES_MAX, Gap, HEADER_BYTES, Kind, Message, Parts, TRAIN_FRAMES_MAX,
+};
 use std::ops::Range;
+
+/// Where the header tells the kind of its frame.
+const KIND: Range<usize> = 6..HEADER_BYTES;
 
 /// One time that a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,11 +51,24 @@ pub(super) struct Pending {
     pub(super) heard: Option<Heard>,
     /// A reply came that was none.
     pub(super) garbled: bool,
+    /// The server wanted to know whether we are where we say, and was told.
+    pub(super) proved: bool,
+    /// What its datagrams say they are.
+    kind: Kind,
 }
 
 impl Pending {
-    /// `total` is the number of frames of `head` and the request's body.
-    pub(super) fn new(request: Request, head: Vec<u8>, total: u16, deadline_nanos: u64) -> Self {
+    /// `total` is the number of frames of `head` and the request's body. Where the server is
+    /// `extended` it is told to carry the request out once, however often it comes, unless that
+    /// makes no difference.
+    pub(super) fn new(
+        request: Request,
+        head: Vec<u8>,
+        total: u16,
+        extended: bool,
+        deadline_nanos: u64,
+    ) -> Self {
+        let once = extended && request.repeat() != Repeat::Free;
         Pending {
             request,
             head,
@@ -65,6 +83,8 @@ impl Pending {
             timer_nanos: deadline_nanos,
             heard: None,
             garbled: false,
+            proved: false,
+            kind: if once { Kind::Once } else { Kind::Data },
         }
     }
 
@@ -104,6 +124,13 @@ impl Pending {
         self.add_unsent(total - 1..total);
     }
 
+    /// The server has thrown away what it was sent.
+    pub(super) fn all_again(&mut self) {
+        self.sends += 1;
+        self.tries += 1;
+        self.add_unsent(0..u32::from(self.total));
+    }
+
     /// The server asks for these. Returns how many frames that adds.
     pub(super) fn add_gaps(&mut self, gaps: impl Iterator<Item = Gap>) -> u32 {
         let before = self.unsent_frames();
@@ -130,7 +157,7 @@ impl Pending {
         self.unsent.insert(at, added);
     }
 
-    /// Appends the next frames to `out`, as many as a train carries.
+    /// Writes the next frames into `out`, which is empty, as many as a train carries.
     pub(super) fn put(&mut self, out: &mut Vec<u8>) {
         let Some(Attempt { id, .. }) = self.attempt() else { return };
         let mut sequences = Vec::with_capacity(TRAIN_FRAMES_MAX);
@@ -148,6 +175,9 @@ impl Pending {
         let mut sequences = sequences.into_iter();
         let put = |slice: &[u8]| out.extend_from_slice(slice);
         put_train(id, &message, &mut sequences, &mut headers, put);
+        for datagram in out.chunks_mut(DATAGRAM_BYTES_MAX) {
+            datagram[KIND].copy_from_slice(&self.kind.number().to_be_bytes());
+        }
     }
 
     /// The request as sent.
@@ -172,7 +202,7 @@ mod tests {
     use super::*;
 
     fn pending(total: u16) -> Pending {
-        Pending::new(Request::get("k"), Vec::new(), total, 0)
+        Pending::new(Request::get("k"), Vec::new(), total, true, 0)
     }
 
     #[test]
@@ -191,7 +221,7 @@ mod tests {
         let request = Request::set("k", vec![7; 100 * 1392]);
         let head = request.head().expect("it is a fine request");
         let total = 101;
-        let mut pending = Pending::new(request, head, total, 0);
+        let mut pending = Pending::new(request, head, total, true, 0);
         pending.begin(Attempt { id: 9, queue: 0 });
         let mut sent = 0;
         let mut out = Vec::new();
@@ -206,6 +236,6 @@ mod tests {
         pending.again();
         out.clear();
         pending.put(&mut out);
-        assert_eq!((&out[..6], pending.sends), (&[0, 9, 0, 100, 0, 101][..], 2));
+        assert_eq!((&out[..8], pending.sends), (&[0, 9, 0, 100, 0, 101, 0, 3][..], 2));
     }
 }

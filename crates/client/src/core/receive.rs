@@ -4,6 +4,7 @@ use super::Core;
 use super::pending::{Attempt, Heard};
 use crate::answer;
 use crate::error::Error;
+use crate::request::Repeat;
 use laneway_wire::udp::reassembly::Refused;
 use laneway_wire::udp::resend::{forget, gaps, put_resend};
 use laneway_wire::udp::{Gap, Header, Kind, Message, Taken};
@@ -11,6 +12,9 @@ use laneway_wire::udp::{Gap, Header, Kind, Message, Taken};
 /// How often missing frames are waited for or asked for, each time for twice as long, before the
 /// request is sent anew.
 const ASKS_MAX: u32 = 7;
+
+/// Longest proof of an address that is sent back.
+const COOKIE_BYTES_MAX: usize = 64;
 
 /// Of this many frames, one may be lost without the way being too narrow.
 const LOSS_SHARE: u32 = 8;
@@ -29,8 +33,9 @@ impl Core {
         match header.kind {
             Kind::Data => self.data(serial, attempt, header, payload, now_nanos),
             Kind::Resend => self.resend(serial, attempt, header, payload, now_nanos),
-            Kind::Forget => self.counts.stray += 1,
-            _ => self.counts.unintelligible += 1,
+            Kind::Cookie => self.cookie(serial, attempt, payload, now_nanos),
+            Kind::Forget | Kind::Once => self.counts.stray += 1,
+            Kind::Unknown(_) => self.counts.unintelligible += 1,
         }
     }
 
@@ -127,6 +132,31 @@ impl Core {
             self.enqueue(serial);
             self.set_timer(serial, u64::MAX);
         }
+    }
+
+    /// The server wants its cookie back before it sends more than it was sent. What it withheld,
+    /// it is asked for again.
+    fn cookie(&mut self, serial: u64, attempt: Attempt, payload: &[u8], now_nanos: u64) {
+        if payload.len() > COOKIE_BYTES_MAX || !self.topology.is_extended() {
+            self.counts.stray += 1;
+            return;
+        }
+        let header = Header { kind: Kind::Cookie, ..Header::whole(attempt.id) };
+        self.asides.push_back((attempt.queue, [&header.to_bytes(), payload].concat()));
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        let current = pending.attempt() == Some(attempt);
+        if !current || std::mem::replace(&mut pending.proved, true) {
+            return; // every frame of a long request may bring one
+        }
+        match pending.request.repeat() {
+            Repeat::Free => {
+                self.begin(serial, now_nanos);
+            }
+            Repeat::SameId | Repeat::Never if pending.total > 1 => pending.all_again(),
+            Repeat::SameId => pending.again(),
+            Repeat::Never => return,
+        }
+        self.enqueue(serial);
     }
 
     /// A part of a reply has come, and then nothing for a while.

@@ -9,7 +9,7 @@ use laneway_wire::udp::reassembly::{Bounds, Reassembly, Refused, Taken};
 use laneway_wire::udp::resend::{gaps, put_resend};
 use laneway_wire::udp::retain::{self, Retained};
 use laneway_wire::udp::{DATAGRAM_BYTES_MAX, HEADER_BYTES, Header, Kind};
-use laneway_wire::{GetVerb, Request, StoreVerb, parse};
+use laneway_wire::{Frame, GetVerb, Request, StoreVerb, parse};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -111,8 +111,13 @@ impl Server {
         let (header, payload) = Header::parse(datagram).expect("the client sends headers");
         let key = (peer, header.request_id);
         match header.kind {
-            Kind::Data if header.is_whole() => self.request(queue, key, payload, now_nanos),
-            Kind::Data => {
+            Kind::Data | Kind::Once if header.is_whole() => {
+                let request = parse(payload, &Default::default());
+                let read = matches!(request, Ok(Some(Frame { request: Request::Get(_), .. })));
+                assert_eq!(header.kind == Kind::Data, read, "what changes something is marked");
+                self.request(queue, key, payload, now_nanos);
+            }
+            Kind::Data | Kind::Once => {
                 self.queues.insert(key, queue);
                 match self.requests.take(key, header, payload, now_nanos) {
                     Taken::Whole(whole) => {

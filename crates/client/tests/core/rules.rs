@@ -1,7 +1,9 @@
 //! What the core does where nothing, or nonsense, comes back; and what it holds at most.
 
 use crate::model::{Draws, MILLISECOND, SECOND};
-use laneway_client::{Answer, Core, Error, Expiry, Refusal, Request, Settings, Ticket, Topology};
+use laneway_client::{
+    Answer, Core, Error, Expiry, Refusal, Repeat, Request, Settings, Ticket, Topology,
+};
 use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Header, Kind, MESSAGE_BYTES_MAX};
 
 const QUEUES: u16 = 4;
@@ -154,6 +156,38 @@ fn noise_never_answers_and_never_stays() {
         }
         sent(&mut core, 6 * SECOND);
         assert!(answers == 3 && core.is_idle(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_cookie_goes_back_as_it_came_and_what_was_withheld_is_asked_for_again_once() {
+    let rows = [
+        (Request::get("k"), 1),
+        (Request::set("k", "v"), 1),
+        (Request::increment("k", 1), 0),
+        (Request::set("k", vec![1; 5000]), 4),
+        (Request::append("k", vec![1; 5000]), 4),
+    ];
+    for (request, again) in rows {
+        let mut core = core(Settings::default());
+        core.push(request.clone(), 0).expect("it is a fine request");
+        let first = sent(&mut core, 0);
+        let (queue, datagram) = &first[0];
+        let id = header(datagram).request_id;
+        let cookie = Header { kind: Kind::Cookie, ..Header::whole(id) };
+        let cookie = [&cookie.to_bytes()[..], b"ERROR cookie 1234\r\n"].concat();
+        core.feed(*queue, &cookie, MILLISECOND);
+        let mut second = sent(&mut core, MILLISECOND);
+        assert_eq!(second.remove(0), (*queue, cookie.clone()), "{request:?}");
+        assert_eq!(second.len(), again, "{request:?}");
+        let new_id = second.first().map(|(_, datagram)| header(datagram).request_id != id);
+        assert_eq!(new_id.unwrap_or(false), request.repeat() == Repeat::Free);
+        core.feed(*queue, &cookie, 2 * MILLISECOND);
+        let third = sent(&mut core, 2 * MILLISECOND);
+        assert!(third.len() <= 1, "it is asked for again once: {request:?}");
+        let long = [&cookie[..], &[b'x'; 64]].concat();
+        core.feed(*queue, &long, 3 * MILLISECOND);
+        assert!(sent(&mut core, 3 * MILLISECOND).is_empty());
     }
 }
 
