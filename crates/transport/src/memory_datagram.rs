@@ -271,6 +271,7 @@ impl Received {
     fn joins(&self, datagram: &Datagram) -> bool {
         let length = datagram.bytes.len();
         datagram.from == self.peer
+            && !self.bytes.is_empty()
             && self.bytes.len().is_multiple_of(self.segment_bytes)
             && (1..=self.segment_bytes).contains(&length)
             && self.bytes.len() + length <= ARRIVAL_BYTES_MAX

@@ -16,6 +16,7 @@ use super::header::{FRAME_BYTES_MAX, Header};
 use super::resend::{GAPS_MAX, Gap};
 use super::retain::{self, Retained};
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
 /// Frames that lie in one piece of memory.
@@ -155,11 +156,6 @@ struct Partial {
     asks: u32,
 }
 
-/// What a frame adds to its message.
-struct Added {
-    bytes: usize,
-}
-
 impl Partial {
     fn new(total: u16, now_nanos: u64, serial: u64) -> Partial {
         Partial {
@@ -177,7 +173,7 @@ impl Partial {
     }
 
     /// Keeps a frame, and says how many bytes of memory that took.
-    fn add(&mut self, header: Header, payload: &[u8], most: usize) -> Result<Added, Refused> {
+    fn add(&mut self, header: Header, payload: &[u8], most: usize) -> Result<usize, Refused> {
         let uneven_last = |last: usize, others: usize| others > 0 && last > others;
         if payload.len() > FRAME_BYTES_MAX {
             return Err(Refused::Uneven);
@@ -190,7 +186,7 @@ impl Partial {
                 return Err(Refused::Uneven);
             }
             self.last = Some(payload.to_vec());
-            return Ok(Added { bytes: payload.len() });
+            return Ok(payload.len());
         }
         if self.frame_bytes == 0 {
             let last = self.last.as_ref().map_or(0, Vec::len);
@@ -208,7 +204,7 @@ impl Partial {
         self.add_even(usize::from(header.sequence), payload)
     }
 
-    fn add_even(&mut self, sequence: usize, payload: &[u8]) -> Result<Added, Refused> {
+    fn add_even(&mut self, sequence: usize, payload: &[u8]) -> Result<usize, Refused> {
         let (number, index) = (sequence / CHUNK_FRAMES, sequence % CHUNK_FRAMES);
         let mut added = 0;
         let chunk = self.chunks.entry(number).or_insert_with(|| {
@@ -228,7 +224,7 @@ impl Partial {
         } else {
             chunk.bytes[start..start + payload.len()].copy_from_slice(payload);
         }
-        Ok(Added { bytes: added })
+        Ok(added)
     }
 
     fn into_whole(self) -> Whole {
@@ -342,22 +338,26 @@ impl<K: Ord + Copy> Reassembly<K> {
         if !header.is_possible() {
             return Err(Refused::Impossible);
         }
-        if self.finished.get(&key, now_nanos).is_some() {
-            return Err(Refused::Stale);
-        }
-        let opened = !self.open.contains_key(&key);
-        if opened {
-            self.serial += 1;
-            self.open.insert(key, Partial::new(header.total, now_nanos, self.serial));
-            self.order.insert((now_nanos, self.serial), key);
-            self.bytes += MESSAGE_COST_BYTES;
-        }
-        let partial = self.open.get_mut(&key).expect("it was there or was put there");
+        // A message that is open is not finished: one search finds it.
+        let mut opened = false;
+        let partial = match self.open.entry(key) {
+            Entry::Occupied(partial) => partial.into_mut(),
+            Entry::Vacant(_) if self.finished.get(&key, now_nanos).is_some() => {
+                return Err(Refused::Stale);
+            }
+            Entry::Vacant(place) => {
+                opened = true;
+                self.serial += 1;
+                self.order.insert((now_nanos, self.serial), key);
+                self.bytes += MESSAGE_COST_BYTES;
+                place.insert(Partial::new(header.total, now_nanos, self.serial))
+            }
+        };
         if partial.total != header.total {
             return Err(Refused::TotalChanged);
         }
-        let added = match partial.add(header, payload, self.bounds.message_bytes_max) {
-            Ok(added) => added,
+        let added_bytes = match partial.add(header, payload, self.bounds.message_bytes_max) {
+            Ok(bytes) => bytes,
             Err(why) => {
                 if why == Refused::TooLong {
                     self.finish(&key, now_nanos);
@@ -370,14 +370,20 @@ impl<K: Ord + Copy> Reassembly<K> {
         partial.received += 1;
         partial.asks = 0;
         partial.touched_nanos = now_nanos;
-        partial.charged_bytes += added.bytes;
-        self.bytes += added.bytes;
+        partial.charged_bytes += added_bytes;
+        self.bytes += added_bytes;
         if partial.received == partial.total {
             let whole = self.finish(&key, now_nanos).expect("it is open");
             return Ok(Some(whole.into_whole()));
         }
-        self.follow(&key);
-        self.make_room(&key)?;
+        // Its place in the order follows once that is worth it.
+        let behind_nanos = now_nanos.saturating_sub(partial.place.0);
+        if behind_nanos > self.bounds.idle_nanos_max / 8 {
+            self.replace(&key);
+        }
+        if added_bytes > 0 || opened {
+            self.make_room(&key)?;
+        }
         Ok(None)
     }
 
@@ -463,14 +469,7 @@ impl<K: Ord + Copy> Reassembly<K> {
         Ok(())
     }
 
-    /// Moves a message in the order once it is worth it: an eighth of the time it may stand still.
-    fn follow(&mut self, key: &K) {
-        let partial = &self.open[key];
-        if partial.touched_nanos.saturating_sub(partial.place.0) > self.bounds.idle_nanos_max / 8 {
-            self.replace(key);
-        }
-    }
-
+    /// Moves a message in the order to where it was touched last.
     fn replace(&mut self, key: &K) {
         let Some(partial) = self.open.get_mut(key) else { return };
         self.order.remove(&partial.place);
