@@ -5,5 +5,5 @@ use std::process::ExitCode;
 
 /// Runs with these arguments, `bench` itself not among them.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    laneway_load::cli::main(args)
+    laneway_load::command::main(args)
 }

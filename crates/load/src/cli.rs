@@ -1,20 +1,19 @@
 //! The command line of `laneway bench`: flags as typed become a checked [`Plan`]; the exit code
 //! says how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
 
+use crate::arguments::{number, text, usage};
 use crate::connection::Target;
 use crate::cpu;
 use crate::dialect::Dialect;
-use crate::floor;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
 use crate::workload::{Sizes, Workload, WorkloadOptions};
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 use udp::UdpTyped;
 
@@ -27,7 +26,6 @@ pub const HELP: &str = include_str!("help.txt");
 const CONNECTIONS: usize = 32;
 /// The same of UDP sockets: enough for the kernel to spread over a server's workers.
 const SOCKETS_UDP: usize = 8;
-const USAGE_EXIT: u8 = 2;
 
 /// Flags as typed.
 #[derive(Debug, Clone)]
@@ -107,19 +105,8 @@ pub enum Command {
     Bench(Box<Invocation>),
 }
 
-/// Runs `laneway bench` with these arguments, the program's name and `bench` not among them.
-pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments: Vec<OsString> = arguments.collect();
-    if arguments.first().is_some_and(|word| word == "floor") {
-        return match floor::flags::run(arguments[1..].to_vec()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(floor::flags::Error::Usage(message)) => usage("bench floor", &message),
-            Err(floor::flags::Error::World(message)) => {
-                eprintln!("laneway bench floor: {message}");
-                ExitCode::FAILURE
-            }
-        };
-    }
+/// Measures one server as these arguments say.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let invocation = match parse(arguments) {
         Ok(Command::Help) => {
             // Whoever closed the pipe has read enough.
@@ -137,11 +124,6 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn usage(command: &str, message: &str) -> ExitCode {
-    eprintln!("laneway {command}: {message}\ntry laneway {command} --help");
-    ExitCode::from(USAGE_EXIT)
 }
 
 fn carry_out(invocation: &Invocation) -> Result<bool, String> {
@@ -233,16 +215,6 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         _ => return typed.udp.flag(name, parser),
     }
     Ok(())
-}
-
-pub(crate) fn text(name: &str, parser: &mut Parser) -> Result<String, String> {
-    let value = parser.value().map_err(|_| format!("--{name}: needs a value"))?;
-    value.string().map_err(|_| format!("--{name}: the value is not text"))
-}
-
-pub(crate) fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, String> {
-    let value = text(name, parser)?;
-    value.parse().map_err(|_| format!("--{name} {value}: not a number of the kind wanted"))
 }
 
 /// Longest window and warm-up: a day.

@@ -10,15 +10,19 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod arguments;
 pub mod arrivals;
 pub mod cli;
+pub mod command;
 pub mod connection;
 pub mod cpu;
 pub mod datagram;
 pub mod dialect;
+pub mod experiment;
 pub mod floor;
 pub mod laps;
 pub mod pairs;
+pub mod plot;
 pub mod prefill;
 pub mod random;
 pub mod recorder;

@@ -10,7 +10,7 @@ use crate::dialect::Dialect;
 use crate::floor;
 use crate::prefill::prefill;
 use crate::random::Random;
-use crate::recorder::Recorder;
+use crate::recorder::{Counts, Recorder};
 use crate::report::json::{
     self, ClientCpu, Latencies, Mode, Report, Requests, Run, ServerCpu, Udp,
 };
@@ -150,13 +150,15 @@ fn one_run(
     let Part { recorder, udp, samples } = all_threads(plan, udp, context, mode, number)?;
     let counts = &recorder.counts;
     let server = match (plan.server_pid, own_account_before) {
-        (Some(pid), _) => server_by_schedstat(pid, &samples, counts.ended_within, plan.duration),
+        (Some(pid), _) => server_by_schedstat(pid, &samples, counts, plan.duration),
         (None, Some(before)) => {
             let after = admin::cpu_ns(&plan.target, plan.dialect).unwrap_or(before);
             let used_us = after.saturating_sub(before) as f64 / 1e3;
             Some(ServerCpu {
                 source: "rusage".into(),
                 cpu_us_per_request: used_us / counts.ended.max(1) as f64,
+                // The warm-up's bytes are not counted, so there is nothing to divide by.
+                cpu_us_per_megabyte: None,
                 cpus_busy: None,
                 kept_waiting_ms: None,
                 resident_bytes: None,
@@ -182,16 +184,21 @@ fn one_run(
     })
 }
 
+fn per_megabyte(used_us: f64, counts: &Counts) -> Option<f64> {
+    (counts.value_bytes > 0).then(|| used_us / (counts.value_bytes as f64 / 1e6))
+}
+
 fn server_by_schedstat(
     pid: u32,
     samples: &[Sample; 2],
-    ended_within: u64,
+    counts: &Counts,
     duration: Duration,
 ) -> Option<ServerCpu> {
     let used = samples[1].server?.since(samples[0].server?);
     Some(ServerCpu {
         source: "schedstat".into(),
-        cpu_us_per_request: used.busy_ns as f64 / 1e3 / ended_within.max(1) as f64,
+        cpu_us_per_request: used.busy_ns as f64 / 1e3 / counts.ended_within.max(1) as f64,
+        cpu_us_per_megabyte: per_megabyte(used.busy_ns as f64 / 1e3, counts),
         cpus_busy: Some(used.busy_ns as f64 / duration.as_nanos() as f64),
         kept_waiting_ms: Some(used.kept_waiting_ns as f64 / 1e6),
         resident_bytes: cpu::resident_bytes(pid).ok(),

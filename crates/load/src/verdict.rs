@@ -23,6 +23,9 @@ pub const MISSES_WARN: f64 = 0.001;
 pub struct Verdict {
     /// Why the latencies are not shown.
     pub refused: Option<String>,
+    /// Whether that is because the server fell behind.
+    #[serde(default)]
+    pub fell_behind: bool,
     /// Why the run fails.
     pub failed: Option<String>,
     /// What to bear in mind.
@@ -80,6 +83,7 @@ fn judge_schedule(counts: &Counts, late_share: f64, due: f64, verdict: &mut Verd
             100.0 * late_share
         ));
     } else if answered_share < ANSWERED_MIN {
+        verdict.fell_behind = true;
         verdict.refused = Some(format!(
             "the server fell behind: {:.2} % of the requests due were answered in time",
             100.0 * answered_share

@@ -1,6 +1,6 @@
 //! The flags of `laneway bench` that say how UDP is used.
 
-use super::{number, text};
+use crate::arguments::{number, text};
 use crate::datagram::LargeSets;
 use crate::datagram::endpoint::{Rule, Wanted};
 use lexopt::Parser;

@@ -1,7 +1,7 @@
 //! The command line of `laneway bench floor`.
 
 use super::{Template, VALUE_BYTES_MAX, tcp, udp};
-use crate::cli::number;
+use crate::arguments::number;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -58,7 +58,8 @@ pub fn measure(
 
 /// Why a run does not count.
 fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> {
-    if let Some(why) = &run.verdict.refused {
+    let overload_counts = definition.overload_counts && run.verdict.fell_behind;
+    if let Some(why) = run.verdict.refused.as_ref().filter(|_| !overload_counts) {
         return Some(why.clone());
     }
     // A closed loop is never late, only slow; then the client's own waiting tells.
@@ -165,6 +166,7 @@ mod tests {
             memory_mb: 64,
             late_share_max: 0.005,
             quiet_laps_share_min: 0.5,
+            overload_counts: false,
             no_misses,
             servers: vec![],
             runs: vec![],

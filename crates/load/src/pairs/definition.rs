@@ -40,6 +40,10 @@ pub struct Definition {
     /// Smallest share of quiet laps (see [`crate::laps`]) in a run that counts.
     #[serde(default)]
     pub quiet_laps_share_min: f64,
+    /// Whether a run in which the server fell behind counts, without latencies: it is then what was
+    /// to be found out.
+    #[serde(default)]
+    pub overload_counts: bool,
     /// Whether every GET must hit.
     #[serde(default)]
     pub no_misses: bool,
@@ -61,7 +65,7 @@ pub struct ServerDefinition {
     /// Its name in this file.
     pub name: String,
     /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{port}` or
-    /// `{socket}`, `{memory}` replaced.
+    /// `{socket}`, `{next}` (the port after that) and `{memory}` replaced.
     pub command: String,
     /// What it speaks.
     #[serde(default = "text")]

@@ -85,19 +85,8 @@ fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
         definition.pairs = pairs;
     }
     println!("{id}: {}", definition.about);
-    let places = Places::new(options, &definition)?;
-    let mut comparison = Comparison {
-        definition: &definition,
-        options,
-        places: &places,
-        servers: BTreeMap::new(),
-        versions: BTreeMap::new(),
-    };
-    comparison.prepare()?;
-    let rounds = rounds::collect(definition.pairs, |number| comparison.round(number))?;
+    let (rounds, versions) = collect(&definition, options)?;
     let judged = judge(&definition.figures, &rounds)?;
-    let versions = std::mem::take(&mut comparison.versions);
-    drop(comparison);
     print!("{}", statistics::render(&definition, &judged));
     let good = judged.iter().all(Judged::is_good);
     if options.record {
@@ -107,6 +96,25 @@ fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
     }
     println!("{id}: {}", if good { "PASS" } else { "FAIL" });
     Ok(good)
+}
+
+/// Starts the servers of a definition, makes its rounds and ends the servers. Returns what was
+/// measured, and what each server calls its version.
+pub fn collect(
+    definition: &Definition,
+    options: &Options,
+) -> Result<(Vec<Round>, BTreeMap<String, String>), String> {
+    let places = Places::new(options, definition)?;
+    let mut comparison = Comparison {
+        definition,
+        options,
+        places: &places,
+        servers: BTreeMap::new(),
+        versions: BTreeMap::new(),
+    };
+    comparison.prepare()?;
+    let rounds = rounds::collect(definition.pairs, |number| comparison.round(number))?;
+    Ok((rounds, std::mem::take(&mut comparison.versions)))
 }
 
 struct Comparison<'a> {

@@ -170,6 +170,7 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
     let one = |word: String| {
         word.replace("{laneway}", &places.laneway.to_string_lossy())
             .replace("{port}", &port.to_string())
+            .replace("{next}", &port.wrapping_add(1).to_string())
             .replace("{socket}", &socket.to_string_lossy())
             .replace("{memory}", &places.memory_mb.to_string())
     };
@@ -189,9 +190,10 @@ mod tests {
             memory_mb: 64,
             wrapper: vec![],
         };
-        let command = "{laneway} serve -p {port} -s {socket} -m {memory} --save ''";
+        let command = "{laneway} serve -p {port} -U {next} -s {socket} -m {memory} --save ''";
         let expanded = expand(command, &places, 7, Path::new("/s"));
-        let expected = ["/r/laneway", "serve", "-p", "7", "-s", "/s", "-m", "64", "--save", ""];
+        let expected =
+            ["/r/laneway", "serve", "-p", "7", "-U", "8", "-s", "/s", "-m", "64", "--save", ""];
         assert_eq!(expanded, expected);
     }
 }

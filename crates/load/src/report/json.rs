@@ -195,6 +195,9 @@ pub struct ServerCpu {
     pub source: String,
     /// Per request that ended in that time.
     pub cpu_us_per_request: f64,
+    /// Per megabyte of values moved by requests due in that time; absent where none were.
+    #[serde(default)]
+    pub cpu_us_per_megabyte: Option<f64>,
     /// CPUs' worth of time it used; absent for `rusage`.
     pub cpus_busy: Option<f64>,
     /// How long it was runnable and others had its CPU; absent for `rusage`.

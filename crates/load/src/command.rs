@@ -1,0 +1,28 @@
+//! `laneway bench`: which of its commands a line means.
+
+use crate::arguments::usage;
+use crate::floor::flags::Error;
+use crate::{cli, experiment, floor};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs `laneway bench` with these arguments, the program's name and `bench` not among them.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.collect();
+    let first = arguments.first().map(|word| word.to_string_lossy().into_owned());
+    let first = first.unwrap_or_default();
+    if let Some(experiment) = experiment::Experiment::named(&first) {
+        return experiment::main(experiment, arguments[1..].to_vec());
+    }
+    if first != "floor" {
+        return cli::main(arguments);
+    }
+    match floor::flags::run(arguments[1..].to_vec()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Error::Usage(message)) => usage("bench floor", &message),
+        Err(Error::World(message)) => {
+            eprintln!("laneway bench floor: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The papers' experiments against real servers: `laneway bench service-time` and its siblings.
+//! Each is a definition of bench/definitions, or makes definitions as it goes, run by the pair
+//! runner on servers that it starts itself; out come a table and a picture.
+//!
+//! A run's name is `LINE @ X`: the line of the picture it belongs to, and where on the horizontal
+//! axis. What two CPUs can show is what a request costs and who waits for whom; that work spreads
+//! over cores is for the simulator (`laneway sim`).
+
+pub mod designs;
+
+use crate::arguments::{number, text, usage};
+use crate::pairs::definition::{self, Definition};
+use crate::pairs::{self, Options, Round};
+use crate::plot::{self, Chart, Line, Log};
+use crate::report::table::spread;
+use lexopt::{Arg, Parser};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `laneway bench EXPERIMENT --help` prints.
+pub const HELP: &str = "\
+laneway bench EXPERIMENT: an experiment of the papers, on servers that it starts itself
+
+usage: laneway bench service-time | access-modes | direction | designs [flags]
+
+  service-time   what a GET costs by the size of its value, 1 B to 1 MB (Minos, figure 1)
+  access-modes   EREW, CREW and CRCW, uniform and skewed keys, 50 to 100 % GETs (MICA, section 4.1)
+  direction      queues chosen by the client, against a flow hash and hand-over by the server
+  designs        lanes, minos, hkh, hkh-ws and sho under the default workload, at shares of the
+                 best peak, which it finds first (Minos, section 6)
+
+  --pairs N      rounds                                              [as the definition says]
+  --out DIR      also write the table and the pictures there
+  --help, -h     this
+
+Servers run on CPU 0, under SCHED_FIFO where that is allowed; the client spins on CPU 1.
+";
+
+/// Which experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Experiment {
+    /// Minos, figure 1.
+    ServiceTime,
+    /// MICA's data access modes.
+    AccessModes,
+    /// Client-chosen queues or flow hash.
+    Direction,
+    /// The five designs.
+    Designs,
+}
+
+/// A picture: what is on its vertical axis, and how it is drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Picture {
+    /// End of the file's name.
+    pub name: &'static str,
+    /// Where the number stands in what a run measured.
+    pub value: &'static str,
+    /// The rest.
+    pub chart: Chart<'static>,
+}
+
+impl Experiment {
+    const ALL: [(&'static str, Experiment); 4] = [
+        ("service-time", Experiment::ServiceTime),
+        ("access-modes", Experiment::AccessModes),
+        ("direction", Experiment::Direction),
+        ("designs", Experiment::Designs),
+    ];
+
+    /// The experiment of this name.
+    pub fn named(name: &str) -> Option<Experiment> {
+        Self::ALL.iter().find(|(own, _)| *own == name).map(|(_, experiment)| *experiment)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let mut all = Self::ALL.iter();
+        let found = all.find(|(_, experiment)| *experiment == self);
+        found.map_or("", |(name, _)| name)
+    }
+
+    /// Its definition; the designs' is made when their peak is known.
+    fn definition(self) -> Option<&'static str> {
+        match self {
+            Experiment::ServiceTime => {
+                Some(include_str!("../../../../bench/definitions/service-time.toml"))
+            }
+            Experiment::AccessModes => {
+                Some(include_str!("../../../../bench/definitions/access-modes.toml"))
+            }
+            Experiment::Direction => {
+                Some(include_str!("../../../../bench/definitions/direction.toml"))
+            }
+            Experiment::Designs => None,
+        }
+    }
+
+    /// Its pictures.
+    fn pictures(self) -> &'static [Picture] {
+        const fn picture(
+            name: &'static str,
+            value: &'static str,
+            title: &'static str,
+            x_label: &'static str,
+            y_label: &'static str,
+            log: Log,
+        ) -> Picture {
+            Picture { name, value, chart: Chart { title, x_label, y_label, log } }
+        }
+        const CPU: &str = "/server/cpu_us_per_request";
+        const CPU_WORDS: &str = "server CPU per request (us)";
+        match self {
+            Experiment::ServiceTime => {
+                const {
+                    &[
+                        picture("cpu", CPU, "CPU of a GET", "value (bytes)", CPU_WORDS, Log::Both),
+                        picture(
+                            "round-trip",
+                            "/latency_us/all/p50",
+                            "Round trip of a GET, one in flight",
+                            "value (bytes)",
+                            "median (us)",
+                            Log::Both,
+                        ),
+                    ]
+                }
+            }
+            Experiment::AccessModes => {
+                const {
+                    &[
+                        picture("cpu", CPU, "Access modes", "GETs (%)", CPU_WORDS, Log::Neither),
+                        picture(
+                            "answered",
+                            "/requests/answered_per_s",
+                            "Access modes",
+                            "GETs (%)",
+                            "requests/s, one CPU",
+                            Log::Neither,
+                        ),
+                    ]
+                }
+            }
+            Experiment::Direction => {
+                const {
+                    &[
+                        picture("cpu", CPU, "Who directs", "GETs (%)", CPU_WORDS, Log::Neither),
+                        picture(
+                            "p99",
+                            "/quiet/small/p99",
+                            "Who directs, 20 k requests/s",
+                            "GETs (%)",
+                            "p99 (us)",
+                            Log::Neither,
+                        ),
+                    ]
+                }
+            }
+            Experiment::Designs => designs::PICTURES,
+        }
+    }
+}
+
+/// Runs `laneway bench NAME` with the arguments after the name.
+pub fn main(experiment: Experiment, arguments: Vec<OsString>) -> ExitCode {
+    let command = format!("bench {}", experiment.name());
+    let flags = match Flags::parse(arguments) {
+        Ok(Some(flags)) => flags,
+        Ok(None) => {
+            // Whoever closed the pipe has read enough.
+            let _ = std::io::stdout().write_all(HELP.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(message) => return usage(&command, &message),
+    };
+    match carry_out(experiment, &flags) {
+        Ok(table) => {
+            let _ = std::io::stdout().write_all(table.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("laneway {command}: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Flags {
+    pairs: Option<usize>,
+    out: Option<PathBuf>,
+}
+
+impl Flags {
+    /// Reads them; nothing where help is asked for.
+    fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
+        let mut flags = Flags::default();
+        let mut parser = Parser::from_args(arguments);
+        while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+            match argument {
+                Arg::Long("help") | Arg::Short('h') => return Ok(None),
+                Arg::Long("pairs") => flags.pairs = Some(number("pairs", &mut parser)?),
+                Arg::Long("out") => flags.out = Some(text("out", &mut parser)?.into()),
+                other => return Err(other.unexpected().to_string()),
+            }
+        }
+        match flags.pairs {
+            Some(0) => Err("--pairs 0: must be at least 1".into()),
+            _ => Ok(Some(flags)),
+        }
+    }
+}
+
+fn carry_out(experiment: Experiment, flags: &Flags) -> Result<String, String> {
+    let laneway = std::env::current_exe().map_err(|error| format!("its own program: {error}"))?;
+    let mut options = Options::new(&std::env::temp_dir());
+    options.laneway = laneway;
+    let (definition, rounds) = match experiment.definition() {
+        None => designs::measure(flags.pairs, &options)?,
+        Some(text) => {
+            let mut definition = definition::parse(text)?;
+            definition.pairs = flags.pairs.unwrap_or(definition.pairs);
+            let (rounds, _) = pairs::collect(&definition, &options)?;
+            (definition, rounds)
+        }
+    };
+    let table = table(&definition, experiment.pictures(), &rounds);
+    if let Some(folder) = &flags.out {
+        let failed = |error: std::io::Error| format!("--out {}: {error}", folder.display());
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let name = experiment.name();
+        std::fs::write(folder.join(format!("{name}.md")), &table).map_err(failed)?;
+        for picture in experiment.pictures() {
+            let lines = lines(&definition, picture.value, &rounds);
+            let svg = plot::svg(picture.chart, &lines)?;
+            let file = folder.join(format!("{name}-{}.svg", picture.name));
+            std::fs::write(file, svg).map_err(failed)?;
+        }
+    }
+    Ok(table)
+}
+
+/// What a run measured in every round, where it did.
+fn values(run: &str, value: &str, rounds: &[Round]) -> Vec<f64> {
+    let found = rounds.iter().filter_map(|round| round.get(run)?.pointer(value)?.as_f64());
+    let mut values: Vec<f64> = found.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The lines of a picture: medians over the rounds, in the order of the runs.
+fn lines(definition: &Definition, value: &str, rounds: &[Round]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for run in &definition.runs {
+        let Some((line, x)) = run.name.split_once(" @ ") else { continue };
+        let (Ok(x), values) = (x.parse(), values(&run.name, value, rounds)) else { continue };
+        if values.is_empty() {
+            continue;
+        }
+        let point = (x, crate::report::table::median(&values));
+        match lines.iter_mut().find(|(name, _)| name == line) {
+            Some((_, points)) => points.push(point),
+            None => lines.push((line.to_owned(), vec![point])),
+        }
+    }
+    lines
+}
+
+/// Every run and the numbers of its pictures, as Markdown.
+fn table(definition: &Definition, pictures: &[Picture], rounds: &[Round]) -> String {
+    let mut out = format!("{}\n\n| run |", definition.about);
+    for picture in pictures {
+        let _ = write!(out, " {} |", picture.chart.y_label);
+    }
+    let _ = write!(out, "\n|---|{}", "---|".repeat(pictures.len()));
+    for run in &definition.runs {
+        let _ = write!(out, "\n| {} |", run.name);
+        for picture in pictures {
+            let values = values(&run.name, picture.value, rounds);
+            let _ = write!(out, " {} |", spread(values.into_iter()));
+        }
+    }
+    let _ = writeln!(out, "\n\n{} rounds, median [min..max]", rounds.len());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_experiment_has_a_good_definition_whose_runs_are_points() {
+        for (name, experiment) in Experiment::ALL {
+            assert_eq!(Experiment::named(name), Some(experiment));
+            assert_eq!(experiment.name(), name);
+            let definition = match experiment.definition() {
+                Some(text) => definition::parse(text).expect(name),
+                None => continue,
+            };
+            for run in &definition.runs {
+                let (_, x) = run.name.split_once(" @ ").expect(name);
+                assert!(x.parse::<f64>().is_ok(), "{name}: {x}");
+            }
+        }
+        assert_eq!(Experiment::named("serve"), None);
+    }
+
+    #[test]
+    fn medians_become_lines_and_a_table() {
+        let text = designs::definition(&[("lanes", "")], &[("25", "--rate 1")], "--udp", 2);
+        let mut definition = definition::parse(&text).expect("good");
+        definition.runs[0].name = "lanes @ 25".into();
+        let round = |p99: f64| {
+            let measured = json!({"quiet": {"small": {"p99": p99}}});
+            Round::from([("lanes @ 25".to_owned(), measured)])
+        };
+        let rounds = [round(3.0), round(1.0), round(2.0)];
+        let lines = lines(&definition, "/quiet/small/p99", &rounds);
+        assert_eq!(lines, [("lanes".to_owned(), vec![(25.0, 2.0)])]);
+        let table = table(&definition, designs::PICTURES, &rounds);
+        assert!(table.contains("| lanes @ 25 | 2 [1..3] | - |"), "{table}");
+    }
+
+    #[test]
+    fn wrong_flags_are_told() {
+        let parse = |line: &str| Flags::parse(line.split(' ').map(Into::into).collect());
+        assert!(parse("--pairs 0").is_err_and(|words| words.contains("--pairs 0")));
+        assert!(parse("--pears 1").is_err_and(|words| words.contains("--pears")));
+        assert!(parse("--help").is_ok_and(|flags| flags.is_none()));
+    }
+}
