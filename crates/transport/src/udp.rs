@@ -36,9 +36,12 @@ use std::sync::Arc;
 
 /// Bytes of datagrams that wait to be received, at most; less where the system allows less
 /// (`net.core.rmem_max`) and we have no right to more.
-const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
-/// The same for those that wait to leave (`net.core.wmem_max`).
-const SEND_BUFFER_BYTES: usize = 1 << 20;
+const RECEIVE_BYTES: usize = 4 << 20;
+/// The same for small replies that wait to leave (`net.core.wmem_max`).
+const SEND_BYTES_SMALL: usize = 1 << 20;
+/// And for large ones: a few trains. What lies in front of a device is in front of small replies,
+/// too, where the device has one line for all; the kernel counts each byte about twice.
+const SEND_BYTES_LARGE: usize = 256 << 10;
 
 /// Longest arrival: the longest datagram.
 const ARRIVAL_BYTES_MAX: usize = 65_535;
@@ -166,16 +169,17 @@ fn bind_chosen(ip: IpAddr, base: u16, workers: usize) -> Result<Vec<Pair>, BindE
 fn bind_group(address: SocketAddr, count: usize, chosen: bool) -> Result<Vec<Pair>, BindError> {
     let bind = || -> io::Result<Vec<Pair>> {
         // Alone at first, so that an address in use is an error even where its holder would share.
-        let first = socket(address)?;
+        let first = socket(address, Path::Small)?;
         first.bind(&address.into())?;
         first.set_reuse_port(true)?;
         let bound = first.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
         let mut receiving = vec![first];
         for _ in 1..count {
-            receiving.push(join(bound)?);
+            receiving.push(join(bound, Path::Small)?);
         }
         // Behind those that receive: the filter counts sockets in the order they came.
-        let siblings = (0..count).map(|_| join(bound)).collect::<io::Result<Vec<Socket>>>()?;
+        let siblings =
+            (0..count).map(|_| join(bound, Path::Large)).collect::<io::Result<Vec<Socket>>>()?;
         steer(&receiving[0], bound.is_ipv4(), count)?;
         for socket in &receiving {
             setsockopt(socket, sockopt::UdpGroSegment, &true)?;
@@ -189,19 +193,23 @@ fn bind_group(address: SocketAddr, count: usize, chosen: bool) -> Result<Vec<Pai
     bind().map_err(|error| BindError { address, error })
 }
 
-fn socket(address: SocketAddr) -> io::Result<Socket> {
+fn socket(address: SocketAddr, path: Path) -> io::Result<Socket> {
     let kind = Type::DGRAM.nonblocking();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?; // the IPv4 wildcard gets queues of its own
     }
-    enlarge(&socket, sockopt::RcvBufForce, sockopt::RcvBuf, RECEIVE_BUFFER_BYTES);
-    enlarge(&socket, sockopt::SndBufForce, sockopt::SndBuf, SEND_BUFFER_BYTES);
+    let send_bytes = match path {
+        Path::Small => SEND_BYTES_SMALL,
+        Path::Large => SEND_BYTES_LARGE,
+    };
+    set_size(&socket, sockopt::RcvBufForce, sockopt::RcvBuf, RECEIVE_BYTES);
+    set_size(&socket, sockopt::SndBufForce, sockopt::SndBuf, send_bytes);
     Ok(socket)
 }
 
-/// As large as we may: beyond the system's limit only with the right to.
-fn enlarge<F, A>(socket: &Socket, force: F, ask: A, bytes: usize)
+/// As near as we may: beyond the system's limit only with the right to.
+fn set_size<F, A>(socket: &Socket, force: F, ask: A, bytes: usize)
 where
     F: SetSockOpt<Val = usize>,
     A: SetSockOpt<Val = usize>,
@@ -212,8 +220,8 @@ where
     }
 }
 
-fn join(address: SocketAddr) -> io::Result<Socket> {
-    let socket = socket(address)?;
+fn join(address: SocketAddr, path: Path) -> io::Result<Socket> {
+    let socket = socket(address, path)?;
     socket.set_reuse_port(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
