@@ -2,7 +2,7 @@
 
 use crate::machine::WireOrder;
 use crate::report;
-use crate::scenarios::{self, Scenario, Setup, read_question};
+use crate::scenarios::{self, Scenario, Setup, WAYS, read_question};
 use crate::study::{Effort, Study};
 use lexopt::prelude::*;
 use std::ffi::OsString;
@@ -33,6 +33,7 @@ The machine (default: the server of the Minos paper):
   --batch N           requests taken from an RX queue at a time (default 32)
   --nic-gbit X        rate of the wire (default 40)
   --nic-order O       round-robin (default) or small-first
+  --nic-burst N       frames of a TX queue in its turn (default 1)
   --tx-queues Q       per-worker (default) or per-lane, for every design; lanes is per-lane
   --network-us X      added to latencies of figures with a wire (default 3.7)
   --request-ns N --packet-ns N          a request, and each packet of it (441, 700)
@@ -40,13 +41,54 @@ The machine (default: the server of the Minos paper):
   --steal-ns N --slice-ns N             taking from another (100); another slice (100)
   --profile-ns N                        of a request, counting sizes (130)
 
-For plan:
+  --way W             sets request and packet to what they cost by this way in: bypass (the
+                      paper's), tcp-pipelined, tcp, udp (as measured over loopback)
+
+For plan (laneway sim plan --help says more):
   --workload FILE     TOML: rate, large_percent, large_bytes_max, get_share, or
                       sizes = [[bytes, weight], ...]; what is missing is the paper's
   --slo-us X          the p99 to keep (default 50)
   --rate X            requests per second (default 3e6, or what the file says)
 
 Scenarios:
+";
+
+const HELP_PLAN: &str = "\
+How many workers does a workload need to keep its p99 within an SLO?
+
+Usage: laneway sim plan [--workload FILE] [--rate X] [--slo-us X] [--way W] [--nic-gbit X]
+
+It simulates `lanes` with 1 to 64 workers and answers with the fewest that hold the SLO on every
+seed, and with a quarter more: the p99 to be expected, how busy CPU and wire are, up to what rate
+the SLO holds, and how much headroom that is. --json has all numbers, their intervals among them;
+--full takes a million requests for each of 8 seeds instead of 150 000 for each of 3.
+
+  --workload FILE     TOML; what is missing is the paper's default. For example:
+                        rate = 400_000             # requests per second
+                        get_share = 0.95           # the others are writes
+                        sizes = [[100, 90.0], [4096, 9.9], [1000000, 0.1]]   # bytes, weight
+                      or, instead of sizes, the paper's three classes:
+                        large_percent = 0.125      # of values of 1500 bytes and more
+                        large_bytes_max = 500_000
+  --rate X            requests per second (default 3e6, or what the file says)
+  --slo-us X          the p99 to keep, of small and large requests together (default 50)
+  --way W             what a request costs: bypass (the paper's server), tcp, tcp-pipelined (16 in
+                      flight), udp (as measured over loopback); or --request-ns and --packet-ns
+  --nic-gbit X        the wire (default 40); --network-us X what a client adds (default 3.7)
+
+Try: laneway sim plan --rate 400000 --slo-us 200 --way tcp --nic-gbit 10
+";
+
+const HELP_SCALE: &str = "\
+What do 1 to 1000 cores serve in a day, and at what p99?
+
+Usage: laneway sim scale [--json] [--out DIR]
+
+A model: the default workload at 70 % load, the cost of a request by each way in (kernel bypass as
+in the paper; TCP and UDP as measured over loopback), and beyond 64 cores as many domains of 64
+side by side. p99 is simulated for one domain. Columns: CPU per request, requests a day, core hours
+a billion requests, bits on the wire, p99 of all and of large requests. Not in it: NICs, memory
+bandwidth, peaks above the daily mean (70 % leaves room for 1.4 times the mean).
 ";
 
 struct Flags {
@@ -62,6 +104,7 @@ struct Flags {
 
 enum Asked {
     Help,
+    HelpOf(&'static str),
     Run(Box<Flags>),
 }
 
@@ -75,6 +118,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             for scenario in scenarios::ALL {
                 println!("  {:<19} {}", scenario.name, scenario.about);
             }
+            ExitCode::SUCCESS
+        }
+        Ok(Asked::HelpOf(text)) => {
+            print!("{text}");
             ExitCode::SUCCESS
         }
         Ok(Asked::Run(flags)) => match run(&flags, &words.join(" ")) {
@@ -108,7 +155,7 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         match arg {
-            Long("help") | Short('h') => return Ok(Asked::Help),
+            Long("help") | Short('h') => return Ok(help_of(&flags.scenarios)),
             Value(name) if name == "list" => return Ok(Asked::Help),
             Value(name) if name == "all" => flags.scenarios.extend(scenarios::ALL),
             Value(name) => flags.scenarios.push(scenario(&name.to_string_lossy())?),
@@ -150,6 +197,14 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
     Ok(Asked::Run(Box::new(flags)))
 }
 
+fn help_of(scenarios: &[&Scenario]) -> Asked {
+    match scenarios {
+        [one] if one.name == "plan" => Asked::HelpOf(HELP_PLAN),
+        [one] if one.name == "scale" => Asked::HelpOf(HELP_SCALE),
+        _ => Asked::Help,
+    }
+}
+
 fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> Result<(), String> {
     const NS_MAX: u64 = 1_000_000_000;
     let ns = |parser: &mut lexopt::Parser| -> Result<u64, String> {
@@ -161,7 +216,15 @@ fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> R
         "--workers" => setup.workers = whole(parser, flag, 2, 64)? as u16,
         "--batch" => setup.batch = whole(parser, flag, 1, 100_000)? as u32,
         "--nic-gbit" => setup.nic.gigabits = number(parser, flag, 0.001, 1e6)?,
+        "--nic-burst" => setup.nic.burst = whole(parser, flag, 1, 100_000)? as u32,
         "--network-us" => setup.network = (number(parser, flag, 0.0, 1e6)? * 1e6) as u64,
+        "--way" => {
+            let name = text(parser, flag)?;
+            let way = WAYS.into_iter().find(|way| way.flag == name).ok_or_else(|| {
+                format!("{flag} {name}: must be bypass, tcp-pipelined, tcp or udp")
+            })?;
+            (*costs, setup.way) = (way.costs(*costs), way.name);
+        }
         "--request-ns" => costs.request = ns(parser)?,
         "--packet-ns" => costs.packet = ns(parser)?.max(1),
         "--receive-ns" => costs.receive = ns(parser)?,
@@ -225,7 +288,10 @@ fn run(flags: &Flags, words: &str) -> Result<(), String> {
             print!("{}", report::json_lines(&figure.rows));
         } else if flags.table {
             println!("{}: {}", scenario.name, scenario.about);
-            println!("{}", crate::row::table(&figure.rows));
+            match scenarios::answer(scenario.name, &figure.rows, &flags.setup) {
+                Some(answer) => println!("{answer}"),
+                None => println!("{}", crate::row::table(&figure.rows)),
+            }
         }
         if let Some(folder) = &flags.out {
             written.push(report::write(folder, scenario.name, scenario.about, &figure)?);
@@ -264,6 +330,7 @@ mod tests {
             ("all --nic-order fifo", "--nic-order fifo: must be round-robin or small-first"),
             ("all --request-ns 100", "--request-ns must be at least"),
             ("plan --workload /no/such/file", "--workload /no/such/file"),
+            ("plan --way rdma", "--way rdma: must be bypass, tcp-pipelined, tcp or udp"),
             ("all --wurst 3", "--wurst: no such flag"),
         ] {
             let got = error(line);
@@ -279,6 +346,25 @@ mod tests {
         assert_eq!((flags.effort, flags.seed, flags.setup.workers), (Effort::Full, 7, 16));
         assert_eq!(flags.setup.costs.packet, 300_000);
         assert_eq!((flags.setup.question.slo_us, flags.setup.question.rate), (20.0, 1e6));
+    }
+
+    #[test]
+    fn help_is_about_what_was_named() {
+        for (line, words) in [("plan --help", HELP_PLAN), ("scale -h", HELP_SCALE)] {
+            let args = line.split_whitespace().map(OsString::from).collect();
+            let Ok(Asked::HelpOf(text)) = parse(args) else { panic!("{line}: no help of its own") };
+            assert_eq!(text, words);
+        }
+        let args = vec![OsString::from("--help")];
+        assert!(matches!(parse(args), Ok(Asked::Help)));
+    }
+
+    #[test]
+    fn a_way_in_sets_what_a_request_costs() {
+        let args = "plan --way tcp".split_whitespace().map(OsString::from).collect();
+        let Ok(Asked::Run(flags)) = parse(args) else { panic!("a run") };
+        assert_eq!((flags.setup.costs.request, flags.setup.costs.packet), (8_200_000, 300_000));
+        assert_eq!(flags.setup.way, "TCP, 1 in flight");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Pictures of a figure: SVG, drawn by plotters' SVG backend alone, which needs no font of the
-//! system; the viewer's sans-serif is used.
+//! system; the viewer's sans-serif is used. A line ends where its design is overloaded: what p99 is
+//! beyond depends on nothing but how long one looks.
 
-use crate::row::Row;
+use crate::row::{Cell, Row};
+use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 
 /// What a picture shows: one line for each value of `series`, over `x`.
@@ -23,10 +25,10 @@ pub struct Chart {
     pub series: &'static str,
     /// Whether the vertical axis is logarithmic.
     pub log: bool,
+    /// Whether the horizontal one is.
+    pub log_x: bool,
     /// Only rows whose columns have these values.
     pub only: Vec<(&'static str, String)>,
-    /// A horizontal line.
-    pub limit: Option<f64>,
 }
 
 impl Chart {
@@ -41,8 +43,8 @@ impl Chart {
             y_label: "p99 (us)",
             series: "design",
             log: true,
+            log_x: false,
             only: Vec::new(),
-            limit: None,
         }
     }
 
@@ -52,12 +54,13 @@ impl Chart {
         self
     }
 
-    fn lines(&self, rows: &[Row]) -> Vec<(String, Vec<(f64, f64)>)> {
-        let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    fn lines(&self, rows: &[Row]) -> Vec<Line> {
+        let mut lines: Vec<Line> = Vec::new();
         for row in rows {
             let fits = self.only.iter().all(|(column, value)| row.text(column) == *value);
             let (Some(x), Some(y)) = (row.number(self.x), row.number(self.y)) else { continue };
-            if !fits || (self.log && y <= 0.0) {
+            let overloaded = row.get("overloaded") == Some(&Cell::Truth(true));
+            if !fits || overloaded || (self.log && y <= 0.0) {
                 continue;
             }
             let series = row.text(self.series);
@@ -84,8 +87,10 @@ impl Chart {
         };
         let (x_low, x_high) = bounds(|point| point.0);
         let (y_low, y_high) = bounds(|point| point.1);
+        let corner = corner(&self.shares(&lines, (x_low, x_high), (y_low, y_high)), lines.len());
         let x_pad = ((x_high - x_low) * 0.03).max(1e-9);
         let x = (x_low - x_pad)..(x_high + x_pad);
+        let x_log = (x_low / 1.2..x_high * 1.2).log_scale();
         let mut svg = String::new();
         {
             let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -93,66 +98,84 @@ impl Chart {
             let mut builder = ChartBuilder::on(&root);
             builder.margin(12).x_label_area_size(44).y_label_area_size(66);
             builder.caption(&self.title, ("sans-serif", 17));
-            if self.log {
-                let y = (y_low / 1.3..y_high * 1.3).log_scale();
-                let mut chart = builder.build_cartesian_2d(x, y).map_err(text)?;
-                self.draw(&mut chart, &lines)?;
-            } else {
-                let y = 0.0..(y_high * 1.06).max(1e-9);
-                let mut chart = builder.build_cartesian_2d(x, y).map_err(text)?;
-                self.draw(&mut chart, &lines)?;
+            let y = 0.0..(y_high * 1.06).max(1e-9);
+            let y_log = (y_low / 1.3..y_high * 1.3).log_scale();
+            macro_rules! draw {
+                ($x:expr, $y:expr) => {{
+                    let mut chart = builder.build_cartesian_2d($x, $y).map_err(text)?;
+                    self.draw(&mut chart, &lines, corner)?;
+                }};
+            }
+            match (self.log_x, self.log) {
+                (false, false) => draw!(x, y),
+                (false, true) => draw!(x, y_log),
+                (true, false) => draw!(x_log, y),
+                (true, true) => draw!(x_log, y_log),
             }
             root.present().map_err(text)?;
         }
         Ok(Some(svg))
     }
 
-    fn draw<'a, Y>(
+    /// Where the points lie, as shares of width and height.
+    fn shares(&self, lines: &[Line], x: (f64, f64), y: (f64, f64)) -> Vec<(f64, f64)> {
+        let share = |log: bool, (low, high): (f64, f64), value: f64| {
+            let low = if log { low } else { 0.0_f64.min(low) };
+            let of = |value: f64| if log { value.ln() } else { value };
+            (of(value) - of(low)) / (of(high) - of(low)).max(1e-9)
+        };
+        let x_share = |value| match self.log_x {
+            true => share(true, x, value),
+            false => (value - x.0) / (x.1 - x.0).max(1e-9),
+        };
+        let points = lines.iter().flat_map(|(_, points)| points);
+        points.map(|&(px, py)| (x_share(px), share(self.log, y, py))).collect()
+    }
+
+    fn draw<'a, X, Y>(
         &self,
-        chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedF64, Y>>,
-        lines: &[(String, Vec<(f64, f64)>)],
+        chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+        lines: &[Line],
+        corner: SeriesLabelPosition,
     ) -> Result<(), String>
     where
-        Y: plotters::coord::ranged1d::Ranged<ValueType = f64>
-            + plotters::coord::ranged1d::ValueFormatter<f64>,
+        X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(self.x_label).y_desc(self.y_label).light_line_style(WHITE);
         mesh.x_label_formatter(&number).y_label_formatter(&number);
+        mesh.y_labels(8);
         mesh.label_style(("sans-serif", 13)).draw().map_err(text)?;
         for (index, (name, points)) in lines.iter().enumerate() {
-            let color = COLORS[index % COLORS.len()];
-            let style = color.stroke_width(2);
+            let style = color(name, index).stroke_width(2);
+            let dots = if points.len() > POINTS_WITH_DOTS_MAX { 0 } else { 3 };
+            let label = match name.parse::<f64>() {
+                Ok(_) => format!("{} {name}", self.series),
+                Err(_) => name.clone(),
+            };
             chart
-                .draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))
+                .draw_series(LineSeries::new(points.iter().copied(), style).point_size(dots))
                 .map_err(text)?
-                .label(name)
+                .label(label)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-        }
-        if let Some(limit) = self.limit {
-            let ends = lines.iter().flat_map(|(_, points)| points).map(|point| point.0);
-            let (low, high) =
-                ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(x), h.max(x)));
-            chart
-                .draw_series(LineSeries::new([(low, limit), (high, limit)], BLACK.mix(0.4)))
-                .map_err(text)?;
         }
         chart
             .configure_series_labels()
             .background_style(WHITE.mix(0.85))
             .border_style(BLACK.mix(0.3))
-            .position(if falls(lines) {
-                SeriesLabelPosition::UpperRight
-            } else {
-                SeriesLabelPosition::UpperLeft
-            })
+            .position(corner)
             .label_font(("sans-serif", 13))
             .draw()
             .map_err(text)
     }
 }
 
-type RangedF64 = plotters::coord::types::RangedCoordf64;
+/// A name and its points.
+type Line = (String, Vec<(f64, f64)>);
+
+/// More points than this on a line hide it behind their dots.
+const POINTS_WITH_DOTS_MAX: usize = 40;
 
 /// Of a picture, in points.
 const SIZE: (u32, u32) = (640, 420);
@@ -169,13 +192,45 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(150, 150, 150),
 ];
 
-/// Whether most lines end below where they begin: then the legend has room on the right.
-fn falls(lines: &[(String, Vec<(f64, f64)>)]) -> bool {
-    let falling = |points: &[(f64, f64)]| match (points.first(), points.last()) {
-        (Some(first), Some(last)) => last.1 < first.1,
-        _ => false,
+/// Designs have the same colour in every picture; others take those that are left, in order.
+const DESIGNS: [(&str, usize); 11] = [
+    ("minos", 0),
+    ("hkh", 1),
+    ("hkh-ws", 2),
+    ("lanes", 3),
+    ("sho 1", 4),
+    ("sho 2", 5),
+    ("sho 3", 6),
+    ("lanes-1", 7),
+    ("lanes-2", 1),
+    ("lanes-long", 5),
+    ("lanes-split", 4),
+];
+
+fn color(name: &str, index: usize) -> RGBColor {
+    let known = DESIGNS.iter().find(|(design, _)| *design == name);
+    COLORS[known.map_or(index % COLORS.len(), |&(_, color)| color)]
+}
+
+/// The corner where a legend of so many lines covers the fewest points, which are given as shares
+/// of width and height.
+fn corner(points: &[(f64, f64)], lines: usize) -> SeriesLabelPosition {
+    let (width, height) = (0.33, 0.08 + 0.065 * lines as f64);
+    let covered = |right: bool, upper: bool| {
+        let inside = |&&(x, y): &&(f64, f64)| {
+            (if right { x > 1.0 - width } else { x < width })
+                && (if upper { y > 1.0 - height } else { y < height })
+        };
+        points.iter().filter(inside).count()
     };
-    2 * lines.iter().filter(|(_, points)| falling(points)).count() > lines.len()
+    let corners = [
+        (covered(false, true), SeriesLabelPosition::UpperLeft),
+        (covered(true, true), SeriesLabelPosition::UpperRight),
+        (covered(true, false), SeriesLabelPosition::LowerRight),
+        (covered(false, false), SeriesLabelPosition::LowerLeft),
+    ];
+    let best = corners.into_iter().min_by_key(|(covered, _)| *covered);
+    best.map_or(SeriesLabelPosition::UpperLeft, |(_, corner)| corner)
 }
 
 fn number(value: &f64) -> String {
@@ -184,4 +239,31 @@ fn number(value: &f64) -> String {
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_ends_where_its_design_is_overloaded() {
+        let row = |load: f64, p99: f64, overloaded: bool| {
+            let row = Row::of("f").with("design", "minos").with("load", load);
+            row.with("p99", p99).with("overloaded", overloaded)
+        };
+        let rows = [row(0.1, 2.0, false), row(0.5, 9.0, false), row(0.9, 1e6, true)];
+        let lines = Chart::latency("name", "title").lines(&rows);
+        assert_eq!(lines, [("minos".to_owned(), vec![(0.1, 2.0), (0.5, 9.0)])]);
+        let svg = Chart::latency("name", "title").svg(&rows).expect("a picture").expect("rows");
+        assert!(svg.contains("minos") && svg.contains("p99 (us)"));
+        assert_eq!(Chart::latency("name", "title").only("load", 7).svg(&rows), Ok(None));
+    }
+
+    #[test]
+    fn the_legend_goes_where_nothing_is() {
+        let rising: Vec<(f64, f64)> = (0..10).map(|i| (f64::from(i) / 9.0, 1.0)).collect();
+        assert!(matches!(corner(&rising, 3), SeriesLabelPosition::LowerRight));
+        assert!(matches!(corner(&[(0.1, 0.1)], 3), SeriesLabelPosition::UpperLeft));
+        assert!(matches!(corner(&[(0.1, 0.9)], 3), SeriesLabelPosition::UpperRight));
+    }
 }

@@ -7,6 +7,7 @@ use crate::machine::{Machine, Outcome, Traffic, run};
 use crate::row::Row;
 use crate::stats::{Estimate, SECOND};
 use crate::workload::Mix;
+use laneway_policy::Design;
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -62,19 +63,22 @@ pub struct Point {
 }
 
 /// Requests in an epoch, on average: enough to be believed at once.
-const EPOCH_REQUESTS: u64 = laneway_policy::settings::SAMPLES_MIN * 4 / 3;
+pub const EPOCH_REQUESTS: u64 = laneway_policy::settings::SAMPLES_MIN * 4 / 3;
 
-/// Epochs that do not count where there is a wire: it may take two to see that it is full.
+/// Epochs that do not count where `lanes` has a wire, the only design that asks how the wire is
+/// doing: it may take two to see that it is full. What the policy makes of sizes it was taught
+/// before (see `machine`).
 const EPOCHS_WARMUP: u64 = 3;
 
 impl Point {
-    fn run(&self, seed: u64) -> Outcome {
+    fn run(&self, seed: u64, p99_max: Option<u64>) -> Outcome {
         let mut machine = self.machine.clone();
         machine.epoch = (EPOCH_REQUESTS as f64 / self.rate * SECOND as f64) as u64;
         let mut traffic = Traffic::steady(self.mix.clone(), self.rate, self.requests);
-        if machine.nic.is_some() {
+        if machine.nic.is_some() && machine.settings.design == Design::Lanes {
             traffic.warmup = traffic.warmup.max(EPOCHS_WARMUP * EPOCH_REQUESTS);
         }
+        traffic.p99_max = p99_max;
         run(&machine, &traffic, seed)
     }
 }
@@ -166,8 +170,13 @@ impl Study {
 
     /// One run, counted.
     pub fn one(&self, point: &Point, seed: u64) -> Outcome {
+        self.one_until(point, seed, None)
+    }
+
+    /// One run, counted, that is broken off when p99 is certain to be above so many picoseconds.
+    pub fn one_until(&self, point: &Point, seed: u64, p99_max: Option<u64>) -> Outcome {
         self.counted(|| {
-            let outcome = point.run(seed);
+            let outcome = point.run(seed, p99_max);
             (outcome.simulated, outcome)
         })
     }
@@ -183,8 +192,12 @@ impl Study {
 
     /// All seeds of a point, one after the other.
     pub fn all_seeds(&self, point: &Point) -> Measured {
-        let seeds = self.seed..self.seed + self.seeds();
-        Measured { outcomes: seeds.map(|seed| self.one(point, seed)).collect() }
+        Measured { outcomes: self.each_seed().map(|seed| self.one(point, seed)).collect() }
+    }
+
+    /// The seeds.
+    pub fn each_seed(&self) -> std::ops::Range<u64> {
+        self.seed..self.seed + self.seeds()
     }
 
     /// Measure all points; rows in their order.

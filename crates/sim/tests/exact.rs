@@ -115,7 +115,8 @@ fn nothing_is_lost_when_roles_change_all_the_time() {
             };
             let phases = percents.iter().enumerate().map(phase).collect();
             let requests = 200_000;
-            let traffic = Traffic { phases, rate: 1e6, warmup: 0, requests, window: None };
+            let steady = Traffic::steady(Mix::etc(), 1e6, requests);
+            let traffic = Traffic { phases, warmup: 0, ..steady };
             let outcome = run(&machine, &traffic, 3);
             assert!(!outcome.overloaded);
             assert_eq!(outcome.requests, requests);
@@ -175,4 +176,58 @@ fn an_idle_machine_answers_in_service_and_frame_time() {
     // 1472 + 16 bytes of reply: a full frame (1538 bytes on the wire) and a short one (84).
     let expected = 1.0 + (1538.0 + 84.0) * 8.0 / 1000.0;
     check("one reply at 1 Gb/s", outcome.small.percentile_us(50.0), expected);
+}
+
+/// The 99th percentile of the response time of M/G/1 where a share of the requests takes `k` units
+/// and the others one, by Pollaczek and Khinchine: the wait is a geometric sum of residual service
+/// times, added up on a grid (Panjer's recursion).
+fn m_g_1_p99(share: f64, k: f64, load: f64) -> f64 {
+    const STEP: f64 = 0.1;
+    let mean = 1.0 - share + share * k;
+    // Of a residual service time: the part of the mean that lies below x.
+    let below = |x: f64| ((1.0 - share) * x.clamp(0.0, 1.0) + share * x.clamp(0.0, k)) / mean;
+    let cells = (k / STEP) as usize + 1;
+    let at = |j: usize| below((j as f64 + 0.5) * STEP) - below((j as f64 - 0.5) * STEP);
+    let residual: Vec<f64> = (0..=cells).map(at).collect();
+    let scale = 1.0 - load * residual[0];
+    let mut wait = vec![(1.0 - load) / scale];
+    let mut up_to = vec![wait[0]];
+    let waits_at_most = |up_to: &[f64], x: f64| match x {
+        x if x < 0.0 => 0.0,
+        x => up_to[(x / STEP).round() as usize],
+    };
+    for n in 1.. {
+        let sum: f64 = (1..=cells.min(n)).map(|j| residual[j] * wait[n - j]).sum();
+        wait.push(load / scale * sum);
+        up_to.push(up_to[n - 1] + wait[n]);
+        let response = n as f64 * STEP;
+        let small = waits_at_most(&up_to, response - 1.0);
+        if (1.0 - share) * small + share * waits_at_most(&up_to, response - k) >= 0.99 {
+            return response;
+        }
+    }
+    unreachable!("the load is below one")
+}
+
+/// Also where the paper has figure 2 with K = 100: p99 is then made by what few large requests
+/// delay, and no early binding can have another.
+#[test]
+fn m_g_1_has_its_99th_percentile() {
+    check("M/D/1 by the same recursion, load 0.9", m_g_1_p99(0.0, 1.0, 0.9), 22.9);
+    for load in [0.3, 0.7] {
+        let exact = m_g_1_p99(0.00125, 100.0, load);
+        let p99 = mean(1..5, |seed| {
+            at_load(&ideal(false), Mix::bimodal(100), load, 5_000_000, seed)
+                .all()
+                .percentile_us(99.0)
+        });
+        check(&format!("M/G/1, K = 100, load {load}, p99"), p99, exact);
+    }
+    // Hardly anything but p99 itself is delayed at load 0.1, so that it is steep there.
+    let exact = m_g_1_p99(0.00125, 100.0, 0.1);
+    assert!((29.0..30.0).contains(&exact), "K = 100, load 0.1: {exact}");
+    let p99 = mean(1..5, |seed| {
+        at_load(&ideal(false), Mix::bimodal(100), 0.1, 5_000_000, seed).all().percentile_us(99.0)
+    });
+    assert!((p99 / exact - 1.0).abs() < 0.04, "K = 100, load 0.1: {p99}, exactly {exact}");
 }

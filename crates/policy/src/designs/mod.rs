@@ -11,7 +11,7 @@ mod sho;
 
 pub use hkh::Hkh;
 pub use hkh_ws::HkhWs;
-pub use lanes::Lanes;
+pub use lanes::{Lanes, SLICES_UNSENT_MAX};
 pub use minos::Minos;
 pub use sho::Sho;
 

@@ -3,6 +3,7 @@
 
 use crate::{etc_mix, load, plan_after};
 use laneway_policy::cores::GRANT_WAIT;
+use laneway_policy::designs::SLICES_UNSENT_MAX;
 use laneway_policy::plan::STEAL_QUEUE_MIN;
 use laneway_policy::settings::HYSTERESIS_EPOCHS;
 use laneway_policy::{
@@ -93,7 +94,7 @@ fn a_full_wire_takes_the_extra_worker_and_caps_large_bytes() {
     assert_eq!(policy.plan(Nanos(0), &quiet).workers_large(), 1);
     let plan = policy.plan(Nanos(0), &full);
     assert_eq!((plan.workers_large(), plan.standby()), (0, Some(WorkerId(5))));
-    assert_eq!(plan.large_unsent_bytes_max, Some(ItemBytes(2 * SLICE_BYTES.0)));
+    assert_eq!(plan.large_unsent_bytes_max, Some(ItemBytes(SLICES_UNSENT_MAX * SLICE_BYTES.0)));
     for epoch in 1..=GRANT_WAIT * HYSTERESIS_EPOCHS {
         let plan = policy.plan(Nanos(0), &quiet);
         let back = epoch == GRANT_WAIT * HYSTERESIS_EPOCHS;

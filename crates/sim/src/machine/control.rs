@@ -1,6 +1,7 @@
 //! Epochs: what was counted goes to the policy, the plan that comes back is put in force.
 
 use super::{Machine, Run, Transfer};
+use crate::stats::US;
 use crate::workload::{Draw, Mix};
 use laneway_load::random::Random;
 use laneway_policy::{
@@ -8,8 +9,9 @@ use laneway_policy::{
     WorkerId, WorkerTarget, build, route,
 };
 
-/// A wire that would need so long to send what waits for it is backed up, in picoseconds.
-const TX_BACKLOG: u64 = 20_000_000;
+/// A wire that would need so long to send what waits for it is backed up. One large reply of the
+/// default mix is 50 µs of a 40 Gb/s wire, and is no sign of anything.
+const TX_BACKLOG: u64 = 100 * US;
 
 /// An epoch in which more than this part of the requests found the wire backed up is one in which
 /// it was the bottleneck.

@@ -110,6 +110,14 @@ struct Run<'a> {
     large_in_system: u64,
     counted_left: u64,
     small_left: u64,
+    large_left: u64,
+    /// Of these, what was left when the last small one was answered.
+    large_unfinished: Option<u64>,
+    /// Counted requests that were slower than `latency_limit`; above `over_limit_max` of them the
+    /// run is broken off.
+    over_limit: u64,
+    over_limit_max: u64,
+    latency_limit: u64,
     area: f64,
     large_area: f64,
     area_since: u64,
@@ -159,6 +167,11 @@ impl<'a> Run<'a> {
             large_in_system: 0,
             counted_left: traffic.requests,
             small_left: 0,
+            large_left: 0,
+            large_unfinished: None,
+            over_limit: 0,
+            over_limit_max: traffic.requests / 100,
+            latency_limit: traffic.p99_max.unwrap_or(NEVER),
             area: 0.0,
             large_area: 0.0,
             area_since: 0,
@@ -186,9 +199,7 @@ impl<'a> Run<'a> {
 
     fn go(&mut self) {
         let workers = self.workers.len();
-        // A starved lane must not keep the run going for ever; what waits is counted by its age.
-        let arrivals_max = (self.traffic.warmup + self.traffic.requests) * 5 / 4;
-        while self.counted_left > 0 || (self.small_left > 0 && self.arrivals < arrivals_max) {
+        while self.counted_left > 0 || self.lingers() {
             let (source, now) = self.events.next();
             self.now = now;
             if source < workers {
@@ -202,7 +213,22 @@ impl<'a> Run<'a> {
                 self.outcome.overloaded = true;
                 break;
             }
+            if self.over_limit > self.over_limit_max {
+                self.outcome.limit_missed = true;
+                break;
+            }
         }
+    }
+
+    /// Arrivals go on, uncounted, until all that counts is answered, or the slowest would be left
+    /// out. A starved lane must not keep the run going for ever: what waits then counts with its
+    /// age.
+    fn lingers(&mut self) -> bool {
+        if self.small_left == 0 && self.large_unfinished.is_none() {
+            self.large_unfinished = Some(self.large_left);
+        }
+        let arrivals_max = (self.traffic.warmup + self.traffic.requests) * 5 / 4;
+        self.small_left + self.large_left > 0 && self.arrivals < arrivals_max
     }
 
     fn schedule_arrival(&mut self) {
@@ -226,6 +252,7 @@ impl<'a> Run<'a> {
                 self.end_counting();
             }
             self.small_left += u64::from(!drawn.large && drawn.replied);
+            self.large_left += u64::from(drawn.large && drawn.replied);
         }
         self.arrivals += 1;
         self.area_changes();
@@ -348,7 +375,9 @@ impl<'a> Run<'a> {
         if !request.counted {
             return;
         }
+        self.over_limit += u64::from(latency > self.latency_limit);
         if request.large {
+            self.large_left -= 1;
             self.outcome.large.record(latency);
         } else {
             self.small_left -= 1;
@@ -363,10 +392,10 @@ impl<'a> Run<'a> {
         }
         let now = self.now;
         let network = self.machine.network;
+        self.outcome.large_unfinished = self.large_unfinished.unwrap_or(self.large_left);
         let outcome = &mut self.outcome;
         let mut waits = |request: &Request| {
             if request.counted && request.large && request.replied {
-                outcome.large_unfinished += 1;
                 outcome.large.record(now - request.arrived + network);
             }
         };

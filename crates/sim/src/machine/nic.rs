@@ -2,8 +2,8 @@
 //!
 //! Each worker has one TX queue, as in the paper, or with `lanes` two, so that its small replies
 //! never stand behind its own large ones. The NIC takes a frame from each queue in turn, or from
-//! those of small replies first. A worker's frames are in its queue as soon as it has made them.
-//! Not modelled: a bound on the queues, and the way in. Unit: picoseconds.
+//! those of small replies first; or a burst of frames, if so told. A worker's frames are in its queue
+//! as soon as it has made them. Not modelled: a bound on the queues, and the way in. Unit: picoseconds.
 
 use super::{Doing, Request, Run};
 use crate::events::NEVER;
@@ -27,6 +27,8 @@ pub struct Nic {
     pub gigabits: f64,
     /// Its order.
     pub order: WireOrder,
+    /// Frames that it takes from a queue before it goes on to the next.
+    pub burst: u32,
     /// A second TX queue for each worker's large replies, whatever the design.
     pub queue_per_lane: bool,
 }
@@ -34,7 +36,7 @@ pub struct Nic {
 impl Nic {
     /// The paper's: 40 Gb/s, round robin.
     pub const MINOS: Nic =
-        Nic { gigabits: 40.0, order: WireOrder::RoundRobin, queue_per_lane: false };
+        Nic { gigabits: 40.0, order: WireOrder::RoundRobin, burst: 1, queue_per_lane: false };
 }
 
 /// On the wire besides the payload: Ethernet preamble, header, checksum and gap (38), IP (20) and
@@ -63,6 +65,8 @@ pub(super) struct Wire {
     waiting: u128,
     small_mask: u128,
     cursor: u32,
+    /// Frames left of the turn of the queue before the cursor.
+    turn_left: u32,
     sending: Option<(usize, u32)>,
     ps_per_byte: f64,
     /// Bytes of large replies not sent, for each worker.
@@ -80,6 +84,7 @@ impl Wire {
             waiting: 0,
             small_mask: u128::from_ne_bytes([0x55; 16]),
             cursor: 0,
+            turn_left: 0,
             sending: None,
             ps_per_byte: 8_000.0 / nic.gigabits,
             large_unsent: vec![0; workers],
@@ -117,13 +122,17 @@ impl Wire {
         if self.nic.order == WireOrder::SmallFirst && from & self.small_mask != 0 {
             from &= self.small_mask;
         }
-        let after = from.checked_shr(self.cursor).unwrap_or(0);
-        let queue = match after {
-            0 => from.trailing_zeros(),
-            _ => self.cursor + after.trailing_zeros(),
-        };
-        self.cursor = queue + 1;
-        let queue = queue as usize;
+        if self.turn_left > 0 && from >> (self.cursor - 1) & 1 == 1 {
+            self.turn_left -= 1;
+        } else {
+            let after = from.checked_shr(self.cursor).unwrap_or(0);
+            self.cursor = 1 + match after {
+                0 => from.trailing_zeros(),
+                _ => self.cursor + after.trailing_zeros(),
+            };
+            self.turn_left = self.nic.burst - 1;
+        }
+        let queue = self.cursor as usize - 1;
         let entry = self.queues[queue].front()?;
         let payload = entry.bytes_left.min(FRAME_BYTES.0 as u32);
         self.sending = Some((queue, payload));

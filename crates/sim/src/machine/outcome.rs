@@ -25,7 +25,8 @@ pub struct Window {
 pub struct Outcome {
     /// Latencies of tiny and small requests.
     pub small: Latencies,
-    /// Latencies of large requests; those still waiting at the end are in it with their age.
+    /// Latencies of large requests; those that a quarter more arrivals could not flush out are in
+    /// it with their age.
     pub large: Latencies,
     /// Requests counted that arrived.
     pub requests: u64,
@@ -35,6 +36,8 @@ pub struct Outcome {
     pub answered_per_s: f64,
     /// The queues grew without bound; the run may have been broken off for that.
     pub overloaded: bool,
+    /// p99 is above the traffic's `p99_max`; the run was broken off for that.
+    pub limit_missed: bool,
     /// Large requests in the machine, on average over time.
     pub large_backlog: f64,
     /// Large requests that had not been answered when all small ones had.

@@ -157,12 +157,14 @@ pub struct Traffic {
     pub requests: u64,
     /// Length of the windows of `Outcome::windows`, if any are wanted.
     pub window: Option<u64>,
+    /// Break the run off as soon as p99 over all requests is certain to be above this.
+    pub p99_max: Option<u64>,
 }
 
 impl Traffic {
     /// One mix all the time, with a fifth more requests at the start that do not count.
     pub fn steady(mix: Mix, rate: f64, requests: u64) -> Traffic {
         let warmup = requests / 5;
-        Traffic { phases: vec![(0, mix)], rate, warmup, requests, window: None }
+        Traffic { phases: vec![(0, mix)], rate, warmup, requests, window: None, p99_max: None }
     }
 }

@@ -1,17 +1,20 @@
 //! A wire that is the bottleneck: what `lanes` gives up when replies back up (the extra large
-//! worker, and large bytes beyond two slices), what it would be like if it did not, and what a NIC
+//! worker, and large bytes beyond a few slices), what it would be like if it did not, and what a NIC
 //! that sends small replies first would make of it. `lanes-1` and `lanes-2` keep one and two large
-//! workers whatever happens.
+//! workers whatever happens; `lanes-long` is `lanes` over a hundred epochs, in which it tries the
+//! extra worker again now and then and finds the wire still full.
 
 use super::{Figure, MEGA, Setup, bare, cpu_peak, wire_name};
 use crate::machine::{Nic, WireOrder};
 use crate::plot::Chart;
 use crate::row::Row;
-use crate::study::{Point, Study};
+use crate::study::{EPOCH_REQUESTS, Point, Study};
 use crate::workload::Mix;
 use laneway_policy::Design;
 
 const LOADS: [f64; 7] = [0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
+const LOADS_LONG: [f64; 2] = [0.85, 0.9];
+const EPOCHS_LONG: u64 = 100;
 
 pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let mix = Mix::etc();
@@ -19,8 +22,12 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let mut points = Vec::new();
     for order in [WireOrder::RoundRobin, WireOrder::SmallFirst] {
         let nic = Nic { order, ..setup.nic };
-        for design in ["minos", "lanes", "lanes-1", "lanes-2"] {
-            for load in LOADS {
+        for design in ["minos", "lanes", "lanes-1", "lanes-2", "lanes-long"] {
+            let long = design == "lanes-long";
+            if long && order == WireOrder::SmallFirst {
+                continue;
+            }
+            for &load in if long { &LOADS_LONG[..] } else { &LOADS } {
                 let kind = if design == "minos" { Design::Minos } else { Design::Lanes };
                 let mut machine = bare(setup, kind, setup.workers);
                 machine.nic = Some(nic);
@@ -38,7 +45,10 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
                     machine,
                     mix: mix.clone(),
                     rate: load * peak,
-                    requests: study.effort.pick(400_000, 1_000_000),
+                    requests: match long {
+                        true => EPOCHS_LONG * EPOCH_REQUESTS,
+                        false => study.effort.pick(300_000, 1_000_000),
+                    },
                 });
             }
         }

@@ -32,6 +32,7 @@ fn one(study: &Study, setup: &Setup, design: Design) -> Vec<Row> {
         warmup: 0,
         requests,
         window: Some(epoch),
+        p99_max: None,
     };
     let outcome = study.counted(|| {
         let outcome = machine::run(&machine, &traffic, study.seed);

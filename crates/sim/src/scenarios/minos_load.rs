@@ -99,18 +99,18 @@ pub(super) fn per_core(study: &Study, setup: &Setup) -> Figure {
             );
         }
     }
-    let chart = |name: &str, y, y_label| Chart {
+    let chart = |name: &str, y, y_label, log| Chart {
         x: "core",
         x_label: "core",
         y,
         y_label,
         series: "p_l",
-        log: true,
+        log,
         ..Chart::latency(name, format!("Minos figure 9: {y_label}, by p_L"))
     };
     let charts = vec![
-        chart("requests", "requests_percent", "requests (%)"),
-        chart("packets", "packets_percent", "packets (%)"),
+        chart("requests", "requests_percent", "requests (%)", true),
+        chart("packets", "packets_percent", "packets (%)", false),
     ];
     Figure { rows, charts }
 }

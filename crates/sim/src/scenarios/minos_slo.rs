@@ -1,12 +1,14 @@
 //! Figures 6 and 7 of Minos (§6.3): the most that each design serves while p99 stays within 50 or
 //! 100 µs, as the share of large requests (p_L) or their largest size (s_L) grows; and how many
-//! times more `minos` and `lanes` serve than the design. The most is found by halving.
+//! times more `minos` and `lanes` serve than the design. The most is found by halving, for each seed
+//! by itself, so that it has an interval over seeds like any other figure.
 
 use super::minos_curves::designs;
 use super::{Figure, MEGA, Setup, cpu_peak, wire_name};
-use crate::machine::Machine;
+use crate::machine::{Costs, Machine, Nic, Outcome};
 use crate::plot::Chart;
 use crate::row::Row;
+use crate::stats::{Estimate, US};
 use crate::study::{Point, Study};
 use crate::workload::Mix;
 
@@ -14,50 +16,66 @@ const PERCENTS: [f64; 5] = [0.0625, 0.125, 0.25, 0.5, 0.75];
 const KILOBYTES: [u64; 4] = [250, 500, 750, 1000];
 const SLOS_US: [f64; 2] = [50.0, 100.0];
 
-/// Halvings: the last is within half a percent of the range.
-const HALVINGS: u32 = 8;
+/// Halvings of the logarithm: the last is within 1.3 % of the rate.
+const HALVINGS: u32 = 9;
 
-/// The highest rate up to `rate_max` at which `holds`.
+/// The range that is searched: from this part of the highest rate on.
+const RANGE: f64 = 512.0;
+
+/// The highest rate from `rate_max` / 512 up to `rate_max` at which `holds`, and 0 if none does.
 pub(super) fn highest(rate_max: f64, mut holds: impl FnMut(f64) -> bool) -> f64 {
-    let (mut low, mut high) = (0.0, rate_max);
+    let (mut low, mut high) = ((rate_max / RANGE).ln(), rate_max.ln());
+    let mut found = 0.0;
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
-        if holds(middle) {
+        if holds(middle.exp()) {
             low = middle;
+            found = middle.exp();
         } else {
             high = middle;
         }
     }
-    low
+    found
 }
 
-/// The highest rate at which p99 is within the SLO for this machine.
+/// The highest rate at which p99 is within the SLO for this machine, for each seed.
 pub(super) fn highest_within(
     study: &Study,
     machine: &Machine,
     mix: &Mix,
     slo_us: f64,
     requests: u64,
-) -> f64 {
+) -> Vec<f64> {
     let peak = cpu_peak(&machine.costs, mix, machine.settings.workers);
-    highest(1.25 * peak, |rate| {
-        let point = Point {
-            row: Row::default(),
-            machine: machine.clone(),
-            mix: mix.clone(),
-            rate,
-            requests,
-        };
-        let measured = study.all_seeds(&point);
-        // A lane that is starved stays out of p99 but not out of the question.
-        let unfinished = measured.mean(|outcome| outcome.large_unfinished as f64);
-        let starved = unfinished > 0.1 * measured.mean(large_requests);
-        !measured.overloaded() && !starved && measured.p99().mean <= slo_us
-    })
+    let each = study.each_seed().map(|seed| {
+        highest(1.25 * peak, |rate| {
+            let point = Point {
+                row: Row::default(),
+                machine: machine.clone(),
+                mix: mix.clone(),
+                rate,
+                requests,
+            };
+            let outcome = study.one_until(&point, seed, Some((slo_us * US as f64) as u64));
+            within(&outcome, slo_us)
+        })
+    });
+    each.collect()
 }
 
-fn large_requests(outcome: &crate::machine::Outcome) -> f64 {
-    outcome.large.count().max(10) as f64
+/// Whether p99 is within the SLO, and nothing is hidden behind it: a lane that is starved stays
+/// out of p99 but not out of the question.
+pub(super) fn within(outcome: &Outcome, slo_us: f64) -> bool {
+    let starved = outcome.large_unfinished as f64 > 0.1 * outcome.large.count().max(50) as f64;
+    let missed = outcome.overloaded || outcome.limit_missed || starved;
+    !missed && outcome.all().percentile_us(99.0) <= slo_us
+}
+
+/// One group of bars: a mix, and the machines that are given it.
+struct Case {
+    row: Row,
+    mix: Mix,
+    machines: Vec<(&'static str, Machine)>,
 }
 
 struct Task {
@@ -67,48 +85,64 @@ struct Task {
     slo_us: f64,
 }
 
-fn figure(study: &Study, setup: &Setup, name: &'static str, mixes: Vec<(Row, Mix)>) -> Vec<Row> {
+fn tasks(cases: &[Case]) -> Vec<Task> {
     let mut tasks = Vec::new();
     for slo_us in SLOS_US {
-        for (row, mix) in &mixes {
-            for (design, machine) in designs(setup) {
+        for Case { row, mix, machines } in cases {
+            for (design, machine) in machines {
                 tasks.push(Task {
                     row: row
                         .clone()
                         .with("slo_us", slo_us)
                         .with("wire", wire_name(machine.nic))
-                        .with("design", design),
-                    machine,
+                        .with("design", *design),
+                    machine: machine.clone(),
                     mix: mix.clone(),
                     slo_us,
                 });
             }
         }
     }
-    let requests = study.effort.pick(60_000, 200_000);
-    let rates = study.parallel(name, &tasks, |task| {
+    tasks
+}
+
+fn figure(study: &Study, name: &'static str, cases: &[Case]) -> Vec<Row> {
+    let tasks = tasks(cases);
+    let requests = study.effort.pick(100_000, 250_000);
+    let rates: Vec<Vec<f64>> = study.parallel(name, &tasks, |task| {
         highest_within(study, &task.machine, &task.mix, task.slo_us, requests)
     });
-    let per_group = designs(setup).len();
+    let per_group = cases.first().map_or(1, |case| case.machines.len());
     let mut rows = Vec::new();
     for (group, rates) in tasks.chunks(per_group).zip(rates.chunks(per_group)) {
         let of = |name: &str| {
             let place = group.iter().position(|task| task.row.text("design") == name);
-            place.map_or(0.0, |place| rates[place])
+            place.map_or(&[][..], |place| &rates[place][..])
         };
-        for (task, &rate) in group.iter().zip(rates) {
+        for (task, own) in group.iter().zip(rates) {
+            let rate = Estimate::of(own);
+            let (minos, lanes) = (times(of("minos"), own), times(of("lanes"), own));
             rows.push(
                 task.row
                     .clone()
-                    .with("mops", rate / MEGA)
-                    .with("minos_over_it", of("minos") / rate)
-                    .with("lanes_over_it", of("lanes") / rate)
+                    .with("mops", rate.mean / MEGA)
+                    .with("mops_ci", rate.half_width / MEGA)
+                    .with("minos_over_it", minos.mean)
+                    .with("minos_over_it_ci", minos.half_width)
+                    .with("lanes_over_it", lanes.mean)
+                    .with("lanes_over_it_ci", lanes.half_width)
                     .with("seed", study.seed)
                     .with("seeds", study.seeds()),
             );
         }
     }
     rows
+}
+
+/// How many times `its` rate another's is. Both were given the same arrivals, seed by seed, so
+/// seeds are compared one with one.
+fn times(others: &[f64], its: &[f64]) -> Estimate {
+    Estimate::of(&others.iter().zip(its).map(|(other, own)| other / own).collect::<Vec<f64>>())
 }
 
 fn charts(title: &str, x: &'static str, x_label: &'static str) -> Vec<Chart> {
@@ -118,7 +152,6 @@ fn charts(title: &str, x: &'static str, x_label: &'static str) -> Vec<Chart> {
             x_label,
             y: "mops",
             y_label: "Mops within the SLO",
-            log: false,
             ..Chart::latency(format!("slo{slo}"), format!("{title}, p99 within {slo} us"))
         }
         .only("slo_us", slo)
@@ -127,18 +160,67 @@ fn charts(title: &str, x: &'static str, x_label: &'static str) -> Vec<Chart> {
 }
 
 pub(super) fn by_share(study: &Study, setup: &Setup) -> Figure {
-    let mix = |percent: f64| {
-        (Row::of("minos-fig6").with("p_l", percent), Mix::etc().with_large_percent(percent))
+    let case = |percent: f64| Case {
+        row: Row::of("minos-fig6").with("p_l", percent),
+        mix: Mix::etc().with_large_percent(percent),
+        machines: designs(setup),
     };
-    let rows = figure(study, setup, "minos-fig6", PERCENTS.map(mix).to_vec());
+    let rows = figure(study, "minos-fig6", &PERCENTS.map(case));
     Figure { rows, charts: charts("Minos figure 6", "p_l", "large requests, p_L (%)") }
 }
 
 pub(super) fn by_size(study: &Study, setup: &Setup) -> Figure {
-    let mix = |kilobytes: u64| {
-        let row = Row::of("minos-fig7").with("s_l_kb", kilobytes);
-        (row, Mix::etc().with_large_bytes_max(kilobytes * 1000))
+    let case = |kilobytes: u64| Case {
+        row: Row::of("minos-fig7").with("s_l_kb", kilobytes),
+        mix: Mix::etc().with_large_bytes_max(kilobytes * 1000),
+        machines: designs(setup),
     };
-    let rows = figure(study, setup, "minos-fig7", KILOBYTES.map(mix).to_vec());
+    let rows = figure(study, "minos-fig7", &KILOBYTES.map(case));
     Figure { rows, charts: charts("Minos figure 7", "s_l_kb", "largest large request, s_L (KB)") }
+}
+
+/// What a packet costs, in nanoseconds, and how many frames of a queue the NIC sends at a time.
+const VARIANTS: [(u64, u32); 6] = [(700, 1), (400, 1), (200, 1), (100, 1), (700, 32), (100, 32)];
+
+/// What the ratios of figures 3, 6 and 7 hang on: the same mean cost of a request, made of more or
+/// less for each packet. What a packet costs decides whether a worker makes a large reply faster
+/// than the wire takes it, that is, for how long small replies stand behind it in a TX queue.
+pub(super) fn by_packet_cost(study: &Study, setup: &Setup) -> Figure {
+    let mut cases = Vec::new();
+    for percent in [0.125, 0.75] {
+        let mix = Mix::etc().with_large_percent(percent);
+        let mean = setup.costs.mean_service(&Mix::etc());
+        let unit = Costs { request: 0, packet: US, ..setup.costs };
+        let packets = unit.mean_service(&Mix::etc()) / US as f64;
+        for (packet_ns, burst) in VARIANTS {
+            let packet = packet_ns * US / 1000;
+            let costs = Costs {
+                request: (mean - packets * packet as f64) as u64,
+                packet,
+                ..setup.costs
+            };
+            let setup = Setup { costs, nic: Nic { burst, ..setup.nic }, ..setup.clone() };
+            let wanted = ["minos", "hkh-ws", "sho 2"];
+            let machines = designs(&setup).into_iter().filter(|(name, _)| wanted.contains(name));
+            cases.push(Case {
+                row: Row::of("minos-ratio")
+                    .with("p_l", percent)
+                    .with("packet_ns", packet_ns)
+                    .with("burst", u64::from(burst)),
+                mix: mix.clone(),
+                machines: machines.collect(),
+            });
+        }
+    }
+    let rows = figure(study, "minos-ratio", &cases);
+    let chart = Chart {
+        x: "packet_ns",
+        x_label: "cost of a packet (ns), at the same mean cost of a request",
+        y: "mops",
+        y_label: "Mops with p99 within 50 us",
+        log: false,
+        ..Chart::latency("packet", "What the ratios hang on (default workload)")
+    };
+    let chart = chart.only("slo_us", 50).only("p_l", 0.125).only("burst", 1);
+    Figure { rows, charts: vec![chart] }
 }

@@ -14,6 +14,7 @@ mod sharding;
 mod slice;
 
 pub use plan::{Question, read_question};
+pub use scale::{WAYS, Way};
 
 use crate::machine::{Costs, Machine, Nic, WireOrder};
 use crate::plot::Chart;
@@ -30,6 +31,8 @@ pub struct Setup {
     pub workers: u16,
     /// What work costs.
     pub costs: Costs,
+    /// By which way in, as `plan` says it.
+    pub way: &'static str,
     /// The wire of the figures that have one.
     pub nic: Nic,
     /// Added to every latency of those figures.
@@ -45,6 +48,7 @@ impl Default for Setup {
         Setup {
             workers: 8,
             costs: Costs::MINOS,
+            way: WAYS[0].name,
             nic: Nic::MINOS,
             network: NETWORK,
             batch: laneway_policy::BATCH,
@@ -109,6 +113,11 @@ pub const ALL: &[Scenario] = &[
         run: minos_slo::by_size,
     },
     Scenario {
+        name: "minos-ratio",
+        about: "the same as a packet costs more or less: what the paper's ratios hang on",
+        run: minos_slo::by_packet_cost,
+    },
+    Scenario {
         name: "minos-fig8",
         about: "with only S % of the replies sent: is the wire or the CPU the limit?",
         run: minos_load::sampling,
@@ -164,6 +173,11 @@ pub const ALL: &[Scenario] = &[
         run: scale::run,
     },
 ];
+
+/// A figure in words, where words say it better than a table: the operator's answer.
+pub fn answer(name: &str, rows: &[Row], setup: &Setup) -> Option<String> {
+    (name == "plan").then(|| plan::answer(rows, setup))
+}
 
 /// The scenario of that name.
 pub fn named(name: &str) -> Option<&'static Scenario> {

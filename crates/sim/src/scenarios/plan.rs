@@ -12,14 +12,16 @@
 //! sizes = [[100, 90.0], [4096, 9.9], [1000000, 0.1]]   # instead: item bytes and weight
 //! ```
 
-use super::minos_slo::highest_within;
+use super::minos_slo::{highest_within, within};
 use super::{Figure, MEGA, Setup, bare, wire_name};
 use crate::machine::{Machine, WORKERS_MAX};
 use crate::row::Row;
+use crate::stats::{Estimate, US};
 use crate::study::{Point, Study};
 use crate::workload::{Mix, Sizes};
 use laneway_policy::{Design, ITEM_BYTES_MAX};
 use serde::Deserialize;
+use std::fmt::Write;
 
 /// What is to be planned for.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,32 +137,79 @@ fn fewest(mut holds: impl FnMut(u16) -> bool) -> Option<u16> {
 
 pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let question = &setup.question;
+    let slo = question.slo_us;
     let requests = study.effort.pick(150_000, 1_000_000);
     let row = Row::of("plan")
         .with("design", "lanes")
+        .with("way", setup.way)
         .with("wire", wire_name(Some(setup.nic)))
         .with("rate_mops", question.rate / MEGA)
-        .with("slo_us", question.slo_us);
+        .with("slo_us", slo);
     let workers = fewest(|workers| {
-        let measured = study.all_seeds(&point(setup, workers, requests));
-        !measured.overloaded() && measured.p99().mean <= question.slo_us
+        let point = point(setup, workers, requests);
+        let slo_ps = Some((slo * US as f64) as u64);
+        study.each_seed().all(|seed| within(&study.one_until(&point, seed, slo_ps), slo))
     });
     let Some(workers) = workers else {
-        let row = row.with("workers", "more than 64, or the wire is too thin");
-        return Figure { rows: vec![row], charts: Vec::new() };
+        return Figure { rows: vec![row.with("workers", 0_u64)], charts: Vec::new() };
     };
     let mut rows = Vec::new();
     let more = (workers + workers.div_ceil(4)).min(WORKERS_MAX);
     for workers in [workers, more] {
         let point = point(setup, workers, requests);
         let measured = study.all_seeds(&point);
-        let slo = question.slo_us;
         let most = highest_within(study, &point.machine, &point.mix, slo, requests / 3);
+        let most = Estimate::of(&most).mean.max(question.rate);
         let row = row.clone().with("workers", workers);
         let row = row.with("headroom", most / question.rate - 1.0).with("mops_max", most / MEGA);
         rows.push(measured.row(row, study.seed));
     }
     Figure { rows, charts: Vec::new() }
+}
+
+/// The answer in words.
+pub(super) fn answer(rows: &[Row], setup: &Setup) -> String {
+    let Question { rate, slo_us, mix } = &setup.question;
+    let wire = setup.nic.gigabits;
+    let cpu = setup.costs.mean_service(mix) / US as f64;
+    let mut text = format!(
+        "{} Mops with p99 within {slo_us} us; a request costs {cpu:.2} us of CPU on average \
+         ({}), the wire carries {wire} Gb/s.\n",
+        rate / MEGA,
+        setup.way,
+    );
+    for row in rows {
+        let number = |name: &str| row.number(name).unwrap_or(f64::NAN);
+        let workers = number("workers");
+        if workers == 0.0 {
+            let unloaded = cpu + setup.network as f64 / US as f64;
+            let _ = writeln!(
+                text,
+                "  {WORKERS_MAX} workers do not suffice. Without any load a request takes \
+                 {unloaded:.1} us on average, and the wire is to carry {:.1} Gb/s: is the SLO too \
+                 tight, or the wire too thin (--nic-gbit)?",
+                rate * reply_bits(mix) / 1e9,
+            );
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "  {workers} workers: p99 {:.1} us, of large requests {:.0} us; CPU {:.0} % busy, wire \
+             {:.0} %; the SLO holds up to {:.3} Mops, headroom {:.0} %.",
+            number("p99"),
+            number("large_p99"),
+            100.0 * number("cpu_busy"),
+            100.0 * number("wire_busy"),
+            number("mops_max"),
+            100.0 * number("headroom"),
+        );
+    }
+    text
+}
+
+/// Bits of a reply on the wire, on average, headers not counted.
+fn reply_bits(mix: &Mix) -> f64 {
+    super::scale::mean_bytes(mix) * 8.0 * mix.get_share
 }
 
 #[cfg(test)]

@@ -13,15 +13,39 @@ use crate::study::{Point, Study};
 use crate::workload::{Draw, Mix};
 use laneway_load::random::Random;
 use laneway_policy::Design;
+use laneway_policy::cost::{PACKET_COST_NS, REQUEST_COST_NS};
 
-/// Ways in, with what a request costs whatever its size, and for each packet, in nanoseconds.
-/// Loopback on a 2-vCPU virtual machine, but for the first, which is the paper's.
-const WAYS: [(&str, u64, u64); 4] = [
-    ("kernel bypass (Minos)", 441, 700),
-    ("TCP, 16 in flight", 1_000, 300),
-    ("UDP", 5_400, 500),
-    ("TCP, 1 in flight", 8_200, 300),
+/// A way in, and what a request costs by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// Its name on the command line.
+    pub flag: &'static str,
+    /// Its name in rows.
+    pub name: &'static str,
+    /// A request whatever its size, in nanoseconds.
+    pub request_ns: u64,
+    /// Each packet of it, in nanoseconds.
+    pub packet_ns: u64,
+}
+
+const fn way(flag: &'static str, name: &'static str, request_ns: u64, packet_ns: u64) -> Way {
+    Way { flag, name, request_ns, packet_ns }
+}
+
+/// All of them: loopback on a 2-vCPU virtual machine, but for the first, which is the paper's.
+pub const WAYS: [Way; 4] = [
+    way("bypass", "kernel bypass (Minos)", REQUEST_COST_NS, PACKET_COST_NS),
+    way("tcp-pipelined", "TCP, 16 in flight", 1_000, 300),
+    way("udp", "UDP", 5_400, 500),
+    way("tcp", "TCP, 1 in flight", 8_200, 300),
 ];
+
+impl Way {
+    /// The machine's costs by this way; those of handing over and the like stay.
+    pub fn costs(self, costs: Costs) -> Costs {
+        Costs { request: self.request_ns * 1000, packet: self.packet_ns * 1000, ..costs }
+    }
+}
 
 const CORES: [u16; 9] = [1, 2, 4, 8, 16, 64, 128, 512, 1000];
 
@@ -33,14 +57,14 @@ const DAY_S: f64 = 86_400.0;
 pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let mix = Mix::etc();
     let mut points = Vec::new();
-    for (way, request_ns, packet_ns) in WAYS {
-        let costs = Costs { request: request_ns * 1000, packet: packet_ns * 1000, ..setup.costs };
+    for way in WAYS {
+        let costs = way.costs(setup.costs);
         for cores in CORES {
             let workers = cores.min(WORKERS_MAX);
             let mut machine = bare(setup, Design::Lanes, workers);
             machine.costs = costs;
             let rate = LOAD * super::cpu_peak(&costs, &mix, workers);
-            let row = Row::of("scale").with("way", way).with("cores", cores).with("load", LOAD);
+            let row = Row::of("scale").with("way", way.name).with("cores", cores).with("load", LOAD);
             let requests = study.effort.pick(100_000, 500_000);
             points.push(Point { row, machine, mix: mix.clone(), rate, requests });
         }
@@ -70,12 +94,13 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         y: "billions_per_day",
         y_label: "billions of requests a day",
         series: "way",
+        log_x: true,
         ..Chart::latency("day", "What so many cores serve in a day at 70 % load")
     };
     Figure { rows, charts: vec![chart] }
 }
 
-fn mean_bytes(mix: &Mix) -> f64 {
+pub(super) fn mean_bytes(mix: &Mix) -> f64 {
     const DRAWS: u32 = 1_000_000;
     let draw = Draw::new(mix);
     let mut random = Random::new(1);

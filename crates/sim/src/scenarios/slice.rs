@@ -100,6 +100,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             y,
             y_label,
             series: "load",
+            log_x: true,
             ..Chart::latency(y, format!("lanes, 8 workers: {y_label} by slice and load"))
         }
         .only("constant", "slice KiB")
