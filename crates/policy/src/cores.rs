@@ -118,10 +118,14 @@ const ROUNDING: f64 = 1e-9;
 /// n_s: the paper's number of small workers, 1 to `workers`.
 pub fn small_workers(small_share: f64, workers: u16) -> u16 {
     assert!(workers > 0);
-    let exact = small_share * f64::from(workers) - ROUNDING;
+    ceiling(small_share * f64::from(workers)).clamp(1, workers)
+}
+
+/// The next whole number of workers.
+fn ceiling(workers: f64) -> u16 {
+    let exact = workers - ROUNDING;
     let floor = exact.max(0.0) as u16;
-    let ceiling = if exact > f64::from(floor) { floor + 1 } else { floor };
-    ceiling.clamp(1, workers)
+    if exact > f64::from(floor) { floor + 1 } else { floor }
 }
 
 /// From this many workers on, `lanes` gives large requests one worker more.
@@ -136,6 +140,21 @@ pub fn large_by_rule_lanes(small_share: f64, workers: u16) -> u16 {
     let large = workers - small_workers(small_share, workers);
     let busy = (1.0 - small_share) * f64::from(workers) >= STANDBY_COUNTS_MIN;
     if large == 0 && busy && workers > 1 { 1 } else { large }
+}
+
+/// How busy large workers may be when the machine has no time left but for a tenth: above that a
+/// worker more is needed.
+const LARGE_BUSY_MAX: f64 = 0.9;
+
+/// Large workers without which large requests starve, whatever the wire is like. The rule's number
+/// leaves the broken part of their work (1.7 workers' worth of it, say) with nobody, which is what
+/// the extra worker is for; a standby is enough for what it is there for.
+pub fn large_needed_lanes(small_share: f64, workers: u16) -> u16 {
+    let work = (1.0 - small_share) * f64::from(workers);
+    if work < STANDBY_COUNTS_MIN || workers == 1 {
+        return 0;
+    }
+    ceiling(LARGE_BUSY_MAX * work).min(workers - 1)
 }
 
 /// Large workers of `lanes`: one more than the rule's `large_by_rule` (so that a standby becomes a

@@ -11,12 +11,13 @@
 //!
 //! On one or two workers none can be given away, and each serves both lanes, small first, then one
 //! slice. The threshold stays between a frame and a slice. Where the wire is the bottleneck this
-//! design is behind Minos's; so when replies back up (a) is dropped and large bytes are capped.
+//! design is behind Minos's; so when replies back up (a) is dropped, unless large requests would
+//! starve without, and large bytes are capped.
 //!
 //! Knows no queue and no connection. Units: bytes, workers, requests.
 
 use crate::cores::{ExtraGrant, Form, Role, Settled};
-use crate::cores::{large_by_rule_lanes, large_workers_lanes, roles};
+use crate::cores::{large_by_rule_lanes, large_needed_lanes, large_workers_lanes, roles};
 use crate::designs::{CorePolicy, Design};
 use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
@@ -41,6 +42,8 @@ pub struct Lanes {
     threshold: ThresholdControl,
     /// Large workers by the paper's rule.
     large_by_rule: Settled,
+    /// Large workers that a full wire cannot take away.
+    large_needed: Settled,
     extra: ExtraGrant,
     epoch: u64,
 }
@@ -54,6 +57,7 @@ impl Lanes {
             sizes: SmoothHistogram::new(),
             threshold: ThresholdControl::new(&settings, clamp),
             large_by_rule: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
+            large_needed: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
             extra: ExtraGrant::new(settings.hysteresis_epochs),
             epoch: 0,
             settings,
@@ -71,6 +75,7 @@ impl Lanes {
         let threshold = self.threshold.after_epoch(&self.sizes, samples);
         let small_share = self.settings.cost.small_share(&self.sizes, threshold);
         self.large_by_rule.ask(large_by_rule_lanes(small_share, workers), samples);
+        self.large_needed.ask(large_needed_lanes(small_share, workers), samples);
     }
 
     fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
@@ -80,7 +85,8 @@ impl Lanes {
             Form::TimeShare => 0,
             Form::Roles => {
                 let by_rule = self.large_by_rule.current();
-                large_workers_lanes(by_rule, workers, self.extra.granted())
+                let by_wire = large_workers_lanes(by_rule, workers, self.extra.granted());
+                by_wire.max(self.large_needed.current())
             }
         };
         CorePlan {

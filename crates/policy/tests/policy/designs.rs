@@ -103,6 +103,19 @@ fn a_full_wire_takes_the_extra_worker_and_caps_large_bytes() {
     }
 }
 
+/// With 0.25 % of large requests on 8 workers there is work for 1.7 large ones. The rule gives one;
+/// if a full wire left it at that, large requests would wait for ever longer.
+#[test]
+fn a_full_wire_does_not_starve_large_requests() {
+    for (percent, quiet_large, full_large) in [(0.125, 2, 1), (0.25, 2, 2), (0.75, 4, 4)] {
+        let mut policy = build(lanes(8)).expect("fits");
+        let quiet = mix(THICK, percent);
+        let full = EpochLoad { tx_backed_up: true, ..quiet.clone() };
+        assert_eq!(policy.plan(Nanos(0), &quiet).workers_large(), quiet_large, "{percent} quiet");
+        assert_eq!(policy.plan(Nanos(0), &full).workers_large(), full_large, "{percent} full");
+    }
+}
+
 #[test]
 fn thin_epochs_move_roles_late_and_thick_ones_at_once() {
     for (requests, epochs_until) in [(THICK, 1), (THIN, u64::from(HYSTERESIS_EPOCHS))] {

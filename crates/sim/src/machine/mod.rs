@@ -111,8 +111,6 @@ struct Run<'a> {
     counted_left: u64,
     small_left: u64,
     large_left: u64,
-    /// Of these, what was left when the last small one was answered.
-    large_unfinished: Option<u64>,
     /// Counted requests that were slower than `latency_limit`; above `over_limit_max` of them the
     /// run is broken off.
     over_limit: u64,
@@ -123,7 +121,6 @@ struct Run<'a> {
     area_since: u64,
     large_area_since: u64,
     counting_from: u64,
-    counting_to: u64,
     answered: u64,
     window_end: u64,
     window: Latencies,
@@ -168,7 +165,6 @@ impl<'a> Run<'a> {
             counted_left: traffic.requests,
             small_left: 0,
             large_left: 0,
-            large_unfinished: None,
             over_limit: 0,
             over_limit_max: traffic.requests / 100,
             latency_limit: traffic.p99_max.unwrap_or(NEVER),
@@ -177,7 +173,6 @@ impl<'a> Run<'a> {
             area_since: 0,
             large_area_since: 0,
             counting_from: 0,
-            counting_to: 0,
             answered: 0,
             window_end: traffic.window.unwrap_or(NEVER),
             window: Latencies::new(),
@@ -223,10 +218,7 @@ impl<'a> Run<'a> {
     /// Arrivals go on, uncounted, until all that counts is answered, or the slowest would be left
     /// out. A starved lane must not keep the run going for ever: what waits then counts with its
     /// age.
-    fn lingers(&mut self) -> bool {
-        if self.small_left == 0 && self.large_unfinished.is_none() {
-            self.large_unfinished = Some(self.large_left);
-        }
+    fn lingers(&self) -> bool {
         let arrivals_max = (self.traffic.warmup + self.traffic.requests) * 5 / 4;
         self.small_left + self.large_left > 0 && self.arrivals < arrivals_max
     }
@@ -247,12 +239,11 @@ impl<'a> Run<'a> {
             }
             self.outcome.requests += 1;
             self.counted_left -= 1;
-            self.counting_to = self.now;
+            self.small_left += u64::from(!drawn.large && drawn.replied);
+            self.large_left += u64::from(drawn.large && drawn.replied);
             if self.counted_left == 0 {
                 self.end_counting();
             }
-            self.small_left += u64::from(!drawn.large && drawn.replied);
-            self.large_left += u64::from(drawn.large && drawn.replied);
         }
         self.arrivals += 1;
         self.area_changes();
@@ -334,6 +325,7 @@ impl<'a> Run<'a> {
         self.large_area_changes();
         let time = (self.now - self.counting_from).max(1) as f64;
         let outcome = &mut self.outcome;
+        outcome.large_unfinished = self.large_left;
         outcome.in_system = self.area / time;
         outcome.large_backlog = self.large_area / time;
         outcome.arrivals_per_s = outcome.requests as f64 / time * SECOND as f64;
@@ -392,7 +384,6 @@ impl<'a> Run<'a> {
         }
         let now = self.now;
         let network = self.machine.network;
-        self.outcome.large_unfinished = self.large_unfinished.unwrap_or(self.large_left);
         let outcome = &mut self.outcome;
         let mut waits = |request: &Request| {
             if request.counted && request.large && request.replied {

@@ -40,7 +40,7 @@ pub struct Outcome {
     pub limit_missed: bool,
     /// Large requests in the machine, on average over time.
     pub large_backlog: f64,
-    /// Large requests that had not been answered when all small ones had.
+    /// Large requests that count and were not answered when the last request that counts came.
     pub large_unfinished: u64,
     /// Requests in the machine, on average over the time in which arrivals counted.
     pub in_system: f64,

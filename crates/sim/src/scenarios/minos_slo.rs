@@ -194,11 +194,8 @@ pub(super) fn by_packet_cost(study: &Study, setup: &Setup) -> Figure {
         let packets = unit.mean_service(&Mix::etc()) / US as f64;
         for (packet_ns, burst) in VARIANTS {
             let packet = packet_ns * US / 1000;
-            let costs = Costs {
-                request: (mean - packets * packet as f64) as u64,
-                packet,
-                ..setup.costs
-            };
+            let costs =
+                Costs { request: (mean - packets * packet as f64) as u64, packet, ..setup.costs };
             let setup = Setup { costs, nic: Nic { burst, ..setup.nic }, ..setup.clone() };
             let wanted = ["minos", "hkh-ws", "sho 2"];
             let machines = designs(&setup).into_iter().filter(|(name, _)| wanted.contains(name));

@@ -64,7 +64,8 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             let mut machine = bare(setup, Design::Lanes, workers);
             machine.costs = costs;
             let rate = LOAD * super::cpu_peak(&costs, &mix, workers);
-            let row = Row::of("scale").with("way", way.name).with("cores", cores).with("load", LOAD);
+            let row =
+                Row::of("scale").with("way", way.name).with("cores", cores).with("load", LOAD);
             let requests = study.effort.pick(100_000, 500_000);
             points.push(Point { row, machine, mix: mix.clone(), rate, requests });
         }
