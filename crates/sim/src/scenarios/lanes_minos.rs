@@ -50,7 +50,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
                         machine,
                         mix: mix.clone(),
                         rate,
-                        requests: study.effort.pick(400_000, 2_500_000),
+                        requests: study.effort.pick(400_000, 1_000_000),
                     });
                 }
             }
