@@ -69,6 +69,14 @@ pub struct Flags {
     pub idle_timeout: Option<u64>,
     /// `--design`
     pub design: Option<String>,
+    /// `--access`
+    pub access: Option<String>,
+    /// `--handoff-workers`
+    pub handoff_workers: Option<u16>,
+    /// `--extra-large`
+    pub extra_large: bool,
+    /// `--profile-sample`
+    pub profile_sample: Option<u32>,
     /// `--form`
     pub form: Option<String>,
     /// `--percentile`
@@ -147,6 +155,10 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "-F" | "--disable-flush-all" => flags.no_flush = true,
         "-o" | "--extended" => extended(flags, &text(parser)?)?,
         "--design" => flags.design = Some(text(parser)?),
+        "--access" => flags.access = Some(text(parser)?),
+        "--handoff-workers" => flags.handoff_workers = Some(number(parser)?),
+        "--extra-large" => flags.extra_large = true,
+        "--profile-sample" => flags.profile_sample = Some(number(parser)?),
         "--form" => flags.form = Some(text(parser)?),
         "--percentile" => flags.percentile = Some(number(parser)?),
         "--epoch-ms" => flags.epoch_milliseconds = Some(number(parser)?),

@@ -182,11 +182,6 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
 fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, String> {
     let defaults = policy::Settings::default();
     let design = named("--design", flags.design.as_deref(), defaults.design)?;
-    if !matches!(design, policy::Design::Lanes | policy::Design::Hkh) {
-        return Err(format!(
-            "--design {design}: not served yet, only simulated (laneway sim); choose lanes or hkh"
-        ));
-    }
     let workers_number = u16::try_from(workers).unwrap_or(u16::MAX);
     Ok(policy::Settings {
         design,
@@ -203,7 +198,10 @@ fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, St
         slice_bytes: flags.slice.map_or(defaults.slice_bytes, policy::ItemBytes),
         samples_min: flags.samples_min.unwrap_or(defaults.samples_min),
         hysteresis_epochs: flags.hysteresis_epochs.unwrap_or(defaults.hysteresis_epochs),
-        workers_handoff: defaults.workers_handoff,
+        workers_handoff: flags.handoff_workers.unwrap_or(defaults.workers_handoff),
+        access: named("--access", flags.access.as_deref(), defaults.access)?,
+        extra_large: flags.extra_large,
+        profile_sample: flags.profile_sample.unwrap_or(defaults.profile_sample),
     })
 }
 

@@ -1,4 +1,5 @@
-//! The names of the designs; what each does is in [`crate::designs`].
+//! The names of the designs, and of MICA's access modes; what each does is in [`crate::designs`]
+//! and [`crate::route`].
 
 use core::fmt;
 use core::str::FromStr;
@@ -58,5 +59,65 @@ impl FromStr for Design {
     type Err = UnknownDesign;
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         Self::ALL.into_iter().find(|design| design.name() == name).ok_or(UnknownDesign)
+    }
+}
+
+/// Who may read and who may write a key's item (MICA §4.1 "Parallel Data Access").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Access {
+    /// Concurrent read, exclusive write: the key's owner writes it.
+    Crew,
+    /// Exclusive read, exclusive write: the key's owner does both.
+    Erew,
+    /// Concurrent read, concurrent write: whoever receives a request serves it.
+    #[default]
+    Crcw,
+}
+
+impl Access {
+    /// All modes, in the order the help names them.
+    pub const ALL: [Access; 3] = [Access::Crew, Access::Erew, Access::Crcw];
+
+    /// The mode's name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Access::Crew => "crew",
+            Access::Erew => "erew",
+            Access::Crcw => "crcw",
+        }
+    }
+
+    /// Whether a request that writes, or only reads, is the owner's alone.
+    pub const fn is_owners(self, writes: bool) -> bool {
+        match self {
+            Access::Crew => writes,
+            Access::Erew => true,
+            Access::Crcw => false,
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no access mode has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownAccess;
+
+impl fmt::Display for UnknownAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("must be crew, erew or crcw; leave the flag out for crcw")
+    }
+}
+
+impl core::error::Error for UnknownAccess {}
+
+impl FromStr for Access {
+    type Err = UnknownAccess;
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|access| access.name() == name).ok_or(UnknownAccess)
     }
 }

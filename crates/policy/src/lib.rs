@@ -35,12 +35,12 @@ pub mod units;
 
 pub use cores::{Form, Role};
 pub use cost::{Cost, CostModel};
-pub use design::Design;
+pub use design::{Access, Design};
 pub use designs::{CorePolicy, build};
 pub use histogram::{SizeClass, SizeHistogram, SmoothHistogram};
 pub use owner::{OwnerHash, Placement};
 pub use plan::{CorePlan, EpochLoad, LargeLane, Steal};
-pub use route::{Lane, Route, WorkerTarget, route};
+pub use route::{Asked, Lane, Route, WorkerTarget, hand, route};
 pub use settings::{Settings, SettingsError};
 pub use units::{BATCH, FRAME_BYTES, ITEM_BYTES_MAX, SLICE_BYTES};
 pub use units::{ItemBytes, Nanos, Packets, WorkerId};

@@ -6,7 +6,7 @@
 //! queue lengths are arguments. Units: bytes, workers, nanoseconds.
 
 use crate::cores::{Form, Role, ids};
-use crate::design::Design;
+use crate::design::{Access, Design};
 use crate::histogram::SizeHistogram;
 use crate::ranges::SizeRanges;
 use crate::units::{BATCH, ItemBytes, Nanos, WorkerId};
@@ -66,6 +66,14 @@ impl Steal {
     pub const NEVER: Steal =
         Steal { between_slices_queue_min: None, between_slices_requests_max: 0, when_idle: false };
 
+    /// A worker with nothing to do takes one, a large worker also one between two large requests
+    /// (Minos §6.1 "Latency of large requests").
+    pub const ONE_AT_A_TIME: Steal = Steal {
+        between_slices_queue_min: Some(1),
+        between_slices_requests_max: 1,
+        when_idle: true,
+    };
+
     /// Whether a large worker that has taken so many since its last slice takes one more request,
     /// from a queue of this length.
     pub fn between_slices(self, taken: u32, queue_longest: u32) -> bool {
@@ -109,6 +117,8 @@ pub struct CorePlan {
     pub large_unsent_bytes_max: Option<ItemBytes>,
     /// Who may take small requests from others.
     pub steal: Steal,
+    /// Who may serve a key.
+    pub access: Access,
 }
 
 impl CorePlan {

@@ -4,6 +4,7 @@
 //! was moved there for a large one), and large workers may share a queue. A multiget is routed by
 //! the sum of its sizes. Knows no queue: whoever hands a request over passes the lengths in.
 
+use crate::design::Design;
 use crate::plan::{CorePlan, LargeLane};
 use crate::units::{ItemBytes, WorkerId};
 
@@ -115,5 +116,52 @@ fn route_large(plan: &CorePlan, me: WorkerId, size: ItemBytes) -> Route {
         (LargeLane::Ranges(ranges), None) => {
             to(WorkerId(plan.workers_small + ranges.range_of(size) as u16))
         }
+    }
+}
+
+/// What is known of one request before it is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// The worker that its key belongs to.
+    pub owner: WorkerId,
+    /// It may change the item.
+    pub writes: bool,
+    /// Size of the item, where the request says it or somebody has looked.
+    pub size: Option<ItemBytes>,
+}
+
+/// In whose queue the worker `me` puts one request that it has received and parsed; `None`: it
+/// serves it at once. In `hkh-ws` that is its own, where an idle worker may find it; in `sho` the
+/// shared one.
+///
+/// `lanes` hands no single requests over: its large ones go by [`route`], with what carries them.
+#[inline]
+pub fn hand(plan: &CorePlan, me: WorkerId, asked: &Asked) -> Option<WorkerTarget> {
+    match plan.design {
+        Design::Lanes => None,
+        Design::Minos => match route(plan, me, asked.size?) {
+            Route::Hand(target) => Some(target),
+            Route::Here | Route::HereInSlices => None,
+        },
+        Design::Hkh => {
+            let is_anothers = asked.owner != me && plan.access.is_owners(asked.writes);
+            is_anothers.then_some(WorkerTarget::Worker(asked.owner))
+        }
+        Design::HkhWs => plan.steal.when_idle.then_some(WorkerTarget::Worker(me)),
+        Design::Sho => {
+            let serves = plan.large_lane != LargeLane::Everything || plan.role(me).serves_large();
+            (!serves).then_some(WorkerTarget::Shared)
+        }
+    }
+}
+
+/// Whether [`hand`] can say anything but `None` of a request whose size nobody has looked up: then
+/// the worker must ask it for every request.
+pub fn hands_unseen(plan: &CorePlan) -> bool {
+    match plan.design {
+        Design::Lanes | Design::Minos => false,
+        Design::Hkh => plan.access.is_owners(true),
+        Design::HkhWs => plan.steal.when_idle,
+        Design::Sho => plan.large_lane == LargeLane::Everything,
     }
 }

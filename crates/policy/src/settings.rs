@@ -6,7 +6,7 @@
 
 use crate::cores::Form;
 use crate::cost::CostModel;
-use crate::design::Design;
+use crate::design::{Access, Design};
 use crate::units::{FRAME_BYTES, ITEM_BYTES_MAX, ItemBytes, SLICE_BYTES, WORKERS_MAX};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -50,6 +50,13 @@ pub struct Settings {
     pub hysteresis_epochs: u16,
     /// `--handoff-workers`: workers that only receive and hand over (design `sho`).
     pub workers_handoff: u16,
+    /// `--access`: who may serve a key (design `hkh`).
+    pub access: Access,
+    /// `--extra-large`: one more large worker than the paper's rule, and taking small requests one
+    /// at a time (design `minos`; `lanes` does it anyway).
+    pub extra_large: bool,
+    /// `--profile-sample`: the size of one request in so many is counted.
+    pub profile_sample: u32,
 }
 
 impl Default for Settings {
@@ -66,6 +73,9 @@ impl Default for Settings {
             samples_min: SAMPLES_MIN,
             hysteresis_epochs: HYSTERESIS_EPOCHS,
             workers_handoff: 1,
+            access: Access::default(),
+            extra_large: false,
+            profile_sample: 1,
         }
     }
 }
@@ -94,6 +104,7 @@ impl Settings {
         }
         self.check_form()?;
         self.check_handoff()?;
+        self.check_variants()?;
         if !(self.percentile > 0.0 && self.percentile < 100.0) {
             let limit = "must be above 0 and below 100".to_string();
             let way_out = "to call every request small use --threshold, or --design hkh";
@@ -146,6 +157,25 @@ impl Settings {
         Err(SettingsError { flag: "--form", value: form.to_string(), limit, way_out })
     }
 
+    fn check_variants(&self) -> Result<(), SettingsError> {
+        let (flag, value, limit, way_out) = if self.access != Access::Crcw
+            && self.design != Design::Hkh
+        {
+            let limit = format!("{} lets every worker read and write every key", self.design);
+            ("--access", self.access.to_string(), limit, "leave the flag out, or add --design hkh")
+        } else if self.extra_large && self.design != Design::Minos {
+            let limit = "is a variant of minos".to_string();
+            ("--extra-large", String::new(), limit, "leave the flag out, or add --design minos")
+        } else if self.profile_sample == 0 {
+            let limit = "must be at least 1".to_string();
+            let way_out = "to count no sizes at all fix the threshold with --threshold";
+            ("--profile-sample", "0".to_string(), limit, way_out)
+        } else {
+            return Ok(());
+        };
+        Err(SettingsError { flag, value, limit, way_out })
+    }
+
     fn check_handoff(&self) -> Result<(), SettingsError> {
         if self.design != Design::Sho || (1..self.workers).contains(&self.workers_handoff) {
             return Ok(());
@@ -183,7 +213,8 @@ pub struct SettingsError {
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SettingsError { flag, value, limit, way_out } = self;
-        write!(f, "{flag} {value}: {limit}; {way_out}")
+        let space = if value.is_empty() { "" } else { " " };
+        write!(f, "{flag}{space}{value}: {limit}; {way_out}")
     }
 }
 

@@ -97,6 +97,10 @@ impl<S> Shared<S> {
             ("cost", policy.cost.to_string()),
             ("threshold", threshold.map_or("auto".to_owned(), |bytes| bytes.0.to_string())),
             ("slice_bytes", policy.slice_bytes.0.to_string()),
+            ("access", policy.access.name().to_owned()),
+            ("handoff_workers", policy.workers_handoff.to_string()),
+            ("extra_large", if policy.extra_large { "yes" } else { "no" }.to_owned()),
+            ("profile_sample", policy.profile_sample.to_string()),
             ("idle", format!("{:?}", settings.idle).to_lowercase()),
         ];
         let interfaces: Vec<String> =
@@ -144,11 +148,12 @@ impl<S> Shared<S> {
 
     fn lanes(&self) -> LanesSnapshot {
         let plan = self.plan.get();
+        let end = self.settings.item_bytes_max as u64;
         let lane = |(number, worker): (usize, &WorkerShared<S>)| {
             let lanes = &worker.lanes;
             WorkerLane {
                 role: role(plan.role(WorkerId(number as u16))),
-                range_bytes: None,
+                range_bytes: range_bytes(&plan, WorkerId(number as u16), end),
                 requests_small: lanes.requests_small.get(),
                 requests_large: lanes.requests_large.get(),
                 packets: lanes.packets.get(),
@@ -159,6 +164,11 @@ impl<S> Shared<S> {
                 queue_arriving: worker.mailbox.len() as u64,
                 moved_to_large: lanes.moved_to_large.get(),
                 moved_home: lanes.moved_home.get(),
+                queue_jobs: worker.jobs.len() as u64,
+                handed_over: lanes.handed_over.get(),
+                forwarded: lanes.forwarded.get(),
+                jobs_of_others: lanes.jobs_of_others.get(),
+                stolen: lanes.stolen.get(),
             }
         };
         LanesSnapshot {
@@ -170,6 +180,7 @@ impl<S> Shared<S> {
             epochs: self.epochs.load(Relaxed),
             role_changes: self.role_changes.load(Relaxed),
             queue_shared: self.large_queue.len() as u64,
+            queue_shared_jobs: self.large_jobs.len() as u64,
             workers: self.workers.iter().enumerate().map(lane).collect(),
         }
     }
@@ -212,6 +223,22 @@ impl<S> Shared<S> {
                 .collect(),
         }
     }
+}
+
+/// The sizes that a large worker serves, where each has its own; none are beyond `end`.
+fn range_bytes(plan: &policy::CorePlan, worker: WorkerId, end: u64) -> Option<(u64, u64)> {
+    let policy::LargeLane::Ranges(ranges) = &plan.large_lane else { return None };
+    let range = if plan.standby() == Some(worker) {
+        0
+    } else {
+        worker.index().checked_sub(usize::from(plan.workers_small))?
+    };
+    let boundary = |number: usize| ranges.boundaries().get(number).map(|bytes| bytes.0);
+    let from = match range.checked_sub(1) {
+        None => plan.threshold.0,
+        Some(before) => boundary(before)?,
+    };
+    Some((from.min(end), boundary(range).unwrap_or(end).min(end)))
 }
 
 fn role(role: policy::Role) -> Role {

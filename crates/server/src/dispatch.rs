@@ -5,22 +5,15 @@
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
 use crate::execute::{self, Context, Outcome};
+use crate::forward::{self, KeysLeft};
 use crate::latency::{self, Operation};
-use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Stop};
+use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Step, Stop};
 use crate::worker::{READ_BYTES, Worker};
 use laneway_policy::route::lane;
-use laneway_policy::{ItemBytes, Lane, Route, route};
+use laneway_policy::{Design, ItemBytes, Lane, Route, route};
 use laneway_transport::Transport;
 use laneway_wire::{Frame, GetVerb, KEY_BYTES_MAX, Keys, Malformed, Request, Then, parse};
 use std::cell::Cell;
-
-/// What one request came to.
-enum Step {
-    /// So many bytes of input were consumed; go on.
-    Took(usize),
-    /// So many bytes were consumed; the turn stops.
-    Stop(usize, Stop),
-}
 
 /// The end of a value on the wire.
 const VALUE_END: &[u8] = b"\r\n";
@@ -94,15 +87,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 }
             }
             Request::Store(store) => {
-                let size = store.key.len() + store.value_bytes;
-                self.store(connection, &frame, size, store.value_bytes, rest, arrived)
+                self.store(connection, &frame, store.key, store.value_bytes, rest, arrived)
             }
             Request::MetaSet(set) => {
                 let mut scratch = [0; KEY_BYTES_MAX];
-                let size = set.meta.key.bytes(&mut scratch).len() + set.value_bytes;
-                self.store(connection, &frame, size, set.value_bytes, rest, arrived)
+                let key = set.meta.key.bytes(&mut scratch);
+                self.store(connection, &frame, key, set.value_bytes, rest, arrived)
             }
-            request => self.plain(connection, request, head, arrived),
+            request => self.plain(connection, request, &rest[..head], arrived),
         }
     }
 
@@ -111,15 +103,19 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         &mut self,
         connection: &mut Connection<T::Stream>,
         request: &Request<'_>,
-        head: usize,
+        line: &[u8],
         arrived: u64,
     ) -> Step {
+        let head = line.len();
+        if let Some(to) = self.queue_for_unseen(request) {
+            return self.hand_request(connection, to, line, 0, arrived);
+        }
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
         let outcome = execute::command(&self.context(&touched), request, &mut out);
         self.out = out;
         if matches!(outcome, Outcome::Elsewhere) {
-            return Step::Stop(0, Stop::Hand);
+            return self.elsewhere(connection, line, touched.get(), arrived);
         }
         self.account(connection, operation(request), touched.get(), arrived);
         self.conclude(connection, outcome, head, true)
@@ -191,6 +187,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         for turn in 0.. {
             let before = text.len() - keys.rest().len();
             let Some(key) = keys.next() else { break };
+            let left = KeysLeft { verb, exptime, line, text, at: before };
+            if let Some(to) = self.queue_for(key, forward::writes(verb), 0) {
+                return self.hand_keys(connection, to, left, usize::MAX, 0, arrived);
+            }
             if self.ahead.is_used_up() && !keys.rest().is_empty() {
                 self.ahead.look_at_keys(&self.shared.store, Keys::new(&text[before..]));
             }
@@ -202,6 +202,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.out = out;
             let after = text.len() - keys.rest().len();
             if matches!(outcome, Outcome::Elsewhere) {
+                if self.plan.design != Design::Lanes {
+                    let to = self.queue_for_size(touched.get());
+                    return self.hand_keys(connection, to, left, 1, touched.get(), arrived);
+                }
                 let line_bytes = line.len() - before;
                 connection.mode = Mode::Keys { verb, exptime, line_bytes };
                 return Step::Stop(before, Stop::Hand);
@@ -230,19 +234,25 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         &mut self,
         connection: &mut Connection<T::Stream>,
         frame: &Frame<'_>,
-        size: usize,
+        key: &[u8],
         value_bytes: usize,
         rest: &[u8],
         arrived: u64,
     ) -> Step {
-        let to = route(&self.plan, self.id, ItemBytes(size as u64));
-        if matches!(to, Route::Hand(_)) {
+        let size = key.len() + value_bytes;
+        let route = route(&self.plan, self.id, ItemBytes(size as u64));
+        if matches!(route, Route::Hand(_)) && self.plan.design == Design::Lanes {
             return Step::Stop(0, Stop::Hand);
         }
         let head = frame.head_bytes;
         let whole = head + value_bytes + VALUE_END.len();
         if rest.len() < whole && whole <= READ_BYTES {
             return Step::Stop(0, Stop::Starved);
+        }
+        if rest.len() >= whole
+            && let Some(to) = self.queue_for(key, true, size as u64)
+        {
+            return self.hand_request(connection, to, &rest[..whole], size as u64, arrived);
         }
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
@@ -257,7 +267,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         match execute::begin(&context, &frame.request, &mut out) {
             Some(incoming) => {
                 connection.mode = Mode::Body(Box::new(incoming));
-                connection.large = to == Route::HereInSlices;
+                connection.large = self.receives_in_slices(route);
             }
             None => connection.mode = Mode::Swallow((value_bytes + VALUE_END.len()) as u64),
         }
@@ -319,6 +329,17 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             return Step::Took(0);
         };
         connection.large = false;
+        let incoming = if rest.starts_with(VALUE_END) {
+            match self.hand_body(connection, incoming, arrived) {
+                Ok(Step::Stop(_, Stop::Ticket)) => {
+                    return Step::Stop(VALUE_END.len(), Stop::Ticket);
+                }
+                Ok(step) => return step,
+                Err(incoming) => incoming,
+            }
+        } else {
+            incoming
+        };
         let size = incoming.item_bytes();
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
@@ -368,7 +389,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let size = ItemBytes(size);
         let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
         if size.0 > 0 {
-            here.record_size_owner(size);
+            here.record_size_owner(size, self.shared.settings.policy.profile_sample);
         }
         here.lanes.packets.add_owner(size.packets().0);
         if large {

@@ -14,7 +14,7 @@ use crate::handoff::{Finished, Job, Origin, StreamOrigin, Work};
 use crate::latency::{Operation, Tally};
 use crate::output::Output;
 use crate::worker::Worker;
-use laneway_policy::{BATCH, ItemBytes, LargeLane, WorkerId, WorkerTarget};
+use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Route, WorkerId, WorkerTarget};
 use laneway_sync::ring::Ring;
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::reply::END;
@@ -37,7 +37,6 @@ struct Served {
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Put a request of `connection` into a queue, and keep its reply's place. `Err` gives the work
     /// back: the queue is full.
-    #[allow(dead_code)] // the designs that hand requests over come next
     pub(crate) fn hand_over(
         &mut self,
         connection: &mut Connection<T::Stream>,
@@ -73,6 +72,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 queue.push(job)?;
                 if worker != self.id {
                     self.lanes().handed_over.add_owner(1);
+                    let misdirected = self.plan.design == Design::Hkh;
+                    self.lanes().forwarded.add_owner(u64::from(misdirected));
                     self.wake_one([worker]);
                 } else if self.plan.steal.when_idle && queue.len() > 1 {
                     self.wake_one(self.plan.small_ids().filter(|&other| other != worker));
@@ -146,7 +147,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     fn work_through(&mut self, queue: &Ring<Job>) -> io::Result<bool> {
         let mut any = false;
-        for _ in 0..BATCH {
+        // No more than lie there now: what a reply brings behind it waits for the next turn.
+        for _ in 0..queue.len().min(BATCH as usize) {
             if !self.undelivered.is_empty() {
                 break;
             }
@@ -373,6 +375,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// not wait for it.
     pub(crate) fn sends_in_slices(&self) -> bool {
         self.plan.slice_bytes.is_some() || matches!(self.plan.large_lane, LargeLane::Ranges(_))
+    }
+
+    /// Whether a value that goes this way is received in slices: not where requests run to
+    /// completion, but where somebody else's large value comes in by a small worker.
+    pub(crate) fn receives_in_slices(&self, route: Route) -> bool {
+        route == Route::HereInSlices || (matches!(route, Route::Hand(_)) && self.sends_in_slices())
     }
 
     /// The most that one turn of a large transfer moves.

@@ -1,7 +1,8 @@
 //! The server: bytes in, parse, dispatch by size, execute, reply, and once per epoch the control
 //! loop (Minos §3.1). The files read in the order a request travels: [`worker`] turns the wheel,
 //! [`receive`] brings bytes in, [`dispatch`] says where, [`execute`] does it, [`output`] takes the
-//! reply out, [`control`] makes the plan; [`handoff`] and [`jobs`] are the way of a request that
+//! reply out, [`control`] makes the plan; [`forward`], [`handoff`] and
+//! [`jobs`] are the way of a request that
 //! another worker executes. [`boot`] gives every worker its thread.
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod control;
 pub mod counters;
 pub mod dispatch;
 pub mod execute;
+pub mod forward;
 pub mod handoff;
 pub mod idle;
 pub mod input;

@@ -33,10 +33,17 @@ pub(crate) enum Stop {
     /// A large request is to be served by a large worker; nothing of it was consumed.
     Hand,
     /// A request was put into a queue; the next one waits for its reply.
-    #[allow(dead_code)] // the designs that hand requests over come next
     Ticket,
     /// The client wants to leave, or must.
     Close,
+}
+
+/// What one request came to.
+pub(crate) enum Step {
+    /// So many bytes of input were consumed; go on.
+    Took(usize),
+    /// So many bytes were consumed; the turn stops.
+    Stop(usize, Stop),
 }
 
 /// What becomes of the connection after a turn.
@@ -73,7 +80,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn serve(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
         assert!(self.out.is_empty(), "a reply was left behind, and would go to somebody else");
         if !connection.output.is_empty() {
-            match self.flush(connection, OUT_BYTES_PER_TURN)? {
+            let budget = if self.sends_in_slices() { OUT_BYTES_PER_TURN } else { usize::MAX };
+            match self.flush(connection, budget)? {
                 Sent::All => {}
                 Sent::Budget => return Ok(Next::Small),
                 Sent::Blocked => return Ok(Next::Write),

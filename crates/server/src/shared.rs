@@ -7,7 +7,7 @@ use crate::counters::Board;
 use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::latency::Book;
 use crate::settings::Settings;
-use laneway_policy::{CorePlan, ItemBytes, SizeClass, histogram};
+use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
 use laneway_store::Store;
 use laneway_sync::ring::Ring;
 use laneway_transport::Wake;
@@ -54,6 +54,8 @@ pub struct LaneCounts {
     pub moved_home: Count,
     /// Requests that this worker put into another's queue, or into the shared one.
     pub handed_over: Count,
+    /// Of these, the ones that came to another than the key's owner.
+    pub forwarded: Count,
     /// Requests executed here that another worker received.
     pub jobs_of_others: Count,
     /// Of these, the ones taken from another worker's queue unasked.
@@ -80,6 +82,8 @@ pub struct WorkerShared<S> {
     pub book: Book,
     /// Requests by size of their item, since the start (Minos §3.1); control takes differences.
     pub sizes: Vec<Count>,
+    /// Requests whose sizes were to be counted, where not every one is (`--profile-sample`).
+    pub unsampled: Count,
     /// Lane counters.
     pub lanes: LaneCounts,
     /// Connections that call this worker home.
@@ -96,6 +100,7 @@ impl<S> Default for WorkerShared<S> {
             waker: OnceLock::new(),
             book: Book::default(),
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
+            unsampled: Count::default(),
             lanes: LaneCounts::default(),
             connections: AtomicUsize::new(0),
         }
@@ -103,9 +108,16 @@ impl<S> Default for WorkerShared<S> {
 }
 
 impl<S> WorkerShared<S> {
-    /// Count a request for an item of `size`.
-    pub fn record_size_owner(&self, size: ItemBytes) {
-        self.sizes[SizeClass::of(size).index()].add_owner(1);
+    /// Count a request for an item of `size`: one in `sample`, as so many.
+    pub fn record_size_owner(&self, size: ItemBytes, sample: u32) {
+        let sample = u64::from(sample);
+        if sample > 1 {
+            self.unsampled.add_owner(1);
+            if !self.unsampled.get().is_multiple_of(sample) {
+                return;
+            }
+        }
+        self.sizes[SizeClass::of(size).index()].add_owner(sample);
     }
     /// End the worker's wait.
     pub fn wake(&self) {
@@ -210,6 +222,8 @@ pub struct Shared<S> {
     pub settings: Settings,
     /// The plan in force.
     pub plan: PlanCell,
+    /// To which worker a key belongs.
+    pub placement: Placement,
     /// The workers.
     pub workers: Vec<WorkerShared<S>>,
     /// Connections with a large request, for whichever large worker is free (the shared software
@@ -247,10 +261,12 @@ impl<S> Shared<S> {
         plan: CorePlan,
         started_seconds: u32,
     ) -> Arc<Shared<S>> {
+        let placement = Placement::new(owner::SEED, plan.workers(), 1);
         let workers = (0..settings.workers).map(|_| WorkerShared::default()).collect();
         Arc::new(Shared {
             store,
             plan: PlanCell::new(plan),
+            placement: placement.expect("a plan has workers"),
             workers,
             large_queue: Ring::new(MAILBOX_PLACES),
             large_jobs: Ring::new(JOB_PLACES),

@@ -14,7 +14,7 @@ use crate::execute::ExecuteSettings;
 use crate::handoff::{DatagramReplies, Finished};
 use crate::shared::{LaneCounts, Phase, Shared};
 use laneway_policy::migrate::LEAVERS_PER_TURN;
-use laneway_policy::{BATCH, CorePlan, Role, Route, WorkerId, route};
+use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
 use laneway_transport::{Interest, Ready, Token, Transport, Wait};
 use laneway_wire::Limits;
 use std::collections::VecDeque;
@@ -55,8 +55,10 @@ pub struct Worker<T: Transport, C> {
     pub(crate) clock: C,
     pub(crate) plan: Arc<CorePlan>,
     plan_version: u64,
-    /// Large requests are another worker's.
+    /// Requests of some size are another worker's.
     pub(crate) hands_over: bool,
+    /// So are requests, or writes, of any size: every one is asked about.
+    pub(crate) hands_unseen: bool,
     pub(crate) table: Table<T::Stream>,
     /// Connections with input that was received but not served yet.
     pub(crate) small: VecDeque<Token>,
@@ -131,8 +133,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             housekeeping_nanos: 0,
             accept_paused: false,
             hands_over: false,
+            hands_unseen: false,
         };
-        worker.hands_over = worker.hands_large_over();
+        (worker.hands_over, worker.hands_unseen) = worker.rules();
         let reads = worker.plan.role(id) != Role::Large;
         worker.transport.watch_listeners(reads)?;
         Ok(worker)
@@ -250,7 +253,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let before = self.plan.role(self.id);
         self.plan_version = version;
         self.plan = self.shared.plan.get();
-        self.hands_over = self.hands_large_over();
+        (self.hands_over, self.hands_unseen) = self.rules();
         let role = self.plan.role(self.id);
         if role != before {
             let large = role == Role::Large;
@@ -391,10 +394,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// This worker's lane counters.
     pub(crate) fn lanes(&self) -> &LaneCounts {
         &self.shared.workers[self.id.index()].lanes
-    }
-
-    fn hands_large_over(&self) -> bool {
-        matches!(route(&self.plan, self.id, self.plan.threshold), Route::Hand(_))
     }
 
     fn publish_queues(&self) {

@@ -6,21 +6,19 @@ mod rig;
 
 use laneway_policy::{Design, Form, Role};
 use laneway_transport::memory::{Client, Faults};
-use rig::{FORMS, Plan, Rig, hit, tail, value};
+use rig::{Plan, Rig, hit, tail, value};
 
-/// Every form of `lanes`, and `hkh`.
+/// Every design, and low thresholds: values are large and contiguous at once.
 fn plans() -> Vec<Plan> {
-    let mut plans: Vec<Plan> =
-        FORMS.iter().map(|&(workers, form)| Plan::of(workers, form)).collect();
-    plans.push(Plan { design: Design::Hkh, ..Plan::of(2, Form::TimeShare) });
-    // A low threshold: values are large and contiguous at once.
+    let mut plans = rig::plans();
     plans.push(Plan { threshold_bytes: 2000, ..Plan::of(2, Form::TimeShare) });
     plans.push(Plan { threshold_bytes: 2000, ..Plan::of(3, Form::Roles) });
+    plans.push(Plan { threshold_bytes: 2000, ..Plan::design(Design::Minos, 3) });
     plans
 }
 
 fn what(plan: &Plan) -> String {
-    format!("{} workers, {}, {}", plan.workers, plan.form, plan.design)
+    plan.what()
 }
 
 fn set_request(key: &str, value: &[u8]) -> Vec<u8> {

@@ -1,11 +1,12 @@
 //! Requests that another worker executes than the one that received them: who executes which, and
-//! that replies come back whole.
+//! that replies come back whole. For each design: is its rule the paper's?
 
 mod rig;
 
-use laneway_policy::{Design, Form, ItemBytes};
-use laneway_server::handoff::{DatagramOrigin, DatagramReplies, Job, Origin};
+use laneway_policy::{Access, Design, Form, ItemBytes, LargeLane, Role};
+use laneway_server::handoff::{DatagramOrigin, DatagramReplies, JOB_PLACES, Job, Origin};
 use laneway_server::output::{Output, Piece};
+use laneway_transport::memory::Client;
 use rig::{Plan, Rig, hit, value};
 use std::sync::{Arc, Mutex};
 
@@ -68,4 +69,247 @@ fn the_reply_to_a_datagram_is_sent_by_whoever_executes_it() {
         assert_eq!(reply.2, large, "request {id}");
     }
     assert_eq!(rig.shared.workers[1].lanes.jobs_of_others.get(), 5);
+}
+
+/// Ask, and return the workers that served a request meanwhile, one entry per request.
+fn served_by(rig: &mut Rig, client: &Client, request: &[u8], end: &[u8]) -> Vec<usize> {
+    let counts = |rig: &Rig| -> Vec<u64> {
+        let count = |lanes: &laneway_server::shared::LaneCounts| {
+            lanes.requests_small.get() + lanes.requests_large.get()
+        };
+        rig.shared.workers.iter().map(|worker| count(&worker.lanes)).collect()
+    };
+    let before = counts(rig);
+    rig.ask(client, request, end);
+    let after = counts(rig);
+    let more = |worker: usize| vec![worker; (after[worker] - before[worker]) as usize];
+    (0..after.len()).flat_map(more).collect()
+}
+
+fn set_request(key: &str, value: &[u8]) -> Vec<u8> {
+    let head = format!("set {key} 0 0 {}\r\n", value.len());
+    [head.as_bytes(), value, b"\r\n"].concat()
+}
+
+/// The worker that a client's connection lives at.
+fn home_of(rig: &mut Rig, client: &Client) -> usize {
+    served_by(rig, client, b"mn\r\n", b"\r\n")[0]
+}
+
+#[test]
+fn minos_serves_a_large_request_at_the_worker_of_its_size_and_a_small_one_at_home() {
+    let mut rig = Rig::new(&Plan::design(Design::Minos, 6));
+    rig.publish_large(3);
+    let client = rig.net.connect();
+    let home = home_of(&mut rig, &client);
+    let plan = rig.shared.plan.get();
+    let LargeLane::Ranges(ranges) = &plan.large_lane else { panic!("{:?}", plan.large_lane) };
+    let mut used = [false; 3];
+    for bytes in [1, 8_000, 16_000, 17_000, 40_000, 70_000, 150_000, 400_000, 3_000_000] {
+        let key = format!("k{bytes}");
+        let size = ItemBytes((key.len() + bytes) as u64);
+        let wanted = if size < plan.threshold {
+            home
+        } else {
+            used[ranges.range_of(size)] = true;
+            usize::from(plan.workers_small) + ranges.range_of(size)
+        };
+        let value = value(bytes, 7);
+        let set = served_by(&mut rig, &client, &set_request(&key, &value), b"STORED\r\n");
+        assert_eq!(set, [wanted], "set of {bytes} bytes");
+        let get = format!("get {key}\r\n");
+        let get = served_by(&mut rig, &client, get.as_bytes(), b"END\r\n");
+        assert_eq!(get, [wanted], "get of {bytes} bytes");
+        let meta = format!("mg {key} v\r\nmn\r\n");
+        let mut meta = served_by(&mut rig, &client, meta.as_bytes(), b"MN\r\n");
+        meta.remove(meta.iter().position(|&worker| worker == home).expect("the mn"));
+        assert_eq!(meta, [wanted], "mg of {bytes} bytes");
+    }
+    assert_eq!(used, [true; 3], "each large worker had its sizes");
+    // A multiget goes key by key.
+    let mut keys = served_by(&mut rig, &client, b"get k1 k17000 k3000000 k1\r\n", b"END\r\n");
+    keys.dedup();
+    assert_eq!(keys, [home, 3, 5]);
+    let stolen: u64 = rig.shared.workers.iter().map(|worker| worker.lanes.stolen.get()).sum();
+    assert_eq!(stolen, 0);
+}
+
+#[test]
+fn the_standby_of_minos_serves_the_large_requests_of_all_and_small_ones_of_its_own() {
+    let mut rig = Rig::new(&Plan::design(Design::Minos, 3));
+    assert_eq!(rig.shared.plan.get().roles, [Role::Small, Role::Small, Role::Standby]);
+    let big = value(100_000, 1);
+    for number in 0..3 {
+        let client = rig.net.connect();
+        assert_eq!(home_of(&mut rig, &client), number);
+        let set = served_by(&mut rig, &client, &set_request("big", &big), b"STORED\r\n");
+        assert_eq!(set, [2]);
+        assert_eq!(served_by(&mut rig, &client, b"get big\r\n", b"END\r\n"), [2]);
+        assert_eq!(served_by(&mut rig, &client, b"get none\r\n", b"END\r\n"), [number]);
+    }
+}
+
+#[test]
+fn workers_of_sho_either_hand_over_or_serve() {
+    for handoff in [1, 2, 3] {
+        let plan = Plan { workers_handoff: handoff, ..Plan::design(Design::Sho, 6) };
+        let mut rig = Rig::new(&plan);
+        let handoff = usize::from(handoff);
+        let clients: Vec<Client> = (0..6).map(|_| rig.net.connect()).collect();
+        for (number, client) in clients.iter().enumerate() {
+            for bytes in [10, 300_000] {
+                let key = format!("k{number}");
+                let set = set_request(&key, &value(bytes, 1));
+                let set = served_by(&mut rig, client, &set, b"STORED\r\n");
+                let get = format!("get {key} none\r\n");
+                let get = served_by(&mut rig, client, get.as_bytes(), b"END\r\n");
+                let all = [set, get].concat();
+                assert!(all.len() == 3 && all.iter().all(|&worker| worker >= handoff), "{all:?}");
+            }
+        }
+        for (number, worker) in rig.shared.workers.iter().enumerate() {
+            let handed = worker.lanes.handed_over.get();
+            assert_eq!(handed > 0, number < handoff, "worker {number} of {handoff}");
+        }
+    }
+}
+
+#[test]
+fn under_crew_a_keys_owner_writes_it_under_erew_it_reads_it_too() {
+    for access in Access::ALL {
+        let mut rig = Rig::new(&Plan { access, ..Plan::design(Design::Hkh, 6) });
+        let placement = rig.shared.placement;
+        let client = rig.net.connect();
+        let home = home_of(&mut rig, &client);
+        let mut forwarded = 0;
+        for number in 0..40 {
+            let key = format!("key{number}");
+            let owner = placement.owner(placement.hash(key.as_bytes())).index();
+            let of = |writes| if access.is_owners(writes) { owner } else { home };
+            let bytes = [5, 200_000][number % 2];
+            let of_key = |verb: &str, rest: &str| format!("{verb} {key}{rest}\r\n").into_bytes();
+            let requests: [(Vec<u8>, &[u8], bool); 7] = [
+                (set_request(&key, &value(bytes, 1)), b"STORED\r\n", true),
+                (of_key("get", ""), b"END\r\n", false),
+                (of_key("mg", " s"), b"\r\n", false),
+                (of_key("gat 0", ""), b"END\r\n", true),
+                (of_key("touch", " 0"), b"\r\n", true),
+                (of_key("incr", " 1"), b"\r\n", true),
+                (of_key("delete", ""), b"\r\n", true),
+            ];
+            for (request, end, writes) in requests {
+                let what = String::from_utf8_lossy(&request[..request.len().min(20)]).into_owned();
+                let served = served_by(&mut rig, &client, &request, end);
+                assert_eq!(served, [of(writes)], "{access}: {what}");
+                forwarded += u64::from(of(writes) != home);
+            }
+        }
+        assert_eq!(rig.shared.workers[home].lanes.forwarded.get(), forwarded, "{access}");
+        assert_eq!(forwarded > 0, access != Access::Crcw);
+    }
+}
+
+#[test]
+fn an_idle_worker_of_hkh_ws_steals_one_request_at_a_time_from_the_longest_queue() {
+    let mut rig = Rig::new(&Plan::design(Design::HkhWs, 4));
+    let peer = "127.0.0.1:9".parse().expect("an address");
+    let queue = |rig: &Rig, worker: usize| rig.shared.workers[worker].jobs.len();
+    for (worker, jobs) in [(0, 2), (1, 5), (2, 3)] {
+        for request_id in 0..jobs {
+            let origin = DatagramOrigin { queue: worker, peer, request_id };
+            let origin = Origin::Datagram(origin);
+            let job = Job::request(b"get k\r\n".to_vec(), ItemBytes(0), 0, origin);
+            let pushed = rig.shared.workers[usize::from(worker)].jobs.push(job);
+            assert!(pushed.is_ok());
+        }
+    }
+    let mut lengths = Vec::new();
+    for _ in 0..5 {
+        rig.workers[3].step().expect("memory transports do not fail");
+        lengths.push([0, 1, 2].map(|worker| queue(&rig, worker)));
+    }
+    // Always from the longest; of two as long, either.
+    let mut before = [2, 5, 3];
+    for now in lengths {
+        let taken: Vec<usize> = (0..3).filter(|&worker| now[worker] < before[worker]).collect();
+        assert!(taken.len() == 1 && now[taken[0]] + 1 == before[taken[0]], "{before:?} {now:?}");
+        assert_eq!(before[taken[0]], *before.iter().max().expect("three"), "{before:?} {now:?}");
+        before = now;
+    }
+    assert_eq!(rig.shared.workers[3].lanes.stolen.get(), 5);
+    // A worker with requests of its own takes those.
+    rig.workers[0].step().expect("memory transports do not fail");
+    assert_eq!((queue(&rig, 0), rig.shared.workers[0].lanes.stolen.get()), (0, 0));
+}
+
+#[test]
+fn what_finds_every_queue_full_stays_where_it_was() {
+    for design in [Design::Minos, Design::HkhWs, Design::Sho] {
+        let plan = Plan::design(design, 3);
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        rig.set(&client, "small", b"s");
+        // Jobs of somebody who is long gone fill the queues.
+        let peer = "127.0.0.1:9".parse().expect("an address");
+        let origin = DatagramOrigin { queue: 0, peer, request_id: 0 };
+        let fill = |rig: &Rig| {
+            let workers = rig.shared.workers.iter().map(|worker| &worker.jobs);
+            for queue in workers.chain([&rig.shared.large_jobs]) {
+                for _ in 0..JOB_PLACES {
+                    let origin = Origin::Datagram(origin);
+                    let job = Job::request(b"get k\r\n".to_vec(), ItemBytes(0), 0, origin);
+                    let _ = queue.push(job);
+                }
+            }
+        };
+        let big = value(100_000, 2);
+        let request = [&set_request("big", &big)[..], b"get big small\r\nmn\r\n"].concat();
+        let mut got = Vec::new();
+        let mut sent = 0;
+        for _ in 0..200 {
+            fill(&rig);
+            sent += client.send(&request[sent..]);
+            rig.turn();
+            got.extend(client.receive(usize::MAX));
+        }
+        let got = rig.until(&client, got, |got| got.ends_with(b"MN\r\n"));
+        let wanted = [b"STORED\r\n", &hit("big", &big)[..], &hit("small", b"s"), b"END\r\nMN\r\n"];
+        assert!(got == wanted.concat(), "{design}: {}", rig::tail(&got));
+    }
+}
+
+#[test]
+fn a_client_that_vanishes_while_its_request_is_in_a_queue_leaves_nothing_behind() {
+    for plan in rig::plans_of_rivals() {
+        let mut rig = Rig::new(&plan);
+        let (client, other) = (rig.net.connect(), rig.net.connect());
+        rig.set(&other, "big", &value(400_000, 3));
+        for turns in 0..6 {
+            let client = rig.net.connect();
+            rig.turns(2);
+            client.send(b"get big big\r\nget big\r\n");
+            rig.turns(turns);
+            client.reset();
+            rig.turns(10);
+        }
+        rig.set(&other, "big", b"small now");
+        rig.turns(5);
+        assert_eq!(rig.shared.store.stats().pinned_dead_bytes, 0, "{}", plan.what());
+        let open = rig.shared.connections.open.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(open, 2, "{}", plan.what());
+        assert_eq!(rig.ask(&client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    }
+}
+
+#[test]
+fn sizes_sampled_weigh_as_much_as_sizes_counted() {
+    let mut rig = Rig::new(&Plan { profile_sample: 4, ..Plan::of(1, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "k", &value(100, 1));
+    for _ in 0..63 {
+        rig.ask(&client, b"get k\r\n", b"END\r\n");
+    }
+    let worker = &rig.shared.workers[0];
+    let counted: u64 = worker.sizes.iter().map(|count| count.get()).sum();
+    assert_eq!((counted, worker.unsampled.get()), (64, 64));
 }

@@ -1,16 +1,26 @@
 //! The lanes, told apart by what they promise: a small request never waits behind a large one, and
 //! no reply is lost, doubled, changed or out of order, whatever roles do. Every fact holds in both
-//! forms, at 2 and at 6 workers.
+//! forms, at 1, 2 and 6 workers; what is true of any server holds in every design.
 
 mod rig;
 
 use laneway_policy::{Design, Form, Role};
-use laneway_server::shared::{Phase, WorkerShared};
+use laneway_server::shared::{LaneCounts, Phase};
 use laneway_transport::memory::{Client, Faults};
-use rig::{FORMS, Plan, Rig, hit, tail, value};
+use rig::{Plan, Rig, hit, plans, plans_of_lanes, plans_of_rivals, tail, value};
 use std::collections::BTreeMap;
 
 const LARGE: usize = 4 << 20;
+
+/// Large enough where nobody counts turns.
+const MEDIUM: usize = 1 << 20;
+
+/// The designs that promise anything to small requests.
+fn plans_of_lanes_and_minos() -> Vec<Plan> {
+    let mut plans = plans_of_lanes();
+    plans.extend([2, 6].map(|workers| Plan::design(Design::Minos, workers)));
+    plans
+}
 
 /// The reply of one key's `get`, END included.
 fn reply(key: &str, value: &[u8]) -> Vec<u8> {
@@ -19,8 +29,9 @@ fn reply(key: &str, value: &[u8]) -> Vec<u8> {
 
 #[test]
 fn small_requests_are_answered_while_a_large_reply_is_on_its_way() {
-    for (workers, form) in FORMS {
-        let mut rig = Rig::new(&Plan::of(workers, form));
+    for plan in plans_of_lanes_and_minos() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
         let (slow, quick) = (rig.net.connect(), rig.net.connect());
         let big = value(LARGE, 1);
         rig.set(&slow, "big", &big);
@@ -32,20 +43,21 @@ fn small_requests_are_answered_while_a_large_reply_is_on_its_way() {
             quick.send(b"get small\r\n");
             rig.turns(4);
             let small = quick.receive(usize::MAX);
-            assert_eq!(small, reply("small", b"s"), "{workers} workers, {form}");
+            assert_eq!(small, reply("small", b"s"), "{what}");
             answered += 1;
             got.extend(slow.receive(usize::MAX));
         }
-        assert!(answered > 10, "only {answered} small replies, {workers} workers, {form}");
+        assert!(answered > 10, "only {answered} small replies, {what}");
         let got = rig.until(&slow, got, |got| got.ends_with(b"END\r\n"));
-        assert!(got == reply("big", &big), "{workers} workers, {form}: {}", tail(&got));
+        assert!(got == reply("big", &big), "{what}: {}", tail(&got));
     }
 }
 
 #[test]
 fn small_requests_are_answered_while_a_large_value_arrives() {
-    for (workers, form) in FORMS {
-        let mut rig = Rig::new(&Plan::of(workers, form));
+    for plan in plans_of_lanes_and_minos() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
         let (slow, quick) = (rig.net.connect(), rig.net.connect());
         rig.set(&quick, "small", b"s");
         let big = value(LARGE, 2);
@@ -55,18 +67,19 @@ fn small_requests_are_answered_while_a_large_value_arrives() {
             sent += slow.send(&big[sent..]);
             quick.send(b"get small\r\n");
             rig.turns(4);
-            assert_eq!(quick.receive(usize::MAX), reply("small", b"s"), "{workers}, {form}");
+            assert_eq!(quick.receive(usize::MAX), reply("small", b"s"), "{what}");
         }
         assert_eq!(rig.ask(&slow, b"\r\n", b"\r\n"), b"STORED\r\n");
         let got = rig.ask(&quick, b"get big\r\n", b"END\r\n");
-        assert!(got == reply("big", &big), "{workers} workers, {form}: {}", tail(&got));
+        assert!(got == reply("big", &big), "{what}: {}", tail(&got));
     }
 }
 
 #[test]
 fn a_client_that_does_not_read_costs_nobody_else_a_turn() {
-    for (workers, form) in FORMS {
-        let mut rig = Rig::new(&Plan::of(workers, form));
+    for plan in plans_of_lanes_and_minos() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
         let (stuck, other) = (rig.net.connect(), rig.net.connect());
         let big = value(LARGE, 3);
         rig.set(&stuck, "big", &big);
@@ -77,7 +90,7 @@ fn a_client_that_does_not_read_costs_nobody_else_a_turn() {
         };
         let before = slices(&rig);
         let got = rig.ask(&other, b"get big\r\n", b"END\r\n");
-        assert!(got == reply("big", &big), "{workers} workers, {form}");
+        assert!(got == reply("big", &big), "{what}");
         let needed = LARGE as u64 / (32 * 1024) + 64;
         assert!(slices(&rig) - before <= 3 * needed, "the stuck client went on taking turns");
         let all = rig.until(&stuck, Vec::new(), |got| got.ends_with(b"END\r\n"));
@@ -127,10 +140,11 @@ fn hkh_serves_large_requests_where_they_arrive() {
 
 #[test]
 fn a_large_value_in_the_middle_of_a_multiget_keeps_the_order() {
-    for (workers, form) in FORMS {
-        let mut rig = Rig::new(&Plan::of(workers, form));
+    for plan in plans() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
         let client = rig.net.connect();
-        let big = value(LARGE, 6);
+        let big = value(MEDIUM, 6);
         rig.set(&client, "a", b"1");
         rig.set(&client, "big", &big);
         rig.set(&client, "z", b"26");
@@ -142,39 +156,41 @@ fn a_large_value_in_the_middle_of_a_multiget_keeps_the_order() {
             b"END\r\nMN\r\n",
         ];
         let got = rig.ask(&client, b"get a big nothing z big \r\nmn\r\n", b"MN\r\n");
-        assert!(got == wanted.concat(), "{workers} workers, {form}: {}", tail(&got));
+        assert!(got == wanted.concat(), "{what}: {}", tail(&got));
     }
 }
 
 #[test]
 fn a_declared_gigabyte_that_never_comes_reserves_nothing() {
-    for (workers, form) in FORMS {
-        let plan = Plan { item_bytes_max: 1 << 30, ..Plan::of(workers, form) };
+    for plan in plans() {
+        let what = plan.what();
+        let plan = Plan { item_bytes_max: 1 << 30, ..plan };
         let mut rig = Rig::new(&plan);
         let client = rig.net.connect();
         client.send(b"set k 0 0 1000000000\r\nfirst bytes");
         rig.turns(50);
         let held = rig.shared.store.stats().unpublished_bytes;
-        assert!(held <= 512 << 10, "{held} bytes are held, {workers} workers, {form}");
+        assert!(held <= 512 << 10, "{held} bytes are held, {what}");
         client.reset();
         rig.turns(50);
-        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{workers} workers, {form}");
+        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{what}");
     }
 }
 
 #[test]
 fn a_client_that_vanishes_in_a_large_reply_frees_what_it_pinned() {
-    for (workers, form) in FORMS {
-        let mut rig = Rig::new(&Plan::of(workers, form));
+    for plan in plans() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
         let (client, other) = (rig.net.connect(), rig.net.connect());
-        rig.set(&client, "big", &value(LARGE, 7));
+        rig.set(&client, "big", &value(MEDIUM, 7));
         client.send(b"get big\r\n");
         rig.turns(20);
         rig.set(&other, "big", b"replaced");
-        assert!(rig.shared.store.stats().pinned_dead_bytes > 0, "{workers} workers, {form}");
+        assert!(rig.shared.store.stats().pinned_dead_bytes > 0, "{what}");
         client.reset();
         rig.turns(20);
-        assert_eq!(rig.shared.store.stats().pinned_dead_bytes, 0, "{workers} workers, {form}");
+        assert_eq!(rig.shared.store.stats().pinned_dead_bytes, 0, "{what}");
         assert_eq!(rig.shared.connections.open.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 }
@@ -196,17 +212,18 @@ fn more_connections_than_allowed_are_told_and_closed() {
 
 #[test]
 fn a_stopping_server_finishes_what_is_under_way() {
-    for (workers, form) in FORMS {
-        let mut rig = Rig::new(&Plan::of(workers, form));
+    for plan in plans() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
         let (idle, busy) = (rig.net.connect(), rig.net.connect());
-        let big = value(LARGE, 8);
+        let big = value(MEDIUM, 8);
         rig.set(&busy, "big", &big);
         rig.set(&idle, "small", b"s");
         busy.send(b"get big\r\n");
         rig.turns(6);
         rig.shared.enter_phase(Phase::Draining);
         rig.turns(3);
-        assert!(idle.ended(), "{workers} workers, {form}");
+        assert!(idle.ended(), "{what}");
         let mut got = Vec::new();
         for _ in 0..10_000 {
             got.extend(busy.receive(usize::MAX));
@@ -216,7 +233,7 @@ fn a_stopping_server_finishes_what_is_under_way() {
             }
         }
         got.extend(busy.receive(usize::MAX));
-        assert!(got == reply("big", &big), "{workers} workers, {form}: {}", tail(&got));
+        assert!(got == reply("big", &big), "{what}: {}", tail(&got));
     }
 }
 
@@ -294,9 +311,10 @@ impl Scripted {
 }
 
 /// Pipelining clients under roles that change at random; returns what everybody received.
-fn changing_roles(workers: usize, form: Form, seed: u64) -> Vec<Vec<u8>> {
+fn changing_roles(plan: &Plan, seed: u64) -> Vec<Vec<u8>> {
+    let has_roles = plan.form == Form::Roles && plan.design != Design::Sho;
     let faults = Faults { seed, short: 60, refuse: 60, reset: 0, pipe_bytes: 16_000 };
-    let mut rig = Rig::new(&Plan { faults, ..Plan::of(workers, form) });
+    let mut rig = Rig::new(&Plan { faults, ..plan.clone() });
     let mut dice = Dice(seed | 1);
     let scripted = |number| Scripted {
         client: rig.net.connect(),
@@ -314,14 +332,8 @@ fn changing_roles(workers: usize, form: Form, seed: u64) -> Vec<Vec<u8>> {
             }
             client.exchange();
         }
-        if form == Form::Roles && round % 16 == 0 {
-            let small = 1 + dice.roll(workers - 1);
-            rig.publish(|plan| {
-                plan.workers_small = small as u16;
-                for (number, role) in plan.roles.iter_mut().enumerate() {
-                    *role = if number < small { Role::Small } else { Role::Large };
-                }
-            });
+        if has_roles && round % 16 == 0 {
+            rig.publish_large(plan.workers - 1 - dice.roll(plan.workers - 1));
         }
         let turns = 1 + dice.roll(3);
         rig.turns(turns);
@@ -338,35 +350,52 @@ fn changing_roles(workers: usize, form: Form, seed: u64) -> Vec<Vec<u8>> {
         assert!(
             client.received == client.expected,
             "client {} differs after {same} bytes of {} (received {}): {:?} instead of {:?}; again \
-             with: cargo test -p laneway-server --test lanes roles_change -- workers {workers} \
-             {form} seed {seed}",
+             with: cargo test -p laneway-server --test lanes roles_change -- {} \
+             seed {seed}",
             client.number,
             client.expected.len(),
             client.received.len(),
             tail(&client.received[..client.received.len().min(same + 60)]),
             tail(&client.expected[..client.expected.len().min(same + 60)]),
+            plan.what(),
         );
     }
-    if form == Form::Roles {
-        let moved = |worker: &WorkerShared<_>| worker.lanes.moved_to_large.get();
-        let moved: u64 = rig.shared.workers.iter().map(moved).sum();
-        assert!(moved >= 10, "only {moved} connections moved: the run shows nothing");
+    let count = |count: fn(&LaneCounts) -> u64| -> u64 {
+        rig.shared.workers.iter().map(|worker| count(&worker.lanes)).sum()
+    };
+    if has_roles || plan.design == Design::Sho {
+        let moved = count(|lanes| lanes.moved_to_large.get() + lanes.handed_over.get());
+        assert!(moved >= 10, "only {moved} requests moved: the run shows nothing");
     }
+    if plan.design == Design::HkhWs {
+        assert!(count(|lanes| lanes.stolen.get()) > 0, "nothing was stolen, {}", plan.what());
+    }
+    assert_eq!(
+        count(|lanes| lanes.handed_over.get() + lanes.stolen.get()),
+        count(|lanes| lanes.jobs_of_others.get()),
+        "{}",
+        plan.what()
+    );
     clients.into_iter().map(|client| client.received).collect()
 }
 
 #[test]
 fn roles_change_under_load_without_losing_doubling_or_reordering_a_reply() {
-    for (workers, form) in FORMS {
+    for plan in plans_of_lanes() {
         for seed in [3, 8841, 77_777] {
-            changing_roles(workers, form, seed);
+            changing_roles(&plan, seed);
         }
+    }
+    for (number, plan) in plans_of_rivals().iter().enumerate() {
+        changing_roles(plan, 4004 + number as u64);
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let first = changing_roles(6, Form::Roles, 42);
-    assert!(first == changing_roles(6, Form::Roles, 42));
-    assert!(first != changing_roles(6, Form::Roles, 43));
+    for plan in [Plan::of(6, Form::Roles), Plan::design(Design::HkhWs, 6)] {
+        let first = changing_roles(&plan, 42);
+        assert!(first == changing_roles(&plan, 42));
+        assert!(first != changing_roles(&plan, 43));
+    }
 }

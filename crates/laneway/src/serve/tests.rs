@@ -32,7 +32,12 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("-I 64m -m 64", "half of -m"),
         ("-p 70000", "65535"),
         ("--design nonsense", "hkh-ws or sho"),
-        ("--design minos", "choose lanes or hkh"),
+        ("--design sho --workers 1", "choose --design hkh"),
+        ("--design sho --workers 4 --handoff-workers 4", "below --workers (4)"),
+        ("--access crow --design hkh", "crew, erew or crcw"),
+        ("--access crew", "add --design hkh"),
+        ("--extra-large", "add --design minos"),
+        ("--profile-sample 0", "at least 1"),
         ("--form roles --workers 1", "--form"),
         ("--idle never", "adaptive"),
         ("--epoch-ms 0", "at least 1"),
@@ -40,5 +45,19 @@ fn what_cannot_be_says_flag_and_way_out() {
     ] {
         let error = given(line).expect_err(line);
         assert!(error.contains(words), "{line}: {error}");
+    }
+}
+
+#[test]
+fn every_design_is_served_with_its_variants() {
+    for (line, design) in [
+        ("--design minos --extra-large --profile-sample 16 --workers 6", policy::Design::Minos),
+        ("--design hkh --access erew", policy::Design::Hkh),
+        ("--design hkh-ws", policy::Design::HkhWs),
+        ("--design sho --handoff-workers 3 --workers 6", policy::Design::Sho),
+    ] {
+        let settings = given(line).expect(line);
+        assert_eq!(settings.policy.design, design);
+        assert!(policy::build(settings.policy).is_ok(), "{line}");
     }
 }

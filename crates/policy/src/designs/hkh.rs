@@ -2,8 +2,9 @@
 //! receives it, to completion, whatever its size: the rival that shows what lanes are worth.
 //!
 //! Departs from the paper: the threshold is computed all the same, as `lanes` does it, so that the
-//! statistics of both call the same requests large. Routes nothing by it. Knows no key: which
-//! worker receives a request is the transport's business.
+//! statistics of both call the same requests large. Routes nothing by it. The access mode is a
+//! setting (MICA §4.1); where a client sent a request to another than the key's owner, it is handed
+//! to the owner, which the paper leaves to the network card.
 
 use crate::cores::{Form, Role};
 use crate::designs::{CorePolicy, Design};
@@ -45,6 +46,7 @@ impl Hkh {
             slice_bytes: None,
             large_unsent_bytes_max: None,
             steal: Steal::NEVER,
+            access: self.settings.access,
         }
     }
 }

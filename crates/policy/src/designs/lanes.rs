@@ -18,6 +18,7 @@
 
 use crate::cores::{ExtraGrant, Form, Role, Settled};
 use crate::cores::{large_by_rule_lanes, large_needed_lanes, large_workers_lanes, roles};
+use crate::design::Access;
 use crate::designs::{CorePolicy, Design};
 use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
@@ -116,6 +117,7 @@ impl Lanes {
                     when_idle: true,
                 },
             },
+            access: Access::Crcw,
         }
     }
 }

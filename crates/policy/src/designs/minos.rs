@@ -5,11 +5,13 @@
 //! Departs from the paper where that leaves a gap: until the first epoch has ended the threshold
 //! is one slice; thin epochs do not move roles at once ([`Settled`]); the cost is the setting's,
 //! and the paper's own is `--cost packets`. A single worker has nobody to hand to and serves all.
+//! With `--extra-large` there is one more large worker, and small requests are taken from others
+//! one at a time: the variant that §6.1 "Latency of large requests" weighs.
 //!
 //! Knows no queue and no key. Units: bytes, workers, requests.
 
-use crate::cores::{Form, Settled, roles, small_workers};
-use crate::design::Design;
+use crate::cores::{Form, Settled, large_workers_lanes, roles, small_workers};
+use crate::design::{Access, Design};
 use crate::designs::CorePolicy;
 use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
@@ -58,7 +60,11 @@ impl Minos {
     fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
         let workers = self.settings.workers;
         let threshold = self.threshold.current();
-        let large = self.large.current();
+        let extra = self.settings.extra_large;
+        let large = match self.large.current() {
+            large if extra => large_workers_lanes(large, workers, true),
+            large => large,
+        };
         let alone = self.settings.form() == Form::TimeShare;
         let ranges =
             || SizeRanges::equal_cost(&self.sizes, self.settings.cost, threshold, large.max(1));
@@ -74,7 +80,8 @@ impl Minos {
             standby_raised: !alone && large == 0 && load.large_requests > 0,
             slice_bytes: None,
             large_unsent_bytes_max: None,
-            steal: Steal::NEVER,
+            steal: if extra { Steal::ONE_AT_A_TIME } else { Steal::NEVER },
+            access: Access::Crcw,
         }
     }
 }

@@ -3,7 +3,8 @@
 use crate::{etc_mix, load, plan_after, smooth};
 use laneway_policy::ranges::SizeRanges;
 use laneway_policy::route::{lane, lane_of_octave};
-use laneway_policy::{CorePlan, CostModel, Design, FRAME_BYTES, Form, ItemBytes, Lane, LargeLane};
+use laneway_policy::{Access, Asked, CorePlan, CostModel, Design, FRAME_BYTES, Form, ItemBytes};
+use laneway_policy::{Lane, LargeLane, build, hand};
 use laneway_policy::{Role, Route, SLICE_BYTES, Settings, WorkerId, WorkerTarget, route};
 use proptest::prelude::*;
 
@@ -190,4 +191,41 @@ fn octaves_around_the_threshold() {
         plan.threshold = ItemBytes(threshold);
         assert_eq!(lane_of_octave(&plan, octave), expected, "{threshold}, octave {octave}");
     }
+}
+
+fn asked(owner: u16, writes: bool, size: u64) -> Asked {
+    Asked { owner: WorkerId(owner), writes, size: (size > 0).then_some(ItemBytes(size)) }
+}
+
+#[test]
+fn a_design_hands_over_the_requests_that_its_paper_says() {
+    let plan = |settings: Settings| build(settings).expect("they fit").initial();
+    let six = |design| Settings { design, workers: 6, ..Settings::default() };
+    let me = WorkerId(2);
+    let to = |worker| Some(WorkerTarget::Worker(WorkerId(worker)));
+
+    let lanes = plan(six(Design::Lanes));
+    assert_eq!(hand(&lanes, me, &asked(0, true, 1 << 20)), None);
+
+    let minos = plan(six(Design::Minos)); // before the first epoch: a standby
+    assert_eq!(hand(&minos, me, &asked(0, true, 100)), None);
+    assert_eq!(hand(&minos, me, &asked(0, false, 0)), None, "the lookup will tell");
+    assert_eq!(hand(&minos, me, &asked(0, false, 1 << 20)), to(5));
+    assert_eq!(hand(&minos, WorkerId(5), &asked(0, false, 1 << 20)), None);
+
+    for (access, read, write) in
+        [(Access::Crcw, None, None), (Access::Crew, None, to(4)), (Access::Erew, to(4), to(4))]
+    {
+        let plan = plan(Settings { access, ..six(Design::Hkh) });
+        assert_eq!(hand(&plan, me, &asked(4, false, 0)), read, "{access}");
+        assert_eq!(hand(&plan, me, &asked(4, true, 0)), write, "{access}");
+        assert_eq!(hand(&plan, me, &asked(2, true, 0)), None, "{access}: it is mine");
+    }
+
+    let stealing = plan(six(Design::HkhWs));
+    assert_eq!(hand(&stealing, me, &asked(4, true, 0)), to(2), "its own queue");
+
+    let handoff = plan(Settings { workers_handoff: 3, ..six(Design::Sho) });
+    assert_eq!(hand(&handoff, me, &asked(4, false, 0)), Some(WorkerTarget::Shared));
+    assert_eq!(hand(&handoff, WorkerId(3), &asked(4, false, 0)), None);
 }

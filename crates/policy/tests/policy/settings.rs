@@ -1,7 +1,7 @@
 //! Settings that do not fit say which flag, its value, the limit and the way out.
 
-use laneway_policy::design::UnknownDesign;
-use laneway_policy::{Design, Form, ItemBytes, Settings, build};
+use laneway_policy::design::{UnknownAccess, UnknownDesign};
+use laneway_policy::{Access, Design, Form, ItemBytes, Settings, Steal, build};
 
 fn check(settings: Settings, expected: &str) {
     let error = build(settings).err().map(|error| error.to_string());
@@ -83,4 +83,36 @@ fn designs_go_by_their_names() {
         assert_eq!(design.to_string().parse(), Ok(design));
     }
     assert_eq!("minas".parse::<Design>(), Err(UnknownDesign));
+}
+
+#[test]
+fn a_variant_belongs_to_its_design() {
+    check(
+        Settings { access: Access::Erew, design: Design::Minos, ..base() },
+        "--access erew: minos lets every worker read and write every key; \
+         leave the flag out, or add --design hkh",
+    );
+    check(
+        Settings { extra_large: true, ..base() },
+        "--extra-large: is a variant of minos; leave the flag out, or add --design minos",
+    );
+    check(
+        Settings { profile_sample: 0, ..base() },
+        "--profile-sample 0: must be at least 1; \
+         to count no sizes at all fix the threshold with --threshold",
+    );
+    for access in Access::ALL {
+        assert_eq!(access.to_string().parse(), Ok(access));
+        assert!(build(Settings { access, design: Design::Hkh, ..base() }).is_ok());
+    }
+    assert_eq!("crow".parse::<Access>(), Err(UnknownAccess));
+}
+
+#[test]
+fn minos_with_an_extra_large_worker_takes_requests_one_at_a_time() {
+    let settings = Settings { design: Design::Minos, extra_large: true, ..base() };
+    let plan = build(settings).expect("it fits").initial();
+    assert_eq!((plan.workers_large(), plan.standby()), (1, None), "the standby is a real one");
+    assert_eq!(plan.steal, Steal::ONE_AT_A_TIME);
+    assert!(plan.steal.between_slices(0, 1) && !plan.steal.between_slices(1, 100));
 }

@@ -54,6 +54,16 @@ pub struct WorkerLane {
     pub moved_to_large: u64,
     /// Connections sent back, or handed over at a change of role.
     pub moved_home: u64,
+    /// Requests in its queue that nobody has begun, now.
+    pub queue_jobs: u64,
+    /// Requests that it put into another's queue, or the shared one.
+    pub handed_over: u64,
+    /// Of these, the ones that a client had sent to another than the key's owner.
+    pub forwarded: u64,
+    /// Requests executed here that another worker received.
+    pub jobs_of_others: u64,
+    /// Of these, the ones taken from another worker's queue.
+    pub stolen: u64,
 }
 
 /// What `stats lanes` tells.
@@ -75,6 +85,8 @@ pub struct LanesSnapshot {
     pub role_changes: u64,
     /// Connections in the queue that all large workers share, now.
     pub queue_shared: u64,
+    /// Requests in the queue that several workers take from, now.
+    pub queue_shared_jobs: u64,
     /// The workers, by number.
     pub workers: Vec<WorkerLane>,
 }
@@ -100,6 +112,7 @@ pub fn write_lanes(snapshot: &LanesSnapshot, out: &mut Vec<u8>) {
     lines.number("workers_shared", with_role(Role::Shared));
     lines.number("migrations", migrations);
     lines.number("queue_shared", snapshot.queue_shared);
+    lines.number("queue_shared_jobs", snapshot.queue_shared_jobs);
     for (index, worker) in snapshot.workers.iter().enumerate() {
         write_worker(index, worker, &mut lines);
     }
@@ -125,4 +138,9 @@ fn write_worker(index: usize, worker: &WorkerLane, lines: &mut Lines<'_>) {
     line("queue_arriving", &worker.queue_arriving);
     line("moved_to_large", &worker.moved_to_large);
     line("moved_home", &worker.moved_home);
+    line("queue_jobs", &worker.queue_jobs);
+    line("handed_over", &worker.handed_over);
+    line("forwarded", &worker.forwarded);
+    line("jobs_of_others", &worker.jobs_of_others);
+    line("stolen", &worker.stolen);
 }

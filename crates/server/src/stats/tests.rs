@@ -200,6 +200,11 @@ fn lanes_are_told_per_worker() {
         queue_arriving: 0,
         moved_to_large: 4,
         moved_home: 0,
+        queue_jobs: 2,
+        handed_over: 7,
+        forwarded: 5,
+        jobs_of_others: 6,
+        stolen: 1,
     };
     let large = WorkerLane {
         role: Role::Large,
@@ -216,12 +221,19 @@ fn lanes_are_told_per_worker() {
         epochs: 5,
         role_changes: 2,
         queue_shared: 1,
+        queue_shared_jobs: 9,
         workers: vec![worker, large],
     };
     let text = text(|out| write_lanes(&snapshot, out));
     for line in [
         "STAT design lanes\r\n",
         "STAT threshold_bytes 1456\r\n",
+        "STAT queue_shared_jobs 9\r\n",
+        "STAT worker:0:queue_jobs 2\r\n",
+        "STAT worker:0:handed_over 7\r\n",
+        "STAT worker:0:forwarded 5\r\n",
+        "STAT worker:0:jobs_of_others 6\r\n",
+        "STAT worker:0:stolen 1\r\n",
         "STAT percentile 99\r\n",
         "STAT workers_small 1\r\n",
         "STAT workers_large 1\r\n",

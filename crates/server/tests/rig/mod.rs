@@ -2,7 +2,9 @@
 //! The same seed gives the same run.
 #![allow(dead_code)] // each test file uses its part
 
-use laneway_policy::{CorePlan, Form, ItemBytes, WorkerId, build};
+use laneway_policy::ranges::SizeRanges;
+use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, LargeLane, Role};
+use laneway_policy::{SizeHistogram, SmoothHistogram, WorkerId, build};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::settings::{Idle, Settings};
@@ -24,6 +26,7 @@ pub struct Rig {
     pub steps: u64,
 }
 
+#[derive(Clone)]
 pub struct Plan {
     pub workers: usize,
     pub form: Form,
@@ -32,7 +35,15 @@ pub struct Plan {
     pub item_bytes_max: usize,
     pub connections_max: usize,
     pub threshold_bytes: u64,
-    pub design: laneway_policy::Design,
+    pub design: Design,
+    pub access: Access,
+    pub workers_handoff: u16,
+    pub extra_large: bool,
+    pub profile_sample: u32,
+    pub store_mode: bool,
+    pub cas: bool,
+    pub flush: bool,
+    pub shutdown: bool,
 }
 
 impl Plan {
@@ -45,9 +56,62 @@ impl Plan {
             item_bytes_max: 16 << 20,
             connections_max: 64,
             threshold_bytes: 16 * 1024,
-            design: laneway_policy::Design::Lanes,
+            design: Design::Lanes,
+            access: Access::Crcw,
+            workers_handoff: 1,
+            extra_large: false,
+            profile_sample: 1,
+            store_mode: false,
+            cas: true,
+            flush: true,
+            shutdown: false,
         }
     }
+
+    /// A design in its own form.
+    pub fn design(design: Design, workers: usize) -> Plan {
+        let form = match design {
+            Design::Minos | Design::Sho if workers > 1 => Form::Roles,
+            _ => Form::TimeShare,
+        };
+        Plan { design, ..Plan::of(workers, form) }
+    }
+
+    /// Which it is, for messages.
+    pub fn what(&self) -> String {
+        let Plan { design, workers, form, access, workers_handoff, .. } = self;
+        let threshold = self.threshold_bytes;
+        format!("{design} {access} {workers} workers ({workers_handoff}) {form} from {threshold}")
+    }
+}
+
+/// `lanes` in both forms, on 1, 2 and 6 workers.
+pub fn plans_of_lanes() -> Vec<Plan> {
+    let forms = FORMS.iter().map(|&(workers, form)| Plan::of(workers, form));
+    forms.chain([Plan::of(1, Form::TimeShare)]).collect()
+}
+
+/// The other designs on 1, 2 and 6 workers, with all that can be chosen of them.
+pub fn plans_of_rivals() -> Vec<Plan> {
+    let mut plans = vec![Plan::design(Design::Hkh, 1)]; // where no design has anything to decide
+    for workers in [1, 2, 6] {
+        plans.push(Plan::design(Design::Minos, workers));
+    }
+    for workers in [2, 6] {
+        plans.push(Plan::design(Design::HkhWs, workers));
+        plans.push(Plan::design(Design::Sho, workers));
+        for access in Access::ALL {
+            plans.push(Plan { access, ..Plan::design(Design::Hkh, workers) });
+        }
+    }
+    plans.push(Plan { workers_handoff: 3, ..Plan::design(Design::Sho, 6) });
+    plans.push(Plan { extra_large: true, ..Plan::design(Design::Minos, 6) });
+    plans
+}
+
+/// All of them.
+pub fn plans() -> Vec<Plan> {
+    [plans_of_lanes(), plans_of_rivals()].concat()
 }
 
 /// Both forms at 2 and at 6 workers, whatever the machine has.
@@ -58,7 +122,11 @@ impl Rig {
     pub fn new(plan: &Plan) -> Rig {
         let policy_settings = laneway_policy::Settings {
             design: plan.design,
-            form: (plan.design == laneway_policy::Design::Lanes).then_some(plan.form),
+            form: (plan.design == Design::Lanes).then_some(plan.form),
+            access: plan.access,
+            workers_handoff: plan.workers_handoff,
+            extra_large: plan.extra_large,
+            profile_sample: plan.profile_sample,
             workers: plan.workers as u16,
             threshold_fixed: Some(ItemBytes(plan.threshold_bytes)),
             samples_min: 50,
@@ -68,7 +136,7 @@ impl Rig {
         let settings = settings(plan, policy_settings.clone());
         let store = Store::new(Config {
             memory_bytes: plan.memory_bytes,
-            mode: Mode::Cache,
+            mode: if plan.store_mode { Mode::Store } else { Mode::Cache },
             item_bytes_max: plan.item_bytes_max as u64,
             hash_seed: (1, 2),
             unpublished_bytes_max: plan.memory_bytes / 2,
@@ -152,6 +220,27 @@ impl Rig {
         assert_eq!(self.ask(client, &request, b"\r\n"), b"STORED\r\n");
     }
 
+    /// Give so many workers the role of serving large requests alone.
+    pub fn publish_large(&mut self, large: usize) {
+        self.publish(|plan| {
+            let small = plan.roles.len() - large;
+            plan.workers_small = small as u16;
+            for (number, role) in plan.roles.iter_mut().enumerate() {
+                *role = if number < small { Role::Small } else { Role::Large };
+            }
+            if let LargeLane::Ranges(ranges) = &mut plan.large_lane {
+                let mut sizes = SmoothHistogram::new();
+                let mut epoch = SizeHistogram::default();
+                for (bytes, count) in [(20_000, 15), (60_000, 5), (300_000, 1)] {
+                    (0..count).for_each(|_| epoch.record(ItemBytes(bytes)));
+                }
+                sizes.absorb(&epoch, 1.0);
+                let cost = CostModel::Bytes;
+                *ranges = SizeRanges::equal_cost(&sizes, cost, plan.threshold, large as u16);
+            }
+        });
+    }
+
     /// Put another plan in force, as the control loop would.
     pub fn publish(&mut self, change: impl FnOnce(&mut CorePlan)) {
         let mut plan = (*self.shared.plan.get()).clone();
@@ -170,11 +259,11 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         connections_max: plan.connections_max,
         item_bytes_max: plan.item_bytes_max,
         memory_bytes: plan.memory_bytes,
-        store_mode: false,
+        store_mode: plan.store_mode,
         huge_pages: false,
-        cas: true,
-        flush: true,
-        shutdown: false,
+        cas: plan.cas,
+        flush: plan.flush,
+        shutdown: plan.shutdown,
         verbosity: 0,
         idle_timeout: Duration::ZERO,
         idle: Idle::Block,

@@ -147,6 +147,11 @@ impl Incoming {
         Incoming { key: key.into(), hash, how, answer, landing }
     }
 
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
     /// Key and value bytes of the item to be (of what is added to one, for `append`, `prepend`).
     pub fn item_bytes(&self) -> u64 {
         self.key.len() as u64 + self.landing.value_bytes() as u64
