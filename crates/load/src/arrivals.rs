@@ -7,6 +7,7 @@
 
 use crate::random::Random;
 use crate::workload::{Ask, Workload};
+use std::ops::Range;
 
 /// A request and when it is due. 16 bytes, as millions of them are drawn beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +26,21 @@ pub fn poisson(
     duration_ns: u64,
     stream: u64,
 ) -> Vec<Arrival> {
+    changing(std::slice::from_ref(workload), rate_per_s, 0..duration_ns, stream)
+}
+
+/// As [`poisson`], for `[0, window_ns.end)`, with `workloads` taking turns in equal parts of the
+/// window; the first one is also that of the time before it. All have the same keys.
+pub fn changing(
+    workloads: &[Workload],
+    rate_per_s: f64,
+    window_ns: Range<u64>,
+    stream: u64,
+) -> Vec<Arrival> {
     assert!(rate_per_s > 0.0, "a rate of {rate_per_s}");
-    let seed = workload.options().seed;
+    let duration_ns = window_ns.end;
+    let part_ns = (duration_ns - window_ns.start).div_ceil(workloads.len() as u64).max(1);
+    let seed = workloads[0].options().seed;
     let mut gaps = Random::stream(seed, 2 * stream + 1);
     let mut asks = Random::stream(seed, 2 * stream + 2);
     let mean_ns = 1e9 / rate_per_s;
@@ -37,7 +51,9 @@ pub fn poisson(
         if due_ns >= duration_ns as f64 {
             return arrivals;
         }
-        arrivals.push(Arrival { due_ns: due_ns as u64, ask: workload.draw(&mut asks) });
+        let part = (due_ns as u64).saturating_sub(window_ns.start) / part_ns;
+        let ask = workloads[part as usize].draw(&mut asks);
+        arrivals.push(Arrival { due_ns: due_ns as u64, ask });
     }
 }
 
@@ -74,6 +90,25 @@ mod tests {
         let arrivals = poisson(&workload(1), 10_000.0, SECOND_NS, 0);
         assert!(arrivals.is_sorted_by_key(|arrival| arrival.due_ns));
         assert!(arrivals.last().is_some_and(|arrival| arrival.due_ns < SECOND_NS));
+    }
+
+    #[test]
+    fn workloads_take_turns_within_the_window() {
+        let large = |large_percent| {
+            let options = WorkloadOptions { large_percent, ..WorkloadOptions::default() };
+            Workload::new(options).expect("valid")
+        };
+        let workloads = [0.0, 50.0, 0.0].map(large);
+        let window_ns = SECOND_NS..4 * SECOND_NS;
+        let arrivals = changing(&workloads, 1_000.0, window_ns, 0);
+        let keys_small = 99_900;
+        let large_in = |from: u64| {
+            let within = |arrival: &&Arrival| arrival.due_ns / SECOND_NS == from;
+            let asked = arrivals.iter().filter(within);
+            asked.filter(|arrival| arrival.ask.key.0 >= keys_small).count()
+        };
+        assert_eq!([large_in(0), large_in(1), large_in(3)], [0, 0, 0]);
+        assert!((400..600).contains(&large_in(2)), "{}", large_in(2));
     }
 
     #[test]

@@ -50,6 +50,8 @@ struct Typed {
     udp: UdpTyped,
     server_pid: Option<u32>,
     cpu: Option<usize>,
+    large_percents: Vec<f64>,
+    timeline: Option<PathBuf>,
     json: Option<PathBuf>,
     quiet: bool,
 }
@@ -77,6 +79,8 @@ impl Default for Typed {
             udp: UdpTyped::default(),
             server_pid: None,
             cpu: None,
+            large_percents: Vec::new(),
+            timeline: None,
             json: None,
             quiet: false,
         }
@@ -198,6 +202,14 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
                 format!("--rate {list}: requests per second, or a list such as 10000,20000")
             })?;
         }
+        "p-large-steps" => {
+            let list = text(name, parser)?;
+            let percents = list.split(',').map(|one| one.trim().parse::<f64>());
+            typed.large_percents = percents.collect::<Result<_, _>>().map_err(|_| {
+                format!("--p-large-steps {list}: percentages, such as 0.125,0.75,0.125")
+            })?;
+        }
+        "timeline" => typed.timeline = Some(text(name, parser)?.into()),
         "closed" => typed.closed = true,
         "depth" => typed.depth = number(name, parser)?,
         "runs" => typed.runs = number(name, parser)?,
@@ -273,6 +285,8 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     let plan = Plan {
         target: typed.socket.map_or(Target::Tcp(typed.server), Target::Unix),
         dialect: typed.dialect,
+        steps: steps(&workload, &typed.large_percents, typed.closed)?,
+        timeline: typed.timeline,
         workload,
         modes,
         runs,
@@ -288,6 +302,17 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         arguments,
     };
     Ok(Invocation { plan, cpu: typed.cpu, json: typed.json, quiet: typed.quiet })
+}
+
+/// The workloads that take turns.
+fn steps(workload: &Workload, percents: &[f64], closed: bool) -> Result<Vec<Workload>, String> {
+    if closed && !percents.is_empty() {
+        return Err("--p-large-steps: a closed loop has no schedule to divide".into());
+    }
+    let step = |&large_percent: &f64| {
+        Workload::new(WorkloadOptions { large_percent, ..workload.options().clone() })
+    };
+    percents.iter().map(step).collect()
 }
 
 #[cfg(test)]
@@ -317,6 +342,9 @@ mod tests {
             ("--udp --socket /s", "--udp: needs a --server"),
             ("--udp-port 1 --udp-base 2 --udp-queues 1", "--udp-port 1: one port or many"),
             ("--floor", "--floor: a floor has values of one size"),
+            ("--p-large-steps some", "--p-large-steps some: percentages"),
+            ("--p-large-steps 1,200", "--p-large 200: a percentage"),
+            ("--closed --p-large-steps 1", "--p-large-steps: a closed loop"),
             ("--duration 0", "--duration 0: seconds"),
             ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
             ("--cpu 1 --threads 2", "--cpu: 2 threads"),
@@ -367,6 +395,8 @@ mod tests {
             "threads",
             "duration",
             "warmup",
+            "p-large-steps",
+            "timeline",
             "no-prefill",
             "floor",
             "server-pid",

@@ -94,6 +94,13 @@ pub fn pin(cpu: usize) -> Result<(), String> {
         .map_err(|error| format!("--cpu {cpu}: {error}; this process may use {cpus} CPUs"))
 }
 
+/// Lets the calling thread run on any CPU again; where that is refused, it stays where it is.
+pub fn unpin() {
+    let mut set = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
+    let _ = sched_setaffinity(None, &set);
+}
+
 /// The machine, for reports.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Machine {

@@ -29,6 +29,7 @@ pub mod recorder;
 pub mod report;
 pub mod run;
 pub mod sender;
+pub mod timeline;
 pub mod values;
 pub mod verdict;
 pub mod workload;

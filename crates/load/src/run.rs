@@ -17,10 +17,12 @@ use crate::report::json::{
 use crate::sender::closed::ClosedLoop;
 use crate::sender::open::OpenLoop;
 use crate::sender::{Clock, Connections, Edge};
+use crate::timeline::{self, Sampler};
 use crate::values::Values;
 use crate::verdict::judge;
 use crate::workload::Workload;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long replies are waited for after a run's last request was due.
@@ -35,6 +37,10 @@ pub struct Plan {
     pub dialect: Dialect,
     /// What is asked.
     pub workload: Workload,
+    /// Workloads that take turns within a run, with the keys of `workload`; none means that one.
+    pub steps: Vec<Workload>,
+    /// Where what the server's control loop does is written.
+    pub timeline: Option<PathBuf>,
     /// One load after the other.
     pub modes: Vec<Mode>,
     /// How often each.
@@ -147,7 +153,14 @@ fn one_run(
         None => admin::cpu_ns(&plan.target, plan.dialect),
         Some(_) => None,
     };
+    let sampler = match &plan.timeline {
+        Some(_) => Some(Sampler::start(&plan.target, plan.warmup)?),
+        None => None,
+    };
     let Part { recorder, udp, samples } = all_threads(plan, udp, context, mode, number)?;
+    if let (Some(sampler), Some(path)) = (sampler, &plan.timeline) {
+        write_timeline(plan, path, &sampler.finish())?;
+    }
     let counts = &recorder.counts;
     let server = match (plan.server_pid, own_account_before) {
         (Some(pid), _) => server_by_schedstat(pid, &samples, counts, plan.duration),
@@ -182,6 +195,27 @@ fn one_run(
         },
         verdict,
     })
+}
+
+fn write_timeline(plan: &Plan, path: &Path, samples: &[timeline::Sample]) -> Result<(), String> {
+    let workloads = match plan.steps.as_slice() {
+        [] => std::slice::from_ref(&plan.workload),
+        steps => steps,
+    };
+    let part_s = plan.duration.as_secs_f64() / workloads.len() as f64;
+    let step = |(index, workload): (usize, &Workload)| timeline::Step {
+        from_s: part_s * index as f64,
+        large_percent: workload.options().large_percent,
+    };
+    let steps: Vec<timeline::Step> = workloads.iter().enumerate().map(step).collect();
+    let picture = timeline::write(path, samples, &steps)?;
+    eprintln!("timeline: {} and {}", path.display(), picture.display());
+    for (step, after_s) in timeline::settled_after_s(samples, &steps) {
+        let after = after_s.map_or("never".into(), |after_s| format!("after {after_s:.1} s"));
+        let timeline::Step { from_s, large_percent } = step;
+        eprintln!("  {large_percent} % large from {from_s:.1} s: large workers settled {after}");
+    }
+    Ok(())
 }
 
 fn per_megabyte(used_us: f64, counts: &Counts) -> Option<f64> {
@@ -292,8 +326,12 @@ impl<'a> Prepared<'a> {
             Mode::Open { rate_per_s } => {
                 let total = plan.warmup + plan.duration;
                 let rate_per_s = rate_per_s / plan.threads as f64;
-                let total_ns = total.as_nanos() as u64;
-                (arrivals::poisson(context.workload, rate_per_s, total_ns, stream), 0)
+                let window_ns = plan.warmup.as_nanos() as u64..total.as_nanos() as u64;
+                let steps = match plan.steps.as_slice() {
+                    [] => std::slice::from_ref(context.workload),
+                    steps => steps,
+                };
+                (arrivals::changing(steps, rate_per_s, window_ns, stream), 0)
             }
             Mode::Closed { depth } => (Vec::new(), depth),
         };

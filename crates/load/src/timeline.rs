@@ -1,0 +1,212 @@
+//! What the server's control loop does while it is measured: `stats lanes` asked ten times a
+//! second, written as CSV and drawn (Minos figure 10: the number of large workers while p_L
+//! changes).
+//!
+//! The questions go over a TCP connection each, from a thread that the scheduler may put anywhere,
+//! so that they do not delay the sender. Times are seconds from the opening of the measured window;
+//! what came before is negative. Knows no request.
+
+use crate::admin;
+use crate::connection::Target;
+use crate::cpu;
+use crate::dialect::Dialect;
+use crate::plot::{self, Chart, Line, Log};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time between two questions.
+const EVERY: Duration = Duration::from_millis(100);
+/// Of `stats lanes`, what is written.
+const COLUMNS: [&str; 6] = [
+    "workers_large",
+    "workers_standby",
+    "workers_small",
+    "threshold_bytes",
+    "role_changes",
+    "epochs",
+];
+
+/// One answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Seconds from the opening of the window.
+    pub at_s: f64,
+    /// The numbers of `COLUMNS`, in their order.
+    pub numbers: Vec<f64>,
+}
+
+impl Sample {
+    fn of(at_s: f64, stats: &BTreeMap<String, String>) -> Option<Sample> {
+        let number = |name| stats.get(name)?.trim().parse().ok();
+        let numbers = COLUMNS.map(number).into_iter().collect::<Option<Vec<f64>>>()?;
+        Some(Sample { at_s, numbers })
+    }
+
+    fn workers_large(&self) -> f64 {
+        self.numbers[0]
+    }
+}
+
+/// Asks until it is told to stop.
+#[derive(Debug)]
+pub struct Sampler {
+    stop: Sender<()>,
+    thread: JoinHandle<Vec<Sample>>,
+}
+
+impl Sampler {
+    /// Begins to ask the server at `target`; an error if it does not tell what is wanted. The
+    /// window opens `warmup` from now.
+    pub fn start(target: &Target, warmup: Duration) -> Result<Self, String> {
+        let (target, start) = (target.clone(), Instant::now());
+        let ask = move || {
+            let at_s = start.elapsed().as_secs_f64() - warmup.as_secs_f64();
+            Sample::of(at_s, &admin::stats(&target, Dialect::Text, "lanes").ok()?)
+        };
+        ask().ok_or("--timeline: the server does not answer stats lanes; is it a Laneway?")?;
+        let (stop, stopped) = channel();
+        let thread = std::thread::spawn(move || {
+            cpu::unpin();
+            let mut samples = Vec::new();
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(EVERY) {
+                samples.extend(ask());
+            }
+            samples
+        });
+        Ok(Sampler { stop, thread })
+    }
+
+    /// Stops asking; what was answered.
+    pub fn finish(self) -> Vec<Sample> {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// A part of the window with its own share of large requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// Seconds from the opening of the window.
+    pub from_s: f64,
+    /// Percentage of requests to large keys.
+    pub large_percent: f64,
+}
+
+/// How long the number of large workers took to become what it then was for most of the step, for
+/// each step.
+pub fn settled_after_s(samples: &[Sample], steps: &[Step]) -> Vec<(Step, Option<f64>)> {
+    let ends = steps.iter().skip(1).map(|step| step.from_s).chain([f64::INFINITY]);
+    let within = steps.iter().zip(ends).map(|(step, end_s)| {
+        let within: Vec<&Sample> =
+            samples.iter().filter(|one| one.at_s >= step.from_s && one.at_s < end_s).collect();
+        let mut half: Vec<f64> =
+            within[within.len() / 2..].iter().map(|one| one.workers_large()).collect();
+        half.sort_by(f64::total_cmp);
+        let usual = half.get(half.len() / 2).copied();
+        let first = within.iter().find(|one| Some(one.workers_large()) == usual);
+        (*step, first.map(|one| one.at_s - step.from_s))
+    });
+    within.collect()
+}
+
+/// Writes the samples to `path`, and their picture beside it under the same name with `svg` behind.
+pub fn write(path: &Path, samples: &[Sample], steps: &[Step]) -> Result<PathBuf, String> {
+    let failed = |error: std::io::Error| format!("--timeline {}: {error}", path.display());
+    std::fs::write(path, csv(samples, steps)).map_err(failed)?;
+    let picture = path.with_extension("svg");
+    let chart = Chart {
+        title: "Large workers while the share of large requests changes",
+        x_label: "time (s)",
+        y_label: "workers, percent",
+        log: Log::Neither,
+    };
+    std::fs::write(&picture, plot::svg(chart, &lines(samples, steps))?).map_err(failed)?;
+    Ok(picture)
+}
+
+fn large_percent(steps: &[Step], at_s: f64) -> f64 {
+    let now = steps.iter().rev().find(|step| step.from_s <= at_s).or(steps.first());
+    now.map_or(0.0, |step| step.large_percent)
+}
+
+fn csv(samples: &[Sample], steps: &[Step]) -> String {
+    let mut out = format!("at_s,large_percent,{}\n", COLUMNS.join(","));
+    for sample in samples {
+        let _ = write!(out, "{:.3},{}", sample.at_s, large_percent(steps, sample.at_s));
+        for number in &sample.numbers {
+            let _ = write!(out, ",{number}");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Both as stairs: what was seen holds until something else is seen.
+fn lines(samples: &[Sample], steps: &[Step]) -> Vec<Line> {
+    let stairs = |of: &dyn Fn(&Sample) -> f64| {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for sample in samples {
+            let value = of(sample);
+            if let Some(&(_, before)) = points.last().filter(|&&(_, before)| before != value) {
+                points.push((sample.at_s, before));
+            }
+            points.push((sample.at_s, value));
+        }
+        points
+    };
+    vec![
+        ("large workers".into(), stairs(&Sample::workers_large)),
+        ("large requests (%)".into(), stairs(&|sample| large_percent(steps, sample.at_s))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_s: f64, workers_large: f64) -> Sample {
+        Sample { at_s, numbers: vec![workers_large, 0.0, 3.0, 1_500.0, 2.0, 10.0] }
+    }
+
+    const STEPS: [Step; 2] =
+        [Step { from_s: 0.0, large_percent: 0.125 }, Step { from_s: 10.0, large_percent: 0.75 }];
+
+    fn samples() -> Vec<Sample> {
+        (-10..200)
+            .map(|tenth| sample(f64::from(tenth) / 10.0, f64::from(1 + i32::from(tenth >= 115))))
+            .collect()
+    }
+
+    #[test]
+    fn a_change_is_found_where_it_is() {
+        let settled = settled_after_s(&samples(), &STEPS);
+        assert_eq!(settled[0].1, Some(0.0));
+        assert!(settled[1].1.is_some_and(|after_s| (after_s - 1.5).abs() < 1e-9), "{settled:?}");
+        assert_eq!(settled_after_s(&[], &STEPS[..1])[0].1, None);
+    }
+
+    #[test]
+    fn rows_and_stairs_say_what_was_seen() {
+        let samples = samples();
+        let text = csv(&samples, &STEPS);
+        assert_eq!(text.lines().count(), 211);
+        assert!(text.contains("\n-1.000,0.125,1,0,3,1500,2,10\n"), "{text}");
+        assert!(text.contains("\n11.500,0.75,2,0,3,1500,2,10\n"));
+        let lines = lines(&samples, &STEPS);
+        assert_eq!(lines[0].1.len(), 211);
+        assert!(lines[0].1.contains(&(11.5, 1.0)) && lines[0].1.contains(&(11.5, 2.0)));
+    }
+
+    #[test]
+    fn only_a_whole_answer_is_a_sample() {
+        let mut stats: BTreeMap<String, String> =
+            COLUMNS.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect();
+        assert!(Sample::of(0.0, &stats).is_some());
+        stats.remove("epochs");
+        assert_eq!(Sample::of(0.0, &stats), None);
+    }
+}
