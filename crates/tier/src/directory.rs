@@ -1,0 +1,135 @@
+//! A store in a folder: `lock`, `log` and `ssd`, or paths of one's own for the two media.
+
+use crate::disk::real::{FileDisk, Fresh};
+use crate::pm::Region;
+use crate::pm::map::{MapRegion, Promise};
+use crate::pm::wal::WalRegion;
+use crate::recover::{Media, Progress, Report};
+use crate::tier::Tier;
+use crate::types::{Error, Result, Settings, doing};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the log lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// A file or device, written in groups.
+    Wal,
+    /// A file on a DAX file system of persistent memory.
+    Dax,
+    /// Any file, mapped: not durable when the power fails. For benchmarks.
+    UnsafeVolatile,
+}
+
+/// Where a store lies and how large it is made.
+#[derive(Debug, Clone)]
+pub struct DirectorySettings {
+    /// The folder; made if it is missing.
+    pub path: PathBuf,
+    /// The log; `log` in the folder if not given.
+    pub pm_path: Option<PathBuf>,
+    /// What the log lies on.
+    pub backend: Backend,
+    /// The log's size when it is made.
+    pub pm_bytes: u64,
+    /// The SSD's file or device; `ssd` in the folder if not given.
+    pub ssd_path: Option<PathBuf>,
+    /// The SSD's size when it is made.
+    pub ssd_bytes: u64,
+    /// How the store behaves.
+    pub settings: Settings,
+}
+
+impl DirectorySettings {
+    /// A folder with a log of 256 MiB and an SSD of 4 GiB.
+    pub fn new(path: impl Into<PathBuf>) -> DirectorySettings {
+        DirectorySettings {
+            path: path.into(),
+            pm_path: None,
+            backend: Backend::Wal,
+            pm_bytes: 256 << 20,
+            ssd_path: None,
+            ssd_bytes: 4 << 30,
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// An open store in a folder, locked against other processes.
+pub struct Directory {
+    tier: Tier,
+    // Released after everything else.
+    _lock: OwnedFd,
+}
+
+impl Directory {
+    /// Opens the store, or makes it.
+    pub fn open(
+        settings: &DirectorySettings,
+        progress: Progress<'_>,
+    ) -> Result<(Directory, Report)> {
+        doing("make the store's folder", std::fs::create_dir_all(&settings.path))?;
+        let lock = lock(&settings.path)?;
+        let ssd_path = settings.ssd_path.clone().unwrap_or_else(|| settings.path.join("ssd"));
+        let pm_path = settings.pm_path.clone().unwrap_or_else(|| settings.path.join("log"));
+        let region: Arc<dyn Region> = match settings.backend {
+            Backend::Wal => {
+                let disk = FileDisk::open(&pm_path, settings.pm_bytes, Fresh::Zeroed)?;
+                Arc::new(WalRegion::new(Arc::new(disk)))
+            }
+            Backend::Dax => {
+                Arc::new(MapRegion::open(&pm_path, settings.pm_bytes, Promise::Durable)?)
+            }
+            Backend::UnsafeVolatile => {
+                Arc::new(MapRegion::open(&pm_path, settings.pm_bytes, Promise::Volatile)?)
+            }
+        };
+        let ssd = Arc::new(FileDisk::open(&ssd_path, settings.ssd_bytes, Fresh::Reserved)?);
+        // The files themselves are found again only once their folder is durable.
+        for folder in [ssd_path.parent(), pm_path.parent()].into_iter().flatten() {
+            sync_folder(folder)?;
+        }
+        let media = Media { region, ssd };
+        let (tier, report) = Tier::open(media, settings.settings, random_id(), progress)?;
+        Ok((Directory { tier, _lock: lock }, report))
+    }
+
+    /// Makes a checkpoint and closes.
+    pub fn close(self) -> Result<()> {
+        self.tier.close()
+    }
+}
+
+impl std::ops::Deref for Directory {
+    type Target = Tier;
+
+    fn deref(&self) -> &Tier {
+        &self.tier
+    }
+}
+
+fn lock(folder: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(folder.join("lock"), flags, Mode::RUSR | Mode::WUSR);
+    let file = doing("open the store's lock", opened.map_err(Into::into))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(_) => Err(Error::Locked(folder.display().to_string())),
+    }
+}
+
+fn sync_folder(folder: &Path) -> Result<()> {
+    if folder.as_os_str().is_empty() || folder.starts_with("/dev") {
+        return Ok(()); // device files are nobody's to sync
+    }
+    let opened = std::fs::File::open(folder);
+    doing("sync the store's folder", opened.and_then(|folder| folder.sync_all()))
+}
+
+fn random_id() -> u64 {
+    // The standard library's own source of random keys.
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,58 @@
+//! The durable tier: a store with a write path for each size (SplitKV, HotStorage'20).
+//!
+//! Small items are appended to a log in persistent memory, or on a disk in its place; large ones go
+//! straight to free blocks of the SSD, and only their header to the log. An ordered index in memory
+//! says where everything is. Cold small items move to the SSD in sorted batches, so the log stays
+//! small. An acknowledged write survives a crash at any instant; one that was not acknowledged is
+//! there whole or not at all.
+//!
+//! The way in: [`Directory::open`] for files in a folder, or [`Tier::open`] on media of one's own;
+//! then [`Tier::put`], [`Tier::get`], [`Tier::delete`], [`Tier::scan`]. Servers use
+//! [`Tier::submit_put`] with [`Tier::commit`], and [`Tier::reads`].
+//!
+//! Knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
+//! ([`Settings::background`]), those of [`Tier::reads`], and none besides. The parts, bottom up:
+//! `disk`, `pm` (media); `record`, `segment`, `log`, `pointer`, `space`, `tables` (how bytes lie);
+//! `index`; `append`, `large`, `read`, `reads`, `migrate`, `checkpoint`, `recover` (what is done);
+//! `tier`, `directory` (how it is used). docs/disk-format.md has every byte.
+
+#![deny(unsafe_code)]
+
+mod append;
+mod background;
+mod bytes;
+mod checkpoint;
+mod directory;
+pub mod disk;
+mod index;
+mod large;
+mod log;
+mod migrate;
+pub mod pm;
+mod pointer;
+mod read;
+mod reads;
+mod record;
+mod recover;
+mod segment;
+mod space;
+mod stats;
+mod store;
+mod superblock;
+mod tables;
+mod tier;
+mod types;
+
+pub use append::Ticket;
+pub use directory::{Backend, Directory, DirectorySettings};
+pub use index::Counts;
+pub use pointer::PIECE_BYTES;
+pub use read::{LargeReader, Look};
+pub use reads::{Answer, Reads, Request, Wake};
+pub use recover::{Media, Progress, Report};
+pub use stats::Stats;
+pub use tier::{LargeDraft, Tier};
+pub use types::{
+    BLOCK_BYTES, Durability, Error, FORMAT_VERSION, Item, ItemMeta, KEY_BYTES_MAX, MigrateBy,
+    Position, Result, Settings, VALUE_BYTES_MAX,
+};

@@ -1,0 +1,274 @@
+//! The log: segments of records in persistent memory, appended to at one place.
+//!
+//! Departs from a log per worker: one log makes the largest groups, and on the `wal` backend a
+//! group costs one write of the device whoever is in it. Appending is a copy under a lock.
+//!
+//! Knows where records are; does not know which of them are current.
+
+use crate::disk::Barrier;
+use crate::pm::Region;
+use crate::record::{self, Record, Stamp};
+use crate::segment::{Header, Listed, Shape, life_of};
+use crate::types::{Error, LINE_BYTES, Position, Result, doing};
+use std::sync::Arc;
+
+/// A slot of the region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing in it is needed.
+    Free,
+    /// Appended to.
+    Active,
+    /// Full, or left behind at a restart.
+    Sealed {
+        /// Of this life.
+        generation: u64,
+        /// Where its records end.
+        end: u32,
+    },
+}
+
+struct Active {
+    slot: u32,
+    generation: u64,
+    life: u32,
+    /// Where the next record goes.
+    tail: u32,
+    /// Up to here everything is durable.
+    durable: u32,
+    /// The last record's stamp says that the segment was durable up to here.
+    stamped: u32,
+}
+
+/// Where a record went.
+#[derive(Debug, Clone, Copy)]
+pub struct Appended {
+    /// Its offset in the region.
+    pub at: u64,
+    /// Its length without padding.
+    pub record_bytes: u32,
+    /// It is durable when the log is up to here.
+    pub end: Position,
+}
+
+/// A range on its way to durability.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    slot: u32,
+    from: u32,
+    to: u32,
+    generation: u64,
+    stamped: u32,
+}
+
+/// Why an append went nowhere.
+#[derive(Debug)]
+pub enum Refused {
+    /// The active segment is full.
+    Roll,
+    /// The medium refused, or the record is too long.
+    Error(Error),
+}
+
+/// The log. Its owner locks it.
+pub struct Log {
+    region: Arc<dyn Region>,
+    shape: Shape,
+    store_id: u64,
+    slots: Vec<Slot>,
+    active: Option<Active>,
+    generation: u64,
+    flush_sequence: u64,
+    scratch: Vec<u8>,
+    appended_bytes: u64,
+}
+
+impl Log {
+    /// With these slots in use and the highest generation so far. Appends begin in a fresh segment.
+    pub fn new(
+        region: Arc<dyn Region>,
+        shape: Shape,
+        store_id: u64,
+        slots: Vec<Slot>,
+        generation: u64,
+        flush_sequence: u64,
+    ) -> Log {
+        Log {
+            region,
+            shape,
+            store_id,
+            slots,
+            active: None,
+            generation,
+            flush_sequence,
+            scratch: Vec::new(),
+            appended_bytes: 0,
+        }
+    }
+
+    /// How the region is cut.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Everything with a lower sequence was flushed.
+    pub fn flush_sequence(&self) -> u64 {
+        self.flush_sequence
+    }
+
+    /// Sets it, for the headers to come.
+    pub fn set_flush_sequence(&mut self, sequence: u64) {
+        self.flush_sequence = self.flush_sequence.max(sequence);
+    }
+
+    /// Bytes appended since the log was opened.
+    pub fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
+    }
+
+    /// How many slots are free.
+    pub fn free_slots(&self) -> u32 {
+        self.slots.iter().filter(|slot| **slot == Slot::Free).count() as u32
+    }
+
+    /// The sealed slot of the highest generation.
+    pub fn newest_slot(&self) -> Option<u32> {
+        let sealed = (0..).zip(&self.slots).filter_map(|(slot, state)| match state {
+            Slot::Sealed { generation, .. } => Some((*generation, slot)),
+            _ => None,
+        });
+        sealed.max().map(|(_, slot)| slot)
+    }
+
+    /// The slots.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Where the next record would go.
+    pub fn tail(&self) -> Position {
+        self.active.as_ref().map_or(Position { generation: self.generation + 1, offset: 0 }, |a| {
+            Position { generation: a.generation, offset: a.tail }
+        })
+    }
+
+    /// Up to where everything is durable.
+    pub fn durable(&self) -> Position {
+        self.active
+            .as_ref()
+            .map_or(self.tail(), |a| Position { generation: a.generation, offset: a.durable })
+    }
+
+    /// The position of an offset in the region, if its slot is in use.
+    pub fn position_of(&self, at: u64) -> Option<Position> {
+        let slot = self.shape.slot_of(at);
+        let offset = (at - self.shape.start(slot)) as u32;
+        let generation = match self.slots.get(slot as usize)? {
+            Slot::Free => return None,
+            Slot::Active => self.active.as_ref()?.generation,
+            Slot::Sealed { generation, .. } => *generation,
+        };
+        Some(Position { generation, offset })
+    }
+
+    /// Appends a record; it is durable after a group that covers it.
+    pub fn append(&mut self, record: &Record<'_>) -> std::result::Result<Appended, Refused> {
+        let record_bytes = record.bytes();
+        if self.shape.record_bytes_max() < record_bytes {
+            return Err(Refused::Error(Error::ValueBytes(record.body.len())));
+        }
+        let padded = record_bytes.next_multiple_of(LINE_BYTES) as u32;
+        let active = self.active.as_mut().ok_or(Refused::Roll)?;
+        if self.shape.segment_bytes - active.tail < padded {
+            return Err(Refused::Roll);
+        }
+        self.scratch.clear();
+        let stamp = Stamp { life: active.life, durable_to: active.durable };
+        record::encode(&mut self.scratch, record, stamp);
+        // The padding is written too: bytes of an earlier life would otherwise share the line.
+        self.scratch.resize(padded as usize, 0);
+        let at = self.shape.start(active.slot) + u64::from(active.tail);
+        let written = doing("append to the log", self.region.write(at, &self.scratch));
+        written.map_err(Refused::Error)?;
+        active.tail += padded;
+        active.stamped = active.durable;
+        self.appended_bytes += u64::from(padded);
+        let end = Position { generation: active.generation, offset: active.tail };
+        Ok(Appended { at, record_bytes: record_bytes as u32, end })
+    }
+
+    /// What is not durable yet.
+    pub fn group(&self) -> Option<Group> {
+        let active = self.active.as_ref()?;
+        (active.durable < active.tail).then_some(Group {
+            slot: active.slot,
+            from: active.durable,
+            to: active.tail,
+            generation: active.generation,
+            stamped: active.stamped,
+        })
+    }
+
+    /// Notes that a group is durable. What comes before the position that is returned will be known
+    /// as durable by whoever reads the log.
+    pub fn settle(&mut self, group: Group) -> Position {
+        if let Some(active) = &mut self.active
+            && active.generation == group.generation
+        {
+            active.durable = active.durable.max(group.to);
+        }
+        Position { generation: group.generation, offset: group.stamped }
+    }
+
+    /// Seals the active segment, all of which must be durable, and begins the next unless fewer
+    /// than `reserve` slots would then be free. False if there was no room.
+    pub fn roll(&mut self, reserve: u32) -> Result<bool> {
+        if self.free_slots() <= reserve {
+            return Ok(false);
+        }
+        if let Some(active) = self.active.take() {
+            assert_eq!(active.durable, active.tail, "a segment is durable before it is sealed");
+            self.slots[active.slot as usize] =
+                Slot::Sealed { generation: active.generation, end: active.tail };
+        }
+        let free = self.slots.iter().position(|slot| *slot == Slot::Free);
+        let slot = free.expect("counted above") as u32;
+        self.generation += 1;
+        let listed = (0..).zip(&self.slots).filter_map(|(slot, state)| match *state {
+            Slot::Sealed { generation, end } => Some(Listed { slot, end, generation }),
+            _ => None,
+        });
+        let header = Header {
+            store_id: self.store_id,
+            generation: self.generation,
+            flush_sequence: self.flush_sequence,
+            listed: listed.collect(),
+        };
+        let bytes = header.encode(&self.shape);
+        doing("begin a segment", self.region.write(self.shape.start(slot), &bytes))?;
+        self.slots[slot as usize] = Slot::Active;
+        // The header becomes durable with the first group.
+        self.active = Some(Active {
+            slot,
+            generation: self.generation,
+            life: life_of(self.store_id, self.generation),
+            tail: self.shape.header_bytes,
+            durable: 0,
+            stamped: 0,
+        });
+        Ok(true)
+    }
+
+    /// Lets a sealed slot be used again.
+    pub fn release(&mut self, slot: u32) {
+        assert!(matches!(self.slots[slot as usize], Slot::Sealed { .. }), "only what is sealed");
+        self.slots[slot as usize] = Slot::Free;
+    }
+
+    /// Makes a group durable. Needs no lock: what is appended meanwhile is the next group's.
+    pub fn flush(region: &dyn Region, shape: &Shape, group: Group, why: Barrier) -> Result<()> {
+        let at = shape.start(group.slot) + u64::from(group.from);
+        doing("flush the log", region.flush(at, u64::from(group.to - group.from)))?;
+        doing("fence the log", region.fence(why))
+    }
+}

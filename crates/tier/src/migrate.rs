@@ -1,0 +1,509 @@
+//! Migration: making room in the log by moving cold records to sort tables (SplitKV, hotness-aware
+//! migration), and making room among the sort tables.
+//!
+//! The segment with the lowest weight is taken. Of its current records those at or above the mean
+//! weight are appended again, up to half of the bytes, so that every turn makes room; the rest is
+//! sorted by key and written as sort tables. The paper compares the groups' averages too; where all
+//! weights are equal it has nothing to choose by, and we take the segment with the least to move.
+//! Then the index is switched where the sequence is unchanged, and what freed the segment is made
+//! durable before it is used again.
+//!
+//! A tombstone is dropped once both checkpoints are younger than it: recovery then never looks at
+//! what it deleted.
+
+use crate::append::Draft;
+use crate::bytes::Blocks;
+use crate::disk::Barrier;
+use crate::index::{Home, What};
+use crate::log::Slot;
+use crate::record::{self, Kind, Record, Stamp};
+use crate::recover::{for_each_record, read_table};
+use crate::segment::{Met, Scan, life_of};
+use crate::store::{Heat, Maintenance, Shared};
+use crate::tables::{
+    DROPPED_RECORD_BYTES, Dropped, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of,
+};
+use crate::types::{BLOCK_BYTES, Error, ItemMeta, MigrateBy, Position, Result, doing};
+
+/// The weight of records that cannot go to a sort table.
+const HEAT_OF_WHAT_STAYS: u64 = 16;
+
+/// A current record that has to move.
+struct Moving {
+    kind: Kind,
+    sequence: u64,
+    meta: ItemMeta,
+    key: Box<[u8]>,
+    body: Box<[u8]>,
+    home: Home,
+    weight: u8,
+}
+
+/// What a segment holds that is still needed.
+#[derive(Default)]
+struct Needed {
+    /// Items that may go to a sort table.
+    items: Vec<Moving>,
+    /// What must stay in the log.
+    kept: Vec<Moving>,
+    /// Tombstones that no checkpoint needs any more.
+    forgotten: Vec<(Box<[u8]>, u64)>,
+    /// The same for sort tables.
+    tables_forgotten: Vec<u64>,
+    damaged: bool,
+}
+
+impl Moving {
+    fn of(record: &Record<'_>, home: Home, weight: u8) -> Moving {
+        let Record { kind, sequence, meta, .. } = *record;
+        Moving {
+            kind,
+            sequence,
+            meta,
+            key: record.key.into(),
+            body: record.body.into(),
+            home,
+            weight,
+        }
+    }
+
+    fn record(&self) -> Record<'_> {
+        let Moving { kind, sequence, meta, .. } = *self;
+        Record { kind, sequence, meta, key: &self.key, body: &self.body }
+    }
+
+    fn bytes(&self) -> usize {
+        self.record().bytes()
+    }
+}
+
+impl Shared {
+    /// Moves records until more than `reserve` segments are free.
+    pub fn make_room(&self, reserve: u32) -> Result<()> {
+        self.counters.stalls.add(1);
+        let mut checkpoints_left = 2;
+        for _ in 0..2 * self.shape.segments {
+            let before = self.writer().log.free_slots();
+            if reserve < before {
+                return Ok(());
+            }
+            let emptied = self.empty_segment(&mut self.maintenance(), false)?;
+            let gained = before < self.writer().log.free_slots();
+            if !gained && 0 < checkpoints_left {
+                // What is left may be tombstones, which a checkpoint makes superfluous.
+                checkpoints_left -= 1;
+                let _ = self.checkpoint();
+            } else if !emptied {
+                break;
+            }
+        }
+        match reserve < self.writer().log.free_slots() {
+            true => Ok(()),
+            false => Err(Error::PmFull),
+        }
+    }
+
+    /// Does one turn of whatever is due; false if nothing was.
+    pub fn maintain(&self) -> Result<bool> {
+        let used = {
+            let writer = self.writer();
+            writer.check()?;
+            self.shape.segments - writer.log.free_slots()
+        };
+        let due = u64::from(used) * 100
+            >= u64::from(self.shape.segments) * u64::from(self.settings.migrate_percent);
+        if due && self.empty_segment(&mut self.maintenance(), false)? {
+            let now_used = self.shape.segments - self.writer().log.free_slots();
+            if now_used < used {
+                return Ok(true);
+            }
+        }
+        if self.tables_are_sparse() && self.compact_tables(&mut self.maintenance())? {
+            return Ok(true);
+        }
+        self.checkpoint_if_due()
+    }
+
+    /// Empties one segment; false if none can be. Where `even_damaged`, what cannot be read goes.
+    pub fn empty_segment(&self, turn: &mut Maintenance, even_damaged: bool) -> Result<bool> {
+        let Some((slot, generation, end)) = self.coldest(turn, even_damaged) else {
+            return Ok(false);
+        };
+        let oldest = turn.checkpoints[1].position;
+        let needed = self.needed(slot, generation, end, oldest)?;
+        if needed.damaged && !even_damaged {
+            turn.quarantined.insert(slot);
+            return Ok(true);
+        }
+        let (hot, cold) = self.divide(needed.items);
+        let cold = match self.write_tables(cold) {
+            Ok(()) => Vec::new(),
+            // No room for a sort table: where the segment is sparse, appending all again helps.
+            Err((Error::SsdFull { .. }, cold)) if self.is_sparse(slot) => cold,
+            Err((error, _)) => return Err(error),
+        };
+        for moving in needed.kept.iter().chain(&hot).chain(&cold) {
+            self.append_again(moving)?;
+        }
+        self.append_note(Kind::SegmentFree, &[], &generation.to_le_bytes())?;
+        self.commit(Barrier::Move)?;
+        for (key, sequence) in needed.forgotten {
+            self.index.remove(&key, sequence);
+        }
+        let mut writer = self.writer();
+        let mut accounts = self.accounts();
+        for id in needed.tables_forgotten {
+            accounts.tables.dropped.remove(&id);
+        }
+        accounts.segments[slot as usize] = 0;
+        writer.log.release(slot);
+        turn.quarantined.remove(&slot);
+        self.counters.segments_freed.add(1);
+        Ok(true)
+    }
+
+    /// Whether much of a segment is no longer current.
+    fn is_sparse(&self, slot: u32) -> bool {
+        self.accounts().segments[slot as usize] * 4 < u64::from(self.shape.segment_bytes) * 3
+    }
+
+    /// The sealed segment to empty next: slot, generation, end.
+    fn coldest(&self, turn: &mut Maintenance, even_damaged: bool) -> Option<(u32, u64, u32)> {
+        let sealed: Vec<(u32, u64, u32)> = (0..)
+            .zip(self.writer().log.slots())
+            .filter_map(|(slot, state)| match *state {
+                Slot::Sealed { generation, end } => Some((slot, generation, end)),
+                _ => None,
+            })
+            .filter(|(slot, ..)| even_damaged || !turn.quarantined.contains(slot))
+            .collect();
+        let live = self.accounts().segments.clone();
+        let empty = sealed.iter().find(|(slot, ..)| live[*slot as usize] == 0);
+        if empty.is_some() || self.settings.migrate_by == MigrateBy::Age {
+            let oldest = sealed.iter().min_by_key(|(_, generation, _)| *generation);
+            return empty.or(oldest).copied();
+        }
+        if turn.heat.as_ref().is_none_or(|heat| heat.choices == 0) {
+            turn.heat = Some(self.measure_heat());
+        }
+        let heat = turn.heat.as_mut()?;
+        heat.choices -= 1;
+        let looked_at = sealed.iter().filter(|(_, generation, _)| *generation <= heat.generation);
+        let chosen = looked_at.min_by_key(|(slot, generation, _)| {
+            (heat.by_slot[*slot as usize], live[*slot as usize], *generation)
+        });
+        if chosen.is_none() {
+            turn.heat = None; // nothing that old is left; the next turn measures again
+        }
+        chosen.or_else(|| sealed.iter().min_by_key(|(_, generation, _)| *generation)).copied()
+    }
+
+    /// Begins a migration cycle: sums the weights by segment and halves them.
+    fn measure_heat(&self) -> Heat {
+        let generation = self.writer().log.tail().generation;
+        let mut by_slot = vec![0; self.shape.segments as usize];
+        self.index.cool(|entry, weight| {
+            if !entry.home.is_ssd() {
+                let slot = self.shape.slot_of(entry.home.at()) as usize;
+                by_slot[slot] += u64::from(weight) * u64::from(entry.record_bytes);
+            }
+        });
+        // What can only stay in the log is nothing to gain by moving.
+        let mut stays = |home: Home, bytes: u32| {
+            by_slot[self.shape.slot_of(home.at()) as usize] +=
+                HEAT_OF_WHAT_STAYS * u64::from(bytes);
+        };
+        let accounts = self.accounts();
+        accounts.tables.iter().for_each(|table| stays(table.home, NAMED_RECORD_BYTES));
+        accounts.tables.dropped.values().for_each(|drop| stays(drop.home, DROPPED_RECORD_BYTES));
+        Heat { by_slot, generation, choices: (self.shape.segments / 4).max(1) }
+    }
+
+    fn needed(&self, slot: u32, generation: u64, end: u32, oldest: Position) -> Result<Needed> {
+        let mut bytes = vec![0; self.shape.segment_bytes as usize];
+        doing("read the log", self.region.read(self.shape.start(slot), &mut bytes))?;
+        let life = life_of(self.store_id, generation);
+        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: Some(end) };
+        let mut needed = Needed::default();
+        let start = self.shape.start(slot);
+        scan.run(&bytes, |met| match met {
+            Met::Damaged { .. } => needed.damaged = true,
+            Met::Record { offset, record, .. } => {
+                let home = Home::log(start + u64::from(offset));
+                let is_old = Position { generation, offset } < oldest;
+                self.sort_out(&mut needed, &record, home, is_old);
+            }
+        });
+        Ok(needed)
+    }
+
+    fn sort_out(&self, needed: &mut Needed, record: &Record<'_>, home: Home, is_old: bool) {
+        match record.kind {
+            Kind::Small | Kind::Large | Kind::Delete => {
+                let current = self.index.get(record.key);
+                let Some(entry) = current.filter(|entry| entry.home == home) else { return };
+                if entry.sequence != record.sequence {
+                    return;
+                }
+                match record.kind {
+                    Kind::Delete if is_old => {
+                        needed.forgotten.push((record.key.into(), record.sequence));
+                    }
+                    Kind::Delete => needed.kept.push(Moving::of(record, home, 0)),
+                    _ => {
+                        let weight = self.index.weight(record.key);
+                        needed.items.push(Moving::of(record, home, weight));
+                    }
+                }
+            }
+            Kind::Table => {
+                let id = crate::tables::id_of(record.key).unwrap_or(0);
+                if self.accounts().tables.named_at(id, home).is_some() {
+                    needed.kept.push(Moving::of(record, home, 0));
+                }
+            }
+            Kind::TableDrop => {
+                let id = crate::tables::id_of(record.key).unwrap_or(0);
+                let here = self.accounts().tables.dropped.get(&id).is_some_and(|d| d.home == home);
+                if here && is_old {
+                    needed.tables_forgotten.push(id);
+                } else if here {
+                    needed.kept.push(Moving::of(record, home, 0));
+                }
+            }
+            // The headers of later segments say the same.
+            Kind::FlushAll | Kind::SegmentFree | Kind::Note => {}
+        }
+    }
+
+    /// Hot and cold.
+    fn divide(&self, mut items: Vec<Moving>) -> (Vec<Moving>, Vec<Moving>) {
+        if self.settings.migrate_by == MigrateBy::Age || items.is_empty() {
+            return (Vec::new(), items);
+        }
+        let weights: u64 = items.iter().map(|item| u64::from(item.weight)).sum();
+        let mean = weights.div_ceil(items.len() as u64).max(1);
+        let half = items.iter().map(Moving::bytes).sum::<usize>() / 2;
+        items.sort_by_key(|item| std::cmp::Reverse(item.weight));
+        let mut bytes = 0;
+        let hot = items.iter().take_while(|item| {
+            bytes += item.bytes();
+            mean <= u64::from(item.weight) && bytes <= half
+        });
+        let cold = items.split_off(hot.count());
+        (items, cold)
+    }
+
+    /// Appends a record as it was and points the index at the new place.
+    fn append_again(&self, moving: &Moving) -> Result<()> {
+        let draft = Draft {
+            kind: moving.kind,
+            sequence: Some(moving.sequence),
+            meta: moving.meta,
+            key: &moving.key,
+            body: &moving.body,
+            what: None,
+        };
+        let (_, appended) = self.append(&draft, 0)?.ok_or(Error::PmFull)?;
+        let to = Home::log(appended.at);
+        self.counters.kept_records.add(1);
+        match moving.kind {
+            Kind::Table => {
+                let id = crate::tables::id_of(&moving.key).unwrap_or(0);
+                if let Some(table) = self.accounts().tables.named_at(id, moving.home) {
+                    table.home = to;
+                }
+                self.credit(to, NAMED_RECORD_BYTES);
+            }
+            Kind::TableDrop => {
+                let id = crate::tables::id_of(&moving.key).unwrap_or(0);
+                if let Some(dropped) = self.accounts().tables.dropped.get_mut(&id) {
+                    dropped.home = to;
+                }
+                self.credit(to, DROPPED_RECORD_BYTES);
+            }
+            _ => self.relocate(moving, to),
+        }
+        Ok(())
+    }
+
+    fn relocate(&self, moving: &Moving, to: Home) {
+        let bytes = moving.bytes() as u32;
+        self.credit(to, bytes);
+        let moved = self.index.relocate(&moving.key, moving.sequence, moving.home, to);
+        self.debit(if moved { moving.home } else { to }, bytes);
+    }
+
+    /// Appends a record of the tier's own; returns its sequence and place.
+    fn append_note(&self, kind: Kind, key: &[u8], body: &[u8]) -> Result<(u64, Home)> {
+        let meta = ItemMeta::default();
+        let draft = Draft { kind, sequence: None, meta, key, body, what: None };
+        let (ticket, appended) = self.append(&draft, 0)?.ok_or(Error::PmFull)?;
+        Ok((ticket.sequence, Home::log(appended.at)))
+    }
+
+    /// Writes cold records as sort tables and points the index at them. Gives the records back if
+    /// there is no room.
+    fn write_tables(&self, mut cold: Vec<Moving>) -> std::result::Result<(), (Error, Vec<Moving>)> {
+        cold.sort_by(|one, other| one.key.cmp(&other.key));
+        let mut tables: Vec<(Table, Vec<usize>)> = Vec::new();
+        let mut bytes = Vec::new();
+        let mut offsets = Vec::new();
+        for (index, moving) in cold.iter().enumerate() {
+            offsets.push(bytes.len());
+            record::encode(&mut bytes, &moving.record(), Stamp::default());
+            bytes.resize(bytes.len().next_multiple_of(TABLE_ALIGN), 0);
+            let last = index + 1 == cold.len();
+            if last || self.settings.table_bytes <= bytes.len() {
+                match self.write_table(&bytes) {
+                    Ok(table) => tables.push((table, std::mem::take(&mut offsets))),
+                    Err(error) => {
+                        tables.iter().for_each(|(table, _)| self.space.free(&[table.extent]));
+                        return Err((error, cold));
+                    }
+                }
+                bytes.clear();
+            }
+        }
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let synced = doing("sync sort tables", self.ssd.sync(Barrier::Table));
+        match synced.and_then(|()| self.name_tables(&tables, &cold)) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // Whether they are durable is unknown.
+                self.writer().failed = Some(error.to_string());
+                Err((error, cold))
+            }
+        }
+    }
+
+    fn write_table(&self, bytes: &[u8]) -> Result<Table> {
+        let extent = self.space.take_run(bytes.len().div_ceil(BLOCK_BYTES) as u32)?;
+        let mut blocks = Blocks::zeroed(bytes.len());
+        blocks.as_mut()[..bytes.len()].copy_from_slice(bytes);
+        let home = Home::log(0); // until it is named
+        let table = Table { id: 0, extent, bytes: bytes.len() as u32, sequence: 0, home, live: 0 };
+        let written =
+            doing("write a sort table", self.ssd.write_all(table.start(), blocks.as_slice()));
+        written.inspect_err(|_| self.space.free(&[extent]))?;
+        self.counters.ssd_bytes.add(blocks.as_slice().len() as u64);
+        Ok(table)
+    }
+
+    /// Names tables in the log and points the index at their records, which are `cold` in order.
+    fn name_tables(&self, tables: &[(Table, Vec<usize>)], cold: &[Moving]) -> Result<()> {
+        let mut cold = cold.iter();
+        for (table, offsets) in tables {
+            let mut table = *table;
+            table.id = self.accounts().tables.last_id + 1;
+            let named = self.append_note(Kind::Table, &key_of(table.id), &table.body())?;
+            (table.sequence, table.home) = named;
+            self.credit(table.home, NAMED_RECORD_BYTES);
+            self.accounts().tables.add(table);
+            for (offset, moving) in offsets.iter().zip(&mut cold) {
+                self.relocate(moving, Home::ssd(table.start() + *offset as u64));
+                self.counters.migrated_records.add(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a quarter of what sort tables hold is no longer current.
+    fn tables_are_sparse(&self) -> bool {
+        let (mut live, mut bytes, mut empty) = (0, 0, false);
+        for table in self.accounts().tables.iter() {
+            live += table.live;
+            bytes += u64::from(table.bytes);
+            empty |= table.live == 0;
+        }
+        empty || live * 4 < bytes * 3
+    }
+
+    /// Merges the sparsest tables into new ones; false if that would gain nothing.
+    pub fn compact_tables(&self, _turn: &mut Maintenance) -> Result<bool> {
+        let mut tables: Vec<Table> = self.accounts().tables.iter().copied().collect();
+        let share = |table: &Table| table.live * 1000 / u64::from(table.bytes.max(1));
+        tables.sort_by_key(share);
+        let mut live = 0;
+        let chosen = tables.iter().take_while(|table| {
+            let dense = u64::from(table.bytes) * 9 < table.live * 10;
+            live += table.live;
+            !dense && (table.live == 0 || live <= 2 * self.settings.table_bytes as u64)
+        });
+        let count = chosen.count();
+        tables.truncate(count);
+        let mut moving = Vec::new();
+        let mut emptied = Vec::new();
+        for table in tables {
+            let mut whole = true;
+            let bytes = read_table(&*self.ssd, &table)?;
+            for_each_record(&bytes, &table, |found| match found {
+                Some((home, record)) => {
+                    let current = self.index.get(record.key);
+                    if current.is_some_and(|e| e.home == home && e.sequence == record.sequence) {
+                        moving.push(Moving::of(&record, home, 0));
+                    }
+                }
+                None => whole = false,
+            });
+            if whole {
+                emptied.push(table);
+            } // else it stays: what can be read of it is served
+        }
+        if emptied.is_empty() {
+            return Ok(false);
+        }
+        let emptied_starts = |home: Home| {
+            emptied
+                .iter()
+                .any(|t| t.start() <= home.at() && home.at() < t.start() + u64::from(t.bytes))
+        };
+        moving.retain(|moving| emptied_starts(moving.home));
+        self.write_tables(moving).map_err(|(error, _)| error)?;
+        self.drop_tables(&emptied)?;
+        Ok(true)
+    }
+
+    fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
+        let mut dropped = Vec::new();
+        for table in emptied {
+            let (sequence, home) = self.append_note(Kind::TableDrop, &key_of(table.id), &[])?;
+            dropped.push((table.id, Dropped { sequence, home }));
+        }
+        self.commit(Barrier::Move)?;
+        for (id, note) in dropped {
+            self.credit(note.home, DROPPED_RECORD_BYTES);
+            let removed = {
+                let mut accounts = self.accounts();
+                accounts.tables.dropped.insert(id, note);
+                accounts.tables.remove(id)
+            };
+            if let Some(table) = removed {
+                self.debit(table.home, NAMED_RECORD_BYTES);
+                self.space.free(&[table.extent]);
+            }
+            self.counters.tables_freed.add(1);
+        }
+        Ok(())
+    }
+
+    /// Makes free what only waits for a later group to vouch for it; false if nothing does.
+    pub fn free_what_waits(&self) -> Result<bool> {
+        if self.writer().waiting.is_empty() {
+            return Ok(false);
+        }
+        // The first may still be appended before the group of what waits is durable.
+        for _ in 0..2 {
+            self.append_note(Kind::Note, &[], &[])?;
+            self.commit(Barrier::Group)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether a key's newest record is known to be damaged.
+    pub fn is_lost(&self, key: &[u8]) -> bool {
+        self.index.get(key).is_some_and(|entry| entry.what == What::Lost)
+    }
+}

@@ -1,0 +1,37 @@
+//! Where the log lies: bytes that survive a loss of power once they are written, flushed and
+//! fenced.
+//!
+//! One interface, four backends: [`wal`] on a file or device, with the group as one synchronous
+//! write (the default: there is no persistent memory to be bought any more); [`map`] for memory
+//! mapped from a DAX file system or, volatile and for benchmarks only, from anywhere; [`sim`] for
+//! tests. The log's format is the same on all of them.
+
+pub mod map;
+pub mod sim;
+pub mod wal;
+
+use crate::disk::Barrier;
+use std::io;
+
+/// Byte-addressed persistent memory, or what behaves like it.
+///
+/// What was written is read back at once. It is durable when a flush of it and then a fence have
+/// returned; until then any part of it may be, in units of 8 bytes.
+pub trait Region: Send + Sync {
+    /// How many bytes there are.
+    fn bytes(&self) -> u64;
+    /// Reads all of `into`.
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `from`.
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
+    /// Begins to make a range durable.
+    fn flush(&self, at: u64, bytes: u64) -> io::Result<()>;
+    /// Everything flushed before is durable when this returns.
+    fn fence(&self, why: Barrier) -> io::Result<()>;
+    /// Whether a read may wait for a device, so that a server must not do it between two requests.
+    fn reads_wait(&self) -> bool;
+    /// Bytes that went to the medium so far.
+    fn written_bytes(&self) -> u64;
+    /// The backend's name, as in `--pm-backend`.
+    fn name(&self) -> &'static str;
+}

@@ -1,0 +1,163 @@
+//! Persistent memory that lies in memory, with the cache in front of it made visible.
+//!
+//! Tracks lines of 64 bytes. A write dirties its lines; a flush starts their way out; a fence makes
+//! durable what was flushed. When power fails, a dirty line may hold any mixture, in words of 8
+//! bytes, of what was durable and what was written: more states than a processor allows, and all
+//! that it does. Only this finds a missing flush, because real memory persists most lines anyway.
+
+use super::Region;
+use crate::disk::Barrier;
+use crate::disk::sim::{Faults, Power, Random};
+use crate::types::LINE_BYTES;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+struct State {
+    durable: Vec<u8>,
+    current: Vec<u8>,
+    /// Dirty lines, and what each held when it was last flushed.
+    dirty: BTreeMap<usize, Option<[u8; LINE_BYTES]>>,
+    faults: Faults,
+    written_bytes: u64,
+}
+
+/// The region.
+pub struct SimRegion {
+    state: Mutex<State>,
+    power: Arc<Power>,
+    bytes: usize,
+    /// Whether `flush` does nothing, as if every clwb were missing.
+    deaf: bool,
+}
+
+impl SimRegion {
+    /// Zeros.
+    pub fn new(bytes: usize, power: Arc<Power>, faults: Faults) -> SimRegion {
+        SimRegion::from_image(vec![0; bytes], power, faults)
+    }
+
+    /// What another region held.
+    pub fn from_image(image: Vec<u8>, power: Arc<Power>, faults: Faults) -> SimRegion {
+        let bytes = image.len();
+        let current = image.clone();
+        let dirty = BTreeMap::new();
+        let state = State { durable: image, current, dirty, faults, written_bytes: 0 };
+        SimRegion { state: Mutex::new(state), power, bytes, deaf: false }
+    }
+
+    /// Takes every flush away; fences stay.
+    pub fn without_flushes(mut self) -> SimRegion {
+        self.deaf = true;
+        self
+    }
+
+    /// One of the states that a loss of power may leave, drawn by `seed`.
+    pub fn crash_image(&self, seed: u64) -> Vec<u8> {
+        let state = self.lock();
+        let mut random = Random::new(seed);
+        let mut image = state.durable.clone();
+        let mood = random.below(8);
+        for &line in state.dirty.keys() {
+            let at = line * LINE_BYTES;
+            // Lines whole more often than torn.
+            let torn = random.one_in(4);
+            let whole = random.one_in(2);
+            for word in (at..at + LINE_BYTES).step_by(8) {
+                let persisted = match mood {
+                    0 => false,
+                    1 => true,
+                    _ if torn => random.one_in(2),
+                    _ => whole,
+                };
+                if persisted {
+                    image[word..word + 8].copy_from_slice(&state.current[word..word + 8]);
+                }
+            }
+        }
+        image
+    }
+
+    /// What is there now: as after a process dies and the machine lives.
+    pub fn image(&self) -> Vec<u8> {
+        self.lock().current.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics inside")
+    }
+}
+
+impl Region for SimRegion {
+    fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        if self.power.is_off() {
+            return Err(io::Error::other("the power is off"));
+        }
+        into.copy_from_slice(&self.lock().current[at as usize..at as usize + into.len()]);
+        Ok(())
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.power.event()?;
+        let at = at as usize;
+        let mut state = self.lock();
+        state.current[at..at + from.len()].copy_from_slice(from);
+        state.written_bytes += from.len() as u64;
+        for line in at / LINE_BYTES..(at + from.len()).div_ceil(LINE_BYTES) {
+            state.dirty.entry(line).or_insert(None);
+        }
+        Ok(())
+    }
+
+    fn flush(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.power.event()?;
+        if self.deaf {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        let lines = at as usize / LINE_BYTES..(at + bytes).div_ceil(LINE_BYTES as u64) as usize;
+        for line in lines {
+            let held = state.current[line * LINE_BYTES..(line + 1) * LINE_BYTES].try_into().ok();
+            if let Some(flushed) = state.dirty.get_mut(&line) {
+                *flushed = held;
+            }
+        }
+        Ok(())
+    }
+
+    fn fence(&self, why: Barrier) -> io::Result<()> {
+        self.power.event()?;
+        let mut state = self.lock();
+        if state.faults.ignored.contains(&why) {
+            return Ok(());
+        }
+        let flushed: Vec<(usize, [u8; LINE_BYTES])> =
+            state.dirty.iter().filter_map(|(line, held)| Some((*line, (*held)?))).collect();
+        for (line, held) in flushed {
+            let place = line * LINE_BYTES..(line + 1) * LINE_BYTES;
+            state.durable[place.clone()].copy_from_slice(&held);
+            if state.current[place] == held {
+                state.dirty.remove(&line);
+            } else {
+                state.dirty.insert(line, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn reads_wait(&self) -> bool {
+        false
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.lock().written_bytes
+    }
+
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+}

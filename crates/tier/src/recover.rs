@@ -1,0 +1,546 @@
+//! Recovery: a store from its media.
+//!
+//! Superblock, newest checkpoint (or the one before), then the log from the checkpoint's position:
+//! for each key the highest sequence counts, across both media. A torn tail is normal. A damaged
+//! record before the end of what was durable is a problem: it is named if its name can be read, and
+//! everything else is served.
+
+use crate::checkpoint;
+use crate::disk::{Barrier, Disk};
+use crate::index::{Entry, Home, Index, Tie, What};
+use crate::large::read_piece;
+use crate::log::{Log, Slot};
+use crate::pm::Region;
+use crate::pointer::{Extent, Pointer};
+use crate::record::{self, Kind, Record};
+use crate::segment::{Header, Met, Scan, Shape, life_of};
+use crate::space::Space;
+use crate::stats::Counters;
+use crate::store::{Accounts, Checkpoint, Maintenance, SUPER_BLOCKS, Shared, Writer};
+use crate::superblock::{Front, Superblock};
+use crate::tables::{
+    DROPPED_RECORD_BYTES, Dropped, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, Tables, id_of,
+};
+use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, Settings, doing};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// What a store lies on.
+#[derive(Clone)]
+pub struct Media {
+    /// The log.
+    pub region: Arc<dyn Region>,
+    /// Everything else.
+    pub ssd: Arc<dyn Disk>,
+}
+
+/// What recovery found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Whether the store was made just now.
+    pub is_new: bool,
+    /// Items that can be read.
+    pub items: u64,
+    /// Bytes of the checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Bytes of the log that were replayed.
+    pub replayed_bytes: u64,
+    /// Records in them.
+    pub replayed_records: u64,
+    /// Sort tables that were read because the checkpoint did not know them.
+    pub tables_read: u64,
+    /// What is damaged, one line each. Empty after any crash of a sound machine.
+    pub problems: Vec<String>,
+}
+
+/// Where recovery stands: bytes done, bytes in all.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// Opens what lies on `media`, or makes a new store of this id there.
+pub fn recover(
+    media: Media,
+    settings: Settings,
+    new_id: u64,
+    progress: Progress<'_>,
+) -> Result<(Shared, Report)> {
+    let mut report = Report::default();
+    let shape = Shape::of(media.region.bytes(), settings.segment_bytes)?;
+    let superblock = match Superblock::read(&*media.ssd, &mut report.problems)? {
+        Front::Store(superblock) => superblock,
+        Front::Empty => {
+            report.is_new = true;
+            make(&media, shape, new_id)?
+        }
+    };
+    if (superblock.segment_bytes, superblock.segments) != (shape.segment_bytes, shape.segments) {
+        return Err(Error::Mismatch(format!(
+            "the store was made with a log of {} segments of {} bytes, and {} of {} were found",
+            superblock.segments, superblock.segment_bytes, shape.segments, shape.segment_bytes
+        )));
+    }
+    let shared = Recovery::new(&media, &superblock, shape, report).run(settings, progress);
+    let (shared, report) = shared?;
+    // What was found may have been in a cache of the medium: a process that dies takes no cache
+    // with it, the power that fails next would. Values first, as in any group; in the log only the
+    // newest segment can be in a cache.
+    doing("sync what was recovered", shared.ssd.sync(Barrier::Recovery))?;
+    if let Some(slot) = shared.writer().log.newest_slot() {
+        let (start, bytes) = (shape.start(slot), u64::from(shape.segment_bytes));
+        doing("flush what was recovered", shared.region.flush(start, bytes))?;
+    }
+    doing("fence what was recovered", shared.region.fence(Barrier::Recovery))?;
+    Ok((shared, report))
+}
+
+fn make(media: &Media, shape: Shape, store_id: u64) -> Result<Superblock> {
+    let mut magic = [0; 8];
+    for slot in 0..shape.segments {
+        doing("read the log", media.region.read(shape.start(slot), &mut magic))?;
+        if magic != [0; 8] {
+            return Err(Error::Mismatch(
+                "the log holds records and the SSD no store: is --ssd the right one? To begin \
+                 anew, remove both"
+                    .into(),
+            ));
+        }
+    }
+    let blocks = media.ssd.bytes() / BLOCK_BYTES as u64;
+    let mut superblock = Superblock {
+        store_id,
+        generation: 0,
+        segment_bytes: shape.segment_bytes,
+        segments: shape.segments,
+        blocks,
+        checkpoints: Default::default(),
+    };
+    superblock.make(&*media.ssd)?;
+    Ok(superblock)
+}
+
+struct Recovery<'a> {
+    media: &'a Media,
+    superblock: &'a Superblock,
+    shape: Shape,
+    report: Report,
+    index: Index,
+    sequence: u64,
+    flush_sequence: u64,
+    last_table_id: u64,
+    /// By number: those of the checkpoint, and newer ones.
+    tables: BTreeMap<u64, Table>,
+    /// Tables whose records are indexed already.
+    indexed: BTreeSet<u64>,
+    dropped: BTreeMap<u64, Dropped>,
+}
+
+/// A segment that is in use.
+struct Used {
+    slot: u32,
+    generation: u64,
+    sealed_end: Option<u32>,
+}
+
+impl<'a> Recovery<'a> {
+    fn new(media: &'a Media, superblock: &'a Superblock, shape: Shape, report: Report) -> Self {
+        Recovery {
+            media,
+            superblock,
+            shape,
+            report,
+            index: Index::default(),
+            sequence: 0,
+            flush_sequence: 0,
+            last_table_id: 0,
+            tables: BTreeMap::new(),
+            indexed: BTreeSet::new(),
+            dropped: BTreeMap::new(),
+        }
+    }
+
+    fn run(mut self, settings: Settings, progress: Progress<'_>) -> Result<(Shared, Report)> {
+        let position = self.load_checkpoint()?;
+        let used = self.segments()?;
+        let mut slots = vec![Slot::Free; self.shape.segments as usize];
+        let mut generation = position.generation.saturating_sub(u64::from(position.offset == 0));
+        let total = used.len() as u64 * u64::from(self.shape.segment_bytes);
+        for (done, segment) in used.iter().enumerate() {
+            progress(done as u64 * u64::from(self.shape.segment_bytes), total);
+            let end = match segment.generation < position.generation {
+                true => segment.sealed_end.unwrap_or(self.shape.segment_bytes),
+                false => self.replay(segment, position)?,
+            };
+            generation = generation.max(segment.generation);
+            slots[segment.slot as usize] = Slot::Sealed { generation: segment.generation, end };
+        }
+        progress(total, total);
+        self.load_tables()?;
+        self.index.flush(self.flush_sequence);
+        let (space, accounts) = self.claim(&slots);
+        self.report.items = self.index.count().items();
+        let (region, shape) = (self.media.region.clone(), self.shape);
+        let store_id = self.superblock.store_id;
+        let log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
+        let writer = Writer {
+            log,
+            sequence: self.sequence.max(self.flush_sequence),
+            pending: Vec::new(),
+            waiting: VecDeque::new(),
+            flushing: false,
+            data_written: false,
+            failed: None,
+            checkpointed_bytes: 0,
+        };
+        let maintenance = Maintenance {
+            generation: self.superblock.generation,
+            checkpoints: self.superblock.checkpoints.clone(),
+            ..Maintenance::default()
+        };
+        let shared = Shared {
+            settings,
+            store_id,
+            ssd: self.media.ssd.clone(),
+            region: self.media.region.clone(),
+            shape,
+            index: self.index,
+            space,
+            writer: Mutex::new(writer),
+            settled: Condvar::new(),
+            accounts: Mutex::new(accounts),
+            maintenance: Mutex::new(maintenance),
+            counters: Counters::default(),
+        };
+        Ok((shared, self.report))
+    }
+
+    fn problem(&mut self, what: String) {
+        self.report.problems.push(what);
+    }
+
+    /// The newest checkpoint that can be read, or none; where to replay from.
+    fn load_checkpoint(&mut self) -> Result<Position> {
+        let blocks = self.superblock.blocks;
+        for (age, checkpoint) in self.superblock.checkpoints.iter().enumerate() {
+            let Checkpoint { position, body } = checkpoint;
+            if body.bytes == 0 {
+                // Made before the first checkpoint: all of the log is still there.
+                return Ok(Position::default());
+            }
+            let index = Index::default();
+            let publish = |key: &[u8], entry| {
+                index.publish(key, entry, Tie::Keep);
+            };
+            match checkpoint::read(&*self.media.ssd, body, blocks, publish) {
+                Ok(head) if head.position == *position => {
+                    self.index = index;
+                    self.report.checkpoint_bytes = body.bytes;
+                    self.sequence = head.sequence;
+                    self.flush_sequence = head.flush_sequence;
+                    self.last_table_id = head.last_table_id;
+                    self.indexed = head.tables.iter().map(|table| table.id).collect();
+                    self.tables = head.tables.iter().map(|table| (table.id, *table)).collect();
+                    self.dropped = head.dropped.into_iter().collect();
+                    return Ok(*position);
+                }
+                Ok(_) => self.problem("a checkpoint is not the one that was asked for".into()),
+                Err(error) => self.problem(format!("checkpoint {age} (0 is the newest): {error}")),
+            }
+        }
+        // Tombstones older than the checkpoints may be gone, and so may what led to tables.
+        Err(Error::Corrupt(
+            "no checkpoint can be read, and the log alone is not the whole store".into(),
+        ))
+    }
+
+    /// The segments in use, oldest first, on the word of the newest header.
+    fn segments(&mut self) -> Result<Vec<Used>> {
+        let mut headers: BTreeMap<u64, (u32, Header)> = BTreeMap::new();
+        let mut bytes = vec![0; self.shape.header_bytes as usize];
+        for slot in 0..self.shape.segments {
+            doing("read the log", self.media.region.read(self.shape.start(slot), &mut bytes))?;
+            let header = Header::decode(&bytes, &self.shape, self.superblock.store_id)?;
+            if let Some(header) = header {
+                headers.insert(header.generation, (slot, header));
+            }
+        }
+        let Some((&newest, (newest_slot, header))) = headers.last_key_value() else {
+            return Ok(Vec::new());
+        };
+        let newest_slot = *newest_slot;
+        self.flush_sequence = self.flush_sequence.max(header.flush_sequence);
+        let listed = header.listed.clone();
+        let (end, freed) = self.examine_newest(newest_slot, newest)?;
+        let mut used = Vec::new();
+        for listed in listed.iter().filter(|listed| !freed.contains(&listed.generation)) {
+            let there =
+                headers.get(&listed.generation).is_some_and(|(slot, _)| *slot == listed.slot);
+            if !there {
+                self.problem(format!(
+                    "log segment {} (slot {}) has no whole header: its records since the \
+                     checkpoint are lost",
+                    listed.generation, listed.slot
+                ));
+            }
+            used.push(Used {
+                slot: listed.slot,
+                generation: listed.generation,
+                sealed_end: Some(listed.end),
+            });
+        }
+        used.push(Used { slot: newest_slot, generation: newest, sealed_end: Some(end) });
+        used.sort_by_key(|used| used.generation);
+        Ok(used)
+    }
+
+    /// Where the newest segment ends, and the segments that it says are free.
+    ///
+    /// It ends before the first large item whose value is not there. On persistent memory the
+    /// record of a group that was never acknowledged may be durable before the values it points
+    /// at; a group that was acknowledged has both. What a later record vouches for was.
+    fn examine_newest(&self, slot: u32, generation: u64) -> Result<(u32, BTreeSet<u64>)> {
+        let bytes = self.segment_bytes(slot)?;
+        let life = life_of(self.superblock.store_id, generation);
+        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
+        let (mut vouched, mut large) = (0, Vec::new());
+        let mut end = scan.run(&bytes, |met| {
+            if let Met::Record { offset, record, durable_to } = met {
+                vouched = vouched.max(durable_to);
+                if record.kind == Kind::Large {
+                    large.push((offset, record.body));
+                }
+            }
+        });
+        for (offset, body) in large.into_iter().filter(|(offset, _)| vouched <= *offset) {
+            let Some(pointer) = Pointer::of_value(body, self.superblock.blocks) else { continue };
+            if !is_there(&*self.media.ssd, &pointer)? {
+                end = offset;
+                break;
+            }
+        }
+        let mut freed = BTreeSet::new();
+        Scan { sealed_end: Some(end), ..scan }.run(&bytes, |met| {
+            if let Met::Record { record, .. } = met
+                && record.kind == Kind::SegmentFree
+            {
+                freed.extend(id_of(record.body));
+            }
+        });
+        Ok((end, freed))
+    }
+
+    fn segment_bytes(&self, slot: u32) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.shape.segment_bytes as usize];
+        doing("read the log", self.media.region.read(self.shape.start(slot), &mut bytes))?;
+        Ok(bytes)
+    }
+
+    fn replay(&mut self, segment: &Used, position: Position) -> Result<u32> {
+        let bytes = self.segment_bytes(segment.slot)?;
+        let from = match segment.generation == position.generation {
+            true => position.offset.max(self.shape.header_bytes),
+            false => self.shape.header_bytes,
+        };
+        let life = life_of(self.superblock.store_id, segment.generation);
+        let start = self.shape.start(segment.slot);
+        let scan = Scan { life, from, sealed_end: segment.sealed_end };
+        let end = scan.run(&bytes, |met| match met {
+            Met::Record { offset, record, .. } => {
+                self.report.replayed_records += 1;
+                self.meet(&record, Home::log(start + u64::from(offset)));
+            }
+            Met::Damaged { offset, claim } => {
+                let home = Home::log(start + u64::from(offset));
+                self.meet_damaged(segment.generation, offset, claim, home);
+            }
+        });
+        self.report.replayed_bytes += u64::from(end.saturating_sub(from));
+        Ok(end)
+    }
+
+    fn meet(&mut self, record: &Record<'_>, home: Home) {
+        self.sequence = self.sequence.max(record.sequence);
+        let what = match record.kind {
+            Kind::Small => What::Small { value_bytes: record.body.len() as u32 },
+            Kind::Large => match Pointer::of_value(record.body, self.superblock.blocks) {
+                Some(pointer) => What::Large(Arc::new(pointer)),
+                None => What::Lost,
+            },
+            Kind::Delete => What::Tombstone,
+            Kind::FlushAll => {
+                self.flush_sequence = self.flush_sequence.max(record.sequence);
+                return;
+            }
+            Kind::Table => {
+                let (key, body, blocks) = (record.key, record.body, self.superblock.blocks);
+                match Table::of_record(key, body, record.sequence, home, blocks) {
+                    Some(table) => {
+                        self.last_table_id = self.last_table_id.max(table.id);
+                        self.tables.insert(table.id, table);
+                    }
+                    None => self.problem("a record of a sort table makes no sense".into()),
+                }
+                return;
+            }
+            Kind::TableDrop => {
+                if let Some(id) = id_of(record.key) {
+                    self.last_table_id = self.last_table_id.max(id);
+                    self.dropped.insert(id, Dropped { sequence: record.sequence, home });
+                }
+                return;
+            }
+            Kind::SegmentFree | Kind::Note => return,
+        };
+        let record_bytes = record.bytes() as u32;
+        let entry = Entry { sequence: record.sequence, home, record_bytes, what };
+        self.index.publish(record.key, entry, Tie::Replace);
+    }
+
+    fn meet_damaged(
+        &mut self,
+        generation: u64,
+        offset: u32,
+        claim: Option<(Kind, u64, &[u8])>,
+        home: Home,
+    ) {
+        let named = claim.filter(|(kind, ..)| kind.is_of_item());
+        let place = format!("log segment {generation}, offset {offset}: a record is damaged");
+        match named {
+            Some((_, sequence, key)) if !key.is_empty() => {
+                self.problem(format!("{place}; it claims to be of key {}", key.escape_ascii()));
+                // An older value of the key must not come back.
+                let entry = Entry { sequence, home, record_bytes: 0, what: What::Lost };
+                self.index.publish(key, entry, Tie::Keep);
+            }
+            _ => self.problem(format!("{place}, and what it was is unknown")),
+        }
+    }
+
+    /// Reads the tables that the checkpoint did not know.
+    fn load_tables(&mut self) -> Result<()> {
+        let dropped = &self.dropped;
+        self.tables.retain(|id, _| !dropped.contains_key(id));
+        let unread: Vec<Table> = self
+            .tables
+            .values()
+            .filter(|table| !self.indexed.contains(&table.id))
+            .copied()
+            .collect();
+        for table in unread {
+            self.report.tables_read += 1;
+            let bytes = read_table(&*self.media.ssd, &table)?;
+            let mut whole = true;
+            for_each_record(&bytes, &table, |found| match found {
+                Some((home, record)) => self.meet(&record, home),
+                None => whole = false,
+            });
+            if !whole {
+                self.problem(format!(
+                    "sort table {}: damaged; its further items are lost",
+                    table.id
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the blocks that are in use, and adds up what is current.
+    fn claim(&mut self, slots: &[Slot]) -> (Space, Accounts) {
+        let space = Space::new(SUPER_BLOCKS, self.superblock.blocks);
+        let mut accounts = Accounts { segments: vec![0; slots.len()], tables: Tables::default() };
+        let mut problems = Vec::new();
+        for checkpoint in &self.superblock.checkpoints {
+            if !space.claim(&checkpoint.body.extents) {
+                problems.push("the blocks of a checkpoint are used twice".to_string());
+            }
+        }
+        for table in self.tables.values() {
+            if !space.claim(&[table.extent]) {
+                problems.push(format!("the blocks of sort table {} are used twice", table.id));
+            }
+            accounts.tables.add(*table);
+        }
+        // Records of the tier's own that must stay.
+        let named = self.tables.values().map(|table| (table.home, NAMED_RECORD_BYTES));
+        let dropped = self.dropped.values().map(|drop| (drop.home, DROPPED_RECORD_BYTES));
+        for (home, bytes) in named.chain(dropped) {
+            if let Some(live) = accounts.segments.get_mut(self.shape.slot_of(home.at()) as usize) {
+                *live += u64::from(bytes);
+            }
+        }
+        accounts.tables.dropped = std::mem::take(&mut self.dropped);
+        accounts.tables.last_id = self.last_table_id;
+        let mut lost: Vec<(Box<[u8]>, u64, &str)> = Vec::new();
+        let mut forgotten: Vec<(Box<[u8]>, u64)> = Vec::new();
+        self.index.walk(|key, entry| {
+            let bytes = u64::from(entry.record_bytes);
+            let at = entry.home.at();
+            let live = match entry.home.is_ssd() {
+                true => accounts.tables.at(at).map(|table| &mut table.live),
+                false => {
+                    let slot = self.shape.slot_of(at) as usize;
+                    let used = slots.get(slot).is_some_and(|slot| *slot != Slot::Free);
+                    accounts.segments.get_mut(slot).filter(|_| used)
+                }
+            };
+            match live {
+                Some(live) => *live += bytes,
+                // Migration forgot it after the checkpoint, because nothing needed it any more.
+                None if entry.what == What::Tombstone => {
+                    forgotten.push((key.into(), entry.sequence));
+                }
+                None => lost.push((key.into(), entry.sequence, "its record is in no container")),
+            }
+            if let What::Large(pointer) = &entry.what
+                && !space.claim(&pointer.extents)
+            {
+                lost.push((key.into(), entry.sequence, "its blocks are used twice"));
+            }
+        });
+        for (key, sequence) in forgotten {
+            self.index.remove(&key, sequence);
+        }
+        for (key, sequence, why) in lost {
+            problems.push(format!("key {}: {why}", key.escape_ascii()));
+            self.index.mark_lost(&key, sequence);
+        }
+        self.report.problems.extend(problems);
+        (space, accounts)
+    }
+}
+
+/// Whether a large value is whole on the SSD.
+pub fn is_there(ssd: &dyn Disk, pointer: &Pointer) -> Result<bool> {
+    for index in 0..pointer.pieces() {
+        if read_piece(ssd, pointer, index)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// All records of a table.
+pub fn read_table(ssd: &dyn Disk, table: &Table) -> Result<Vec<u8>> {
+    let Extent { blocks, .. } = table.extent;
+    let mut bytes = crate::bytes::Blocks::zeroed(blocks as usize * BLOCK_BYTES);
+    doing("read a sort table", ssd.read_all(table.start(), bytes.as_mut()))?;
+    Ok(bytes.as_slice()[..table.bytes as usize].to_vec())
+}
+
+/// Calls `visit` with each record and its place; with `None` where one is damaged.
+pub fn for_each_record<'a>(
+    bytes: &'a [u8],
+    table: &Table,
+    mut visit: impl FnMut(Option<(Home, Record<'a>)>),
+) {
+    let mut at = 0;
+    while at < bytes.len() {
+        match record::decode(&bytes[at..]) {
+            Ok((record, _)) => {
+                visit(Some((Home::ssd(table.start() + at as u64), record)));
+                at += record.bytes().next_multiple_of(TABLE_ALIGN);
+            }
+            Err(_) => return visit(None),
+        }
+    }
+}
+
+const _: () = assert!(LINE_BYTES.is_multiple_of(TABLE_ALIGN));

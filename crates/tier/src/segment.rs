@@ -1,0 +1,266 @@
+//! Segments of the log: their header, and how to read one that may be torn or damaged
+//! (docs/disk-format.md, "Segment").
+//!
+//! The region is cut into slots of one size. A slot's life as a segment begins with a header that
+//! lists every other segment in use and where it ends; so the newest header vouches for the whole
+//! log, and a segment that is missing, or shorter than it was, is known as such.
+
+use crate::bytes::{Put, Reader};
+use crate::record::{self, Flaw, Kind, Record};
+use crate::types::{BLOCK_BYTES, Error, FORMAT_VERSION, LINE_BYTES, Result};
+use crc32c::crc32c;
+
+const MAGIC: u64 = 0x3147_4553_5941_4e4c; // "LNAYSEG1"
+const FIXED_BYTES: usize = 64;
+const LISTED_BYTES: usize = 16;
+const CRC_AT: usize = 12;
+/// Fewer segments leave nothing to migrate from.
+pub const SEGMENTS_MIN: u32 = 6;
+
+/// How a region is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a slot.
+    pub segment_bytes: u32,
+    /// How many slots.
+    pub segments: u32,
+    /// Bytes of a slot before its first record.
+    pub header_bytes: u32,
+}
+
+impl Shape {
+    /// Cuts `region_bytes`.
+    pub fn of(region_bytes: u64, segment_bytes: u32) -> Result<Shape> {
+        if segment_bytes == 0 || !(segment_bytes as usize).is_multiple_of(BLOCK_BYTES) {
+            return Err(Error::Setting(format!(
+                "a segment of {segment_bytes} bytes: must be a multiple of {BLOCK_BYTES}"
+            )));
+        }
+        let segments = region_bytes / u64::from(segment_bytes);
+        let header = (FIXED_BYTES as u64 + LISTED_BYTES as u64 * segments)
+            .next_multiple_of(BLOCK_BYTES as u64);
+        if segments < u64::from(SEGMENTS_MIN) || u64::from(segment_bytes) < 2 * header {
+            return Err(Error::Setting(format!(
+                "--pm-size: {region_bytes} bytes in segments of {segment_bytes}: at least \
+                 {SEGMENTS_MIN} segments are needed, and each at least {} bytes",
+                2 * header
+            )));
+        }
+        let segments = u32::try_from(segments)
+            .map_err(|_| Error::Setting("--pm-size: too many segments".into()))?;
+        Ok(Shape { segment_bytes, segments, header_bytes: header as u32 })
+    }
+
+    /// Where a slot begins in the region.
+    pub fn start(&self, slot: u32) -> u64 {
+        u64::from(slot) * u64::from(self.segment_bytes)
+    }
+
+    /// The slot that holds a byte of the region.
+    pub fn slot_of(&self, at: u64) -> u32 {
+        (at / u64::from(self.segment_bytes)) as u32
+    }
+
+    /// The longest record, without padding.
+    pub fn record_bytes_max(&self) -> usize {
+        // Two fit a segment, so that none is mostly padding.
+        (self.segment_bytes - self.header_bytes) as usize / 2 - LINE_BYTES
+    }
+}
+
+/// Another segment that a header vouches for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed {
+    /// Its slot.
+    pub slot: u32,
+    /// Where its records end.
+    pub end: u32,
+    /// Its generation.
+    pub generation: u64,
+}
+
+/// The front of a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Whose it is.
+    pub store_id: u64,
+    /// Counts the lives of all slots.
+    pub generation: u64,
+    /// Everything with a lower sequence was flushed.
+    pub flush_sequence: u64,
+    /// The other segments in use when this one began.
+    pub listed: Vec<Listed>,
+}
+
+/// A number that only records of this life of a segment carry. The store's id is random, so no
+/// client can put one into a value.
+pub fn life_of(store_id: u64, generation: u64) -> u32 {
+    let mut bytes = store_id.to_le_bytes().to_vec();
+    bytes.put_u64(generation);
+    crc32c(&bytes)
+}
+
+impl Header {
+    /// As it lies at the front of a slot, as long as the shape says.
+    pub fn encode(&self, shape: &Shape) -> Vec<u8> {
+        let mut out = Vec::with_capacity(shape.header_bytes as usize);
+        out.put_u64(MAGIC);
+        out.put_u32(FORMAT_VERSION);
+        out.put_u32(0); // the crc
+        out.put_u64(self.store_id);
+        out.put_u64(self.generation);
+        out.put_u64(self.flush_sequence);
+        out.put_u32(shape.segment_bytes);
+        out.put_u32(shape.segments);
+        out.put_u32(self.listed.len() as u32);
+        out.resize(FIXED_BYTES, 0);
+        for listed in &self.listed {
+            out.put_u32(listed.slot);
+            out.put_u32(listed.end);
+            out.put_u64(listed.generation);
+        }
+        let crc = crc_of(&out);
+        out[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        out.resize(shape.header_bytes as usize, 0);
+        out
+    }
+
+    /// Reads the header of `store_id`; `None` if there is none that is whole.
+    pub fn decode(bytes: &[u8], shape: &Shape, store_id: u64) -> Result<Option<Header>> {
+        let mut reader = Reader::new(bytes);
+        if reader.u64() != Some(MAGIC) {
+            return Ok(None);
+        }
+        let (version, crc) = (reader.u32(), reader.u32());
+        let parsed = (|| {
+            let (id, generation) = (reader.u64()?, reader.u64()?);
+            let flush_sequence = reader.u64()?;
+            let (segment_bytes, segments) = (reader.u32()?, reader.u32()?);
+            let count = reader.u32()? as usize;
+            let used = FIXED_BYTES.checked_add(count.checked_mul(LISTED_BYTES)?)?;
+            let whole = bytes.get(..used)?;
+            reader.take(FIXED_BYTES - 8 - 8 - 8 * 3 - 12)?;
+            let mut listed = Vec::new();
+            for _ in 0..count {
+                let (slot, end) = (reader.u32()?, reader.u32()?);
+                listed.push(Listed { slot, end, generation: reader.u64()? });
+            }
+            let header = Header { store_id: id, generation, flush_sequence, listed };
+            (Some(crc_of(whole)) == crc).then_some((header, segment_bytes, segments))
+        })();
+        let Some((header, segment_bytes, segments)) = parsed else { return Ok(None) };
+        if version != Some(FORMAT_VERSION) {
+            return Err(Error::Version { found: version.unwrap_or(0) });
+        }
+        if header.store_id != store_id {
+            return Ok(None); // an earlier store's
+        }
+        if (segment_bytes, segments) != (shape.segment_bytes, shape.segments) {
+            return Err(Error::Mismatch(format!(
+                "the log has {segments} segments of {segment_bytes} bytes, and {} of {} were \
+                 asked for",
+                shape.segments, shape.segment_bytes
+            )));
+        }
+        let sane = |l: &Listed| {
+            l.slot < shape.segments
+                && (shape.header_bytes..=shape.segment_bytes).contains(&l.end)
+                && l.generation < header.generation
+        };
+        Ok(header.listed.iter().all(sane).then_some(header))
+    }
+}
+
+fn crc_of(bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c(&bytes[..CRC_AT]), &bytes[CRC_AT + 4..])
+}
+
+/// What a scan meets.
+#[derive(Debug)]
+pub enum Met<'a> {
+    /// A whole record.
+    Record {
+        /// Its offset in the segment.
+        offset: u32,
+        /// Its content.
+        record: Record<'a>,
+        /// The segment was durable up to here when it was appended.
+        durable_to: u32,
+    },
+    /// A record that was durable and is damaged.
+    Damaged {
+        /// Its offset in the segment.
+        offset: u32,
+        /// What it claims to be, if the next record begins where it claims to end.
+        claim: Option<(Kind, u64, &'a [u8])>,
+    },
+}
+
+/// What a scan is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Scan {
+    /// [`life_of`] the segment.
+    pub life: u32,
+    /// Where to begin.
+    pub from: u32,
+    /// Where the records end, if a newer header says so.
+    pub sealed_end: Option<u32>,
+}
+
+impl Scan {
+    /// Calls `meet` for all records of a segment in order; returns where they end.
+    pub fn run<'a>(&self, segment: &'a [u8], mut meet: impl FnMut(Met<'a>)) -> u32 {
+        let limit = self.sealed_end.map_or(segment.len(), |end| segment.len().min(end as usize));
+        let segment = &segment[..limit];
+        let mut at = self.from as usize;
+        while at < limit {
+            if let Ok((record, bytes, durable_to)) = self.whole(segment, at) {
+                meet(Met::Record { offset: at as u32, record, durable_to });
+                at += bytes;
+                continue;
+            }
+            let next = self.next_whole(segment, at);
+            if self.sealed_end.is_none() && !self.was_durable(segment, at) {
+                break; // the tail, torn or not
+            }
+            let next = next.unwrap_or(limit);
+            let claim = match record::decode(&segment[at..]) {
+                Err(Flaw::Damaged { bytes }) if at + bytes.next_multiple_of(LINE_BYTES) == next => {
+                    record::claim(&segment[at..])
+                }
+                _ => None,
+            };
+            meet(Met::Damaged { offset: at as u32, claim });
+            at = next;
+        }
+        at.min(limit) as u32
+    }
+
+    /// The record at an offset, its length with padding, and its `durable_to`.
+    fn whole<'a>(
+        &self,
+        segment: &'a [u8],
+        at: usize,
+    ) -> std::result::Result<(Record<'a>, usize, u32), Flaw> {
+        let (record, stamp) = record::decode(&segment[at..])?;
+        let bytes = record.bytes().next_multiple_of(LINE_BYTES);
+        match stamp.life == self.life {
+            true => Ok((record, bytes, stamp.durable_to)),
+            false => Err(Flaw::Nothing),
+        }
+    }
+
+    fn next_whole(&self, segment: &[u8], at: usize) -> Option<usize> {
+        let later = (at + LINE_BYTES..segment.len()).step_by(LINE_BYTES);
+        later.into_iter().find(|&at| self.whole(segment, at).is_ok())
+    }
+
+    /// Whether a later record says that the segment was durable beyond `at`.
+    fn was_durable(&self, segment: &[u8], at: usize) -> bool {
+        let mut later = (at + LINE_BYTES..segment.len()).step_by(LINE_BYTES);
+        later.any(|later| {
+            record::decode(&segment[later..])
+                .is_ok_and(|(_, stamp)| stamp.life == self.life && at < stamp.durable_to as usize)
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! What the tier counts.
+//!
+//! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
+
+use crate::index::Counts;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    /// The count.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// The tier's counters.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Key and value bytes that users wrote.
+    pub user_bytes: Counter,
+    /// Bytes written to the SSD: values, sort tables, checkpoints, superblocks.
+    pub ssd_bytes: Counter,
+    /// Groups made durable.
+    pub groups: Counter,
+    /// Records in them.
+    pub grouped_records: Counter,
+    /// Writers that had to make room themselves.
+    pub stalls: Counter,
+    /// Records that were appended again because they were hot.
+    pub kept_records: Counter,
+    /// Records that went to sort tables.
+    pub migrated_records: Counter,
+    /// Segments emptied.
+    pub segments_freed: Counter,
+    /// Sort tables emptied.
+    pub tables_freed: Counter,
+    /// Checkpoints made.
+    pub checkpoints: Counter,
+    /// Checkpoints for which there was no room.
+    pub checkpoints_refused: Counter,
+}
+
+/// `stats tier`, as a value.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// Items by medium.
+    pub items: Counts,
+    /// Sort tables.
+    pub tables: u64,
+    /// Bytes of current records in the log.
+    pub log_live_bytes: u64,
+    /// Bytes of the region that are in use.
+    pub log_used_bytes: u64,
+    /// Bytes of the region.
+    pub log_bytes: u64,
+    /// Free bytes of the SSD.
+    pub ssd_free_bytes: u64,
+    /// Bytes of the SSD.
+    pub ssd_bytes: u64,
+    /// Key and value bytes that users wrote.
+    pub user_written_bytes: u64,
+    /// Bytes that went to both media for them.
+    pub media_written_bytes: u64,
+    /// Groups made durable.
+    pub groups: u64,
+    /// Records in them.
+    pub grouped_records: u64,
+    /// Writers that had to make room themselves.
+    pub stalls: u64,
+    /// Records appended again because they were hot.
+    pub kept_records: u64,
+    /// Records that went to sort tables.
+    pub migrated_records: u64,
+    /// Segments emptied.
+    pub segments_freed: u64,
+    /// Sort tables emptied.
+    pub tables_freed: u64,
+    /// Checkpoints made.
+    pub checkpoints: u64,
+    /// Checkpoints for which there was no room.
+    pub checkpoints_refused: u64,
+    /// Whether a flush failed, so that writes are refused.
+    pub poisoned: bool,
+}
+
+impl Stats {
+    /// Bytes written to the media for each byte a user wrote.
+    pub fn write_amplification(&self) -> f64 {
+        self.media_written_bytes as f64 / self.user_written_bytes.max(1) as f64
+    }
+}

@@ -1,0 +1,160 @@
+//! The root: two superblocks at the front of the SSD, written in turn, each naming the two newest
+//! checkpoints (docs/disk-format.md, "Superblock").
+
+use crate::bytes::{Blocks, Put, Reader};
+use crate::disk::{Barrier, Disk};
+use crate::pointer::Pointer;
+use crate::store::{Checkpoint, SUPER_BLOCKS};
+use crate::types::{BLOCK_BYTES, Error, FORMAT_VERSION, Position, Result, doing};
+use crc32c::crc32c;
+
+const MAGIC: u64 = 0x3152_5553_5941_4e4c; // "LNAYSUR1"
+const CRC_AT: usize = 12;
+/// Bytes of one superblock.
+pub const SLOT_BYTES: usize = SUPER_BLOCKS as usize / 2 * BLOCK_BYTES;
+/// No index is that large.
+const CHECKPOINT_BYTES_MAX: u64 = 1 << 40;
+
+/// What both superblocks say, and the newest one's part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Drawn when the store was made.
+    pub store_id: u64,
+    /// Counts superblocks.
+    pub generation: u64,
+    /// Of the log.
+    pub segment_bytes: u32,
+    /// Of the log.
+    pub segments: u32,
+    /// Of the SSD.
+    pub blocks: u64,
+    /// The newest, and the one before.
+    pub checkpoints: [Checkpoint; 2],
+}
+
+/// What the front of an SSD holds.
+#[derive(Debug)]
+pub enum Front {
+    /// Nothing was ever written, or a store was being made when the power failed.
+    Empty,
+    /// A store.
+    Store(Superblock),
+}
+
+impl Superblock {
+    fn encode(&self) -> Option<Blocks> {
+        let mut out = Vec::new();
+        out.put_u64(MAGIC);
+        out.put_u32(FORMAT_VERSION);
+        out.put_u32(0); // the crc
+        out.put_u32(0); // the length
+        out.put_u32(self.segment_bytes);
+        out.put_u32(self.segments);
+        out.put_u32(0);
+        out.put_u64(self.store_id);
+        out.put_u64(self.generation);
+        out.put_u64(self.blocks);
+        for checkpoint in &self.checkpoints {
+            out.put_u64(checkpoint.position.generation);
+            out.put_u32(checkpoint.position.offset);
+            checkpoint.body.encode(&mut out);
+        }
+        let length = out.len();
+        out[CRC_AT + 4..CRC_AT + 8].copy_from_slice(&(length as u32).to_le_bytes());
+        let crc = crc32c(&out[CRC_AT + 4..]);
+        out[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        let mut blocks = Blocks::zeroed(length);
+        blocks.as_mut()[..length].copy_from_slice(&out);
+        (length <= SLOT_BYTES).then_some(blocks)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Option<Superblock>> {
+        let mut reader = Reader::new(bytes);
+        if reader.u64() != Some(MAGIC) {
+            return Ok(None);
+        }
+        let (Some(version), Some(crc)) = (reader.u32(), reader.u32()) else { return Ok(None) };
+        let length = reader.u32().unwrap_or(0) as usize;
+        let whole = bytes.get(CRC_AT + 4..length).map(crc32c) == Some(crc);
+        if !whole {
+            return Ok(None);
+        }
+        if version != FORMAT_VERSION {
+            return Err(Error::Version { found: version });
+        }
+        let mut parse = || {
+            let (segment_bytes, segments) = (reader.u32()?, reader.u32()?);
+            reader.u32()?;
+            let (store_id, generation, blocks) = (reader.u64()?, reader.u64()?, reader.u64()?);
+            let mut checkpoint = || {
+                let position = Position { generation: reader.u64()?, offset: reader.u32()? };
+                let body = Pointer::decode(&mut reader, blocks, CHECKPOINT_BYTES_MAX)?;
+                Some(Checkpoint { position, body })
+            };
+            let checkpoints = [checkpoint()?, checkpoint()?];
+            Some(Superblock { store_id, generation, segment_bytes, segments, blocks, checkpoints })
+        };
+        Ok(parse())
+    }
+
+    /// Writes it, durable when this returns.
+    pub fn write(&self, ssd: &dyn Disk) -> Result<()> {
+        let Some(bytes) = self.encode() else {
+            return Err(Error::SsdFull { blocks: (SLOT_BYTES / BLOCK_BYTES) as u64 });
+        };
+        let at = self.generation % 2 * SLOT_BYTES as u64;
+        doing("write a superblock", ssd.write_all(at, bytes.as_slice()))?;
+        doing("sync a superblock", ssd.sync(Barrier::Superblock))
+    }
+
+    /// Makes the two of a new store.
+    pub fn make(&mut self, ssd: &dyn Disk) -> Result<()> {
+        for generation in [1, 2] {
+            self.generation = generation;
+            self.write(ssd)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the newer of the two that are whole; `problems` learns of one that is not.
+    pub fn read(ssd: &dyn Disk, problems: &mut Vec<String>) -> Result<Front> {
+        if ssd.bytes() < 2 * SLOT_BYTES as u64 {
+            return Err(Error::Setting(format!("--ssd-size: at least {} bytes", 4 * SLOT_BYTES)));
+        }
+        let mut blocks = Blocks::zeroed(SLOT_BYTES);
+        let mut found: Vec<Superblock> = Vec::new();
+        let mut damaged = Vec::new();
+        let mut second_is_blank = false;
+        // The superblock of generation 1, the first of a new store, is in the second slot.
+        for slot in [0, 1] {
+            let at = slot * SLOT_BYTES as u64;
+            doing("read a superblock", ssd.read_all(at, blocks.as_mut()))?;
+            match Superblock::decode(blocks.as_slice())? {
+                Some(superblock) => found.push(superblock),
+                None => damaged.push(slot),
+            }
+            second_is_blank =
+                second_is_blank || (slot == 0 && blocks.as_slice().iter().all(|b| *b == 0));
+        }
+        found.sort_by_key(|superblock| superblock.generation);
+        match found.pop() {
+            // Made but for its second superblock: nothing was stored yet.
+            Some(first) if first.generation == 1 && !damaged.is_empty() => Ok(Front::Empty),
+            Some(newest) => {
+                if let Some(slot) = damaged.first() {
+                    problems.push(format!("superblock {slot} is damaged; the other one is used"));
+                }
+                if newest.blocks != ssd.bytes() / BLOCK_BYTES as u64 {
+                    return Err(Error::Mismatch(format!(
+                        "the store was made on {} blocks, and the SSD has {}",
+                        newest.blocks,
+                        ssd.bytes() / BLOCK_BYTES as u64
+                    )));
+                }
+                Ok(Front::Store(newest))
+            }
+            None if second_is_blank => Ok(Front::Empty),
+            None => Err(Error::Corrupt("neither superblock is whole".into())),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The sort tables on the SSD: batches of cold records, sorted by key, each in one run of blocks
+//! (SplitKV, "sort table"; docs/disk-format.md, "Sort table").
+//!
+//! A table is named by a record in the log; so is its end. Knows which tables there are and how
+//! much of each is current, not what is in them.
+
+use crate::bytes::{Put, Reader};
+use crate::index::Home;
+use crate::pointer::Extent;
+use crate::record::bytes_of;
+use crate::types::BLOCK_BYTES;
+use std::collections::BTreeMap;
+
+/// Records in a table begin at multiples of this.
+pub const TABLE_ALIGN: usize = 8;
+
+/// The length of the record that names a table.
+pub const NAMED_RECORD_BYTES: u32 = bytes_of(8, 12) as u32;
+/// The length of the record that says that a table is gone.
+pub const DROPPED_RECORD_BYTES: u32 = bytes_of(8, 0) as u32;
+
+/// One table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table {
+    /// Its number, never used again.
+    pub id: u64,
+    /// Where it lies.
+    pub extent: Extent,
+    /// How much of that is records.
+    pub bytes: u32,
+    /// Of the record that names it.
+    pub sequence: u64,
+    /// Where that record is, in the log.
+    pub home: Home,
+    /// Bytes of current records in it.
+    pub live: u64,
+}
+
+impl Table {
+    /// Where it begins on the SSD.
+    pub fn start(&self) -> u64 {
+        u64::from(self.extent.start) * BLOCK_BYTES as u64
+    }
+
+    /// The body of the record that names it.
+    pub fn body(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.put_u32(self.extent.start);
+        body.put_u32(self.extent.blocks);
+        body.put_u32(self.bytes);
+        body
+    }
+
+    /// From that record, on an SSD of so many blocks.
+    pub fn of_record(
+        key: &[u8],
+        body: &[u8],
+        sequence: u64,
+        home: Home,
+        blocks: u64,
+    ) -> Option<Table> {
+        let id = id_of(key)?;
+        let mut reader = Reader::new(body);
+        let extent = Extent { start: reader.u32()?, blocks: reader.u32()? };
+        let bytes = reader.u32()?;
+        let fits = u64::from(extent.start) + u64::from(extent.blocks) <= blocks
+            && bytes as usize <= extent.blocks as usize * BLOCK_BYTES
+            && 0 < extent.blocks;
+        fits.then_some(Table { id, extent, bytes, sequence, home, live: 0 })
+    }
+}
+
+/// A table's number as a record's key.
+pub fn key_of(id: u64) -> [u8; 8] {
+    id.to_le_bytes()
+}
+
+/// A table's number from a record's key.
+pub fn id_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(key.try_into().ok()?))
+}
+
+/// A record that says that a table is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Of the record.
+    pub sequence: u64,
+    /// Where it is, in the log.
+    pub home: Home,
+}
+
+/// All tables.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// By where they begin.
+    by_start: BTreeMap<u64, Table>,
+    /// Tables that are gone and must be remembered as such.
+    pub dropped: BTreeMap<u64, Dropped>,
+    /// The highest number given.
+    pub last_id: u64,
+}
+
+impl Tables {
+    /// Adds one.
+    pub fn add(&mut self, table: Table) {
+        self.last_id = self.last_id.max(table.id);
+        self.by_start.insert(table.start(), table);
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, id: u64) -> Option<Table> {
+        let start = self.iter().find(|table| table.id == id)?.start();
+        self.by_start.remove(&start)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Table> {
+        self.by_start.values()
+    }
+
+    /// The table that holds a byte of the SSD.
+    pub fn at(&mut self, at: u64) -> Option<&mut Table> {
+        let (_, table) = self.by_start.range_mut(..=at).next_back()?;
+        (at < table.start() + u64::from(table.bytes)).then_some(table)
+    }
+
+    /// The table whose record is at `home`.
+    pub fn named_at(&mut self, id: u64, home: Home) -> Option<&mut Table> {
+        self.by_start.values_mut().find(|table| table.id == id && table.home == home)
+    }
+}

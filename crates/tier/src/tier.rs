@@ -1,0 +1,287 @@
+//! The store as it is used: open, get, put, delete, scan.
+
+use crate::append::{Draft, Ticket};
+use crate::background::Background;
+use crate::disk::Barrier;
+use crate::index::What;
+use crate::large::LargeWriter;
+use crate::pointer::Pointer;
+use crate::read::{LargeReader, Look};
+use crate::reads::{Reads, Wake};
+use crate::record::{Kind, bytes_of};
+use crate::recover::{Media, Progress, Report, recover};
+use crate::stats::Stats;
+use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
+use crate::types::{
+    Durability, Error, Item, ItemMeta, KEY_BYTES_MAX, Result, Settings, VALUE_BYTES_MAX,
+};
+use std::sync::Arc;
+
+/// How often a writer makes room for one record before it gives up.
+const ROOM_TRIES: usize = 4;
+
+/// A durable store of items, small ones in persistent memory, large ones on the SSD.
+///
+/// All methods may be called from any thread.
+pub struct Tier {
+    shared: Arc<Shared>,
+    // After `shared`, so that the thread ends first when both are dropped by `close`.
+    background: Option<Background>,
+}
+
+impl Tier {
+    /// Opens the store on `media`, or makes one with this id (any random number) where there is
+    /// none. `progress` hears how much of the log is replayed.
+    pub fn open(
+        media: Media,
+        settings: Settings,
+        new_id: u64,
+        progress: Progress<'_>,
+    ) -> Result<(Tier, Report)> {
+        if settings.table_bytes == 0 || 100 < settings.migrate_percent {
+            return Err(Error::Setting(
+                "table_bytes must not be 0, and migrate_percent at most 100".into(),
+            ));
+        }
+        let (shared, report) = recover(media, settings, new_id, progress)?;
+        let shared = Arc::new(shared);
+        let background = settings.background.then(|| Background::start(&shared)).transpose()?;
+        Ok((Tier { shared, background }, report))
+    }
+
+    /// Reads an item, waiting for a device if need be.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Item>> {
+        self.shared.get(key)
+    }
+
+    /// What a key holds, from the index alone: never waits.
+    pub fn look(&self, key: &[u8]) -> Option<Look> {
+        self.shared.look(key)
+    }
+
+    /// Writes an item and returns its sequence. With [`Durability::Ack`] it is durable then.
+    pub fn put(&self, key: &[u8], value: &[u8], meta: ItemMeta) -> Result<u64> {
+        let ticket = self.submit_put(key, value, meta, None)?;
+        self.acknowledge(ticket)
+    }
+
+    /// Deletes a key and says whether it held an item.
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        let found = self.shared.look(key).is_some();
+        match self.submit_delete(key, None)? {
+            Some(ticket) => self.acknowledge(ticket).map(|_| found),
+            None => Ok(false),
+        }
+    }
+
+    /// Deletes everything.
+    pub fn flush_all(&self) -> Result<u64> {
+        let meta = ItemMeta::default();
+        let draft =
+            Draft { kind: Kind::FlushAll, sequence: None, meta, key: &[], body: &[], what: None };
+        let ticket = self.append(&draft, RESERVE_DELETE)?;
+        self.acknowledge(ticket)
+    }
+
+    /// Appends a write without waiting for its durability. It is read, and survives, once
+    /// [`Tier::is_durable`]; somebody has to call [`Tier::wait`] or [`Tier::commit`]. `sequence` is
+    /// the caller's, higher than any before for this key, or the next one.
+    pub fn submit_put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        meta: ItemMeta,
+        sequence: Option<u64>,
+    ) -> Result<Ticket> {
+        if self.is_large(key.len(), value.len()) {
+            let mut draft = self.draft_large(key, value.len() as u64)?;
+            draft.write(value)?;
+            return draft.finish(meta, sequence);
+        }
+        check(key, value.len() as u64)?;
+        let what = Some(What::Small { value_bytes: value.len() as u32 });
+        let draft = Draft { kind: Kind::Small, sequence, meta, key, body: value, what };
+        let ticket = self.append(&draft, RESERVE_PUT)?;
+        self.shared.counters.user_bytes.add((key.len() + value.len()) as u64);
+        Ok(ticket)
+    }
+
+    /// Whether a value of this length goes straight to the SSD.
+    pub fn is_large(&self, key_bytes: usize, value_bytes: usize) -> bool {
+        self.shared.settings.split_bytes <= value_bytes
+            || self.shared.shape.record_bytes_max() < bytes_of(key_bytes, value_bytes)
+    }
+
+    /// Begins a large value that arrives piece by piece. Room for it is taken now; dropped before
+    /// it is finished, it leaves nothing behind.
+    pub fn draft_large(&self, key: &[u8], value_bytes: u64) -> Result<LargeDraft> {
+        check(key, value_bytes)?;
+        self.shared.writer().check()?;
+        let writer = match LargeWriter::new(Held(self.shared.clone()), value_bytes) {
+            Err(Error::SsdFull { .. }) if self.shared.free_what_waits()? => {
+                LargeWriter::new(Held(self.shared.clone()), value_bytes)?
+            }
+            writer => writer?,
+        };
+        Ok(LargeDraft { shared: self.shared.clone(), key: key.into(), value_bytes, writer })
+    }
+
+    /// Appends a deletion; `None` if there is nothing to delete.
+    pub fn submit_delete(&self, key: &[u8], sequence: Option<u64>) -> Result<Option<Ticket>> {
+        check(key, 0)?;
+        // What is appended and not yet in the index may hold the key.
+        let known = |key| {
+            let writer = self.shared.writer();
+            !writer.pending.is_empty() || self.shared.look(key).is_some()
+        };
+        if !known(key) {
+            return self.shared.writer().check().map(|()| None);
+        }
+        let meta = ItemMeta::default();
+        let what = Some(What::Tombstone);
+        let draft = Draft { kind: Kind::Delete, sequence, meta, key, body: &[], what };
+        let ticket = self.append(&draft, RESERVE_DELETE)?;
+        self.shared.counters.user_bytes.add(key.len() as u64);
+        Ok(Some(ticket))
+    }
+
+    fn append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Ticket> {
+        append(&self.shared, draft, reserve)
+    }
+
+    fn acknowledge(&self, ticket: Ticket) -> Result<u64> {
+        if self.shared.settings.durability == Durability::Ack {
+            self.wait(ticket)?;
+        }
+        Ok(ticket.sequence)
+    }
+
+    /// Waits until a write is durable, making it so if nobody else does.
+    pub fn wait(&self, ticket: Ticket) -> Result<()> {
+        self.shared.commit_to(ticket.end, Barrier::Group)
+    }
+
+    /// Whether a write is durable.
+    pub fn is_durable(&self, ticket: Ticket) -> Result<bool> {
+        self.shared.is_durable(ticket)
+    }
+
+    /// Makes durable what was appended so far.
+    pub fn commit(&self) -> Result<()> {
+        self.shared.commit(Barrier::Group)
+    }
+
+    /// Up to `limit` items from `from` on and below `to`, in key order.
+    pub fn scan(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Vec<(Vec<u8>, Result<Item>)> {
+        self.shared.scan(from, to, limit)
+    }
+
+    /// Opens a large value for reading piece by piece; `None` if the key holds no large value.
+    pub fn open_large(&self, key: &[u8]) -> Result<Option<LargeReader>> {
+        self.shared.open_large(key)
+    }
+
+    /// Starts threads that read for those who must not wait.
+    pub fn reads(&self, threads: usize, wake: &Wake) -> Result<Reads> {
+        Reads::start(&self.shared, threads, wake)
+    }
+
+    /// Does one turn of migration, compaction or checkpointing if one is due.
+    pub fn maintain(&self) -> Result<bool> {
+        self.shared.maintain()
+    }
+
+    /// Empties one segment of the log whether or not it is due; false if there is none.
+    pub fn migrate(&self) -> Result<bool> {
+        self.shared.empty_segment(&mut self.shared.maintenance(), false)
+    }
+
+    /// Makes a checkpoint now.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.shared.checkpoint()
+    }
+
+    /// Statistics; walks the index.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// Makes everything durable and a checkpoint, so that the next start replays nothing. A drop
+    /// without it loses nothing that was acknowledged.
+    pub fn close(mut self) -> Result<()> {
+        self.background = None;
+        self.commit()?;
+        match self.checkpoint() {
+            // The store is whole without it; the next start replays the log.
+            Err(Error::SsdFull { .. }) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+fn check(key: &[u8], value_bytes: u64) -> Result<()> {
+    if key.is_empty() || KEY_BYTES_MAX < key.len() {
+        return Err(Error::KeyBytes(key.len()));
+    }
+    match value_bytes <= VALUE_BYTES_MAX as u64 {
+        true => Ok(()),
+        false => Err(Error::ValueBytes(value_bytes as usize)),
+    }
+}
+
+fn append(shared: &Shared, draft: &Draft<'_>, reserve: u32) -> Result<Ticket> {
+    for _ in 0..ROOM_TRIES {
+        if let Some((ticket, _)) = shared.append(draft, reserve)? {
+            return Ok(ticket);
+        }
+        shared.make_room(reserve)?;
+    }
+    Err(Error::PmFull)
+}
+
+struct Held(Arc<Shared>);
+
+impl AsRef<Shared> for Held {
+    fn as_ref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+/// A large value that is still arriving.
+pub struct LargeDraft {
+    shared: Arc<Shared>,
+    key: Box<[u8]>,
+    value_bytes: u64,
+    writer: LargeWriter<Held>,
+}
+
+impl LargeDraft {
+    /// Appends bytes of the value.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write(bytes)
+    }
+
+    /// Appends the item's record; as [`Tier::submit_put`] from here on. The bytes written must be
+    /// as many as were announced.
+    pub fn finish(self, meta: ItemMeta, sequence: Option<u64>) -> Result<Ticket> {
+        let LargeDraft { shared, key, value_bytes, writer } = self;
+        let pointer = writer.finish()?;
+        assert_eq!(pointer.bytes, value_bytes, "a draft is finished when all of it was written");
+        let mut body = Vec::new();
+        pointer.encode(&mut body);
+        let pointer: Arc<Pointer> = Arc::new(pointer);
+        let what = Some(What::Large(pointer.clone()));
+        let draft = Draft { kind: Kind::Large, sequence, meta, key: &key, body: &body, what };
+        let ticket = append(&shared, &draft, RESERVE_PUT);
+        match ticket {
+            Ok(_) => shared.counters.user_bytes.add(key.len() as u64 + value_bytes),
+            Err(_) => shared.space.free(&pointer.extents),
+        }
+        ticket
+    }
+}

@@ -1,0 +1,202 @@
+//! What the whole tier speaks of: settings, errors, what is kept with an item, positions.
+//!
+//! Knows no medium. Times are the caller's: the tier stores an expiry and never compares it.
+
+use std::{fmt, io};
+
+/// The unit in which the SSD is read and written.
+pub const BLOCK_BYTES: usize = 4096;
+/// Records in the log begin at multiples of a cache line, so that two groups never share one.
+pub const LINE_BYTES: usize = 64;
+/// The version of everything the tier writes (docs/disk-format.md).
+pub const FORMAT_VERSION: u32 = 1;
+/// The longest key.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// The largest value: 1 GiB.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+
+/// What is kept with a value and handed back as it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ItemMeta {
+    /// The client's flags.
+    pub flags: u32,
+    /// When the item expires, in the caller's seconds; 0 for never. The tier does not look at it.
+    pub expires_at_seconds: u32,
+}
+
+/// One item as it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The value, verified against its crc.
+    pub value: Vec<u8>,
+    /// What was kept with it.
+    pub meta: ItemMeta,
+    /// The sequence of the write that made it.
+    pub sequence: u64,
+}
+
+/// A place in the log that only grows: a segment's generation and an offset in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Which segment; each life of a segment has a generation of its own.
+    pub generation: u64,
+    /// Bytes from the segment's start.
+    pub offset: u32,
+}
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is durable.
+    Ack,
+    /// When it is in the log's buffer. The caller commits at an interval of its choice; a crash
+    /// loses what came after the last commit, and never tears an item.
+    Interval,
+}
+
+/// Which items leave persistent memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MigrateBy {
+    /// The coldest segment's cold items (SplitKV, hotness-aware migration).
+    Hotness,
+    /// All of the oldest segment: a rival, for comparison.
+    Age,
+}
+
+/// How the tier behaves. The sizes of the media are those of the media handed in.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Values of this size and above go straight to the SSD. 0 sends everything there;
+    /// `usize::MAX` sends everything through the log that fits a record.
+    pub split_bytes: usize,
+    /// The size of a segment of the log, a multiple of a block. Fixed when a store is made.
+    pub segment_bytes: u32,
+    /// How large a sort table becomes.
+    pub table_bytes: usize,
+    /// When a write is acknowledged.
+    pub durability: Durability,
+    /// Which items migrate.
+    pub migrate_by: MigrateBy,
+    /// Share of the segments in use, in percent, at which migration begins.
+    pub migrate_percent: u32,
+    /// Bytes of log after which a checkpoint is due.
+    pub checkpoint_bytes: u64,
+    /// Whether a thread of the tier migrates and makes checkpoints. Without it the caller calls
+    /// [`crate::Tier::maintain`].
+    pub background: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            split_bytes: 4096,
+            segment_bytes: 4 << 20,
+            table_bytes: 1 << 20,
+            durability: Durability::Ack,
+            migrate_by: MigrateBy::Hotness,
+            migrate_percent: 75,
+            checkpoint_bytes: 256 << 20,
+            background: true,
+        }
+    }
+}
+
+/// What went wrong, and where.
+#[derive(Debug)]
+pub enum Error {
+    /// A medium refused.
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// What the medium said.
+        source: io::Error,
+    },
+    /// A flush failed earlier: what is durable is unknown, so writes are refused until the store is
+    /// opened again. Reads go on.
+    Poisoned(String),
+    /// No room in persistent memory, and migration cannot make any.
+    PmFull,
+    /// No room on the SSD.
+    SsdFull {
+        /// Blocks that were asked for.
+        blocks: u64,
+    },
+    /// A key that is empty or too long.
+    KeyBytes(usize),
+    /// A value that is too long.
+    ValueBytes(usize),
+    /// This item was acknowledged and cannot be read any more.
+    Lost {
+        /// Its key.
+        key: Vec<u8>,
+        /// Why.
+        why: String,
+    },
+    /// What the store hangs on is damaged.
+    Corrupt(String),
+    /// Written by another version of the format.
+    Version {
+        /// What the medium says.
+        found: u32,
+    },
+    /// Another process has the store open.
+    Locked(String),
+    /// The medium belongs to another store, or has another shape.
+    Mismatch(String),
+    /// A setting that cannot work.
+    Setting(String),
+    /// A backend that this machine does not offer.
+    Unavailable(String),
+}
+
+/// The tier's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { what, source } => write!(f, "{what}: {source}"),
+            Error::Poisoned(why) => {
+                write!(f, "writes are refused until restart: an earlier flush failed: {why}")
+            }
+            Error::PmFull => write!(
+                f,
+                "persistent memory is full and nothing in it can migrate: a larger --pm-size or \
+                 --ssd-size is needed"
+            ),
+            Error::SsdFull { blocks } => {
+                write!(f, "the SSD has no room for {blocks} blocks: a larger --ssd-size is needed")
+            }
+            Error::KeyBytes(bytes) => {
+                write!(f, "a key of {bytes} bytes: must be from 1 to {KEY_BYTES_MAX}")
+            }
+            Error::ValueBytes(bytes) => {
+                write!(f, "a value of {bytes} bytes: must be at most {VALUE_BYTES_MAX}")
+            }
+            Error::Lost { key, why } => write!(f, "lost: key {}: {why}", key.escape_ascii()),
+            Error::Corrupt(what) => write!(f, "damaged: {what}"),
+            Error::Version { found } => write!(
+                f,
+                "written by format version {found}; this program reads {}",
+                FORMAT_VERSION
+            ),
+            Error::Locked(path) => write!(f, "{path}: another process has this store open"),
+            Error::Mismatch(what) => write!(f, "does not belong together: {what}"),
+            Error::Setting(what) | Error::Unavailable(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Names what was being done when a medium refused.
+pub(crate) fn doing<T>(what: &'static str, result: io::Result<T>) -> Result<T> {
+    result.map_err(|source| Error::Io { what, source })
+}

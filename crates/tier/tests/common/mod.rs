@@ -1,0 +1,111 @@
+//! A simulated machine that stores lie on, small enough to crash thousands of times.
+#![allow(dead_code)] // each test file uses its part
+
+use laneway_tier::disk::sim::{Faults, Power, SimDisk};
+use laneway_tier::pm::Region;
+use laneway_tier::pm::sim::SimRegion;
+use laneway_tier::pm::wal::WalRegion;
+use laneway_tier::{Durability, Media, MigrateBy, Report, Result, Settings, Tier};
+use std::sync::Arc;
+
+pub const SEGMENT_BYTES: u32 = 16 << 10;
+pub const PM_BYTES: usize = 10 * SEGMENT_BYTES as usize;
+pub const SSD_BYTES: usize = 2 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Simulated persistent memory.
+    Pm,
+    /// The same without any flush.
+    PmDeaf,
+    /// The log on a simulated disk.
+    Wal,
+}
+
+enum Log {
+    Pm(Arc<SimRegion>),
+    Wal(Arc<SimDisk>),
+}
+
+/// Power, and two media on it.
+pub struct Machine {
+    pub power: Arc<Power>,
+    kind: Kind,
+    log: Log,
+    pub ssd: Arc<SimDisk>,
+}
+
+impl Machine {
+    pub fn new(kind: Kind, faults: &Faults) -> Machine {
+        Machine::of(kind, faults, u64::MAX, vec![0; PM_BYTES], vec![0; SSD_BYTES])
+    }
+
+    pub fn of(kind: Kind, faults: &Faults, fails_at: u64, log: Vec<u8>, ssd: Vec<u8>) -> Machine {
+        let power = Power::new(fails_at);
+        let disk =
+            |image| Arc::new(SimDisk::from_image(image, power.clone(), fails_at, faults.clone()));
+        let region = |image| SimRegion::from_image(image, power.clone(), faults.clone());
+        let log = match kind {
+            Kind::Pm => Log::Pm(Arc::new(region(log))),
+            Kind::PmDeaf => Log::Pm(Arc::new(region(log).without_flushes())),
+            Kind::Wal => Log::Wal(disk(log)),
+        };
+        let ssd = disk(ssd);
+        Machine { power, kind, log, ssd }
+    }
+
+    /// One of the states that a loss of power leaves, on a machine of its own.
+    pub fn crashed(&self, seed: u64, faults: &Faults, fails_at: u64) -> Machine {
+        let log = match &self.log {
+            Log::Pm(region) => region.crash_image(seed),
+            Log::Wal(disk) => disk.crash_image(seed),
+        };
+        Machine::of(self.kind, faults, fails_at, log, self.ssd.crash_image(seed ^ 0x55))
+    }
+
+    /// What both media hold: log, SSD.
+    pub fn images(&self) -> (Vec<u8>, Vec<u8>) {
+        let log = match &self.log {
+            Log::Pm(region) => region.image(),
+            Log::Wal(disk) => disk.image(),
+        };
+        (log, self.ssd.image())
+    }
+
+    pub fn media(&self) -> Media {
+        let region: Arc<dyn Region> = match &self.log {
+            Log::Pm(region) => region.clone(),
+            Log::Wal(disk) => Arc::new(WalRegion::new(disk.clone())),
+        };
+        Media { region, ssd: self.ssd.clone() }
+    }
+
+    pub fn set_log_faults(&self, faults: Faults) {
+        match &self.log {
+            Log::Wal(disk) => disk.set_faults(faults),
+            Log::Pm(_) => panic!("only a disk has faults"),
+        }
+    }
+
+    pub fn open(&self, settings: Settings) -> Result<(Tier, Report)> {
+        Tier::open(self.media(), settings, 0x1234_5678_9abc_def0, &mut |_, _| {})
+    }
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        split_bytes: 1024,
+        segment_bytes: SEGMENT_BYTES,
+        table_bytes: 8 << 10,
+        durability: Durability::Ack,
+        migrate_by: MigrateBy::Hotness,
+        migrate_percent: 60,
+        checkpoint_bytes: 24 << 10,
+        background: false,
+    }
+}
+
+/// A value that tells which write it comes from, in every part.
+pub fn value(version: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|at| (version.wrapping_mul(31) + at * 7 + (at >> 8)) as u8).collect()
+}

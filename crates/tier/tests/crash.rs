@@ -1,0 +1,253 @@
+//! Crash exploration: a store on simulated media loses its power at any event, or its process dies,
+//! and comes back with whatever the media are allowed to hold. Compared with what was acknowledged.
+//!
+//! Each state is one crash of one seed. A failure prints the seed; `TIER_CRASH_SEED=n` runs only
+//! that one. The mutation tests take one kind of barrier away and expect to be caught.
+
+mod common;
+
+use common::{Kind, Machine, settings, value};
+use laneway_tier::disk::Barrier;
+use laneway_tier::disk::sim::{Faults, Random};
+use laneway_tier::{Durability, ItemMeta, MigrateBy, Settings, Tier};
+use std::collections::BTreeMap;
+
+const KEYS: u64 = 40;
+const LIVES: u64 = 4;
+const IMAGES: u64 = 5;
+const OPERATIONS_MAX: u64 = 160;
+
+type Value = Option<(u64, usize)>;
+
+/// What each key may hold: the acknowledged value first, then what was submitted since.
+#[derive(Default, Clone)]
+struct Oracle {
+    keys: BTreeMap<Vec<u8>, Vec<Value>>,
+    version: u64,
+}
+
+impl Oracle {
+    fn submitted(&mut self, key: &[u8], value: Value) {
+        self.keys.entry(key.to_vec()).or_insert_with(|| vec![None]).push(value);
+    }
+
+    fn flushed(&mut self) {
+        self.keys.values_mut().for_each(|states| states.push(None));
+    }
+
+    /// Everything submitted is acknowledged.
+    fn acknowledged(&mut self) {
+        for states in self.keys.values_mut() {
+            let last = states[states.len() - 1];
+            *states = vec![last];
+        }
+    }
+
+    /// Compares, and takes what is there for what is acknowledged.
+    fn settle(&mut self, tier: &Tier) -> Result<(), String> {
+        let mut expected = Vec::new();
+        for (key, states) in &mut self.keys {
+            let item = tier.get(key).map_err(|error| error.to_string())?;
+            let found = states.iter().position(|state| match (state, &item) {
+                (None, None) => true,
+                (Some((version, bytes)), Some(item)) => {
+                    item.value == value(*version, *bytes) && item.meta.flags == *version as u32
+                }
+                _ => false,
+            });
+            let Some(found) = found else {
+                let held = item.map(|item| (item.meta.flags, item.value.len()));
+                return Err(format!(
+                    "key {} holds {held:?} and may hold {states:?}",
+                    key.escape_ascii()
+                ));
+            };
+            let state = states[found];
+            *states = vec![state];
+            if let Some((version, bytes)) = state {
+                expected.push((key.clone(), value(version, bytes)));
+            }
+        }
+        let scanned: Vec<_> = tier
+            .scan(b"", None, usize::MAX)
+            .into_iter()
+            .map(|(key, item)| (key, item.map(|item| item.value).unwrap_or_default()))
+            .collect();
+        match scanned == expected {
+            true => Ok(()),
+            false => Err("a scan and the gets disagree".into()),
+        }
+    }
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    // A few keys are written much more often than the others.
+    let number = random.below(KEYS).min(random.below(KEYS));
+    format!("key-{number:03}").into_bytes()
+}
+
+/// One operation; an error ends the life.
+fn operate(tier: &Tier, oracle: &mut Oracle, random: &mut Random) -> laneway_tier::Result<()> {
+    let key = key(random);
+    match random.below(100) {
+        // Written and acknowledged, or appended to a group that is committed later.
+        0..70 => {
+            let bytes = match random.below(10) {
+                0..6 => random.below(300),
+                6..8 => random.below(1024),
+                _ => 1024 + random.below(12 << 10),
+            };
+            oracle.version += 1;
+            let version = oracle.version;
+            oracle.submitted(&key, Some((version, bytes as usize)));
+            let meta = ItemMeta { flags: version as u32, expires_at_seconds: 0 };
+            let value = value(version, bytes as usize);
+            let ticket = tier.submit_put(&key, &value, meta, None)?;
+            if random.one_in(2) {
+                tier.wait(ticket)?;
+                oracle.acknowledged();
+            }
+        }
+        70..82 => {
+            oracle.submitted(&key, None);
+            tier.submit_delete(&key, None)?;
+            if random.one_in(2) {
+                tier.commit()?;
+                oracle.acknowledged();
+            }
+        }
+        82 if random.one_in(4) => {
+            oracle.flushed();
+            tier.flush_all()?;
+            tier.commit()?;
+            oracle.acknowledged();
+        }
+        82..90 => drop(tier.get(&key)?),
+        90..95 => drop(tier.maintain()?),
+        95..98 => drop(tier.migrate()?),
+        _ => {
+            tier.checkpoint()?;
+            oracle.acknowledged();
+        }
+    }
+    Ok(())
+}
+
+fn settings_of(random: &mut Random) -> Settings {
+    let mut settings = settings();
+    if random.one_in(4) {
+        settings.durability = Durability::Interval;
+    }
+    if random.one_in(6) {
+        settings.migrate_by = MigrateBy::Age;
+    }
+    match random.below(8) {
+        0 => settings.split_bytes = 0,
+        1 => settings.split_bytes = usize::MAX,
+        _ => {}
+    }
+    settings
+}
+
+/// How many states one seed explored, or what was wrong.
+fn explore(kind: Kind, seed: u64, faults: &Faults) -> Result<u64, String> {
+    let mut random = Random::new(seed);
+    let settings = settings_of(&mut random);
+    let mut oracle = Oracle::default();
+    let mut machine = Machine::new(kind, faults);
+    machine.power.restore(1 + random.below(600));
+    let mut states = 0;
+    for _ in 0..LIVES {
+        let mut opened = false;
+        if let Ok((tier, report)) = machine.open(settings) {
+            opened = true;
+            no_problems(&report.problems)?;
+            match oracle.settle(&tier) {
+                Err(_) if machine.power.is_off() => {}
+                result => result?,
+            }
+            for _ in 0..random.below(OPERATIONS_MAX) {
+                if operate(&tier, &mut oracle, &mut random).is_err() {
+                    break;
+                }
+            }
+        } else if !machine.power.is_off() {
+            return Err("a sound machine's store does not open".into());
+        }
+        let fails_at = 1 + random.below(600);
+        if opened && random.one_in(3) {
+            // The process dies; the caches of the media live.
+            states += 1;
+            machine.power.restore(fails_at);
+            continue;
+        }
+        let seeds: Vec<u64> = (0..IMAGES).map(|_| random.number()).collect();
+        for &seed in &seeds {
+            let crashed = machine.crashed(seed, faults, u64::MAX);
+            let mut oracle = oracle.clone();
+            let (tier, report) = crashed.open(settings).map_err(|error| error.to_string())?;
+            no_problems(&report.problems)?;
+            oracle.settle(&tier)?;
+            states += 1;
+        }
+        machine = machine.crashed(seeds[0], faults, fails_at);
+    }
+    Ok(states)
+}
+
+fn no_problems(problems: &[String]) -> Result<(), String> {
+    match problems {
+        [] => Ok(()),
+        _ => Err(format!("recovery complains: {}", problems.join("; "))),
+    }
+}
+
+fn explore_many(kind: Kind, seeds: u64, states_min: u64) {
+    let only = std::env::var("TIER_CRASH_SEED").ok().and_then(|text| text.parse().ok());
+    let seeds = only.map_or(0..seeds, |seed: u64| seed..seed + 1);
+    let mut states = 0;
+    for seed in seeds {
+        match explore(kind, seed, &faults()) {
+            Ok(count) => states += count,
+            Err(what) => panic!(
+                "{kind:?}, seed {seed}: {what}; again with: \
+                 TIER_CRASH_SEED={seed} cargo test -p laneway-tier --test crash"
+            ),
+        }
+    }
+    println!("{kind:?}: {states} states");
+    assert!(only.is_some() || states_min <= states, "only {states} states");
+}
+
+fn faults() -> Faults {
+    Faults { short_write_one_in: 5, ..Faults::default() }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_on_persistent_memory() {
+    explore_many(Kind::Pm, 400, 5000);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_on_a_disk() {
+    explore_many(Kind::Wal, 400, 5000);
+}
+
+fn is_caught(kind: Kind, faults: &Faults) -> bool {
+    (0..1000).any(|seed| explore(kind, seed, faults).is_err())
+}
+
+#[test]
+fn a_missing_barrier_of_any_kind_is_caught() {
+    for kind in [Kind::Pm, Kind::Wal] {
+        for barrier in Barrier::ALL {
+            let faults = Faults { ignored: [barrier].into(), ..faults() };
+            assert!(is_caught(kind, &faults), "{kind:?} without {barrier:?}: nothing noticed it");
+        }
+    }
+}
+
+#[test]
+fn missing_flushes_of_lines_are_caught() {
+    assert!(is_caught(Kind::PmDeaf, &faults()));
+}
