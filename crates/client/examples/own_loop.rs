@@ -2,15 +2,17 @@
 //!
 //! `laneway serve --udp-base 11300` in another terminal, then
 //! `cargo run -p laneway-client --example own_loop [HOST:PORT]`.
-#![forbid(unsafe_code)]
-
 use laneway_client::{Client, Core, Error, Request, Settings};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
 fn main() -> Result<(), Error> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into());
-    let topology = *Client::connect(address.as_str())?.topology();
+    run(&std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into()))
+}
+
+/// Everything, against the server whose TCP address this is.
+pub fn run(address: &str) -> Result<(), Error> {
+    let topology = *Client::connect(address)?.topology();
     let server = address.to_socket_addrs()?.next().expect("the client has found it");
 
     let socket = UdpSocket::bind("0.0.0.0:0")?;

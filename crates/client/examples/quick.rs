@@ -2,13 +2,15 @@
 //!
 //! `laneway serve --udp-base 11300` in another terminal, then
 //! `cargo run -p laneway-client --example quick [HOST:PORT]`.
-#![forbid(unsafe_code)]
-
 use laneway_client::{Answer, Client, Error, Expiry, Request};
 
 fn main() -> Result<(), Error> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into());
-    let mut client = Client::connect(address.as_str())?;
+    run(&std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into()))
+}
+
+/// Everything, against the server whose TCP address this is.
+pub fn run(address: &str) -> Result<(), Error> {
+    let mut client = Client::connect(address)?;
     println!(
         "{} queues, the first at UDP port {}",
         client.topology().count(),

@@ -1,5 +1,6 @@
 //! Tests of the core through its public face, in simulated time.
 
 mod lossy;
+mod mix;
 mod model;
 mod rules;

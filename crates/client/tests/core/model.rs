@@ -2,6 +2,7 @@
 //! requests together, asks for what it misses, answers a repeated request from memory, keeps its
 //! replies for those who miss frames of them. And a network to put it on.
 
+use crate::mix::{MILLISECOND, SECOND};
 use laneway_transport::datagram::{Datagrams, Departure, Path};
 use laneway_transport::memory_datagram::MemoryDatagrams;
 use laneway_wire::udp::frames::{TRAIN_FRAMES_MAX, frames, put_train};
@@ -13,9 +14,6 @@ use laneway_wire::{Frame, GetVerb, Request, StoreVerb, parse};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
-
-pub const MILLISECOND: u64 = 1_000_000;
-pub const SECOND: u64 = 1_000 * MILLISECOND;
 
 /// How long the server waits for the rest of a request before it asks.
 const PATIENCE_NANOS: u64 = 5 * MILLISECOND;
@@ -241,21 +239,5 @@ impl Server {
         let departure = Departure { peer, segment_bytes, pieces: &pieces };
         let sent = self.datagrams.send(queue, Path::Small, &[departure]);
         assert_eq!(sent.expect("memory does not fail").done, 1);
-    }
-}
-
-/// SplitMix64.
-pub struct Draws(pub u64);
-
-impl Draws {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }

@@ -1,6 +1,6 @@
 //! What the core does where nothing, or nonsense, comes back; and what it holds at most.
 
-use crate::model::{Draws, MILLISECOND, SECOND};
+use crate::mix::{Draws, MILLISECOND, SECOND};
 use laneway_client::{
     Answer, Core, Error, Expiry, Refusal, Repeat, Request, Settings, Ticket, Topology,
 };
