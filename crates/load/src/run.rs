@@ -210,10 +210,12 @@ fn write_timeline(plan: &Plan, path: &Path, samples: &[timeline::Sample]) -> Res
     let steps: Vec<timeline::Step> = workloads.iter().enumerate().map(step).collect();
     let picture = timeline::write(path, samples, &steps)?;
     eprintln!("timeline: {} and {}", path.display(), picture.display());
-    for (step, after_s) in timeline::settled_after_s(samples, &steps) {
-        let after = after_s.map_or("never".into(), |after_s| format!("after {after_s:.1} s"));
+    for timeline::Settled { step, workers_large, after_s } in timeline::settled(samples, &steps) {
         let timeline::Step { from_s, large_percent } = step;
-        eprintln!("  {large_percent} % large from {from_s:.1} s: large workers settled {after}");
+        eprintln!(
+            "  {large_percent} % large from {from_s:.1} s on: {workers_large} large workers after \
+             {after_s:.1} s"
+        );
     }
     Ok(())
 }

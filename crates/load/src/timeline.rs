@@ -96,21 +96,31 @@ pub struct Step {
     pub large_percent: f64,
 }
 
-/// How long the number of large workers took to become what it then was for most of the step, for
-/// each step.
-pub fn settled_after_s(samples: &[Sample], steps: &[Step]) -> Vec<(Step, Option<f64>)> {
+/// What the number of large workers became within a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settled {
+    /// The step.
+    pub step: Step,
+    /// The number that it was for most of the step's second half.
+    pub workers_large: f64,
+    /// How long it took to become that.
+    pub after_s: f64,
+}
+
+/// What it became in each step that was sampled.
+pub fn settled(samples: &[Sample], steps: &[Step]) -> Vec<Settled> {
     let ends = steps.iter().skip(1).map(|step| step.from_s).chain([f64::INFINITY]);
-    let within = steps.iter().zip(ends).map(|(step, end_s)| {
+    let settled = steps.iter().zip(ends).filter_map(|(step, end_s)| {
         let within: Vec<&Sample> =
             samples.iter().filter(|one| one.at_s >= step.from_s && one.at_s < end_s).collect();
         let mut half: Vec<f64> =
             within[within.len() / 2..].iter().map(|one| one.workers_large()).collect();
         half.sort_by(f64::total_cmp);
-        let usual = half.get(half.len() / 2).copied();
-        let first = within.iter().find(|one| Some(one.workers_large()) == usual);
-        (*step, first.map(|one| one.at_s - step.from_s))
+        let workers_large = *half.get(half.len() / 2)?;
+        let first = within.iter().find(|one| one.workers_large() == workers_large)?;
+        Some(Settled { step: *step, workers_large, after_s: first.at_s - step.from_s })
     });
-    within.collect()
+    settled.collect()
 }
 
 /// Writes the samples to `path`, and their picture beside it under the same name with `svg` behind.
@@ -183,10 +193,11 @@ mod tests {
 
     #[test]
     fn a_change_is_found_where_it_is() {
-        let settled = settled_after_s(&samples(), &STEPS);
-        assert_eq!(settled[0].1, Some(0.0));
-        assert!(settled[1].1.is_some_and(|after_s| (after_s - 1.5).abs() < 1e-9), "{settled:?}");
-        assert_eq!(settled_after_s(&[], &STEPS[..1])[0].1, None);
+        let settled = settled(&samples(), &STEPS);
+        assert_eq!((settled[0].workers_large, settled[0].after_s), (1.0, 0.0));
+        assert_eq!(settled[1].workers_large, 2.0);
+        assert!((settled[1].after_s - 1.5).abs() < 1e-9, "{settled:?}");
+        assert_eq!(super::settled(&[], &STEPS), []);
     }
 
     #[test]
