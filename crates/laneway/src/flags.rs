@@ -75,6 +75,8 @@ pub struct Flags {
     pub handoff_workers: Option<u16>,
     /// `--extra-large`
     pub extra_large: bool,
+    /// `--put-lock`
+    pub put_lock: bool,
     /// `--profile-sample`
     pub profile_sample: Option<u32>,
     /// `--form`
@@ -158,6 +160,7 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--access" => flags.access = Some(text(parser)?),
         "--handoff-workers" => flags.handoff_workers = Some(number(parser)?),
         "--extra-large" => flags.extra_large = true,
+        "--put-lock" => flags.put_lock = true,
         "--profile-sample" => flags.profile_sample = Some(number(parser)?),
         "--form" => flags.form = Some(text(parser)?),
         "--percentile" => flags.percentile = Some(number(parser)?),

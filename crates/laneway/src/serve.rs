@@ -175,6 +175,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         idle: idle(flags)?,
         epoch: epoch(flags)?,
         drain: flags.drain_milliseconds.map_or(DRAIN, Duration::from_millis),
+        put_lock: flags.put_lock,
         policy,
     })
 }

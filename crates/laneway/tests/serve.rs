@@ -301,3 +301,59 @@ fn full_memory_without_eviction_is_said_and_nothing_is_lost() {
     }
     server.stop();
 }
+
+/// One client's conversation: values of several sizes set, read back together and one by one, all
+/// sent before any answer is read.
+fn converse(server: &Server, client: usize) {
+    let mut stream = server.connect();
+    let (mut asked, mut wanted) = (Vec::new(), Vec::new());
+    let lengths = [5, 900, 15_000, 17_000, 60_000, 400_000];
+    let mut hits = Vec::new();
+    for (number, &length) in lengths.iter().enumerate() {
+        let value = vec![b'a' + client as u8; length];
+        let key = format!("c{client}k{number}");
+        asked.extend(format!("set {key} 0 0 {length}\r\n").as_bytes());
+        asked.extend([&value[..], b"\r\n"].concat());
+        wanted.extend(b"STORED\r\n");
+        let head = format!("VALUE {key} 0 {length}\r\n");
+        let hit = [head.as_bytes(), &value, b"\r\n"].concat();
+        asked.extend(format!("get {key}\r\nincr {key} 1\r\n").as_bytes());
+        wanted.extend([&hit[..], b"END\r\nCLIENT_ERROR cannot increment or decrement "].concat());
+        wanted.extend(b"non-numeric value\r\n");
+        hits.extend(hit);
+    }
+    let keys: Vec<String> = (0..lengths.len()).map(|key| format!("c{client}k{key}")).collect();
+    asked.extend(format!("get {} none\r\n", keys.join(" ")).as_bytes());
+    wanted.extend([&hits[..], b"END\r\n"].concat());
+    let mut sender = stream.try_clone().expect("a second handle");
+    let mut got = vec![0; wanted.len()];
+    std::thread::scope(|scope| {
+        scope.spawn(move || sender.write_all(&asked).expect("the server reads"));
+        stream.read_exact(&mut got).expect("the server answers");
+    });
+    assert!(got == wanted, "client {client}");
+}
+
+#[test]
+fn every_design_answers_many_clients_at_once_and_stops_in_order() {
+    for flags in [
+        &["--design", "lanes", "-t", "3"][..],
+        &["--design", "minos", "-t", "3"],
+        &["--design", "minos", "-t", "4", "--extra-large", "--put-lock"],
+        &["--design", "sho", "-t", "4", "--handoff-workers", "2"],
+        &["--design", "hkh-ws", "-t", "3"],
+        &["--design", "hkh", "--access", "crew", "-t", "3"],
+        &["--design", "hkh", "--access", "erew", "-t", "3"],
+    ] {
+        let mut server = Server::start(&[flags, &["--threshold", "16k"]].concat());
+        std::thread::scope(|scope| {
+            for client in 0..6 {
+                let server = &server;
+                scope.spawn(move || (0..5).for_each(|_| converse(server, client)));
+            }
+        });
+        server.signal("TERM");
+        let status = server.child.wait().expect("it is our child");
+        assert!(status.success(), "{flags:?}: {status}");
+    }
+}

@@ -259,7 +259,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let context = self.context(&touched);
         if rest.len() >= whole {
             let body = execute::Body::of(&rest[head..whole]);
+            let alone = self.shared.put_locks.enter(|| self.shared.store.hash(key));
             execute::store_whole(&context, &frame.request, body, &mut out);
+            drop(alone);
             self.out = out;
             self.account(connection, Operation::Set, size as u64, arrived);
             return Step::Took(whole);
@@ -345,7 +347,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut out = std::mem::take(&mut self.out);
         let context = self.context(&touched);
         if rest.starts_with(VALUE_END) {
+            let alone = self.shared.put_locks.enter(|| incoming.hash());
             incoming.finish(&context, &mut out);
+            drop(alone);
         } else {
             incoming.abandon_bad_chunk(&context, &mut out);
         }

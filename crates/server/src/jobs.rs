@@ -18,7 +18,7 @@ use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Route, WorkerId, Worke
 use laneway_sync::ring::Ring;
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::reply::END;
-use laneway_wire::{Get, Keys, Request, parse};
+use laneway_wire::{Get, KEY_BYTES_MAX, Keys, Request, parse};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -262,6 +262,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Work::Body(incoming) => {
                 let size = incoming.item_bytes();
                 let mut out = Vec::new();
+                let _alone = self.shared.put_locks.enter(|| incoming.hash());
                 incoming.finish(&self.context_of_job(&Cell::new(0)), &mut out);
                 self.count_job(&mut served, Operation::Set, size);
                 Output::of(out)
@@ -292,13 +293,18 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 };
                 // What is not there has no end either, and is answered so.
                 let body = value.get(..value_bytes + VALUE_END_BYTES).unwrap_or_default();
+                let _alone = self.shared.put_locks.enter(|| {
+                    let mut scratch = [0; KEY_BYTES_MAX];
+                    self.shared.store.hash(execute::key_of_store(request, &mut scratch))
+                });
                 execute::store_whole(
                     &self.context_of_job(&touched),
                     request,
                     Body::of(body),
                     &mut out,
                 );
-                let size = execute::key_bytes(request) + value_bytes;
+                let mut scratch = [0; KEY_BYTES_MAX];
+                let size = execute::key_of_store(request, &mut scratch).len() + value_bytes;
                 self.count_job(served, Operation::Set, size as u64);
             }
             request => {

@@ -23,6 +23,7 @@ pub mod jobs;
 pub mod lanes;
 pub mod latency;
 pub mod output;
+pub mod put_lock;
 pub mod receive;
 pub mod settings;
 pub mod shared;

@@ -54,6 +54,8 @@ pub struct Settings {
     pub epoch: Duration,
     /// How long a stopping server lets requests under way finish.
     pub drain: Duration,
+    /// PUTs are guarded by a spinlock, as in Minos (`--put-lock`).
+    pub put_lock: bool,
     /// The policy's own settings.
     pub policy: policy::Settings,
 }

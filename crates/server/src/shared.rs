@@ -6,6 +6,7 @@ use crate::connection::{Card, Connection};
 use crate::counters::Board;
 use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::latency::Book;
+use crate::put_lock::PutLocks;
 use crate::settings::Settings;
 use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
 use laneway_store::Store;
@@ -74,6 +75,8 @@ pub struct WorkerShared<S> {
     pub jobs: Ring<Job>,
     /// Replies to this worker's connections that others have executed.
     pub finished: Ring<Finished>,
+    /// It looks for something to do.
+    pub idle: AtomicBool,
     /// It sleeps, or is about to: who has something for it must wake it.
     pub asleep: AtomicBool,
     /// Ends the worker's wait; set once, before the worker runs.
@@ -96,6 +99,7 @@ impl<S> Default for WorkerShared<S> {
             mailbox: Ring::new(MAILBOX_PLACES),
             jobs: Ring::new(JOB_PLACES),
             finished: Ring::new(JOB_PLACES),
+            idle: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             waker: OnceLock::new(),
             book: Book::default(),
@@ -224,6 +228,8 @@ pub struct Shared<S> {
     pub plan: PlanCell,
     /// To which worker a key belongs.
     pub placement: Placement,
+    /// Guards PUTs, where that was asked for.
+    pub put_locks: PutLocks,
     /// The workers.
     pub workers: Vec<WorkerShared<S>>,
     /// Connections with a large request, for whichever large worker is free (the shared software
@@ -267,6 +273,7 @@ impl<S> Shared<S> {
             store,
             plan: PlanCell::new(plan),
             placement: placement.expect("a plan has workers"),
+            put_locks: PutLocks::new(settings.put_lock),
             workers,
             large_queue: Ring::new(MAILBOX_PLACES),
             large_jobs: Ring::new(JOB_PLACES),

@@ -51,7 +51,10 @@ fn what_cannot_be_says_flag_and_way_out() {
 #[test]
 fn every_design_is_served_with_its_variants() {
     for (line, design) in [
-        ("--design minos --extra-large --profile-sample 16 --workers 6", policy::Design::Minos),
+        (
+            "--design minos --extra-large --put-lock --profile-sample 16 --workers 6",
+            policy::Design::Minos,
+        ),
         ("--design hkh --access erew", policy::Design::Hkh),
         ("--design hkh-ws", policy::Design::HkhWs),
         ("--design sho --handoff-workers 3 --workers 6", policy::Design::Sho),

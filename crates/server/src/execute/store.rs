@@ -75,12 +75,15 @@ enum Answer<'a> {
     Meta { key: MetaKey<'a>, flags: &'a [u8], quiet: bool },
 }
 
-/// Bytes of the key of a request that takes a value; 0 for others.
-pub fn key_bytes(request: &Request<'_>) -> usize {
+/// The key of a request that takes a value; of others, nothing.
+pub fn key_of_store<'s, 'a: 's>(
+    request: &Request<'a>,
+    scratch: &'s mut [u8; KEY_BYTES_MAX],
+) -> &'s [u8] {
     match request {
-        Request::Store(store) => store.key.len(),
-        Request::MetaSet(set) => set.meta.key.bytes(&mut [0; KEY_BYTES_MAX]).len(),
-        _ => 0,
+        Request::Store(store) => store.key,
+        Request::MetaSet(set) => set.meta.key.bytes(scratch),
+        _ => &[],
     }
 }
 

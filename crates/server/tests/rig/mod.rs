@@ -40,6 +40,7 @@ pub struct Plan {
     pub workers_handoff: u16,
     pub extra_large: bool,
     pub profile_sample: u32,
+    pub put_lock: bool,
     pub store_mode: bool,
     pub cas: bool,
     pub flush: bool,
@@ -61,6 +62,7 @@ impl Plan {
             workers_handoff: 1,
             extra_large: false,
             profile_sample: 1,
+            put_lock: false,
             store_mode: false,
             cas: true,
             flush: true,
@@ -105,7 +107,7 @@ pub fn plans_of_rivals() -> Vec<Plan> {
         }
     }
     plans.push(Plan { workers_handoff: 3, ..Plan::design(Design::Sho, 6) });
-    plans.push(Plan { extra_large: true, ..Plan::design(Design::Minos, 6) });
+    plans.push(Plan { extra_large: true, put_lock: true, ..Plan::design(Design::Minos, 6) });
     plans
 }
 
@@ -269,6 +271,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         idle: Idle::Block,
         epoch: Duration::from_secs(1),
         drain: Duration::ZERO,
+        put_lock: plan.put_lock,
         policy,
     }
 }

@@ -152,6 +152,11 @@ impl Incoming {
         &self.key
     }
 
+    /// Its hash.
+    pub fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
     /// Key and value bytes of the item to be (of what is added to one, for `append`, `prepend`).
     pub fn item_bytes(&self) -> u64 {
         self.key.len() as u64 + self.landing.value_bytes() as u64
