@@ -1,5 +1,5 @@
 //! The names of the designs, and of MICA's access modes; what each does is in [`crate::designs`]
-//! and [`crate::route`].
+//! and [`mod@crate::route`].
 
 use core::fmt;
 use core::str::FromStr;
