@@ -26,7 +26,8 @@ pub enum Kind {
     /// 2: the message with this id is whole, or no longer wanted: nothing will be asked again.
     Forget,
     /// 3: as [`Kind::Data`], a request that is to be carried out once however often it comes: the
-    /// server remembers the answer for a while under peer, id and content, and gives it again.
+    /// server remembers the answer for a while under peer, id and content, and gives it again. What
+    /// it remembers is bounded: a repeat that it has forgotten is carried out again.
     /// Clients mark what they may repeat and what must not happen twice; requests of several
     /// datagrams are treated so in any case.
     Once,

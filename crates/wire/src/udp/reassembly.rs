@@ -18,12 +18,17 @@ use super::retain::{self, Retained};
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Frames that lie in one piece of memory.
 const CHUNK_FRAMES: usize = TRAIN_FRAMES_MAX;
 
 /// What an open message is charged with beside its frames: its entry in two maps.
 const MESSAGE_COST_BYTES: usize = 256;
+
+/// What a piece of a message is charged with beside its frames, which may be a byte each: its
+/// entry in a map, and what the allocator adds.
+const CHUNK_COST_BYTES: usize = 128;
 
 /// Asking again waits twice as long each time, this many times.
 const ASK_DOUBLINGS_MAX: u32 = 6;
@@ -210,8 +215,9 @@ impl Partial {
         let chunk = self.chunks.entry(number).or_insert_with(|| {
             let left = usize::from(self.total) - number * CHUNK_FRAMES;
             // Where the last frame is not in this chunk, it is appended to it if it comes next.
-            added = left.min(CHUNK_FRAMES + 1) * self.frame_bytes;
-            Chunk { present: 0, bytes: Vec::with_capacity(added) }
+            let bytes = left.min(CHUNK_FRAMES + 1) * self.frame_bytes;
+            added = bytes + CHUNK_COST_BYTES;
+            Chunk { present: 0, bytes: Vec::with_capacity(bytes) }
         });
         if chunk.present & 1 << index != 0 {
             return Err(Refused::Duplicate);
@@ -239,24 +245,37 @@ impl Partial {
         Whole { pieces, piece_bytes, bytes }
     }
 
-    fn has(&self, sequence: u16) -> bool {
-        if sequence + 1 == self.total {
-            return self.last.is_some();
-        }
-        let sequence = usize::from(sequence);
-        let chunk = self.chunks.get(&(sequence / CHUNK_FRAMES));
-        chunk.is_some_and(|chunk| chunk.present & 1 << (sequence % CHUNK_FRAMES) != 0)
+    /// What is missing, in ascending order; neighbours may meet. Costs what has come, not what was
+    /// declared: whoever declares 65535 frames and sends one does not have us look for them all.
+    fn missing(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        let even = u32::from(self.total) - 1;
+        let start_of = |number: usize| (number * CHUNK_FRAMES) as u32;
+        let mut begun = 0;
+        let here = self.chunks.iter().flat_map(move |(number, chunk)| {
+            let start = start_of(*number);
+            let end = even.min(start_of(*number + 1));
+            let before = begun..start;
+            begun = end;
+            let absent = move |at: &u32| chunk.present & 1 << (at - start) == 0;
+            let within = (start..end).filter(absent).map(|at| at..at + 1);
+            core::iter::once(before).chain(within)
+        });
+        let behind = self.chunks.last_key_value();
+        let behind = behind.map_or(0, |(number, _)| even.min(start_of(*number + 1)));
+        let last = if self.last.is_some() { even } else { even + 1 };
+        here.chain([behind..even, even..last]).filter(|range| !range.is_empty())
     }
 
     /// What is missing, as far as one datagram can name it.
     fn gaps(&self) -> Vec<Gap> {
         let mut gaps: Vec<Gap> = Vec::new();
-        for sequence in (0..self.total).filter(|sequence| !self.has(*sequence)) {
+        for range in self.missing() {
+            let count = (range.end - range.start) as u16;
             let full = gaps.len() == GAPS_MAX;
             match gaps.last_mut() {
-                Some(gap) if gap.sequences().end == u32::from(sequence) => gap.count += 1,
+                Some(gap) if gap.sequences().end == range.start => gap.count += count,
                 _ if full => break,
-                _ => gaps.push(Gap { first: sequence, count: 1 }),
+                _ => gaps.push(Gap { first: range.start as u16, count }),
             }
         }
         gaps
@@ -463,6 +482,11 @@ impl<K: Ord + Copy> Reassembly<K> {
                 self.close(key);
                 return Err(Refused::NoRoom);
             };
+            let partial = &self.open[&oldest];
+            if partial.place.0 != partial.touched_nanos {
+                self.replace(&oldest); // it moved on; once for each frame, at most
+                continue;
+            }
             self.close(&oldest);
             self.counts.dropped_for_room += 1;
         }

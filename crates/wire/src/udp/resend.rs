@@ -39,15 +39,22 @@ impl Gap {
 }
 
 /// The gaps named by the payload of a frame of kind `Resend`, for a message of `total` frames.
-/// Empty ones and ones that reach beyond the message are left out, and so is a last one that was
-/// cut off: whoever answers resends frames that exist, or nothing.
+/// Left out are empty ones, ones that reach beyond the message, ones that do not lie behind the gap
+/// before them, and a last one that was cut off: whoever answers resends frames that exist, in
+/// ascending order and each of them once, or nothing. No datagram asks for more than the message.
 pub fn gaps(payload: &[u8], total: u16) -> impl Iterator<Item = Gap> + '_ {
+    let mut end = 0;
     payload.chunks_exact(GAP_BYTES).filter_map(move |bytes| {
         let [first_high, first_low, count_high, count_low] = *bytes.first_chunk()?;
         let first = u16::from_be_bytes([first_high, first_low]);
         let count = u16::from_be_bytes([count_high, count_low]);
         let gap = Gap { first, count };
-        (count > 0 && gap.sequences().end <= u32::from(total)).then_some(gap)
+        let Range { start, end: gap_end } = gap.sequences();
+        if count == 0 || start < end || gap_end > u32::from(total) {
+            return None;
+        }
+        end = gap_end;
+        Some(gap)
     })
 }
 
@@ -99,6 +106,20 @@ mod tests {
         for (payload, total, count) in rows {
             assert_eq!(gaps(payload, total).count(), count, "{payload:?} of {total}");
         }
+    }
+
+    #[test]
+    fn no_datagram_asks_for_more_than_the_message() {
+        let all = Gap { first: 0, count: u16::MAX };
+        let mut datagram = Vec::new();
+        put_resend(&mut datagram, 1, u16::MAX, [all; GAPS_MAX]);
+        let frames = |total| -> u32 {
+            gaps(&datagram[HEADER_BYTES..], total).map(|gap| u32::from(gap.count)).sum()
+        };
+        assert_eq!((frames(u16::MAX), frames(10)), (65_535, 0));
+        let payload = [0, 5, 0, 3, 0, 7, 0, 2, 0, 1, 0, 1, 0, 8, 0, 1];
+        let expected = [Gap { first: 5, count: 3 }, Gap { first: 8, count: 1 }];
+        assert!(gaps(&payload, 10).eq(expected), "neither overlapping nor descending");
     }
 
     #[test]

@@ -147,11 +147,11 @@ fn a_key_is_stale_for_a_while_and_then_free() {
 
 /// A message arrives frame by frame; after each frame, `sources` others begin one. Returns the
 /// message and how many were dropped for room.
-fn flood(sources: u32) -> (Option<Vec<u8>>, u64) {
+fn flood(sources: u32, step_nanos: u64) -> (Option<Vec<u8>>, u64) {
     let mut into = Reassembly::new(BOUNDS);
     let mut got = None;
     for (at, datagram) in datagrams(&message(100_000)).iter().enumerate() {
-        let now_nanos = at as u64 * 200;
+        let now_nanos = at as u64 * step_nanos;
         got = whole(put(&mut into, 0, datagram, now_nanos));
         for source in 0..sources {
             let key = 1 + at as u32 * sources + source;
@@ -164,10 +164,13 @@ fn flood(sources: u32) -> (Option<Vec<u8>>, u64) {
 
 #[test]
 fn a_flood_stays_within_the_bounds_and_moves_no_message_that_goes_on() {
-    let (got, dropped) = flood(2);
-    assert!(got.is_some_and(|got| got == message(100_000)), "what moves on outlives the flood");
-    assert!(dropped > 100, "{dropped}");
-    let (_, dropped) = flood(50);
+    // However fast it moves: also where it began before those that stand still did.
+    for step_nanos in [200, 10] {
+        let (got, dropped) = flood(2, step_nanos);
+        assert!(got.is_some_and(|got| got == message(100_000)), "what moves on outlives the flood");
+        assert!(dropped > 100, "{dropped}");
+    }
+    let (_, dropped) = flood(50, 200);
     assert!(dropped > 3000, "{dropped}");
 }
 
@@ -203,4 +206,51 @@ fn what_is_missing_is_told_and_again_after_twice_as_long() {
     into.overdue(85, 10, |_, overdue| again = overdue.asks);
     assert_eq!(again, 1, "a frame that comes makes patience short again");
     assert!(into.missing(&2).is_empty());
+}
+
+#[test]
+fn what_is_missing_is_found_at_the_cost_of_what_has_come() {
+    let declared = |sequences: &[u16]| {
+        let mut into = Reassembly::new(BOUNDS);
+        for sequence in sequences {
+            into.take(1, header(*sequence, u16::MAX), &[1], 0);
+        }
+        let looks = into.open[&1].missing().count();
+        let gaps = into.missing(&1);
+        (looks, gaps)
+    };
+    let (looks, gaps) = declared(&[0]);
+    let all = [Gap { first: 1, count: 65_534 }];
+    assert_eq!(gaps, all);
+    assert!(looks <= CHUNK_FRAMES + 2, "{looks} looks for one frame that came");
+    let (looks, gaps) = declared(&[30_000, 65_534]);
+    let around = [Gap { first: 0, count: 30_000 }, Gap { first: 30_001, count: 35_533 }];
+    assert_eq!(gaps, around);
+    assert!(looks <= CHUNK_FRAMES + 3, "{looks} looks for two");
+}
+
+#[test]
+fn gaps_are_exactly_what_has_not_come() {
+    for total in [2, 45, 46, 47, 48, 92, 93, 94, 300] {
+        for stride in [1, 2, 7, 45, 46, 47, 100] {
+            let came = |at: &u16| (at * 5 + 3).is_multiple_of(stride);
+            let mut into = Reassembly::new(BOUNDS);
+            for sequence in (0..total).filter(came) {
+                into.take(1, header(sequence, total), &[1], 0);
+            }
+            if into.is_empty() {
+                continue;
+            }
+            let told: Vec<u32> = into.missing(&1).into_iter().flat_map(Gap::sequences).collect();
+            let missing = (0..total).filter(|at| !came(at)).map(u32::from);
+            assert!(told.iter().copied().eq(missing), "{total} frames, one in {stride}");
+        }
+    }
+}
+
+#[test]
+fn many_short_frames_are_charged_with_what_they_cost() {
+    let mut into = Reassembly::new(Bounds { bytes_max: 100 * CHUNK_COST_BYTES, ..BOUNDS });
+    let mut taken = (0..100).map(|at| into.take(1, header(at * 46, u16::MAX), &[1], 0));
+    assert!(taken.any(|taken| taken == Taken::Refused(Refused::NoRoom)));
 }
