@@ -22,6 +22,9 @@ const TOPOLOGY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest answer about the topology: two lines per worker, a thousand workers.
 const TOPOLOGY_BYTES_MAX: usize = 1 << 17;
 
+/// Bursts received before time is looked at again.
+const BURSTS_MAX: usize = 64;
+
 /// A client of one server. See the crate's page for how to use it.
 pub struct Client {
     core: Core,
@@ -31,17 +34,18 @@ pub struct Client {
 
 impl Client {
     /// Asks the server at `address` over TCP where it takes datagrams, or over UDP if it refuses
-    /// TCP.
+    /// TCP. Where a name has several addresses the first that accepts TCP is the server's.
     pub fn connect(address: impl ToSocketAddrs) -> Result<Client, Error> {
         Client::connect_with(address, Settings::default())
     }
 
     /// The same with other bounds and patience.
     pub fn connect_with(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
-        let address = resolve(address)?;
-        let topology = match topology_by_tcp(address) {
+        let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+        let first = resolve(addresses.as_slice())?;
+        let (address, topology) = match topology_by_tcp(&addresses) {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                topology_by_udp(address, settings.clone())?
+                (first, topology_by_udp(first, settings.clone())?)
             }
             other => other?,
         };
@@ -56,7 +60,8 @@ impl Client {
     }
 
     /// Asks nothing: `address` is an ordinary UDP port (`-U`) of Laneway or memcached, which takes
-    /// requests of one datagram, about 1300 bytes of value.
+    /// requests of one datagram, about 1300 bytes of value. What changes something is sent once:
+    /// memcached does not know a repeated request.
     pub fn single(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
         let address = resolve(address)?;
         Client::of(address, Topology::single(address.port()), settings)
@@ -172,7 +177,12 @@ impl Client {
             self.socket.wait(wake_nanos.saturating_sub(self.now_nanos()))?;
         }
         let now_nanos = self.now_nanos();
-        while self.socket.receive(&mut self.core, now_nanos)? {}
+        // A flood, from wherever, holds up no deadline.
+        for _ in 0..BURSTS_MAX {
+            if !self.socket.receive(&mut self.core, now_nanos)? {
+                break;
+            }
+        }
         self.core.tick(now_nanos);
         // Word that a reply is whole leaves at once: nobody may call again for a long time.
         self.socket.send(&mut self.core, now_nanos)
@@ -213,8 +223,22 @@ fn topology_by_udp(address: SocketAddr, settings: Settings) -> Result<Topology, 
     topology_of(client.ask(Request::stats("topology")))
 }
 
-fn topology_by_tcp(address: SocketAddr) -> Result<Topology, Error> {
-    let mut stream = TcpStream::connect_timeout(&address, TOPOLOGY_TIMEOUT)?;
+fn connect_any(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut first = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(address, TOPOLOGY_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// Also which of the addresses it is. The connection knows: 0.0.0.0 leads to another, and only
+/// what comes from that one is the server's.
+fn topology_by_tcp(addresses: &[SocketAddr]) -> Result<(SocketAddr, Topology), Error> {
+    let mut stream = connect_any(addresses)?;
+    let address = stream.peer_addr()?;
     stream.set_read_timeout(Some(TOPOLOGY_TIMEOUT))?;
     stream.write_all(b"stats topology\r\n")?;
     let request = Request::stats("topology");
@@ -224,7 +248,7 @@ fn topology_by_tcp(address: SocketAddr) -> Result<Topology, Error> {
         let count = stream.read(&mut room)?;
         told.extend_from_slice(&room[..count]);
         if let Ok(answer) = answer::read(&request, told.as_slice()) {
-            return topology_of(answer);
+            return Ok((address, topology_of(answer)?));
         }
         if count == 0 {
             break;
@@ -239,5 +263,39 @@ fn topology_of(answer: Result<Answer, Error>) -> Result<Topology, Error> {
         Ok(_) => Err(Error::NoTopology("nothing".into())),
         Err(Error::Refused(refusal)) => Err(Error::NoTopology(refusal.to_string())),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn every_address_of_a_name_is_tried() {
+        let told = b"STAT udp_port_base 21000\r\nSTAT queues 2\r\nEND\r\n";
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let live = server.local_addr().expect("it is bound");
+        // Bound, so that nobody else gets it, and no listener.
+        let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let mut dead = silent.local_addr().expect("it is bound");
+        while TcpStream::connect(dead).is_ok() {
+            dead.set_port(dead.port() - 1);
+        }
+        let serving = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut stream, _) = server.accept().expect("the client comes");
+                let mut line = [0; 16];
+                stream.read_exact(&mut line).expect("it asks");
+                assert_eq!(&line, b"stats topology\r\n");
+                stream.write_all(told).expect("it listens");
+            }
+        });
+        let (address, topology) = topology_by_tcp(&[dead, live]).expect("the second answers");
+        assert_eq!((address, topology), (live, Topology::queues(21_000, 2)));
+        let wildcard = SocketAddr::from((Ipv4Addr::UNSPECIFIED, live.port()));
+        let (address, _) = topology_by_tcp(&[wildcard]).expect("it leads to this host");
+        assert_eq!(address, live, "only what comes from there is believed");
+        serving.join().expect("it served both");
     }
 }

@@ -45,6 +45,7 @@ pub enum Repeat {
     /// It changes nothing: again, under another id.
     Free,
     /// It changes something, and the server knows a repeated one by its id: again, under the same.
+    /// Where the server does not ([`crate::Topology::is_extended`]) as [`Repeat::Never`].
     SameId,
     /// Twice is not once (`incr`, `append`, `cas`, ...): never.
     Never,

@@ -116,9 +116,7 @@ impl Socket {
         if self.cuts_trains {
             match send(&self.train, &[ControlMessage::UdpGsoSegments(&segment_bytes)]) {
                 Ok(_) => return Ok(()),
-                Err(Errno::EIO | Errno::EINVAL | Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => {
-                    self.cuts_trains = false;
-                }
+                Err(error) if is_uncut(error) => self.cuts_trains = false,
                 Err(error) => return passing(error),
             }
         }
@@ -184,10 +182,35 @@ fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into())))
 }
 
+/// The kernel does not cut trains, or not on this way: where a link is narrower than the datagrams
+/// (a tunnel), old kernels call the request invalid and new ones the message too long. Datagram by
+/// datagram they get through, in fragments.
+fn is_uncut(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE | Errno::ENOPROTOOPT | Errno::EOPNOTSUPP
+    )
+}
+
 /// What only means that a datagram is lost is passed over; everything else is an error.
 fn passing(error: Errno) -> io::Result<()> {
     match error {
         Errno::EAGAIN | Errno::EINTR | Errno::ENOBUFS | Errno::ECONNREFUSED => Ok(()),
         error => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_train_that_no_kernel_cuts_is_sent_by_pieces_and_loss_is_no_error() {
+        let narrow = [Errno::EIO, Errno::EINVAL, Errno::EMSGSIZE, Errno::EOPNOTSUPP];
+        assert!(narrow.into_iter().all(is_uncut));
+        for error in [Errno::EAGAIN, Errno::EINTR, Errno::ENOBUFS, Errno::ECONNREFUSED] {
+            assert!(!is_uncut(error) && passing(error).is_ok());
+        }
+        assert!(!is_uncut(Errno::ENETUNREACH) && passing(Errno::ENETUNREACH).is_err());
     }
 }

@@ -9,7 +9,8 @@
 //!   frames of two replies are never put together; all its ids count until it is answered;
 //! - a `set`, `delete` or `touch` keeps its id and its queue, by which the server knows it again;
 //!   of a long one only the last frame is repeated, for the server asks for what it misses;
-//! - anything else is sent once;
+//! - anything else is sent once, and to a server that knows no repeated requests (memcached, an
+//!   ordinary port) those three are, too;
 //! - of a reply of which a part has come, the rest is asked for, and the request is not repeated
 //!   unless asking is in vain.
 //!
@@ -298,7 +299,7 @@ impl Core {
         let queue = pending.attempt()?.queue;
         if !pending.queued {
             pending.sent_nanos = now_nanos;
-            let wait_nanos = match (pending.request.repeat(), pending.heard) {
+            let wait_nanos = match (pending.repeat, pending.heard) {
                 (Repeat::Never, _) => u64::MAX,
                 (_, Some(_)) => self.settings.resend_nanos,
                 (_, None) => {
@@ -326,7 +327,7 @@ impl Core {
         if pending.total > 1 {
             self.rate.lost(pending.sent_nanos, now_nanos);
         }
-        let begun = match pending.request.repeat() {
+        let begun = match pending.repeat {
             Repeat::Free => self.begin(serial, now_nanos),
             Repeat::SameId => {
                 pending.again();

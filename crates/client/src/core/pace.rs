@@ -53,7 +53,7 @@ impl RoundTrips {
         let base = base.max(settings.retry_nanos_min);
         let doubled = base.saturating_mul(1 << attempt.saturating_sub(1).min(20));
         let nanos = doubled.min(settings.retry_nanos_max);
-        nanos + draw % (nanos / 4 + 1)
+        nanos.saturating_add(draw % (nanos / 4 + 1))
     }
 }
 
@@ -150,6 +150,9 @@ mod tests {
             let waited = trips.retry_nanos(&settings, 1, draw * 999_983);
             assert!((20 * MILLISECOND..=25 * MILLISECOND).contains(&waited));
         }
+        let never = Settings { retry_nanos_min: u64::MAX, retry_nanos_max: u64::MAX, ..settings };
+        assert_eq!(trips.retry_nanos(&never, 1, u64::MAX / 5), u64::MAX);
+        let settings = Settings::default();
         for _ in 0..100 {
             trips.measured(300 * MILLISECOND);
         }

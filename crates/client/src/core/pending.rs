@@ -55,12 +55,15 @@ pub(super) struct Pending {
     pub(super) proved: bool,
     /// What its datagrams say they are.
     kind: Kind,
+    /// Whether it may be sent again, to this server.
+    pub(super) repeat: Repeat,
 }
 
 impl Pending {
     /// `total` is the number of frames of `head` and the request's body. Where the server is
     /// `extended` it is told to carry the request out once, however often it comes, unless that
-    /// makes no difference.
+    /// makes no difference. Another server knows no repeated request, so to that one a request
+    /// that changes something is sent once.
     pub(super) fn new(
         request: Request,
         head: Vec<u8>,
@@ -68,7 +71,11 @@ impl Pending {
         extended: bool,
         deadline_nanos: u64,
     ) -> Self {
-        let once = extended && request.repeat() != Repeat::Free;
+        let repeat = match request.repeat() {
+            Repeat::SameId if !extended => Repeat::Never,
+            repeat => repeat,
+        };
+        let once = extended && repeat != Repeat::Free;
         Pending {
             request,
             head,
@@ -85,6 +92,7 @@ impl Pending {
             garbled: false,
             proved: false,
             kind: if once { Kind::Once } else { Kind::Data },
+            repeat,
         }
     }
 
@@ -193,7 +201,7 @@ impl Pending {
 
     /// Whether it changes nothing.
     pub(super) fn is_read(&self) -> bool {
-        self.request.repeat() == Repeat::Free
+        self.repeat == Repeat::Free
     }
 }
 

@@ -148,7 +148,7 @@ impl Core {
         if !current || std::mem::replace(&mut pending.proved, true) {
             return; // every frame of a long request may bring one
         }
-        match pending.request.repeat() {
+        match pending.repeat {
             Repeat::Free => {
                 self.begin(serial, now_nanos);
             }

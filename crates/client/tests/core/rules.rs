@@ -83,6 +83,23 @@ fn silence_ends_at_the_deadline_and_the_error_says_what_may_have_happened() {
 }
 
 #[test]
+fn a_server_that_knows_no_repeated_request_gets_every_change_once() {
+    for request in
+        [Request::set("k", "v"), Request::delete("k"), Request::touch("k", Expiry::Never)]
+    {
+        let mut single = Core::new(Settings::default(), Topology::single(11_211), 1);
+        single.push(request.clone(), 0).expect("it is a fine request");
+        let (_, answer, all) = first_answer(&mut single);
+        assert!(matches!(answer, Err(Error::OutcomeUnknown { attempts: 1 })), "{answer:?}");
+        assert_eq!((all.len(), header(&all[0].1).kind), (1, Kind::Data), "{request:?}");
+    }
+    let mut single = Core::new(Settings::default(), Topology::single(11_211), 1);
+    single.push(Request::get("k"), 0).expect("it is a fine request");
+    let (_, _, all) = first_answer(&mut single);
+    assert!(all.len() > 1, "a read changes nothing");
+}
+
+#[test]
 fn a_long_request_in_silence_repeats_its_last_frame_only() {
     let mut core = core(Settings::default());
     core.push(Request::set("k", vec![7; 100_000]), 0).expect("it is a fine request");
