@@ -144,8 +144,12 @@ impl Chart {
     {
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(self.x_label).y_desc(self.y_label).light_line_style(WHITE);
-        mesh.x_label_formatter(&number).y_label_formatter(&number);
-        mesh.y_labels(8);
+        let label = |log: bool, value: &f64| match log && !one_two_or_five(*value) {
+            true => String::new(), // between labels, where they would overlap
+            false => number(value),
+        };
+        let (x_label, y_label) = (|x: &f64| label(self.log_x, x), |y: &f64| label(self.log, y));
+        mesh.x_label_formatter(&x_label).y_label_formatter(&y_label);
         mesh.label_style(("sans-serif", 13)).draw().map_err(text)?;
         for (index, (name, points)) in lines.iter().enumerate() {
             let style = color(name, index).stroke_width(2);
@@ -233,6 +237,11 @@ fn corner(points: &[(f64, f64)], lines: usize) -> SeriesLabelPosition {
     best.map_or(SeriesLabelPosition::UpperLeft, |(_, corner)| corner)
 }
 
+fn one_two_or_five(value: f64) -> bool {
+    let digit = value / 10_f64.powf((value.log10() + 1e-9).floor());
+    [1.0, 2.0, 5.0].iter().any(|wanted| (digit - wanted).abs() < 1e-6)
+}
+
 fn number(value: &f64) -> String {
     crate::row::Cell::Number((value * 1e6).round() / 1e6).plain()
 }
@@ -265,5 +274,14 @@ mod tests {
         assert!(matches!(corner(&rising, 3), SeriesLabelPosition::LowerRight));
         assert!(matches!(corner(&[(0.1, 0.1)], 3), SeriesLabelPosition::UpperLeft));
         assert!(matches!(corner(&[(0.1, 0.9)], 3), SeriesLabelPosition::UpperRight));
+    }
+
+    #[test]
+    fn a_logarithmic_axis_has_few_labels() {
+        for (value, labelled) in
+            [(0.1, true), (5e3, true), (0.2, true), (9.0, false), (40.0, false)]
+        {
+            assert_eq!(one_two_or_five(value), labelled, "{value}");
+        }
     }
 }

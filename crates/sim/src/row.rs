@@ -114,6 +114,12 @@ impl Row {
         self
     }
 
+    /// The same with another's values after its own.
+    pub fn and(mut self, other: Row) -> Row {
+        self.cells.extend(other.cells);
+        self
+    }
+
     /// The value of that name.
     pub fn get(&self, name: &str) -> Option<&Cell> {
         self.cells.iter().find(|(own, _)| *own == name).map(|(_, cell)| cell)

@@ -8,9 +8,10 @@ use crate::row::Row;
 use crate::stats::{Estimate, SECOND};
 use crate::workload::Mix;
 use laneway_policy::Design;
+use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// How much to simulate.
@@ -45,6 +46,8 @@ pub struct Study {
     pub progress: bool,
     simulated: AtomicU64,
     busy_ns: AtomicU64,
+    /// Rows of points already measured: figures share some, and the same seeds give the same.
+    known: Mutex<HashMap<String, Row>>,
 }
 
 /// One point of a figure: what its row begins with, and what is to be run.
@@ -154,6 +157,7 @@ impl Study {
             progress: std::io::stderr().is_terminal(),
             simulated: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
+            known: Mutex::default(),
         }
     }
 
@@ -202,7 +206,23 @@ impl Study {
 
     /// Measure all points; rows in their order.
     pub fn rows(&self, name: &str, points: &[Point]) -> Vec<Row> {
-        self.parallel(name, points, |point| self.all_seeds(point).row(point.row.clone(), self.seed))
+        self.parallel(name, points, |point| {
+            let Point { machine, mix, rate, requests, .. } = point;
+            let key = format!("{:?}", (machine, mix, rate, requests));
+            let row = self.known(&key, || self.all_seeds(point).row(Row::default(), self.seed));
+            point.row.clone().and(row)
+        })
+    }
+
+    /// What is known by this key, or is found out now.
+    pub fn known(&self, key: &str, find: impl FnOnce() -> Row) -> Row {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(row) = known().get(key) {
+            return row.clone();
+        }
+        let row = find();
+        known().insert(key.to_owned(), row.clone());
+        row
     }
 
     /// Do `work` for every task, on all threads; results in the tasks' order.

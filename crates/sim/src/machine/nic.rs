@@ -2,8 +2,9 @@
 //!
 //! Each worker has one TX queue, as in the paper, or with `lanes` two, so that its small replies
 //! never stand behind its own large ones. The NIC takes a frame from each queue in turn, or from
-//! those of small replies first; or a burst of frames, if so told. A worker's frames are in its queue
-//! as soon as it has made them. Not modelled: a bound on the queues, and the way in. Unit: picoseconds.
+//! those of small replies first; or a burst of frames, if so told. A worker's frames are in its
+//! queue as soon as it has made them. Not modelled: a bound on the queues, and the way in.
+//! Unit: picoseconds.
 
 use super::{Doing, Request, Run};
 use crate::events::NEVER;

@@ -81,6 +81,8 @@ pub struct Tweak {
     pub steal_requests_max: Option<u32>,
     /// Whether idle workers take requests from others.
     pub steal_when_idle: Option<bool>,
+    /// How many slices of large replies a worker may have unsent, where the plan caps them.
+    pub slices_unsent_max: Option<u64>,
 }
 
 impl Tweak {
@@ -99,6 +101,11 @@ impl Tweak {
         }
         if let Some(when_idle) = self.steal_when_idle {
             plan.steal.when_idle = when_idle;
+        }
+        if let (Some(cap), Some(slices), Some(slice)) =
+            (&mut plan.large_unsent_bytes_max, self.slices_unsent_max, plan.slice_bytes)
+        {
+            *cap = ItemBytes(slices * slice.0);
         }
         plan
     }

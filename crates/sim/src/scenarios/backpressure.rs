@@ -1,8 +1,10 @@
 //! A wire that is the bottleneck: what `lanes` gives up when replies back up (the extra large
-//! worker, and large bytes beyond a few slices), what it would be like if it did not, and what a NIC
-//! that sends small replies first would make of it. `lanes-1` and `lanes-2` keep one and two large
-//! workers whatever happens; `lanes-long` is `lanes` over a hundred epochs, in which it tries the
-//! extra worker again now and then and finds the wire still full.
+//! worker, and large bytes beyond a few slices), what it would be like if it did not, and what a
+//! NIC that sends small replies first would make of it.
+//!
+//! `lanes-1` and `lanes-2` keep one and two large workers whatever happens; `lanes-long` is `lanes`
+//! over a hundred epochs, in which it tries the extra worker again now and then and finds the wire
+//! still full.
 
 use super::{Figure, MEGA, Setup, bare, cpu_peak, wire_name};
 use crate::machine::{Nic, WireOrder};

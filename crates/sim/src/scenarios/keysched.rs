@@ -163,7 +163,7 @@ pub(super) fn ratio(study: &Study, _setup: &Setup) -> Figure {
 
 pub(super) fn threshold(study: &Study, _setup: &Setup) -> Figure {
     let mut tasks = Vec::new();
-    for cores in [8, 32, 64] {
+    for cores in [8, 64] {
         for threshold in THRESHOLDS {
             let lanes = HotSettings {
                 threshold: laneway_policy::hot::HotThreshold::Requests(threshold),

@@ -1,6 +1,7 @@
 //! The sweep that sets `lanes`' constants: the slice, how many small requests a large worker takes
 //! between slices and from what queue length on, how many large workers there are, in which order
-//! transfers are served, and the batch. One constant at a time away from the defaults, on seeds
+//! transfers are served, the batch, and, with the wire, how much of large replies may be unsent
+//! while it is full. One constant at a time away from the defaults, on seeds
 //! that no other figure uses. The last rows are `lanes` as it is and `minos`, for comparison.
 
 use super::{Figure, Setup, bare, cpu_peak};
@@ -19,6 +20,7 @@ const SLICES_KIB: [u64; 5] = [8, 16, 32, 64, 128];
 const TAKES: [u32; 5] = [1, 4, 16, 32, 1000];
 const QUEUES: [u32; 4] = [1, 2, 4, 8];
 const LARGE: [u16; 4] = [1, 2, 3, 4];
+const UNSENT: [u64; 4] = [2, 4, 8, 16];
 const BATCHES: [u32; 5] = [4, 16, 32, 64, 128];
 
 fn variants(setup: &Setup) -> Vec<(&'static str, String, Machine)> {
@@ -58,6 +60,12 @@ fn variants(setup: &Setup) -> Vec<(&'static str, String, Machine)> {
     for large in LARGE {
         add("large workers", large.to_string(), 8, &|machine| {
             machine.tweak.workers_large = Some(large);
+        });
+    }
+    for slices in UNSENT {
+        add("slices unsent (wire)", slices.to_string(), 8, &|machine| {
+            machine.nic = Some(setup.nic);
+            machine.tweak.slices_unsent_max = Some(slices);
         });
     }
     for idle in [false, true] {
