@@ -30,7 +30,7 @@ use alloc::vec;
 
 /// Slices of large replies that a worker may have unsent while the wire is the bottleneck. What is
 /// unsent behind others' frames in a round robin leaves slowly: with two slices the worker idles
-/// while it has work, and in the simulator large p99 is up to 1.8 times what it is with eight;
+/// while it has work, and in the simulator large p99 is half as high again as with eight;
 /// small p99 is the same, for small replies have a TX queue of their own.
 pub const SLICES_UNSENT_MAX: u64 = 8;
 
