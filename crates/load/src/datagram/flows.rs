@@ -178,9 +178,13 @@ impl<'a> Flows<'a> {
                     Kind::Data => counts.datagrams_received += 1,
                     Kind::Resend => {
                         counts.resends_asked += 1;
-                        if let Some(upload) = uploads.get_mut(&header.request_id) {
+                        let upload = uploads.get_mut(&header.request_id);
+                        if let Some(upload) = upload.filter(|upload| from == Some(upload.peer())) {
+                            let waits = !upload.is_sent(); // and so it stands in the line already
                             upload.again(gaps(payload, upload.total()));
-                            sending.push_back(header.request_id);
+                            if !waits && !upload.is_sent() {
+                                sending.push_back(header.request_id);
+                            }
                         }
                         return;
                     }
@@ -210,6 +214,19 @@ impl<'a> Flows<'a> {
                 counts.lost += 1;
                 uploads.remove(&id);
                 lost(index, request);
+            });
+        }
+    }
+}
+
+impl Flows<'_> {
+    /// Gives up whatever has no whole reply, as the run is over.
+    pub fn give_up_all(&mut self, mut lost: impl FnMut(&Request)) {
+        let Flows { all, counts, .. } = self;
+        for flow in all {
+            flow.flight.for_each_waiting(|request| {
+                counts.lost += 1;
+                lost(request);
             });
         }
     }

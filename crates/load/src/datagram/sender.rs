@@ -259,17 +259,63 @@ impl Loop<'_, '_, '_> {
         Ok(())
     }
 
-    /// Counts what was not sent, and what TCP left unanswered.
-    fn finish(self) -> Counts {
+    /// Counts what was not sent, what was sent too late to be waited for, and what TCP left
+    /// unanswered.
+    fn finish(mut self) -> Counts {
         if let Pace::Open(arrivals) = self.pace {
             for arrival in &arrivals[self.next..] {
                 self.recorder.never_sent(arrival.due_ns);
             }
         }
-        let recorder = self.recorder;
+        let (recorder, now_ns) = (self.recorder, self.clock.now_ns());
+        self.lines.flows.give_up_all(|request| recorder.lost(request, now_ns));
         if let Some(streams) = &self.lines.streams {
             streams.for_each_unanswered(|request| recorder.unanswered(request.due_ns));
         }
         self.lines.flows.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arrivals::poisson;
+    use crate::datagram::peers::{Choice, Peers};
+    use crate::dialect::Dialect;
+    use crate::values::Values;
+    use crate::workload::{Workload, WorkloadOptions};
+    use std::net::UdpSocket;
+    use std::time::Instant;
+
+    #[test]
+    fn what_leaves_too_late_to_be_waited_for_is_lost_too() {
+        let silent = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let port = silent.local_addr().expect("bound").port();
+        let options = Options {
+            peers: Peers::new("127.0.0.1", port, Choice::Server).expect("an address"),
+            large_sets: LargeSets::Udp,
+            timeout: Duration::from_millis(50),
+        };
+        let workload = WorkloadOptions::default();
+        let workload = Workload::new(workload).expect("valid");
+        let values = Values::new(1);
+        let context = Context { workload: &workload, values: &values, dialect: Dialect::Text };
+        // A million requests in 20 ms: the sender is behind when its time is up, and still sends.
+        let window_ns = 20_000_000;
+        let arrivals = poisson(&workload, 5e7, window_ns, 0);
+        let target = Target::Tcp("nowhere".into());
+        let random = || Random::stream(1, 1);
+        let lines = Lines::open(context, &options, &target, 16, random()).expect("sockets");
+        let mut recorder = Recorder::new(0..window_ns);
+        let clock = Clock::starting(Instant::now());
+        let pace = Pace::Open(&arrivals);
+        let counts = lines
+            .run(pace, random(), Duration::ZERO, clock, &mut recorder, |_| {})
+            .expect("it runs to its end");
+        assert_eq!((counts.sent, counts.answered), (counts.lost, 0));
+        let told = recorder.counts;
+        assert_eq!(told.due, arrivals.len() as u64);
+        assert_eq!(told.due, told.lost + told.never_sent);
+        assert_eq!(told.lost, counts.lost);
     }
 }

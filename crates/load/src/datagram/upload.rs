@@ -18,7 +18,7 @@ const TRAIN_FRAMES: usize = 24;
 pub struct Upload {
     peer: SocketAddr,
     message: Vec<u8>,
-    /// Sequence numbers to be sent.
+    /// Sequence numbers to be sent, ascending; no two ranges meet.
     left: VecDeque<Range<u32>>,
 }
 
@@ -40,9 +40,25 @@ impl Upload {
         self.left.is_empty()
     }
 
-    /// Sends these frames again.
+    /// To whom it goes.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Sends these frames again; those that are to be sent anyway, once.
     pub fn again(&mut self, gaps: impl Iterator<Item = Gap>) {
-        self.left.extend(gaps.map(Gap::sequences));
+        for gap in gaps {
+            let mut added = gap.sequences();
+            self.left.retain(|range| {
+                let meets = range.start <= added.end && added.start <= range.end;
+                if meets {
+                    added = range.start.min(added.start)..range.end.max(added.end);
+                }
+                !meets
+            });
+            let at = self.left.partition_point(|range| range.start < added.start);
+            self.left.insert(at, added);
+        }
     }
 
     /// Sends a train; false if the kernel has no room.
@@ -64,5 +80,28 @@ impl Upload {
             self.left[0] = rest;
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_asked_for_twice_are_sent_once() {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 9));
+        let mut upload = Upload::new(peer, vec![7; 360 * 1392]).expect("short enough");
+        let gap = |first, count| Gap { first, count };
+        upload.again([gap(100, 260)].into_iter());
+        assert!(
+            upload.left.iter().cloned().eq(std::iter::once(0..360)),
+            "it was to be sent anyway"
+        );
+        upload.left.clear();
+        for _ in 0..3 {
+            upload.again([gap(5, 2), gap(9, 1)].into_iter());
+        }
+        upload.again([gap(0, 5), gap(300, 1)].into_iter());
+        assert_eq!(upload.left, [0..7, 9..10, 300..301]);
     }
 }
