@@ -27,6 +27,12 @@ pub struct Flags {
     pub port: Option<i32>,
     /// `-U`
     pub udp_port: Option<i32>,
+    /// `--udp-base`
+    pub udp_base: Option<i32>,
+    /// `--udp-listen`
+    pub udp_listen: Option<String>,
+    /// `--udp-public`
+    pub udp_public: bool,
     /// `-s`
     pub unix_socket: Option<OsString>,
     /// `-a`, octal
@@ -135,6 +141,9 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
     match flag {
         "-p" | "--port" => flags.port = Some(number(parser)?),
         "-U" | "--udp-port" => flags.udp_port = Some(number(parser)?),
+        "--udp-base" => flags.udp_base = Some(number(parser)?),
+        "--udp-listen" => flags.udp_listen = Some(text(parser)?),
+        "--udp-public" => flags.udp_public = true,
         "-s" | "--unix-socket" => flags.unix_socket = Some(parser.value().map_err(sentence)?),
         "-a" | "--unix-mask" => flags.unix_mask = Some(octal(&text(parser)?)?),
         "-A" | "--enable-shutdown" => flags.shutdown = true,

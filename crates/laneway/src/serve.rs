@@ -54,9 +54,6 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     for warning in &flags.warnings {
         eprintln!("laneway: {warning}");
     }
-    if flags.udp_port.is_some_and(|port| port != 0) {
-        eprintln!("laneway: -U: UDP is not served yet; TCP is");
-    }
     match settings(&flags) {
         Ok(settings) => serve(&flags, settings),
         Err(error) => refuse(crate::STATUS_USAGE, &error),
@@ -126,6 +123,10 @@ fn announce(server: &Server, flags: &Flags, verbose: bool) {
     if let Some((path, _)) = &settings.unix {
         places.push(path.display().to_string());
     }
+    let mut udp: Vec<String> =
+        server.queues().iter().map(|queue| format!("udp:{}", queue.address)).collect();
+    udp.dedup();
+    places.extend(udp);
     if !flags.daemon {
         let plan = shared.plan.get();
         eprintln!(
@@ -161,6 +162,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         workers,
         addresses: if unix.is_some() { Vec::new() } else { addresses(flags)? },
         unix,
+        udp: udp::settings(flags, workers)?,
         backlog: flags.backlog.unwrap_or(BACKLOG),
         connections_max: connections(flags)?,
         item_bytes_max: item_bytes_max(flags, memory_bytes)? as usize,
@@ -304,6 +306,8 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let found: Vec<SocketAddr> = found.map_err(|error| wrong(&error))?.collect();
     if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
 }
+
+mod udp;
 
 #[cfg(test)]
 mod tests;

@@ -70,6 +70,31 @@ impl Ahead {
         self.fetch(store, &texts[..found]);
     }
 
+    /// Look ahead over inputs that stand for themselves, the first request of each.
+    pub fn look_at_each<'a>(
+        &mut self,
+        store: &Store,
+        inputs: impl Iterator<Item = &'a [u8]>,
+        limits: &Limits,
+    ) {
+        self.clear();
+        let mut texts = [&[][..]; KEYS_AHEAD];
+        let mut found = 0;
+        for input in inputs {
+            if found == KEYS_AHEAD {
+                break;
+            }
+            if let Ok(Some(frame)) = parse(input, limits)
+                && let Request::Get(mut get) = frame.request
+                && let Some(key) = get.keys.next()
+            {
+                texts[found] = key;
+                found += 1;
+            }
+        }
+        self.fetch(store, &texts[..found]);
+    }
+
     fn fetch(&mut self, store: &Store, keys: &[&[u8]]) {
         for (place, key) in self.keys.iter_mut().zip(keys) {
             let hash = store.hash(key);

@@ -5,7 +5,7 @@ use crate::receive::REQUESTS_PER_TURN;
 use crate::shared::{Shared, WorkerShared, lock};
 use crate::stats::{
     self, ConnectionSnapshot, GeneralSnapshot, LanesSnapshot, LatencyRow, LatencySnapshot,
-    Question, Role, SettingsSnapshot, TopologySnapshot, WorkerLane, WorkerPlace,
+    Question, Role, SettingsSnapshot, TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
 };
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
@@ -48,6 +48,7 @@ impl<S> Shared<S> {
                 let most = if *limit == 0 { usize::MAX } else { *limit as usize };
                 stats::write_cachedump(&self.store.list(*class, most, now_seconds), &mut out);
             }
+            Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
         }
         out
@@ -109,7 +110,7 @@ impl<S> Shared<S> {
             memory_bytes: self.store.stats().limit_bytes,
             connections_max: settings.connections_max as u64,
             tcp_port: settings.addresses.first().map_or(0, |address| address.port()),
-            udp_port: 0,
+            udp_port: self.udp_port_ordinary().unwrap_or(0),
             interface: (!interfaces.is_empty()).then(|| interfaces.join(",")),
             verbosity: self.verbosity.load(Relaxed),
             oldest_seconds: 0,
@@ -210,18 +211,57 @@ impl<S> Shared<S> {
         let mut ports: Vec<u16> = settings.addresses.iter().map(|address| address.port()).collect();
         ports.sort_unstable();
         ports.dedup();
+        let queues = self.udp.get().map_or(&[][..], |udp| &udp.queues);
+        let udp_port = |worker: usize| {
+            let mine = queues.iter().find(|queue| queue.chosen && queue.worker == worker);
+            mine.map(|queue| queue.address.port())
+        };
+        let udp_port_base = udp_port(0);
+        let workers = self.workers.len();
         TopologySnapshot {
             tcp_ports: ports,
             unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
-            udp_port_base: None,
-            queues: self.workers.len() as u64,
-            placement: None, // clients do not choose a queue over TCP
-            workers: self
-                .workers
-                .iter()
-                .map(|_| WorkerPlace { udp_port: None, cpu: None })
+            udp_port_base,
+            udp_port: self.udp_port_ordinary(),
+            queues: workers as u64,
+            placement: udp_port_base.map(|_| self.placement),
+            workers: (0..workers)
+                .map(|worker| WorkerPlace { udp_port: udp_port(worker), cpu: None })
                 .collect(),
         }
+    }
+
+    /// The UDP port that all workers share.
+    fn udp_port_ordinary(&self) -> Option<u16> {
+        let queues = &self.udp.get()?.queues;
+        queues.iter().find(|queue| !queue.chosen).map(|queue| queue.address.port())
+    }
+
+    fn udp_snapshot(&self) -> Option<UdpSnapshot> {
+        let udp = self.udp.get()?;
+        let mut counts: Vec<(&'static str, u64)> = Vec::new();
+        for worker in &udp.counts {
+            for (place, (name, count)) in worker.each().enumerate() {
+                match counts.get_mut(place) {
+                    Some((_, sum)) => *sum += count,
+                    None => counts.push((name, count)),
+                }
+            }
+        }
+        let (replies, bytes) = udp.kept();
+        // Elsewhere than on Linux there is no such file, and nothing to tell.
+        let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+        Some(UdpSnapshot {
+            queues: udp
+                .queues
+                .iter()
+                .map(|queue| (queue.address.to_string(), queue.chosen))
+                .collect(),
+            public: udp.guard.is_public(),
+            counts,
+            kept: (replies as u64, bytes as u64),
+            kernel: stats::kernel_counts(&snmp),
+        })
     }
 }
 

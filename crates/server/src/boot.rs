@@ -8,7 +8,9 @@ use crate::shared::{Phase, Shared};
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_store::{Config, Mode, Store};
+use laneway_transport::datagram::Queue;
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
+use laneway_transport::udp::{BindError, Ports, Sockets, UdpDatagrams};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -32,6 +34,8 @@ pub enum StartError {
     Policy(policy::SettingsError),
     /// An address cannot be listened on.
     Listen(String, io::Error),
+    /// A UDP port cannot be received on.
+    Udp(BindError),
     /// No memory for the store.
     Store(io::Error),
     /// A thread or its epoll set could not be made.
@@ -54,6 +58,9 @@ impl fmt::Display for StartError {
                     _ => "choose another with -l, -p or -s",
                 })
             }
+            StartError::Udp(error) => {
+                write!(f, "{error}; choose another port with -U or --udp-base, or leave them out")
+            }
             StartError::Store(error) => {
                 write!(f, "cannot reserve memory for items: {error}; choose less with -m")
             }
@@ -70,6 +77,7 @@ impl std::error::Error for StartError {}
 pub struct Server {
     shared: Arc<Shared<SocketStream>>,
     listeners: Arc<Vec<Listener>>,
+    sockets: Option<Arc<Sockets>>,
     threads: Vec<JoinHandle<()>>,
     clock: SystemClock,
 }
@@ -79,6 +87,7 @@ impl Server {
     pub fn start(settings: Settings) -> Result<Server, StartError> {
         settings.policy.check().map_err(StartError::Policy)?;
         let listeners = Arc::new(listen(&settings)?);
+        let sockets = bind(&settings)?;
         let clock = SystemClock::start();
         let store = Store::new(store_config(&settings)).map_err(StartError::Store)?;
         let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
@@ -88,9 +97,8 @@ impl Server {
         let mut control = Some(Control::new(policy, epoch_nanos, clock.nanos()));
         let mut workers = Vec::new();
         for number in 0..shared.workers.len() {
-            let transport = SocketTransport::new(listeners.clone()).map_err(StartError::Worker)?;
             let id = policy::WorkerId(number as u16);
-            let worker = Worker::new(id, shared.clone(), transport, clock, control.take());
+            let worker = worker(id, &shared, &listeners, sockets.as_ref(), clock, control.take());
             workers.push(worker.map_err(StartError::Worker)?);
         }
         let mut threads = Vec::new();
@@ -99,12 +107,17 @@ impl Server {
             let thread = builder.spawn(move || run(worker)).map_err(StartError::Worker)?;
             threads.push(thread);
         }
-        Ok(Server { shared, listeners, threads, clock })
+        Ok(Server { shared, listeners, sockets, threads, clock })
     }
 
     /// Where it listens, with the ports that the kernel chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(Listener::address).collect()
+    }
+
+    /// Where it receives datagrams.
+    pub fn queues(&self) -> Vec<Queue> {
+        self.sockets.iter().flat_map(|sockets| sockets.queues()).collect()
     }
 
     /// What its workers share.
@@ -127,6 +140,25 @@ impl Server {
     }
 }
 
+fn worker(
+    id: policy::WorkerId,
+    shared: &Arc<Shared<SocketStream>>,
+    listeners: &Arc<Vec<Listener>>,
+    sockets: Option<&Arc<Sockets>>,
+    clock: SystemClock,
+    control: Option<Control>,
+) -> io::Result<Worker<SocketTransport, SystemClock>> {
+    let mut transport = SocketTransport::new(listeners.clone())?;
+    if let Some(sockets) = sockets {
+        transport = transport.with_datagrams(sockets.clone());
+    }
+    let mut worker = Worker::new(id, shared.clone(), transport, clock, control)?;
+    if let Some(sockets) = sockets {
+        worker.serve_datagrams(Box::new(UdpDatagrams::new(sockets.clone())))?;
+    }
+    Ok(worker)
+}
+
 fn run(mut worker: Worker<SocketTransport, SystemClock>) {
     loop {
         match worker.step() {
@@ -139,6 +171,17 @@ fn run(mut worker: Worker<SocketTransport, SystemClock>) {
         }
     }
     worker.finish();
+}
+
+fn bind(settings: &Settings) -> Result<Option<Arc<Sockets>>, StartError> {
+    let Some(udp) = &settings.udp else { return Ok(None) };
+    let ports = Ports {
+        addresses: vec![udp.address],
+        workers: settings.workers,
+        base: udp.port_base,
+        ordinary: udp.port,
+    };
+    Sockets::bind(&ports).map(|sockets| Some(Arc::new(sockets))).map_err(StartError::Udp)
 }
 
 fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {

@@ -95,9 +95,3 @@ pub struct Finished {
     /// The client wants to leave.
     pub closes: bool,
 }
-
-/// How a worker sends the replies to datagrams that it has executed.
-pub trait DatagramReplies: Send {
-    /// Send `reply` to where the request came from; `large`: by the large lane, in slices.
-    fn send(&mut self, to: DatagramOrigin, reply: Output, large: bool);
-}

@@ -84,7 +84,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Wake the first of `workers` that sleeps.
-    fn wake_one(&self, workers: impl IntoIterator<Item = WorkerId>) {
+    pub(crate) fn wake_one(&self, workers: impl IntoIterator<Item = WorkerId>) {
         fence(Ordering::SeqCst); // (S) pairs with (T): either we see it asleep, or it sees the job
         let sleeps =
             |worker: &WorkerId| self.shared.workers[worker.index()].asleep.load(Ordering::Relaxed);
@@ -114,6 +114,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             || !here.jobs.is_empty()
             || (self.takes_large() && !self.shared.large_jobs.is_empty())
             || (self.plan.steal.when_idle && self.longest_queue().is_some())
+            || self.has_trains()
     }
 
     /// Replies that came back go to their connections. Returns whether there were any.
@@ -195,10 +196,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn deliver(&mut self, finished: Finished) -> io::Result<()> {
         let origin = match finished.origin {
             Origin::Stream(origin) => origin,
-            Origin::Datagram(origin) => {
-                if let Some(replies) = &mut self.datagram_replies {
-                    replies.send(origin, finished.reply, finished.large);
-                }
+            Origin::Datagram(_) => {
+                self.deliver_datagram(finished);
                 return Ok(());
             }
         };

@@ -38,11 +38,16 @@ impl<S> Connection<S> {
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Move one slice of the next large transfer. Returns whether there was one.
     pub(crate) fn slice_one(&mut self) -> io::Result<bool> {
+        if self.is_turn_of_datagrams() {
+            self.slice_datagrams()?;
+            return Ok(true);
+        }
         while let Some(token) = self.large.pop_front() {
             let Some(mut connection) = self.table.take(token) else { continue }; // it has left
             connection.queued = false;
             let next = self.slice(&mut connection).unwrap_or(Next::Close); // the peer is gone
             self.lanes().slices.add_owner(1);
+            self.turn_to_datagrams();
             self.place(token, connection, next, false)?;
             return Ok(true);
         }

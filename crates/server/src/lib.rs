@@ -28,4 +28,5 @@ pub mod receive;
 pub mod settings;
 pub mod shared;
 pub mod stats;
+pub mod udp;
 pub mod worker;

@@ -1,7 +1,7 @@
 //! What a server is started with, checked. Flags are another's business.
 
 use laneway_policy as policy;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +17,20 @@ pub enum Idle {
     Block,
 }
 
+/// Where UDP is served, and to whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UdpSettings {
+    /// The address of its sockets.
+    pub address: IpAddr,
+    /// One port per worker from here on: the client picks the queue (Minos §4.1).
+    pub port_base: Option<u16>,
+    /// One port for all workers, among whom the kernel spreads the peers (memcached's `-U`).
+    pub port: Option<u16>,
+    /// Strangers may ask: a peer that has not shown that its address is its own gets little for
+    /// little.
+    pub public: bool,
+}
+
 /// Everything a server needs to know before it starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -26,6 +40,8 @@ pub struct Settings {
     pub addresses: Vec<SocketAddr>,
     /// Unix socket to listen on instead, and its permission bits.
     pub unix: Option<(PathBuf, u32)>,
+    /// UDP, where it is served.
+    pub udp: Option<UdpSettings>,
     /// Kernel queue of connections not yet accepted (`-b`).
     pub backlog: i32,
     /// Most connections at a time (`-c`).

@@ -8,6 +8,7 @@ use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::latency::Book;
 use crate::put_lock::PutLocks;
 use crate::settings::Settings;
+use crate::udp::shared::UdpShared;
 use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
 use laneway_store::Store;
 use laneway_sync::ring::Ring;
@@ -237,6 +238,8 @@ pub struct Shared<S> {
     pub large_queue: Ring<Box<Connection<S>>>,
     /// Requests for whichever worker that takes from the shared queue is free.
     pub large_jobs: Ring<Job>,
+    /// UDP, once a worker serves it.
+    pub udp: OnceLock<Arc<UdpShared>>,
     /// Command counters of all workers.
     pub board: Board,
     /// `stats detail on` was said.
@@ -277,6 +280,7 @@ impl<S> Shared<S> {
             workers,
             large_queue: Ring::new(MAILBOX_PLACES),
             large_jobs: Ring::new(JOB_PLACES),
+            udp: OnceLock::new(),
             board: Board::new(settings.workers),
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),

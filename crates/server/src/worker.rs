@@ -11,8 +11,9 @@ use crate::connection::{Connection, Table};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::execute::ExecuteSettings;
-use crate::handoff::{DatagramReplies, Finished};
+use crate::handoff::Finished;
 use crate::shared::{LaneCounts, Phase, Shared};
+use crate::udp::state::Udp;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
 use laneway_transport::{Interest, Ready, Token, Transport, Wait};
@@ -64,10 +65,10 @@ pub struct Worker<T: Transport, C> {
     pub(crate) small: VecDeque<Token>,
     /// Connections with a slice to move.
     pub(crate) large: VecDeque<Token>,
+    /// Datagrams, where they are served.
+    pub(crate) udp: Option<Box<Udp>>,
     /// Replies whose home had no room for them.
     pub(crate) undelivered: VecDeque<Finished>,
-    /// How replies to datagrams leave, where there are datagrams.
-    pub datagram_replies: Option<Box<dyn DatagramReplies>>,
     /// Where handing connections away goes on, while this worker is becoming large.
     leaving: Option<u32>,
     pub(crate) ready: Vec<Ready>,
@@ -121,7 +122,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             small: VecDeque::new(),
             large: VecDeque::new(),
             undelivered: VecDeque::new(),
-            datagram_replies: None,
+            udp: None,
             leaving: None,
             ready: Vec::new(),
             read_buffer: vec![0; READ_BYTES],
@@ -150,9 +151,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let adopted = self.take_finished()? | self.adopt()?;
         let received = self.receive(now, adopted)?;
         let worked = self.work()?;
+        self.send_datagrams()?;
         let sliced = self.slice_one()?;
         let busy = adopted || received || worked || sliced;
-        let busy = busy || self.steal()?;
+        let busy = busy || self.steal()? || self.steal_datagram()?;
         if let Some(mut control) = self.control.take() {
             control.step(&self.shared, now, self.now_seconds);
             self.control = Some(control);
@@ -189,12 +191,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             match event {
                 Ready::Listener(listener) => self.accept(listener)?,
                 Ready::Stream(token) => self.wakened(token)?,
-                // Nobody watches any yet.
-                Ready::Datagrams(_) | Ready::Room(..) => {}
+                Ready::Datagrams(queue) => self.datagrams_ready(queue),
+                Ready::Room(queue, path) => self.datagrams_room(queue, path)?,
                 Ready::Woken => {}
             }
         }
         self.ready = ready;
+        busy |= self.receive_datagrams()?;
         // What had to wait a turn comes after what was just received; no more than a burst of it.
         for _ in 0..self.small.len().min(BATCH as usize) {
             let Some(token) = self.small.pop_front() else { break };
@@ -232,10 +235,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             || self.leaving.is_some()
             || !here.mailbox.is_empty()
             || (self.takes_large() && !self.shared.large_queue.is_empty());
-        if busy || self.has_jobs() {
+        if busy || self.has_jobs() || self.has_datagrams() {
             return Wait::No;
         }
         let due = self.control.as_ref().map_or(u64::MAX, |control| control.due_nanos());
+        let due = due.min(self.datagrams_due_nanos());
         let most = if self.shared.phase() == Phase::Running { SLEEP_MAX } else { DRAIN_SLEEP };
         let sleep = Duration::from_nanos(due.saturating_sub(now)).min(most);
         match self.idle.wait(now, sleep) {
@@ -252,7 +256,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         let before = self.plan.role(self.id);
         self.plan_version = version;
-        self.plan = self.shared.plan.get();
+        let plan_before = std::mem::replace(&mut self.plan, self.shared.plan.get());
+        self.follow_plan_of_datagrams(&plan_before)?;
         (self.hands_over, self.hands_unseen) = self.rules();
         let role = self.plan.role(self.id);
         if role != before {
@@ -308,12 +313,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.transport.watch_listeners(true)?;
         }
         self.kick_idle();
+        self.expire_datagrams(now);
         Ok(())
     }
 
     /// Stop accepting; idle connections close, those under way get their reply first.
     fn drain(&mut self) -> io::Result<()> {
         self.transport.watch_listeners(false)?;
+        self.watch_queues()?;
         let tokens: Vec<Token> = self.table.tokens_from(0).collect();
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };

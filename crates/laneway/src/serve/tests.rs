@@ -41,6 +41,14 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--form roles --workers 1", "--form"),
         ("--idle never", "adaptive"),
         ("--epoch-ms 0", "at least 1"),
+        ("-U 70000", "-U 70000"),
+        ("--udp-base 0", "--udp-base 0"),
+        ("--udp-base 65530 -t 8", "from 1 to 65528"),
+        ("--udp-base 5000 -t 4 -U 5003", "worker 3"),
+        ("--udp-public", "-U PORT"),
+        ("--udp-listen 127.0.0.1", "-U PORT"),
+        ("-U 5000 --udp-listen 10.0.0.1", "--udp-public"),
+        ("-U 5000 --udp-listen here", "not an address"),
         ("-l no.such.host.invalid", "-l no.such.host.invalid"),
     ] {
         let error = given(line).expect_err(line);
@@ -63,4 +71,17 @@ fn every_design_is_served_with_its_variants() {
         assert_eq!(settings.policy.design, design);
         assert!(policy::build(settings.policy).is_ok(), "{line}");
     }
+}
+
+#[test]
+fn udp_is_off_then_on_loopback_then_where_it_is_told() {
+    assert_eq!(given("").unwrap().udp, None);
+    assert_eq!(given("-U 0").unwrap().udp, None);
+    let udp = given("-U 11211 -l 10.1.2.3").unwrap().udp.unwrap();
+    assert_eq!((udp.address.to_string(), udp.port), ("127.0.0.1".to_owned(), Some(11211)));
+    assert!(!udp.public);
+    let line = "--udp-base 7000 --udp-listen [::] --udp-public -t 2";
+    let udp = given(line).unwrap().udp.unwrap();
+    assert_eq!((udp.address.to_string(), udp.port_base), ("::".to_owned(), Some(7000)));
+    assert!(udp.public && udp.port.is_none());
 }

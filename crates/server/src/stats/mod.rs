@@ -12,6 +12,7 @@ mod lines;
 mod settings;
 mod slabs;
 mod topology;
+mod udp;
 
 pub use general::{GeneralSnapshot, write_general};
 pub use lanes::{LanesSnapshot, Role, WorkerLane, write_lanes};
@@ -21,6 +22,8 @@ pub use slabs::{write_items, write_sizes, write_slabs};
 pub use topology::{
     ConnectionSnapshot, TopologySnapshot, WorkerPlace, write_connections, write_topology,
 };
+
+pub use udp::{UdpSnapshot, kernel_counts, write_udp};
 
 use laneway_store::ItemMeta;
 use laneway_wire::reply::{END, ERROR, OK, RESET};
@@ -50,6 +53,8 @@ pub enum Question {
     Latency,
     /// `stats topology`: [`write_topology`].
     Topology,
+    /// `stats udp`: [`write_udp`].
+    Udp,
     /// `stats cachedump`: [`write_cachedump`].
     Cachedump {
         /// Number of the size class.
@@ -83,6 +88,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"lanes" => Question::Lanes,
         b"latency" => Question::Latency,
         b"topology" => Question::Topology,
+        b"udp" => Question::Udp,
         b"detail" => match words.next() {
             Some(b"on") => Question::Detail(true),
             Some(b"off") => Question::Detail(false),

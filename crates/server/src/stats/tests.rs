@@ -304,3 +304,27 @@ fn connections_are_told_in_memcacheds_words() {
          STAT 23:secs_since_last_cmd 61\r\nEND\r\n"
     );
 }
+
+#[test]
+fn udp_tells_its_queues_its_counts_and_the_kernels() {
+    let none = text(|out| write_udp(None, out));
+    assert_eq!(none, "STAT udp no\r\nEND\r\n");
+    let snmp = "Tcp: A B\nTcp: 1 2\nUdp: InDatagrams NoPorts InErrors RcvbufErrors\nUdp: 9 3 7 5\n";
+    let snapshot = UdpSnapshot {
+        queues: vec![("127.0.0.1:7000".to_owned(), true)],
+        counts: vec![("truncated", 4)],
+        kernel: kernel_counts(snmp),
+        ..UdpSnapshot::default()
+    };
+    let told = text(|out| write_udp(Some(&snapshot), out));
+    for line in [
+        "queues 1",
+        "queue:0:address 127.0.0.1:7000",
+        "truncated 4",
+        "kernel_no_such_queue 3",
+        "kernel_receive_buffer_full 5",
+    ] {
+        assert!(told.contains(&format!("STAT {line}\r\n")), "{line}: {told}");
+    }
+    assert!(kernel_counts("Udp: InDatagrams\n").is_empty() && kernel_counts("").is_empty());
+}

@@ -22,6 +22,8 @@ pub struct TopologySnapshot {
     pub unix_path: Option<String>,
     /// First UDP port of the queues; queue i is at this port + i.
     pub udp_port_base: Option<u16>,
+    /// UDP port that all workers share.
+    pub udp_port: Option<u16>,
     /// Receive queues.
     pub queues: u64,
     /// Where keys belong, if clients are to send them there themselves. Its seed is not that of the
@@ -42,6 +44,9 @@ pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
     }
     if let Some(port) = snapshot.udp_port_base {
         lines.number("udp_port_base", port.into());
+    }
+    if let Some(port) = snapshot.udp_port {
+        lines.number("udp_port", port.into());
     }
     lines.number("queues", snapshot.queues);
     if let Some(placement) = &snapshot.placement {

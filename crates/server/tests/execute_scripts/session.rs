@@ -214,7 +214,9 @@ impl Session {
                 stats::write_cachedump(&items, out);
             }
             Question::Topology => out.extend_from_slice(b"STAT workers 1\r\nEND\r\n"),
-            Question::Latency | Question::Connections => out.extend_from_slice(b"END\r\n"),
+            Question::Latency | Question::Connections | Question::Udp => {
+                out.extend_from_slice(b"END\r\n");
+            }
         }
     }
 

@@ -2,16 +2,20 @@
 //! The same seed gives the same run.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod peer;
+
 use laneway_policy::ranges::SizeRanges;
 use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, LargeLane, Role};
 use laneway_policy::{SizeHistogram, SmoothHistogram, WorkerId, build};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
-use laneway_server::settings::{Idle, Settings};
+use laneway_server::settings::{Idle, Settings, UdpSettings};
 use laneway_server::shared::Shared;
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Mode, Store};
 use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
+use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +24,7 @@ pub const STEP_NANOS: u64 = 10_000;
 
 pub struct Rig {
     pub net: Net,
+    pub datagrams: Option<DatagramNet>,
     pub shared: Arc<Shared<MemoryStream>>,
     pub clock: ManualClock,
     pub workers: Vec<Worker<MemoryTransport, ManualClock>>,
@@ -45,6 +50,10 @@ pub struct Plan {
     pub cas: bool,
     pub flush: bool,
     pub shutdown: bool,
+    /// Datagrams are served, on a network with these faults.
+    pub datagrams: Option<DatagramFaults>,
+    /// Strangers may ask.
+    pub public: bool,
 }
 
 impl Plan {
@@ -67,6 +76,8 @@ impl Plan {
             cas: true,
             flush: true,
             shutdown: false,
+            datagrams: None,
+            public: false,
         }
     }
 
@@ -151,13 +162,24 @@ impl Rig {
             Shared::new(store, settings, policy.initial(), clock.unix_seconds(clock.nanos()));
         let net = Net::new(plan.faults);
         let mut control = Some(Control::new(policy, 1_000_000_000, 0));
+        let datagrams = plan.datagrams.map(|faults| DatagramNet::new(faults, plan.workers));
         let worker = |number| {
             let id = WorkerId(number as u16);
-            Worker::new(id, shared.clone(), net.transport(), clock.clone(), control.take())
-                .expect("memory transports do not fail")
+            let mut transport = net.transport();
+            if let Some(datagrams) = &datagrams {
+                transport = transport.with_datagrams(datagrams);
+            }
+            let mut worker =
+                Worker::new(id, shared.clone(), transport, clock.clone(), control.take())
+                    .expect("memory transports do not fail");
+            if let Some(net) = &datagrams {
+                let queues = Box::new(net.datagrams());
+                worker.serve_datagrams(queues).expect("memory transports do not fail");
+            }
+            worker
         };
         let workers = (0..plan.workers).map(worker).collect();
-        Rig { net, shared, clock, workers, steps: 0 }
+        Rig { net, datagrams, shared, clock, workers, steps: 0 }
     }
 
     /// One step of every worker.
@@ -257,6 +279,12 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         workers: plan.workers,
         addresses: Vec::new(),
         unix: None,
+        udp: plan.public.then_some(UdpSettings {
+            address: Ipv4Addr::LOCALHOST.into(),
+            port_base: None,
+            port: None,
+            public: true,
+        }),
         backlog: 16,
         connections_max: plan.connections_max,
         item_bytes_max: plan.item_bytes_max,

@@ -1,0 +1,252 @@
+//! Requests of several datagrams. Whoever receives a frame forwards it unparsed to the one worker
+//! that puts its message together: the large worker that a hash of peer and request id chooses, or
+//! the standby; where no worker is large, the one whose queue it is. That worker also asks for
+//! frames that are missing, and answers clients that miss frames of a reply.
+//!
+//! What is whole is served like any message; a large value goes into its item slice by slice.
+//! Departs from Minos: the paper leaves PUTs of several packets open.
+
+use super::reply::Transfer;
+use super::shared::Train;
+use super::state::{At, Desk, From, PATIENCE_NANOS, Storing};
+use crate::clock::Clock;
+use crate::execute;
+use crate::handoff::{DatagramOrigin, Job, Origin};
+use crate::udp::send::TRANSFERS_MAX;
+use crate::worker::Worker;
+use laneway_policy::{CorePlan, ItemBytes, Route, WorkerId, WorkerTarget, route};
+use laneway_transport::Transport;
+use laneway_transport::datagram::Arrival;
+use laneway_wire::reply::CRLF;
+use laneway_wire::udp::frames::Message;
+use laneway_wire::udp::reassembly::{Refused, Taken, Whole};
+use laneway_wire::udp::resend::{gaps, put_resend};
+use laneway_wire::udp::{FRAME_BYTES_MAX, Header, Kind};
+use laneway_wire::{KEY_BYTES_MAX, Request, parse};
+use std::cell::Cell;
+use std::net::SocketAddr;
+
+/// The worker that puts a message together, which came to a queue of worker `whose`.
+pub fn assembler(plan: &CorePlan, whose: usize, spread: u64) -> WorkerId {
+    let large = u64::from(plan.workers_large());
+    if large > 0 {
+        return WorkerId(plan.workers_small + (spread % large) as u16);
+    }
+    plan.standby().unwrap_or(WorkerId(whose as u16))
+}
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Give frames to whoever puts their message together.
+    pub(super) fn forward(
+        &mut self,
+        desk: &mut Desk,
+        at: At<'_>,
+        (queue, peer, request_id): (usize, SocketAddr, u16),
+        segment_bytes: usize,
+        bytes: &[u8],
+    ) {
+        let key = (peer, request_id);
+        let whose = at.shared.queues[queue].worker;
+        let worker = assembler(&self.plan, whose, at.shared.spread(&key));
+        if worker == self.id {
+            return self.take_frames(desk, at, queue, Arrival { peer, segment_bytes, bytes });
+        }
+        let frames = bytes.len().div_ceil(segment_bytes) as u64;
+        let train = Train { queue: queue as u16, peer, segment_bytes, bytes: bytes.to_vec() };
+        match at.shared.trains[worker.index()].push(train) {
+            Ok(()) => {
+                at.counts.frames_forwarded.add_owner(frames);
+                self.wake_one([worker]);
+            }
+            Err(_) => at.counts.frames_queue_full.add_owner(frames),
+        }
+    }
+
+    /// Frames that another worker has forwarded.
+    pub(super) fn take_train(&mut self, desk: &mut Desk, at: At<'_>, train: &Train) {
+        let Train { queue, peer, segment_bytes, bytes } = train;
+        let arrival = Arrival { peer: *peer, segment_bytes: *segment_bytes, bytes };
+        self.take_frames(desk, at, usize::from(*queue), arrival);
+    }
+
+    fn take_frames(&mut self, desk: &mut Desk, at: At<'_>, queue: usize, arrival: Arrival<'_>) {
+        let now = self.clock.nanos();
+        let peer = arrival.peer;
+        for datagram in arrival.datagrams() {
+            let Some((header, payload)) = Header::parse(datagram) else { continue };
+            let to = DatagramOrigin { queue: queue as u16, peer, request_id: header.request_id };
+            // The sender of a message of many frames may be answered as if it were one.
+            let mut from = From { to, once: true, allowance: datagram.len(), arrived_nanos: now };
+            if header.kind == Kind::Resend {
+                self.send_again(desk, at, from, header, payload);
+            } else if at.shared.guard.believes(&peer, now) {
+                self.take_frame(desk, at, from, header, payload);
+            } else {
+                desk.batches[queue].begin();
+                self.send_cookie(desk, at, &mut from);
+            }
+        }
+        at.counts.set_reassembly_owner(desk.assembly.counts(), &desk.counted_before);
+    }
+
+    fn take_frame(
+        &mut self,
+        desk: &mut Desk,
+        at: At<'_>,
+        mut from: From,
+        header: Header,
+        payload: &[u8],
+    ) {
+        match desk.assembly.take((from.key(), from.to.queue), header, payload, from.arrived_nanos) {
+            Taken::Whole(whole) => self.whole(desk, at, from, whole),
+            Taken::More => {
+                desk.ask_nanos = desk.ask_nanos.min(from.arrived_nanos + PATIENCE_NANOS);
+            }
+            Taken::Refused(Refused::Stale) if header.is_last() => {
+                // Its client repeats all of it: the answer was lost.
+                let answer = at.shared.answer(from.to.queue, &from.key(), from.arrived_nanos);
+                if let Some(answer) = answer {
+                    at.counts.repeats_answered.add_owner(1);
+                    from.once = false;
+                    self.answer(desk, at, &mut from, &answer);
+                }
+            }
+            Taken::Refused(_) => {}
+        }
+    }
+
+    /// A message is whole.
+    fn whole(&mut self, desk: &mut Desk, at: At<'_>, from: From, whole: Whole) {
+        let head = match parse(whole.piece(0), &self.limits) {
+            Ok(Some(frame)) => match &frame.request {
+                Request::Store(store) => Some((frame, store.value_bytes)),
+                Request::MetaSet(set) => Some((frame, set.value_bytes)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let exact = |head: usize, value: usize| head + value + CRLF.len() == whole.message_bytes();
+        match head {
+            Some((frame, value_bytes)) if exact(frame.head_bytes, value_bytes) => {
+                let mut scratch = [0; KEY_BYTES_MAX];
+                let key = execute::key_of_store(&frame.request, &mut scratch);
+                let size = key.len() + value_bytes;
+                let size = ItemBytes(size as u64);
+                if size >= self.plan.threshold {
+                    let head_bytes = frame.head_bytes;
+                    return self.large_value(desk, at, from, whole, head_bytes, size);
+                }
+            }
+            _ => {}
+        }
+        self.message(desk, at, from, &whole.into_vec());
+    }
+
+    /// A large value: into its item, here or where the plan says.
+    fn large_value(
+        &mut self,
+        desk: &mut Desk,
+        at: At<'_>,
+        mut from: From,
+        message: Whole,
+        head_bytes: usize,
+        size: ItemBytes,
+    ) {
+        let beginning = message.piece(0);
+        let beginning = &beginning[..beginning.len().min(FRAME_BYTES_MAX)];
+        let digest = at.shared.digest(beginning, message.message_bytes());
+        let (queue, now) = (from.to.queue, from.arrived_nanos);
+        if !self.is_first(desk, at, &mut from, digest) {
+            return;
+        }
+        if let Some(to) = self.queue_for_value(&message, size) {
+            let origin = Origin::Datagram(from.to);
+            let job = Job::request(message.into_vec(), size, now, origin);
+            match self.enqueue(to, job) {
+                Ok(()) => at.counts.requests_handed_over.add_owner(1),
+                Err(_) => {
+                    at.counts.requests_queue_full.add_owner(1);
+                    at.shared.given_up(queue, &from.key());
+                }
+            }
+            return;
+        }
+        at.counts.requests.add_owner(1);
+        let incoming = {
+            let Ok(Some(frame)) = parse(message.piece(0), &self.limits) else { return };
+            let batch = &mut desk.batches[from.queue()];
+            batch.begin();
+            execute::begin(&self.context(&Cell::new(0)), &frame.request, batch.out())
+        };
+        match incoming {
+            Some(incoming) => {
+                desk.batches[from.queue()].abandon();
+                let incoming = Box::new(incoming);
+                desk.storing.push_back(Storing { from, message, at: head_bytes, incoming });
+            }
+            None => self.end_reply(desk, at, &mut from), // refused, and says so
+        }
+    }
+
+    /// The queue of the worker that stores a large value, if that is not this one.
+    fn queue_for_value(&self, message: &Whole, size: ItemBytes) -> Option<WorkerTarget> {
+        if let Route::Hand(to) = route(&self.plan, self.id, size) {
+            return Some(to);
+        }
+        let mut scratch = [0; KEY_BYTES_MAX];
+        let frame = parse(message.piece(0), &self.limits).ok()??;
+        let key = execute::key_of_store(&frame.request, &mut scratch);
+        self.queue_for(key, true, size.0)
+    }
+
+    /// A client misses frames of a reply.
+    fn send_again(
+        &mut self,
+        desk: &mut Desk,
+        at: At<'_>,
+        from: From,
+        header: Header,
+        payload: &[u8],
+    ) {
+        let (queue, now) = (from.to.queue, from.arrived_nanos);
+        let believed = at.shared.guard.believes(&from.to.peer, now);
+        let kept = believed.then(|| at.shared.kept_reply(queue, &from.key(), now)).flatten();
+        let is_of = |reply: &std::sync::Arc<super::reply::Reply>| {
+            laneway_wire::udp::frames::frames(reply.message_bytes()) == Some(header.total)
+        };
+        let Some(reply) = kept.filter(is_of) else {
+            return at.counts.resends_unknown.add_owner(1);
+        };
+        let transfer = Transfer::again(from.to, reply, gaps(payload, header.total));
+        if !transfer.is_empty() && desk.transfers.len() < TRANSFERS_MAX {
+            at.counts.resends_answered.add_owner(1);
+            desk.transfers.push_back(transfer);
+        }
+    }
+
+    /// Ask for the frames of messages that stand still.
+    pub(super) fn ask_for_frames(&mut self, desk: &mut Desk, at: At<'_>) {
+        if desk.ask_nanos == u64::MAX {
+            return;
+        }
+        let now = self.clock.nanos();
+        if now < desk.ask_nanos {
+            return;
+        }
+        desk.assembly.expire(now);
+        let Desk { assembly, batches, dirty, .. } = desk;
+        let mut datagram = Vec::new();
+        assembly.overdue(now, PATIENCE_NANOS, |((peer, request_id), queue), overdue| {
+            datagram.clear();
+            put_resend(&mut datagram, *request_id, overdue.total, overdue.gaps);
+            let queue = usize::from(*queue);
+            batches[queue].datagram(*peer, &datagram);
+            if !dirty.contains(&queue) {
+                dirty.push(queue);
+            }
+            at.counts.resends_asked.add_owner(1);
+        });
+        at.counts.set_reassembly_owner(desk.assembly.counts(), &desk.counted_before);
+        desk.ask_nanos = if desk.assembly.is_empty() { u64::MAX } else { now + PATIENCE_NANOS };
+    }
+}

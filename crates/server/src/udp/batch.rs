@@ -1,0 +1,177 @@
+//! The small replies of one burst: written one behind the other into one buffer, each with its
+//! header before it, and handed to the kernel together (Minos §4.1). A reply of several datagrams
+//! is spread out in place and leaves as a train.
+//!
+//! No allocation once the buffers have grown. Knows no request. Sizes are bytes.
+
+use laneway_transport::datagram::{BURST, Datagrams, Departure, Path};
+use laneway_wire::udp::frames::{self, TRAIN_FRAMES_MAX};
+use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, HEADER_BYTES, Header, Kind};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::ops::Range;
+
+/// Bytes of replies that one burst makes, at most about; requests beyond it are thrown away.
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// What the buffer keeps of its memory between bursts.
+const BATCH_BYTES_KEPT: usize = 2 * BATCH_BYTES_MAX;
+
+struct Part {
+    peer: SocketAddr,
+    bytes: Range<usize>,
+    segment_bytes: Option<u16>,
+}
+
+/// The buffer.
+#[derive(Default)]
+pub struct Batch {
+    out: Vec<u8>,
+    parts: Vec<Part>,
+    /// Where the reply that is being written begins, its header included.
+    start: usize,
+}
+
+/// What [`Batch::send`] came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// Bytes handed to the kernel.
+    pub bytes: usize,
+    /// Datagrams, or trains of them, that it refused.
+    pub refused: usize,
+    /// The send buffer is full: the rest is still here.
+    pub is_full: bool,
+}
+
+impl Batch {
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Whether the burst has made enough.
+    pub fn is_over_budget(&self) -> bool {
+        self.out.len() >= BATCH_BYTES_MAX
+    }
+
+    /// A datagram that is whole already, its header included.
+    pub fn datagram(&mut self, peer: SocketAddr, bytes: &[u8]) {
+        let start = self.out.len();
+        self.out.extend_from_slice(bytes);
+        self.parts.push(Part { peer, bytes: start..self.out.len(), segment_bytes: None });
+    }
+
+    /// A reply begins.
+    pub fn begin(&mut self) {
+        self.start = self.out.len();
+        self.out.extend_from_slice(&[0; HEADER_BYTES]);
+    }
+
+    /// Where the reply is written to.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// What has been written of it.
+    pub fn reply(&self) -> &[u8] {
+        &self.out[self.start + HEADER_BYTES..]
+    }
+
+    /// Begin it anew.
+    pub fn clear_reply(&mut self) {
+        self.out.truncate(self.start + HEADER_BYTES);
+    }
+
+    /// There is none.
+    pub fn abandon(&mut self) {
+        self.out.truncate(self.start);
+    }
+
+    /// The reply is whole: see that it leaves. Returns of how many frames it is; `None`, and it
+    /// stays as it is, where they cannot be counted.
+    pub fn end(&mut self, peer: SocketAddr, request_id: u16, kind: Kind) -> Option<u16> {
+        let total = frames::frames(self.reply().len())?;
+        if total == 1 {
+            let header = Header { request_id, sequence: 0, total, kind };
+            self.out[self.start..self.start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
+            let bytes = self.start..self.out.len();
+            self.parts.push(Part { peer, bytes, segment_bytes: None });
+            return Some(total);
+        }
+        self.spread(request_id, total, kind);
+        let bytes = self.start..self.out.len();
+        const TRAIN: usize = TRAIN_FRAMES_MAX * DATAGRAM_BYTES_MAX;
+        let segment_bytes = Some(DATAGRAM_BYTES_MAX as u16);
+        for start in bytes.clone().step_by(TRAIN) {
+            let bytes = start..bytes.end.min(start + TRAIN);
+            self.parts.push(Part { peer, bytes, segment_bytes });
+        }
+        Some(total)
+    }
+
+    /// Make room for a header before each frame, from the last frame on.
+    fn spread(&mut self, request_id: u16, total: u16, kind: Kind) {
+        let message = self.start + HEADER_BYTES;
+        let end = self.out.len();
+        self.out.resize(end + (usize::from(total) - 1) * HEADER_BYTES, 0);
+        for sequence in (0..total).rev() {
+            let number = usize::from(sequence);
+            let from = message + number * FRAME_BYTES_MAX;
+            let to = self.start + number * DATAGRAM_BYTES_MAX;
+            self.out.copy_within(from..end.min(from + FRAME_BYTES_MAX), to + HEADER_BYTES);
+            let header = Header { request_id, sequence, total, kind }.to_bytes();
+            self.out[to..to + HEADER_BYTES].copy_from_slice(&header);
+        }
+    }
+
+    /// Hand everything to the kernel, from the address of `queue`.
+    pub fn send(&mut self, datagrams: &mut dyn Datagrams, queue: usize) -> io::Result<Flushed> {
+        let mut flushed = Flushed::default();
+        let mut sent = 0;
+        while sent < self.parts.len() && !flushed.is_full {
+            let parts = &self.parts[sent..self.parts.len().min(sent + BURST)];
+            let done = send_some(datagrams, queue, &self.out, parts)?;
+            flushed.refused += done.refused;
+            flushed.is_full = done.done < parts.len();
+            flushed.bytes += parts[..done.done].iter().map(|part| part.bytes.len()).sum::<usize>();
+            sent += done.done;
+        }
+        self.parts.drain(..sent);
+        if self.parts.is_empty() {
+            self.forget();
+        }
+        Ok(flushed)
+    }
+
+    /// Throw everything away. Returns how many datagrams, or trains of them, that was.
+    pub fn forget(&mut self) -> usize {
+        let dropped = self.parts.len();
+        self.parts.clear();
+        self.out.clear();
+        self.out.shrink_to(BATCH_BYTES_KEPT);
+        dropped
+    }
+}
+
+fn send_some(
+    datagrams: &mut dyn Datagrams,
+    queue: usize,
+    out: &[u8],
+    parts: &[Part],
+) -> io::Result<laneway_transport::datagram::Sent> {
+    let mut pieces = [IoSlice::new(&[]); BURST];
+    for (piece, part) in pieces.iter_mut().zip(parts) {
+        *piece = IoSlice::new(&out[part.bytes.clone()]);
+    }
+    let departure = |at: usize| {
+        let Part { peer, segment_bytes, .. } = parts[at.min(parts.len() - 1)];
+        Departure { peer, segment_bytes, pieces: std::slice::from_ref(&pieces[at]) }
+    };
+    if parts.len() == 1 {
+        return datagrams.send(queue, Path::Small, &[departure(0)]);
+    }
+    let departures: [Departure<'_>; BURST] = std::array::from_fn(departure);
+    datagrams.send(queue, Path::Small, &departures[..parts.len()])
+}
+
+#[cfg(test)]
+mod tests;

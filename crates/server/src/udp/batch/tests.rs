@@ -1,0 +1,62 @@
+use super::*;
+use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet};
+
+#[test]
+fn replies_leave_in_their_frames_each_to_its_peer() {
+    let net = DatagramNet::new(DatagramFaults::NONE, 1);
+    let (one, two) = (net.client(), net.client());
+    let mut batch = Batch::default();
+    let long: Vec<u8> = (0..70_000u32).map(|at| (at % 251) as u8).collect();
+    for (client, request_id, reply) in
+        [(&one, 1, &b"END\r\n"[..]), (&two, 2, &long[..]), (&one, 3, &long[..2000]), (&two, 4, b"")]
+    {
+        batch.begin();
+        batch.out().extend_from_slice(b"thrown away");
+        batch.clear_reply();
+        batch.out().extend_from_slice(reply);
+        assert_eq!(batch.reply(), reply);
+        let total = batch.end(client.address(), request_id, Kind::Data);
+        assert_eq!(total, frames::frames(reply.len()));
+    }
+    batch.begin();
+    batch.abandon();
+    let flushed = batch.send(&mut net.datagrams(), 0).expect("memory does not fail");
+    assert_eq!((flushed.refused, flushed.is_full, batch.is_empty()), (0, false, true));
+    let got = |client: &laneway_transport::memory_datagram::MemoryClient| {
+        let mut messages = std::collections::BTreeMap::<u16, Vec<u8>>::new();
+        while let Some((_, bytes)) = client.receive() {
+            let (header, payload) = Header::parse(&bytes).expect("every datagram has a header");
+            let message = messages.entry(header.request_id).or_default();
+            assert_eq!(message.len(), usize::from(header.sequence) * FRAME_BYTES_MAX);
+            message.extend_from_slice(payload);
+        }
+        messages
+    };
+    let (one, two) = (got(&one), got(&two));
+    assert_eq!(
+        one.into_iter().collect::<Vec<_>>(),
+        [(1, b"END\r\n".to_vec()), (3, long[..2000].to_vec())]
+    );
+    assert!(two.into_iter().eq([(2, long), (4, Vec::new())]));
+}
+
+#[test]
+fn what_a_full_send_buffer_does_not_take_stays_and_leaves_later() {
+    let faults = DatagramFaults { send_bytes: 100, ..DatagramFaults::NONE };
+    let net = DatagramNet::new(faults, 1);
+    let client = net.client();
+    let mut datagrams = net.datagrams();
+    net.hold(true);
+    let mut batch = Batch::default();
+    for request_id in 0..100 {
+        batch.begin();
+        batch.out().extend_from_slice(b"STORED\r\n");
+        batch.end(client.address(), request_id, Kind::Data);
+    }
+    assert!(batch.send(&mut datagrams, 0).expect("memory does not fail").is_full);
+    assert!(!batch.is_empty());
+    net.hold(false);
+    while batch.send(&mut datagrams, 0).expect("memory does not fail").is_full {}
+    let ids = std::iter::from_fn(|| client.receive()).map(|(_, bytes)| bytes[1]);
+    assert!(ids.eq(0..100), "all of them, once, in order");
+}

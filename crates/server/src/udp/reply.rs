@@ -1,0 +1,179 @@
+//! A reply of many datagrams, on its way: its bytes stay where they are (a buffer, pinned values),
+//! and leave in trains of frames, a slice a turn.
+//!
+//! Knows no socket and no lane. Sizes are bytes.
+
+use crate::handoff::DatagramOrigin;
+use crate::latency::Tally;
+use crate::output::{Output, Piece};
+use laneway_transport::datagram::{Datagrams, Departure, Path};
+use laneway_wire::udp::frames::{self, Message, TRAIN_FRAMES_MAX};
+use laneway_wire::udp::{DATAGRAM_BYTES_MAX, Gap, HEADER_BYTES};
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A whole reply. Values in it stay pinned until it is dropped.
+pub struct Reply {
+    /// Each with the offset at which it begins.
+    pieces: Vec<(usize, Piece)>,
+    bytes: usize,
+}
+
+impl Reply {
+    /// The reply that somebody has executed.
+    pub fn of(output: Output) -> Reply {
+        let mut reply = Reply { pieces: Vec::new(), bytes: 0 };
+        for piece in output.into_pieces() {
+            let bytes = match &piece {
+                Piece::Bytes(bytes) => bytes.len(),
+                Piece::Value(value) => value.value_bytes(),
+            };
+            if bytes > 0 {
+                reply.pieces.push((reply.bytes, piece));
+                reply.bytes += bytes;
+            }
+        }
+        reply
+    }
+
+    /// All of it, behind what is in `out`.
+    pub fn copy_into(&self, out: &mut Vec<u8>) {
+        for (_, piece) in &self.pieces {
+            match piece {
+                Piece::Bytes(bytes) => out.extend_from_slice(bytes),
+                Piece::Value(value) => value.copy_into(out),
+            }
+        }
+    }
+}
+
+impl Message for Reply {
+    fn message_bytes(&self) -> usize {
+        self.bytes
+    }
+    fn piece(&self, offset: usize) -> &[u8] {
+        let number = self.pieces.partition_point(|(start, _)| *start <= offset) - 1;
+        let (start, piece) = &self.pieces[number];
+        match piece {
+            Piece::Bytes(bytes) => &bytes[offset - start..],
+            Piece::Value(value) => value.piece(offset - start),
+        }
+    }
+}
+
+/// Frames of a reply that are still to leave.
+pub struct Transfer {
+    /// Where they go.
+    pub to: DatagramOrigin,
+    /// What they are cut from.
+    pub reply: Arc<Reply>,
+    /// Which frames, in ascending order.
+    left: Vec<Range<u32>>,
+    /// Requests that are answered when the last frame has left.
+    pub tally: Tally,
+    /// It is sent for the first time: it is kept afterwards.
+    pub is_first: bool,
+    /// Bytes it has moved since others had their turn.
+    pub run_bytes: usize,
+}
+
+/// What one slice came to.
+pub enum Slice {
+    /// So many bytes left; there is more.
+    More(usize),
+    /// So many bytes left; the send buffer takes no more for now.
+    Full(usize),
+    /// So many bytes left, the last ones.
+    Last(usize),
+}
+
+impl Transfer {
+    /// All frames of a reply. `None` if 16 bits cannot count them.
+    pub fn first(to: DatagramOrigin, reply: Arc<Reply>, tally: Tally) -> Option<Transfer> {
+        let total = frames::frames(reply.message_bytes())?;
+        // One range: there is always at least one frame.
+        let left = std::iter::once(0..u32::from(total)).collect();
+        Some(Transfer { to, reply, left, tally, is_first: true, run_bytes: 0 })
+    }
+
+    /// Some frames again; those of a gap that lies before the one in front of it are left out.
+    pub fn again(
+        to: DatagramOrigin,
+        reply: Arc<Reply>,
+        gaps: impl Iterator<Item = Gap>,
+    ) -> Transfer {
+        let mut left: Vec<Range<u32>> = Vec::new();
+        for gap in gaps {
+            let range = gap.sequences();
+            if left.last().is_none_or(|last| last.end <= range.start) {
+                left.push(range);
+            }
+        }
+        left.reverse();
+        Transfer { to, reply, left, tally: Tally::default(), is_first: false, run_bytes: 0 }
+    }
+
+    /// Hand about `budget` bytes to the kernel, at least one frame.
+    pub fn slice(&mut self, datagrams: &mut dyn Datagrams, budget: usize) -> io::Result<Slice> {
+        let mut moved = 0;
+        while moved == 0 || moved + DATAGRAM_BYTES_MAX <= budget {
+            let frames = ((budget - moved) / DATAGRAM_BYTES_MAX).clamp(1, TRAIN_FRAMES_MAX);
+            match self.train(datagrams, frames)? {
+                Some(bytes) => moved += bytes,
+                None => return Ok(Slice::Full(moved)),
+            }
+            if self.left.is_empty() {
+                return Ok(Slice::Last(moved));
+            }
+        }
+        Ok(Slice::More(moved))
+    }
+
+    /// One train of at most `frames`; `None` if the send buffer is full.
+    fn train(&mut self, datagrams: &mut dyn Datagrams, frames: usize) -> io::Result<Option<usize>> {
+        let mut headers = [[0; HEADER_BYTES]; TRAIN_FRAMES_MAX];
+        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(4 * frames);
+        let mut sequences = self.left.iter().rev().cloned().flatten().map(|number| number as u16);
+        let mut bytes = 0;
+        let count = frames::put_train(
+            self.to.request_id,
+            &*self.reply,
+            &mut sequences,
+            &mut headers[..frames],
+            |piece| {
+                bytes += piece.len();
+                pieces.push(IoSlice::new(piece));
+            },
+        );
+        let departure = Departure {
+            peer: self.to.peer,
+            segment_bytes: Some(DATAGRAM_BYTES_MAX as u16),
+            pieces: &pieces,
+        };
+        let queue = usize::from(self.to.queue);
+        let sent = datagrams.send(queue, Path::Large, &[departure])?;
+        if sent.done == 0 {
+            return Ok(None);
+        }
+        self.advance(count);
+        Ok(Some(bytes))
+    }
+
+    fn advance(&mut self, mut frames: usize) {
+        while let Some(range) = self.left.last_mut() {
+            let step = frames.min((range.end - range.start) as usize);
+            range.start += step as u32;
+            frames -= step;
+            if range.start < range.end {
+                return;
+            }
+            self.left.pop();
+        }
+    }
+
+    /// Whether nothing is left to send.
+    pub fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+}

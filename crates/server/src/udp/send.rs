@@ -1,0 +1,231 @@
+//! What leaves: batches of small replies by their queue's own socket; large replies by its sibling,
+//! and large values into their items, one slice a turn, so that a small request waits for one
+//! slice at most, and a full send buffer for large replies holds up no small one.
+
+use super::guard::FACTOR;
+use super::reply::{Reply, Slice, Transfer};
+use super::state::{At, Desk, From, Storing, Udp};
+use crate::clock::Clock;
+use crate::handoff::{Finished, Origin};
+use crate::latency::Operation;
+use crate::worker::Worker;
+use laneway_transport::Transport;
+use laneway_transport::datagram::Path;
+use laneway_wire::reply::CRLF;
+use laneway_wire::udp::frames::{Message, TRAIN_BYTES_MAX};
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+
+/// Large replies that one worker has under way; more are thrown away.
+pub const TRANSFERS_MAX: usize = 1024;
+
+/// Bytes that one large reply moves, slice by slice, before the next one has its turn: see
+/// `lanes`.
+const RUN_BYTES: usize = 8 << 20;
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Hand the batches to the kernel.
+    pub(super) fn flush_datagrams(&mut self, udp: &mut Udp, at: At<'_>) -> io::Result<()> {
+        let Udp { datagrams, desk } = udp;
+        while let Some(queue) = desk.dirty.pop() {
+            let batch = &mut desk.batches[queue];
+            if desk.full[queue] {
+                if batch.is_over_budget() {
+                    let dropped = batch.forget();
+                    at.counts.replies_dropped.add_owner(dropped as u64);
+                }
+                continue;
+            }
+            let flushed = batch.send(&mut **datagrams, queue)?;
+            self.counters().bytes_written.add_owner(flushed.bytes as u64);
+            at.counts.replies_refused.add_owner(flushed.refused as u64);
+            if flushed.is_full {
+                desk.full[queue] = true;
+                self.transport.watch_room(queue, Path::Small, true)?;
+            } else if !desk.tallies[queue].is_empty() {
+                let now = self.clock.nanos();
+                self.shared.workers[self.id.index()].book.settle(&mut desk.tallies[queue], now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Send what jobs have left in the batches.
+    pub(crate) fn send_datagrams(&mut self) -> io::Result<()> {
+        let has_dirt = self.udp.as_ref().is_some_and(|udp| !udp.desk.dirty.is_empty());
+        let Some(mut udp) = self.udp.take_if(|_| has_dirt) else { return Ok(()) };
+        let shared = udp.desk.shared.clone();
+        let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
+        let sent = self.flush_datagrams(&mut udp, at);
+        self.udp = Some(udp);
+        sent
+    }
+
+    /// The reply to a job that came in a datagram.
+    pub(crate) fn deliver_datagram(&mut self, finished: Finished) {
+        let Some(mut udp) = self.udp.take() else { return };
+        let shared = udp.desk.shared.clone();
+        let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
+        self.finish_datagram(&mut udp.desk, at, finished);
+        self.udp = Some(udp);
+    }
+
+    /// A reply that was not executed into the batch: by the large lane if it holds large values,
+    /// else into the batch after all.
+    pub(super) fn finish_datagram(&mut self, desk: &mut Desk, at: At<'_>, finished: Finished) {
+        let Finished { origin, reply, tally, large, closes: _ } = finished;
+        let Origin::Datagram(to) = origin else { return };
+        let reply = Reply::of(reply);
+        let now = self.clock.nanos();
+        // It was believed when its request was taken.
+        let mut from = From { to, once: false, allowance: usize::MAX, arrived_nanos: now };
+        if !large || reply.message_bytes() == 0 {
+            desk.tallies[from.queue()].merge(&tally);
+            let batch = &mut desk.batches[from.queue()];
+            if batch.is_over_budget() {
+                return at.counts.replies_dropped.add_owner(1);
+            }
+            batch.begin();
+            reply.copy_into(batch.out());
+            at.shared.answered(to.queue, from.key(), batch.reply(), now);
+            return self.end_reply(desk, at, &mut from);
+        }
+        if desk.transfers.len() + desk.parked.len() >= TRANSFERS_MAX {
+            return at.counts.replies_dropped.add_owner(1);
+        }
+        match Transfer::first(to, Arc::new(reply), tally) {
+            Some(transfer) => desk.transfers.push_back(transfer),
+            None => self.answer_too_long(desk, at, &mut from),
+        }
+    }
+
+    /// Whether a large datagram has a slice to move, and it is its turn.
+    pub(crate) fn is_turn_of_datagrams(&self) -> bool {
+        self.udp
+            .as_ref()
+            .is_some_and(|udp| udp.desk.has_slices() && (udp.desk.is_turn || self.large.is_empty()))
+    }
+
+    /// A stream has had its turn.
+    pub(crate) fn turn_to_datagrams(&mut self) {
+        if let Some(udp) = &mut self.udp {
+            udp.desk.is_turn = true;
+        }
+    }
+
+    /// Move one slice of a large reply or value.
+    pub(crate) fn slice_datagrams(&mut self) -> io::Result<()> {
+        let Some(mut udp) = self.udp.take() else { return Ok(()) };
+        let shared = udp.desk.shared.clone();
+        let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
+        udp.desk.is_turn = false;
+        self.lanes().slices.add_owner(1);
+        let moved = match udp.desk.storing.pop_front() {
+            Some(storing) => {
+                self.store_slice(&mut udp.desk, at, storing);
+                self.flush_datagrams(&mut udp, at)
+            }
+            None => self.send_slice(&mut udp, at),
+        };
+        self.udp = Some(udp);
+        moved
+    }
+
+    fn send_slice(&mut self, udp: &mut Udp, at: At<'_>) -> io::Result<()> {
+        let Udp { datagrams, desk } = udp;
+        let Some(mut transfer) = desk.transfers.pop_front() else { return Ok(()) };
+        let queue = usize::from(transfer.to.queue);
+        let slice = transfer.slice(&mut **datagrams, self.slice_budget())?;
+        let (Slice::More(bytes) | Slice::Full(bytes) | Slice::Last(bytes)) = slice;
+        self.counters().bytes_written.add_owner(bytes as u64);
+        at.counts.trains.add_owner(bytes.div_ceil(TRAIN_BYTES_MAX) as u64);
+        transfer.run_bytes += bytes;
+        match slice {
+            Slice::More(_) if transfer.run_bytes < RUN_BYTES => desk.transfers.push_front(transfer),
+            Slice::More(_) => {
+                transfer.run_bytes = 0;
+                desk.transfers.push_back(transfer);
+            }
+            Slice::Full(_) => {
+                desk.parked.push_back(transfer);
+                self.transport.watch_room(queue, Path::Large, true)?;
+            }
+            Slice::Last(_) => self.sent(at, transfer),
+        }
+        Ok(())
+    }
+
+    /// The last frame has left.
+    fn sent(&mut self, at: At<'_>, transfer: Transfer) {
+        let Transfer { to, reply, mut tally, is_first, .. } = transfer;
+        let now = self.clock.nanos();
+        if !tally.is_empty() {
+            self.shared.workers[self.id.index()].book.settle(&mut tally, now);
+        }
+        if is_first {
+            at.counts.replies.add_owner(1);
+            at.counts.replies_of_many.add_owner(1);
+            let bytes = reply.message_bytes();
+            at.shared.keep_reply(to.queue, (to.peer, to.request_id), reply, bytes, now);
+        }
+    }
+
+    /// One slice of a value goes into its item; after the last one the request is answered.
+    fn store_slice(&mut self, desk: &mut Desk, at: At<'_>, mut storing: Storing) {
+        let mut budget = self.slice_budget();
+        while budget > 0 && storing.incoming.draft().missing() > 0 {
+            let piece = storing.message.piece(storing.at);
+            let most = piece.len().min(budget).min(storing.incoming.draft().missing());
+            if storing.incoming.draft().write(&piece[..most]).is_err() {
+                return self.stored(desk, at, storing, false);
+            }
+            storing.at += most;
+            budget -= most;
+        }
+        if storing.incoming.draft().missing() > 0 {
+            desk.storing.push_front(storing);
+        } else {
+            self.stored(desk, at, storing, true);
+        }
+    }
+
+    /// The value is in its item, or there was no room for all of it: answer.
+    fn stored(&mut self, desk: &mut Desk, at: At<'_>, storing: Storing, fits: bool) {
+        let Storing { mut from, message, at: end, incoming } = storing;
+        let size = incoming.item_bytes();
+        let batch = &mut desk.batches[from.queue()];
+        batch.begin();
+        let touched = Cell::new(0);
+        let context = self.context(&touched);
+        let alone = self.shared.put_locks.enter(|| incoming.hash());
+        if !fits {
+            incoming.out_of_memory(&context, batch.out());
+        } else if ends(&message, end) {
+            incoming.finish(&context, batch.out());
+        } else {
+            incoming.abandon_bad_chunk(&context, batch.out());
+        }
+        drop(alone);
+        let (row, _) = self.count(Operation::Set, size);
+        desk.tallies[from.queue()].add(row, from.arrived_nanos);
+        from.allowance *= FACTOR;
+        self.end_reply(desk, at, &mut from);
+    }
+
+    /// Once a second: let go of what is too old.
+    pub(crate) fn expire_datagrams(&mut self, now: u64) {
+        let Some(udp) = &mut self.udp else { return };
+        let shared = &udp.desk.shared;
+        for (number, queue) in shared.queues.iter().enumerate() {
+            if queue.worker == self.id.index() {
+                shared.expire(number as u16, now);
+            }
+        }
+    }
+}
+
+/// Whether `\r\n` stands at `offset`, be it in two pieces.
+fn ends(message: &impl Message, offset: usize) -> bool {
+    (0..CRLF.len()).all(|at| message.piece(offset + at).first() == Some(&CRLF[at]))
+}

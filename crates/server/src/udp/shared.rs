@@ -1,0 +1,211 @@
+//! What the workers share of UDP: per queue what was sent and may be asked for again, per worker
+//! the frames on their way to it and its counts.
+//!
+//! The locks here are held for one look into a map, by whoever sends or repeats a reply of many
+//! datagrams or a request to be carried out once; a small `get` meets none of them. Bounded by
+//! number, bytes and time; the oldest goes first. Times are nanoseconds.
+
+use super::counts::UdpCounts;
+use super::guard::Guard;
+use super::reply::Reply;
+use crate::settings::Settings;
+use laneway_sync::ring::Ring;
+use laneway_transport::datagram::Queue;
+use laneway_wire::udp::retain::{Bounds, Retained};
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Who sent a message, and its number.
+pub type Key = (SocketAddr, u16);
+
+/// Replies of many datagrams kept per queue.
+const REPLIES_MAX: usize = 512;
+/// Bytes of them, at least; twice the largest item if that is more. Values in them are pinned, and
+/// take memory of their own only once they have been replaced.
+const REPLY_BYTES_MIN: usize = 16 << 20;
+/// How long a reply is kept.
+const REPLY_NANOS: u64 = 2_000_000_000;
+/// Answers kept per queue to requests that are carried out once.
+const ANSWERS_MAX: usize = 4096;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// How long an answer is kept: longer than a client goes on repeating its request.
+const ANSWER_NANOS: u64 = 10_000_000_000;
+/// Trains on their way to one worker.
+const TRAIN_PLACES: usize = 256;
+
+/// Frames on their way to the worker that puts their message together.
+pub struct Train {
+    /// The queue that received them.
+    pub queue: u16,
+    /// Who sent them.
+    pub peer: SocketAddr,
+    /// Length of each datagram; the last may be shorter.
+    pub segment_bytes: usize,
+    /// The datagrams, headers included, end to end.
+    pub bytes: Vec<u8>,
+}
+
+/// What is known of a request that is to be carried out once.
+struct Answer {
+    /// Of the request: another request under the same number is another one.
+    digest: u64,
+    /// `None` while it is under way.
+    reply: Option<Box<[u8]>>,
+}
+
+/// What to do with a request that is to be carried out once.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Once {
+    /// Carry it out.
+    Go,
+    /// It was: this is the answer.
+    Answered(Box<[u8]>),
+    /// It is under way.
+    UnderWay,
+}
+
+/// One queue's memory.
+struct QueueShared {
+    replies: Mutex<Retained<Key, Arc<Reply>>>,
+    answers: Mutex<Retained<Key, Answer>>,
+}
+
+/// All of it.
+pub struct UdpShared {
+    /// The queues.
+    pub queues: Vec<Queue>,
+    /// Counts, by worker.
+    pub counts: Vec<UdpCounts>,
+    /// Frames on their way, by worker.
+    pub trains: Vec<Ring<Train>>,
+    /// Who is believed to be where it says.
+    pub guard: Guard,
+    memory: Vec<QueueShared>,
+    hasher: RandomState,
+}
+
+impl UdpShared {
+    /// Nothing remembered yet.
+    pub fn new(settings: &Settings, queues: Vec<Queue>) -> UdpShared {
+        let is_public = settings.udp.as_ref().is_some_and(|udp| udp.public);
+        let reply_bytes_max = REPLY_BYTES_MIN.max(2 * settings.item_bytes_max);
+        let replies = Bounds {
+            entries_max: REPLIES_MAX,
+            bytes_max: reply_bytes_max,
+            age_nanos_max: REPLY_NANOS,
+        };
+        let answers = Bounds {
+            entries_max: ANSWERS_MAX,
+            bytes_max: ANSWER_BYTES_MAX,
+            age_nanos_max: ANSWER_NANOS,
+        };
+        let memory = |_: &Queue| QueueShared {
+            replies: Mutex::new(Retained::new(replies)),
+            answers: Mutex::new(Retained::new(answers)),
+        };
+        UdpShared {
+            counts: (0..settings.workers).map(|_| UdpCounts::default()).collect(),
+            trains: (0..settings.workers).map(|_| Ring::new(TRAIN_PLACES)).collect(),
+            guard: Guard::new(is_public),
+            memory: queues.iter().map(memory).collect(),
+            hasher: RandomState::new(),
+            queues,
+        }
+    }
+
+    /// Spreads messages over the workers that put them together.
+    pub fn spread(&self, key: &Key) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// What tells a request from another: its beginning and its length.
+    pub fn digest(&self, beginning: &[u8], length: usize) -> u64 {
+        self.hasher.hash_one((beginning, length))
+    }
+
+    /// Keep a reply that has left.
+    pub fn keep_reply(&self, queue: u16, key: Key, reply: Arc<Reply>, bytes: usize, now: u64) {
+        let dropped; // what is dropped lets go of its pins after the lock
+        {
+            let mut replies = self.replies(queue);
+            dropped = replies.forget(&key);
+            replies.keep(key, reply, bytes, now);
+        }
+        drop(dropped);
+    }
+
+    /// A reply that has left not long ago.
+    pub fn kept_reply(&self, queue: u16, key: &Key, now: u64) -> Option<Arc<Reply>> {
+        self.replies(queue).get(key, now).cloned()
+    }
+
+    /// The client has the reply whole.
+    pub fn forget_reply(&self, queue: u16, key: &Key) {
+        let reply = self.replies(queue).forget(key);
+        drop(reply);
+    }
+
+    /// Whether a request is to be carried out; from now on it is under way.
+    pub fn once(&self, queue: u16, key: Key, digest: u64, now: u64) -> Once {
+        let mut answers = self.answers(queue);
+        match answers.get(&key, now) {
+            Some(answer) if answer.digest == digest => match &answer.reply {
+                Some(reply) => Once::Answered(reply.clone()),
+                None => Once::UnderWay,
+            },
+            _ => {
+                answers.keep(key, Answer { digest, reply: None }, 0, now);
+                Once::Go
+            }
+        }
+    }
+
+    /// The answer to the request that is under way under this key, if there is one.
+    pub fn answered(&self, queue: u16, key: Key, reply: &[u8], now: u64) {
+        let mut answers = self.answers(queue);
+        let digest = match answers.get(&key, now) {
+            Some(Answer { digest, reply: None }) => *digest,
+            _ => return,
+        };
+        let answer = Answer { digest, reply: Some(reply.into()) };
+        answers.keep(key, answer, reply.len(), now);
+    }
+
+    /// The answer to whatever was under this key last; for frames that come late.
+    pub fn answer(&self, queue: u16, key: &Key, now: u64) -> Option<Box<[u8]>> {
+        let answers = self.answers(queue);
+        answers.get(key, now).and_then(|answer| answer.reply.clone())
+    }
+
+    /// The request was not carried out after all.
+    pub fn given_up(&self, queue: u16, key: &Key) {
+        self.answers(queue).forget(key);
+    }
+
+    /// Forget what is too old, of this queue.
+    pub fn expire(&self, queue: u16, now: u64) {
+        self.replies(queue).expire(now);
+        self.answers(queue).expire(now);
+        self.guard.expire(now);
+    }
+
+    /// Replies kept now, and their bytes.
+    pub fn kept(&self) -> (usize, usize) {
+        let each = (0..self.memory.len() as u16).map(|queue| {
+            let replies = self.replies(queue);
+            (replies.len(), replies.bytes())
+        });
+        each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    fn replies(&self, queue: u16) -> MutexGuard<'_, Retained<Key, Arc<Reply>>> {
+        let replies = &self.memory[usize::from(queue)].replies;
+        replies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answers(&self, queue: u16) -> MutexGuard<'_, Retained<Key, Answer>> {
+        let answers = &self.memory[usize::from(queue)].answers;
+        answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

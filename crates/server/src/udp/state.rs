@@ -1,0 +1,197 @@
+//! What one worker has under way in UDP. Knows no worker. Times are nanoseconds.
+
+use super::batch::Batch;
+use super::counts::UdpCounts;
+use super::reply::Transfer;
+use super::shared::{Key, UdpShared};
+use crate::execute::Incoming;
+use crate::handoff::DatagramOrigin;
+use crate::latency::Tally;
+use laneway_transport::datagram::Datagrams;
+use laneway_wire::udp::reassembly::{Bounds, Counts, Reassembly, Whole};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Messages that one worker puts together at a time.
+const MESSAGES_MAX: usize = 1024;
+/// Memory of them, at least; twice the largest item if that is more.
+const MESSAGE_BYTES_MIN: usize = 8 << 20;
+/// How long a message may stand still. A client that used a number again sooner might have frames
+/// of two messages put together as one: this is what 65536 requests take at 65 thousand a second.
+const STILL_NANOS: u64 = 1_000_000_000;
+/// How long late frames of a message are known as such. Later ones begin a message anew, which is
+/// known by its content when it is whole.
+const STALE_NANOS: u64 = 100_000_000;
+/// What a request adds to its item: its line.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// How long a message stands still before the first time its missing frames are asked for. Longer
+/// than a sender's frames are apart, be it interrupted by a few time slices of the scheduler.
+pub const PATIENCE_NANOS: u64 = 10_000_000;
+
+/// Where a request came from, and how it is to be treated.
+#[derive(Clone, Copy)]
+pub struct From {
+    /// Where the reply goes.
+    pub to: DatagramOrigin,
+    /// It is to be carried out once, however often it comes.
+    pub once: bool,
+    /// Bytes that its sender may be sent for it before it has proved its address.
+    pub allowance: usize,
+    /// When it came.
+    pub arrived_nanos: u64,
+}
+
+/// What the workers share, and this worker's counts of it.
+#[derive(Clone, Copy)]
+pub struct At<'a> {
+    /// What the workers share.
+    pub shared: &'a UdpShared,
+    /// This worker's counts.
+    pub counts: &'a UdpCounts,
+}
+
+impl From {
+    /// What names its message.
+    pub fn key(&self) -> Key {
+        (self.to.peer, self.to.request_id)
+    }
+
+    /// The batch that its reply joins.
+    pub fn queue(&self) -> usize {
+        usize::from(self.to.queue)
+    }
+}
+
+/// A large value on its way into its item.
+pub struct Storing {
+    /// Where it came from.
+    pub from: From,
+    /// The request, whole.
+    pub message: Whole,
+    /// How much of it has gone into the item.
+    pub at: usize,
+    /// The item.
+    pub incoming: Box<Incoming>,
+}
+
+/// Everything but the sockets.
+pub struct Desk {
+    /// What the workers share.
+    pub shared: Arc<UdpShared>,
+    /// Small replies, by queue.
+    pub batches: Vec<Batch>,
+    /// Requests whose replies lie in `batches`.
+    pub tallies: Vec<Tally>,
+    /// Queues whose batch is to be sent.
+    pub dirty: Vec<usize>,
+    /// Queues whose send buffer took no more small replies.
+    pub full: Vec<bool>,
+    /// Queues that have something to receive.
+    pub ready: Vec<usize>,
+    /// Queues that this worker watches.
+    pub watched: Vec<bool>,
+    /// Messages that are not whole, by their names and their queues.
+    pub assembly: Reassembly<(Key, u16)>,
+    /// What reassemblies counted that were given up.
+    pub counted_before: Counts,
+    /// When missing frames are next looked for.
+    pub ask_nanos: u64,
+    /// Large replies, each with a slice to send.
+    pub transfers: VecDeque<Transfer>,
+    /// Large replies whose queue's send buffer is full.
+    pub parked: VecDeque<Transfer>,
+    /// Large values on their way in.
+    pub storing: VecDeque<Storing>,
+    /// Whose turn it is next, where there are both large streams and large datagrams.
+    pub is_turn: bool,
+    /// The next queue to take a request from when there is nothing else to do.
+    pub steal_next: usize,
+    bounds: Bounds,
+}
+
+/// One worker's UDP.
+pub struct Udp {
+    /// The queues.
+    pub datagrams: Box<dyn Datagrams>,
+    /// The rest.
+    pub desk: Desk,
+}
+
+impl Desk {
+    /// Nothing under way.
+    pub fn new(shared: Arc<UdpShared>, item_bytes_max: usize) -> Desk {
+        let queues = shared.queues.len();
+        let message_bytes_max = item_bytes_max + LINE_BYTES_MAX;
+        let bounds = Bounds {
+            messages_max: MESSAGES_MAX,
+            bytes_max: MESSAGE_BYTES_MIN.max(2 * message_bytes_max),
+            message_bytes_max,
+            idle_nanos_max: STILL_NANOS,
+            stale_nanos_max: STALE_NANOS,
+        };
+        Desk {
+            shared,
+            batches: (0..queues).map(|_| Batch::default()).collect(),
+            tallies: vec![Tally::default(); queues],
+            dirty: Vec::new(),
+            full: vec![false; queues],
+            ready: Vec::new(),
+            watched: vec![false; queues],
+            assembly: Reassembly::new(bounds),
+            counted_before: Counts::default(),
+            ask_nanos: u64::MAX,
+            transfers: VecDeque::new(),
+            parked: VecDeque::new(),
+            storing: VecDeque::new(),
+            is_turn: false,
+            steal_next: 0,
+            bounds,
+        }
+    }
+
+    /// Whether there is something to do without waiting.
+    pub fn is_busy(&self) -> bool {
+        !self.ready.is_empty() || self.has_slices() || !self.dirty.is_empty()
+    }
+
+    /// Whether a large transfer has a slice to move.
+    pub fn has_slices(&self) -> bool {
+        !self.transfers.is_empty() || !self.storing.is_empty()
+    }
+
+    /// Whether anything at all is under way that a stopping server should finish.
+    pub fn is_idle(&self) -> bool {
+        !self.is_busy() && self.parked.is_empty()
+    }
+
+    /// The batch of a queue has something to send.
+    pub fn soil(&mut self, queue: usize) {
+        if !self.dirty.contains(&queue) {
+            self.dirty.push(queue);
+        }
+    }
+
+    /// Give up every message that is not whole. Returns how many.
+    pub fn give_up_messages(&mut self) -> usize {
+        let dropped = self.assembly.len();
+        if dropped > 0 {
+            let old = std::mem::replace(&mut self.assembly, Reassembly::new(self.bounds));
+            add(&mut self.counted_before, old.counts());
+        }
+        self.ask_nanos = u64::MAX;
+        dropped
+    }
+}
+
+fn add(sum: &mut Counts, more: &Counts) {
+    sum.whole += more.whole;
+    sum.impossible += more.impossible;
+    sum.total_changed += more.total_changed;
+    sum.uneven += more.uneven;
+    sum.duplicate += more.duplicate;
+    sum.stale += more.stale;
+    sum.too_long += more.too_long;
+    sum.dropped_for_room += more.dropped_for_room;
+    sum.timed_out += more.timed_out;
+}

@@ -1,0 +1,299 @@
+//! UDP without a kernel: what is answered, by whom, and that large replies hold up no small one.
+//! Every fact holds in both forms, at 2 and at 6 workers.
+
+mod rig;
+
+use laneway_policy::{Access, Design, Form, Role};
+use laneway_transport::memory_datagram::DatagramFaults;
+use laneway_wire::udp::{Gap, Header, Kind};
+use rig::peer::{Peer, count, set};
+use rig::{FORMS, Plan, Rig, hit, value};
+
+const LARGE: usize = 400_000;
+
+fn plan(workers: usize, form: Form) -> Plan {
+    Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(workers, form) }
+}
+
+fn reply(key: &str, value: &[u8]) -> Vec<u8> {
+    [&hit(key, value)[..], b"END\r\n"].concat()
+}
+
+#[test]
+fn each_request_of_a_datagram_is_answered_by_a_message_of_its_own() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        let rows: [(&[u8], &[&[u8]]); 14] = [
+            (b"get a\r\n", &[b"END\r\n"]),
+            (b"set a 0 0 3\r\nabc\r\n", &[b"STORED\r\n"]),
+            (
+                b"get a\r\nget a b a\r\nmn\r\n",
+                &[
+                    b"VALUE a 0 3\r\nabc\r\nEND\r\n",
+                    b"VALUE a 0 3\r\nabc\r\nVALUE a 0 3\r\nabc\r\nEND\r\n",
+                    b"MN\r\n",
+                ],
+            ),
+            (b"set a 0 0 3 noreply\r\nabd\r\nmg a v\r\n", &[b"VA 3\r\nabd\r\n"]),
+            (b"get a\r\nquit\r\nget a\r\n", &[b"VALUE a 0 3\r\nabd\r\nEND\r\n"]),
+            (b"get a", &[]),
+            (b"", &[]),
+            (b"junk\r\n", &[b"ERROR\r\n"]),
+            (b"set a 0 0 10\r\nabc", &[b"CLIENT_ERROR bad data chunk\r\n"]),
+            (b"set a 0 0 10 noreply\r\nabc", &[]),
+            (b"mg none v q\r\nmn\r\n", &[b"MN\r\n"]),
+            (b"shutdown\r\n", &[b"ERROR: shutdown not enabled\r\n"]),
+            (b"delete a\r\ndelete a noreply\r\n", &[b"DELETED\r\n"]),
+            (b"set big 0 0 99999999\r\nxx", &[b"SERVER_ERROR object too large for cache\r\n"]),
+        ];
+        for (id, (request, wanted)) in (1..).zip(rows) {
+            for queue in 0..workers {
+                if request.starts_with(b"delete") && queue > 0 {
+                    continue;
+                }
+                peer.small(queue, id, request);
+                let mut got = peer.all(&mut rig);
+                got.sort_by_key(|(_, reply)| wanted.iter().position(|wanted| reply == wanted));
+                let wanted: Vec<(u16, Vec<u8>)> =
+                    wanted.iter().map(|reply| (id, reply.to_vec())).collect();
+                let shown = String::from_utf8_lossy(request);
+                assert_eq!(got, wanted, "{shown:?} to queue {queue} of {workers}, {form}");
+            }
+        }
+        assert_eq!(count(&rig, "half_requests"), workers as u64);
+        assert_eq!(count(&rig, "size_mismatches"), 2 * workers as u64);
+    }
+}
+
+#[test]
+fn large_values_go_in_and_come_out_in_frames() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        for (id, len) in (1..).step_by(2).zip([1300, 5000, 16_000, 20_000, 70_000, LARGE]) {
+            let queue = usize::from(id) % workers;
+            let bytes = value(len, u64::from(id));
+            assert_eq!(peer.ask(&mut rig, queue, id, &set("k", &bytes)), b"STORED\r\n", "{len}");
+            let got = peer.ask(&mut rig, queue, id + 1, b"get k\r\n");
+            assert!(got == reply("k", &bytes), "{len} bytes, {workers} workers, {form}");
+            let client = rig.net.connect();
+            assert!(rig.ask(&client, b"get k\r\n", b"END\r\n") == got, "and over a stream");
+        }
+        let long = [&b"get"[..], &b" none".repeat(3000), b" k\r\n"].concat();
+        let got = peer.ask(&mut rig, 0, 99, &long);
+        assert!(got.ends_with(b"END\r\n") && got.len() > LARGE, "a request of many frames");
+        assert_eq!(count(&rig, "messages_whole"), 6);
+    }
+}
+
+#[test]
+fn a_request_is_served_where_its_design_says() {
+    let mut rig = Rig::new(&plan(6, Form::Roles));
+    let mut peer = Peer::new(&rig);
+    let big = value(LARGE, 3);
+    assert_eq!(peer.ask(&mut rig, 5, 1, &set("big", &big)), b"STORED\r\n");
+    for queue in 0..6 {
+        let id = 10 + 3 * queue as u16;
+        assert_eq!(peer.ask(&mut rig, queue, id, b"set s 0 0 1\r\nx\r\n"), b"STORED\r\n");
+        assert_eq!(peer.ask(&mut rig, queue, id + 1, b"get s\r\n"), reply("s", b"x"));
+        assert!(peer.ask(&mut rig, queue, id + 2, b"get big\r\n") == reply("big", &big));
+    }
+    let plan = rig.shared.plan.get();
+    let udp = rig.shared.udp.get().expect("it serves datagrams");
+    for (number, worker) in rig.shared.workers.iter().enumerate() {
+        let (lanes, counts) = (&worker.lanes, &udp.counts[number]);
+        let (small, large) = (lanes.requests_small.get(), lanes.requests_large.get());
+        if plan.roles[number] == Role::Large {
+            assert_eq!((small, counts.bursts.get()), (0, 0), "worker {number} reads no queue");
+        } else {
+            assert_eq!(large, 0, "worker {number} is small");
+        }
+    }
+    let large: u64 = rig.shared.workers.iter().map(|w| w.lanes.requests_large.get()).sum();
+    assert_eq!((large, count(&rig, "requests_handed_over")), (7, 6));
+    assert!(count(&rig, "frames_forwarded") > 0);
+}
+
+#[test]
+fn the_rivals_answer_the_same_over_datagrams() {
+    for plan in rig::plans_of_rivals() {
+        let (what, workers) = (plan.what(), plan.workers);
+        let mut rig = Rig::new(&Plan { datagrams: Some(DatagramFaults::NONE), ..plan });
+        let mut peer = Peer::new(&rig);
+        let big = value(LARGE, 4);
+        for queue in 0..workers {
+            let id = 10 * queue as u16;
+            assert_eq!(peer.ask(&mut rig, queue, id, &set("big", &big)), b"STORED\r\n", "{what}");
+            assert!(peer.ask(&mut rig, queue, id + 1, b"get big\r\n") == reply("big", &big));
+            for small in 2..9 {
+                peer.small(queue, id + small, format!("set s{small} 0 0 1\r\nx\r\n").as_bytes());
+            }
+            let got = peer.all(&mut rig);
+            assert_eq!(got.len(), 7, "{what}, queue {queue}: {got:?}");
+            assert!(got.iter().all(|(_, reply)| reply == b"STORED\r\n"));
+        }
+    }
+}
+
+#[test]
+fn requests_of_another_workers_keys_are_forwarded_and_served_by_it_alone() {
+    let plan = Plan { access: Access::Erew, ..Plan::design(Design::Hkh, 6) };
+    let mut rig = Rig::new(&Plan { datagrams: Some(DatagramFaults::NONE), ..plan });
+    let mut peer = Peer::new(&rig);
+    let owner = |rig: &Rig, key: &str| {
+        let placement = rig.shared.placement;
+        placement.owner(placement.hash(key.as_bytes())).index()
+    };
+    let served = |rig: &Rig, worker: usize| rig.shared.workers[worker].lanes.requests_small.get();
+    for id in 0..60 {
+        let key = format!("key{id}");
+        let owner = owner(&rig, &key);
+        let (queue, before) = (usize::from(id) % 6, served(&rig, owner));
+        let forwarded = count(&rig, "requests_handed_over");
+        assert_eq!(peer.ask(&mut rig, queue, 2 * id, &set(&key, b"x")), b"STORED\r\n");
+        let get = format!("get {key}\r\n");
+        assert_eq!(peer.ask(&mut rig, queue, 2 * id + 1, get.as_bytes()), reply(&key, b"x"));
+        assert_eq!(served(&rig, owner), before + 2, "{key} is worker {owner}'s");
+        let forwards = if queue == owner { 0 } else { 2 };
+        assert_eq!(count(&rig, "requests_handed_over"), forwarded + forwards);
+    }
+}
+
+#[test]
+fn small_replies_leave_while_large_ones_wait_for_room() {
+    for (workers, form) in FORMS {
+        let faults = DatagramFaults { send_bytes: 40_000, ..DatagramFaults::NONE };
+        let mut rig = Rig::new(&Plan { datagrams: Some(faults), ..plan(workers, form) });
+        let net = rig.datagrams.clone().expect("it serves datagrams");
+        let (mut slow, mut quick) = (Peer::new(&rig), Peer::new(&rig));
+        let big = value(LARGE, 5);
+        assert_eq!(slow.ask(&mut rig, 0, 1, &set("big", &big)), b"STORED\r\n");
+        assert_eq!(quick.ask(&mut rig, 0, 1, b"set s 0 0 1\r\nx\r\n"), b"STORED\r\n");
+        net.hold(true);
+        slow.small(0, 2, b"get big\r\n");
+        rig.turns(50);
+        let sent = |rig: &Rig| rig.shared.board.totals().bytes_written;
+        let before = sent(&rig);
+        rig.turns(50);
+        assert_eq!(sent(&rig), before, "the large reply waits for room");
+        for id in 3..100 {
+            quick.small(0, id, b"get s\r\n");
+            rig.turns(4);
+        }
+        assert!(sent(&rig) > before + 97 * 20, "small replies do not");
+        net.hold(false);
+        let got = quick.all(&mut rig);
+        assert_eq!(got.len(), 97);
+        assert!(got.iter().all(|(_, got)| got == &reply("s", b"x")), "{workers}, {form}");
+        assert!(slow.until(&mut rig, 2) == reply("big", &big), "{workers} workers, {form}");
+    }
+}
+
+#[test]
+fn frames_of_a_reply_are_sent_again_when_asked_for() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        for (id, len) in [(10, 5000), (20, LARGE)] {
+            let bytes = value(len, 6);
+            assert_eq!(peer.ask(&mut rig, 1, id, &set("k", &bytes)), b"STORED\r\n");
+            let whole = peer.ask(&mut rig, 1, id + 1, b"get k\r\n");
+            // Deleted meanwhile: what was sent is kept, not what is stored.
+            assert_eq!(peer.ask(&mut rig, 1, id + 2, b"delete k\r\n"), b"DELETED\r\n");
+            let frames = Peer::frames(id + 1, &whole);
+            let total = frames.len() as u16;
+            let gaps = [Gap { first: 0, count: 1 }, Gap { first: total - 2, count: 2 }];
+            let client = &peer.socket;
+            peer.ask_again(1, id + 1, total, &gaps);
+            rig.turns(10);
+            let again: Vec<Vec<u8>> =
+                std::iter::from_fn(|| client.receive()).map(|(_, bytes)| bytes).collect();
+            let wanted: Vec<Vec<u8>> = [0, total - 2, total - 1]
+                .map(|at| {
+                    let (header, payload) = &frames[usize::from(at)];
+                    [&header.to_bytes()[..], payload].concat()
+                })
+                .into();
+            assert_eq!(again, wanted, "{len} bytes, {workers} workers, {form}");
+            let unknown = count(&rig, "resends_unknown");
+            peer.ask_again(1, id + 7, total, &gaps); // never sent
+            peer.ask_again(1, id + 1, total + 1, &gaps); // not of this length
+            peer.datagram(1, Header { kind: Kind::Forget, ..frames[0].0 }, b"");
+            peer.ask_again(1, id + 1, total, &gaps); // forgotten
+            rig.turns(10);
+            assert_eq!(count(&rig, "resends_unknown") - unknown, 3);
+            assert!(client.receive().is_none());
+        }
+        rig.clock.advance(60_000_000_000);
+        rig.turns(2);
+        assert_eq!(rig.shared.store.stats().pinned_dead_bytes, 0, "nothing stays pinned");
+    }
+}
+
+#[test]
+fn the_server_asks_for_frames_of_a_request_that_stay_away() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut holed = Peer::new(&rig);
+        let bytes = value(LARGE, 7);
+        let request = set("k", &bytes);
+        let frames = Peer::frames(1, &request);
+        holed.send(0, 2, b"get none\r\n");
+        assert_eq!(holed.until(&mut rig, 2), b"END\r\n");
+        holed.remember(0, 1, &request);
+        for (at, (header, payload)) in frames.iter().enumerate() {
+            if at % 7 != 3 && at != 0 && at + 1 != frames.len() {
+                holed.datagram(0, *header, payload);
+            }
+        }
+        rig.turns(5);
+        holed.receive();
+        assert_eq!((holed.asked, holed.got.len()), (0, 0), "not at once");
+        assert_eq!(holed.until(&mut rig, 1), b"STORED\r\n");
+        let missing = (0..frames.len()).filter(|at| at % 7 == 3).count() + 2;
+        assert_eq!(holed.asked, missing, "only what was missing, {workers} workers, {form}");
+        let got = holed.ask(&mut rig, 1, 3, b"get k\r\n");
+        assert!(got == reply("k", &bytes));
+    }
+}
+
+#[test]
+fn what_is_to_be_carried_out_once_is_answered_from_memory_when_it_comes_again() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        let once = Header { kind: Kind::Once, ..Header::whole(7) };
+        assert_eq!(peer.ask(&mut rig, 0, 1, b"set n 0 0 1\r\n5\r\n"), b"STORED\r\n");
+        for _ in 0..3 {
+            peer.datagram(0, once, b"incr n 1\r\n");
+            assert_eq!(peer.all(&mut rig), [(7, b"6\r\n".to_vec())]);
+        }
+        peer.datagram(0, once, b"incr n 2\r\n"); // the same number, another request
+        assert_eq!(peer.all(&mut rig), [(7, b"8\r\n".to_vec())]);
+        for wanted in [9, 10] {
+            peer.small(0, 7, b"incr n 1\r\n"); // a client of memcached's, with one number for all
+            assert_eq!(peer.all(&mut rig), [(7, format!("{wanted}\r\n").into_bytes())]);
+        }
+        let big = set("k", &value(LARGE, 8));
+        assert_eq!(peer.ask(&mut rig, 1, 9, &big), b"STORED\r\n");
+        assert_eq!(peer.ask(&mut rig, 1, 10, b"delete k\r\n"), b"DELETED\r\n");
+        assert_eq!(peer.ask(&mut rig, 1, 9, &big), b"STORED\r\n", "answered again");
+        assert_eq!(peer.ask(&mut rig, 1, 11, b"get k\r\n"), b"END\r\n", "and not stored again");
+        assert_eq!(count(&rig, "repeats_answered"), 3);
+    }
+}
+
+#[test]
+fn an_idle_server_finds_nothing_to_do() {
+    use laneway_server::worker::Progress;
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        peer.ask(&mut rig, 0, 1, b"get a\r\n");
+        rig.turns(3);
+        for worker in &mut rig.workers {
+            assert_eq!(worker.step().expect("memory does not fail"), Progress::Idle);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Datagrams that are wrong, lost, doubled, late, too many, or from strangers: each is counted, none
+//! stalls or crashes a worker, and memory stays within its bounds.
+
+mod rig;
+
+use laneway_policy::Form;
+use laneway_transport::memory_datagram::DatagramFaults;
+use laneway_wire::udp::{FRAME_BYTES_MAX, Gap, HEADER_BYTES, Header, Kind};
+use rig::peer::{Peer, count, set};
+use rig::{FORMS, Plan, Rig, hit, value};
+
+const LARGE: usize = 400_000;
+
+fn plan(workers: usize, form: Form) -> Plan {
+    Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(workers, form) }
+}
+
+fn reply(key: &str, value: &[u8]) -> Vec<u8> {
+    [&hit(key, value)[..], b"END\r\n"].concat()
+}
+
+/// A frame of a longer message.
+fn frame(request_id: u16, sequence: u16, total: u16) -> Header {
+    Header { request_id, sequence, total, kind: Kind::Data }
+}
+
+#[test]
+fn each_kind_of_bad_input_is_counted_and_nothing_else_happens() {
+    let whole = vec![b'x'; FRAME_BYTES_MAX];
+    let many = b"mg k q\r\n".repeat(129);
+    // What is sent, in order, and what is counted then.
+    type Row<'a> = (&'a str, u64, Vec<(Header, &'a [u8])>);
+    let rows: Vec<Row<'_>> = vec![
+        ("wrong_sequence", 1, vec![(frame(1, 0, 0), b"get a\r\n")]),
+        ("wrong_sequence", 2, vec![(frame(1, 2, 2), b"x"), (frame(1, 65535, 3), b"x")]),
+        ("unknown_kind", 1, vec![(Header { kind: Kind::Unknown(9), ..frame(1, 0, 1) }, b"mn\r\n")]),
+        ("half_requests", 1, vec![(frame(1, 0, 1), b"get a")]),
+        ("frames_total_changed", 1, vec![(frame(2, 0, 9), &whole), (frame(2, 1, 8), &whole)]),
+        ("frames_uneven", 1, vec![(frame(3, 0, 9), &whole), (frame(3, 1, 9), b"short")]),
+        ("frames_duplicate", 1, vec![(frame(4, 0, 9), &whole), (frame(4, 0, 9), &whole)]),
+        (
+            "frames_stale",
+            1,
+            vec![(frame(5, 0, 2), &whole), (frame(5, 1, 2), b"x"), (frame(5, 0, 2), &whole)],
+        ),
+        ("messages_too_long", 1, vec![(frame(6, 0, 65535), &whole)]),
+        (
+            "resends_unknown",
+            1,
+            vec![(Header { kind: Kind::Resend, ..frame(7, 0, 9) }, &[0, 0, 0, 1])],
+        ),
+        (
+            "wrong_sequence",
+            1,
+            vec![(Header { kind: Kind::Resend, ..frame(7, 0, 1) }, &[0, 0, 0, 1])],
+        ),
+        ("cookies_wrong", 1, vec![(Header { kind: Kind::Cookie, ..frame(8, 0, 1) }, b"guess")]),
+        ("forgets", 1, vec![(Header { kind: Kind::Forget, ..frame(8, 0, 9) }, b"")]),
+        ("requests_beyond_limit", 1, vec![(frame(9, 0, 1), &many)]),
+        ("size_mismatches", 1, vec![(frame(9, 0, 1), b"set a 0 0 9 noreply\r\nx\r\n")]),
+    ];
+    for (workers, form) in FORMS {
+        for (name, times, datagrams) in &rows {
+            let mut rig = Rig::new(&plan(workers, form));
+            let mut peer = Peer::new(&rig);
+            for (header, payload) in datagrams {
+                peer.datagram(0, *header, payload);
+                rig.turns(3); // so that no two arrive as one train
+            }
+            assert_eq!(count(&rig, name), *times, "{name}, {workers} workers, {form}");
+            assert_eq!(peer.all(&mut rig), [], "{name} is not answered");
+            assert_eq!(peer.ask(&mut rig, 0, 77, b"mn\r\n"), b"MN\r\n", "after {name}");
+        }
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        for length in 0..HEADER_BYTES {
+            peer.raw(0, &vec![1; length]);
+            rig.turns(3);
+        }
+        assert_eq!(count(&rig, "truncated"), HEADER_BYTES as u64);
+        assert_eq!(peer.ask(&mut rig, 0, 77, b"mn\r\n"), b"MN\r\n");
+    }
+}
+
+#[test]
+fn a_flood_of_fragments_from_many_sources_stays_within_its_memory() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut honest = Peer::new(&rig);
+        let bytes = value(LARGE, 1);
+        let payload = vec![b'x'; FRAME_BYTES_MAX];
+        let mut sources: Vec<Peer> = (0..300).map(|_| Peer::new(&rig)).collect();
+        for round in 0..60u16 {
+            for (number, source) in sources.iter_mut().enumerate() {
+                source.datagram(number % workers, frame(round, round % 9, 9), &payload);
+                while source.socket.receive().is_some() {}
+            }
+            rig.turns(3);
+            for worker in 0..workers {
+                let (messages, held) = rig.workers[worker].unfinished_messages();
+                assert!(messages <= 1024 && held <= 36 << 20, "{messages} messages, {held} bytes");
+            }
+            let id = 1000 + round;
+            assert_eq!(honest.ask(&mut rig, 0, id, b"mn\r\n"), b"MN\r\n", "round {round}");
+        }
+        assert!(count(&rig, "messages_dropped_for_room") > 1000, "the oldest went");
+        assert_eq!(honest.ask(&mut rig, 0, 1, &set("k", &bytes)), b"STORED\r\n");
+        assert!(honest.ask(&mut rig, 0, 2, b"get k\r\n") == reply("k", &bytes));
+        for _ in 0..3000 {
+            rig.clock.advance(1_000_000);
+            rig.turn();
+        }
+        let left: usize = rig.workers.iter().map(|worker| worker.unfinished_messages().0).sum();
+        assert_eq!(left, 0, "what stands still is given up");
+        assert!(count(&rig, "messages_timed_out") > 0);
+    }
+}
+
+#[test]
+fn a_change_of_roles_gives_up_what_is_half_and_loses_no_whole_request() {
+    let mut rig = Rig::new(&plan(6, Form::Roles));
+    let mut peer = Peer::new(&rig);
+    let bytes = value(LARGE, 2);
+    let request = set("k", &bytes);
+    for (header, payload) in Peer::frames(1, &request).iter().skip(1) {
+        peer.datagram(0, *header, payload);
+    }
+    rig.turns(5);
+    rig.publish(|plan| {
+        let small = usize::from(plan.workers_small) - 1;
+        plan.roles[small] = laneway_policy::Role::Large;
+        plan.workers_small -= 1;
+    });
+    rig.turns(5);
+    assert_eq!(count(&rig, "messages_dropped_role_change"), 1);
+    assert_eq!(peer.ask(&mut rig, 0, 2, &request), b"STORED\r\n");
+    for queue in 0..6 {
+        let id = 10 + queue as u16;
+        assert!(peer.ask(&mut rig, queue, id, b"get k\r\n") == reply("k", &bytes), "{queue}");
+    }
+}
+
+#[test]
+fn strangers_are_sent_little_until_they_have_echoed_their_cookie() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan { public: true, ..plan(workers, form) });
+        let mut peer = Peer::new(&rig);
+        let client = rig.net.connect();
+        let (big, long) = (value(LARGE, 3), value(1000, 4));
+        rig.set(&client, "big", &big);
+        rig.set(&client, "long", &long);
+        rig.set(&client, "s", b"x");
+        let asked: [&[u8]; 6] = [
+            b"get s\r\n",
+            b"get big\r\n",
+            b"get long\r\n",
+            b"stats\r\n",
+            b"mg long v\r\nmg long v\r\nmg big v\r\nget big long\r\n",
+            b"version\r\n",
+        ];
+        for (id, request) in (1..).zip(asked) {
+            peer.small(0, id, request);
+            rig.turns(20);
+            let mut back = 0;
+            while let Some((_, bytes)) = peer.socket.receive() {
+                back += bytes.len();
+            }
+            let spent = HEADER_BYTES + request.len();
+            assert!(back <= 3 * spent, "{back} bytes for {spent}: {workers}, {form}");
+        }
+        // Nor do frames, or asking for frames again, bring more than they cost.
+        peer.datagram(0, frame(50, 0, 2), &[b'x'; 100]);
+        peer.ask_again(0, 2, 300, &[Gap { first: 0, count: 300 }]);
+        rig.turns(2000);
+        let mut back = 0;
+        while let Some((_, bytes)) = peer.socket.receive() {
+            back += bytes.len();
+        }
+        assert!(back <= 108, "{back} bytes");
+        peer.small(0, 60, b"get big\r\n");
+        rig.turns(20);
+        peer.receive();
+        let (header, cookie) = peer.others.pop().expect("a cookie came");
+        assert_eq!((header.kind, header.request_id), (Kind::Cookie, 60));
+        peer.datagram(0, Header { kind: Kind::Cookie, ..Header::whole(61) }, &cookie);
+        assert!(peer.ask(&mut rig, 0, 62, b"get big\r\n") == reply("big", &big));
+        assert_eq!(count(&rig, "peers_proved"), 1);
+        let mut other = Peer::new(&rig);
+        other.datagram(0, Header { kind: Kind::Cookie, ..Header::whole(61) }, &cookie);
+        other.small(0, 63, b"get big\r\n");
+        assert_eq!(other.all(&mut rig), [], "a cookie is good for one address");
+    }
+}
+
+#[test]
+fn with_loss_duplication_and_reordering_every_answer_is_right() {
+    for (workers, form) in FORMS {
+        let faults = DatagramFaults::each(77, 100);
+        let mut rig = Rig::new(&Plan { datagrams: Some(faults), ..plan(workers, form) });
+        let mut peer = Peer::new(&rig);
+        let mut id = 0;
+        for round in 0..60u64 {
+            let len = [10, 3000, 40_000, LARGE][round as usize % 4];
+            let bytes = value(len, round);
+            let key = format!("k{}", round % 8);
+            id += 1;
+            assert_eq!(persist(&mut rig, &mut peer, id, &set(&key, &bytes)), b"STORED\r\n");
+            id += 1;
+            let got = persist(&mut rig, &mut peer, id, format!("get {key}\r\n").as_bytes());
+            assert!(got == reply(&key, &bytes), "round {round}, {workers} workers, {form}");
+        }
+    }
+}
+
+/// Ask until there is an answer, as a client does: for the frames that are missing, or, where none
+/// came, all over again.
+fn persist(rig: &mut Rig, peer: &mut Peer, id: u16, request: &[u8]) -> Vec<u8> {
+    let queue = usize::from(id) % rig.workers.len();
+    for _ in 0..100 {
+        peer.send(queue, id, request);
+        for _ in 0..40 {
+            for _ in 0..100 {
+                peer.receive();
+                if let Some(at) = peer.got.iter().position(|(got, _)| *got == id) {
+                    return peer.got.swap_remove(at).1;
+                }
+                rig.turn();
+            }
+            if !peer.ask_for_missing(queue, id) && request.starts_with(b"get") {
+                break;
+            }
+        }
+    }
+    panic!("no answer to request {id} of {} bytes", request.len());
+}
