@@ -1,5 +1,5 @@
-//! Datagrams that are wrong, lost, doubled, late, too many, or from strangers: each is counted, none
-//! stalls or crashes a worker, and memory stays within its bounds.
+//! Datagrams that are wrong, lost, doubled, late, too many, or from strangers: each is counted,
+//! none stalls or crashes a worker, and memory stays within its bounds.
 
 mod rig;
 

@@ -64,8 +64,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         result
     }
 
-    /// The plan has changed. Where others put messages together now, those under way here would wait
-    /// for frames that go elsewhere: they are given up.
+    /// The plan has changed. Where others put messages together now, those under way here would
+    /// wait for frames that go elsewhere: they are given up.
     pub(crate) fn follow_plan_of_datagrams(&mut self, before: &CorePlan) -> io::Result<()> {
         let assemblers = |plan: &CorePlan| (plan.workers_small, plan.workers(), plan.standby());
         if let Some(udp) = &mut self.udp
