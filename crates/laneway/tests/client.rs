@@ -1,0 +1,151 @@
+//! The client library against `laneway serve` over the kernel's UDP, on loopback: its examples, as
+//! the README has them run, and what they leave out.
+
+use laneway_client::{Answer, Client, Error, Expiry, Refusal, Request, Settings, Topology};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+#[allow(dead_code)] // its `main`
+#[path = "../../client/examples/many.rs"]
+mod many;
+#[allow(dead_code)]
+#[path = "../../client/examples/own_loop.rs"]
+mod own_loop;
+#[allow(dead_code)]
+#[path = "../../client/examples/quick.rs"]
+mod quick;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
+const WORKERS: u16 = 2;
+
+struct Server {
+    child: Child,
+    /// Where it takes streams.
+    tcp: String,
+    udp_base: u16,
+    _log: BufReader<std::process::ChildStderr>,
+}
+
+impl Server {
+    /// On a port for streams that the kernel chooses, and the first few for datagrams that are
+    /// free.
+    fn start(flags: &[&str]) -> Server {
+        let first = 20_000 + (std::process::id() % 2_000) as u16 * 10;
+        let bases = (0..200).map(|step| first + 4 * step);
+        let started = bases.into_iter().find_map(|base| Server::try_start(base, flags));
+        started.expect("of two hundred places one is free")
+    }
+
+    fn try_start(udp_base: u16, flags: &[&str]) -> Option<Server> {
+        let workers = WORKERS.to_string();
+        let mut child = Command::new(BINARY)
+            .args(["serve", "-p", "-1", "-l", "127.0.0.1", "-t", &workers])
+            .args(["--udp-base", &udp_base.to_string()])
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary was built for this test");
+        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
+        let mut line = String::new();
+        while !line.contains("ready on ") {
+            line.clear();
+            if log.read_line(&mut line).expect("stderr can be read") == 0 {
+                child.wait().expect("it has ended");
+                return None;
+            }
+        }
+        let place = line.split("ready on ").nth(1).and_then(|rest| rest.split(',').next());
+        let tcp = place.expect("it says where").to_owned();
+        Some(Server { child, tcp, udp_base, _log: log })
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.tcp.as_str()).expect("it tells where it takes datagrams")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // gone already, if a test failed
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_examples_of_the_readme_run() {
+    let server = Server::start(&[]);
+    quick::run(&server.tcp).expect("quick");
+    many::run(&server.tcp).expect("many");
+    own_loop::run(&server.tcp).expect("own_loop");
+}
+
+#[test]
+fn every_kind_of_request_is_answered_as_over_a_stream() {
+    let server = Server::start(&["-I", "8m"]);
+    let mut client = server.client();
+    assert_eq!(client.topology().count(), WORKERS);
+    assert_eq!(client.get("none").expect("an answer"), None);
+    let large: Vec<u8> = (0..5_000_000_u32).map(|at| (at / 7) as u8).collect();
+    client.ask(Request::set("large", large.clone()).flags(9)).expect("an answer");
+    let value = client.get("large").expect("an answer").expect("it was stored");
+    assert!(value.data == large && value.flags == 9 && value.cas.is_none());
+
+    let rows = [
+        (Request::set("n", "41"), Answer::Done),
+        (Request::increment("n", 1), Answer::Number(42)),
+        (Request::decrement("n", 50), Answer::Number(0)),
+        (Request::add("n", "7"), Answer::NotStored),
+        (Request::replace("absent", "7"), Answer::NotStored),
+        (Request::set("t", "b"), Answer::Done),
+        (Request::append("t", "c"), Answer::Done),
+        (Request::prepend("t", vec![b'a'; 3000]), Answer::Done),
+        (Request::cas("absent", "7", 1), Answer::Missing),
+        (Request::cas("t", "7", 1), Answer::Exists),
+        (Request::touch("t", Expiry::Seconds(100)), Answer::Done),
+        (Request::delete("absent"), Answer::Missing),
+        (Request::delete("n"), Answer::Done),
+    ];
+    for (request, answer) in rows {
+        assert_eq!(client.ask(request.clone()).expect("an answer"), answer, "{request:?}");
+    }
+    let text = client.get("t").expect("an answer").expect("it was stored").data;
+    assert!(text.len() == 3002 && text.ends_with(b"abc"));
+
+    let refused = client.set("too-large", vec![0; 9_000_000]);
+    assert!(matches!(refused, Err(Error::Refused(Refusal::Server(_)))), "{refused:?}");
+    let not_a_number = client.ask(Request::increment("t", 1));
+    assert!(matches!(not_a_number, Err(Error::Refused(Refusal::Client(_)))), "{not_a_number:?}");
+    let stats = client.stats("").expect("an answer");
+    let find = |name: &str| stats.iter().find(|(told, _)| told == name).map(|(_, v)| v.clone());
+    assert_eq!(find("curr_items"), Some("2".into()));
+}
+
+#[test]
+fn the_topology_is_told_over_datagrams_too_and_writes_reach_their_owner() {
+    let server = Server::start(&["--design", "hkh"]);
+    let first = ("127.0.0.1", server.udp_base + 1);
+    let mut client = Client::connect_udp(first, Settings::default()).expect("it tells");
+    assert_eq!(client.topology(), server.client().topology());
+    assert_eq!(client.topology().port(0), server.udp_base);
+    let sets = (0..500).map(|n| Request::set(format!("key:{n}"), vec![n as u8; 100]));
+    assert!(client.ask_many(sets).iter().all(|answer| matches!(answer, Ok(Answer::Done))));
+    let values = client.get_many((0..500).map(|n| format!("key:{n}")));
+    for (n, value) in values.into_iter().enumerate() {
+        let value = value.expect("an answer").expect("it was stored");
+        assert_eq!(value.data, vec![n as u8; 100]);
+    }
+}
+
+#[test]
+fn who_is_not_there_is_told_apart_from_who_takes_no_datagrams() {
+    // A port that was free a moment ago.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let gone = gone.expect("a free port");
+    let patience = Settings { deadline_nanos: 50_000_000, ..Settings::default() };
+    let nobody = Client::connect_with(gone, patience.clone());
+    assert!(matches!(nobody.err(), Some(Error::TimedOut { .. })));
+    let mut client =
+        Client::of(gone, Topology::queues(gone.port(), 1), patience).expect("a socket");
+    assert!(matches!(client.get("k"), Err(Error::TimedOut { .. })));
+    assert!(matches!(client.set("k", "v"), Err(Error::OutcomeUnknown { .. })));
+}
