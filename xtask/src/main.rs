@@ -9,6 +9,7 @@
 mod bench;
 mod client;
 mod fuzz;
+mod kernel;
 mod loom;
 mod memccapable;
 mod outcome;
@@ -40,6 +41,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "tidy", help: tidy::HELP, main: tidy::main },
     Subcommand { name: "loom", help: loom::HELP, main: loom::main },
     Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },
+    Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },

@@ -33,6 +33,8 @@ const NEEDS: &[Need] = &[
     },
     Need { what: "python3 with venv", package: "python3-venv", is_there: python_with_venv },
     Need { what: "a C++ compiler", package: "g++", is_there: || program("c++") || program("g++") },
+    Need { what: "clang for BPF programs", package: "clang-14", is_there: clang },
+    Need { what: "ip", package: "iproute2", is_there: || program("ip") },
     Need { what: "chrt and taskset", package: "util-linux", is_there: || program("chrt") },
 ];
 
@@ -72,6 +74,10 @@ fn list(needs: &[&Need]) -> String {
 
 fn program(name: &str) -> bool {
     process::find_program(name).is_some()
+}
+
+fn clang() -> bool {
+    program("clang-14") || program("clang")
 }
 
 fn python_with_venv() -> bool {

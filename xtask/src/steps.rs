@@ -73,6 +73,7 @@ const STEPS: &[Step] = &[
     step("loom canaries", "xtask loom --canary", false),
     step("fuzz", "xtask fuzz text --seconds 30", false),
     step("fuzz frames", "xtask fuzz udp_reassembly --seconds 20", false),
+    step("kernel lane", "xtask kernel", false),
     step("release build", "build --quiet --release --workspace", false),
     step("replay", "xtask replay --against both", false),
     step("memccapable", "xtask memccapable", false),

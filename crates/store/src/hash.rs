@@ -36,6 +36,12 @@ impl Hasher {
         }
     }
 
+    /// SipHash's four words after the seed was mixed in: what another reader of the memory needs
+    /// to find the same buckets.
+    pub fn start(&self) -> [u64; 4] {
+        self.start
+    }
+
     /// The hash of `key`.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {

@@ -164,11 +164,6 @@ impl Index {
     }
 
     #[inline]
-    fn place(partition: usize, bucket: u64) -> usize {
-        (((bucket / RUN) * PARTITIONS as u64 + partition as u64) * RUN + bucket % RUN) as usize
-    }
-
-    #[inline]
     fn overflow_slots(&self, number: usize) -> &[AtomicU64] {
         let words = self.overflow_region.words();
         &words[number * OVERFLOW_SLOTS..][..OVERFLOW_SLOTS]
@@ -193,7 +188,7 @@ impl Index {
     #[inline]
     pub fn primary(&self, hash: KeyHash) -> usize {
         let buckets = self.partition(hash).buckets.load(Acquire); // (K) pairs with (L)
-        Index::place(hash.partition(), bucket_of(hash, buckets))
+        place(hash.partition(), bucket_of(hash, buckets))
     }
 
     /// Ask the cache for the primary bucket of a hash.
@@ -363,8 +358,8 @@ impl Index {
         if buckets >= self.partition_buckets_max {
             return;
         }
-        let old = Index::place(partition, buckets - (1 << buckets.ilog2()));
-        let new = Index::place(partition, buckets);
+        let old = place(partition, buckets - (1 << buckets.ilog2()));
+        let new = place(partition, buckets);
         let mut words = Vec::with_capacity(4 * SLOTS);
         self.collect(old, &mut words);
         // Only to bring the items into the cache: what is learnt outside may be untrue inside.
@@ -376,7 +371,7 @@ impl Index {
         self.collect(old, &mut words);
         let moves = |word: u64| {
             let hash = hash_of(Location::of_slot(word)).expect("a linked item has a key");
-            Index::place(partition, bucket_of(hash, buckets + 1)) == new
+            place(partition, bucket_of(hash, buckets + 1)) == new
         };
         let (go, stay): (Vec<u64>, Vec<u64>) = words.iter().partition(|&&word| moves(word));
         if !go.is_empty() {
@@ -416,8 +411,8 @@ impl Index {
             return;
         }
         let last = buckets - 1;
-        let old = Index::place(partition, last - (1 << last.ilog2()));
-        let gone = Index::place(partition, last);
+        let old = place(partition, last - (1 << last.ilog2()));
+        let gone = place(partition, last);
         let old_before = self.bucket(old).version.enter();
         let gone_before = self.bucket(gone).version.enter();
         let (mut stay, mut go) = (Vec::with_capacity(SLOTS), Vec::with_capacity(SLOTS));
@@ -453,9 +448,15 @@ impl Index {
     }
 }
 
-/// The bucket of a hash among `buckets`.
+/// The place of a partition's bucket in the region.
 #[inline]
-fn bucket_of(hash: KeyHash, buckets: u64) -> u64 {
+pub fn place(partition: usize, bucket: u64) -> usize {
+    (((bucket / RUN) * PARTITIONS as u64 + partition as u64) * RUN + bucket % RUN) as usize
+}
+
+/// The bucket of a hash among `buckets`, which is not 0.
+#[inline]
+pub fn bucket_of(hash: KeyHash, buckets: u64) -> u64 {
     let level = buckets.ilog2();
     let wide = hash.bucket() & ((2 << level) - 1);
     if wide < buckets { wide } else { hash.bucket() & ((1 << level) - 1) }

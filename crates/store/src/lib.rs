@@ -38,6 +38,18 @@ mod sweep;
 mod types;
 mod unlink;
 
+/// How bytes lie, for whoever else reads the memory or writes it by the same rules: the lane in the
+/// kernel.
+pub mod layout {
+    pub use crate::bucket::{
+        Bucket, CHAIN_MAX, OVERFLOW_SLOTS, Overflow, SLOTS, is_link, link_word,
+    };
+    pub use crate::hash::{Hasher, PARTITIONS};
+    pub use crate::index::{bucket_of, place};
+    pub use crate::location::{size_class, tag_of_slot};
+    pub use crate::record::{FLUSH_GENERATIONS, Header, VALUE_BYTES_INLINE};
+}
+
 pub use charge::Charge;
 pub use draft::Draft;
 pub use entry::Entry;

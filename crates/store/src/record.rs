@@ -78,6 +78,14 @@ impl Header {
         self.value_at() + self.value_bytes
     }
 
+    /// The words as they stand in the record; the third one only with
+    /// [`HEADER_EXT_BYTES`](Self::header_bytes). Little-endian is up to whoever stores them.
+    #[inline]
+    pub fn words(&self) -> [u64; 3] {
+        let ext = u64::from(self.flags) | (self.value_bytes as u64) << 32;
+        [self.seq, self.word_1(), ext]
+    }
+
     fn word_1(&self) -> u64 {
         let ext = self.header_bytes() == HEADER_EXT_BYTES;
         let bits = if ext { HAS_EXT } else { 0 }
@@ -130,13 +138,9 @@ pub fn read(items: &Region, offset: usize) -> Option<Header> {
 #[inline]
 pub fn write(items: &Region, offset: usize, header: &Header) {
     debug_assert!(header.large || header.value_bytes < VALUE_BYTES_INLINE);
-    let ext = header.header_bytes() == HEADER_EXT_BYTES;
     let words = items.words_at(offset, header.header_bytes()).expect("a record inside the region");
-    words[0].store(header.seq.to_le(), Relaxed);
-    words[1].store(header.word_1().to_le(), Relaxed);
-    if ext {
-        let ext = u64::from(header.flags) | (header.value_bytes as u64) << 32;
-        words[2].store(ext.to_le(), Relaxed);
+    for (place, word) in words.iter().zip(header.words()) {
+        place.store(word.to_le(), Relaxed);
     }
 }
 

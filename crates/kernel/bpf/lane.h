@@ -1,0 +1,107 @@
+/* What the lane's program and user space share: the layouts of the mapped arrays. The Rust side is
+ * src/layout.rs; a test compares the sizes and offsets of both. */
+#pragma once
+#include "bpf.h"
+
+/* One element of `items`: an element's last RECORD_BYTES_MAX hold no record's beginning that the
+ * lane would serve, so that every read ends inside. */
+#define ITEMS_ELEMENT_BYTES (1 << 20)
+#define RECORD_BYTES_MAX 2048
+/* One mark a granule: records begin at least 24 bytes apart. */
+#define MARK_GRANULE_BYTES 16
+#define MARK_MAX 3
+
+#define PARTITIONS 64
+#define BUCKET_RUN 64
+#define SLOTS 7
+#define OVERFLOW_SLOTS 4
+/* Overflow buckets that a lookup follows. */
+#define CHAIN_MAX 2
+#define LISTED_MAX 8
+
+/* Attempts at one lookup: the first and four more. */
+#define ATTEMPTS_MAX 5
+
+struct bucket {
+    u64 version;
+    u64 slots[SLOTS];
+};
+struct overflow {
+    u64 slots[OVERFLOW_SLOTS];
+};
+/* An address range, IPv4 as ::ffff:a.b.c.d, in the packet's byte order. */
+struct range {
+    u64 address[2];
+    u64 mask[2];
+};
+struct control {
+    /* SipHash's four words after its key was mixed in. */
+    u64 hash_start[4];
+    /* Wall clock minus the time since boot, so that time goes on while user space stands still. */
+    s64 unix_minus_boot_ns;
+    /* The flush generation that live records carry, modulo 64. */
+    u32 flush;
+    /* UDP port; 0 = serve nothing. */
+    u32 port;
+    /* Longest UDP payload, and longest IP packet, of a reply. */
+    u32 payload_bytes_max;
+    u32 mtu_bytes;
+    /* Own addresses: how many of `own`; a packet to another is not ours. */
+    u32 own_count;
+    /* Who is served: how many of `served`; 0 = everybody. */
+    u32 served_count;
+    struct range own[LISTED_MAX];
+    struct range served[LISTED_MAX];
+    /* Primary buckets of each partition. */
+    u64 buckets[PARTITIONS];
+};
+
+/* What became of a packet addressed to the lane's port. */
+enum outcome {
+    HIT,
+    MISS,        /* no such key, as far as the lane looked */
+    DEAD,        /* expired or flushed */
+    ELSEWHERE,   /* the item's bytes are not in the lane's memory */
+    WRITING,     /* a writer is inside the bucket, perhaps interrupted on this very CPU */
+    TORN,        /* changed under us in every attempt */
+    LONG,        /* the reply would not fit */
+    REQUEST,     /* not one plain get or mg */
+    FRAME,       /* fragments, options, VLAN, several datagrams, lengths that disagree */
+    CHECKSUM,    /* wrong */
+    STRANGER,    /* not from an address that is served */
+    ROOM,        /* the packet could not grow */
+    LOST,        /* could not be written after it had grown: dropped */
+    OUTCOMES
+};
+struct counters {
+    u64 outcome[OUTCOMES];
+    u64 retries;
+    /* Hits by floor log2 of key + value bytes. */
+    u64 hits_of_class[32];
+};
+
+/* Steering. */
+#define STEER_SLOTS 4096
+#define SKETCH_ROWS 4
+#define SKETCH_COLUMNS 4096
+#define HOT_MAX 64
+struct steer {
+    u64 seed;
+    /* The present timeslot of the sketch; its low 16 bits stamp the cells. */
+    u32 stamp;
+    /* A key is reported once its count reaches this; 0 = no sketch. */
+    u32 hot_requests;
+    /* Reports so far in this timeslot; the first HOT_MAX are kept. */
+    u64 hot_count;
+    u64 hot[HOT_MAX];
+    /* Index of the socket of each slot of the hash, which its 12 highest bits name. */
+    u32 socket[STEER_SLOTS];
+    u32 cells[SKETCH_ROWS * SKETCH_COLUMNS];
+};
+struct steer_counters {
+    u64 steered;
+    /* No key found in the datagram: the kernel's own choice. */
+    u64 unsteered;
+    /* The slot's socket is gone: the kernel's own choice. */
+    u64 socketless;
+};

@@ -1,0 +1,189 @@
+/* Steering of keys to sockets (MICA §4.1.2 and KeySched §2, in software): of the sockets that share
+ * a port, the one of the key's owner receives the datagram, so that ordinary clients need to know
+ * nothing of owners. The hash is that of crates/policy/src/owner.rs, of which the 12 highest bits
+ * name a slot of a table that user space rewrites.
+ *
+ * The same program counts how often each key is asked for in a timeslot, by the count-min sketch of
+ * crates/policy/src/hot/sketch.rs, and reports keys that pass a threshold. CPUs count into the same
+ * cells without locks: a count may be too small by what two of them did in the same moment. */
+#include "lane.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+#define UDP_BYTES 8
+#define TEXT_AT 16
+#define WINDOW_BYTES 384
+#define KEY_BYTES_MAX 250
+#define SOCKETS_MAX 256
+
+struct window {
+    u64 key[34];
+    u8 bytes[WINDOW_BYTES + 64];
+    u32 words_before, in_word, key_at, key_bytes;
+};
+
+struct {
+    UINT(type, MAP_ARRAY);
+    TYPE(key, u32);
+    TYPE(value, struct steer);
+    UINT(max_entries, 1);
+    UINT(map_flags, MAPPABLE);
+} steer SEC(".maps");
+
+struct {
+    UINT(type, MAP_REUSEPORT_SOCKARRAY);
+    TYPE(key, u32);
+    TYPE(value, u32);
+    UINT(max_entries, SOCKETS_MAX);
+} sockets SEC(".maps");
+
+struct {
+    UINT(type, MAP_PERCPU_ARRAY);
+    TYPE(key, u32);
+    TYPE(value, struct window);
+    UINT(max_entries, 1);
+} windows SEC(".maps");
+
+struct {
+    UINT(type, MAP_PERCPU_ARRAY);
+    TYPE(key, u32);
+    TYPE(value, struct steer_counters);
+    UINT(max_entries, 1);
+} steer_counts SEC(".maps");
+
+/* One character of the line; whether the key has ended. What was seen so far is kept in the window,
+ * whose content the verifier does not follow: it would try every place of the key. */
+NOINLINE int step(struct window *w, u32 at) {
+    if (!w || at >= WINDOW_BYTES)
+        return 1;
+    u8 c = w->bytes[at];
+    if (c == ' ') {
+        if (w->key_at)
+            return 1;
+        if (w->in_word && w->words_before)
+            w->words_before--;
+        w->in_word = 0;
+        return 0;
+    }
+    if (c == '\r' || c == '\n')
+        return 1;
+    w->in_word = 1;
+    if (w->words_before)
+        return 0;
+    if (!w->key_at)
+        w->key_at = at;
+    w->key_bytes++;
+    return 0;
+}
+
+/* Find the first key of the line: the second word, or the third of `gat` and `gats`, which name a
+ * time first. */
+NOINLINE int find_key(struct window *w, u32 end) {
+    if (!w || end > WINDOW_BYTES)
+        return 0;
+    u32 verb = load32(w->bytes + TEXT_AT);
+    w->words_before = verb == 0x20746167 || verb == 0x73746167 ? 2 : 1;
+    w->in_word = 0;
+    w->key_at = 0;
+    w->key_bytes = 0;
+    for (u32 i = TEXT_AT; i < WINDOW_BYTES; i++) {
+        if (i >= end || step(w, i))
+            break;
+    }
+    return 0;
+}
+
+INLINE u64 stir(u64 state, u64 multiplier) {
+    state *= multiplier;
+    return state ^ state >> 32;
+}
+
+#define MULTIPLIER 0x243f6a8885a308d3ull
+#define MULTIPLIER_LAST 0xb7e151628aed2a6bull
+
+NOINLINE u64 owner_hash(struct window *w, u64 seed, u32 bytes) {
+    if (!w)
+        return 0;
+    u64 state = seed ^ bytes * MULTIPLIER;
+    for (u32 i = 0; i < 32; i++) {
+        if (i * 8 >= bytes)
+            break;
+        state = stir(state ^ w->key[i], MULTIPLIER);
+    }
+    return stir(stir(state, MULTIPLIER_LAST), MULTIPLIER_LAST);
+}
+
+/* Count one request; once the key's smallest cell reaches the threshold, report it. */
+NOINLINE int count(u64 hash, u32 hot_requests) {
+    u32 zero = 0, place[SKETCH_ROWS], lowest = 0xffff;
+    u16 seen[SKETCH_ROWS];
+    struct steer *s = bpf_map_lookup_elem(&steer, &zero);
+    if (!s)
+        return 0;
+    u64 step = hash >> 32 | 1, row_hash = hash;
+    u32 stamp = s->stamp << 16;
+#pragma unroll
+    for (u32 row = 0; row < SKETCH_ROWS; row++) {
+        place[row] = row * SKETCH_COLUMNS + (row_hash & (SKETCH_COLUMNS - 1));
+        u32 cell = s->cells[place[row] & (SKETCH_ROWS * SKETCH_COLUMNS - 1)];
+        seen[row] = (cell ^ stamp) >> 16 ? 0 : cell;
+        if (seen[row] < lowest)
+            lowest = seen[row];
+        row_hash += step;
+    }
+    u32 next = lowest < 0xffff ? lowest + 1 : lowest;
+#pragma unroll
+    for (u32 row = 0; row < SKETCH_ROWS; row++)
+        if (seen[row] == lowest)
+            s->cells[place[row] & (SKETCH_ROWS * SKETCH_COLUMNS - 1)] = stamp | next;
+    if (next == hot_requests && lowest != next) {
+        u64 at = __sync_fetch_and_add(&s->hot_count, 1);
+        if (at < HOT_MAX)
+            s->hot[at] = hash;
+    }
+    return 0;
+}
+
+/* Whether a key was found; its hash is in `hash`. */
+INLINE int read_key(struct sk_reuseport_md *ctx, struct window *w, u64 seed, u64 *hash) {
+    u32 bytes = ctx->len < WINDOW_BYTES ? ctx->len : WINDOW_BYTES;
+    OPAQUE(bytes);
+    if (bytes <= TEXT_AT || bytes > WINDOW_BYTES || bpf_skb_load_bytes(ctx, 0, w->bytes, bytes))
+        return 0;
+    /* A request of several datagrams names its key in the first only. */
+    if (load32(w->bytes + UDP_BYTES + 2) != 0x01000000)
+        return 0;
+    find_key(w, bytes);
+    u32 key_at = w->key_at, key_bytes = w->key_bytes;
+    OPAQUE(key_bytes);
+    if (key_bytes == 0 || key_bytes > KEY_BYTES_MAX)
+        return 0;
+    w->key[key_bytes >> 3] = 0;
+    if (bpf_skb_load_bytes(ctx, key_at, w->key, key_bytes))
+        return 0;
+    *hash = owner_hash(w, seed, key_bytes);
+    return 1;
+}
+
+SEC("sk_reuseport")
+int steer_keys(struct sk_reuseport_md *ctx) {
+    u32 zero = 0;
+    u64 hash;
+    struct steer *s = bpf_map_lookup_elem(&steer, &zero);
+    struct window *w = bpf_map_lookup_elem(&windows, &zero);
+    struct steer_counters *counters = bpf_map_lookup_elem(&steer_counts, &zero);
+    if (!s || !w || !counters)
+        return SK_PASS;
+    if (!read_key(ctx, w, s->seed, &hash)) {
+        counters->unsteered++;
+        return SK_PASS;
+    }
+    if (s->hot_requests)
+        count(hash, s->hot_requests);
+    u32 socket = s->socket[hash >> 52 & (STEER_SLOTS - 1)];
+    if (bpf_sk_select_reuseport(ctx, &sockets, &socket, 0))
+        counters->socketless++;
+    else
+        counters->steered++;
+    return SK_PASS;
+}

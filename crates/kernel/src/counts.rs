@@ -1,0 +1,99 @@
+//! What the programs counted, summed over the CPUs. Unit: packets, unless it says otherwise.
+
+/// What became of a packet addressed to the lane's port. All but `Hit` and `Lost` went up to user
+/// space as they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Outcome {
+    /// Answered.
+    Hit,
+    /// No such key, as far as the lane looked.
+    Miss,
+    /// Expired or flushed.
+    Dead,
+    /// The item's bytes are not in the lane's memory, or it is stale or large.
+    Elsewhere,
+    /// A writer was inside the bucket.
+    Writing,
+    /// It changed during every attempt.
+    Torn,
+    /// The reply would not fit.
+    Long,
+    /// Not one plain `get` or `mg`.
+    Request,
+    /// Fragments, options, a VLAN tag, several datagrams, lengths that disagree.
+    Frame,
+    /// A wrong checksum.
+    Checksum,
+    /// From an address that is not served.
+    Stranger,
+    /// The packet could not grow.
+    Room,
+    /// Could not be written after it had grown: dropped.
+    Lost,
+}
+
+impl Outcome {
+    /// All of them, in the order of the program's counters.
+    pub const ALL: [Outcome; 13] = [
+        Outcome::Hit,
+        Outcome::Miss,
+        Outcome::Dead,
+        Outcome::Elsewhere,
+        Outcome::Writing,
+        Outcome::Torn,
+        Outcome::Long,
+        Outcome::Request,
+        Outcome::Frame,
+        Outcome::Checksum,
+        Outcome::Stranger,
+        Outcome::Room,
+        Outcome::Lost,
+    ];
+}
+
+const SIZE_CLASSES: usize = 32;
+/// Words of one CPU's counters in `bpf/lane.h`.
+pub(crate) const COUNTER_WORDS: usize = Outcome::ALL.len() + 1 + SIZE_CLASSES;
+
+/// The lane's counters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts {
+    words: [u64; COUNTER_WORDS],
+}
+
+impl Counts {
+    pub(crate) fn sum(cpus: impl Iterator<Item = [u64; COUNTER_WORDS]>) -> Counts {
+        let mut words = [0; COUNTER_WORDS];
+        for cpu in cpus {
+            words.iter_mut().zip(cpu).for_each(|(sum, more)| *sum += more);
+        }
+        Counts { words }
+    }
+
+    /// Packets with this outcome.
+    pub fn of(&self, outcome: Outcome) -> u64 {
+        self.words[outcome as usize]
+    }
+
+    /// Looks that began again, because the bucket changed meanwhile.
+    pub fn retries(&self) -> u64 {
+        self.words[Outcome::ALL.len()]
+    }
+
+    /// Hits by size class: floor log2 of key + value bytes.
+    pub fn hits_of_class(&self) -> &[u64] {
+        &self.words[Outcome::ALL.len() + 1..]
+    }
+}
+
+/// The steering program's counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SteerCounts {
+    /// Went to the socket of its key's slot.
+    pub steered: u64,
+    /// No key was found in it: the kernel chose.
+    pub unsteered: u64,
+    /// The slot's socket is gone: the kernel chose.
+    pub socketless: u64,
+}

@@ -1,0 +1,41 @@
+//! What can go wrong with a program, and what the operator can do about it.
+
+use std::fmt;
+
+/// Which call failed, why, and what would help.
+#[derive(Debug)]
+pub struct Error {
+    what: String,
+    why: String,
+}
+
+impl Error {
+    pub(crate) fn new(what: impl Into<String>, why: &dyn std::error::Error) -> Error {
+        let mut told = why.to_string();
+        let mut source = why.source();
+        while let Some(inner) = source {
+            let inner_told = inner.to_string();
+            if !told.contains(&inner_told) {
+                told = format!("{told}: {inner_told}");
+            }
+            source = inner.source();
+        }
+        Error { what: what.into(), why: told }
+    }
+
+    pub(crate) fn said(what: impl Into<String>, why: impl Into<String>) -> Error {
+        Error { what: what.into(), why: why.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)?;
+        for missing in crate::capabilities::missing_capabilities() {
+            write!(f, "; this process lacks {missing}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,257 @@
+//! The GET lane: loading its program, its arrays, attaching it to interfaces.
+//!
+//! The program is loaded once; each interface it is attached to has a link, a file descriptor
+//! inside [`Lane`]. Dropping the lane, or any end of the process, detaches it.
+
+use crate::counts::Counts;
+use crate::error::Error;
+use crate::layout::{Control, ITEMS_ELEMENT_BYTES};
+use crate::mapped::{Mapped, Shared};
+use aya::maps::{Map, MapData, PerCpuArray};
+use aya::programs::tc::{SchedClassifierLinkId, TcAttachOptions};
+use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, TestRun, TestRunOptions};
+use aya::programs::{Xdp, XdpMode, xdp::XdpLinkId};
+use aya::{Ebpf, EbpfLoader};
+use laneway_store::layout::{Bucket, Overflow};
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+/// Which of the built programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// For the ingress of tc (tcx links: Linux 6.6): any interface, loopback too.
+    TrafficControl,
+    /// For the driver's hook: the cheapest place, on network cards.
+    Xdp,
+    /// As `TrafficControl`, but believing what it read without looking at the version again. It
+    /// returns torn values; only a test that must find them has a use for it.
+    Unvalidated,
+}
+
+impl Program {
+    fn object(self) -> &'static [u8] {
+        match self {
+            Program::TrafficControl => {
+                aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/lane_tc.o"))
+            }
+            Program::Xdp => aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/lane_xdp.o")),
+            Program::Unvalidated => {
+                aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/lane_unvalidated.o"))
+            }
+        }
+    }
+}
+
+/// How large the arrays are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Primary buckets, by their places in the index.
+    pub buckets: u32,
+    /// Overflow buckets.
+    pub overflows: u32,
+    /// Bytes of items; rounded up to [`ITEMS_ELEMENT_BYTES`].
+    pub items_bytes: usize,
+}
+
+/// The name of the program in its object, and of its arrays.
+const NAME: &str = "lane";
+/// The kernel's answer "go on as if I were not there" at tc, and at XDP.
+const TC_ACT_UNSPEC: u32 = u32::MAX;
+const XDP_PASS: u32 = 2;
+/// Larger than any reply.
+const FRAME_BYTES_MAX: usize = 2048;
+
+#[derive(Debug)]
+enum Link {
+    TrafficControl(SchedClassifierLinkId),
+    Xdp(XdpLinkId),
+}
+
+/// What the program did with a frame in a trial run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// Whether it was answered; if not, it would go on upwards.
+    pub hit: bool,
+    /// The frame afterwards.
+    pub frame: Vec<u8>,
+    /// Mean time of one run, by the kernel's clock.
+    pub run_ns: u64,
+}
+
+/// The lane.
+#[derive(Debug)]
+pub struct Lane {
+    program: Program,
+    control: Mapped<Control>,
+    buckets: Mapped<Bucket>,
+    overflows: Mapped<Overflow>,
+    items: Mapped<AtomicU64>,
+    marks: Mapped<AtomicU8>,
+    links: Vec<(String, Link)>,
+    ebpf: Ebpf,
+}
+
+impl Lane {
+    /// Load a program and its arrays. It serves nothing until it is attached and
+    /// [`Control::open`]ed.
+    pub fn load(program: Program, room: &Room) -> Result<Lane, Error> {
+        if cfg!(not(target_arch = "x86_64")) {
+            let why = "its reads are ordered for x86-64 only";
+            return Err(Error::said("loading the kernel lane", why));
+        }
+        let elements = room.items_bytes.div_ceil(ITEMS_ELEMENT_BYTES).max(1) as u32;
+        let mut ebpf = EbpfLoader::new()
+            .map_max_entries("buckets", room.buckets.max(1))
+            .map_max_entries("overflows", room.overflows.max(1))
+            .map_max_entries("items", elements)
+            .map_max_entries("marks", elements)
+            .load(program.object())
+            .map_err(|why| Error::new("creating the kernel lane's arrays", &why))?;
+        let loaded = match program {
+            Program::Xdp => xdp(&mut ebpf)?.load(),
+            Program::TrafficControl | Program::Unvalidated => classifier(&mut ebpf)?.load(),
+        };
+        loaded.map_err(|why| Error::new("loading the kernel lane's program", &why))?;
+        Ok(Lane {
+            program,
+            control: mapped(&ebpf, "control")?,
+            buckets: mapped(&ebpf, "buckets")?,
+            overflows: mapped(&ebpf, "overflows")?,
+            items: mapped(&ebpf, "items")?,
+            marks: mapped(&ebpf, "marks")?,
+            links: Vec::new(),
+            ebpf,
+        })
+    }
+
+    /// Attach to an interface of the calling thread's network namespace, behind the programs that
+    /// are there already.
+    pub fn attach(&mut self, interface: &str) -> Result<(), Error> {
+        let what = || format!("attaching the kernel lane to `{interface}`");
+        let link = match self.program {
+            Program::Xdp => xdp(&mut self.ebpf)?
+                .attach(interface, XdpMode::Driver)
+                .map(Link::Xdp)
+                .map_err(|why| Error::new(what(), &why))?,
+            Program::TrafficControl | Program::Unvalidated => {
+                let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+                classifier(&mut self.ebpf)?
+                    .attach_with_options(interface, TcAttachType::Ingress, order)
+                    .map(Link::TrafficControl)
+                    .map_err(|why| Error::new(what(), &why))?
+            }
+        };
+        self.links.push((interface.to_string(), link));
+        Ok(())
+    }
+
+    /// Detach from an interface. False if it was not attached there.
+    pub fn detach(&mut self, interface: &str) -> Result<bool, Error> {
+        let Some(at) = self.links.iter().position(|(name, _)| name == interface) else {
+            return Ok(false);
+        };
+        let detached = match self.links.swap_remove(at).1 {
+            Link::Xdp(id) => xdp(&mut self.ebpf)?.detach(id),
+            Link::TrafficControl(id) => classifier(&mut self.ebpf)?.detach(id),
+        };
+        let what = || format!("detaching the kernel lane from `{interface}`");
+        detached.map(|()| true).map_err(|why| Error::new(what(), &why))
+    }
+
+    /// What the program is told.
+    pub fn control(&self) -> &Control {
+        &self.control[0]
+    }
+
+    /// Primary buckets.
+    pub fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
+    /// Overflow buckets.
+    pub fn overflows(&self) -> &[Overflow] {
+        &self.overflows
+    }
+
+    /// The memory of items, as words.
+    pub fn items(&self) -> &[AtomicU64] {
+        &self.items
+    }
+
+    /// Hit marks, one for [`crate::layout::MARK_GRANULE_BYTES`] bytes of items: how often a record
+    /// that begins there was hit, up to [`crate::layout::MARK_MAX`]. Whoever evicts takes them
+    /// down.
+    pub fn marks(&self) -> &[AtomicU8] {
+        &self.marks
+    }
+
+    /// What was counted since the program was loaded.
+    pub fn counts(&self) -> Result<Counts, Error> {
+        let what = "reading the kernel lane's counters";
+        let map = self.ebpf.map("counts").ok_or_else(|| Error::said(what, "no such array"))?;
+        let array = PerCpuArray::try_from(map).map_err(|why| Error::new(what, &why))?;
+        let cpus = array.get(&0, 0).map_err(|why| Error::new(what, &why))?;
+        Ok(Counts::sum(cpus.iter().copied()))
+    }
+
+    /// Instructions that the verifier walked through to accept the program.
+    pub fn verified_instructions(&self) -> Option<u32> {
+        let program = self.ebpf.program(NAME)?;
+        program.info().ok()?.verified_instruction_count()
+    }
+
+    /// Run the program on a frame `repeat` times, sending nothing. Only the first run sees the
+    /// frame as given.
+    pub fn try_frame(&self, frame: &[u8], repeat: u32) -> Result<Answered, Error> {
+        let what = "a trial run of the kernel lane";
+        let mut out = vec![0; FRAME_BYTES_MAX];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat,
+            ..TestRunOptions::new()
+        };
+        let program = self.ebpf.program(NAME).ok_or_else(|| Error::said(what, "no program"))?;
+        let (result, pass) = match self.program {
+            Program::Xdp => {
+                let program: &Xdp = program.try_into().map_err(|why| Error::new(what, &why))?;
+                (program.test_run(options), XDP_PASS)
+            }
+            Program::TrafficControl | Program::Unvalidated => {
+                let program: &SchedClassifier =
+                    program.try_into().map_err(|why| Error::new(what, &why))?;
+                (program.test_run(options), TC_ACT_UNSPEC)
+            }
+        };
+        let result = result.map_err(|why| Error::new(what, &why))?;
+        out.truncate(result.data_size_out as usize);
+        let run_ns = result.duration.as_nanos() as u64;
+        Ok(Answered { hit: result.return_value != pass, frame: out, run_ns })
+    }
+}
+
+fn classifier(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, Error> {
+    let what = "the kernel lane's program";
+    let program =
+        ebpf.program_mut(NAME).ok_or_else(|| Error::said(what, "is not in its object"))?;
+    program.try_into().map_err(|why| Error::new(what, &why))
+}
+
+fn xdp(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
+    let what = "the kernel lane's program";
+    let program =
+        ebpf.program_mut(NAME).ok_or_else(|| Error::said(what, "is not in its object"))?;
+    program.try_into().map_err(|why| Error::new(what, &why))
+}
+
+/// Map one of the arrays.
+pub(crate) fn mapped<T: Shared>(ebpf: &Ebpf, name: &str) -> Result<Mapped<T>, Error> {
+    let map = ebpf.map(name).and_then(data_of);
+    Mapped::of(name, map.ok_or_else(|| Error::said(name, "is not in its object"))?)
+}
+
+fn data_of(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data) => Some(data),
+        _ => None,
+    }
+}

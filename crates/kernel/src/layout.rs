@@ -1,0 +1,188 @@
+//! The mapped arrays as this side sees them; `bpf/lane.h` is the other side. A loader compares the
+//! sizes, the tests the meaning.
+//!
+//! Buckets, overflow buckets and records are those of `laneway_store::layout`. All words are
+//! atomic: the programs read them at any moment.
+
+use std::net::IpAddr;
+use std::sync::atomic::{
+    AtomicI64, AtomicU32, AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+
+/// Bytes of one element of the array of items. Records of the lane do not cross its end.
+pub const ITEMS_ELEMENT_BYTES: usize = 1 << 20;
+
+/// In an element's last bytes the lane serves no record (it passes the request up): so many, that
+/// a read of the longest record ends inside.
+pub const RECORD_BYTES_MAX: usize = 2048;
+
+/// One hit mark stands for so many bytes. Records begin at least 24 bytes apart, so no two share
+/// one.
+pub const MARK_GRANULE_BYTES: usize = 16;
+
+/// Where marks saturate.
+pub const MARK_MAX: u8 = 3;
+
+/// Addresses and ranges that a lane can be told.
+pub const LISTED_MAX: usize = 8;
+
+/// Longest UDP payload of a reply: what an Ethernet packet holds.
+pub const PAYLOAD_BYTES_MAX: u32 = 1472;
+
+/// Slots of the steering table: the 12 highest bits of the owner's hash.
+pub const STEER_SLOTS: usize = 4096;
+
+/// Hot keys kept in one timeslot.
+pub const HOT_MAX: usize = 64;
+
+/// Cells of the sketch.
+pub const SKETCH_CELLS: usize = 4 * 4096;
+
+/// Addresses that begin alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Any address of the range.
+    pub address: IpAddr,
+    /// Leading bits that count, up to 32 or 128.
+    pub prefix_bits: u8,
+}
+
+impl Range {
+    /// One address.
+    pub fn of(address: IpAddr) -> Range {
+        Range { address, prefix_bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// Address and mask as the programs compare them: IPv6, IPv4 mapped into it.
+    fn words(self) -> [u64; 4] {
+        let (address, prefix_bits) = match self.address {
+            IpAddr::V4(address) => (address.to_ipv6_mapped(), u32::from(self.prefix_bits) + 96),
+            IpAddr::V6(address) => (address, u32::from(self.prefix_bits)),
+        };
+        let mask = u128::MAX.checked_shl(128 - prefix_bits.min(128)).unwrap_or(0);
+        let halves = |number: u128| [((number >> 64) as u64).to_be(), (number as u64).to_be()];
+        let ([a, b], [c, d]) = (halves(address.to_bits()), halves(mask));
+        [a, b, c, d]
+    }
+}
+
+/// One range in the control array.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RangeWords([AtomicU64; 4]);
+
+/// What the lane's program is told, word by word at any time.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Control {
+    hash_start: [AtomicU64; 4],
+    unix_minus_boot_ns: AtomicI64,
+    flush: AtomicU32,
+    port: AtomicU32,
+    payload_bytes_max: AtomicU32,
+    mtu_bytes: AtomicU32,
+    own_count: AtomicU32,
+    served_count: AtomicU32,
+    own: [RangeWords; LISTED_MAX],
+    served: [RangeWords; LISTED_MAX],
+    buckets: [AtomicU64; laneway_store::layout::PARTITIONS],
+}
+
+/// What the lane serves. Until [`Control::open`] it serves nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// UDP port.
+    pub port: u16,
+    /// Own addresses: packets to others are not the lane's. At most [`LISTED_MAX`].
+    pub own: Vec<IpAddr>,
+    /// Who is served; empty means everybody. At most [`LISTED_MAX`].
+    pub served: Vec<Range>,
+    /// The interface's MTU.
+    pub mtu_bytes: u32,
+    /// Longest UDP payload of a reply, at most [`PAYLOAD_BYTES_MAX`]. Memcached's datagrams have
+    /// 1400.
+    pub payload_bytes_max: u32,
+    /// SipHash's four words, from the store's hasher.
+    pub hash_start: [u64; 4],
+    /// Wall clock minus time since boot.
+    pub unix_minus_boot_ns: i64,
+}
+
+impl Control {
+    /// Serve by these settings. At most [`LISTED_MAX`] of a list count.
+    pub fn open(&self, settings: &Settings) {
+        self.port.store(0, Relaxed);
+        for (word, value) in self.hash_start.iter().zip(settings.hash_start) {
+            word.store(value, Relaxed);
+        }
+        self.set_clock(settings.unix_minus_boot_ns);
+        self.mtu_bytes.store(settings.mtu_bytes, Relaxed);
+        let payload_bytes_max = settings.payload_bytes_max.min(PAYLOAD_BYTES_MAX);
+        self.payload_bytes_max.store(payload_bytes_max, Relaxed);
+        let own: Vec<Range> = settings.own.iter().copied().map(Range::of).collect();
+        list(&self.own, &self.own_count, &own);
+        list(&self.served, &self.served_count, &settings.served);
+        // (A) pairs with the program's first load: who sees the port sees the rest.
+        self.port.store(u32::from(settings.port), Release);
+    }
+
+    /// Serve nothing any more.
+    pub fn close(&self) {
+        self.port.store(0, Relaxed);
+    }
+
+    /// The difference of wall clock and time since boot; to be told again now and then.
+    pub fn set_clock(&self, unix_minus_boot_ns: i64) {
+        self.unix_minus_boot_ns.store(unix_minus_boot_ns, Relaxed);
+    }
+
+    /// The flush generation of live records. Others are dead from now on.
+    pub fn set_flush(&self, generation: u32) {
+        self.flush.store(generation % laneway_store::layout::FLUSH_GENERATIONS, Relaxed);
+    }
+
+    /// How many primary buckets a partition has.
+    pub fn set_buckets(&self, partition: usize, buckets: u64) {
+        // (B) pairs with the program's load of the count: the buckets were written before.
+        self.buckets[partition].store(buckets, Release);
+    }
+}
+
+fn list(places: &[RangeWords; LISTED_MAX], count: &AtomicU32, ranges: &[Range]) {
+    for (place, range) in places.iter().zip(ranges) {
+        for (word, value) in place.0.iter().zip(range.words()) {
+            word.store(value, Relaxed);
+        }
+    }
+    count.store(ranges.len().min(LISTED_MAX) as u32, Relaxed);
+}
+
+/// What the steering program is told, and what it found.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SteerWords {
+    pub(crate) seed: AtomicU64,
+    pub(crate) stamp: AtomicU32,
+    pub(crate) hot_requests: AtomicU32,
+    pub(crate) hot_count: AtomicU64,
+    pub(crate) hot: [AtomicU64; HOT_MAX],
+    pub(crate) socket: [AtomicU32; STEER_SLOTS],
+    pub(crate) cells: [AtomicU32; SKETCH_CELLS],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_compared_as_ipv6_in_network_order() {
+        let words = Range { address: [10, 1, 2, 3].into(), prefix_bits: 8 }.words();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!(bytes[..16], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 1, 2, 3]);
+        assert_eq!(bytes[16..], [[255; 13].as_slice(), &[0; 3]].concat());
+        let all = Range { address: "fd00::1".parse().expect("an address"), prefix_bits: 0 };
+        assert_eq!(all.words()[2..], [0, 0]);
+        assert_eq!(Range::of("::1".parse().expect("an address")).words()[2..], [u64::MAX; 2]);
+    }
+}

@@ -1,0 +1,41 @@
+//! The lane in the kernel: GETs answered below the socket (Hippos §3), and keys steered to the
+//! socket of their owner (MICA §4.1.2, KeySched §2), by BPF programs.
+//!
+//! - [`layout`]: the mapped arrays, shared with the programs in `bpf/`.
+//! - [`probe`]: which of the layers this machine offers, what it lacks, and what to do.
+//! - `mapped` (the one place with `unsafe`): arrays of the kernel's, mapped here.
+//! - `lane`, `steer`: the two programs, loaded, configured, attached, counted. Both only with the
+//!   feature `kernel`.
+//!
+//! Departs from Hippos, whose kernel module keeps a cache of its own: here the program reads the
+//! very bytes that user space owns, under the version of the bucket, so nothing must be
+//! invalidated. User space is the only writer of everything but the hit marks. Links are file
+//! descriptors: whatever ends the process detaches the programs.
+//!
+//! Knows the layouts of `store`; knows no protocol beyond what `bpf/lane.bpf.c` parses, and no
+//! clock: the difference between wall clock and time since boot is given.
+
+mod capabilities;
+#[cfg(feature = "kernel")]
+mod counts;
+#[cfg(feature = "kernel")]
+mod error;
+#[cfg(feature = "kernel")]
+mod lane;
+pub mod layout;
+#[cfg(feature = "kernel")]
+mod mapped;
+pub mod probe;
+#[cfg(feature = "kernel")]
+mod steer;
+
+#[cfg(feature = "kernel")]
+pub use counts::{Counts, Outcome, SteerCounts};
+#[cfg(feature = "kernel")]
+pub use error::Error;
+#[cfg(feature = "kernel")]
+pub use lane::{Answered, Lane, Program, Room};
+#[cfg(feature = "kernel")]
+pub use mapped::Mapped;
+#[cfg(feature = "kernel")]
+pub use steer::Steer;

@@ -1,0 +1,333 @@
+//! The GET lane's program, run by the kernel on frames of ours (BPF_PROG_TEST_RUN), at both hooks.
+#![cfg(feature = "kernel")]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::frame::{self, Frame};
+use common::writer::{Attributes, FUTURE, PAST, PLAIN, REACHED, Writer};
+use laneway_kernel::layout::Range;
+use laneway_kernel::{Outcome, Program};
+use laneway_store::Medium;
+
+const OWN: [&str; 2] = ["10.9.0.1", "fd09::1"];
+const PROGRAMS: [Program; 2] = [Program::TrafficControl, Program::Xdp];
+
+fn each(test: impl Fn(Writer)) {
+    if !common::available() {
+        return;
+    }
+    for program in PROGRAMS {
+        test(Writer::new(program, &OWN).expect("the probe said that it can be loaded"));
+    }
+}
+
+/// The reply to a frame, or nothing if it would go up as it came.
+#[track_caller]
+fn answer(writer: &Writer, frame: &[u8]) -> Option<Vec<u8>> {
+    let answered = writer.lane.try_frame(frame, 1).expect("a trial run");
+    if !answered.hit {
+        assert_eq!(answered.frame, frame, "what is passed up is unchanged");
+        return None;
+    }
+    Some(answered.frame)
+}
+
+#[track_caller]
+fn text(writer: &Writer, request: &[u8]) -> Option<String> {
+    let reply = answer(writer, &Frame::v4(request).bytes())?;
+    Some(String::from_utf8(frame::open(&reply).text).expect("text"))
+}
+
+/// Expects one more packet with this outcome.
+#[track_caller]
+fn counted<R>(writer: &Writer, outcome: Outcome, run: impl FnOnce() -> R) -> R {
+    let count = || writer.lane.counts().expect("counters").of(outcome);
+    let before = count();
+    let result = run();
+    assert_eq!(count(), before + 1, "{outcome:?}");
+    result
+}
+
+#[test]
+fn a_get_is_answered_over_both_families() {
+    each(|mut writer| {
+        writer.set(b"key", b"the value", PLAIN);
+        for request in [Frame::v4(b"get key\r\n"), Frame::v6(b"get key\r\n")] {
+            let reply = counted(&writer, Outcome::Hit, || answer(&writer, &request.bytes()));
+            let reply = frame::open(&reply.expect("a hit"));
+            assert_eq!((reply.source, reply.to, reply.port), (request.to, request.source, 11211));
+            assert_eq!(reply.head, [0x4243, 0, 1, 0]);
+            assert_eq!(reply.text, b"VALUE key 0 9\r\nthe value\r\nEND\r\n");
+        }
+        assert_eq!(writer.lane.counts().expect("counters").hits_of_class()[3], 2);
+    });
+}
+
+#[test]
+fn keys_of_every_length_hash_and_compare_as_the_store_does() {
+    each(|mut writer| {
+        for length in 1..=250 {
+            let key: Vec<u8> = (0..length).map(|i| b'!' + ((i * 31 + length) % 90) as u8).collect();
+            let flags = u32::from(length % 2 == 0);
+            writer.set(&key, b"v", Attributes { flags, ..PLAIN });
+            let key = String::from_utf8(key).expect("text");
+            let expected = format!("VALUE {key} {flags} 1\r\nv\r\nEND\r\n");
+            assert_eq!(text(&writer, format!("get {key}\r\n").as_bytes()), Some(expected));
+        }
+        let long = format!("get {}\r\n", "k".repeat(251));
+        assert_eq!(counted(&writer, Outcome::Request, || text(&writer, long.as_bytes())), None);
+    });
+}
+
+#[test]
+fn values_of_any_length_and_place_come_whole_up_to_the_longest_reply() {
+    each(|mut writer| {
+        let longest = 1472 - 8 - "VALUE k00 0 1400\r\n\r\nEND\r\n".len();
+        let lengths = [0, 1, 7, 8, 9, 63, 100, 511, 512, 513, 1000, longest - 1, longest];
+        for (i, length) in lengths.into_iter().enumerate() {
+            let value: Vec<u8> = (0..length).map(|at| b'a' + (at * 7 % 23) as u8).collect();
+            let key = format!("k{i:02}{}", "x".repeat(if length < 1000 { i } else { 0 }));
+            writer.set(key.as_bytes(), &value, PLAIN);
+            let value = String::from_utf8(value).expect("text");
+            let expected = format!("VALUE {key} 0 {length}\r\n{value}\r\nEND\r\n");
+            for request in [Frame::v4, Frame::v6] {
+                let request = request(format!("get {key}\r\n").as_bytes());
+                // An IPv6 header is longer than what is left of the MTU by then.
+                if request.source.is_ipv6() && length > 1400 {
+                    continue;
+                }
+                let Some(reply) = answer(&writer, &request.bytes()) else {
+                    panic!("{length} bytes to {}", request.to)
+                };
+                assert_eq!(String::from_utf8(frame::open(&reply).text).expect("text"), expected);
+            }
+        }
+        writer.set(b"kxx", &vec![b'x'; longest + 1], PLAIN);
+        let too_long = counted(&writer, Outcome::Long, || text(&writer, b"get kxx\r\n"));
+        assert_eq!(too_long, None);
+    });
+}
+
+#[test]
+fn meta_gets_return_the_common_flags_in_the_order_asked_for() {
+    each(|mut writer| {
+        writer.set(b"key", b"abcde", Attributes { flags: 4_000_000_000, seq: 99, ..PLAIN });
+        let rows = [
+            ("mg key v\r\n", "VA 5\r\nabcde\r\n"),
+            ("mg key v f s c t k\r\n", "VA 5 f4000000000 s5 c99 t-1 kkey\r\nabcde\r\n"),
+            ("mg key k q Oid-7 v\r\n", "VA 5 kkey Oid-7\r\nabcde\r\n"),
+            ("mg key O v\r\n", "VA 5 O\r\nabcde\r\n"),
+        ];
+        for (request, reply) in rows {
+            assert_eq!(text(&writer, request.as_bytes()).as_deref(), Some(reply), "{request}");
+        }
+        writer.set(b"ends", b"", Attributes { expires: FUTURE, ..PLAIN });
+        let reply = text(&writer, b"mg ends t v\r\n").expect("a hit");
+        let left = reply.strip_prefix("VA 0 t").and_then(|rest| rest.split("\r\n").next());
+        let left: u32 = left.expect("a time left").parse().expect("a number");
+        // The clock stands at 10^9 seconds and the time since boot.
+        assert!((2_500_000_000..=3_000_000_000).contains(&left), "{left}");
+    });
+}
+
+#[test]
+fn other_requests_go_up_as_they_came() {
+    let opaque = format!("mg key v O{}\r\n", "o".repeat(33));
+    let rows = [
+        "get key key\r\n",
+        "get key \r\n",
+        "get  key\r\n",
+        "get key\n",
+        "get key",
+        "get \r\n",
+        "gets key\r\n",
+        "set key 0 0 1\r\nx\r\n",
+        "delete key\r\n",
+        "mg key\r\n",
+        "mg key f\r\n",
+        "mg key v v\r\n",
+        "mg key v N30\r\n",
+        "mg key v h\r\n",
+        "mg key v  f\r\n",
+        "mg key v b\r\n",
+        "mg key vf\r\n",
+        "mg  key v\r\n",
+        "mg key v \0\r\n",
+        "get k\0y\r\n",
+        "get key\r\n\r\n",
+        "get key\r\nget key\r\n",
+        "GET key\r\n",
+        "get k\x7fy\r\n",
+        "get",
+        "\r\n",
+        &opaque,
+    ];
+    each(|mut writer| {
+        writer.set(b"key", b"value", PLAIN);
+        for request in rows {
+            let before = writer.lane.counts().expect("counters");
+            assert_eq!(text(&writer, request.as_bytes()), None, "{request:?}");
+            let after = writer.lane.counts().expect("counters");
+            let count = |outcome| after.of(outcome) - before.of(outcome);
+            assert_eq!(count(Outcome::Request) + count(Outcome::Miss), 1, "{request:?}");
+        }
+    });
+}
+
+#[test]
+fn frames_that_are_not_plain_go_up_as_they_came() {
+    each(|mut writer| {
+        writer.set(b"key", b"value", PLAIN);
+        let whole = Frame::v4(b"get key\r\n");
+        let spoilt = |at: usize, byte: u8| {
+            let mut bytes = whole.bytes();
+            bytes[at] = byte;
+            bytes
+        };
+        let headed = |head: [u16; 4]| Frame { head, ..whole.clone() }.bytes();
+        let rows = [
+            (Outcome::Frame, spoilt(14, 0x46)),     // IP options
+            (Outcome::Frame, spoilt(20, 0x20)),     // more fragments
+            (Outcome::Frame, spoilt(21, 7)),        // a later fragment
+            (Outcome::Frame, spoilt(39, 24)),       // UDP length is not the packet's
+            (Outcome::Checksum, spoilt(22, 62)),    // IP checksum
+            (Outcome::Checksum, spoilt(41, 0)),     // UDP checksum
+            (Outcome::Frame, headed([1, 0, 2, 0])), // the first of two
+            (Outcome::Frame, headed([1, 1, 2, 0])), // the second of two
+            (Outcome::Frame, headed([1, 0, 1, 3])), // of a kind of its own
+        ];
+        for (outcome, bytes) in rows {
+            assert_eq!(counted(&writer, outcome, || answer(&writer, &bytes)), None);
+        }
+        let uncounted = [
+            spoilt(23, 6),                                               // TCP
+            spoilt(37, 1),                                               // another port
+            spoilt(12, 0x81),                                            // no IP
+            Frame { to: [10, 9, 0, 7].into(), ..whole.clone() }.bytes(), // another host
+            whole.bytes()[..40].to_vec(),                                // cut off
+        ];
+        let before = writer.lane.counts().expect("counters");
+        for bytes in uncounted {
+            assert_eq!(answer(&writer, &bytes), None);
+        }
+        assert_eq!(writer.lane.counts().expect("counters"), before);
+        assert!(answer(&writer, &whole.bytes()).is_some());
+    });
+}
+
+#[test]
+fn what_is_dead_stale_elsewhere_or_being_written_goes_up() {
+    each(|mut writer| {
+        writer.set(b"expired", b"v", Attributes { expires: PAST, ..PLAIN });
+        writer.set(b"alive", b"v", Attributes { expires: FUTURE, ..PLAIN });
+        writer.set(b"stale", b"v", Attributes { stale: true, ..PLAIN });
+        writer.set(b"arena", b"v", Attributes { medium: Medium::Arena, ..PLAIN });
+        writer.set(b"later", b"v", Attributes { flush: 1, ..PLAIN });
+        let passed = |outcome, request: &[u8]| {
+            assert_eq!(counted(&writer, outcome, || text(&writer, request)), None);
+        };
+        passed(Outcome::Dead, b"get expired\r\n");
+        passed(Outcome::Elsewhere, b"get stale\r\n");
+        passed(Outcome::Elsewhere, b"get arena\r\n");
+        passed(Outcome::Dead, b"get later\r\n");
+        passed(Outcome::Miss, b"get never\r\n");
+        writer.hold(b"alive", || passed(Outcome::Writing, b"get alive\r\n"));
+        counted(&writer, Outcome::Hit, || text(&writer, b"get alive\r\n")).expect("a hit");
+        writer.lane.control().set_flush(65);
+        passed(Outcome::Dead, b"get alive\r\n");
+        counted(&writer, Outcome::Hit, || text(&writer, b"get later\r\n")).expect("a hit");
+        writer.lane.control().close();
+        assert_eq!(text(&writer, b"get later\r\n"), None);
+    });
+}
+
+#[test]
+fn two_overflow_buckets_are_followed_and_hits_leave_marks() {
+    each(|mut writer| {
+        let keys = writer.neighbours(REACHED + 2);
+        let words: Vec<u64> = keys.iter().map(|key| writer.set(key, b"v", PLAIN)).collect();
+        let hit = |key: &[u8]| text(&writer, &[b"get ", key, b"\r\n"].concat()).is_some();
+        let found = keys.iter().filter(|key| hit(key)).count();
+        // The last slot of the last bucket reached is a link by now.
+        assert_eq!(found, REACHED - 1, "of {}", keys.len());
+        let granules = laneway_kernel::layout::MARK_GRANULE_BYTES as u64 / 8;
+        let offset = laneway_store::Location::of_slot(words[0]).offset();
+        let mark = &writer.lane.marks()[(offset / granules) as usize];
+        let marked = || mark.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(marked(), 1);
+        (0..5).for_each(|_| assert!(hit(&keys[0])));
+        assert_eq!(marked(), laneway_kernel::layout::MARK_MAX);
+    });
+}
+
+#[test]
+fn only_addresses_that_are_served_get_answers() {
+    each(|mut writer| {
+        writer.set(b"key", b"value", PLAIN);
+        let settings = |served| laneway_kernel::layout::Settings {
+            served: vec![served],
+            ..writer.settings(&OWN)
+        };
+        let near = Range { address: [10, 9, 255, 255].into(), prefix_bits: 16 };
+        writer.lane.control().open(&settings(near));
+        assert!(text(&writer, b"get key\r\n").is_some());
+        let stranger = Frame::v6(b"get key\r\n").bytes();
+        assert_eq!(counted(&writer, Outcome::Stranger, || answer(&writer, &stranger)), None);
+        let far = Range { address: [10, 8, 0, 0].into(), prefix_bits: 16 };
+        writer.lane.control().open(&settings(far));
+        assert_eq!(counted(&writer, Outcome::Stranger, || text(&writer, b"get key\r\n")), None);
+    });
+}
+
+/// Frames drawn from a seed: whole ones with some bytes changed. What is answered must still be a
+/// request for the one key there is, and the reply must be right.
+#[test]
+fn spoilt_frames_are_answered_only_if_they_still_ask_for_the_key() {
+    const SEED: u64 = 0x5eed;
+    const FRAMES: usize = 20_000;
+    each(|mut writer| {
+        writer.set(b"key", b"value", PLAIN);
+        let mut state = SEED;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut hits = 0;
+        for number in 0..FRAMES {
+            let mut request =
+                Frame::v4(if draw(2) == 0 { b"get key\r\n" } else { b"mg key v\r\n" });
+            for _ in 0..draw(3) {
+                let at = draw(request.text.len());
+                request.text[at] = b" \r\n\0gmtkeyv7"[draw(12)];
+            }
+            let mut bytes = request.bytes();
+            for _ in 0..draw(2) {
+                let at = draw(bytes.len());
+                bytes[at] ^= 1 << draw(8);
+            }
+            let Some(reply) = answer(&writer, &bytes) else { continue };
+            hits += 1;
+            let asked = &bytes[50..];
+            let reply = frame::open(&reply).text;
+            let told = format!("frame {number} of seed {SEED:#x}: {asked:?} got {reply:?}");
+            match asked {
+                b"get key\r\n" => assert_eq!(reply, b"VALUE key 0 5\r\nvalue\r\nEND\r\n", "{told}"),
+                b"mg key v\r\n" => assert_eq!(reply, b"VA 5\r\nvalue\r\n", "{told}"),
+                _ => panic!("{told}"),
+            }
+        }
+        assert!(hits > FRAMES / 20, "{hits}");
+    });
+}
+
+/// So that a change which makes the verifier's work explode is noticed here and not by an older
+/// kernel that refuses the program.
+#[test]
+fn the_verifier_accepts_the_programs_with_little_work() {
+    each(|writer| {
+        let instructions = writer.lane.verified_instructions().expect("this kernel tells");
+        println!("the verifier walked through {instructions} instructions");
+        assert!(instructions < 80_000, "{instructions}");
+    });
+}

@@ -1,0 +1,94 @@
+//! The GET lane on interfaces: a pair of hosts of the test's own, and loopback of a third.
+#![cfg(feature = "kernel")]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::hosts::{self, Host, INTERFACE};
+use common::writer::{PLAIN, Writer};
+use laneway_kernel::{Outcome, Program};
+
+const OWN: [&str; 3] = ["10.9.0.1", "fd09::1", "127.0.0.1"];
+
+fn writer_on(host: &Host, interface: &str) -> Writer {
+    let mut writer = Writer::new(Program::TrafficControl, &OWN).expect("loaded");
+    host.run(|| writer.lane.attach(interface)).expect("attached");
+    writer
+}
+
+#[test]
+fn hits_are_answered_though_no_process_listens() {
+    if !common::available() {
+        return;
+    }
+    let (server, client) = hosts::connected();
+    let mut writer = writer_on(&server, INTERFACE);
+    let long = "x".repeat(1400);
+    writer.set(b"short", b"1", PLAIN);
+    writer.set(b"long", long.as_bytes(), PLAIN);
+    for (from, to) in [("10.9.0.2:0", "10.9.0.1:11211"), ("[fd09::2]:0", "[fd09::1]:11211")] {
+        let socket = client.socket(from);
+        let reply = hosts::ask(&socket, to, "get short\r\n");
+        assert_eq!(reply, "VALUE short 0 1\r\n1\r\nEND\r\n");
+        let reply = hosts::ask(&socket, to, "get long\r\n");
+        assert_eq!(reply, format!("VALUE long 0 1400\r\n{long}\r\nEND\r\n"));
+    }
+    assert_eq!(writer.lane.counts().expect("counters").of(Outcome::Hit), 4);
+}
+
+#[test]
+fn everything_else_reaches_the_server_unchanged_and_writes_are_read_at_once() {
+    if !common::available() {
+        return;
+    }
+    let (server, client) = hosts::connected();
+    let mut writer = writer_on(&server, INTERFACE);
+    let (listening, asking) = (server.socket("10.9.0.1:11211"), client.socket("10.9.0.2:0"));
+    let passes = |request: &str| {
+        asking.send_to(&hosts::datagram(request), "10.9.0.1:11211").expect("sent");
+        let (heard, from) = hosts::heard(&listening);
+        assert_eq!(heard, request);
+        assert_eq!(from, asking.local_addr().expect("an address"));
+    };
+    passes("get key\r\n");
+    passes("set key 0 0 1\r\nx\r\n");
+    let mut linked = None;
+    for round in 0..100 {
+        let value = format!("value {round}");
+        let at = writer.slot();
+        let word = writer.record(at, b"key", value.as_bytes(), PLAIN);
+        writer.link(b"key", linked.replace(word), word);
+        let reply = hosts::ask(&asking, "10.9.0.1:11211", "get key\r\n");
+        assert!(reply.contains(&format!("\r\n{value}\r\n")), "{reply} after {value}");
+    }
+    assert!(server.run(|| writer.lane.detach(INTERFACE)).expect("detached"));
+    passes("get key\r\n");
+}
+
+#[test]
+fn the_lane_serves_loopback_too_and_lets_go_when_it_is_dropped() {
+    if !common::available() {
+        return;
+    }
+    let host = Host::new();
+    let mut writer = writer_on(&host, "lo");
+    writer.set(b"key", b"value", PLAIN);
+    let listening = host.socket("127.0.0.1:11211");
+    let asking = host.socket("127.0.0.1:0");
+    let reply = hosts::ask(&asking, "127.0.0.1:11211", "mg key v\r\n");
+    assert_eq!(reply, "VA 5\r\nvalue\r\n");
+    drop(writer);
+    asking.send_to(&hosts::datagram("mg key v\r\n"), "127.0.0.1:11211").expect("sent");
+    assert_eq!(hosts::heard(&listening).0, "mg key v\r\n");
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    if !common::available() {
+        return;
+    }
+    let mut writer = Writer::new(Program::TrafficControl, &OWN).expect("loaded");
+    let told = writer.lane.attach("nowhere0").expect_err("no such interface").to_string();
+    assert!(told.contains("nowhere0"), "{told}");
+    assert!(!writer.lane.detach("nowhere0").expect("nothing to do"));
+}
