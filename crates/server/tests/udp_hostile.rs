@@ -233,3 +233,106 @@ fn persist(rig: &mut Rig, peer: &mut Peer, id: u16, request: &[u8]) -> Vec<u8> {
     }
     panic!("no answer to request {id} of {} bytes", request.len());
 }
+
+#[test]
+fn what_servers_say_is_no_request_so_that_no_two_of_them_answer_each_other_for_ever() {
+    let said: [&[u8]; 10] = [
+        b"ERROR\r\n",
+        b"ERROR cookie 0123456789abcdef\r\n",
+        b"CLIENT_ERROR bad data chunk\r\n",
+        b"SERVER_ERROR reply too long for UDP\r\n",
+        b"STORED\r\n",
+        b"HD\r\n",
+        b"6\r\n",
+        b"STAT pid 1\r\nEND\r\n",
+        b"VALUE k 0 7\r\nget s\r\n\r\nEND\r\n",
+        b"END\r\n",
+    ];
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        assert_eq!(peer.ask(&mut rig, 0, 1, b"set s 0 0 1\r\nx\r\n"), b"STORED\r\n");
+        for (times, line) in (1..).zip(said) {
+            for kind in [Kind::Data, Kind::Once] {
+                peer.datagram(0, Header { kind, ..Header::whole(2) }, line);
+                assert_eq!(peer.all(&mut rig), [], "{}", String::from_utf8_lossy(line));
+            }
+            assert_eq!(count(&rig, "replies_received"), 2 * times);
+        }
+        // A long one, and one behind a request.
+        peer.send(0, 3, &[&b"VALUE k 0 3000\r\n"[..], &b"get s\r\n".repeat(400)].concat());
+        assert_eq!(peer.all(&mut rig), []);
+        peer.small(0, 4, b"mn\r\nMN\r\nget s\r\n");
+        assert_eq!(peer.all(&mut rig), [(4, b"MN\r\n".to_vec())]);
+        assert_eq!(count(&rig, "replies_received"), 22);
+        // Who does not know our commands is still told, and so is who sends an empty line.
+        assert_eq!(peer.ask(&mut rig, 0, 5, b"hello\r\n"), b"ERROR\r\n");
+        assert_eq!(peer.ask(&mut rig, 0, 6, b"\r\n"), b"ERROR\r\n");
+    }
+}
+
+#[test]
+fn a_queue_is_no_client() {
+    use laneway_transport::datagram::{Datagrams, Departure, Path};
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        let mut forged = rig.datagrams.as_ref().expect("datagrams").datagrams();
+        let whole = [&Header::whole(1).to_bytes()[..], b"get k\r\n"].concat();
+        let half = [&frame(2, 0, 9).to_bytes()[..], b"x"].concat();
+        for (from, to, bytes) in [(0, 1, &whole), (1, 0, &whole), (1, 1, &half)] {
+            let peer = forged.queue(to).address;
+            let pieces = [std::io::IoSlice::new(bytes)];
+            let departure = Departure { peer, segment_bytes: None, pieces: &pieces };
+            let sent = forged.send(from, Path::Small, &[departure]).expect("memory");
+            assert_eq!(sent.done, 1);
+            rig.turns(5);
+        }
+        assert_eq!((count(&rig, "from_ourselves"), count(&rig, "datagrams")), (3, 3));
+        assert_eq!((count(&rig, "requests"), count(&rig, "replies")), (0, 0));
+        assert_eq!(peer.ask(&mut rig, 0, 77, b"mn\r\n"), b"MN\r\n");
+    }
+}
+
+#[test]
+fn a_stranger_that_has_proved_its_address_may_repeat_what_was_withheld() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan { public: true, ..plan(workers, form) });
+        let mut peer = Peer::new(&rig);
+        let once = Header { kind: Kind::Once, ..Header::whole(7) };
+        let request = set("k", &value(20_000, 1)); // above the threshold
+        peer.datagram(0, once, &request);
+        assert_eq!(peer.all(&mut rig), []);
+        let (_, cookie) = peer.others.pop().expect("a cookie came");
+        peer.datagram(0, Header { kind: Kind::Cookie, ..Header::whole(8) }, &cookie);
+        peer.datagram(0, once, &request);
+        let got = peer.all(&mut rig);
+        assert_eq!(got, [(7, b"STORED\r\n".to_vec())], "{workers} workers, {form}");
+    }
+}
+
+#[test]
+fn a_worker_that_turns_large_reads_its_queue_no_longer_however_full_it_is() {
+    let mut rig = Rig::new(&plan(6, Form::Roles));
+    rig.publish_large(1);
+    rig.turn();
+    let peer = Peer::new(&rig);
+    for number in 0..200 {
+        // Of two lengths, so that each arrives by itself.
+        peer.small(4, number, if number % 2 == 0 { b"get a\r\n" } else { b"get abc\r\n" });
+    }
+    let read = |rig: &Rig| {
+        let udp = rig.shared.udp.get().expect("the rig serves datagrams");
+        udp.counts[4].datagrams.get()
+    };
+    rig.workers[4].step().expect("memory does not fail");
+    let before = read(&rig);
+    assert!((1..100).contains(&before), "{before}");
+    rig.publish_large(2);
+    for _ in 0..5 {
+        rig.workers[4].step().expect("memory does not fail");
+    }
+    assert_eq!(read(&rig), before);
+    rig.turns(50);
+    assert_eq!(count(&rig, "datagrams"), 200, "the small ones read it");
+}

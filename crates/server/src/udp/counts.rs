@@ -43,6 +43,10 @@ udp_counts! {
     wrong_sequence,
     /// Of a kind nobody knows.
     unknown_kind,
+    /// From one of our own queues, as their source says: thrown away.
+    from_ourselves,
+    /// Lines that begin as replies do, not as requests: not answered, nor what stands behind them.
+    replies_received,
     /// Requests without a newline: not answered.
     half_requests,
     /// Values that do not end where their message does.

@@ -57,9 +57,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 result = result.and(self.transport.watch_datagrams(queue, watch));
             }
         }
-        if !running {
-            udp.desk.ready.clear();
-        }
+        // What was ready is not read on: others read it now, or nobody.
+        let Desk { ready, watched, .. } = &mut udp.desk;
+        ready.retain(|queue| watched[*queue]);
         self.udp = Some(udp);
         result
     }
@@ -209,6 +209,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     ) {
         let Arrival { peer, segment_bytes, bytes } = arrival;
         self.counters().bytes_read.add_owner(bytes.len() as u64);
+        if at.shared.is_own(&peer) {
+            let count = arrival.datagrams().count() as u64;
+            at.counts.datagrams.add_owner(count);
+            return at.counts.from_ourselves.add_owner(count);
+        }
         // The train that is being gathered: where it begins, and whose frames they are.
         let mut train: Option<(usize, u16)> = None;
         for (number, datagram) in arrival.datagrams().enumerate() {

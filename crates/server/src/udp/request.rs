@@ -45,6 +45,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Serve the requests of one message.
     pub(crate) fn message(&mut self, desk: &mut Desk, at: At<'_>, mut from: From, payload: &[u8]) {
         let queue = from.queue();
+        if is_reply(payload) {
+            return at.counts.replies_received.add_owner(1);
+        }
         if from.once {
             let beginning = &payload[..payload.len().min(FRAME_BYTES_MAX)];
             let digest = at.shared.digest(beginning, payload.len());
@@ -57,9 +60,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             if rest.is_empty() {
                 return;
             }
+            if is_reply(rest) {
+                return at.counts.replies_received.add_owner(1);
+            }
             if desk.batches[queue].is_over_budget() {
                 at.counts.requests_over_budget.add_owner(1);
-                at.shared.given_up(from.to.queue, &from.key());
+                if from.once {
+                    at.shared.given_up(from.to.queue, &from.key());
+                }
                 return;
             }
             desk.batches[queue].begin();
@@ -251,6 +259,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if at.shared.guard.believes(&from.to.peer, from.arrived_nanos) {
             return None;
         }
+        if from.once {
+            // Not carried out: it is asked again once the cookie has come back.
+            at.shared.given_up(from.to.queue, &from.key());
+        }
         self.send_cookie(desk, at, from);
         Some(Next::Gone(bytes.len()))
     }
@@ -412,6 +424,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         batch.end(from.to.peer, from.to.request_id, Kind::Cookie);
         desk.soil(queue);
     }
+}
+
+/// Whether a line begins as replies do: with a capital letter or a digit, as every reply does and no
+/// request. Answering it by `ERROR`, as a stream would be, lets one datagram with a false source
+/// run between two servers for ever, each taking the other's error for a request.
+fn is_reply(line: &[u8]) -> bool {
+    line.first().is_some_and(|first| first.is_ascii_uppercase() || first.is_ascii_digit())
 }
 
 /// Whether the client wants no answer, not even to what cannot be read to its end.

@@ -114,6 +114,14 @@ impl UdpShared {
         }
     }
 
+    /// Whether a datagram's source is one of our own queues. Somebody lies: a queue asks nobody.
+    pub fn is_own(&self, peer: &SocketAddr) -> bool {
+        self.queues.iter().any(|Queue { address, .. }| {
+            let here = address.ip().is_unspecified() && peer.ip().to_canonical().is_loopback();
+            address.port() == peer.port() && (here || address.ip() == peer.ip())
+        })
+    }
+
     /// Spreads messages over the workers that put them together.
     pub fn spread(&self, key: &Key) -> u64 {
         self.hasher.hash_one(key)
