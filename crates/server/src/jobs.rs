@@ -66,6 +66,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.lanes().handed_over.add_owner(1);
                 let takers = self.plan.large_ids().chain(self.plan.standby());
                 self.wake_one(takers);
+                // Since then others may have become those who take from it (after fence (S)).
+                if shared.plan.version() != self.plan_version {
+                    shared.wake_all();
+                }
             }
             WorkerTarget::Worker(worker) => {
                 let queue = &shared.workers[worker.index()].jobs;

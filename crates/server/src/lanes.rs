@@ -113,7 +113,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Next::Read => return self.park(token, connection, Interest::Read),
             Next::Write => return self.park(token, connection, Interest::Write),
             // Readiness is left as it is: most replies are back before more input comes.
-            Next::Ticket if connection.interest.is_some() => {}
+            Next::Ticket if connection.interest == Some(Interest::Read) => {}
+            // Room to write, which there is, would be told again and again.
             Next::Ticket => return self.park(token, connection, Interest::Nothing),
             Next::Small => {
                 connection.queued = true;

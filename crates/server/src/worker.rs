@@ -55,7 +55,7 @@ pub struct Worker<T: Transport, C> {
     pub(crate) transport: T,
     pub(crate) clock: C,
     pub(crate) plan: Arc<CorePlan>,
-    plan_version: u64,
+    pub(crate) plan_version: u64,
     /// Requests of some size are another worker's.
     pub(crate) hands_over: bool,
     /// So are requests, or writes, of any size: every one is asked about.

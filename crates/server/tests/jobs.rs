@@ -282,3 +282,35 @@ fn sizes_sampled_weigh_as_much_as_sizes_counted() {
     let counted: u64 = worker.sizes.iter().map(|count| count.get()).sum();
     assert_eq!((counted, worker.unsampled.get()), (64, 64));
 }
+
+#[test]
+fn a_connection_that_waits_for_a_reply_does_not_keep_its_worker_busy() {
+    use laneway_server::worker::Progress;
+    let mut rig = Rig::new(&Plan::design(Design::Minos, 2));
+    let client = rig.net.connect();
+    assert_eq!(home_of(&mut rig, &client), 0);
+    let (small, big) = (value(10_000, 1), value(100_000, 2));
+    rig.set(&client, "small", &small);
+    rig.set(&client, "big", &big);
+    rig.turns(3);
+    // More than the pipe takes, and behind it a reply that another worker makes.
+    let request = [&b"get small\r\n".repeat(7)[..], b"get big\r\n"].concat();
+    assert_eq!(client.send(&request), request.len());
+    let step = |rig: &mut Rig| rig.workers[0].step().expect("memory does not fail");
+    for _ in 0..5 {
+        step(&mut rig);
+    }
+    let mut got = client.receive(usize::MAX);
+    assert!(got.len() < 7 * small.len(), "the pipe was full");
+    for _ in 0..5 {
+        step(&mut rig);
+    }
+    got.extend(client.receive(usize::MAX));
+    assert!(got.len() > 7 * small.len(), "now it has room");
+    for _ in 0..3 {
+        assert_eq!(step(&mut rig), Progress::Idle);
+    }
+    let of = |key, value: &[u8]| [&hit(key, value)[..], b"END\r\n"].concat();
+    let wanted = [of("small", &small).repeat(7), of("big", &big)].concat();
+    assert!(rig.until(&client, got, |got| got.len() >= wanted.len()) == wanted);
+}

@@ -336,3 +336,58 @@ fn a_worker_that_turns_large_reads_its_queue_no_longer_however_full_it_is() {
     rig.turns(50);
     assert_eq!(count(&rig, "datagrams"), 200, "the small ones read it");
 }
+
+#[test]
+fn values_that_wait_to_be_stored_stay_within_their_memory() {
+    for (workers, form) in [(2, Form::TimeShare), (2, Form::Roles)] {
+        let mut rig = Rig::new(&plan(workers, form));
+        let bytes = value(LARGE, 1);
+        let mut most = 0;
+        for id in 0..300 {
+            let mut peer = Peer::new(&rig);
+            peer.send(0, id, &set(&format!("k{id}"), &bytes));
+            rig.turn();
+            let held = rig.workers.iter().map(|worker| worker.unfinished_messages().1);
+            most = held.max().max(Some(most)).unwrap();
+        }
+        assert!(most <= 70 << 20, "{most} bytes, {workers} workers, {form}");
+        rig.turns(3000);
+        let mut peer = Peer::new(&rig);
+        assert_eq!(peer.ask(&mut rig, 0, 1, &set("k", &bytes)), b"STORED\r\n");
+        assert!(count(&rig, "requests_queue_full") > 0, "some were thrown away");
+    }
+}
+
+#[test]
+fn a_large_reply_that_was_lost_whole_is_sent_again_to_who_asks_once() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        let bytes = value(LARGE, 1);
+        assert_eq!(peer.ask(&mut rig, 0, 1, &set("k", &bytes)), b"STORED\r\n");
+        let once = Header { kind: Kind::Once, ..Header::whole(7) };
+        peer.datagram(0, once, b"gat 100 k\r\n");
+        rig.turns(200);
+        while peer.socket.receive().is_some() {} // lost
+        peer.datagram(0, once, b"gat 100 k\r\n");
+        assert!(peer.until(&mut rig, 7) == reply("k", &bytes), "{workers} workers, {form}");
+    }
+}
+
+#[test]
+fn many_small_replies_to_a_stranger_cost_no_more_on_the_way_than_three_times_its_datagram() {
+    const LOWER_HEADERS_BYTES: usize = 28;
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&Plan { public: true, ..plan(workers, form) });
+        let peer = Peer::new(&rig);
+        let request = b"mn\r\n".repeat(128);
+        peer.small(0, 1, &request);
+        rig.turns(20);
+        let mut back = 0;
+        while let Some((_, bytes)) = peer.socket.receive() {
+            back += LOWER_HEADERS_BYTES + bytes.len();
+        }
+        let spent = LOWER_HEADERS_BYTES + HEADER_BYTES + request.len();
+        assert!((1..=3 * spent).contains(&back), "{back} bytes for {spent}");
+    }
+}

@@ -6,6 +6,7 @@
 //! What is whole is served like any message; a large value goes into its item slice by slice.
 //! Departs from Minos: the paper leaves PUTs of several packets open.
 
+use super::guard::allowance;
 use super::reply::Transfer;
 use super::shared::Train;
 use super::state::{At, Desk, From, PATIENCE_NANOS, Storing};
@@ -76,7 +77,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let Some((header, payload)) = Header::parse(datagram) else { continue };
             let to = DatagramOrigin { queue: queue as u16, peer, request_id: header.request_id };
             // The sender of a message of many frames may be answered as if it were one.
-            let mut from = From { to, once: true, allowance: datagram.len(), arrived_nanos: now };
+            let mut from =
+                From { to, once: true, allowance: allowance(payload.len()), arrived_nanos: now };
             if header.kind == Kind::Resend {
                 self.send_again(desk, at, from, header, payload);
             } else if at.shared.guard.believes(&peer, now) {
@@ -166,10 +168,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Ok(()) => at.counts.requests_handed_over.add_owner(1),
                 Err(_) => {
                     at.counts.requests_queue_full.add_owner(1);
-                    at.shared.given_up(queue, &from.key());
+                    at.shared.given_up(queue, &from.key(), now);
                 }
             }
             return;
+        }
+        if !desk.may_store(message.message_bytes()) {
+            at.counts.requests_queue_full.add_owner(1);
+            return at.shared.given_up(queue, &from.key(), now);
         }
         at.counts.requests.add_owner(1);
         let incoming = {
@@ -182,6 +188,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Some(incoming) => {
                 desk.batches[from.queue()].abandon();
                 let incoming = Box::new(incoming);
+                desk.storing_bytes += message.message_bytes();
                 desk.storing.push_back(Storing { from, message, at: head_bytes, incoming });
             }
             None => self.end_reply(desk, at, &mut from), // refused, and says so

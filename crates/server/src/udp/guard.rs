@@ -6,6 +6,7 @@
 //! has echoed that, it is believed for [`BELIEVED_NANOS`]. Nothing is kept of peers that have not.
 //! Peers on the loopback interface, and all peers of a server that is not public, need none.
 
+use laneway_wire::udp::HEADER_BYTES;
 use laneway_wire::udp::retain::{Bounds, Retained};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -13,10 +14,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes sent to an unproved peer per byte that it sent.
 pub const FACTOR: usize = 3;
+/// What a datagram costs on the way beside its payload: the headers of IPv4, UDP and ours. Many
+/// small replies to one datagram would be more than their bytes.
+pub const FRAME_COST_BYTES: usize = LOWER_HEADERS_BYTES + HEADER_BYTES;
+const LOWER_HEADERS_BYTES: usize = 20 + 8;
 /// How long a peer is believed after it has echoed its cookie.
 const BELIEVED_NANOS: u64 = 600_000_000_000;
 /// Peers believed at a time; the one believed longest goes first.
 const PEERS_MAX: usize = 1 << 16;
+
+/// What a datagram with so many bytes of payload allows its sender to be sent. It pays for the
+/// lower headers of one reply, so that the bound holds with these headers and without.
+pub fn allowance(payload_bytes: usize) -> usize {
+    FACTOR * (HEADER_BYTES + payload_bytes) + LOWER_HEADERS_BYTES
+}
 
 /// Who is believed.
 pub struct Guard {
@@ -92,7 +103,6 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use laneway_wire::udp::HEADER_BYTES;
 
     const STRANGER: &str = "192.0.2.1:4000";
 

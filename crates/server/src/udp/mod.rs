@@ -6,7 +6,8 @@
 //! [`request`]: parse in place, dispatch by size, execute into the burst's [`batch`] of replies,
 //! which one call sends. [`assemble`]: frames of longer messages go unparsed to the one worker that
 //! puts them together. [`send`]: large values go in and out slice by slice, by a send buffer of
-//! their own. [`guard`] bounds what strangers may cause, [`shared`] is what the workers share,
+//! their own. [`guard`] bounds what strangers may cause, [`answers`] what
+//! was carried out once, [`shared`] is what the workers share,
 //! [`counts`] what `stats udp` tells.
 //!
 //! Departs from the paper: large transfers go in slices, also where a worker serves both lanes;
@@ -16,6 +17,7 @@
 //! Nothing here waits: what finds a full ring is thrown away and counted, as a network would; what
 //! finds a full send buffer stays until there is room.
 
+pub mod answers;
 pub mod assemble;
 pub mod batch;
 pub mod counts;

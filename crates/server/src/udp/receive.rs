@@ -2,7 +2,7 @@
 //! own, 32 at a time; where workers are large, 32/n_s from each of theirs, so that all queues drain
 //! alike. A large worker reads none. A worker that the plan lets take from others takes one.
 
-use super::guard::FACTOR;
+use super::guard::allowance;
 use super::shared::UdpShared;
 use super::state::{At, Desk, From, Udp};
 use crate::clock::Clock;
@@ -89,10 +89,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.udp.as_deref().is_some_and(trains)
     }
 
-    /// Messages of several frames that are not whole yet, and the memory they take; for tests.
+    /// Messages of several frames that are not whole, or not stored yet, and the memory they take;
+    /// for tests.
     pub fn unfinished_messages(&self) -> (usize, usize) {
-        let assembly = |udp: &Udp| (udp.desk.assembly.len(), udp.desk.assembly.bytes());
-        self.udp.as_deref().map_or((0, 0), assembly)
+        let held = |udp: &Udp| {
+            let Desk { assembly, storing, storing_bytes, .. } = &udp.desk;
+            (assembly.len() + storing.len(), assembly.bytes() + storing_bytes)
+        };
+        self.udp.as_deref().map_or((0, 0), held)
     }
 
     /// When missing frames are next to be asked for.
@@ -254,7 +258,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     ) {
         match header.kind {
             Kind::Data | Kind::Once if header.is_whole() => {
-                let allowance = FACTOR * (HEADER_BYTES + payload.len());
+                let allowance = allowance(payload.len());
                 let once = header.kind == Kind::Once;
                 self.message(desk, at, From { to, once, allowance, arrived_nanos }, payload);
             }

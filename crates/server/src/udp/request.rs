@@ -6,6 +6,7 @@
 //! plan says, be it this worker. Departs from TCP: the sizes of a multiget are summed before
 //! anything of it is done (Minos §3.1), since its reply is one message.
 
+use super::guard::FRAME_COST_BYTES;
 use super::state::{At, Desk, From};
 use crate::clock::Clock;
 use crate::dispatch::operation;
@@ -14,13 +15,13 @@ use crate::forward;
 use crate::handoff::{Job, Origin};
 use crate::latency::Operation;
 use crate::output::Output;
+use crate::udp::answers::Once;
 use crate::udp::reply::Reply;
-use crate::udp::shared::Once;
 use crate::worker::Worker;
 use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
 use laneway_transport::Transport;
 use laneway_wire::reply::{BAD_DATA_CHUNK, CRLF, END};
-use laneway_wire::udp::{FRAME_BYTES_MAX, HEADER_BYTES, Kind};
+use laneway_wire::udp::{FRAME_BYTES_MAX, Kind};
 use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Request, Then, parse};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             if desk.batches[queue].is_over_budget() {
                 at.counts.requests_over_budget.add_owner(1);
                 if from.once {
-                    at.shared.given_up(from.to.queue, &from.key());
+                    at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
                 }
                 return;
             }
@@ -93,7 +94,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         from: &mut From,
         digest: u64,
     ) -> bool {
-        match at.shared.once(from.to.queue, from.key(), digest, from.arrived_nanos) {
+        match at.shared.once(from.to.queue, &from.key(), digest, from.arrived_nanos) {
             Once::Go => return true,
             Once::UnderWay => at.counts.repeats_under_way.add_owner(1),
             Once::Answered(reply) => {
@@ -241,7 +242,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Ok(()) => at.counts.requests_handed_over.add_owner(1),
             Err(_) => {
                 at.counts.requests_queue_full.add_owner(1);
-                at.shared.given_up(from.to.queue, &from.key());
+                at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
             }
         }
         Next::Gone(bytes.len())
@@ -261,7 +262,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         if from.once {
             // Not carried out: it is asked again once the cookie has come back.
-            at.shared.given_up(from.to.queue, &from.key());
+            at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
         }
         self.send_cookie(desk, at, from);
         Some(Next::Gone(bytes.len()))
@@ -375,12 +376,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let batch = &mut desk.batches[queue];
         let bytes = batch.reply().len();
         if from.once {
-            at.shared.answered(from.to.queue, from.key(), batch.reply(), from.arrived_nanos);
+            at.shared.answered(from.to.queue, &from.key(), batch.reply(), from.arrived_nanos);
         }
         if bytes == 0 {
             return batch.abandon();
         }
-        let cost = bytes.div_ceil(FRAME_BYTES_MAX) * HEADER_BYTES + bytes;
+        let cost = bytes.div_ceil(FRAME_BYTES_MAX) * FRAME_COST_BYTES + bytes;
         let believed = || at.shared.guard.believes(&from.to.peer, from.arrived_nanos);
         if cost > from.allowance && !believed() {
             return self.send_cookie(desk, at, from);
@@ -414,7 +415,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let batch = &mut desk.batches[queue];
         batch.clear_reply();
         at.shared.guard.put_cookie(&from.to.peer, batch.out());
-        let cost = HEADER_BYTES + batch.reply().len();
+        let cost = FRAME_COST_BYTES + batch.reply().len();
         if cost > from.allowance {
             at.counts.unproved_unanswered.add_owner(1);
             return batch.abandon();
@@ -426,8 +427,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 }
 
-/// Whether a line begins as replies do: with a capital letter or a digit, as every reply does and no
-/// request. Answering it by `ERROR`, as a stream would be, lets one datagram with a false source
+/// Whether a line begins as replies do: with a capital letter or a digit, as every reply does and
+/// no request. Answering it by `ERROR`, as a stream would be, lets one datagram with a false source
 /// run between two servers for ever, each taking the other's error for a request.
 fn is_reply(line: &[u8]) -> bool {
     line.first().is_some_and(|first| first.is_ascii_uppercase() || first.is_ascii_digit())

@@ -2,7 +2,6 @@
 //! and large values into their items, one slice a turn, so that a small request waits for one
 //! slice at most, and a full send buffer for large replies holds up no small one.
 
-use super::guard::FACTOR;
 use super::reply::{Reply, Slice, Transfer};
 use super::state::{At, Desk, From, Storing, Udp};
 use crate::clock::Clock;
@@ -83,20 +82,26 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if !large || reply.message_bytes() == 0 {
             desk.tallies[from.queue()].merge(&tally);
             let batch = &mut desk.batches[from.queue()];
-            if batch.is_over_budget() {
-                return at.counts.replies_dropped.add_owner(1);
-            }
             batch.begin();
             reply.copy_into(batch.out());
-            at.shared.answered(to.queue, from.key(), batch.reply(), now);
+            // Remembered even if it cannot leave now: the client will ask again.
+            at.shared.answered(to.queue, &from.key(), batch.reply(), now);
+            if batch.is_over_budget() {
+                batch.abandon();
+                return at.counts.replies_dropped.add_owner(1);
+            }
             return self.end_reply(desk, at, &mut from);
         }
         if desk.transfers.len() + desk.parked.len() >= TRANSFERS_MAX {
+            at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
         }
         match Transfer::first(to, Arc::new(reply), tally) {
             Some(transfer) => desk.transfers.push_back(transfer),
-            None => self.answer_too_long(desk, at, &mut from),
+            None => {
+                at.shared.given_up(to.queue, &from.key(), now);
+                self.answer_too_long(desk, at, &mut from);
+            }
         }
     }
 
@@ -167,7 +172,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             at.counts.replies.add_owner(1);
             at.counts.replies_of_many.add_owner(1);
             let bytes = reply.message_bytes();
-            at.shared.keep_reply(to.queue, (to.peer, to.request_id), reply, bytes, now);
+            let key = (to.peer, to.request_id);
+            at.shared.keep_reply(to.queue, key, reply, bytes, now);
+            // Too much to remember as an answer: whoever lost all of it has it looked up again.
+            at.shared.given_up(to.queue, &key, now);
         }
     }
 
@@ -193,6 +201,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// The value is in its item, or there was no room for all of it: answer.
     fn stored(&mut self, desk: &mut Desk, at: At<'_>, storing: Storing, fits: bool) {
         let Storing { mut from, message, at: end, incoming } = storing;
+        desk.storing_bytes -= message.message_bytes();
         let size = incoming.item_bytes();
         let batch = &mut desk.batches[from.queue()];
         batch.begin();
@@ -209,7 +218,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         drop(alone);
         let (row, _) = self.count(Operation::Set, size);
         desk.tallies[from.queue()].add(row, from.arrived_nanos);
-        from.allowance *= FACTOR;
         self.end_reply(desk, at, &mut from);
     }
 

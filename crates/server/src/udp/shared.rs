@@ -5,6 +5,7 @@
 //! datagrams or a request to be carried out once; a small `get` meets none of them. Bounded by
 //! number, bytes and time; the oldest goes first. Times are nanoseconds.
 
+use super::answers::{Answers, Once};
 use super::counts::UdpCounts;
 use super::guard::Guard;
 use super::reply::Reply;
@@ -26,11 +27,6 @@ const REPLIES_MAX: usize = 512;
 const REPLY_BYTES_MIN: usize = 16 << 20;
 /// How long a reply is kept.
 const REPLY_NANOS: u64 = 2_000_000_000;
-/// Answers kept per queue to requests that are carried out once.
-const ANSWERS_MAX: usize = 4096;
-const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// How long an answer is kept: longer than a client goes on repeating its request.
-const ANSWER_NANOS: u64 = 10_000_000_000;
 /// Trains on their way to one worker.
 const TRAIN_PLACES: usize = 256;
 
@@ -46,29 +42,10 @@ pub struct Train {
     pub bytes: Vec<u8>,
 }
 
-/// What is known of a request that is to be carried out once.
-struct Answer {
-    /// Of the request: another request under the same number is another one.
-    digest: u64,
-    /// `None` while it is under way.
-    reply: Option<Box<[u8]>>,
-}
-
-/// What to do with a request that is to be carried out once.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Once {
-    /// Carry it out.
-    Go,
-    /// It was: this is the answer.
-    Answered(Box<[u8]>),
-    /// It is under way.
-    UnderWay,
-}
-
 /// One queue's memory.
 struct QueueShared {
     replies: Mutex<Retained<Key, Arc<Reply>>>,
-    answers: Mutex<Retained<Key, Answer>>,
+    answers: Mutex<Answers>,
 }
 
 /// All of it.
@@ -95,14 +72,9 @@ impl UdpShared {
             bytes_max: reply_bytes_max,
             age_nanos_max: REPLY_NANOS,
         };
-        let answers = Bounds {
-            entries_max: ANSWERS_MAX,
-            bytes_max: ANSWER_BYTES_MAX,
-            age_nanos_max: ANSWER_NANOS,
-        };
         let memory = |_: &Queue| QueueShared {
             replies: Mutex::new(Retained::new(replies)),
-            answers: Mutex::new(Retained::new(answers)),
+            answers: Mutex::default(),
         };
         UdpShared {
             counts: (0..settings.workers).map(|_| UdpCounts::default()).collect(),
@@ -155,40 +127,27 @@ impl UdpShared {
     }
 
     /// Whether a request is to be carried out; from now on it is under way.
-    pub fn once(&self, queue: u16, key: Key, digest: u64, now: u64) -> Once {
-        let mut answers = self.answers(queue);
-        match answers.get(&key, now) {
-            Some(answer) if answer.digest == digest => match &answer.reply {
-                Some(reply) => Once::Answered(reply.clone()),
-                None => Once::UnderWay,
-            },
-            _ => {
-                answers.keep(key, Answer { digest, reply: None }, 0, now);
-                Once::Go
-            }
-        }
+    pub fn once(&self, queue: u16, key: &Key, digest: u64, now: u64) -> Once {
+        self.answers(queue).once(self.name(key), digest, now)
     }
 
     /// The answer to the request that is under way under this key, if there is one.
-    pub fn answered(&self, queue: u16, key: Key, reply: &[u8], now: u64) {
-        let mut answers = self.answers(queue);
-        let digest = match answers.get(&key, now) {
-            Some(Answer { digest, reply: None }) => *digest,
-            _ => return,
-        };
-        let answer = Answer { digest, reply: Some(reply.into()) };
-        answers.keep(key, answer, reply.len(), now);
+    pub fn answered(&self, queue: u16, key: &Key, reply: &[u8], now: u64) {
+        self.answers(queue).answered(self.name(key), reply, now);
     }
 
     /// The answer to whatever was under this key last; for frames that come late.
     pub fn answer(&self, queue: u16, key: &Key, now: u64) -> Option<Box<[u8]>> {
-        let answers = self.answers(queue);
-        answers.get(key, now).and_then(|answer| answer.reply.clone())
+        self.answers(queue).answer(self.name(key), now)
     }
 
-    /// The request was not carried out after all.
-    pub fn given_up(&self, queue: u16, key: &Key) {
-        self.answers(queue).forget(key);
+    /// The request under way was not carried out after all, or its answer is not kept.
+    pub fn given_up(&self, queue: u16, key: &Key, now: u64) {
+        self.answers(queue).given_up(self.name(key), now);
+    }
+
+    fn name(&self, key: &Key) -> u64 {
+        self.hasher.hash_one((key, "answer"))
     }
 
     /// Forget what is too old, of this queue.
@@ -212,7 +171,7 @@ impl UdpShared {
         replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answers(&self, queue: u16) -> MutexGuard<'_, Retained<Key, Answer>> {
+    fn answers(&self, queue: u16) -> MutexGuard<'_, Answers> {
         let answers = &self.memory[usize::from(queue)].answers;
         answers.lock().unwrap_or_else(PoisonError::into_inner)
     }

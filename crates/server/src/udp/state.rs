@@ -101,6 +101,8 @@ pub struct Desk {
     pub transfers: VecDeque<Transfer>,
     /// Large replies whose queue's send buffer is full.
     pub parked: VecDeque<Transfer>,
+    /// Bytes of the messages in `storing`.
+    pub storing_bytes: usize,
     /// Large values on their way in.
     pub storing: VecDeque<Storing>,
     /// Whose turn it is next, where there are both large streams and large datagrams.
@@ -143,6 +145,7 @@ impl Desk {
             ask_nanos: u64::MAX,
             transfers: VecDeque::new(),
             parked: VecDeque::new(),
+            storing_bytes: 0,
             storing: VecDeque::new(),
             is_turn: false,
             steal_next: 0,
@@ -163,6 +166,12 @@ impl Desk {
     /// Whether anything at all is under way that a stopping server should finish.
     pub fn is_idle(&self) -> bool {
         !self.is_busy() && self.parked.is_empty()
+    }
+
+    /// Whether a message of so many bytes may wait for its value to be stored: as much waits as
+    /// may lie here in pieces, and one of any length.
+    pub fn may_store(&self, message_bytes: usize) -> bool {
+        self.storing.is_empty() || self.storing_bytes + message_bytes <= self.bounds.bytes_max
     }
 
     /// The batch of a queue has something to send.
