@@ -391,3 +391,20 @@ fn many_small_replies_to_a_stranger_cost_no_more_on_the_way_than_three_times_its
         assert!((1..=3 * spent).contains(&back), "{back} bytes for {spent}");
     }
 }
+
+#[test]
+fn a_datagram_full_of_questions_about_the_server_has_one_of_them_answered() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        peer.small(0, 1, &b"mn\r\nstats udp\r\n".repeat(64));
+        let got = peer.all(&mut rig);
+        assert_eq!(got.len(), 2, "{workers} workers, {form}");
+        assert_eq!(count(&rig, "requests_beyond_limit"), 1);
+        // A stranger is given its cookie, and nobody goes and counts.
+        let mut rig = Rig::new(&Plan { public: true, ..plan(workers, form) });
+        let mut peer = Peer::new(&rig);
+        peer.small(0, 1, b"stats udp\r\n");
+        assert_eq!((peer.all(&mut rig).len(), peer.others.len()), (0, 1));
+    }
+}

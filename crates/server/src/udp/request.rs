@@ -38,6 +38,8 @@ enum Next {
     Took(usize),
     /// So many bytes were taken; the reply comes from elsewhere.
     Gone(usize),
+    /// The same, and it was much work: nothing behind it is served.
+    Last(usize),
     /// Its reply, if there is one, stands in the batch; nothing behind it is a request.
     Stop,
 }
@@ -78,6 +80,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     rest = &rest[bytes..];
                 }
                 Next::Gone(bytes) => rest = &rest[bytes..],
+                Next::Last(bytes) => {
+                    self.end_reply(desk, at, &mut from);
+                    rest = &rest[bytes..];
+                    break;
+                }
                 Next::Stop => return self.end_reply(desk, at, &mut from),
             }
         }
@@ -345,7 +352,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Outcome::FlushAt(when) => self.shared.flush_at(when),
             Outcome::Stats(question) => {
-                out.extend_from_slice(&self.shared.answer(&question, self.now_seconds));
+                if let Some(next) = self.withhold(desk, at, from, bytes) {
+                    return next;
+                }
+                let answer = self.shared.answer(&question, self.now_seconds);
+                desk.batches[from.queue()].out().extend_from_slice(&answer);
+                self.tally(desk, from, operation(request), touched.get());
+                return Next::Last(bytes.len());
             }
             Outcome::Verbosity(level) => self.shared.set_verbosity(level),
         }
