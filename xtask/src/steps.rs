@@ -26,8 +26,8 @@ What CI runs: the same as `cargo xtask test`.
 
 usage: cargo xtask ci";
 
-/// No step may take longer. The longest compiles everything first: nine minutes on two CPUs of which
-/// others take half. The whole should take 25 minutes.
+/// No step may take longer. The longest compiles everything first: nine minutes on two CPUs of
+/// which others take half. The whole should take 25 minutes.
 const STEP_PATIENCE: Duration = Duration::from_secs(40 * 60);
 /// How often a running step says that it is still running.
 const HEARTBEAT: Duration = Duration::from_secs(30);
