@@ -3,7 +3,8 @@
 //! The speed of a machine drifts by a quarter within minutes, so a number on its own says little.
 //! Here the servers that are compared are measured one right after the other, in rounds whose order
 //! alternates; what counts is the ratio within a round, its median over the rounds and its spread.
-//! A round in which the client could not keep its schedule is made again. The servers are pinned to
+//! A run in which the client could not keep its schedule is made again, and after a few tries its
+//! whole round. The servers are pinned to
 //! one CPU under a real-time scheduler, the client spins on another. docs/bench-method.md says why,
 //! and what this cannot see. Definitions stand in bench/definitions, results go to bench/record.
 
@@ -149,7 +150,7 @@ impl Comparison<'_> {
     fn round(&mut self, number: usize) -> Result<Result<Round, String>, String> {
         let mut round = Round::new();
         for run in rounds::order(&self.definition.runs, number) {
-            let measured = match self.measure(run, number)? {
+            let measured = match rounds::insist(|| self.measure(run, number))? {
                 Ok(measured) => measured,
                 Err(why) => return Ok(Err(format!("{}: {why}", run.name))),
             };

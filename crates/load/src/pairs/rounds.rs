@@ -4,6 +4,9 @@ use super::Round;
 
 /// How many rounds may be made again, for each that is wanted.
 const AGAIN_PER_ROUND: usize = 2;
+/// How often one run is made before its round is given up. Made again at once it still stands a few
+/// seconds from its neighbours; after more tries they would not be of the same minutes.
+const TRIES_PER_RUN: usize = 4;
 
 /// The runs of round `number`: as defined in even rounds, backwards in odd ones, so that what
 /// drifts during a round favours nobody.
@@ -13,6 +16,21 @@ pub fn order<T>(runs: &[T], number: usize) -> Vec<&T> {
         order.reverse();
     }
     order
+}
+
+/// Makes one run, and makes it again while it does not count, a few times: on a machine that others
+/// disturb, a round of four good runs in a row is rare, and one bad run says nothing of the others.
+/// The outer error is final.
+pub fn insist<T>(
+    mut run: impl FnMut() -> Result<Result<T, String>, String>,
+) -> Result<Result<T, String>, String> {
+    for _ in 1..TRIES_PER_RUN {
+        match run()? {
+            Ok(measured) => return Ok(Ok(measured)),
+            Err(why) => eprintln!("the same run once more: {why}"),
+        }
+    }
+    run()
 }
 
 /// Makes `wanted` rounds. `round` is told its number; its inner error says why the round does not
@@ -70,6 +88,34 @@ mod tests {
         let (rounds, numbers) = tried(2, &[0, 1, 2, 3, 4]);
         assert!(rounds.is_err_and(|words| words.ends_with("late")));
         assert_eq!(numbers, [0; 5]);
+    }
+
+    /// What comes of a run whose first `bad` tries do not count, and how many tries it took.
+    fn insisted(bad: usize) -> (Result<Result<usize, String>, String>, usize) {
+        let mut tries = 0;
+        let outcome = insist(|| {
+            tries += 1;
+            Ok(if tries > bad { Ok(tries) } else { Err(format!("late {tries}")) })
+        });
+        (outcome, tries)
+    }
+
+    #[test]
+    fn one_bad_run_is_made_again_and_the_round_goes_on() {
+        assert_eq!(insisted(0), (Ok(Ok(1)), 1));
+        assert_eq!(insisted(TRIES_PER_RUN - 1), (Ok(Ok(TRIES_PER_RUN)), TRIES_PER_RUN));
+        let given_up = (Ok(Err(format!("late {TRIES_PER_RUN}"))), TRIES_PER_RUN);
+        assert_eq!(insisted(TRIES_PER_RUN), given_up);
+    }
+
+    #[test]
+    fn a_run_against_a_broken_server_is_not_made_again() {
+        let mut tries = 0;
+        let outcome = insist(|| -> Result<Result<(), String>, String> {
+            tries += 1;
+            Err("the server is gone".into())
+        });
+        assert_eq!((outcome, tries), (Err("the server is gone".into()), 1));
     }
 
     #[test]
