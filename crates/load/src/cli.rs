@@ -8,6 +8,7 @@ use crate::dialect::Dialect;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
+use crate::verdict::LATE_REFUSE;
 use crate::workload::{Sizes, Workload, WorkloadOptions};
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ struct Typed {
     rates: Vec<f64>,
     closed: bool,
     depth: usize,
+    /// `--late-max`, percent.
+    late_percent_max: f64,
     runs: usize,
     first_run: u64,
     connections: Option<usize>,
@@ -68,6 +71,7 @@ impl Default for Typed {
             rates: vec![40_000.0],
             closed: false,
             depth: 1,
+            late_percent_max: 100.0 * LATE_REFUSE,
             runs: 1,
             first_run: 0,
             connections: None,
@@ -212,6 +216,7 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "timeline" => typed.timeline = Some(text(name, parser)?.into()),
         "closed" => typed.closed = true,
         "depth" => typed.depth = number(name, parser)?,
+        "late-max" => typed.late_percent_max = number(name, parser)?,
         "runs" => typed.runs = number(name, parser)?,
         "first-run" => typed.first_run = number(name, parser)?,
         "connections" => typed.connections = Some(number(name, parser)?),
@@ -232,6 +237,29 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
 /// Longest window and warm-up: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 const RATE_PER_S_MAX: f64 = 1e8;
+/// Where half of the requests leave late, the other half says nothing either.
+const LATE_PERCENT_MAX: f64 = 50.0;
+
+/// The flags that say how fast, for how long and how punctually.
+fn check_schedule(typed: &Typed) -> Result<(), String> {
+    let Typed { duration_s, warmup_s, late_percent_max, .. } = typed;
+    if !typed.rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
+        return Err(format!("--rate {:?}: each must be in 1..={RATE_PER_S_MAX}", typed.rates));
+    }
+    if !(0.001..=SECONDS_MAX).contains(duration_s) {
+        return Err(format!("--duration {duration_s}: seconds, 0.001 to {SECONDS_MAX}"));
+    }
+    if !(0.0..=SECONDS_MAX).contains(warmup_s) {
+        return Err(format!("--warmup {warmup_s}: seconds, 0 to {SECONDS_MAX}"));
+    }
+    if !(0.0..=LATE_PERCENT_MAX).contains(late_percent_max) {
+        let asked = typed.late_percent_max;
+        return Err(format!(
+            "--late-max {asked}: percent of the requests, 0 to {LATE_PERCENT_MAX}"
+        ));
+    }
+    Ok(())
+}
 
 fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     let Typed { threads, depth, runs, duration_s, warmup_s, .. } = typed;
@@ -241,15 +269,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     }
     let default = if udp.is_some() { SOCKETS_UDP } else { CONNECTIONS };
     let connections = typed.connections.unwrap_or(default);
-    if !typed.rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
-        return Err(format!("--rate {:?}: each must be in 1..={RATE_PER_S_MAX}", typed.rates));
-    }
-    if !(0.001..=SECONDS_MAX).contains(&duration_s) {
-        return Err(format!("--duration {duration_s}: seconds, 0.001 to {SECONDS_MAX}"));
-    }
-    if !(0.0..=SECONDS_MAX).contains(&warmup_s) {
-        return Err(format!("--warmup {warmup_s}: seconds, 0 to {SECONDS_MAX}"));
-    }
+    check_schedule(&typed)?;
     if threads == 0 || connections < threads {
         return Err(format!(
             "--threads {threads}: must be at least 1 and at most --connections ({connections}), \
@@ -289,6 +309,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         timeline: typed.timeline,
         workload,
         modes,
+        late_share_max: typed.late_percent_max / 100.0,
         runs,
         first_run: typed.first_run,
         connections,
@@ -335,6 +356,7 @@ mod tests {
             ("--threads 3 --connections 2", "--threads 3: must be at least 1 and at most"),
             ("--depth 4", "--depth 4: means something with --closed only"),
             ("--dialect binary", "--dialect binary: must be text or resp"),
+            ("--late-max 51", "--late-max 51: percent of the requests, 0 to 50"),
             ("--udp-base 4000", "--udp-base 4000: needs --udp-queues"),
             ("--udp-queues 4", "--udp-queues 4: needs --udp-base"),
             ("--udp --timeout-ms 0", "--timeout-ms 0: must be"),
@@ -396,6 +418,7 @@ mod tests {
             "duration",
             "warmup",
             "p-large-steps",
+            "late-max",
             "timeline",
             "no-prefill",
             "floor",

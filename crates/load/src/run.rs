@@ -43,6 +43,8 @@ pub struct Plan {
     pub timeline: Option<PathBuf>,
     /// One load after the other.
     pub modes: Vec<Mode>,
+    /// The share of requests that may leave late before no latency is shown.
+    pub late_share_max: f64,
     /// How often each.
     pub runs: usize,
     /// Number of the first run: the n-th has schedule n of the seed.
@@ -180,7 +182,8 @@ fn one_run(
         (None, None) => None,
     };
     let is_open = matches!(mode, Mode::Open { .. });
-    let verdict = judge(counts, is_open, recorder.first_fault.as_deref());
+    let verdict =
+        judge(counts, is_open.then_some(plan.late_share_max), recorder.first_fault.as_deref());
     let [before, after] = samples;
     Ok(Run {
         mode,

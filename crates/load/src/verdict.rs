@@ -1,17 +1,17 @@
 //! Whether a run may be believed: a run that could not keep its schedule prints no latency.
 //!
 //! The rule: where more than [`LATE_WARN`] of the requests left over 100 µs after they were due,
-//! say so; where more than [`LATE_REFUSE`] did, or fewer than [`ANSWERED_MIN`] of those due were
-//! answered within the window, the latencies are not the server's under the load that was asked
-//! for, and are not shown. A wrong value or a refusal fails the run whatever else it measured. Pure
-//! arithmetic.
+//! say so; where more than a limit did (`--late-max`, usually [`LATE_REFUSE`]), or fewer than
+//! [`ANSWERED_MIN`] of those due were answered within the window, the latencies are not the
+//! server's under the load that was asked for, and are not shown. A wrong value or a refusal fails
+//! the run whatever else it measured. Pure arithmetic.
 
 use crate::recorder::Counts;
 use serde::{Deserialize, Serialize};
 
 /// Share of late requests from which the report warns.
 pub const LATE_WARN: f64 = 0.001;
-/// Share of late requests from which no latency is shown.
+/// Share of late requests from which no latency is shown, where nothing else was asked for.
 pub const LATE_REFUSE: f64 = 0.05;
 /// Share of the requests due that must be answered within the window.
 pub const ANSWERED_MIN: f64 = 0.95;
@@ -39,9 +39,9 @@ impl Verdict {
     }
 }
 
-/// Judges the counts of an open-loop run (`open_loop`) or a closed-loop one, which has no schedule
-/// to fall behind.
-pub fn judge(counts: &Counts, open_loop: bool, first_fault: Option<&str>) -> Verdict {
+/// Judges the counts of an open-loop run, of which at most `late_max` (a share) may leave late, or
+/// of a closed-loop one (`None`), which has no schedule to fall behind.
+pub fn judge(counts: &Counts, late_max: Option<f64>, first_fault: Option<&str>) -> Verdict {
     let mut verdict = Verdict::default();
     let due = counts.due.max(1) as f64;
     let late_share = (counts.late + counts.never_sent) as f64 / due;
@@ -69,15 +69,21 @@ pub fn judge(counts: &Counts, open_loop: bool, first_fault: Option<&str>) -> Ver
             100.0 * counts.lost as f64 / due
         ));
     }
-    if open_loop {
-        judge_schedule(counts, late_share, due, &mut verdict);
+    if let Some(late_max) = late_max {
+        judge_schedule(counts, late_share, late_max, due, &mut verdict);
     }
     verdict
 }
 
-fn judge_schedule(counts: &Counts, late_share: f64, due: f64, verdict: &mut Verdict) {
+fn judge_schedule(
+    counts: &Counts,
+    late_share: f64,
+    late_max: f64,
+    due: f64,
+    verdict: &mut Verdict,
+) {
     let answered_share = counts.ended_within as f64 / due;
-    if late_share > LATE_REFUSE {
+    if late_share > late_max {
         verdict.refused = Some(format!(
             "the generator fell behind its schedule: {:.2} % of the requests left over 100 us late",
             100.0 * late_share
@@ -130,7 +136,7 @@ mod tests {
     }
 
     fn seen(counts: Counts, open_loop: bool) -> Seen {
-        let verdict = judge(&counts, open_loop, None);
+        let verdict = judge(&counts, open_loop.then_some(LATE_REFUSE), None);
         match verdict {
             Verdict { failed: Some(_), .. } => Seen::Failed,
             Verdict { refused: Some(_), .. } => Seen::Refused,
@@ -163,8 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn what_may_leave_late_is_asked_for() {
+        let counts = Counts { late: 900, ..GOOD };
+        assert!(judge(&counts, Some(0.089), None).refused.is_some());
+        let patient = judge(&counts, Some(0.091), None);
+        assert_eq!((patient.refused, patient.warnings.len()), (None, 1));
+    }
+
+    #[test]
     fn a_failure_tells_the_first_fault() {
-        let verdict = judge(&Counts { corrupt: 2, ..GOOD }, true, Some("a hole in it"));
+        let verdict =
+            judge(&Counts { corrupt: 2, ..GOOD }, Some(LATE_REFUSE), Some("a hole in it"));
         assert!(verdict.failed.is_some_and(|words| words.contains("a hole in it")));
     }
 }

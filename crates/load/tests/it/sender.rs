@@ -12,7 +12,7 @@ use laneway_load::sender::closed::ClosedLoop;
 use laneway_load::sender::open::OpenLoop;
 use laneway_load::sender::{Clock, Connections, Edge};
 use laneway_load::values::Values;
-use laneway_load::verdict::judge;
+use laneway_load::verdict::{LATE_REFUSE, judge};
 use laneway_load::workload::{Ask, Key, Operation, Sizes, Workload, WorkloadOptions};
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ fn everything_sent_comes_back_right_in_either_dialect() {
         assert_eq!(recorder.latency_ns(None, None).len(), counts.due);
         let large = arrivals.iter().filter(|arrival| arrival.ask.key.0 >= 270).count();
         assert_eq!(counts.large, large as u64);
-        assert!(judge(counts, true, None).failed.is_none());
+        assert!(judge(counts, Some(LATE_REFUSE), None).failed.is_none());
     }
 }
 
@@ -166,7 +166,8 @@ fn wrong_values_fail_the_run() {
             let asks = all_due_at_once((0..10).map(|key| (key, Operation::Get)));
             let recorder = bench.send(&target, 2, &asks, Duration::ZERO);
             assert_eq!(recorder.counts.corrupt, 10, "{fault:?} {value_bytes}");
-            let verdict = judge(&recorder.counts, true, recorder.first_fault.as_deref());
+            let verdict =
+                judge(&recorder.counts, Some(LATE_REFUSE), recorder.first_fault.as_deref());
             assert!(verdict.failed.unwrap().contains(words), "{fault:?}");
         }
     }
@@ -294,7 +295,7 @@ fn a_generator_that_fell_behind_prints_no_latency() {
     assert_eq!(recorder.counts.late, 100);
     // And the time since then is in the latency.
     assert!(recorder.latency_ns(None, None).min() > 900_000_000);
-    let verdict = judge(&recorder.counts, true, None);
+    let verdict = judge(&recorder.counts, Some(LATE_REFUSE), None);
     assert!(verdict.refused.unwrap().contains("fell behind"));
 }
 
@@ -311,7 +312,7 @@ fn what_is_not_sent_and_not_answered_is_counted() {
         OpenLoop { arrivals: &arrivals, drain: Duration::ZERO, versions: Random::new(8) };
     open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     assert_eq!((recorder.counts.due, recorder.counts.unanswered), (2, 2));
-    assert!(judge(&recorder.counts, true, None).failed.unwrap().contains("no reply"));
+    assert!(judge(&recorder.counts, Some(LATE_REFUSE), None).failed.unwrap().contains("no reply"));
 }
 
 #[test]
