@@ -72,6 +72,13 @@ pub const WORKERS_MAX: u16 = 1024;
 
 const _: () = assert!(FRAME_BYTES.0 < SLICE_BYTES.0); // the clamp [frame, slice] is not empty
 const _: () = assert!(SLICE_BYTES.0 < ITEM_BYTES_MAX.0); // something is left to slice
+/// The same where a large transfer waits for its slice on the same worker. Undisturbed, a turn finds
+/// one or two requests ready and this changes nothing. After a gap (the CPU was somebody else's) a
+/// backlog of small requests would shut large ones out until the last of it is gone, 32 requests for
+/// a slice; so the large lane keeps a share, about a tenth of the worker's time.
+pub const BATCH_BESIDE_LARGE: u32 = 8;
+
+const _: () = assert!(BATCH_BESIDE_LARGE <= BATCH);
 const _: () = assert!(BATCH.is_power_of_two());
 const _: () = assert!(FRAME_BYTES.packets().0 == 1);
 const _: () = assert!(ItemBytes(FRAME_BYTES.0 + 1).packets().0 == 2);

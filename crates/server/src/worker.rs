@@ -15,7 +15,7 @@ use crate::handoff::Finished;
 use crate::shared::{LaneCounts, Phase, Shared};
 use crate::udp::state::Udp;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
-use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
+use laneway_policy::{BATCH, BATCH_BESIDE_LARGE, CorePlan, Role, WorkerId};
 use laneway_transport::{Interest, Ready, Token, Transport, Wait};
 use laneway_wire::Limits;
 use std::collections::VecDeque;
@@ -180,7 +180,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn receive(&mut self, now: u64, adopted: bool) -> io::Result<bool> {
         let wait = self.wait(now, adopted);
         let mut ready = std::mem::take(&mut self.ready);
-        let polled = self.transport.poll(&mut ready, BATCH as usize, wait);
+        let burst = self.burst();
+        let polled = self.transport.poll(&mut ready, burst, wait);
         self.is_awake();
         polled?;
         let mut busy = !ready.is_empty();
@@ -199,7 +200,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.ready = ready;
         busy |= self.receive_datagrams()?;
         // What had to wait a turn comes after what was just received; no more than a burst of it.
-        for _ in 0..self.small.len().min(BATCH as usize) {
+        for _ in 0..self.small.len().min(burst) {
             let Some(token) = self.small.pop_front() else { break };
             busy = true;
             if let Some(connection) = self.table.get_mut(token) {
@@ -225,6 +226,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             return Ok(());
         }
         self.turn(token)
+    }
+
+    /// How much of what is small is served before the next slice of what is large.
+    fn burst(&self) -> usize {
+        let large_waits = !self.large.is_empty();
+        (if large_waits { BATCH_BESIDE_LARGE } else { BATCH }) as usize
     }
 
     fn wait(&mut self, now: u64, adopted: bool) -> Wait {

@@ -4,7 +4,7 @@
 
 mod rig;
 
-use laneway_policy::{Design, Form, Role};
+use laneway_policy::{BATCH_BESIDE_LARGE, Design, Form, Role};
 use laneway_server::shared::{LaneCounts, Phase};
 use laneway_transport::memory::{Client, Faults};
 use rig::{Plan, Rig, hit, plans, plans_of_lanes, plans_of_rivals, tail, value};
@@ -96,6 +96,38 @@ fn a_client_that_does_not_read_costs_nobody_else_a_turn() {
         let all = rig.until(&stuck, Vec::new(), |got| got.ends_with(b"END\r\n"));
         assert!(all == reply("big", &big), "and when it reads at last, all is there");
     }
+}
+
+/// A backlog of small requests, as after a gap, does not shut a large transfer out: it moves a slice
+/// for every few of them.
+#[test]
+fn a_backlog_of_small_requests_leaves_the_large_lane_its_share() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let reader = rig.net.connect();
+    let big = value(LARGE, 6);
+    rig.set(&reader, "big", &big);
+    rig.set(&reader, "small", b"s");
+    let crowd: Vec<_> = (0..4 * BATCH_BESIDE_LARGE).map(|_| rig.net.connect()).collect();
+    rig.turns(8);
+    let slices = |rig: &Rig| rig.shared.workers[0].lanes.slices.get();
+    reader.send(b"get big\r\n");
+    rig.turn();
+    let mut got = reader.receive(usize::MAX);
+    for client in &crowd {
+        client.send(b"get small\r\n");
+    }
+    let before = slices(&rig);
+    let mut answered = 0;
+    while answered < crowd.len() {
+        rig.turn();
+        got.extend(reader.receive(usize::MAX)); // or there would be no room for the next slice
+        let now = crowd.iter().filter(|one| !one.receive(usize::MAX).is_empty()).count();
+        assert!(now as u32 <= BATCH_BESIDE_LARGE, "{now} small requests before one slice");
+        answered += now;
+    }
+    assert!(slices(&rig) - before >= 4, "{} slices", slices(&rig) - before);
+    let got = rig.until(&reader, got, |got| got.ends_with(b"END\r\n"));
+    assert!(got == reply("big", &big));
 }
 
 #[test]
