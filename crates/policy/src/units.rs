@@ -72,10 +72,10 @@ pub const WORKERS_MAX: u16 = 1024;
 
 const _: () = assert!(FRAME_BYTES.0 < SLICE_BYTES.0); // the clamp [frame, slice] is not empty
 const _: () = assert!(SLICE_BYTES.0 < ITEM_BYTES_MAX.0); // something is left to slice
-/// The same where a large transfer waits for its slice on the same worker. Undisturbed, a turn finds
-/// one or two requests ready and this changes nothing. After a gap (the CPU was somebody else's) a
-/// backlog of small requests would shut large ones out until the last of it is gone, 32 requests for
-/// a slice; so the large lane keeps a share, about a tenth of the worker's time.
+/// The same where a large transfer waits for its slice on the same worker. Undisturbed, a turn
+/// finds one or two requests ready and this changes nothing. After a gap (the CPU was somebody
+/// else's) a backlog of small requests would shut large ones out until the last of it is gone, 32
+/// requests for a slice; so the large lane keeps a share, about a tenth of the worker's time.
 pub const BATCH_BESIDE_LARGE: u32 = 8;
 
 const _: () = assert!(BATCH_BESIDE_LARGE <= BATCH);

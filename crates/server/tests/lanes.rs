@@ -98,8 +98,8 @@ fn a_client_that_does_not_read_costs_nobody_else_a_turn() {
     }
 }
 
-/// A backlog of small requests, as after a gap, does not shut a large transfer out: it moves a slice
-/// for every few of them.
+/// A backlog of small requests, as after a gap, does not shut a large transfer out: it moves a
+/// slice for every few of them.
 #[test]
 fn a_backlog_of_small_requests_leaves_the_large_lane_its_share() {
     let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
