@@ -297,3 +297,44 @@ fn an_idle_server_finds_nothing_to_do() {
         }
     }
 }
+
+#[test]
+fn an_id_used_again_is_another_request_however_alike_the_two_begin() {
+    for (workers, form) in FORMS {
+        for len in [5000, LARGE] {
+            let mut rig = Rig::new(&plan(workers, form));
+            let mut peer = Peer::new(&rig);
+            let first = value(len, 1);
+            let mut second = first.clone();
+            second[len - 1] ^= 1;
+            let mut third = second.clone();
+            third[len / 2] ^= 1;
+            for (number, bytes) in (100..).zip([&first, &second, &third]) {
+                let what = format!("{len} bytes, {workers} workers, {form}");
+                assert_eq!(peer.ask(&mut rig, 0, 7, &set("k", bytes)), b"STORED\r\n", "{what}");
+                assert!(peer.ask(&mut rig, 0, number, b"get k\r\n") == reply("k", bytes), "{what}");
+                // From here on late frames of the one before are no longer known as such.
+                rig.clock.advance(200_000_000);
+            }
+            assert_eq!(count(&rig, "repeats_answered"), 0);
+        }
+    }
+}
+
+#[test]
+fn the_last_frame_of_another_request_is_not_answered_for_the_one_before() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        assert_eq!(peer.ask(&mut rig, 0, 7, &set("k", &[b'a'; 5000])), b"STORED\r\n");
+        // At once, while frames under this id count as late ones of the first.
+        let other = Peer::frames(7, &set("k", &[b'b'; 5000]));
+        let (header, payload) = other.last().expect("it has frames");
+        peer.datagram(0, *header, payload);
+        assert_eq!(peer.all(&mut rig), [], "{workers} workers, {form}");
+        let same = Peer::frames(7, &set("k", &[b'a'; 5000]));
+        let (header, payload) = same.last().expect("it has frames");
+        peer.datagram(0, *header, payload);
+        assert_eq!(peer.all(&mut rig), [(7, b"STORED\r\n".to_vec())], "{workers} workers, {form}");
+    }
+}

@@ -22,7 +22,7 @@ use laneway_wire::reply::CRLF;
 use laneway_wire::udp::frames::Message;
 use laneway_wire::udp::reassembly::{Refused, Taken, Whole};
 use laneway_wire::udp::resend::{gaps, put_resend};
-use laneway_wire::udp::{FRAME_BYTES_MAX, Header, Kind};
+use laneway_wire::udp::{Header, Kind};
 use laneway_wire::{KEY_BYTES_MAX, Request, parse};
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -99,7 +99,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         header: Header,
         payload: &[u8],
     ) {
-        match desk.assembly.take((from.key(), from.to.queue), header, payload, from.arrived_nanos) {
+        let name = (from.key(), from.to.queue);
+        let digest = at.shared.digest(header.sequence, payload);
+        match desk.assembly.take_digested(name, header, payload, digest, from.arrived_nanos) {
             Taken::Whole(whole) => self.whole(desk, at, from, whole),
             Taken::More => {
                 desk.ask_nanos = desk.ask_nanos.min(from.arrived_nanos + PATIENCE_NANOS);
@@ -141,7 +143,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             _ => {}
         }
-        self.message(desk, at, from, &whole.into_vec());
+        let digest = whole.digest();
+        self.message(desk, at, from, digest, &whole.into_vec());
     }
 
     /// A large value: into its item, here or where the plan says.
@@ -154,11 +157,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         head_bytes: usize,
         size: ItemBytes,
     ) {
-        let beginning = message.piece(0);
-        let beginning = &beginning[..beginning.len().min(FRAME_BYTES_MAX)];
-        let digest = at.shared.digest(beginning, message.message_bytes());
         let (queue, now) = (from.to.queue, from.arrived_nanos);
-        if !self.is_first(desk, at, &mut from, digest) {
+        if !self.is_first(desk, at, &mut from, message.digest()) {
             return;
         }
         if let Some(to) = self.queue_for_value(&message, size) {

@@ -260,7 +260,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Kind::Data | Kind::Once if header.is_whole() => {
                 let allowance = allowance(payload.len());
                 let once = header.kind == Kind::Once;
-                self.message(desk, at, From { to, once, allowance, arrived_nanos }, payload);
+                let digest = if once { at.shared.digest(0, payload) } else { 0 };
+                let from = From { to, once, allowance, arrived_nanos };
+                self.message(desk, at, from, digest, payload);
             }
             Kind::Data | Kind::Once | Kind::Resend => at.counts.wrong_sequence.add_owner(1),
             Kind::Forget => {

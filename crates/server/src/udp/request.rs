@@ -45,18 +45,22 @@ enum Next {
 }
 
 impl<T: Transport, C: Clock> Worker<T, C> {
-    /// Serve the requests of one message.
-    pub(crate) fn message(&mut self, desk: &mut Desk, at: At<'_>, mut from: From, payload: &[u8]) {
+    /// Serve the requests of one message. `digest`: of all of its bytes; asked for only where it is
+    /// carried out once.
+    pub(crate) fn message(
+        &mut self,
+        desk: &mut Desk,
+        at: At<'_>,
+        mut from: From,
+        digest: u64,
+        payload: &[u8],
+    ) {
         let queue = from.queue();
         if is_reply(payload) {
             return at.counts.replies_received.add_owner(1);
         }
-        if from.once {
-            let beginning = &payload[..payload.len().min(FRAME_BYTES_MAX)];
-            let digest = at.shared.digest(beginning, payload.len());
-            if !self.is_first(desk, at, &mut from, digest) {
-                return;
-            }
+        if from.once && !self.is_first(desk, at, &mut from, digest) {
+            return;
         }
         let mut rest = payload;
         for _ in 0..REQUESTS_PER_MESSAGE {

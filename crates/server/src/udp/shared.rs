@@ -60,6 +60,9 @@ pub struct UdpShared {
     pub guard: Guard,
     memory: Vec<QueueShared>,
     hasher: RandomState,
+    /// Every frame of every longer request goes through this one: it must be quick. Who finds two
+    /// requests that it cannot tell apart harms nobody but himself.
+    frame_hasher: foldhash::quality::RandomState,
 }
 
 impl UdpShared {
@@ -82,6 +85,7 @@ impl UdpShared {
             guard: Guard::new(is_public),
             memory: queues.iter().map(memory).collect(),
             hasher: RandomState::new(),
+            frame_hasher: foldhash::quality::RandomState::default(),
             queues,
         }
     }
@@ -99,9 +103,9 @@ impl UdpShared {
         self.hasher.hash_one(key)
     }
 
-    /// What tells a request from another: its beginning and its length.
-    pub fn digest(&self, beginning: &[u8], length: usize) -> u64 {
-        self.hasher.hash_one((beginning, length))
+    /// What tells a frame from another: its number in its message, and all of its bytes.
+    pub fn digest(&self, sequence: u16, payload: &[u8]) -> u64 {
+        self.frame_hasher.hash_one((sequence, payload))
     }
 
     /// Keep a reply that has left.

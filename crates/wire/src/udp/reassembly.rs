@@ -61,6 +61,9 @@ pub enum Refused {
     Duplicate,
     /// Its message is whole already, or was refused or forgotten.
     Stale,
+    /// The same, but it is the last frame of another message: its sender has used the key again
+    /// too soon. Counted as stale.
+    Reused,
     /// Its message is longer than the bounds allow. Told once; later frames are stale.
     TooLong,
     /// The bounds have no room for its message even when all others are gone.
@@ -108,9 +111,15 @@ pub struct Whole {
     /// Of every piece but the last.
     piece_bytes: usize,
     bytes: usize,
+    digest: u64,
 }
 
 impl Whole {
+    /// The sum of what [`Reassembly::take_digested`] was told of its frames.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
     /// All bytes in one piece: no copy if they are.
     pub fn into_vec(mut self) -> Vec<u8> {
         match self.pieces.len() {
@@ -154,6 +163,8 @@ struct Partial {
     /// The last frame lies apart: it may come before the length of the others is known.
     last: Option<Vec<u8>>,
     charged_bytes: usize,
+    digest: u64,
+    digest_last: u64,
     touched_nanos: u64,
     /// Its place in the order of standing still, which follows `touched_nanos` now and then.
     place: (u64, u64),
@@ -170,6 +181,8 @@ impl Partial {
             chunks: BTreeMap::new(),
             last: None,
             charged_bytes: MESSAGE_COST_BYTES,
+            digest: 0,
+            digest_last: 0,
             touched_nanos: now_nanos,
             place: (now_nanos, serial),
             asked_nanos: now_nanos,
@@ -242,7 +255,7 @@ impl Partial {
             None => pieces.push(last),
         }
         let bytes = pieces.iter().map(Vec::len).sum();
-        Whole { pieces, piece_bytes, bytes }
+        Whole { pieces, piece_bytes, bytes, digest: self.digest }
     }
 
     /// What is missing, in ascending order; neighbours may meet. Costs what has come, not what was
@@ -299,7 +312,8 @@ pub struct Reassembly<K> {
     open: BTreeMap<K, Partial>,
     /// By when something was added last, roughly, and a serial number.
     order: BTreeMap<(u64, u64), K>,
-    finished: Retained<K, ()>,
+    /// With the digest of the last frame, where that has come.
+    finished: Retained<K, Option<u64>>,
     serial: u64,
     bytes: usize,
     counts: Counts,
@@ -326,8 +340,22 @@ impl<K: Ord + Copy> Reassembly<K> {
 
     /// Takes one frame of the message that `key` names. Its kind is the caller's affair.
     pub fn take(&mut self, key: K, header: Header, payload: &[u8], now_nanos: u64) -> Taken {
+        self.take_digested(key, header, payload, 0, now_nanos)
+    }
+
+    /// The same; `digest` is any hash of the frame's number and bytes. The digests of a message's
+    /// frames make up its own ([`Whole::digest`]), in whatever order they come, so that nobody has
+    /// to go over all of its bytes at once to know it again.
+    pub fn take_digested(
+        &mut self,
+        key: K,
+        header: Header,
+        payload: &[u8],
+        digest: u64,
+        now_nanos: u64,
+    ) -> Taken {
         self.expire(now_nanos);
-        let taken = match self.admit(key, header, payload, now_nanos) {
+        let taken = match self.admit(key, header, payload, digest, now_nanos) {
             Ok(Some(whole)) => Taken::Whole(whole),
             Ok(None) => Taken::More,
             Err(why) => Taken::Refused(why),
@@ -339,7 +367,7 @@ impl<K: Ord + Copy> Reassembly<K> {
             Taken::Refused(Refused::TotalChanged) => &mut self.counts.total_changed,
             Taken::Refused(Refused::Uneven) => &mut self.counts.uneven,
             Taken::Refused(Refused::Duplicate) => &mut self.counts.duplicate,
-            Taken::Refused(Refused::Stale) => &mut self.counts.stale,
+            Taken::Refused(Refused::Stale | Refused::Reused) => &mut self.counts.stale,
             Taken::Refused(Refused::TooLong) => &mut self.counts.too_long,
             Taken::Refused(Refused::NoRoom) => &mut self.counts.dropped_for_room,
         };
@@ -352,6 +380,7 @@ impl<K: Ord + Copy> Reassembly<K> {
         key: K,
         header: Header,
         payload: &[u8],
+        digest: u64,
         now_nanos: u64,
     ) -> Result<Option<Whole>, Refused> {
         if !header.is_possible() {
@@ -361,8 +390,9 @@ impl<K: Ord + Copy> Reassembly<K> {
         let mut opened = false;
         let partial = match self.open.entry(key) {
             Entry::Occupied(partial) => partial.into_mut(),
-            Entry::Vacant(_) if self.finished.get(&key, now_nanos).is_some() => {
-                return Err(Refused::Stale);
+            Entry::Vacant(_) if let Some(last) = self.finished.get(&key, now_nanos) => {
+                let other = header.is_last() && last.is_some_and(|last| last != digest);
+                return Err(if other { Refused::Reused } else { Refused::Stale });
             }
             Entry::Vacant(place) => {
                 opened = true;
@@ -387,6 +417,10 @@ impl<K: Ord + Copy> Reassembly<K> {
             }
         };
         partial.received += 1;
+        partial.digest = partial.digest.wrapping_add(digest);
+        if header.is_last() {
+            partial.digest_last = digest;
+        }
         partial.asks = 0;
         partial.touched_nanos = now_nanos;
         partial.charged_bytes += added_bytes;
@@ -510,7 +544,8 @@ impl<K: Ord + Copy> Reassembly<K> {
 
     fn finish(&mut self, key: &K, now_nanos: u64) -> Option<Partial> {
         let partial = self.close(key)?;
-        self.finished.keep(*key, (), 0, now_nanos);
+        let last = partial.last.is_some().then_some(partial.digest_last);
+        self.finished.keep(*key, last, 0, now_nanos);
         Some(partial)
     }
 }

@@ -254,3 +254,36 @@ fn many_short_frames_are_charged_with_what_they_cost() {
     let mut taken = (0..100).map(|at| into.take(1, header(at * 46, u16::MAX), &[1], 0));
     assert!(taken.any(|taken| taken == Taken::Refused(Refused::NoRoom)));
 }
+
+#[test]
+fn a_message_is_known_by_the_digests_of_its_frames_in_any_order() {
+    let hash = |at: u16, salt: u64| (u64::from(at) + salt).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut digests = Vec::new();
+    for (key, order, salt) in [(1, [0, 1, 2], 0), (2, [2, 0, 1], 0), (3, [2, 0, 1], 1)] {
+        let mut into = Reassembly::<u32>::new(BOUNDS);
+        for at in order {
+            let digest = hash(at, salt * u64::from(at == 1));
+            let taken = into.take_digested(key, header(at, 3), &[7], digest, 0);
+            // A frame that comes twice does not count twice.
+            into.take_digested(key, header(0, 3), &[7], hash(0, 0), 0);
+            if let Taken::Whole(whole) = taken {
+                digests.push(whole.digest());
+            }
+        }
+    }
+    assert_eq!(digests.len(), 3);
+    assert_eq!(digests[0], digests[1], "the order does not matter");
+    assert_ne!(digests[0], digests[2], "the middle does");
+}
+
+#[test]
+fn the_last_frame_of_another_message_under_the_same_key_is_told_from_a_late_one() {
+    let mut into = Reassembly::<u32>::new(BOUNDS);
+    into.take_digested(1, header(0, 2), &[7], 10, 0);
+    assert!(whole(into.take_digested(1, header(1, 2), &[7], 11, 0)).is_some());
+    let again = into.take_digested(1, header(1, 2), &[7], 11, 1);
+    assert_eq!(again, Taken::Refused(Refused::Stale));
+    let other = into.take_digested(1, header(1, 2), &[8], 12, 1);
+    assert_eq!(other, Taken::Refused(Refused::Reused));
+    assert_eq!(into.counts().stale, 2);
+}
