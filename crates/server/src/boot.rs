@@ -16,13 +16,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Exit status of a worker that lost its transport: the world is wrong, and we cannot go on.
 const STATUS_TRANSPORT: i32 = 74;
-/// How often a stopping server looks whether the last connection has closed.
+/// How often a stopping server looks whether everything under way is finished.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
 /// Buckets the index begins with.
 const BUCKETS_INITIAL: u64 = 1 << 12;
@@ -129,7 +128,7 @@ impl Server {
     pub fn stop(self) {
         let deadline = self.clock.nanos() + self.shared.settings.drain.as_nanos() as u64;
         self.shared.enter_phase(Phase::Draining);
-        while self.shared.connections.open.load(Relaxed) > 0 && self.clock.nanos() < deadline {
+        while !self.shared.is_drained() && self.clock.nanos() < deadline {
             thread::sleep(DRAIN_TICK);
         }
         self.shared.enter_phase(Phase::Stopped);

@@ -28,5 +28,6 @@ pub mod receive;
 pub mod settings;
 pub mod shared;
 pub mod stats;
+pub mod stopping;
 pub mod udp;
 pub mod worker;

@@ -14,7 +14,9 @@ use laneway_store::Store;
 use laneway_sync::ring::Ring;
 use laneway_transport::Wake;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A counter that one worker adds to and anybody reads.
@@ -80,6 +82,8 @@ pub struct WorkerShared<S> {
     pub idle: AtomicBool,
     /// It sleeps, or is about to: who has something for it must wake it.
     pub asleep: AtomicBool,
+    /// Its last turn, which began while the server was stopping, left no datagrams under way.
+    pub drained: AtomicBool,
     /// Ends the worker's wait; set once, before the worker runs.
     pub waker: OnceLock<Arc<dyn Wake>>,
     /// Latencies.
@@ -102,6 +106,7 @@ impl<S> Default for WorkerShared<S> {
             finished: Ring::new(JOB_PLACES),
             idle: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
             waker: OnceLock::new(),
             book: Book::default(),
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
@@ -309,6 +314,29 @@ impl<S> Shared<S> {
     pub fn enter_phase(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.wake_all();
+    }
+
+    /// Whether a stopping server has answered everything that it had begun: connections are closed,
+    /// datagrams are on their way, and nothing lies between two workers.
+    pub fn is_drained(&self) -> bool {
+        if self.connections.open.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        let Some(udp) = self.udp.get() else { return true };
+        let are_drained =
+            || self.workers.iter().all(|worker| worker.drained.load(Ordering::Acquire));
+        let is_nowhere = || {
+            let trains = udp.trains.iter().all(Ring::is_empty);
+            let jobs = self.workers.iter().all(|worker| worker.jobs.is_empty());
+            trains && jobs && self.large_jobs.is_empty()
+        };
+        // Who gave something away had finished before (D), so it lies in a queue, or its taker has
+        // said, before it took it, that it is not drained.
+        if !are_drained() || !is_nowhere() {
+            return false;
+        }
+        fence(Ordering::SeqCst); // (E) pairs with (F): a queue that was emptied has a busy taker
+        are_drained()
     }
 
     /// Ask the server to stop: the `shutdown` command, or a signal.

@@ -69,6 +69,8 @@ pub struct Worker<T: Transport, C> {
     pub(crate) udp: Option<Box<Udp>>,
     /// Replies whose home had no room for them.
     pub(crate) undelivered: VecDeque<Finished>,
+    /// The server is stopping: what is under way is finished, nothing new is begun.
+    pub(crate) stopping: bool,
     /// Where handing connections away goes on, while this worker is becoming large.
     leaving: Option<u32>,
     pub(crate) ready: Vec<Ready>,
@@ -123,6 +125,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             large: VecDeque::new(),
             undelivered: VecDeque::new(),
             udp: None,
+            stopping: false,
             leaving: None,
             ready: Vec::new(),
             read_buffer: vec![0; READ_BYTES],
@@ -146,6 +149,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub fn step(&mut self) -> io::Result<Progress> {
         let now = self.clock.nanos();
         self.now_seconds = self.clock.unix_seconds(now);
+        self.begin_stopping();
         self.follow_plan()?;
         self.housekeep(now)?;
         let adopted = self.take_finished()? | self.adopt()?;
@@ -160,6 +164,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.control = Some(control);
         }
         self.publish_queues();
+        self.tell_drained();
         if self.shared.phase() == Phase::Stopped {
             return Ok(Progress::Over);
         }
@@ -321,22 +326,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         self.kick_idle();
         self.expire_datagrams(now);
-        Ok(())
-    }
-
-    /// Stop accepting; idle connections close, those under way get their reply first.
-    fn drain(&mut self) -> io::Result<()> {
-        self.transport.watch_listeners(false)?;
-        self.watch_queues()?;
-        let tokens: Vec<Token> = self.table.tokens_from(0).collect();
-        for token in tokens {
-            let Some(connection) = self.table.take(token) else { continue };
-            if connection.is_idle() {
-                self.close(token, *connection);
-            } else {
-                self.table.put(token, connection);
-            }
-        }
         Ok(())
     }
 

@@ -100,6 +100,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         payload: &[u8],
     ) {
         let name = (from.key(), from.to.queue);
+        if self.stopping && !desk.assembly.is_open(&name) {
+            return at.counts.requests_while_stopping.add_owner(1);
+        }
         let digest = at.shared.digest(header.sequence, payload);
         match desk.assembly.take_digested(name, header, payload, digest, from.arrived_nanos) {
             Taken::Whole(whole) => self.whole(desk, at, from, whole),

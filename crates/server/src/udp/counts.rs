@@ -53,6 +53,8 @@ udp_counts! {
     size_mismatches,
     /// Requests of one message beyond what is served of one.
     requests_beyond_limit,
+    /// Datagrams of requests that came when the server was stopping already.
+    requests_while_stopping,
     /// Requests thrown away because one burst made too many bytes of replies.
     requests_over_budget,
     /// Requests thrown away because the queue of the worker that serves them was full.

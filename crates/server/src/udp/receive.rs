@@ -7,7 +7,6 @@ use super::shared::UdpShared;
 use super::state::{At, Desk, From, Udp};
 use crate::clock::Clock;
 use crate::handoff::DatagramOrigin;
-use crate::shared::Phase;
 use crate::worker::Worker;
 use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
 use laneway_transport::Transport;
@@ -47,11 +46,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// worker would go on with.
     pub(crate) fn watch_queues(&mut self) -> io::Result<()> {
         let Some(mut udp) = self.udp.take() else { return Ok(()) };
-        let running = self.shared.phase() == Phase::Running;
         let mut result = Ok(());
         for (queue, watched) in udp.desk.watched.iter_mut().enumerate() {
             let whose = WorkerId(udp.desk.shared.queues[queue].worker as u16);
-            let watch = running && reads(&self.plan, self.id, whose);
+            let watch = reads(&self.plan, self.id, whose);
             if watch != *watched {
                 *watched = watch;
                 result = result.and(self.transport.watch_datagrams(queue, watch));
@@ -257,6 +255,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         arrived_nanos: u64,
     ) {
         match header.kind {
+            Kind::Data | Kind::Once if self.stopping => {
+                at.counts.requests_while_stopping.add_owner(1);
+            }
             Kind::Data | Kind::Once if header.is_whole() => {
                 let allowance = allowance(payload.len());
                 let once = header.kind == Kind::Once;

@@ -163,9 +163,12 @@ impl Desk {
         !self.transfers.is_empty() || !self.storing.is_empty()
     }
 
-    /// Whether anything at all is under way that a stopping server should finish.
+    /// Whether nothing is under way that a stopping server should finish: no reply that has not
+    /// left, no value on its way in.
     pub fn is_idle(&self) -> bool {
-        !self.is_busy() && self.parked.is_empty()
+        let replies = !self.transfers.is_empty() || !self.parked.is_empty();
+        let requests = !self.storing.is_empty() || !self.assembly.is_empty();
+        !replies && !requests && self.batches.iter().all(Batch::is_empty)
     }
 
     /// Whether a message of so many bytes may wait for its value to be stored: as much waits as

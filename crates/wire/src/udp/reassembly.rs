@@ -489,6 +489,11 @@ impl<K: Ord + Copy> Reassembly<K> {
         self.open.get(key).map_or_else(Vec::new, Partial::gaps)
     }
 
+    /// Whether a message has begun and is not whole.
+    pub fn is_open(&self, key: &K) -> bool {
+        self.open.contains_key(key)
+    }
+
     /// Messages that are not whole yet.
     pub fn len(&self) -> usize {
         self.open.len()

@@ -1,0 +1,47 @@
+//! How a worker ends: it takes on nothing new, finishes what is under way, and says when there is
+//! nothing left.
+
+use crate::clock::Clock;
+use crate::shared::Phase;
+use crate::worker::Worker;
+use laneway_transport::{Token, Transport};
+use std::io;
+use std::sync::atomic::{Ordering, fence};
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// A turn begins: if the server is stopping, this worker is not drained until the turn has
+    /// ended with nothing under way.
+    pub(crate) fn begin_stopping(&mut self) {
+        self.stopping = self.shared.phase() != Phase::Running;
+        if self.stopping {
+            self.shared.workers[self.id.index()].drained.store(false, Ordering::Relaxed);
+            fence(Ordering::SeqCst); // (F) pairs with (E): it came before what this turn takes
+        }
+    }
+
+    /// A turn ends.
+    pub(crate) fn tell_drained(&self) {
+        if !self.stopping {
+            return;
+        }
+        let idle = self.undelivered.is_empty()
+            && self.udp.as_deref().is_none_or(|udp| udp.desk.is_idle());
+        // (D) pairs with the Acquire in `is_drained`: what this turn gave away lies in its queue.
+        self.shared.workers[self.id.index()].drained.store(idle, Ordering::Release);
+    }
+
+    /// Stop accepting; idle connections close, those under way get their reply first.
+    pub(crate) fn drain(&mut self) -> io::Result<()> {
+        self.transport.watch_listeners(false)?;
+        let tokens: Vec<Token> = self.table.tokens_from(0).collect();
+        for token in tokens {
+            let Some(connection) = self.table.take(token) else { continue };
+            if connection.is_idle() {
+                self.close(token, *connection);
+            } else {
+                self.table.put(token, connection);
+            }
+        }
+        Ok(())
+    }
+}
