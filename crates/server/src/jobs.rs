@@ -18,7 +18,7 @@ use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Route, WorkerId, Worke
 use laneway_sync::ring::Ring;
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::reply::END;
-use laneway_wire::{Get, KEY_BYTES_MAX, Keys, Request, parse};
+use laneway_wire::{Get, GetVerb, KEY_BYTES_MAX, Keys, Request, parse};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -27,11 +27,18 @@ use std::sync::atomic::{Ordering, fence};
 const VALUE_END_BYTES: usize = 2;
 
 /// What executing has found out, besides the reply.
-struct Served {
-    tally: Tally,
+pub(crate) struct Served {
+    pub(crate) tally: Tally,
     arrived_nanos: u64,
-    large: bool,
+    pub(crate) large: bool,
     closes: bool,
+}
+
+impl Served {
+    /// Nothing yet, of a request that came then.
+    pub(crate) fn new(arrived_nanos: u64) -> Served {
+        Served { tally: Tally::default(), arrived_nanos, large: false, closes: false }
+    }
 }
 
 impl<T: Transport, C: Clock> Worker<T, C> {
@@ -192,6 +199,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if elsewhere {
             self.lanes().jobs_of_others.add_owner(1);
         }
+        let Some(job) = self.begin_gathering(job) else { return Ok(()) };
         let finished = self.perform(job);
         self.deliver(finished)
     }
@@ -259,8 +267,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Execute one job.
     pub(crate) fn perform(&mut self, job: Job) -> Finished {
         let Job { work, size: _, arrived_nanos, origin } = job;
-        let mut served =
-            Served { tally: Tally::default(), arrived_nanos, large: false, closes: false };
+        let mut served = Served::new(arrived_nanos);
         let reply = match work {
             Work::Body(incoming) => {
                 let size = incoming.item_bytes();
@@ -321,28 +328,44 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Keys one after the other; large values are pinned where they come.
     fn perform_get(&mut self, served: &mut Served, get: &Get<'_>, ends: bool) -> Output {
-        let expires = execute::expires_at(get.exptime, self.now_seconds);
         let mut reply = Output::default();
+        let (command, mut keys) = ((get.verb, get.exptime), Keys::new(get.keys.rest()));
+        self.perform_keys(served, command, &mut keys, usize::MAX, &mut reply);
+        if ends {
+            reply.push_bytes(END);
+        }
+        reply
+    }
+
+    /// Look up at most `most` of the keys. Returns how many bytes that adds to the reply.
+    pub(crate) fn perform_keys(
+        &mut self,
+        served: &mut Served,
+        (verb, exptime): (GetVerb, i64),
+        keys: &mut Keys<'_>,
+        most: usize,
+        reply: &mut Output,
+    ) -> usize {
+        let expires = execute::expires_at(exptime, self.now_seconds);
         let mut out = Vec::new();
-        for key in Keys::new(get.keys.rest()) {
+        let mut added = 0;
+        for key in keys.take(most) {
             let hash = self.shared.store.hash(key);
             let touched = Cell::new(0);
             let context = self.context_of_job(&touched);
-            let outcome = execute::get_key(&context, get.verb, expires, key, hash, &mut out);
+            let outcome = execute::get_key(&context, verb, expires, key, hash, &mut out);
             self.count_job(served, Operation::Get, touched.get());
             if let Outcome::Transfer(transfer) = outcome {
                 reply.push_bytes(&out);
+                added += out.len() + transfer.value.value_bytes() + transfer.tail.len();
                 out.clear();
                 reply.push_value(transfer.value);
                 reply.push_bytes(transfer.tail);
                 served.large = true;
             }
         }
-        if ends {
-            out.extend_from_slice(END);
-        }
         reply.push_bytes(&out);
-        reply
+        added + out.len()
     }
 
     fn conclude_job(&mut self, served: &mut Served, outcome: Outcome, mut out: Vec<u8>) -> Output {

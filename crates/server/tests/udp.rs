@@ -338,3 +338,81 @@ fn the_last_frame_of_another_request_is_not_answered_for_the_one_before() {
         assert_eq!(peer.all(&mut rig), [(7, b"STORED\r\n".to_vec())], "{workers} workers, {form}");
     }
 }
+
+/// Requests served so far, on any worker.
+fn served(rig: &Rig) -> u64 {
+    let of = |worker: &laneway_server::shared::WorkerShared<_>| {
+        worker.lanes.requests_small.get() + worker.lanes.requests_large.get()
+    };
+    rig.shared.workers.iter().map(of).sum()
+}
+
+#[test]
+fn a_multiget_of_very_many_keys_lets_others_in_between() {
+    const KEYS: usize = 20_000;
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        let client = rig.net.connect();
+        rig.set(&client, "k", b"value");
+        rig.set(&client, "big", &value(LARGE, 1));
+        let line = [&b"get"[..], &b" k x".repeat(KEYS / 2), b" big\r\n"].concat();
+        let before = served(&rig);
+        peer.send(0, 1, &line);
+        let (mut most, mut last) = (0, before);
+        let mut others = 0;
+        for id in 2.. {
+            peer.receive();
+            if peer.got.iter().any(|(got, _)| *got == 1) {
+                break;
+            }
+            if id % 4 == 0 {
+                assert_eq!(peer.ask(&mut rig, 0, id, b"get k\r\n"), reply("k", b"value"));
+                others += 1;
+            }
+            rig.turn();
+            most = most.max(served(&rig) - last);
+            last = served(&rig);
+            assert!(id < 5000, "no answer");
+        }
+        let what = format!("{workers} workers, {form}");
+        assert!(most <= 600, "{most} keys in one turn, {what}");
+        assert!(others > 5, "{others} others in between, {what}");
+        let at = peer.got.iter().position(|(id, _)| *id == 1).expect("it came");
+        let wanted = [hit("k", b"value").repeat(KEYS / 2), reply("big", &value(LARGE, 1))].concat();
+        assert!(peer.got[at].1 == wanted, "{what}");
+    }
+}
+
+#[test]
+fn a_multiget_whose_reply_no_frames_can_carry_is_told_so_before_it_takes_all_memory() {
+    let mut rig = Rig::new(&plan(2, Form::TimeShare));
+    let mut peer = Peer::new(&rig);
+    let client = rig.net.connect();
+    rig.set(&client, "k", &value(16_000, 1));
+    let line = [&b"get"[..], &b" k".repeat(20_000), b"\r\n"].concat();
+    let got = peer.ask(&mut rig, 0, 1, &line);
+    assert_eq!(got, b"SERVER_ERROR reply too long for UDP\r\n");
+    assert_eq!(count(&rig, "replies_too_long"), 1);
+}
+
+#[test]
+fn a_stream_of_large_values_holds_up_no_large_reply() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        let bytes = value(LARGE, 1);
+        assert_eq!(peer.ask(&mut rig, 0, 1, &set("big", &bytes)), b"STORED\r\n");
+        let mut writers: Vec<Peer> = (0..40).map(|_| Peer::new(&rig)).collect();
+        for (id, writer) in (100..).zip(&mut writers) {
+            writer.send(0, id, &set(&format!("k{id}"), &bytes));
+            rig.turn();
+        }
+        assert!(peer.ask(&mut rig, 0, 2, b"get big\r\n") == reply("big", &bytes));
+        let waiting: usize = rig.workers.iter().map(|worker| worker.unfinished_messages().0).sum();
+        assert!(waiting > 10, "{waiting} values still wait: {workers} workers, {form}");
+        for (id, writer) in (100..).zip(&mut writers) {
+            assert_eq!(writer.until(&mut rig, id), b"STORED\r\n");
+        }
+    }
+}

@@ -6,6 +6,7 @@
 //! plan says, be it this worker. Departs from TCP: the sizes of a multiget are summed before
 //! anything of it is done (Minos §3.1), since its reply is one message.
 
+use super::gather::is_long;
 use super::guard::FRAME_COST_BYTES;
 use super::state::{At, Desk, From};
 use crate::clock::Clock;
@@ -228,8 +229,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         at.counts.requests.add_owner(1);
         let origin = Origin::Datagram(from.to);
         let job = Job::request(bytes.to_vec(), size, from.arrived_nanos, origin);
-        let finished = self.perform(job);
-        self.finish_datagram(desk, at, finished);
+        if let Some(job) = self.gather_here(desk, at, job) {
+            let finished = self.perform(job);
+            self.finish_datagram(desk, at, finished);
+        }
         Next::Gone(bytes.len())
     }
 
@@ -290,6 +293,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     ) -> Next {
         let mut keys = get.keys;
         let is_single = keys.next().is_some() && keys.next().is_none();
+        if is_long(get) {
+            // Not even their sizes are looked up here and now: so many are large work anyway.
+            return self.not_here(desk, at, from, bytes, self.plan.threshold);
+        }
         if !is_single {
             let size = self.size_of_all(get);
             if size >= self.plan.threshold {

@@ -3,10 +3,11 @@
 //! slice at most, and a full send buffer for large replies holds up no small one.
 
 use super::reply::{Reply, Slice, Transfer};
-use super::state::{At, Desk, From, Storing, Udp};
+use super::state::{At, Desk, From, Slicing, Storing, Udp};
 use crate::clock::Clock;
 use crate::handoff::{Finished, Origin};
 use crate::latency::Operation;
+use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
 use laneway_transport::Transport;
 use laneway_transport::datagram::Path;
@@ -79,7 +80,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let now = self.clock.nanos();
         // It was believed when its request was taken.
         let mut from = From { to, once: false, allowance: usize::MAX, arrived_nanos: now };
-        if !large || reply.message_bytes() == 0 {
+        // Of small values it may be long, too.
+        let bytes = reply.message_bytes();
+        if bytes == 0 || (!large && bytes <= OUT_BYTES_PER_TURN) {
             desk.tallies[from.queue()].merge(&tally);
             let batch = &mut desk.batches[from.queue()];
             batch.begin();
@@ -126,12 +129,16 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
         udp.desk.is_turn = false;
         self.lanes().slices.add_owner(1);
-        let moved = match udp.desk.storing.pop_front() {
-            Some(storing) => {
-                self.store_slice(&mut udp.desk, at, storing);
+        let moved = match udp.desk.take_turn() {
+            Some(Slicing::Value) => {
+                self.store_slice(&mut udp.desk, at);
                 self.flush_datagrams(&mut udp, at)
             }
-            None => self.send_slice(&mut udp, at),
+            Some(Slicing::Keys) => {
+                self.gather_slice(&mut udp.desk, at);
+                self.flush_datagrams(&mut udp, at)
+            }
+            Some(Slicing::Reply) | None => self.send_slice(&mut udp, at),
         };
         self.udp = Some(udp);
         moved
@@ -180,7 +187,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// One slice of a value goes into its item; after the last one the request is answered.
-    fn store_slice(&mut self, desk: &mut Desk, at: At<'_>, mut storing: Storing) {
+    fn store_slice(&mut self, desk: &mut Desk, at: At<'_>) {
+        let Some(mut storing) = desk.storing.pop_front() else { return };
         let mut budget = self.slice_budget();
         while budget > 0 && storing.incoming.draft().missing() > 0 {
             let piece = storing.message.piece(storing.at);

@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::counts::UdpCounts;
+use super::gather::Gathering;
 use super::reply::Transfer;
 use super::shared::{Key, UdpShared};
 use crate::execute::Incoming;
@@ -75,6 +76,22 @@ pub struct Storing {
     pub incoming: Box<Incoming>,
 }
 
+/// What goes in slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slicing {
+    /// A large reply.
+    Reply,
+    /// A large value.
+    Value,
+    /// A multiget of many keys.
+    Keys,
+}
+
+impl Slicing {
+    /// All of them, in turn.
+    const ALL: [Slicing; 3] = [Slicing::Reply, Slicing::Value, Slicing::Keys];
+}
+
 /// Everything but the sockets.
 pub struct Desk {
     /// What the workers share.
@@ -105,6 +122,10 @@ pub struct Desk {
     pub storing_bytes: usize,
     /// Large values on their way in.
     pub storing: VecDeque<Storing>,
+    /// Multigets of very many keys; the first of them is under way.
+    pub gatherings: VecDeque<Gathering>,
+    /// Whose slice it is next.
+    next: Slicing,
     /// Whose turn it is next, where there are both large streams and large datagrams.
     pub is_turn: bool,
     /// The next queue to take a request from when there is nothing else to do.
@@ -147,6 +168,8 @@ impl Desk {
             parked: VecDeque::new(),
             storing_bytes: 0,
             storing: VecDeque::new(),
+            gatherings: VecDeque::new(),
+            next: Slicing::Reply,
             is_turn: false,
             steal_next: 0,
             bounds,
@@ -160,14 +183,34 @@ impl Desk {
 
     /// Whether a large transfer has a slice to move.
     pub fn has_slices(&self) -> bool {
-        !self.transfers.is_empty() || !self.storing.is_empty()
+        Slicing::ALL.into_iter().any(|kind| self.has(kind))
+    }
+
+    /// Whose slice it is: each kind of which there is something has every third one at least, so
+    /// that a stream of values on their way in holds up no reply, and the other way round.
+    pub fn take_turn(&mut self) -> Option<Slicing> {
+        let from = Slicing::ALL.into_iter().position(|kind| kind == self.next).unwrap_or(0);
+        let mut in_turn = Slicing::ALL.into_iter().cycle().skip(from).take(Slicing::ALL.len() + 1);
+        let kind = in_turn.find(|kind| self.has(*kind))?;
+        self.next = in_turn.next().unwrap_or(Slicing::Reply);
+        Some(kind)
+    }
+
+    fn has(&self, kind: Slicing) -> bool {
+        match kind {
+            Slicing::Reply => !self.transfers.is_empty(),
+            Slicing::Value => !self.storing.is_empty(),
+            Slicing::Keys => !self.gatherings.is_empty(),
+        }
     }
 
     /// Whether nothing is under way that a stopping server should finish: no reply that has not
     /// left, no value on its way in.
     pub fn is_idle(&self) -> bool {
         let replies = !self.transfers.is_empty() || !self.parked.is_empty();
-        let requests = !self.storing.is_empty() || !self.assembly.is_empty();
+        let requests = !self.storing.is_empty()
+            || !self.gatherings.is_empty()
+            || !self.assembly.is_empty();
         !replies && !requests && self.batches.iter().all(Batch::is_empty)
     }
 

@@ -1,0 +1,118 @@
+//! A multiget of very many keys: looked up a turn's worth at a time, so that no small request
+//! waits for more. One datagram holds hundreds of keys, a request of many frames half a million.
+//!
+//! A worker gathers one reply at a time; the others wait as the lines they came as. So what they
+//! take is bounded by the length of lines and of one reply. Sizes are bytes.
+
+use super::state::{At, Desk, From};
+use crate::clock::Clock;
+use crate::handoff::{DatagramOrigin, Finished, Job, Origin, Work};
+use crate::jobs::Served;
+use crate::output::Output;
+use crate::receive::KEYS_PER_TURN;
+use crate::worker::Worker;
+use laneway_transport::Transport;
+use laneway_wire::reply::END;
+use laneway_wire::udp::MESSAGE_BYTES_MAX;
+use laneway_wire::{Get, GetVerb, Keys, Limits, Request, parse};
+
+/// Lines of keys that wait at one worker; more are thrown away.
+const GATHERINGS_MAX: usize = 64;
+
+/// So many keys and the spaces between them take this much, at least.
+const LONG_BYTES_MIN: usize = 2 * KEYS_PER_TURN;
+
+/// A `get` under way.
+pub struct Gathering {
+    to: DatagramOrigin,
+    verb: GetVerb,
+    exptime: i64,
+    keys: Vec<u8>,
+    /// How many bytes of `keys` are done with.
+    at: usize,
+    reply: Output,
+    reply_bytes: usize,
+    served: Served,
+}
+
+/// Whether a `get` has more keys than one turn looks up.
+pub fn is_long(get: &Get<'_>) -> bool {
+    let mut keys = get.keys;
+    keys.rest().len() >= LONG_BYTES_MIN && keys.nth(KEYS_PER_TURN).is_some()
+}
+
+/// The gathering that a job of a datagram is, if it is one.
+fn gathering(job: &Job, limits: &Limits) -> Option<Gathering> {
+    let (Origin::Datagram(to), Work::Request { bytes, .. }) = (job.origin, &job.work) else {
+        return None;
+    };
+    if bytes.len() < LONG_BYTES_MIN {
+        return None;
+    }
+    let Ok(Some(frame)) = parse(bytes, limits) else { return None };
+    let Request::Get(get) = &frame.request else { return None };
+    is_long(get).then(|| Gathering {
+        to,
+        verb: get.verb,
+        exptime: get.exptime,
+        keys: get.keys.rest().to_vec(),
+        at: 0,
+        reply: Output::default(),
+        reply_bytes: 0,
+        served: Served::new(job.arrived_nanos),
+    })
+}
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Begin a job slowly if it is a multiget of many keys; others are given back.
+    pub(crate) fn begin_gathering(&mut self, job: Job) -> Option<Job> {
+        let Some(gathering) = gathering(&job, &self.limits) else { return Some(job) };
+        let Some(mut udp) = self.udp.take() else { return Some(job) };
+        let shared = udp.desk.shared.clone();
+        let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
+        self.gather_later(&mut udp.desk, at, gathering);
+        self.udp = Some(udp);
+        None
+    }
+
+    /// The same, of a job that this worker has received itself.
+    pub(super) fn gather_here(&mut self, desk: &mut Desk, at: At<'_>, job: Job) -> Option<Job> {
+        let Some(gathering) = gathering(&job, &self.limits) else { return Some(job) };
+        self.gather_later(desk, at, gathering);
+        None
+    }
+
+    fn gather_later(&mut self, desk: &mut Desk, at: At<'_>, gathering: Gathering) {
+        if desk.gatherings.len() < GATHERINGS_MAX {
+            return desk.gatherings.push_back(gathering);
+        }
+        at.counts.requests_queue_full.add_owner(1);
+        let to = gathering.to;
+        at.shared.given_up(to.queue, &(to.peer, to.request_id), self.clock.nanos());
+    }
+
+    /// Look up a turn's worth of keys.
+    pub(super) fn gather_slice(&mut self, desk: &mut Desk, at: At<'_>) {
+        let Some(mut gathering) = desk.gatherings.pop_front() else { return };
+        let Gathering { verb, exptime, keys, at: done, reply, served, .. } = &mut gathering;
+        let mut left = Keys::new(&keys[*done..]);
+        let added = self.perform_keys(served, (*verb, *exptime), &mut left, KEYS_PER_TURN, reply);
+        *done = keys.len() - left.rest().len();
+        let is_last = left.next().is_none();
+        gathering.reply_bytes += added;
+        let to = gathering.to;
+        if gathering.reply_bytes + END.len() > MESSAGE_BYTES_MAX {
+            let now = self.clock.nanos();
+            at.shared.given_up(to.queue, &(to.peer, to.request_id), now);
+            let mut from = From { to, once: false, allowance: usize::MAX, arrived_nanos: now };
+            return self.answer_too_long(desk, at, &mut from);
+        }
+        if !is_last {
+            return desk.gatherings.push_front(gathering);
+        }
+        let Gathering { mut reply, served: Served { tally, large, .. }, .. } = gathering;
+        reply.push_bytes(END);
+        let origin = Origin::Datagram(to);
+        self.finish_datagram(desk, at, Finished { origin, reply, tally, large, closes: false });
+    }
+}
