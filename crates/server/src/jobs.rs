@@ -14,7 +14,9 @@ use crate::handoff::{Finished, Job, Origin, StreamOrigin, Work};
 use crate::latency::{Operation, Tally};
 use crate::output::Output;
 use crate::worker::Worker;
-use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Route, WorkerId, WorkerTarget};
+use laneway_policy::{
+    BATCH, Design, ItemBytes, LargeLane, Role, Route, WorkerId, WorkerTarget,
+};
 use laneway_sync::ring::Ring;
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::reply::END;
@@ -146,7 +148,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Execute jobs: those in this worker's own queue, then, if it serves the shared one, from
-    /// there, each time one. Returns whether there were any.
+    /// there, each time one; where small requests are served too, one large one of each. Returns whether there were any.
     pub(crate) fn work(&mut self) -> io::Result<bool> {
         let shared = self.shared.clone();
         let here = &shared.workers[self.id.index()];
@@ -165,8 +167,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 break;
             }
             let Some(job) = queue.pop() else { break };
+            let is_large = job.size >= self.plan.threshold;
             self.run(job)?;
             any = true;
+            if is_large && self.plan.role(self.id) != Role::Large {
+                break; // small requests come first, then one more
+            }
         }
         Ok(any)
     }
@@ -330,26 +336,28 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn perform_get(&mut self, served: &mut Served, get: &Get<'_>, ends: bool) -> Output {
         let mut reply = Output::default();
         let (command, mut keys) = ((get.verb, get.exptime), Keys::new(get.keys.rest()));
-        self.perform_keys(served, command, &mut keys, usize::MAX, &mut reply);
+        self.perform_keys(served, command, &mut keys, (usize::MAX, usize::MAX), &mut reply);
         if ends {
             reply.push_bytes(END);
         }
         reply
     }
 
-    /// Look up at most `most` of the keys. Returns how many bytes that adds to the reply.
+    /// Look up at most so many of the keys, and no more once so many bytes of small values were
+    /// copied. Returns how many bytes that adds to the reply.
     pub(crate) fn perform_keys(
         &mut self,
         served: &mut Served,
         (verb, exptime): (GetVerb, i64),
         keys: &mut Keys<'_>,
-        most: usize,
+        (keys_most, bytes_most): (usize, usize),
         reply: &mut Output,
     ) -> usize {
         let expires = execute::expires_at(exptime, self.now_seconds);
         let mut out = Vec::new();
-        let mut added = 0;
-        for key in keys.take(most) {
+        let (mut added, mut copied) = (0, 0);
+        for key in keys.take(keys_most) {
+            let before = out.len();
             let hash = self.shared.store.hash(key);
             let touched = Cell::new(0);
             let context = self.context_of_job(&touched);
@@ -362,6 +370,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 reply.push_value(transfer.value);
                 reply.push_bytes(transfer.tail);
                 served.large = true;
+                continue;
+            }
+            copied += out.len() - before;
+            if copied >= bytes_most {
+                break;
             }
         }
         reply.push_bytes(&out);

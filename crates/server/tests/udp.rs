@@ -416,3 +416,30 @@ fn a_stream_of_large_values_holds_up_no_large_reply() {
         }
     }
 }
+
+#[test]
+fn a_standby_serves_one_large_job_a_turn_and_small_requests_in_between() {
+    let mut rig = Rig::new(&plan(6, Form::Roles));
+    rig.publish(|plan| {
+        plan.roles.fill(Role::Small);
+        plan.roles[5] = Role::Standby;
+        plan.workers_small = 6;
+    });
+    rig.turn();
+    let mut peer = Peer::new(&rig);
+    let big = value(LARGE, 3);
+    assert_eq!(peer.ask(&mut rig, 5, 1, &set("big", &big)), b"STORED\r\n");
+    for id in 100..120 {
+        peer.small(0, id, b"get big\r\n");
+    }
+    rig.workers[0].step().expect("memory does not fail");
+    let large = |rig: &Rig| rig.shared.workers[5].lanes.requests_large.get();
+    let before = large(&rig);
+    for turn in 1..=20 {
+        rig.workers[5].step().expect("memory does not fail");
+        assert_eq!(large(&rig) - before, turn);
+    }
+    for id in 100..120 {
+        assert!(peer.until(&mut rig, id) == reply("big", &big));
+    }
+}

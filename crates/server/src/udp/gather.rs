@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::handoff::{DatagramOrigin, Finished, Job, Origin, Work};
 use crate::jobs::Served;
 use crate::output::Output;
-use crate::receive::KEYS_PER_TURN;
+use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN};
 use crate::worker::Worker;
 use laneway_transport::Transport;
 use laneway_wire::reply::END;
@@ -21,6 +21,9 @@ const GATHERINGS_MAX: usize = 64;
 
 /// So many keys and the spaces between them take this much, at least.
 const LONG_BYTES_MIN: usize = 2 * KEYS_PER_TURN;
+
+/// Keys of one turn, and bytes of their values.
+const MOST: (usize, usize) = (KEYS_PER_TURN, OUT_BYTES_PER_TURN);
 
 /// A `get` under way.
 pub struct Gathering {
@@ -96,7 +99,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let Some(mut gathering) = desk.gatherings.pop_front() else { return };
         let Gathering { verb, exptime, keys, at: done, reply, served, .. } = &mut gathering;
         let mut left = Keys::new(&keys[*done..]);
-        let added = self.perform_keys(served, (*verb, *exptime), &mut left, KEYS_PER_TURN, reply);
+        let added = self.perform_keys(served, (*verb, *exptime), &mut left, MOST, reply);
         *done = keys.len() - left.rest().len();
         let is_last = left.next().is_none();
         gathering.reply_bytes += added;
