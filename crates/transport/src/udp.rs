@@ -363,8 +363,21 @@ impl Datagrams for UdpDatagrams {
                     return Err(error.into());
                 }
                 Err(_) if next.segment_bytes.is_some() => {
-                    sent.refused += usize::from(!send_singly(socket, next));
-                    sent.done += 1;
+                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                    let one = |bytes: &[u8]| {
+                        let sent = sendto(socket, bytes, flags, &next.peer).map(|_| ());
+                        sent.map_err(|error| Errno::from_raw(error.raw_os_error()))
+                    };
+                    match send_singly(next, one) {
+                        Singly::Done { refused } => {
+                            sent.refused += usize::from(refused);
+                            sent.done += 1;
+                        }
+                        Singly::Full { datagrams } => {
+                            sent.datagrams_of_next = datagrams;
+                            break;
+                        }
+                    }
                 }
                 Err(_) => {
                     sent.refused += 1;
@@ -419,12 +432,66 @@ fn send_burst(
     sendmmsg(socket, &mut messages[..departures.len()], flags)
 }
 
+/// What sending a train datagram by datagram came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Singly {
+    /// All of it left, or could not.
+    Done { refused: bool },
+    /// The send buffer was full behind so many.
+    Full { datagrams: usize },
+}
+
 /// Sends a train that the kernel does not cut on this way (a link that is too narrow, a device that
-/// cannot), datagram by datagram. What the send buffer has no room for is lost, as datagrams are.
-fn send_singly(socket: BorrowedFd<'_>, departure: &Departure<'_>) -> bool {
+/// cannot), datagram by datagram, by `one`.
+fn send_singly(
+    departure: &Departure<'_>,
+    mut one: impl FnMut(&[u8]) -> Result<(), Errno>,
+) -> Singly {
     let bytes: Vec<u8> = departure.pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
     let length = departure.segment_bytes.map_or(bytes.len(), usize::from).max(1);
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let mut datagrams = bytes.chunks(length);
-    datagrams.all(|bytes| sendto(socket, bytes, flags, &departure.peer).is_ok())
+    for (datagrams, datagram) in bytes.chunks(length).enumerate() {
+        loop {
+            match one(datagram) {
+                Ok(()) => break,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => {
+                    return Singly::Full { datagrams };
+                }
+                Err(_) => return Singly::Done { refused: true },
+            }
+        }
+    }
+    Singly::Done { refused: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::IoSlice;
+
+    #[test]
+    fn a_train_cut_on_our_side_that_finds_the_buffer_full_says_how_far_it_came() {
+        let pieces = [IoSlice::new(b"aaaabb"), IoSlice::new(b"bbcc")];
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        let departure = Departure { peer, segment_bytes: Some(4), pieces: &pieces };
+        let run = |answers: &[Result<(), Errno>]| {
+            let (mut answers, mut left) = (answers.iter(), Vec::new());
+            let came = send_singly(&departure, |bytes| {
+                let answer = *answers.next().unwrap_or(&Ok(()));
+                left.extend(answer.is_ok().then(|| bytes.to_vec()));
+                answer
+            });
+            (came, left.concat())
+        };
+        let all = b"aaaabbbbcc".to_vec();
+        assert_eq!(run(&[]), (Singly::Done { refused: false }, all.clone()));
+        assert_eq!(run(&[Ok(()), Err(Errno::EINTR)]), (Singly::Done { refused: false }, all));
+        for full in [Errno::EAGAIN, Errno::ENOBUFS] {
+            let came = (Singly::Full { datagrams: 1 }, b"aaaa".to_vec());
+            assert_eq!(run(&[Ok(()), Err(full)]), came);
+            assert_eq!(run(&[Err(full)]), (Singly::Full { datagrams: 0 }, Vec::new()));
+        }
+        let refused = (Singly::Done { refused: true }, Vec::new());
+        assert_eq!(run(&[Err(Errno::EHOSTUNREACH)]), refused);
+    }
 }

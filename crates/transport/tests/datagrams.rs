@@ -88,7 +88,7 @@ fn one_each<'a>(peer: SocketAddr, pieces: &'a [IoSlice<'a>]) -> Vec<Departure<'a
 }
 
 fn all(count: usize) -> Sent {
-    Sent { done: count, refused: 0 }
+    Sent { done: count, ..Sent::default() }
 }
 
 /// Two workers with a queue each, in the hands of both; clients from `connect`.
@@ -161,7 +161,7 @@ fn replies(one: &mut impl Datagrams, peer: &impl Peer) {
     let mut departures = one_each(peer.address(), &pieces);
     departures[40].peer.set_port(0);
     let sent = one.send(0, Path::Small, &departures).expect("sends");
-    assert_eq!(sent, Sent { done: 70, refused: 1 });
+    assert_eq!(sent, Sent { done: 70, refused: 1, datagrams_of_next: 0 });
     for number in (0..70).filter(|number| *number != 40) {
         assert_eq!(peer.receive().1, [number, 7]);
     }

@@ -134,6 +134,12 @@ impl Batch {
             flushed.is_full = done.done < parts.len();
             flushed.bytes += parts[..done.done].iter().map(|part| part.bytes.len()).sum::<usize>();
             sent += done.done;
+            if let (true, Some(part)) = (flushed.is_full, self.parts.get_mut(sent)) {
+                // Of a train that was cut on our side, the rest is still to leave.
+                let segment_bytes = part.segment_bytes.map_or(0, usize::from);
+                let left = part.bytes.start + done.datagrams_of_next * segment_bytes;
+                part.bytes.start = left.min(part.bytes.end);
+            }
         }
         self.parts.drain(..sent);
         if self.parts.is_empty() {

@@ -154,6 +154,7 @@ impl Transfer {
         let queue = usize::from(self.to.queue);
         let sent = datagrams.send(queue, Path::Large, &[departure])?;
         if sent.done == 0 {
+            self.advance(sent.datagrams_of_next);
             return Ok(None);
         }
         self.advance(count);

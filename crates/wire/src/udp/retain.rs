@@ -3,8 +3,13 @@
 //!
 //! Bounded by number, bytes and age; the oldest goes first, and nothing is ever refused room. Time
 //! is nanoseconds; age is since the entry was put in, so that asking again does not keep it.
+//! No call pays for many: what is too old goes [`EXPIRED_PER_CALL`] at a time, and is not told
+//! meanwhile.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
+
+/// Entries that one call lets go because they are too old.
+pub const EXPIRED_PER_CALL: usize = 256;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +33,8 @@ struct Entry<V> {
 pub struct Retained<K, V> {
     bounds: Bounds,
     entries: BTreeMap<K, Entry<V>>,
-    /// Oldest first. A key whose entry has another serial number, or none, was replaced.
-    order: VecDeque<(K, u64)>,
+    /// By serial number, so oldest first: the key of every entry.
+    order: BTreeMap<u64, K>,
     serial: u64,
     bytes: usize,
 }
@@ -37,7 +42,7 @@ pub struct Retained<K, V> {
 impl<K: Ord + Copy, V> Retained<K, V> {
     /// Empty.
     pub fn new(bounds: Bounds) -> Retained<K, V> {
-        let (entries, order) = (BTreeMap::new(), VecDeque::new());
+        let (entries, order) = (BTreeMap::new(), BTreeMap::new());
         Retained { bounds, entries, order, serial: 0, bytes: 0 }
     }
 
@@ -48,17 +53,12 @@ impl<K: Ord + Copy, V> Retained<K, V> {
         self.serial += 1;
         let entry = Entry { value, bytes, born_nanos: now_nanos, serial: self.serial };
         self.entries.insert(key, entry);
-        self.order.push_back((key, self.serial));
+        self.order.insert(self.serial, key);
         self.bytes += bytes;
         while self.entries.len() > self.bounds.entries_max || self.bytes > self.bounds.bytes_max {
-            self.drop_front();
+            self.drop_oldest();
         }
         self.expire(now_nanos);
-        // Entries forgotten out of turn leave their places behind.
-        if self.order.len() > 2 * self.entries.len() + 16 {
-            let entries = &self.entries;
-            self.order.retain(|(key, serial)| is_current(entries, key, *serial));
-        }
     }
 
     /// What `key` has, unless it is too old.
@@ -71,21 +71,19 @@ impl<K: Ord + Copy, V> Retained<K, V> {
     /// Lets go of what `key` has.
     pub fn forget(&mut self, key: &K) -> Option<V> {
         let entry = self.entries.remove(key)?;
+        self.order.remove(&entry.serial);
         self.bytes -= entry.bytes;
         Some(entry.value)
     }
 
-    /// Lets go of what is too old. Costs nothing when nothing is.
+    /// Lets go of what is too old, of at most [`EXPIRED_PER_CALL`]. Costs nothing when nothing is.
     pub fn expire(&mut self, now_nanos: u64) {
-        while let Some((key, serial)) = self.order.front() {
-            let current = self.entries.get(key).filter(|entry| entry.serial == *serial);
-            let is_young = |entry: &Entry<V>| {
-                now_nanos.saturating_sub(entry.born_nanos) <= self.bounds.age_nanos_max
-            };
-            if current.is_some_and(is_young) {
+        for _ in 0..EXPIRED_PER_CALL {
+            let Some((_, key)) = self.order.first_key_value() else { return };
+            if self.get(key, now_nanos).is_some() {
                 return;
             }
-            self.drop_front();
+            self.drop_oldest();
         }
     }
 
@@ -104,17 +102,11 @@ impl<K: Ord + Copy, V> Retained<K, V> {
         self.bytes
     }
 
-    fn drop_front(&mut self) {
-        if let Some((key, serial)) = self.order.pop_front()
-            && is_current(&self.entries, &key, serial)
-        {
+    fn drop_oldest(&mut self) {
+        if let Some((_, key)) = self.order.pop_first() {
             self.forget(&key);
         }
     }
-}
-
-fn is_current<K: Ord, V>(entries: &BTreeMap<K, Entry<V>>, key: &K, serial: u64) -> bool {
-    entries.get(key).is_some_and(|entry| entry.serial == serial)
 }
 
 #[cfg(test)]
@@ -166,7 +158,23 @@ mod tests {
             kept.keep(7, "again", 1, 8 + round / 1000);
             kept.forget(&7);
         }
-        assert!(kept.order.len() < 50, "forgotten places are cleared away");
+        assert_eq!(kept.order.len(), kept.len(), "what is forgotten leaves no place behind");
         assert_eq!(kept.get(&1, 8), Some(&"new"));
+    }
+
+    #[test]
+    fn no_call_pays_for_all_that_is_too_old() {
+        let many = 10 * EXPIRED_PER_CALL;
+        let mut kept = Retained::new(Bounds { entries_max: many, ..BOUNDS });
+        for key in 0..many {
+            kept.keep(key, (), 0, 0);
+        }
+        kept.expire(11);
+        assert_eq!(kept.len(), many - EXPIRED_PER_CALL);
+        assert_eq!(kept.get(&(many - 1), 11), None, "it is here, and not told");
+        kept.keep(many, (), 0, 11);
+        assert_eq!(kept.len(), many + 1 - 2 * EXPIRED_PER_CALL);
+        (0..10).for_each(|_| kept.expire(11));
+        assert_eq!((kept.len(), kept.get(&many, 11)), (1, Some(&())));
     }
 }

@@ -40,6 +40,72 @@ fn replies_leave_in_their_frames_each_to_its_peer() {
     assert!(two.into_iter().eq([(2, long), (4, Vec::new())]));
 }
 
+/// Takes trains apart itself, a few datagrams a call.
+struct Narrow {
+    sent: Vec<u8>,
+    room: usize,
+}
+
+impl Datagrams for Narrow {
+    fn queues(&self) -> usize {
+        1
+    }
+    fn queue(&self, _: usize) -> laneway_transport::datagram::Queue {
+        unreachable!("nobody asks")
+    }
+    fn poll(&mut self, _: usize, _: usize) -> io::Result<usize> {
+        Ok(0)
+    }
+    fn arrival(&self, _: usize) -> laneway_transport::datagram::Arrival<'_> {
+        unreachable!("nothing arrives")
+    }
+    fn send(
+        &mut self,
+        _: usize,
+        _: Path,
+        departures: &[Departure<'_>],
+    ) -> io::Result<laneway_transport::datagram::Sent> {
+        let mut sent = laneway_transport::datagram::Sent::default();
+        for departure in departures {
+            let bytes: Vec<u8> =
+                departure.pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+            let segment_bytes = departure.segment_bytes.map_or(bytes.len(), usize::from);
+            let datagrams = bytes.len().div_ceil(segment_bytes);
+            let most = datagrams.min(self.room);
+            self.room -= most;
+            self.sent.extend(&bytes[..bytes.len().min(most * segment_bytes)]);
+            if most < datagrams {
+                sent.datagrams_of_next = most;
+                break;
+            }
+            sent.done += 1;
+        }
+        Ok(sent)
+    }
+}
+
+#[test]
+fn of_a_train_that_is_half_gone_the_other_half_leaves_later() {
+    let long = vec![b'x'; 20_000];
+    let mut batch = Batch::default();
+    let peer = "10.0.0.2:9".parse().expect("an address");
+    for request_id in [1, 2] {
+        batch.begin();
+        batch.out().extend_from_slice(&long);
+        batch.end(peer, request_id, Kind::Data);
+    }
+    let wanted = batch.out().clone();
+    let mut narrow = Narrow { sent: Vec::new(), room: 0 };
+    for turn in 0..100 {
+        narrow.room = turn % 4;
+        if !batch.send(&mut narrow, 0).expect("it does not fail").is_full {
+            break;
+        }
+    }
+    assert!(batch.is_empty());
+    assert!(narrow.sent == wanted, "every datagram once, in order");
+}
+
 #[test]
 fn what_a_full_send_buffer_does_not_take_stays_and_leaves_later() {
     let faults = DatagramFaults { send_bytes: 100, ..DatagramFaults::NONE };
