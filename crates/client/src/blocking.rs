@@ -1,7 +1,9 @@
 //! The core with a socket and a clock: calls that return when the answer is there.
 //!
 //! A client belongs to one thread at a time, and holds about a megabyte of buffers. Where the
-//! server takes datagrams it asks over TCP, as any client would, or over UDP.
+//! server takes datagrams it asks over TCP, as any client would, or over UDP; and it asks again
+//! after a request that the server did not answer, for it may have been started anew with other
+//! ports or workers.
 
 use crate::answer::{self, Answer, Value};
 use crate::core::{Core, Counts, Ticket};
@@ -30,6 +32,25 @@ pub struct Client {
     core: Core,
     socket: Socket,
     begun: Instant,
+    guide: Option<Guide>,
+    /// A request was not answered: the topology may be out of date.
+    doubts: bool,
+}
+
+/// Whom to ask where the server takes datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guide {
+    Tcp(SocketAddr),
+    Udp(SocketAddr),
+}
+
+impl Guide {
+    fn ask(self, settings: Settings) -> Result<Topology, Error> {
+        match self {
+            Guide::Tcp(address) => topology_by_tcp(&[address]).map(|(_, topology)| topology),
+            Guide::Udp(address) => topology_by_udp(address, settings),
+        }
+    }
 }
 
 impl Client {
@@ -43,20 +64,23 @@ impl Client {
     pub fn connect_with(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
         let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
         let first = resolve(addresses.as_slice())?;
-        let (address, topology) = match topology_by_tcp(&addresses) {
+        let (guide, address, topology) = match topology_by_tcp(&addresses) {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                (first, topology_by_udp(first, settings.clone())?)
+                (Guide::Udp(first), first, topology_by_udp(first, settings.clone())?)
             }
-            other => other?,
+            other => {
+                let (address, topology) = other?;
+                (Guide::Tcp(address), address, topology)
+            }
         };
-        Client::of(address, topology, settings)
+        Ok(Client::of(address, topology, settings)?.guided(guide))
     }
 
     /// Asks over UDP: `address` is any of the server's UDP ports.
     pub fn connect_udp(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
         let address = resolve(address)?;
         let topology = topology_by_udp(address, settings.clone())?;
-        Client::of(address, topology, settings)
+        Ok(Client::of(address, topology, settings)?.guided(Guide::Udp(address)))
     }
 
     /// Asks nothing: `address` is an ordinary UDP port (`-U`) of Laneway or memcached, which takes
@@ -67,7 +91,8 @@ impl Client {
         Client::of(address, Topology::single(address.port()), settings)
     }
 
-    /// A client of the server described by `topology`, at the host of `address`.
+    /// A client of the server described by `topology`, at the host of `address`. It keeps to that
+    /// topology whatever happens.
     pub fn of(
         address: SocketAddr,
         topology: Topology,
@@ -76,7 +101,25 @@ impl Client {
         let socket = Socket::open(address.ip())?;
         // Keys of the process's random state: another sequence of draws for every client.
         let seed = RandomState::new().hash_one(address);
-        Ok(Client { core: Core::new(settings, topology, seed), socket, begun: Instant::now() })
+        let core = Core::new(settings, topology, seed);
+        Ok(Client { core, socket, begun: Instant::now(), guide: None, doubts: false })
+    }
+
+    fn guided(self, guide: Guide) -> Client {
+        Client { guide: Some(guide), ..self }
+    }
+
+    /// After a request that was not answered: ask once where the server is now. A server that does
+    /// not say is asked again after the next one.
+    fn look_again(&mut self) {
+        if !std::mem::take(&mut self.doubts) || !self.core.is_idle() {
+            return;
+        }
+        if let Some(guide) = self.guide
+            && let Ok(topology) = guide.ask(self.core.settings().clone())
+        {
+            self.core.move_to(topology);
+        }
     }
 
     /// The value of `key`, if there is one.
@@ -128,6 +171,7 @@ impl Client {
         &mut self,
         requests: impl IntoIterator<Item = Request>,
     ) -> Vec<Result<Answer, Error>> {
+        self.look_again();
         let mut requests = requests.into_iter().peekable();
         let mut tickets: BTreeMap<Ticket, usize> = BTreeMap::new();
         let mut answers: Vec<Option<Result<Answer, Error>>> = Vec::new();
@@ -148,6 +192,10 @@ impl Client {
                 self.core.abandon(now_nanos);
             }
             while let Some((ticket, answer)) = self.core.answer() {
+                self.doubts |= matches!(
+                    answer,
+                    Err(Error::TimedOut { .. } | Error::OutcomeUnknown { .. })
+                );
                 let Some(place) = tickets.remove(&ticket) else { continue };
                 answers[place] = Some(match (&turned, answer) {
                     (Err(error), Err(Error::TimedOut { .. })) => Err(Error::Io(again(error))),
@@ -270,6 +318,52 @@ fn topology_of(answer: Result<Answer, Error>) -> Result<Topology, Error> {
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, TcpListener};
+
+    /// A server's queue that answers every request by `END`.
+    fn answering(socket: std::net::UdpSocket) -> std::thread::JoinHandle<()> {
+        std::thread::spawn(move || {
+            let mut room = [0; 2048];
+            loop {
+                let (bytes, peer) = socket.recv_from(&mut room).expect("it receives");
+                if room[8..bytes].starts_with(b"quit") {
+                    return;
+                }
+                let reply = [&room[..8], b"END\r\n"].concat();
+                socket.send_to(&reply, peer).expect("it sends");
+            }
+        })
+    }
+
+    #[test]
+    fn a_server_that_was_started_anew_with_other_ports_is_found_again() {
+        let bound = || std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let (before, after) = (bound(), bound()); // nobody reads the one of before
+        let port = |socket: &std::net::UdpSocket| socket.local_addr().expect("it is bound").port();
+        let (first, second) = (port(&before), port(&after));
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = server.local_addr().expect("it is bound");
+        let telling = std::thread::spawn(move || {
+            for port in [first, second] {
+                let (mut stream, _) = server.accept().expect("the client comes");
+                let mut line = [0; 16];
+                stream.read_exact(&mut line).expect("it asks");
+                let told = format!("STAT udp_port_base {port}\r\nSTAT queues 1\r\nEND\r\n");
+                stream.write_all(told.as_bytes()).expect("it listens");
+            }
+        });
+        let settings = Settings { deadline_nanos: 20_000_000, ..Settings::default() };
+        let mut client = Client::connect_with(address, settings).expect("it tells");
+        assert_eq!(client.topology().port(0), first);
+        assert!(matches!(client.get("k"), Err(Error::TimedOut { .. })), "nobody answers there");
+        client.core.settings_mut().deadline_nanos = Settings::default().deadline_nanos;
+        let answers = answering(after);
+        assert_eq!(client.get("k").expect("it is found"), None);
+        assert_eq!((client.topology().port(0), client.doubts), (second, false));
+        telling.join().expect("it told twice");
+        let quit = [&[0, 0, 0, 0, 0, 1, 0, 0][..], b"quit"].concat();
+        before.send_to(&quit, (Ipv4Addr::LOCALHOST, second)).expect("it sends");
+        answers.join().expect("it answered");
+    }
 
     #[test]
     fn every_address_of_a_name_is_tried() {

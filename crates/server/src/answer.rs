@@ -225,6 +225,7 @@ impl<S> Shared<S> {
             udp_port: self.udp_port_ordinary(),
             queues: workers as u64,
             placement: udp_port_base.map(|_| self.placement),
+            access: udp_port_base.map(|_| self.plan.get().access),
             workers: (0..workers)
                 .map(|worker| WorkerPlace { udp_port: udp_port(worker), cpu: None })
                 .collect(),

@@ -181,9 +181,29 @@ impl Core {
         &self.counts
     }
 
+    /// Bounds and patience.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    #[cfg(test)]
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
     /// The server as this client knows it.
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// The server is another one now, or has been started anew: everything from now on goes where
+    /// `topology` says.
+    ///
+    /// # Panics
+    /// If a request is under way, whose queue might no longer exist: see [`Core::is_idle`].
+    pub fn move_to(&mut self, topology: Topology) {
+        assert!(self.is_idle(), "requests are under way");
+        self.topology = topology;
     }
 
     /// Writes the next datagrams to send into `out` and says where they go; `None` when there are

@@ -80,6 +80,10 @@ fn udp_is_off_then_on_loopback_then_where_it_is_told() {
     let udp = given("-U 11211 -l 10.1.2.3").unwrap().udp.unwrap();
     assert_eq!((udp.address.to_string(), udp.port), ("127.0.0.1".to_owned(), Some(11211)));
     assert!(!udp.public);
+    for line in ["--udp-base -1", "--udp-base=-1"] {
+        let udp = given(line).expect(line).udp.expect("it is on");
+        assert_eq!(udp.port_base, Some(0), "the kernel chooses");
+    }
     let line = "--udp-base 7000 --udp-listen [::] --udp-public -t 2";
     let udp = given(line).unwrap().udp.unwrap();
     assert_eq!((udp.address.to_string(), udp.port_base), ("::".to_owned(), Some(7000)));

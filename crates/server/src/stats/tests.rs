@@ -1,7 +1,7 @@
 //! The question is read as memcached reads it; each family is written as its readers expect.
 
 use super::*;
-use laneway_policy::Placement;
+use laneway_policy::{Access, Placement};
 use laneway_store::{ClassStats, Stats};
 
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -285,6 +285,9 @@ fn topology_tells_where_keys_belong_only_where_clients_place_them() {
     let told = text(|out| write_topology(&snapshot, out));
     assert!(told.contains("STAT hash owner-1\r\nSTAT hash_seed 00000000000000ff\r\n"));
     assert!(told.contains("STAT domains 1\r\n"));
+    snapshot.access = Some(Access::Erew);
+    let told = text(|out| write_topology(&snapshot, out));
+    assert!(told.contains("STAT domains 1\r\nSTAT access erew\r\n"));
     assert!(told.contains("STAT worker:1:udp_port 11300\r\n"));
 }
 

@@ -1,8 +1,8 @@
 //! `stats topology`: where a client that knows us may send what. `stats conns`: who is there.
 
 use super::lines::Lines;
-use laneway_policy::Placement;
 use laneway_policy::owner::HASH_NAME;
+use laneway_policy::{Access, Placement};
 
 /// One worker's place.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +29,8 @@ pub struct TopologySnapshot {
     /// Where keys belong, if clients are to send them there themselves. Its seed is not that of the
     /// index, which is told to nobody, since it guards against keys made to collide.
     pub placement: Option<Placement>,
+    /// Who may serve a key: a client that knows sends reads to its owner, too (EREW).
+    pub access: Option<Access>,
     /// The workers, by number.
     pub workers: Vec<WorkerPlace>,
 }
@@ -53,6 +55,9 @@ pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
         lines.text("hash", HASH_NAME);
         lines.shown("hash_seed", format_args!("{:016x}", placement.seed()));
         lines.number("domains", placement.domains().into());
+    }
+    if let Some(access) = snapshot.access {
+        lines.text("access", access.name());
     }
     lines.number("workers", snapshot.workers.len() as u64);
     for (index, worker) in snapshot.workers.iter().enumerate() {
