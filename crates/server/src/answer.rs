@@ -170,6 +170,7 @@ impl<S> Shared<S> {
                 forwarded: lanes.forwarded.get(),
                 jobs_of_others: lanes.jobs_of_others.get(),
                 stolen: lanes.stolen.get(),
+                tx_backed_up_us: lanes.tx_backed_up_nanos.get() / 1000,
             }
         };
         LanesSnapshot {

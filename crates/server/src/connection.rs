@@ -67,6 +67,8 @@ pub struct Connection<S> {
     pub unserved: bool,
     /// A large request is under way: its turns are slices.
     pub large: bool,
+    /// Its large reply waits since then for the peer to take more; 0 if it does not.
+    pub blocked_nanos: u64,
     /// Bytes its large transfer has moved since others had their turn.
     pub run_bytes: usize,
     /// Close once the output has left.
@@ -93,6 +95,7 @@ impl<S> Connection<S> {
             queued: false,
             unserved: false,
             large: false,
+            blocked_nanos: 0,
             run_bytes: 0,
             closing: false,
             home,

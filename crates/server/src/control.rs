@@ -2,7 +2,8 @@
 //! workers counted, asks the policy for a plan, and publishes it. Also keeps the store's background
 //! sweep going, a bounded piece per turn.
 
-use crate::shared::Shared;
+use crate::backlog::notable_nanos;
+use crate::shared::{Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{CorePolicy, EpochLoad, Nanos, SizeHistogram};
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +22,7 @@ pub struct Control {
     tick_nanos: u64,
     sizes_before: Vec<u64>,
     large_before: u64,
+    backed_up_nanos_before: Vec<u64>,
 }
 
 impl Control {
@@ -33,6 +35,7 @@ impl Control {
             tick_nanos: now + TICK_NANOS,
             sizes_before: vec![0; CLASS_COUNT],
             large_before: 0,
+            backed_up_nanos_before: Vec::new(),
         }
     }
 
@@ -54,6 +57,16 @@ impl Control {
         }
     }
 
+    /// Whether some worker's replies waited for the wire for a notable part of the epoch.
+    fn is_backed_up<S>(&mut self, shared: &Shared<S>) -> bool {
+        let nanos = |worker: &WorkerShared<S>| worker.lanes.tx_backed_up_nanos.get();
+        let now: Vec<u64> = shared.workers.iter().map(nanos).collect();
+        let before = std::mem::replace(&mut self.backed_up_nanos_before, now);
+        let before = before.into_iter().chain(std::iter::repeat(0));
+        let mut waited = self.backed_up_nanos_before.iter().zip(before).map(|(now, was)| now - was);
+        waited.any(|nanos| nanos >= notable_nanos(self.epoch_nanos))
+    }
+
     fn plan<S>(&mut self, shared: &Shared<S>, now: u64) {
         let mut large = 0;
         let mut sizes = vec![0; CLASS_COUNT];
@@ -67,7 +80,7 @@ impl Control {
         let load = EpochLoad {
             sizes: SizeHistogram::from_fn(since),
             large_requests: large - self.large_before,
-            tx_backed_up: false,
+            tx_backed_up: self.is_backed_up(shared),
         };
         (self.sizes_before, self.large_before) = (sizes, large);
         let plan = self.policy.plan(Nanos(now), &load);

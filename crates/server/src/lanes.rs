@@ -111,7 +111,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 return self.send_home(token, connection);
             }
             Next::Read => return self.park(token, connection, Interest::Read),
-            Next::Write => return self.park(token, connection, Interest::Write),
+            Next::Write => {
+                if connection.large {
+                    self.waits_for_peer(token, &mut connection);
+                }
+                return self.park(token, connection, Interest::Write);
+            }
             // Readiness is left as it is: most replies are back before more input comes.
             Next::Ticket if connection.interest == Some(Interest::Read) => {}
             // Room to write, which there is, would be told again and again.
@@ -237,6 +242,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.transport.detach(&connection.stream)?;
         }
         connection.queued = false;
+        self.backlog.goes_on(&mut connection);
         self.table.release(token);
         Ok(connection)
     }

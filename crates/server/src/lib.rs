@@ -8,6 +8,7 @@
 
 pub mod ahead;
 pub mod answer;
+pub mod backlog;
 pub mod boot;
 pub mod clock;
 pub mod connection;

@@ -64,6 +64,8 @@ pub struct LaneCounts {
     pub jobs_of_others: Count,
     /// Of these, the ones taken from another worker's queue unasked.
     pub stolen: Count,
+    /// How long large replies have waited here for the wire, nanoseconds.
+    pub tx_backed_up_nanos: Count,
     /// Connections waiting for their turn in the small lane here, now.
     pub waiting_small: Count,
     /// Connections with a slice to move here, now.

@@ -6,6 +6,7 @@
 //! once per epoch, make the next plan. A small request therefore waits for at most one slice.
 
 use crate::ahead::Ahead;
+use crate::backlog::Backlog;
 use crate::clock::Clock;
 use crate::connection::{Connection, Table};
 use crate::control::Control;
@@ -69,6 +70,8 @@ pub struct Worker<T: Transport, C> {
     pub(crate) udp: Option<Box<Udp>>,
     /// Replies whose home had no room for them.
     pub(crate) undelivered: VecDeque<Finished>,
+    /// Whether large replies wait for the wire.
+    pub(crate) backlog: Backlog,
     /// The server is stopping: what is under way is finished, nothing new is begun.
     pub(crate) stopping: bool,
     /// Where handing connections away goes on, while this worker is becoming large.
@@ -110,6 +113,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             flush_enabled: shared.settings.flush,
             shutdown_enabled: shared.settings.shutdown,
         };
+        let backlog = Backlog::new(shared.settings.epoch);
         let mut worker = Worker {
             id,
             limits,
@@ -125,6 +129,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             large: VecDeque::new(),
             undelivered: VecDeque::new(),
             udp: None,
+            backlog,
             stopping: false,
             leaving: None,
             ready: Vec::new(),
@@ -149,6 +154,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub fn step(&mut self) -> io::Result<Progress> {
         let now = self.clock.nanos();
         self.now_seconds = self.clock.unix_seconds(now);
+        self.count_backlog(now);
         self.begin_stopping();
         self.follow_plan()?;
         self.housekeep(now)?;
@@ -164,6 +170,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.control = Some(control);
         }
         self.publish_queues();
+        self.note_backlog(now);
         self.tell_drained();
         if self.shared.phase() == Phase::Stopped {
             return Ok(Progress::Over);
@@ -227,6 +234,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         if connection.large {
             connection.queued = true;
+            self.backlog.goes_on(connection);
             self.large.push_back(token);
             return Ok(());
         }
@@ -406,7 +414,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Close a connection and forget it.
-    pub(crate) fn close(&mut self, token: Token, connection: Connection<T::Stream>) {
+    pub(crate) fn close(&mut self, token: Token, mut connection: Connection<T::Stream>) {
+        self.backlog.goes_on(&mut connection);
         if connection.interest.is_some() {
             // The kernel forgets a closed descriptor by itself; an error here changes nothing.
             let _ = self.transport.detach(&connection.stream);

@@ -64,6 +64,8 @@ pub struct WorkerLane {
     pub jobs_of_others: u64,
     /// Of these, the ones taken from another worker's queue.
     pub stolen: u64,
+    /// How long large replies have waited here for the wire, microseconds.
+    pub tx_backed_up_us: u64,
 }
 
 /// What `stats lanes` tells.
@@ -143,4 +145,5 @@ fn write_worker(index: usize, worker: &WorkerLane, lines: &mut Lines<'_>) {
     line("forwarded", &worker.forwarded);
     line("jobs_of_others", &worker.jobs_of_others);
     line("stolen", &worker.stolen);
+    line("tx_backed_up_us", &worker.tx_backed_up_us);
 }

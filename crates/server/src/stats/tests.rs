@@ -205,6 +205,7 @@ fn lanes_are_told_per_worker() {
         forwarded: 5,
         jobs_of_others: 6,
         stolen: 1,
+        tx_backed_up_us: 25,
     };
     let large = WorkerLane {
         role: Role::Large,
@@ -234,6 +235,7 @@ fn lanes_are_told_per_worker() {
         "STAT worker:0:forwarded 5\r\n",
         "STAT worker:0:jobs_of_others 6\r\n",
         "STAT worker:0:stolen 1\r\n",
+        "STAT worker:0:tx_backed_up_us 25\r\n",
         "STAT percentile 99\r\n",
         "STAT workers_small 1\r\n",
         "STAT workers_large 1\r\n",

@@ -214,6 +214,13 @@ impl Desk {
         !replies && !requests && self.batches.iter().all(Batch::is_empty)
     }
 
+    /// Whether replies wait for room in a send buffer, and there is no other large one to send
+    /// meanwhile.
+    pub fn waits_for_room(&self) -> bool {
+        let large = !self.parked.is_empty() && self.transfers.is_empty();
+        large || self.full.contains(&true)
+    }
+
     /// Whether a message of so many bytes may wait for its value to be stored: as much waits as
     /// may lie here in pieces, and one of any length.
     pub fn may_store(&self, message_bytes: usize) -> bool {
