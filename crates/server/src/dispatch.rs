@@ -117,6 +117,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if matches!(outcome, Outcome::Elsewhere) {
             return self.elsewhere(connection, line, touched.get(), arrived);
         }
+        if matches!(outcome, Outcome::Again) {
+            return Step::Stop(0, Stop::Quota); // others come first
+        }
         self.account(connection, operation(request), touched.get(), arrived);
         self.conclude(connection, outcome, head, true)
     }
@@ -132,6 +135,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         match outcome {
             Outcome::Done => {}
             Outcome::Elsewhere => return Step::Stop(0, Stop::Hand),
+            Outcome::Again => return Step::Stop(0, Stop::Quota),
             Outcome::Transfer(transfer) => {
                 self.begin_transfer(connection, transfer, last);
                 return Step::Stop(consumed, Stop::Large);

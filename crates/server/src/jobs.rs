@@ -384,6 +384,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn conclude_job(&mut self, served: &mut Served, outcome: Outcome, mut out: Vec<u8>) -> Output {
         match outcome {
             Outcome::Done | Outcome::Elsewhere => {}
+            Outcome::Again => out.extend_from_slice(execute::TRY_AGAIN),
             Outcome::Transfer(transfer) => {
                 served.large = true;
                 let mut reply = Output::of(out);

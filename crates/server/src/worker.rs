@@ -317,8 +317,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if flush_at != 0 && self.now_seconds >= flush_at {
             // Whoever clears it flushes.
             let mine = self.shared.flush_at.compare_exchange(flush_at, 0, Relaxed, Relaxed).is_ok();
-            if mine {
-                self.shared.store.flush_all();
+            if mine && !self.shared.store.flush_all() {
+                // Not yet: again next turn, unless another flush has taken its place.
+                let _ = self.shared.flush_at.compare_exchange(0, flush_at, Relaxed, Relaxed);
             }
         }
         if self.shared.phase() != Phase::Running {

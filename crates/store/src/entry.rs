@@ -53,10 +53,22 @@ impl Store {
             garbage: None,
             garbage_more: Vec::new(),
         };
-        if entry.found.is_some_and(|(_, record)| self.is_dead(&record.header, now)) {
+        if let Some((_, record)) = entry.found
+            && self.is_dead(&record.header, now)
+        {
+            self.count_dead(&record);
             entry.unlink_why(Unlinked::Expired);
         }
         entry
+    }
+
+    /// Say why a lookup that meets this item misses.
+    #[cold]
+    fn count_dead(&self, record: &Record) {
+        let flushed = record.header.flush != self.flush_now();
+        let counters = &self.counters;
+        let found = if flushed { &counters.found_flushed } else { &counters.found_expired };
+        found.fetch_add(1, Relaxed);
     }
 }
 

@@ -30,6 +30,8 @@ impl Store {
             evicted_unfetched: counters.evicted_unfetched.load(Relaxed),
             evicted_active: counters.evicted_active.load(Relaxed),
             expired_unfetched: counters.expired_unfetched.load(Relaxed),
+            found_expired: counters.found_expired.load(Relaxed),
+            found_flushed: counters.found_flushed.load(Relaxed),
             reclaimed: counters.reclaimed.load(Relaxed),
             index_bytes,
             buckets,

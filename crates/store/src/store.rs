@@ -54,6 +54,8 @@ pub(crate) struct Counters {
     pub evicted_unfetched: AtomicU64,
     pub evicted_active: AtomicU64,
     pub expired_unfetched: AtomicU64,
+    pub found_expired: AtomicU64,
+    pub found_flushed: AtomicU64,
     pub reclaimed: AtomicU64,
     pub read_retries: AtomicU64,
     pub unpublished_bytes: AtomicU64,

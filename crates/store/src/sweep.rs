@@ -19,21 +19,28 @@ use crate::{
 use laneway_sync::prim::Ordering::Relaxed;
 use std::sync::PoisonError;
 
+/// Slots that one call of `flush_all` looks at where a sweep must come first.
+const FLUSH_SLOTS: usize = 1024;
+
 impl Store {
-    /// Everything stored so far is dead from now on. Constant time, but for every 60th call without
-    /// a full sweep in between, which sweeps.
-    pub fn flush_all(&self) {
+    /// Everything stored so far is dead from now on. Bounded time: false, and nothing was done but
+    /// a stretch of the sweep, after 60 calls that no full sweep came in between of; then it is to
+    /// be called again, until it is true.
+    #[must_use]
+    pub fn flush_all(&self) -> bool {
         let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.flush_generation.load(Relaxed);
-        if generation.wrapping_sub(sweeper.generation_before) >= FLUSH_GENERATIONS - 4 {
-            for _ in 0..2 {
-                let pass = sweeper.passes;
-                while sweeper.passes == pass {
-                    self.sweep_locked(&mut sweeper, 0, 4096);
-                }
+        let are_used_up = |sweeper: &Sweeper| {
+            generation.wrapping_sub(sweeper.generation_before) >= FLUSH_GENERATIONS - 4
+        };
+        if are_used_up(&sweeper) {
+            self.sweep_locked(&mut sweeper, 0, FLUSH_SLOTS);
+            if are_used_up(&sweeper) {
+                return false;
             }
         }
         self.flush_generation.store(generation.wrapping_add(1), Relaxed);
+        true
     }
 
     /// One bounded turn of the background sweep: looks at about `slots` slots; returns items
@@ -63,6 +70,7 @@ impl Store {
             {
                 sweeper.chunk += 1;
                 sweeper.slot = 0;
+                left -= 1; // walking past chunks is work, too
                 continue;
             }
             let at = SlotAt { class, chunk: sweeper.chunk, slot: sweeper.slot };
@@ -120,5 +128,51 @@ impl Store {
         let Some(hash) = self.hash_of(location) else { return false };
         let name = LargeName { descriptor: number, hash };
         self.unlink_large(name, Unlinked::Expired, &mut |header| self.is_dead(header, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{read::Got, types::Config};
+
+    #[test]
+    fn no_flush_sweeps_everything_at_once_and_none_is_lost() {
+        const ITEMS: usize = 20_000;
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() });
+        let store = store.expect("a small store");
+        let set = |key: &str| {
+            let hash = store.hash(key.as_bytes());
+            let mut draft = store.draft(key.as_bytes(), 0, 0, 8, 1).expect("there is room");
+            draft.write(b"whatever").expect("there is room");
+            store.enter(hash, key.as_bytes(), 1).publish(draft, None);
+        };
+        let get = |key: &str| {
+            let (hash, mut out) = (store.hash(key.as_bytes()), Vec::new());
+            !matches!(
+                store.get(hash, key.as_bytes(), 1, &mut out, &mut |_, _| {}),
+                Got::Miss
+            )
+        };
+        (0..ITEMS).for_each(|number| set(&format!("old{number}")));
+        let mut refused = 0;
+        for round in 0..200 {
+            let key = format!("new{round}");
+            set(&key);
+            for calls in 0.. {
+                let passes = store.sweeper.lock().expect("nobody panicked").passes;
+                if store.flush_all() {
+                    break;
+                }
+                refused += 1;
+                let after = store.sweeper.lock().expect("nobody panicked").passes;
+                assert!(after <= passes + 1, "a bounded stretch a call");
+                assert!(get(&key), "a flush that was refused flushed nothing");
+                assert!(calls < 1000, "it never gets there");
+            }
+            assert!(!get(&key), "round {round}");
+        }
+        assert!(refused >= ITEMS / FLUSH_SLOTS, "{refused} calls shared the sweep");
+        assert!((0..ITEMS).all(|number| !get(&format!("old{number}"))), "nothing came back");
     }
 }

@@ -114,6 +114,10 @@ pub struct Stats {
     pub evicted_active: u64,
     /// Items that expired without having been fetched.
     pub expired_unfetched: u64,
+    /// Lookups that met an item which had expired; the item goes with it.
+    pub found_expired: u64,
+    /// The same of one that was flushed.
+    pub found_flushed: u64,
     /// Expired or flushed items whose memory was taken back.
     pub reclaimed: u64,
     /// Bytes of buckets in use, overflow included.

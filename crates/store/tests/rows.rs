@@ -54,6 +54,7 @@ fn an_item_expires_at_its_second_and_is_counted() {
     assert!(get(&store, "a", NOW + 5).is_none());
     let stats = store.stats();
     assert_eq!((stats.items, stats.reclaimed, stats.expired_unfetched), (0, 1, 0));
+    assert_eq!((stats.found_expired, stats.found_flushed), (1, 0), "and why it was missed");
     assert_eq!(store.slots_used(), 0);
 }
 
@@ -77,10 +78,13 @@ fn the_sweep_takes_expired_items_without_being_asked_for_them() {
 fn a_flush_spares_what_comes_after_it() {
     let store = cache();
     set(&store, "before", b"x", 0).expect("room");
-    store.flush_all();
+    assert!(store.flush_all());
     set(&store, "after", b"x", 0).expect("room");
     assert!(get(&store, "before", NOW).is_none());
+    assert!(get(&store, "before", NOW).is_none(), "now it is simply not there");
     assert!(get(&store, "after", NOW).is_some());
+    let stats = store.stats();
+    assert_eq!((stats.found_expired, stats.found_flushed), (0, 1));
 }
 
 #[test]

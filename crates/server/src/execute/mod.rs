@@ -35,6 +35,9 @@ use std::sync::Arc;
 /// What we call ourselves. Clients compare the first three numbers.
 pub const VERSION: &str = "1.6.45-laneway";
 
+/// What is told of [`Outcome::Again`] where a request cannot be kept and asked again.
+pub const TRY_AGAIN: &[u8] = b"SERVER_ERROR busy with what came before, try again\r\n";
+
 /// What execution reads of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecuteSettings {
@@ -91,6 +94,9 @@ pub enum Outcome {
     /// Everything: the value is too large to be read here. Nothing was done or counted, and
     /// `out` is as it was.
     Elsewhere,
+    /// Everything: it is much work, a part of which was done. The same request, asked again,
+    /// goes on with it; nothing was counted, and `out` is as it was.
+    Again,
     /// The reply goes on with a large value.
     Transfer(Transfer),
     /// Close the connection once the replies have left (`quit`).

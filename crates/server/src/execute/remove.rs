@@ -46,16 +46,16 @@ pub(super) fn flush_all(
     noreply: bool,
     out: &mut Vec<u8>,
 ) -> Outcome {
+    let at = expires_at(delay.unwrap_or(0), context.now);
+    let now = context.settings.flush_enabled && at <= context.now;
+    if now && !context.store.flush_all() {
+        return Outcome::Again;
+    }
     context.counters.cmd_flush.bump_owner();
     if !context.settings.flush_enabled {
         reply::unless(noreply, FLUSH_DISABLED, out);
         return Outcome::Done;
     }
     reply::unless(noreply, OK, out);
-    let at = expires_at(delay.unwrap_or(0), context.now);
-    if at > context.now {
-        return Outcome::FlushAt(at);
-    }
-    context.store.flush_all();
-    Outcome::FlushAt(0)
+    Outcome::FlushAt(if now { 0 } else { at })
 }

@@ -55,7 +55,7 @@ pub struct GeneralSnapshot {
 pub fn write_general(snapshot: &GeneralSnapshot, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
     process(snapshot, &mut lines);
-    commands(&snapshot.counters, &mut lines);
+    commands(&snapshot.counters, &snapshot.store, &mut lines);
     server(snapshot, &mut lines);
     absent(&mut lines);
     items(snapshot, &mut lines);
@@ -86,7 +86,7 @@ fn process(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("reserved_fds", snapshot.reserved_fds);
 }
 
-fn commands(counters: &Totals, lines: &mut Lines<'_>) {
+fn commands(counters: &Totals, store: &Stats, lines: &mut Lines<'_>) {
     lines.number("cmd_get", counters.cmd_get);
     lines.number("cmd_set", counters.cmd_set);
     lines.number("cmd_flush", counters.cmd_flush);
@@ -94,8 +94,8 @@ fn commands(counters: &Totals, lines: &mut Lines<'_>) {
     lines.number("cmd_meta", counters.cmd_meta);
     lines.number("get_hits", counters.get_hits);
     lines.number("get_misses", counters.get_misses);
-    lines.number("get_expired", 0);
-    lines.number("get_flushed", 0);
+    lines.number("get_expired", store.found_expired);
+    lines.number("get_flushed", store.found_flushed);
     lines.number("delete_misses", counters.delete_misses);
     lines.number("delete_hits", counters.delete_hits);
     lines.number("incr_misses", counters.incr_misses);

@@ -349,6 +349,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let out = desk.batches[from.queue()].out();
         match execute::command(&context, request, out) {
             Outcome::Done => {}
+            Outcome::Again => out.extend_from_slice(execute::TRY_AGAIN),
             Outcome::Elsewhere => {
                 return self.not_here(desk, at, from, bytes, ItemBytes(touched.get()));
             }

@@ -75,7 +75,7 @@ impl Session {
         self.now += seconds;
         if self.flush_at != 0 && self.flush_at <= self.now {
             self.flush_at = 0;
-            self.store.flush_all();
+            assert!(self.store.flush_all());
         }
     }
 

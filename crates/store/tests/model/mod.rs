@@ -327,7 +327,7 @@ impl Model {
                 }
             }
             Op::FlushAll => {
-                self.store.flush_all();
+                while !self.store.flush_all() {}
                 self.known.clear();
             }
             Op::Sweep { slots } => {
