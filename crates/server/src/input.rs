@@ -2,13 +2,21 @@
 //! line piece by piece moves nothing, and a memory of whether there is a whole line in it, so that
 //! a line that trickles in is not searched from its beginning with every byte.
 
+use laneway_store::{Charge, Refused, Store};
 use laneway_wire::{Limits, limits::LINE_BYTES_MAX};
+use std::sync::Arc;
+
+/// Bytes kept for a connection that count as the connection's own; beyond, they count as bytes on
+/// their way into the store, under the same limit.
+pub const FREE_BYTES: usize = 32 << 10;
 
 /// Unconsumed input. Owns no memory while it is empty.
 #[derive(Default)]
 pub struct Input {
     bytes: Vec<u8>,
     at: usize,
+    /// Counts what is beyond [`FREE_BYTES`].
+    charge: Option<Charge>,
     /// It is the beginning of a line, without its end.
     pub half_line: bool,
 }
@@ -30,11 +38,18 @@ impl Input {
         self.bytes.extend_from_slice(rest);
     }
 
-    /// More has come.
-    pub fn append(&mut self, received: &[u8]) {
+    /// More has come. Refused where memory has no room for a line as long as this.
+    pub fn append(&mut self, received: &[u8], store: &Arc<Store>) -> Result<(), Refused> {
         self.bytes.drain(..self.at);
         self.at = 0;
+        let bytes = self.bytes.len() + received.len();
+        if bytes > FREE_BYTES {
+            let charge = self.charge.get_or_insert_with(|| store.charge());
+            // What the buffer grows to: twice, at times.
+            charge.grow_to(bytes.next_power_of_two() as u64)?;
+        }
         self.bytes.extend_from_slice(received);
+        Ok(())
     }
 
     /// So many bytes were served.

@@ -6,6 +6,7 @@
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
+use crate::input::Input;
 use crate::output::Sent;
 use crate::worker::Worker;
 use laneway_transport::{Stream, Token, Transport};
@@ -18,6 +19,9 @@ pub const REQUESTS_PER_TURN: usize = 128;
 pub const KEYS_PER_TURN: usize = 512;
 /// Bytes of replies gathered in one turn.
 pub const OUT_BYTES_PER_TURN: usize = 32 * 1024;
+
+/// memcached's words.
+const NO_MEMORY_READING: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
 
 /// Why serving the input came to a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,11 +130,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             connection.input.keep(&received[consumed..]);
             stop
         } else if connection.input.adds_no_line(received, &self.limits) {
-            connection.input.append(received);
+            if connection.input.append(received, &self.shared.store).is_err() {
+                return self.refuse_input(connection);
+            }
             return Ok(Next::Read);
         } else {
             let mut input = std::mem::take(&mut connection.input);
-            input.append(received);
+            if input.append(received, &self.shared.store).is_err() {
+                return self.refuse_input(connection);
+            }
             let (consumed, stop) = self.consume(connection, input.bytes(), arrived);
             input.consume(consumed);
             connection.input = input;
@@ -142,6 +150,17 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         connection.unserved = behind_value || matches!(stop, Stop::Quota | Stop::Hand);
         connection.closing = stop == Stop::Close;
         self.reply(connection, stop)
+    }
+
+    /// Memory has no room for a line this long: say so and close, as memcached does. Where the line
+    /// ends is not known, so nothing behind it could be served.
+    fn refuse_input(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+        connection.input = Input::default();
+        self.counters().store_no_memory.bump_owner();
+        self.out.extend_from_slice(NO_MEMORY_READING);
+        connection.closing = true;
+        connection.unserved = false;
+        self.reply(connection, Stop::Close)
     }
 
     /// Send what the turn has produced, and say what comes next.

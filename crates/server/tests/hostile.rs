@@ -238,3 +238,41 @@ fn connections_that_arrive_while_their_worker_turns_large_go_on_to_a_small_one()
     };
     assert_eq!((home(0), home(1)), (4, 0));
 }
+
+#[test]
+fn half_multigets_of_many_connections_stay_within_the_memory_limit() {
+    for plan in rig::plans_of_lanes() {
+        let what = what(&plan);
+        let mut rig = Rig::new(&Plan { connections_max: 100, ..plan });
+        let clients: Vec<Client> = (0..40).map(|_| rig.net.connect()).collect();
+        let half = [&b"get"[..], &b" key".repeat(250_000)].concat(); // a million bytes
+        let mut refused = 0;
+        for client in &clients {
+            let mut sent = 0;
+            for _ in 0..1000 {
+                sent += client.send(&half[sent..]);
+                rig.turn();
+                if sent == half.len() || client.ended() {
+                    break;
+                }
+            }
+            rig.turns(3);
+            if client.ended() {
+                let told = client.receive(usize::MAX);
+                assert_eq!(told, b"SERVER_ERROR out of memory reading request\r\n", "{what}");
+                refused += 1;
+            }
+        }
+        let held = rig.shared.store.stats().unpublished_bytes;
+        assert!(held <= 32 << 20, "{held} bytes, {what}");
+        assert!(refused >= 40 - 32, "{refused} were refused, {what}");
+        // Whoever is left is served, and what it took is given back.
+        for client in clients.iter().filter(|client| !client.ended()) {
+            client.reset();
+        }
+        rig.turns(20);
+        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{what}");
+        let client = rig.net.connect();
+        assert_eq!(rig.ask(&client, b"mn\r\n", b"\r\n"), b"MN\r\n", "{what}");
+    }
+}

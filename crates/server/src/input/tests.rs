@@ -15,7 +15,8 @@ fn what_was_consumed_is_gone_and_the_rest_stays_in_order() {
     input.keep(b"abcdef");
     input.consume(2);
     assert_eq!(input.bytes(), b"cdef");
-    input.append(b"gh");
+    let store = Store::new(laneway_store::Config::default()).expect("a small store");
+    input.append(b"gh", &store).expect("there is room");
     assert_eq!(input.bytes(), b"cdefgh");
     input.consume(6);
     assert!(input.is_empty());
@@ -33,4 +34,32 @@ fn a_line_that_trickles_in_is_served_only_when_something_is_to_be_decided() {
     let mut whole = half_line(100);
     whole.half_line = false;
     assert!(!whole.adds_no_line(b"more", &LIMITS), "a value is awaited, not a line");
+}
+
+#[test]
+fn a_long_line_counts_against_the_memory_limit_until_it_is_gone() {
+    let config = laneway_store::Config {
+        memory_bytes: 16 << 20,
+        unpublished_bytes_max: 4 << 20,
+        ..laneway_store::Config::default()
+    };
+    let store = Store::new(config).expect("a small store");
+    let unpublished = || store.stats().unpublished_bytes;
+    let mut lines: Vec<Input> = Vec::new();
+    loop {
+        let mut input = Input::default();
+        input.keep(&[b'k'; 1000]);
+        input.append(&[b'k'; 20_000], &store).expect("a short one is the connection's own");
+        assert!(lines.len() < 100, "there is no limit");
+        if input.append(&vec![b'k'; 1 << 20], &store).is_err() {
+            break;
+        }
+        lines.push(input);
+        assert!(unpublished() >= lines.len() as u64 * (1 << 20));
+    }
+    assert!(!lines.is_empty());
+    for line in &mut lines {
+        line.consume(line.bytes().len());
+    }
+    assert_eq!(unpublished(), 0);
 }
