@@ -1,7 +1,7 @@
 //! A connection as one value: stream, unread input, unsent output, and where in the protocol it
 //! stands. It belongs to exactly one worker at a time and moves whole.
 
-use crate::execute::Incoming;
+use crate::execute::{Incoming, Joining};
 use crate::input::Input;
 use crate::latency::Tally;
 use crate::output::Output;
@@ -29,6 +29,15 @@ pub enum Mode {
     Body(Box<Incoming>),
     /// The `\r\n` behind such a value.
     BodyEnd(Box<Incoming>),
+    /// An `append` or `prepend` to a large item, which is copied slice by slice.
+    Joining {
+        /// It.
+        joining: Box<Joining>,
+        /// Bytes of the request's key and value.
+        size: u64,
+        /// When its last byte came.
+        arrived: u64,
+    },
     /// Bytes nobody wants: the body of a refused store.
     Swallow(u64),
 }

@@ -41,6 +41,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Mode::Body(_) => self.body(connection, rest),
                 Mode::BodyEnd(_) => self.body_end(connection, rest, arrived),
                 Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
+                Mode::Joining { .. } => Step::Stop(0, Stop::Large),
             };
             match step {
                 Step::Took(bytes) => at += bytes,
@@ -264,9 +265,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if rest.len() >= whole {
             let body = execute::Body::of(&rest[head..whole]);
             let alone = self.shared.put_locks.enter(|| self.shared.store.hash(key));
-            execute::store_whole(&context, &frame.request, body, &mut out);
+            let budget = self.slice_budget();
+            let joining = execute::store_slice(&context, &frame.request, body, budget, &mut out);
             drop(alone);
             self.out = out;
+            if let Some(joining) = joining {
+                return join(connection, joining, size as u64, arrived, whole);
+            }
             self.account(connection, Operation::Set, size as u64, arrived);
             return Step::Took(whole);
         }
@@ -350,14 +355,18 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
         let context = self.context(&touched);
+        let mut joining = None;
         if rest.starts_with(VALUE_END) {
             let alone = self.shared.put_locks.enter(|| incoming.hash());
-            incoming.finish(&context, &mut out);
+            joining = incoming.finish_slice(&context, self.slice_budget(), &mut out);
             drop(alone);
         } else {
             incoming.abandon_bad_chunk(&context, &mut out);
         }
         self.out = out;
+        if let Some(joining) = joining {
+            return join(connection, joining, size, arrived, VALUE_END.len());
+        }
         self.account(connection, Operation::Set, size, arrived);
         Step::Took(VALUE_END.len())
     }
@@ -376,7 +385,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Count a request that was served here.
-    fn account(
+    pub(crate) fn account(
         &mut self,
         connection: &mut Connection<T::Stream>,
         operation: Operation,
@@ -419,6 +428,19 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
         }
     }
+}
+
+/// The rest of an `append` or `prepend` goes in slices, from here on.
+fn join<S>(
+    connection: &mut Connection<S>,
+    joining: Box<execute::Joining>,
+    size: u64,
+    arrived: u64,
+    consumed: usize,
+) -> Step {
+    connection.mode = Mode::Joining { joining, size, arrived };
+    connection.large = true;
+    Step::Stop(consumed, Stop::Large)
 }
 
 fn swallow<S>(bytes: u64, connection: &mut Connection<S>, rest: &[u8]) -> Step {

@@ -5,12 +5,14 @@
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
+use crate::latency::Operation;
 use crate::output::Sent;
 use crate::receive::{Next, Piece};
 use crate::worker::Worker;
 use laneway_policy::migrate::{self, Stay, Visit};
 use laneway_policy::{BATCH, Role, Route, WorkerId, WorkerTarget, route};
 use laneway_transport::{Interest, Token, Transport};
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -64,7 +66,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Sent::Waiting => return Ok(Next::Ticket),
                 Sent::All => {}
             }
-            if matches!(connection.mode, Mode::Body(_)) {
+            if matches!(connection.mode, Mode::Body(_) | Mode::Joining { .. }) {
                 return Ok(Next::Large);
             }
             connection.large = false;
@@ -76,6 +78,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             } else {
                 Next::Read
             });
+        }
+        if matches!(connection.mode, Mode::Joining { .. }) {
+            return self.join_slice(connection);
         }
         if matches!(connection.mode, Mode::Body(_)) && !connection.streams_in_place() {
             return self.serve(connection); // a contiguous item: one read fills most of it
@@ -90,6 +95,32 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.serve(connection) // its `\r\n` is there, or comes next
             }
         }
+    }
+
+    /// One slice of a large item that something is joined to; behind the last one, the answer.
+    fn join_slice(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+        let Mode::Joining { joining, size, arrived } = &mut connection.mode else {
+            return Ok(Next::Small);
+        };
+        let (size, arrived, budget) = (*size, *arrived, self.slice_budget());
+        let mut out = std::mem::take(&mut self.out);
+        let alone = self.shared.put_locks.enter(|| joining.hash());
+        let done = joining.step(&self.context(&Cell::new(0)), budget, &mut out);
+        drop(alone);
+        self.out = out;
+        if !done {
+            return Ok(connection.next_slice(budget));
+        }
+        connection.mode = Mode::Requests;
+        connection.large = false;
+        self.account(connection, Operation::Set, size, arrived);
+        connection.unserved = !connection.input.is_empty();
+        self.send_out(connection)?;
+        if connection.output.is_empty() {
+            self.settle(connection);
+        }
+        let more = connection.unserved || !connection.output.is_empty();
+        Ok(if more { Next::Small } else { Next::Read })
     }
 
     /// Put a connection where it goes on.

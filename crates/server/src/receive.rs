@@ -190,7 +190,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Write the worker's reply buffer straight to the peer; what does not fit joins the output.
-    fn send_out(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<()> {
+    pub(crate) fn send_out(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<()> {
         if self.out.is_empty() {
             return Ok(());
         }

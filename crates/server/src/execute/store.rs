@@ -7,11 +7,15 @@
 
 mod complete;
 mod incoming;
+mod join;
 
 pub use incoming::{Incoming, Landing};
+pub use join::Joining;
 
 use super::{Context, expires_at, reply};
-use complete::{Fate, Value, complete};
+use complete::{Fate, complete};
+use incoming::AnswerOwned;
+use join::Join;
 use laneway_store::{KeyHash, Refused, UnixSeconds};
 use laneway_wire::reply::{
     BAD_DATA_CHUNK, CRLF, EXISTS, NO_MEMORY_STORING, NOT_FOUND, NOT_STORED, STORED, TOO_LARGE,
@@ -97,24 +101,51 @@ pub fn store_whole(
     body: Body<'_>,
     out: &mut Vec<u8>,
 ) {
+    let joining = store_slice(context, request, body, usize::MAX, out);
+    assert!(joining.is_none(), "all of it was asked for");
+}
+
+/// The same; of an `append` or `prepend` only about `budget` bytes are copied now, and what is
+/// returned goes on with it.
+///
+/// # Panics
+/// If the request takes no value.
+pub fn store_slice(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    body: Body<'_>,
+    budget: usize,
+    out: &mut Vec<u8>,
+) -> Option<Box<Joining>> {
     let mut scratch = [0; KEY_BYTES_MAX];
     let (key, how, answer) = read(context, request, &mut scratch);
     if !body.is_ended {
-        return bad_chunk(context, &answer, out);
+        bad_chunk(context, &answer, out);
+        return None;
     }
     let hash = context.store.hash(key);
     let bytes = body.value;
-    let value = match how.place {
-        Place::Joined { .. } => Value::Bytes(bytes),
-        Place::Whole(_) => {
-            let draft = context.store.draft(key, how.flags, how.expires, bytes.len(), context.now);
-            match draft.and_then(|mut draft| draft.write(bytes).map(|()| draft)) {
-                Ok(draft) => Value::Draft(draft, bytes.len()),
-                Err(refused) => return refuse(context, key, hash, &how, &answer, refused, out),
+    let fate = if let Some(mut join) = Join::of(&how, bytes) {
+        match join.advance(context, key, hash, &how, budget) {
+            Some(fate) => fate,
+            None => {
+                let (begun, added) = (join.parted(), (bytes.to_vec(), None));
+                let answer = AnswerOwned::of(&answer);
+                return Some(Joining::new((key, hash), how, answer, begun, added));
+            }
+        }
+    } else {
+        let draft = context.store.draft(key, how.flags, how.expires, bytes.len(), context.now);
+        match draft.and_then(|mut draft| draft.write(bytes).map(|()| draft)) {
+            Ok(draft) => complete(context, key, hash, &how, draft, bytes.len()),
+            Err(refused) => {
+                refuse(context, key, hash, &how, &answer, refused, out);
+                return None;
             }
         }
     };
-    finish(context, key, hash, &how, &answer, value, out);
+    answer_fate(context, &how, &answer, fate, bytes.len(), out);
+    None
 }
 
 /// Begin a store whose value will be streamed: called when the header is parsed. `None`: it is
@@ -263,18 +294,15 @@ fn refuse(
     reply::unless(noreply, line, out);
 }
 
-/// Store a complete value and answer.
-fn finish(
+/// Count what became of a store and answer. `value_bytes`: of what the client sent.
+fn answer_fate(
     context: &Context<'_>,
-    key: &[u8],
-    hash: KeyHash,
     how: &How,
     answer: &Answer<'_>,
-    value: Value<'_>,
+    fate: Fate,
+    value_bytes: usize,
     out: &mut Vec<u8>,
 ) {
-    let value_bytes = value.value_bytes();
-    let fate = complete(context, key, hash, how, value, out);
     context.counters.cmd_set.bump_owner();
     if matches!(how.place, Place::Whole(Condition::Cas { .. })) {
         let counters = context.counters;

@@ -8,7 +8,7 @@
 
 use super::gather::is_long;
 use super::guard::FRAME_COST_BYTES;
-use super::state::{At, Desk, From};
+use super::state::{At, Desk, From, JoiningFrom};
 use crate::clock::Clock;
 use crate::dispatch::operation;
 use crate::execute::{self, Body, Context, Outcome};
@@ -29,6 +29,9 @@ use std::sync::Arc;
 
 /// Requests served of one message.
 pub const REQUESTS_PER_MESSAGE: usize = 128;
+
+/// Large items that something is joined to, slice by slice, at a time; of more, all at once.
+const JOININGS_MAX: usize = 64;
 
 /// What a reply that no frames can carry is answered by instead.
 const REPLY_TOO_LONG: &[u8] = b"SERVER_ERROR reply too long for UDP\r\n";
@@ -166,7 +169,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let touched = Cell::new(0);
                 let body = Body::of(&bytes[*head_bytes..]);
                 let _alone = self.shared.put_locks.enter(|| self.shared.store.hash(key));
-                execute::store_whole(&self.context(&touched), request, body, out);
+                let full = desk.joinings.len() >= JOININGS_MAX;
+                let budget = if full { usize::MAX } else { self.slice_budget() };
+                let context = self.context(&touched);
+                if let Some(joining) = execute::store_slice(&context, request, body, budget, out) {
+                    desk.batches[from.queue()].abandon();
+                    desk.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
+                    return Next::Gone(whole);
+                }
                 self.tally(desk, from, Operation::Set, size.0);
                 Next::Took(whole)
             }

@@ -3,7 +3,7 @@
 //! slice at most, and a full send buffer for large replies holds up no small one.
 
 use super::reply::{Reply, Slice, Transfer};
-use super::state::{At, Desk, From, Slicing, Storing, Udp};
+use super::state::{At, Desk, From, JoiningFrom, Slicing, Storing, Udp};
 use crate::clock::Clock;
 use crate::handoff::{Finished, Origin};
 use crate::latency::Operation;
@@ -134,6 +134,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.store_slice(&mut udp.desk, at);
                 self.flush_datagrams(&mut udp, at)
             }
+            Some(Slicing::Join) => {
+                self.join_slice_of_datagram(&mut udp.desk, at);
+                self.flush_datagrams(&mut udp, at)
+            }
             Some(Slicing::Keys) => {
                 self.gather_slice(&mut udp.desk, at);
                 self.flush_datagrams(&mut udp, at)
@@ -219,7 +223,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if !fits {
             incoming.out_of_memory(&context, batch.out());
         } else if ends(&message, end) {
-            incoming.finish(&context, batch.out());
+            let budget = self.slice_budget();
+            if let Some(joining) = incoming.finish_slice(&context, budget, batch.out()) {
+                batch.abandon();
+                return desk.joinings.push_back(JoiningFrom { from, size, joining });
+            }
         } else {
             incoming.abandon_bad_chunk(&context, batch.out());
         }
@@ -227,6 +235,24 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let (row, _) = self.count(Operation::Set, size);
         desk.tallies[from.queue()].add(row, from.arrived_nanos);
         self.end_reply(desk, at, &mut from);
+    }
+
+    /// One slice of a large item that something is joined to; behind the last one, the answer.
+    fn join_slice_of_datagram(&mut self, desk: &mut Desk, at: At<'_>) {
+        let Some(mut under_way) = desk.joinings.pop_front() else { return };
+        let JoiningFrom { from, size, joining } = &mut under_way;
+        let batch = &mut desk.batches[from.queue()];
+        batch.begin();
+        let alone = self.shared.put_locks.enter(|| joining.hash());
+        let done = joining.step(&self.context(&Cell::new(0)), self.slice_budget(), batch.out());
+        drop(alone);
+        if !done {
+            batch.abandon();
+            return desk.joinings.push_front(under_way);
+        }
+        let (row, _) = self.count(Operation::Set, *size);
+        desk.tallies[from.queue()].add(row, from.arrived_nanos);
+        self.end_reply(desk, at, from);
     }
 
     /// Once a second: let go of what is too old.

@@ -5,7 +5,7 @@ use super::counts::UdpCounts;
 use super::gather::Gathering;
 use super::reply::Transfer;
 use super::shared::{Key, UdpShared};
-use crate::execute::Incoming;
+use crate::execute::{Incoming, Joining};
 use crate::handoff::DatagramOrigin;
 use crate::latency::Tally;
 use laneway_transport::datagram::Datagrams;
@@ -76,6 +76,16 @@ pub struct Storing {
     pub incoming: Box<Incoming>,
 }
 
+/// An `append` or `prepend` to a large item.
+pub struct JoiningFrom {
+    /// Where it came from.
+    pub from: From,
+    /// Bytes of the request's key and value.
+    pub size: u64,
+    /// The item to be.
+    pub joining: Box<Joining>,
+}
+
 /// What goes in slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slicing {
@@ -85,11 +95,13 @@ pub enum Slicing {
     Value,
     /// A multiget of many keys.
     Keys,
+    /// An item that something is joined to.
+    Join,
 }
 
 impl Slicing {
     /// All of them, in turn.
-    const ALL: [Slicing; 3] = [Slicing::Reply, Slicing::Value, Slicing::Keys];
+    const ALL: [Slicing; 4] = [Slicing::Reply, Slicing::Value, Slicing::Keys, Slicing::Join];
 }
 
 /// Everything but the sockets.
@@ -122,6 +134,8 @@ pub struct Desk {
     pub storing_bytes: usize,
     /// Large values on their way in.
     pub storing: VecDeque<Storing>,
+    /// Large items that something is joined to.
+    pub joinings: VecDeque<JoiningFrom>,
     /// Multigets of very many keys; the first of them is under way.
     pub gatherings: VecDeque<Gathering>,
     /// Whose slice it is next.
@@ -168,6 +182,7 @@ impl Desk {
             parked: VecDeque::new(),
             storing_bytes: 0,
             storing: VecDeque::new(),
+            joinings: VecDeque::new(),
             gatherings: VecDeque::new(),
             next: Slicing::Reply,
             is_turn: false,
@@ -186,7 +201,7 @@ impl Desk {
         Slicing::ALL.into_iter().any(|kind| self.has(kind))
     }
 
-    /// Whose slice it is: each kind of which there is something has every third one at least, so
+    /// Whose slice it is: each kind of which there is something has every fourth one at least, so
     /// that a stream of values on their way in holds up no reply, and the other way round.
     pub fn take_turn(&mut self) -> Option<Slicing> {
         let from = Slicing::ALL.into_iter().position(|kind| kind == self.next).unwrap_or(0);
@@ -201,6 +216,7 @@ impl Desk {
             Slicing::Reply => !self.transfers.is_empty(),
             Slicing::Value => !self.storing.is_empty(),
             Slicing::Keys => !self.gatherings.is_empty(),
+            Slicing::Join => !self.joinings.is_empty(),
         }
     }
 
@@ -210,6 +226,7 @@ impl Desk {
         let replies = !self.transfers.is_empty() || !self.parked.is_empty();
         let requests = !self.storing.is_empty()
             || !self.gatherings.is_empty()
+            || !self.joinings.is_empty()
             || !self.assembly.is_empty();
         !replies && !requests && self.batches.iter().all(Batch::is_empty)
     }

@@ -2,8 +2,9 @@
 //! connection may move while the bytes arrive.
 
 use super::super::Context;
-use super::complete::Value;
-use super::{Answer, How, bad_chunk, finish, refuse};
+use super::complete::complete;
+use super::join::{Join, Joining};
+use super::{Answer, How, answer_fate, bad_chunk, refuse};
 use laneway_store::{Charge, Draft, KeyHash, Refused};
 use laneway_wire::MetaKey;
 
@@ -102,13 +103,25 @@ impl Landing {
 }
 
 /// How to answer, without borrowing the request.
-enum AnswerOwned {
+pub(super) enum AnswerOwned {
     Text { noreply: bool },
     Meta { key: Box<[u8]>, base64: bool, flags: Box<[u8]>, quiet: bool },
 }
 
 impl AnswerOwned {
-    fn borrow(&self) -> Answer<'_> {
+    pub(super) fn of(answer: &Answer<'_>) -> AnswerOwned {
+        match *answer {
+            Answer::Text { noreply } => AnswerOwned::Text { noreply },
+            Answer::Meta { key, flags, quiet } => AnswerOwned::Meta {
+                key: key.token.into(),
+                base64: key.base64,
+                flags: flags.into(),
+                quiet,
+            },
+        }
+    }
+
+    pub(super) fn borrow(&self) -> Answer<'_> {
         match self {
             AnswerOwned::Text { noreply } => Answer::Text { noreply: *noreply },
             AnswerOwned::Meta { key, base64, flags, quiet } => {
@@ -135,15 +148,7 @@ impl Incoming {
         answer: &Answer<'_>,
         landing: Landing,
     ) -> Incoming {
-        let answer = match *answer {
-            Answer::Text { noreply } => AnswerOwned::Text { noreply },
-            Answer::Meta { key, flags, quiet } => AnswerOwned::Meta {
-                key: key.token.into(),
-                base64: key.base64,
-                flags: flags.into(),
-                quiet,
-            },
-        };
+        let answer = AnswerOwned::of(answer);
         Incoming { key: key.into(), hash, how, answer, landing }
     }
 
@@ -172,17 +177,43 @@ impl Incoming {
     /// # Panics
     /// If bytes are missing.
     pub fn finish(self, context: &Context<'_>, out: &mut Vec<u8>) {
+        let joining = self.finish_slice(context, usize::MAX, out);
+        assert!(joining.is_none(), "all of it was asked for");
+    }
+
+    /// The same; of an `append` or `prepend` only about `budget` bytes are copied now, and what
+    /// is returned goes on with it.
+    ///
+    /// # Panics
+    /// If bytes are missing.
+    pub fn finish_slice(
+        self,
+        context: &Context<'_>,
+        budget: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Box<Joining>> {
         let Incoming { key, hash, how, answer, landing } = self;
         assert_eq!(landing.missing(), 0, "the value is not complete");
-        let buffer;
-        let value = match landing {
-            Landing::Draft(draft, value_bytes) => Value::Draft(draft, value_bytes),
-            Landing::Buffer(gathered) => {
-                buffer = gathered;
-                Value::Bytes(&buffer.bytes[..buffer.arrived])
+        let (fate, value_bytes) = match landing {
+            Landing::Draft(draft, value_bytes) => {
+                (complete(context, &key, hash, &how, draft, value_bytes), value_bytes)
+            }
+            Landing::Buffer(Buffer { mut bytes, arrived, value_bytes, charge }) => {
+                bytes.truncate(arrived);
+                let join = Join::of(&how, &bytes);
+                let mut join = join.expect("only these gather their bytes in a buffer");
+                match join.advance(context, &key, hash, &how, budget) {
+                    Some(fate) => (fate, value_bytes),
+                    None => {
+                        let begun = join.parted();
+                        let added = (bytes, Some(charge));
+                        return Some(Joining::new((&key, hash), how, answer, begun, added));
+                    }
+                }
             }
         };
-        finish(context, &key, hash, &how, &answer.borrow(), value, out);
+        answer_fate(context, &how, &answer.borrow(), fate, value_bytes, out);
+        None
     }
 
     /// No `\r\n` stood behind the value: say so and store nothing.

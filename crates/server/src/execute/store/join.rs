@@ -1,0 +1,205 @@
+//! `append` and `prepend`: a new item made of the old one's value and the new bytes, a stretch at a
+//! time where the caller wants it so, since the old value may be large whatever the new bytes are.
+//!
+//! Should somebody else change the item meanwhile it begins again, a bounded number of times.
+
+use super::super::Context;
+use super::super::attempts::{Attempts, unchanged};
+use super::complete::Fate;
+use super::incoming::AnswerOwned;
+use super::{How, Place, answer_fate};
+use laneway_store::{Charge, Draft, Got, ItemMeta, KeyHash, Pinned, Refused, UnixSeconds};
+use std::borrow::Cow;
+
+/// What there is already.
+enum Old {
+    Small(Vec<u8>),
+    Large(Pinned),
+}
+
+impl Old {
+    fn bytes(&self) -> usize {
+        match self {
+            Old::Small(bytes) => bytes.len(),
+            Old::Large(value) => value.value_bytes(),
+        }
+    }
+
+    fn piece(&self, offset: usize) -> &[u8] {
+        match self {
+            Old::Small(bytes) => &bytes[offset..],
+            Old::Large(value) => value.piece(offset),
+        }
+    }
+}
+
+/// The new item, half made.
+struct Copying {
+    item: ItemMeta,
+    old: Old,
+    draft: Draft,
+    /// Bytes of the joined value that are in the draft.
+    at: usize,
+}
+
+impl Copying {
+    /// Copy on, at most `budget` bytes, and take them off it.
+    fn copy(&mut self, new: &[u8], behind: bool, budget: &mut usize) -> Result<(), Refused> {
+        while *budget > 0 && self.draft.missing() > 0 {
+            let before = if behind { self.old.bytes() } else { new.len() };
+            let piece = match (behind, self.at.checked_sub(before)) {
+                (true, None) => self.old.piece(self.at),
+                (true, Some(at)) => &new[at..],
+                (false, None) => &new[self.at..],
+                (false, Some(at)) => self.old.piece(at),
+            };
+            let piece = &piece[..piece.len().min(*budget)];
+            self.draft.write(piece)?;
+            self.at += piece.len();
+            *budget -= piece.len();
+        }
+        Ok(())
+    }
+}
+
+/// How a try began.
+enum Begun {
+    Copying(Box<Copying>),
+    Over(Fate),
+    /// Somebody was in between.
+    Again,
+}
+
+/// One `append` or `prepend`.
+pub(super) struct Join<'a> {
+    behind: bool,
+    cas: Option<u64>,
+    vivify: Option<UnixSeconds>,
+    bytes: Cow<'a, [u8]>,
+    attempts: Attempts,
+    copying: Option<Box<Copying>>,
+}
+
+impl<'a> Join<'a> {
+    /// Of these bytes; `None` if that is not what is to be done.
+    pub(super) fn of(how: &How, bytes: &'a [u8]) -> Option<Join<'a>> {
+        let Place::Joined { behind, cas, vivify } = how.place else { return None };
+        let (bytes, attempts) = (Cow::Borrowed(bytes), Attempts::new());
+        Some(Join { behind, cas, vivify, bytes, attempts, copying: None })
+    }
+
+    /// The same without its bytes, which [`Joining::new`] gives it again.
+    pub(super) fn parted(self) -> Join<'static> {
+        let Join { behind, cas, vivify, bytes: _, attempts, copying } = self;
+        Join { behind, cas, vivify, bytes: Cow::Borrowed(&[]), attempts, copying }
+    }
+
+    /// Go on, by copying about `budget` bytes. `None`: there is more to copy.
+    pub(super) fn advance(
+        &mut self,
+        context: &Context<'_>,
+        key: &[u8],
+        hash: KeyHash,
+        how: &How,
+        mut budget: usize,
+    ) -> Option<Fate> {
+        loop {
+            let mut copying = match self.copying.take() {
+                Some(copying) => copying,
+                None if !self.attempts.again() => return Some(Fate::TooMany),
+                None => match self.begin(context, key, hash, how) {
+                    Begun::Copying(copying) => copying,
+                    Begun::Over(fate) => return Some(fate),
+                    Begun::Again => continue,
+                },
+            };
+            if copying.copy(&self.bytes, self.behind, &mut budget).is_err() {
+                return Some(Fate::Unmet);
+            }
+            if copying.draft.missing() > 0 {
+                self.copying = Some(copying);
+                return None;
+            }
+            let Copying { item, draft, at: value_bytes, .. } = *copying;
+            let mut entry = context.store.enter(hash, key, context.now);
+            if unchanged(&item, entry.meta().as_ref()) {
+                let seq = entry.publish(draft, how.cas_explicit);
+                return Some(Fate::Done { seq, value_bytes });
+            }
+        }
+    }
+
+    /// Look at the item there is, and lay out the new one: flags and expiry stay.
+    fn begin(&self, context: &Context<'_>, key: &[u8], hash: KeyHash, how: &How) -> Begun {
+        let mut small = Vec::new();
+        let (item, old) =
+            match context.store.get(hash, key, context.now, &mut small, &mut |_, _| {}) {
+                Got::Miss => {
+                    return self.make(context, key, hash, how).map_or(Begun::Again, Begun::Over);
+                }
+                Got::Copied(item) => (item, Old::Small(small)),
+                Got::Large(item, value) => (item, Old::Large(value)),
+            };
+        if self.cas.is_some_and(|id| id != context.cas(&item)) {
+            return Begun::Over(Fate::Exists);
+        }
+        let length = item.value_bytes as usize + self.bytes.len();
+        match context.store.draft(key, item.flags, item.expires, length, context.now) {
+            Ok(draft) => Begun::Copying(Box::new(Copying { item, old, draft, at: 0 })),
+            Err(_) => Begun::Over(Fate::Unmet),
+        }
+    }
+
+    /// There is no item: make one if that was asked for. `None` if one appeared in between.
+    fn make(&self, context: &Context<'_>, key: &[u8], hash: KeyHash, how: &How) -> Option<Fate> {
+        let Some(expires) = self.vivify else { return Some(Fate::Unmet) };
+        let length = self.bytes.len();
+        let draft = context
+            .store
+            .draft(key, how.flags, expires, length, context.now)
+            .and_then(|mut draft| draft.write(&self.bytes).map(|()| draft));
+        let Ok(draft) = draft else { return Some(Fate::Unmet) };
+        let mut entry = context.store.enter(hash, key, context.now);
+        if entry.meta().is_some() {
+            return None;
+        }
+        Some(Fate::Done { seq: entry.publish(draft, how.cas_explicit), value_bytes: length })
+    }
+}
+
+/// An `append` or `prepend` under way, with all it needs of its own. Dropped, it was never there.
+pub struct Joining {
+    key: Box<[u8]>,
+    hash: KeyHash,
+    how: How,
+    answer: AnswerOwned,
+    join: Join<'static>,
+    /// Counts the new bytes as bytes on their way in.
+    _charge: Option<Charge>,
+}
+
+impl Joining {
+    pub(super) fn new(
+        (key, hash): (&[u8], KeyHash),
+        how: How,
+        answer: AnswerOwned,
+        join: Join<'static>,
+        (bytes, charge): (Vec<u8>, Option<Charge>),
+    ) -> Box<Joining> {
+        let join = Join { bytes: Cow::Owned(bytes), ..join };
+        Box::new(Joining { key: key.into(), hash, how, answer, join, _charge: charge })
+    }
+
+    /// The key's hash.
+    pub fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    /// Go on, by copying about `budget` bytes. True: it is done, and answered.
+    pub fn step(&mut self, context: &Context<'_>, budget: usize, out: &mut Vec<u8>) -> bool {
+        let Joining { key, hash, how, answer, join, .. } = self;
+        let Some(fate) = join.advance(context, key, *hash, how, budget) else { return false };
+        answer_fate(context, how, &answer.borrow(), fate, join.bytes.len(), out);
+        true
+    }
+}

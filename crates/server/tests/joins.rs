@@ -1,0 +1,123 @@
+//! `append` and `prepend` to a large item: copied slice by slice, with small requests in between.
+
+mod rig;
+
+use laneway_policy::Design;
+use laneway_transport::memory_datagram::DatagramFaults;
+use rig::peer::{Peer, set};
+use rig::{FORMS, Plan, Rig, hit, value};
+
+const LARGE: usize = 4_000_000;
+/// Turns that copying it takes, a slice of 32 KiB each.
+const SLICES: usize = LARGE / (32 << 10);
+
+fn reply(key: &str, value: &[u8]) -> Vec<u8> {
+    [&hit(key, value)[..], b"END\r\n"].concat()
+}
+
+fn plans() -> Vec<Plan> {
+    let mut plans = rig::plans_of_lanes();
+    plans.push(Plan::design(Design::Minos, 3));
+    plans
+}
+
+/// What is joined, by which command, to `old`.
+fn joins(old: &[u8]) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
+    let mut all = Vec::new();
+    for bytes in [5, 100_000] {
+        let new = value(bytes, 9);
+        all.push(("append", new.clone(), [old, &new].concat()));
+        all.push(("prepend", new.clone(), [&new[..], old].concat()));
+    }
+    all
+}
+
+fn request(verb: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut request = format!("{verb} k 0 0 {}\r\n", bytes.len()).into_bytes();
+    request.extend_from_slice(bytes);
+    request.extend_from_slice(b"\r\n");
+    request
+}
+
+#[test]
+fn small_requests_are_answered_while_something_is_joined_to_a_large_item() {
+    for plan in plans() {
+        let what = plan.what();
+        let old = value(LARGE, 1);
+        for (verb, new, joined) in joins(&old) {
+            let mut rig = Rig::new(&plan);
+            let (writer, other) = (rig.net.connect(), rig.net.connect());
+            rig.set(&writer, "k", &old);
+            rig.set(&other, "s", b"small");
+            let mut got = rig.send(&writer, &request(verb, &new));
+            let mut answered = 0;
+            while !got.ends_with(b"\r\n") {
+                assert_eq!(rig.ask(&other, b"get s\r\n", b"END\r\n"), reply("s", b"small"));
+                got.extend(writer.receive(usize::MAX));
+                answered += 1;
+                assert!(answered < 10_000, "{what}");
+            }
+            assert_eq!(got, b"STORED\r\n", "{verb}, {what}");
+            assert!(answered > 20, "{answered} in between: {verb}, {what}");
+            let got = rig.ask(&other, b"get k\r\n", b"END\r\n");
+            assert!(got == reply("k", &joined), "{verb} of {} bytes, {what}", new.len());
+            assert_eq!(rig.ask(&writer, b"mn\r\n", b"\r\n"), b"MN\r\n", "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_is_pipelined_behind_a_join_comes_behind_it() {
+    for plan in plans() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        rig.set(&client, "k", &value(LARGE, 1));
+        let line = [&request("append", b"1")[..], b"mn\r\n", &request("append", b"2"), b"mn\r\n"];
+        let got = rig.ask(&client, &line.concat(), b"MN\r\nSTORED\r\nMN\r\n");
+        assert_eq!(got, b"STORED\r\nMN\r\nSTORED\r\nMN\r\n", "{what}");
+        let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
+        assert!(got == reply("k", &[&value(LARGE, 1)[..], b"12"].concat()), "{what}");
+    }
+}
+
+#[test]
+fn over_datagrams_too_and_each_turn_copies_one_slice() {
+    for (workers, form) in FORMS {
+        let plan = Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(workers, form) };
+        let old = value(LARGE, 1);
+        for (verb, new, joined) in joins(&old) {
+            let what = format!("{verb} of {} bytes, {workers} workers, {form}", new.len());
+            let mut rig = Rig::new(&plan);
+            let mut peer = Peer::new(&rig);
+            let client = rig.net.connect();
+            rig.set(&client, "k", &old);
+            peer.send(0, 1, &request(verb, &new));
+            rig.turns(SLICES / 2);
+            peer.receive();
+            assert_eq!(peer.got, [], "{what}: it was quick");
+            assert_eq!(peer.ask(&mut rig, 0, 2, b"get k2\r\n"), b"END\r\n");
+            assert_eq!(peer.until(&mut rig, 1), b"STORED\r\n", "{what}");
+            let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
+            assert!(got == reply("k", &joined), "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_item_that_changes_under_a_join_is_joined_anew() {
+    for (workers, form) in FORMS {
+        let plan = Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(workers, form) };
+        let mut rig = Rig::new(&plan);
+        let mut peer = Peer::new(&rig);
+        let client = rig.net.connect();
+        rig.set(&client, "k", &value(LARGE, 1));
+        peer.send(0, 1, &request("append", b"tail"));
+        rig.turns(SLICES / 3);
+        let other = value(20_000, 2);
+        assert_eq!(peer.ask(&mut rig, 0, 2, &set("k", &other)), b"STORED\r\n");
+        assert_eq!(peer.until(&mut rig, 1), b"STORED\r\n");
+        let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
+        assert!(got == reply("k", &[&other[..], b"tail"].concat()), "{workers} workers, {form}");
+    }
+}
