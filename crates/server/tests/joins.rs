@@ -58,7 +58,9 @@ fn small_requests_are_answered_while_something_is_joined_to_a_large_item() {
                 assert!(answered < 10_000, "{what}");
             }
             assert_eq!(got, b"STORED\r\n", "{verb}, {what}");
-            assert!(answered > 20, "{answered} in between: {verb}, {what}");
+            // A job of minos is executed at once, by a worker that serves nothing small.
+            let is_job = plan.design == Design::Minos && new.len() as u64 >= plan.threshold_bytes;
+            assert!(is_job || answered > 20, "{answered} in between: {verb}, {what}");
             let got = rig.ask(&other, b"get k\r\n", b"END\r\n");
             assert!(got == reply("k", &joined), "{verb} of {} bytes, {what}", new.len());
             assert_eq!(rig.ask(&writer, b"mn\r\n", b"\r\n"), b"MN\r\n", "{what}");
