@@ -2,8 +2,9 @@
 //! cores").
 //!
 //! n_s = ⌈small share of the cost × n⌉; the rest are large. Departs from the paper: where an epoch
-//! held too few requests to tell (the paper's epochs hold millions), a change must be asked for in
-//! several epochs in a row; see [`Settled`]. Large workers are those with the highest numbers, so
+//! held too few requests to tell (the paper's epochs hold millions), the number moves no further
+//! than its requests can tell (`crate::evidence`), and if so asked only after several epochs in a
+//! row; see [`Settled`]. Large workers are those with the highest numbers, so
 //! that a change by k touches k workers.
 //!
 //! Knows no cost model and no queue. Unit: workers, except where a name says otherwise.
@@ -234,6 +235,13 @@ impl Settled {
         self.current
     }
 
+    /// The same of a thin epoch that can only tell that it is from `fewest` to `most`: the number in
+    /// force stays if it is one of these, and else asks for the nearest.
+    pub fn ask_within(&mut self, fewest: u16, most: u16, samples: u64) -> u16 {
+        assert!(fewest <= most, "there is such a number");
+        self.ask(self.current.clamp(fewest, most), samples)
+    }
+
     fn settle(&mut self, number: u16) {
         self.current = number;
         self.votes = 0;
@@ -241,9 +249,9 @@ impl Settled {
     }
 }
 
-/// The first wait for the extra worker, in hysteresis periods: a full wire does not empty within
+/// The first wait for the extra worker, in hysteresis periods (of one epoch by default): a full wire does not empty within
 /// seconds, and each try that fails costs small requests an epoch of it.
-pub const GRANT_WAIT: u16 = 8;
+pub const GRANT_WAIT: u16 = 24;
 
 /// How many times that wait is doubled at most.
 const GRANT_DOUBLINGS_MAX: u32 = 5;

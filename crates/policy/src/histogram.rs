@@ -199,6 +199,18 @@ impl SmoothHistogram {
         }
     }
 
+    /// Add one epoch to what is there.
+    pub fn pool(&mut self, epoch: &SizeHistogram) {
+        for (weight, &count) in self.weights.iter_mut().zip(&epoch.counts) {
+            *weight += count as f64;
+        }
+    }
+
+    /// Take every weight times `factor`.
+    pub fn scale(&mut self, factor: f64) {
+        self.weights.iter_mut().for_each(|weight| *weight *= factor);
+    }
+
     /// Requests, smoothed.
     pub fn total(&self) -> f64 {
         self.weights.iter().sum()

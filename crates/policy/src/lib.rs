@@ -22,6 +22,7 @@ pub mod cores;
 pub mod cost;
 pub mod design;
 pub mod designs;
+pub mod evidence;
 pub mod histogram;
 pub mod hot;
 pub mod migrate;

@@ -22,8 +22,9 @@ pub const ALPHA: f64 = 0.9;
 /// requests shows so few of them that the number of workers comes out wrong half the time.
 pub const SAMPLES_MIN: u64 = 60_000;
 
-/// Thinner epochs that must agree before the number of large workers changes.
-pub const HYSTERESIS_EPOCHS: u16 = 3;
+/// Thinner epochs that must agree before the number of large workers changes. One is enough: it
+/// asks for no more than its requests can tell.
+pub const HYSTERESIS_EPOCHS: u16 = 1;
 
 /// All that the policies can be told.
 #[derive(Debug, Clone, PartialEq)]

@@ -20,6 +20,7 @@ use crate::cores::{ExtraGrant, Form, Role, Settled};
 use crate::cores::{large_by_rule_lanes, large_needed_lanes, large_workers_lanes, roles};
 use crate::design::Access;
 use crate::designs::{CorePolicy, Design};
+use crate::evidence::Evidence;
 use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
 use crate::plan::{STEAL_QUEUE_MIN, STEAL_REQUESTS_MAX};
@@ -45,6 +46,7 @@ pub struct Lanes {
     large_by_rule: Settled,
     /// Large workers that a full wire cannot take away.
     large_needed: Settled,
+    evidence: Evidence,
     extra: ExtraGrant,
     epoch: u64,
 }
@@ -59,6 +61,7 @@ impl Lanes {
             threshold: ThresholdControl::new(&settings, clamp),
             large_by_rule: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
             large_needed: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
+            evidence: Evidence::default(),
             extra: ExtraGrant::new(settings.hysteresis_epochs),
             epoch: 0,
             settings,
@@ -74,9 +77,20 @@ impl Lanes {
         let workers = self.settings.workers;
         self.sizes.absorb(&load.sizes, self.settings.alpha);
         let threshold = self.threshold.after_epoch(&self.sizes, samples);
-        let small_share = self.settings.cost.small_share(&self.sizes, threshold);
-        self.large_by_rule.ask(large_by_rule_lanes(small_share, workers), samples);
-        self.large_needed.ask(large_needed_lanes(small_share, workers), samples);
+        let by_rule = |small_share| large_by_rule_lanes(small_share, workers);
+        let needed = |small_share| large_needed_lanes(small_share, workers);
+        if samples >= self.settings.samples_min {
+            self.evidence.forget();
+            let small_share = self.settings.cost.small_share(&self.sizes, threshold);
+            self.large_by_rule.ask(by_rule(small_share), samples);
+            self.large_needed.ask(needed(small_share), samples);
+        } else {
+            let Settings { cost, profile_sample, .. } = self.settings;
+            let (low, high) =
+                self.evidence.after_epoch(&load.sizes, cost, threshold, profile_sample);
+            self.large_by_rule.ask_within(by_rule(high), by_rule(low), samples);
+            self.large_needed.ask_within(needed(high), needed(low), samples);
+        }
     }
 
     fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {

@@ -3,7 +3,8 @@
 //! equal cost and a queue of its own; every request runs to completion; nobody takes from others.
 //!
 //! Departs from the paper where that leaves a gap: until the first epoch has ended the threshold
-//! is one slice; thin epochs do not move roles at once ([`Settled`]); the cost is the setting's,
+//! is one slice; thin epochs move roles no further than they can tell ([`Evidence`]); the cost is the
+//! setting's,
 //! and the paper's own is `--cost packets`. A single worker has nobody to hand to and serves all.
 //! With `--extra-large` there is one more large worker, and small requests are taken from others
 //! one at a time: the variant that §6.1 "Latency of large requests" weighs.
@@ -13,6 +14,7 @@
 use crate::cores::{Form, Settled, large_workers_lanes, roles, small_workers};
 use crate::design::{Access, Design};
 use crate::designs::CorePolicy;
+use crate::evidence::Evidence;
 use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
 use crate::ranges::SizeRanges;
@@ -27,6 +29,7 @@ pub struct Minos {
     sizes: SmoothHistogram,
     threshold: ThresholdControl,
     large: Settled,
+    evidence: Evidence,
     epoch: u64,
 }
 
@@ -39,6 +42,7 @@ impl Minos {
             sizes: SmoothHistogram::new(),
             threshold,
             large: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
+            evidence: Evidence::default(),
             epoch: 0,
             settings,
         }
@@ -53,8 +57,17 @@ impl Minos {
         let workers = self.settings.workers;
         self.sizes.absorb(&load.sizes, self.settings.alpha);
         let threshold = self.threshold.after_epoch(&self.sizes, samples);
-        let small_share = self.settings.cost.small_share(&self.sizes, threshold);
-        self.large.ask(workers - small_workers(small_share, workers), samples);
+        let large = |small_share| workers - small_workers(small_share, workers);
+        if samples >= self.settings.samples_min {
+            self.evidence.forget();
+            let small_share = self.settings.cost.small_share(&self.sizes, threshold);
+            self.large.ask(large(small_share), samples);
+        } else {
+            let Settings { cost, profile_sample, .. } = self.settings;
+            let (low, high) =
+                self.evidence.after_epoch(&load.sizes, cost, threshold, profile_sample);
+            self.large.ask_within(large(high), large(low), samples);
+        }
     }
 
     fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {

@@ -1,6 +1,7 @@
 //! Tests of the policies through their public face: rows of known answers, and properties against
 //! naive oracles. The workloads are those of Minos §5.
 
+mod adapt;
 mod cores;
 mod designs;
 mod histogram;
