@@ -1,5 +1,6 @@
-//! The designs against each other: first each one's peak, by a closed loop; then all of them at
-//! shares of the best peak, by an open loop (Minos §6, figure 3, in small).
+//! The designs against each other: first each one's peak, by a closed loop; then, by an open loop,
+//! all of them at shares of the best peak, or at one share while the share of large requests or
+//! the size of the largest value grows (Minos §6, in small: figure 3 and the two sweeps).
 //!
 //! Four workers share one CPU, so this shows what a request costs in each design and who waits for
 //! whom within it, not how it scales. A design that falls behind at a load has no latency there.
@@ -20,26 +21,76 @@ const DESIGNS: [(&str, &str); 5] = [
 ];
 /// Of the best peak.
 const SHARES: [u32; 4] = [25, 50, 75, 90];
-/// The workload, by UDP to queues that the client chooses.
+/// The workload, by UDP to queues that the client chooses; what a sweep changes is told behind it.
 const LOAD: &str = "--udp --keys-large 200 --s-large 500000 --p-large 0.125";
+/// Of the best peak, where it is not the load that is swept: so that the heaviest mix, with three
+/// times the bytes, is still served.
+const SHARE_OF_SWEEPS: u32 = 25;
+/// Percentages of large requests (Minos §6.2 "varying p_L").
+const P_LARGE: [&str; 5] = ["0.0625", "0.125", "0.25", "0.5", "0.75"];
+/// Largest values, KB (Minos §6.2 "varying s_L").
+const S_LARGE_KB: [&str; 4] = ["250", "500", "750", "1000"];
+/// Share of GETs where nothing else is asked for.
+pub const GET_SHARE: &str = "0.95";
 const ROUNDS: usize = 3;
 const CPU: &str = "/server/cpu_us_per_request";
 
-/// What is drawn.
-pub const PICTURES: &[Picture] = &[
-    picture("small-p99", "/quiet/small/p99", "Small requests", "p99 (us)"),
-    picture("large-p99", "/quiet/large/p99", "Large requests", "p99 (us)"),
-    picture("small-p50", "/quiet/small/p50", "Small requests", "median (us)"),
-    picture("cpu", CPU, "Server CPU per request", "us"),
-];
+/// What grows from left to right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sweep {
+    /// Requests a second.
+    Load,
+    /// The share of large requests.
+    PLarge,
+    /// The size of the largest value.
+    SLarge,
+}
+
+impl Sweep {
+    /// What is drawn.
+    pub const fn pictures(self) -> &'static [Picture] {
+        match self {
+            Sweep::Load => const { &pictures("load (% of the best design's peak)") },
+            Sweep::PLarge => const { &pictures("large requests (%)") },
+            Sweep::SLarge => const { &pictures("largest value (KB)") },
+        }
+    }
+
+    /// Places on the horizontal axis, and the flags for each, where the best peak is so many
+    /// requests a second.
+    fn points(self, best: f64) -> Vec<(String, String)> {
+        let rate = |share: u32| format!("--rate {:.0}", best * f64::from(share) / 100.0);
+        let at = |point: &str, flags: String| {
+            (point.to_owned(), format!("{} {flags}", rate(SHARE_OF_SWEEPS)))
+        };
+        match self {
+            Sweep::Load => SHARES.iter().map(|&share| (share.to_string(), rate(share))).collect(),
+            Sweep::PLarge => {
+                P_LARGE.iter().map(|percent| at(percent, format!("--p-large {percent}"))).collect()
+            }
+            Sweep::SLarge => {
+                S_LARGE_KB.iter().map(|kb| at(kb, format!("--s-large {kb}000"))).collect()
+            }
+        }
+    }
+}
+
+const fn pictures(x_label: &'static str) -> [Picture; 4] {
+    [
+        picture("small-p99", "/quiet/small/p99", "Small requests", x_label, "p99 (us)"),
+        picture("large-p99", "/quiet/large/p99", "Large requests", x_label, "p99 (us)"),
+        picture("small-p50", "/quiet/small/p50", "Small requests", x_label, "median (us)"),
+        picture("cpu", CPU, "Server CPU per request", x_label, "us"),
+    ]
+}
 
 const fn picture(
     name: &'static str,
     value: &'static str,
     title: &'static str,
+    x_label: &'static str,
     y_label: &'static str,
 ) -> Picture {
-    let x_label = "load (% of the best design's peak)";
     Picture { name, value, chart: Chart { title, x_label, y_label, log: Log::Vertical } }
 }
 
@@ -80,14 +131,17 @@ pub fn definition(
     out
 }
 
-/// Measures the peaks, then the designs at shares of the best.
+/// Measures the peaks, then the designs along the sweep. `get_share`: share of GETs.
 pub fn measure(
+    sweep: Sweep,
+    get_share: &str,
     pairs: Option<usize>,
     options: &Options,
 ) -> Result<(Definition, Vec<Round>), String> {
     let pairs = pairs.unwrap_or(ROUNDS);
+    let load = format!("{LOAD} --get-share {get_share}");
     let closed = [("100", "--closed --depth 8 --duration 2")];
-    let peaks = definition::parse(&definition(&DESIGNS, &closed, LOAD, 1))?;
+    let peaks = definition::parse(&definition(&DESIGNS, &closed, &load, 1))?;
     let (rounds, _) = pairs::collect(&peaks, options)?;
     let peak = |(name, _): &(&str, &str)| {
         let values = super::values(&format!("{name} @ 100"), "/requests/answered_per_s", &rounds);
@@ -100,17 +154,14 @@ pub fn measure(
     for design in &DESIGNS {
         eprintln!("{:<8} peak {:.0} requests/s", design.0, peak(design));
     }
-    let points: Vec<(String, String)> = SHARES
-        .iter()
-        .map(|share| (share.to_string(), format!("--rate {:.0}", best * f64::from(*share) / 100.0)))
-        .collect();
+    let points = sweep.points(best);
     let points: Vec<(&str, &str)> =
         points.iter().map(|(x, flags)| (x.as_str(), flags.as_str())).collect();
-    let load = format!("{LOAD} --duration 4");
-    let mut sweep = definition::parse(&definition(&DESIGNS, &points, &load, pairs))?;
-    sweep.about = format!("{}; best peak {best:.0}/s", sweep.about);
-    let (rounds, _) = pairs::collect(&sweep, options)?;
-    Ok((sweep, rounds))
+    let load = format!("{load} --duration 4");
+    let mut made = definition::parse(&definition(&DESIGNS, &points, &load, pairs))?;
+    made.about = format!("{}; {get_share} GETs, best peak {best:.0}/s", made.about);
+    let (rounds, _) = pairs::collect(&made, options)?;
+    Ok((made, rounds))
 }
 
 #[cfg(test)]
@@ -124,5 +175,24 @@ mod tests {
         assert_eq!((made.servers.len(), made.runs.len(), made.pairs), (5, 10, 3));
         assert_eq!(made.runs[6].name, "minos @ 50");
         assert!(made.overload_counts);
+    }
+
+    #[test]
+    fn every_sweep_has_its_points_and_its_own_axis() {
+        let flags = |sweep: Sweep| {
+            let points = sweep.points(100_000.0);
+            let flags: Vec<String> =
+                points.iter().map(|(x, flags)| format!("{x}: {flags}")).collect();
+            flags.join(", ")
+        };
+        assert!(flags(Sweep::Load).starts_with("25: --rate 25000, 50: --rate 50000"));
+        let percents = flags(Sweep::PLarge);
+        assert!(percents.starts_with("0.0625: --rate 25000 --p-large 0.0625, "), "{percents}");
+        assert!(percents.ends_with("0.75: --rate 25000 --p-large 0.75"), "{percents}");
+        let sizes = flags(Sweep::SLarge);
+        assert!(sizes.starts_with("250: --rate 25000 --s-large 250000, "), "{sizes}");
+        assert!(sizes.ends_with("1000: --rate 25000 --s-large 1000000"), "{sizes}");
+        let axis = |sweep: Sweep| sweep.pictures()[0].chart.x_label;
+        assert_ne!(axis(Sweep::PLarge), axis(Sweep::SLarge));
     }
 }

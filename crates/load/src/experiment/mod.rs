@@ -13,6 +13,7 @@ use crate::pairs::definition::{self, Definition};
 use crate::pairs::{self, Options, Round};
 use crate::plot::{self, Chart, Line, Log};
 use crate::report::table::spread;
+use designs::Sweep;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -24,15 +25,21 @@ use std::process::ExitCode;
 pub const HELP: &str = "\
 laneway bench EXPERIMENT: an experiment of the papers, on servers that it starts itself
 
-usage: laneway bench service-time | access-modes | direction | designs [flags]
+usage: laneway bench service-time | access-modes | direction | designs | designs-p-large |
+                     designs-s-large [flags]
 
   service-time   what a GET costs by the size of its value, 1 B to 1 MB (Minos, figure 1)
   access-modes   EREW, CREW and CRCW, uniform and skewed keys, 50 to 100 % GETs (MICA, section 4.1)
   direction      queues chosen by the client, against a flow hash and hand-over by the server
   designs        lanes, minos, hkh, hkh-ws and sho under the default workload, at shares of the
                  best peak, which it finds first (Minos, section 6)
+  designs-p-large
+                 the same at a quarter of that peak, 0.0625 to 0.75 % of the requests large
+  designs-s-large
+                 the same, the largest value 250 to 1000 KB
 
   --pairs N      rounds                                              [as the definition says]
+  --get-share X  of the designs: share of GETs, 0 to 1 (Minos has 0.95 and 0.5)        [0.95]
   --out DIR      also write the table and the pictures there
   --help, -h     this
 
@@ -49,7 +56,7 @@ pub enum Experiment {
     /// Client-chosen queues or flow hash.
     Direction,
     /// The five designs.
-    Designs,
+    Designs(Sweep),
 }
 
 /// A picture: what is on its vertical axis, and how it is drawn.
@@ -64,11 +71,13 @@ pub struct Picture {
 }
 
 impl Experiment {
-    const ALL: [(&'static str, Experiment); 4] = [
+    const ALL: [(&'static str, Experiment); 6] = [
         ("service-time", Experiment::ServiceTime),
         ("access-modes", Experiment::AccessModes),
         ("direction", Experiment::Direction),
-        ("designs", Experiment::Designs),
+        ("designs", Experiment::Designs(Sweep::Load)),
+        ("designs-p-large", Experiment::Designs(Sweep::PLarge)),
+        ("designs-s-large", Experiment::Designs(Sweep::SLarge)),
     ];
 
     /// The experiment of this name.
@@ -95,7 +104,7 @@ impl Experiment {
             Experiment::Direction => {
                 Some(include_str!("../../../../bench/definitions/direction.toml"))
             }
-            Experiment::Designs => None,
+            Experiment::Designs(_) => None,
         }
     }
 
@@ -159,7 +168,7 @@ impl Experiment {
                     ]
                 }
             }
-            Experiment::Designs => designs::PICTURES,
+            Experiment::Designs(sweep) => sweep.pictures(),
         }
     }
 }
@@ -192,6 +201,7 @@ pub fn main(experiment: Experiment, arguments: Vec<OsString>) -> ExitCode {
 struct Flags {
     pairs: Option<usize>,
     out: Option<PathBuf>,
+    get_share: Option<String>,
 }
 
 impl Flags {
@@ -203,6 +213,13 @@ impl Flags {
             match argument {
                 Arg::Long("help") | Arg::Short('h') => return Ok(None),
                 Arg::Long("pairs") => flags.pairs = Some(number("pairs", &mut parser)?),
+                Arg::Long("get-share") => {
+                    let share: f64 = number("get-share", &mut parser)?;
+                    if !(0.0..=1.0).contains(&share) {
+                        return Err(format!("--get-share {share}: must be from 0 to 1"));
+                    }
+                    flags.get_share = Some(share.to_string());
+                }
                 Arg::Long("out") => flags.out = Some(text("out", &mut parser)?.into()),
                 other => return Err(other.unexpected().to_string()),
             }
@@ -215,12 +232,19 @@ impl Flags {
 }
 
 fn carry_out(experiment: Experiment, flags: &Flags) -> Result<String, String> {
+    if flags.get_share.is_some() && !matches!(experiment, Experiment::Designs(_)) {
+        return Err("--get-share: only the designs' experiments take it".into());
+    }
     let laneway = std::env::current_exe().map_err(|error| format!("its own program: {error}"))?;
     let mut options = Options::new(&std::env::temp_dir());
     options.laneway = laneway;
-    let (definition, rounds) = match experiment.definition() {
-        None => designs::measure(flags.pairs, &options)?,
-        Some(text) => {
+    let (definition, rounds) = match (experiment, experiment.definition()) {
+        (Experiment::Designs(sweep), _) => {
+            let get_share = flags.get_share.as_deref().unwrap_or(designs::GET_SHARE);
+            designs::measure(sweep, get_share, flags.pairs, &options)?
+        }
+        (_, text) => {
+            let text = text.ok_or("it has no definition")?;
             let mut definition = definition::parse(text)?;
             definition.pairs = flags.pairs.unwrap_or(definition.pairs);
             let (rounds, _) = pairs::collect(&definition, &options)?;
@@ -321,7 +345,7 @@ mod tests {
         let rounds = [round(3.0), round(1.0), round(2.0)];
         let lines = lines(&definition, "/quiet/small/p99", &rounds);
         assert_eq!(lines, [("lanes".to_owned(), vec![(25.0, 2.0)])]);
-        let table = table(&definition, designs::PICTURES, &rounds);
+        let table = table(&definition, Sweep::Load.pictures(), &rounds);
         assert!(table.contains("| lanes @ 25 | 2 [1..3] | - |"), "{table}");
     }
 
@@ -330,6 +354,8 @@ mod tests {
         let parse = |line: &str| Flags::parse(line.split(' ').map(Into::into).collect());
         assert!(parse("--pairs 0").is_err_and(|words| words.contains("--pairs 0")));
         assert!(parse("--pears 1").is_err_and(|words| words.contains("--pears")));
+        assert!(parse("--get-share 2").is_err_and(|words| words.contains("from 0 to 1")));
+        assert!(parse("--get-share 0.5").is_ok_and(|flags| flags.is_some()));
         assert!(parse("--help").is_ok_and(|flags| flags.is_none()));
     }
 }

@@ -3,9 +3,9 @@
 //! equal cost and a queue of its own; every request runs to completion; nobody takes from others.
 //!
 //! Departs from the paper where that leaves a gap: until the first epoch has ended the threshold
-//! is one slice; thin epochs move roles no further than they can tell ([`Evidence`]); the cost is the
-//! setting's,
-//! and the paper's own is `--cost packets`. A single worker has nobody to hand to and serves all.
+//! is one slice; thin epochs move roles no further than they can tell ([`Evidence`]); the cost is
+//! the setting's, and the paper's own is `--cost packets`. A single worker has nobody to hand to
+//! and serves all.
 //! With `--extra-large` there is one more large worker, and small requests are taken from others
 //! one at a time: the variant that §6.1 "Latency of large requests" weighs.
 //!
