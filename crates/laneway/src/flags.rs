@@ -29,6 +29,8 @@ pub struct Flags {
     pub udp_port: Option<i32>,
     /// `--udp-base`
     pub udp_base: Option<i32>,
+    /// `--reply-sample`
+    pub reply_percent: Option<u8>,
     /// `--udp-listen`
     pub udp_listen: Option<String>,
     /// `--udp-public`
@@ -142,6 +144,7 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "-p" | "--port" => flags.port = Some(number(parser)?),
         "-U" | "--udp-port" => flags.udp_port = Some(number(parser)?),
         "--udp-base" => flags.udp_base = Some(number(parser)?),
+        "--reply-sample" => flags.reply_percent = Some(number(parser)?),
         "--udp-listen" => flags.udp_listen = Some(text(parser)?),
         "--udp-public" => flags.udp_public = true,
         "-s" | "--unix-socket" => flags.unix_socket = Some(parser.value().map_err(sentence)?),

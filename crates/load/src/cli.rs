@@ -360,6 +360,8 @@ mod tests {
             ("--udp-base 4000", "--udp-base 4000: needs --udp-queues"),
             ("--udp-queues 4", "--udp-queues 4: needs --udp-base"),
             ("--udp --timeout-ms 0", "--timeout-ms 0: must be"),
+            ("--udp --reply-sample 0", "--reply-sample 0: must be"),
+            ("--reply-sample 50", "--reply-sample: means something with --udp only"),
             ("--timeout-ms 5", "--timeout-ms: means something with --udp only"),
             ("--udp --socket /s", "--udp: needs a --server"),
             ("--udp-port 1 --udp-base 2 --udp-queues 1", "--udp-port 1: one port or many"),

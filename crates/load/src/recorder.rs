@@ -86,6 +86,8 @@ pub struct Recorder {
     pub counts: Counts,
     /// The first corrupt reply and the first refusal, in words.
     pub first_fault: Option<String>,
+    /// Not every request is answered, by agreement: one that is not says nothing.
+    pub sampled: bool,
 }
 
 impl Recorder {
@@ -101,6 +103,7 @@ impl Recorder {
             latency_ns: [empty(), empty(), empty(), empty()],
             counts: Counts::default(),
             first_fault: None,
+            sampled: false,
         }
     }
 
@@ -142,7 +145,9 @@ impl Recorder {
     pub fn lost(&mut self, request: &Request, now_ns: u64) {
         if self.window_ns.contains(&request.due_ns) {
             self.counts.lost += 1;
-            self.latency(request, now_ns);
+            if !self.sampled {
+                self.latency(request, now_ns);
+            }
         }
     }
 

@@ -69,6 +69,13 @@ pub struct Plan {
     pub arguments: Vec<String>,
 }
 
+impl Plan {
+    /// Of how many requests in a hundred the server sends the reply.
+    fn reply_percent(&self) -> u8 {
+        self.udp.as_ref().map_or(100, |udp| udp.reply_percent)
+    }
+}
+
 /// Carries the plan out. An error is a connection or a server that does not work; a run that fails
 /// or may not be believed is in the report.
 pub fn run(plan: &Plan) -> Result<Report, String> {
@@ -182,8 +189,9 @@ fn one_run(
         (None, None) => None,
     };
     let is_open = matches!(mode, Mode::Open { .. });
-    let verdict =
-        judge(counts, is_open.then_some(plan.late_share_max), recorder.first_fault.as_deref());
+    let late_max = is_open.then_some(plan.late_share_max);
+    let fault = recorder.first_fault.as_deref();
+    let verdict = judge(counts, late_max, plan.reply_percent(), fault);
     let [before, after] = samples;
     Ok(Run {
         mode,
@@ -348,6 +356,7 @@ impl<'a> Prepared<'a> {
     fn go(self, plan: &Plan, clock: Clock, samples_cpu: bool) -> Result<Part, String> {
         let start_ns = plan.warmup.as_nanos() as u64;
         let mut recorder = Recorder::new(start_ns..start_ns + plan.duration.as_nanos() as u64);
+        recorder.sampled = plan.reply_percent() < 100;
         let mut samples = [Sample::default(); 2];
         let at_edge = |edge: Edge| {
             if samples_cpu {

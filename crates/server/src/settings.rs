@@ -29,6 +29,9 @@ pub struct UdpSettings {
     /// Strangers may ask: a peer that has not shown that its address is its own gets little for
     /// little.
     pub public: bool,
+    /// Of how many requests in a hundred the reply is sent (`--reply-sample`): an experiment, to
+    /// have more bandwidth than the wire (Minos figure 8).
+    pub reply_percent: u8,
 }
 
 /// Everything a server needs to know before it starts.

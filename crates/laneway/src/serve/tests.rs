@@ -46,6 +46,8 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--udp-base 65530 -t 8", "from 1 to 65528"),
         ("--udp-base 5000 -t 4 -U 5003", "worker 3"),
         ("--udp-public", "-U PORT"),
+        ("--reply-sample 50", "-U PORT"),
+        ("-U 5000 --reply-sample 0", "from 1 to 100"),
         ("--udp-listen 127.0.0.1", "-U PORT"),
         ("-U 5000 --udp-listen 10.0.0.1", "--udp-public"),
         ("-U 5000 --udp-listen here", "not an address"),

@@ -37,6 +37,8 @@ pub struct Wanted {
     pub large_sets: Option<LargeSets>,
     /// When a request is given up.
     pub timeout: Duration,
+    /// Of how many requests in a hundred the server sends the reply.
+    pub reply_percent: u8,
 }
 
 impl Wanted {
@@ -132,7 +134,8 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_by_udp_is_refused() {
         let timeout = Duration::from_millis(250);
-        let wanted = Wanted { port: None, base: None, rule: Rule::Any, large_sets: None, timeout };
+        let (port, base, rule, large_sets) = (None, None, Rule::Any, None);
+        let wanted = Wanted { port, base, rule, large_sets, timeout, reply_percent: 100 };
         let tcp = |address: &str| Target::Tcp(address.into());
         for (target, dialect, words) in [
             (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),

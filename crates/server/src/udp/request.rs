@@ -416,6 +416,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if bytes == 0 {
             return batch.abandon();
         }
+        if !desk.is_sampled() {
+            at.counts.replies_not_sampled.add_owner(1);
+            return desk.batches[queue].abandon();
+        }
+        let batch = &mut desk.batches[queue];
         let cost = bytes.div_ceil(FRAME_BYTES_MAX) * FRAME_COST_BYTES + bytes;
         let believed = || at.shared.guard.believes(&from.to.peer, from.arrived_nanos);
         if cost > from.allowance && !believed() {

@@ -99,6 +99,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
         }
+        if !desk.is_sampled() {
+            at.counts.replies_not_sampled.add_owner(1);
+            return at.shared.given_up(to.queue, &from.key(), now);
+        }
         match Transfer::first(to, Arc::new(reply), tally) {
             Some(transfer) => desk.transfers.push_back(transfer),
             None => {

@@ -56,6 +56,8 @@ pub struct UdpShared {
     pub counts: Vec<UdpCounts>,
     /// Frames on their way, by worker.
     pub trains: Vec<Ring<Train>>,
+    /// Of how many requests in a hundred the reply is sent.
+    pub reply_percent: u8,
     /// Who is believed to be where it says.
     pub guard: Guard,
     memory: Vec<QueueShared>,
@@ -82,6 +84,7 @@ impl UdpShared {
         UdpShared {
             counts: (0..settings.workers).map(|_| UdpCounts::default()).collect(),
             trains: (0..settings.workers).map(|_| Ring::new(TRAIN_PLACES)).collect(),
+            reply_percent: settings.udp.as_ref().map_or(100, |udp| udp.reply_percent),
             guard: Guard::new(is_public),
             memory: queues.iter().map(memory).collect(),
             hasher: RandomState::new(),

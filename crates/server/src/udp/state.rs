@@ -142,6 +142,8 @@ pub struct Desk {
     next: Slicing,
     /// Whose turn it is next, where there are both large streams and large datagrams.
     pub is_turn: bool,
+    /// Where the sampling of replies stands, in hundredths of one.
+    sampled: u8,
     /// The next queue to take a request from when there is nothing else to do.
     pub steal_next: usize,
     bounds: Bounds,
@@ -186,6 +188,7 @@ impl Desk {
             gatherings: VecDeque::new(),
             next: Slicing::Reply,
             is_turn: false,
+            sampled: 0,
             steal_next: 0,
             bounds,
         }
@@ -242,6 +245,14 @@ impl Desk {
     /// may lie here in pieces, and one of any length.
     pub fn may_store(&self, message_bytes: usize) -> bool {
         self.storing.is_empty() || self.storing_bytes + message_bytes <= self.bounds.bytes_max
+    }
+
+    /// Whether the next reply is sent, of which only some are.
+    pub fn is_sampled(&mut self) -> bool {
+        self.sampled += self.shared.reply_percent;
+        let sampled = self.sampled >= 100;
+        self.sampled %= 100;
+        sampled
     }
 
     /// The batch of a queue has something to send.

@@ -54,6 +54,8 @@ pub struct Plan {
     pub datagrams: Option<DatagramFaults>,
     /// Strangers may ask.
     pub public: bool,
+    /// Of how many requests in a hundred the reply is sent.
+    pub reply_percent: u8,
 }
 
 impl Plan {
@@ -78,6 +80,7 @@ impl Plan {
             shutdown: false,
             datagrams: None,
             public: false,
+            reply_percent: 100,
         }
     }
 
@@ -279,11 +282,12 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         workers: plan.workers,
         addresses: Vec::new(),
         unix: None,
-        udp: plan.public.then_some(UdpSettings {
+        udp: (plan.public || plan.reply_percent < 100).then_some(UdpSettings {
             address: Ipv4Addr::LOCALHOST.into(),
             port_base: None,
             port: None,
-            public: true,
+            public: plan.public,
+            reply_percent: plan.reply_percent,
         }),
         backlog: 16,
         connections_max: plan.connections_max,
