@@ -192,10 +192,8 @@ impl Client {
                 self.core.abandon(now_nanos);
             }
             while let Some((ticket, answer)) = self.core.answer() {
-                self.doubts |= matches!(
-                    answer,
-                    Err(Error::TimedOut { .. } | Error::OutcomeUnknown { .. })
-                );
+                self.doubts |=
+                    matches!(answer, Err(Error::TimedOut { .. } | Error::OutcomeUnknown { .. }));
                 let Some(place) = tickets.remove(&ticket) else { continue };
                 answers[place] = Some(match (&turned, answer) {
                     (Err(error), Err(Error::TimedOut { .. })) => Err(Error::Io(again(error))),

@@ -212,6 +212,9 @@ mod tests {
         assert_eq!((&verdict.failed, &verdict.refused), (&None, &None));
         assert!(verdict.warnings.iter().any(|words| words.contains("50 %")), "it is told");
         let more = Counts { lost: 6_000, ended_within: 4_000, ..GOOD };
-        assert!(judge(&more, Some(LATE_REFUSE), 50, None).failed.is_some(), "others were lost, too");
+        assert!(
+            judge(&more, Some(LATE_REFUSE), 50, None).failed.is_some(),
+            "others were lost, too"
+        );
     }
 }

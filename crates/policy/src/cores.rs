@@ -235,8 +235,8 @@ impl Settled {
         self.current
     }
 
-    /// The same of a thin epoch that can only tell that it is from `fewest` to `most`: the number in
-    /// force stays if it is one of these, and else asks for the nearest.
+    /// The same of a thin epoch that can only tell that it is from `fewest` to `most`: the number
+    /// in force stays if it is one of these, and else it asks for the nearest.
     pub fn ask_within(&mut self, fewest: u16, most: u16, samples: u64) -> u16 {
         assert!(fewest <= most, "there is such a number");
         self.ask(self.current.clamp(fewest, most), samples)
@@ -249,8 +249,8 @@ impl Settled {
     }
 }
 
-/// The first wait for the extra worker, in hysteresis periods (of one epoch by default): a full wire does not empty within
-/// seconds, and each try that fails costs small requests an epoch of it.
+/// The first wait for the extra worker, in hysteresis periods (of one epoch by default): a full wire
+/// does not empty within seconds, and each try that fails costs small requests an epoch of it.
 pub const GRANT_WAIT: u16 = 24;
 
 /// How many times that wait is doubled at most.

@@ -69,8 +69,7 @@ impl Estimate {
     /// Whether both may be of one mix of requests.
     fn agrees(&self, other: &Estimate) -> bool {
         // Each predicts how far a sample of the other's size strays from it.
-        let predicted =
-            |of: &Estimate, size: f64| of.error * square_root(1.0 + of.requests / size);
+        let predicted = |of: &Estimate, size: f64| of.error * square_root(1.0 + of.requests / size);
         let error = predicted(self, other.requests).max(predicted(other, self.requests));
         (self.large_share - other.large_share).abs() <= CHANCE_MAX * error
     }
@@ -109,9 +108,8 @@ impl Evidence {
         let sample = f64::from(sample);
         let mut alone = SmoothHistogram::new();
         alone.absorb(epoch, 1.0);
-        let of = |sizes: &SmoothHistogram, unseen| {
-            Estimate::of(sizes, cost, threshold, sample, unseen)
-        };
+        let of =
+            |sizes: &SmoothHistogram, unseen| Estimate::of(sizes, cost, threshold, sample, unseen);
         if self.pool.total() > 0.0 && of(&self.pool, 0.0).agrees(&of(&alone, 0.0)) {
             self.pool.pool(epoch);
         } else {

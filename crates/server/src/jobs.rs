@@ -14,9 +14,7 @@ use crate::handoff::{Finished, Job, Origin, StreamOrigin, Work};
 use crate::latency::{Operation, Tally};
 use crate::output::Output;
 use crate::worker::Worker;
-use laneway_policy::{
-    BATCH, Design, ItemBytes, LargeLane, Role, Route, WorkerId, WorkerTarget,
-};
+use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Role, Route, WorkerId, WorkerTarget};
 use laneway_sync::ring::Ring;
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::reply::END;

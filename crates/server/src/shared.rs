@@ -14,9 +14,7 @@ use laneway_store::Store;
 use laneway_sync::ring::Ring;
 use laneway_transport::Wake;
 use std::collections::BTreeMap;
-use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A counter that one worker adds to and anybody reads.

@@ -24,8 +24,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if !self.stopping {
             return;
         }
-        let idle = self.undelivered.is_empty()
-            && self.udp.as_deref().is_none_or(|udp| udp.desk.is_idle());
+        let idle =
+            self.undelivered.is_empty() && self.udp.as_deref().is_none_or(|udp| udp.desk.is_idle());
         // (D) pairs with the Acquire in `is_drained`: what this turn gave away lies in its queue.
         self.shared.workers[self.id.index()].drained.store(idle, Ordering::Release);
     }

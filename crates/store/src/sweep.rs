@@ -149,10 +149,7 @@ mod tests {
         };
         let get = |key: &str| {
             let (hash, mut out) = (store.hash(key.as_bytes()), Vec::new());
-            !matches!(
-                store.get(hash, key.as_bytes(), 1, &mut out, &mut |_, _| {}),
-                Got::Miss
-            )
+            !matches!(store.get(hash, key.as_bytes(), 1, &mut out, &mut |_, _| {}), Got::Miss)
         };
         (0..ITEMS).for_each(|number| set(&format!("old{number}")));
         let mut refused = 0;

@@ -88,8 +88,8 @@ pub struct Sent {
     pub done: usize,
     /// How many of these never could: the peer has no route or no valid address.
     pub refused: usize,
-    /// Datagrams of the train behind them that left before the send buffer was full, from the front.
-    /// Only where trains are cut on our side; otherwise a train leaves whole or not at all.
+    /// Datagrams of the train behind them that left before the send buffer was full, from the
+    /// front. Only where trains are cut on our side; others leave whole or not at all.
     pub datagrams_of_next: usize,
 }
 

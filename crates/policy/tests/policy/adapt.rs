@@ -99,9 +99,8 @@ fn one(counts: [(u64, u64); 2]) -> SizeHistogram {
 #[test]
 fn the_range_narrows_while_epochs_agree_and_moves_at_once_when_one_does_not() {
     let mut evidence = Evidence::default();
-    let mut after = |counts| {
-        evidence.after_epoch(&one(counts), CostModel::Bytes, ItemBytes(10_000), 1)
-    };
+    let mut after =
+        |counts| evidence.after_epoch(&one(counts), CostModel::Bytes, ItemBytes(10_000), 1);
     // Half of all bytes are large: 10 of 100 000 against 10 000 of 100.
     let half = [(100, 10_000), (100_000, 10)];
     let (low, high) = after(half);
@@ -120,9 +119,8 @@ fn the_range_narrows_while_epochs_agree_and_moves_at_once_when_one_does_not() {
 #[test]
 fn an_epoch_without_large_requests_is_no_proof_that_there_are_none() {
     let mut evidence = Evidence::default();
-    let mut after = |counts| {
-        evidence.after_epoch(&one(counts), CostModel::Bytes, ItemBytes(10_000), 1)
-    };
+    let mut after =
+        |counts| evidence.after_epoch(&one(counts), CostModel::Bytes, ItemBytes(10_000), 1);
     after([(100, 10_000), (100_000, 10)]);
     let (low, _) = after([(100, 100), (100_000, 0)]);
     assert!(low < 0.6, "a hundred requests say little: {low}");

@@ -23,7 +23,8 @@ pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::meta_get_key;
 pub use store::{
-    Body, Incoming, Joining, Landing, begin, key_of_store, refused_by_size, store_slice, store_whole,
+    Body, Incoming, Joining, Landing, begin, key_of_store, refused_by_size, store_slice,
+    store_whole,
 };
 
 use crate::counters::Counters;
