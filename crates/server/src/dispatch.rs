@@ -73,6 +73,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 if self.ahead.is_used_up() && head < rest.len() {
                     self.ahead.look(&self.shared.store, rest, &self.limits);
                 }
+                if head == rest.len()
+                    && let Some(to) = self.offer_get(get)
+                {
+                    return self.hand_request(connection, to, rest, 0, arrived);
+                }
                 // The keys stand at the end of the line: serve from where they begin.
                 let line = &rest[..head];
                 let keys_at = get.keys.rest().as_ptr() as usize - line.as_ptr() as usize;
@@ -254,8 +259,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if rest.len() < whole && whole <= READ_BYTES {
             return Step::Stop(0, Stop::Starved);
         }
+        let offer = || self.offer(key, size as u64).filter(|_| rest.len() == whole);
         if rest.len() >= whole
-            && let Some(to) = self.queue_for(key, true, size as u64)
+            && let Some(to) = self.queue_for(key, true, size as u64).or_else(offer)
         {
             return self.hand_request(connection, to, &rest[..whole], size as u64, arrived);
         }

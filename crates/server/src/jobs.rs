@@ -87,7 +87,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     self.lanes().forwarded.add_owner(u64::from(misdirected));
                     self.wake_one([worker]);
                 } else if self.plan.steal.when_idle && queue.len() > 1 {
-                    self.wake_one(self.plan.small_ids().filter(|&other| other != worker));
+                    let others = self.plan.small_ids().chain(self.plan.large_ids());
+                    self.wake_one(others.filter(|&other| other != worker));
                 }
             }
         }
@@ -160,7 +161,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn work_through(&mut self, queue: &Ring<Job>) -> io::Result<bool> {
         let mut any = false;
         // No more than lie there now: what a reply brings behind it waits for the next turn.
-        for _ in 0..queue.len().min(BATCH as usize) {
+        let mut most = queue.len().min(BATCH as usize);
+        if self.may_offer() {
+            most = most.div_ceil(2); // others look here too
+        }
+        for _ in 0..most {
             if !self.undelivered.is_empty() {
                 break;
             }
@@ -189,13 +194,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// The worker, not this one, in whose queue the most jobs lie.
-    fn longest_queue(&self) -> Option<WorkerId> {
+    pub(crate) fn longest_queue(&self) -> Option<WorkerId> {
         let length = |worker: &WorkerId| self.shared.workers[worker.index()].jobs.len();
         let others = self.plan.small_ids().filter(|&worker| worker != self.id);
         others.max_by_key(length).filter(|worker| length(worker) > 0)
     }
 
-    fn run(&mut self, job: Job) -> io::Result<()> {
+    pub(crate) fn run(&mut self, job: Job) -> io::Result<()> {
         let elsewhere = match job.origin {
             Origin::Stream(origin) => origin.worker != self.id,
             Origin::Datagram(origin) => usize::from(origin.queue) != self.id.index(),

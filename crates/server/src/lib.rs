@@ -23,6 +23,7 @@ pub mod input;
 pub mod jobs;
 pub mod lanes;
 pub mod latency;
+pub mod offer;
 pub mod output;
 pub mod put_lock;
 pub mod receive;

@@ -19,6 +19,7 @@ use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, BATCH_BESIDE_LARGE, CorePlan, Role, WorkerId};
 use laneway_transport::{Interest, Ready, Token, Transport, Wait};
 use laneway_wire::Limits;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -70,6 +71,10 @@ pub struct Worker<T: Transport, C> {
     pub(crate) udp: Option<Box<Udp>>,
     /// Replies whose home had no room for them.
     pub(crate) undelivered: VecDeque<Finished>,
+    /// Requests of this burst that may still be offered to others.
+    pub(crate) offers: Cell<u32>,
+    /// What the others were told last of whether this worker is idle.
+    pub(crate) told_idle: bool,
     /// Whether large replies wait for the wire.
     pub(crate) backlog: Backlog,
     /// The server is stopping: what is under way is finished, nothing new is begun.
@@ -129,6 +134,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             large: VecDeque::new(),
             undelivered: VecDeque::new(),
             udp: None,
+            offers: Cell::new(0),
+            told_idle: false,
             backlog,
             stopping: false,
             leaving: None,
@@ -163,8 +170,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let worked = self.work()?;
         self.send_datagrams()?;
         let sliced = self.slice_one()?;
+        if sliced {
+            self.steal_between_slices()?;
+        }
         let busy = adopted || received || worked || sliced;
         let busy = busy || self.steal()? || self.steal_datagram()?;
+        self.tell_idle(!busy);
         if let Some(mut control) = self.control.take() {
             control.step(&self.shared, now, self.now_seconds);
             self.control = Some(control);
@@ -199,6 +210,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut busy = !ready.is_empty();
         if busy {
             self.idle.found(&self.clock);
+            self.begin_offering(&ready);
         }
         for event in ready.drain(..) {
             match event {
@@ -209,6 +221,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Ready::Woken => {}
             }
         }
+        self.offers.set(0);
         self.ready = ready;
         busy |= self.receive_datagrams()?;
         // What had to wait a turn comes after what was just received; no more than a burst of it.

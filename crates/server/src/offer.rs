@@ -1,0 +1,104 @@
+//! Small requests that others may take (the rules (d) and (e) of `lanes`, and what `--extra-large`
+//! adds to `minos`; Minos §6.1 "Latency of large requests").
+//!
+//! Over TCP a request lies in its connection's input, where nobody else can reach it. So a worker
+//! that finds several connections ready at once, while another worker has nothing to do or has
+//! large transfers to take it between, puts some of their requests into its own queue, one parsed
+//! request each; their replies come back through the connections' ordered slots. Whoever is idle
+//! takes one, a large worker between two slices as many as the plan lets it, and this worker goes
+//! on with half of what is left each turn, so that what is offered is never left lying.
+//!
+//! Offered are single requests for small items with nothing behind them: a connection has one
+//! request under way at a time, and a pipeline would stand still for it.
+
+use crate::clock::Clock;
+use crate::worker::Worker;
+use laneway_policy::plan::STEAL_QUEUE_MIN;
+use laneway_policy::{Design, ItemBytes, Role, WorkerTarget};
+use laneway_transport::{Ready, Transport};
+use laneway_wire::Get;
+use std::io;
+use std::sync::atomic::Ordering;
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Whether this worker's small requests may be taken by others at all.
+    pub(crate) fn may_offer(&self) -> bool {
+        matches!(self.plan.design, Design::Lanes | Design::Minos)
+            && self.plan.steal.when_idle
+            && self.plan.role(self.id) != Role::Large
+    }
+
+    /// A burst has come: how many of its requests are offered.
+    pub(crate) fn begin_offering(&self, ready: &[Ready]) {
+        let streams = ready.iter().filter(|event| matches!(event, Ready::Stream(_))).count();
+        if streams < STEAL_QUEUE_MIN as usize || !self.may_offer() {
+            return;
+        }
+        let mut others = (0..self.shared.workers.len()).filter(|&other| other != self.id.index());
+        let is_idle = |other: usize| self.shared.workers[other].idle.load(Ordering::Relaxed);
+        let between_slices = self.plan.steal.between_slices_queue_min.is_some();
+        let offers = if between_slices && self.plan.workers_large() > 0 {
+            streams - 1
+        } else if others.any(is_idle) {
+            streams / 2
+        } else {
+            0
+        };
+        self.offers.set(offers as u32);
+    }
+
+    /// The queue for a `get` that is offered: one of a single key.
+    pub(crate) fn offer_get(&self, get: &Get<'_>) -> Option<WorkerTarget> {
+        if self.offers.get() == 0 {
+            return None;
+        }
+        let mut keys = get.keys;
+        let key = keys.next().filter(|_| keys.next().is_none())?;
+        self.offer(key, 0)
+    }
+
+    /// The queue for a request that is offered. `size`: of its item, 0 if unknown.
+    pub(crate) fn offer(&self, key: &[u8], size: u64) -> Option<WorkerTarget> {
+        let left = self.offers.get().checked_sub(1)?;
+        let size = if size > 0 {
+            ItemBytes(size)
+        } else {
+            let store = &self.shared.store;
+            let meta = store.peek(store.hash(key), key, self.now_seconds);
+            ItemBytes(meta.map_or(0, |m| u64::from(m.key_bytes) + u64::from(m.value_bytes)))
+        };
+        if size >= self.plan.threshold {
+            return None;
+        }
+        self.offers.set(left);
+        Some(WorkerTarget::Worker(self.id))
+    }
+
+    /// Between two slices a large worker takes small requests, as many as the plan lets it.
+    pub(crate) fn steal_between_slices(&mut self) -> io::Result<()> {
+        if self.plan.role(self.id) != Role::Large {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        for taken in 0.. {
+            let victim = self.longest_queue().filter(|_| self.undelivered.is_empty());
+            let Some(victim) = victim else { break };
+            let queue = &shared.workers[victim.index()].jobs;
+            if !self.plan.steal.between_slices(taken, queue.len() as u32) {
+                break;
+            }
+            let Some(job) = queue.pop() else { break };
+            self.lanes().stolen.add_owner(1);
+            self.run(job)?;
+        }
+        Ok(())
+    }
+
+    /// A turn has ended: whether this worker looks for something to do.
+    pub(crate) fn tell_idle(&mut self, idle: bool) {
+        if self.told_idle != idle {
+            self.told_idle = idle;
+            self.shared.workers[self.id.index()].idle.store(idle, Ordering::Relaxed);
+        }
+    }
+}
