@@ -19,6 +19,8 @@ use std::io;
 
 /// Most bytes of a SET's first line and last two bytes, for keys of ours.
 const SET_LINE_BYTES_MAX: u64 = 64;
+/// Longest proof of an address that is sent back.
+const COOKIE_BYTES_MAX: usize = 64;
 
 /// Whether a request fits one datagram: every GET, and SETs of small values.
 pub fn fits_one(request: &Request) -> bool {
@@ -167,7 +169,7 @@ impl<'a> Flows<'a> {
         let (context, counts) = (self.context, &mut self.counts);
         for event in &self.events {
             let index = event.data.u64() as usize;
-            let Flow { socket, flight, uploads, sending, .. } = &mut self.all[index];
+            let Flow { socket, flight, outbox, uploads, sending } = &mut self.all[index];
             let now_ns = || clock.now_ns();
             socket.receive(&mut self.inbox, now_ns, |&now_ns, from, datagram| {
                 let Some((header, payload)) = Header::parse(datagram) else {
@@ -186,6 +188,18 @@ impl<'a> Flows<'a> {
                                 sending.push_back(header.request_id);
                             }
                         }
+                        return;
+                    }
+                    // Where we are not believed to be where we say: it goes back once.
+                    Kind::Cookie if payload.len() <= COOKIE_BYTES_MAX => {
+                        if let Some(peer) = from {
+                            let header = Header { kind: Kind::Cookie, ..Header::whole(0) };
+                            outbox.add(peer, |out| {
+                                out.extend_from_slice(&header.to_bytes());
+                                out.extend_from_slice(payload);
+                            });
+                        }
+                        counts.cookies += 1;
                         return;
                     }
                     _ => {

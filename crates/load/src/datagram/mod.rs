@@ -70,6 +70,9 @@ pub struct Counts {
     pub other_kind: u64,
     /// Datagrams by which the server asked for frames of a large SET again.
     pub resends_asked: u64,
+    /// Proofs of our address that the server asked for, and got.
+    #[serde(default)]
+    pub cookies: u64,
 }
 
 impl Counts {
@@ -86,5 +89,6 @@ impl Counts {
         self.impossible += other.impossible;
         self.other_kind += other.other_kind;
         self.resends_asked += other.resends_asked;
+        self.cookies += other.cookies;
     }
 }

@@ -167,6 +167,7 @@ mod tests {
             late_share_max: 0.005,
             quiet_laps_share_min: 0.5,
             overload_counts: false,
+            place: Default::default(),
             no_misses,
             servers: vec![],
             runs: vec![],

@@ -44,6 +44,9 @@ pub struct Definition {
     /// to be found out.
     #[serde(default)]
     pub overload_counts: bool,
+    /// Where it is measured.
+    #[serde(default)]
+    pub place: Place,
     /// Whether every GET must hit.
     #[serde(default)]
     pub no_misses: bool,
@@ -58,6 +61,15 @@ pub struct Definition {
     pub figures: Vec<Figure>,
 }
 
+/// Where servers and client are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// The servers are in a network namespace of their own, behind a veth pair (needs root);
+    /// otherwise on the loopback.
+    pub netns: bool,
+}
+
 /// A server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,7 +77,7 @@ pub struct ServerDefinition {
     /// Its name in this file.
     pub name: String,
     /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{port}` or
-    /// `{socket}`, `{next}` (the port after that) and `{memory}` replaced.
+    /// `{socket}`, `{next}` (the port after that), `{host}` and `{memory}` replaced.
     pub command: String,
     /// What it speaks.
     #[serde(default = "text")]

@@ -12,6 +12,7 @@ pub mod bench;
 pub mod definition;
 pub mod lookaside;
 pub mod memory;
+pub mod namespace;
 pub mod record;
 pub mod rounds;
 pub mod server;

@@ -8,6 +8,7 @@
 
 use super::Options;
 use super::definition::{Definition, ServerDefinition};
+use super::namespace::Namespace;
 use crate::admin;
 use crate::connection::Target;
 use crate::dialect::Dialect;
@@ -34,6 +35,8 @@ pub struct Places {
     folder: PathBuf,
     memory_mb: u64,
     wrapper: Vec<String>,
+    /// Where the servers are, if not here.
+    namespace: Option<Namespace>,
 }
 
 impl Places {
@@ -43,9 +46,15 @@ impl Places {
         if cpus < 2 {
             return Err("one CPU for the servers and one for the client are needed".into());
         }
+        let namespace = match definition.place.netns {
+            true => Some(Namespace::new()?),
+            false => None,
+        };
         let folder = std::env::temp_dir().join(format!("laneway-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
-        let mut wrapper = words(&format!("setpriv --pdeathsig KILL taskset -c {SERVER_CPU}"));
+        let mut wrapper = words("setpriv --pdeathsig KILL");
+        wrapper.extend(namespace.iter().flat_map(Namespace::wrapper));
+        wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
         let fifo = Command::new("chrt").args(["-f", "1", "true"]).stderr(Stdio::null()).status();
         if fifo.is_ok_and(|status| status.success()) {
             wrapper.extend(words("chrt -f 1"));
@@ -58,7 +67,13 @@ impl Places {
             folder,
             memory_mb: definition.memory_mb,
             wrapper,
+            namespace,
         })
+    }
+
+    /// The address of the servers.
+    fn host(&self) -> &str {
+        self.namespace.as_ref().map_or("127.0.0.1", Namespace::host)
     }
 }
 
@@ -101,7 +116,7 @@ impl Server {
         let target = if definition.command.contains("{socket}") {
             Target::Unix(socket)
         } else {
-            Target::Tcp(format!("127.0.0.1:{port}"))
+            Target::Tcp(format!("{}:{port}", places.host()))
         };
         let mut server = Server { child, target, dialect: definition.dialect };
         server.wait_for_answer().map_err(|error| {
@@ -170,6 +185,7 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
     let one = |word: String| {
         word.replace("{laneway}", &places.laneway.to_string_lossy())
             .replace("{port}", &port.to_string())
+            .replace("{host}", places.host())
             .replace("{next}", &port.wrapping_add(1).to_string())
             .replace("{socket}", &socket.to_string_lossy())
             .replace("{memory}", &places.memory_mb.to_string())
@@ -189,11 +205,27 @@ mod tests {
             folder: "/none/such".into(),
             memory_mb: 64,
             wrapper: vec![],
+            namespace: None,
         };
-        let command = "{laneway} serve -p {port} -U {next} -s {socket} -m {memory} --save ''";
+        let command =
+            "{laneway} serve -l {host} -p {port} -U {next} -s {socket} -m {memory} --save ''";
         let expanded = expand(command, &places, 7, Path::new("/s"));
-        let expected =
-            ["/r/laneway", "serve", "-p", "7", "-U", "8", "-s", "/s", "-m", "64", "--save", ""];
+        let expected = [
+            "/r/laneway",
+            "serve",
+            "-l",
+            "127.0.0.1",
+            "-p",
+            "7",
+            "-U",
+            "8",
+            "-s",
+            "/s",
+            "-m",
+            "64",
+            "--save",
+            "",
+        ];
         assert_eq!(expanded, expected);
     }
 }

@@ -1,0 +1,111 @@
+//! A network namespace for the servers, joined to ours by a veth pair: what a benchmark sends then
+//! crosses a device with queues of its own, not the loopback. The client stays where it is.
+//!
+//! Made by `ip` of iproute2, which needs root; taken down again when dropped, and the pair with it.
+//! Addresses are of the network for benchmarks (RFC 2544).
+
+use super::server::words;
+use std::process::{Command, Stdio};
+
+/// Queues of the pair, each way.
+const QUEUES: usize = 2;
+
+/// The namespace.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    host: String,
+}
+
+impl Namespace {
+    /// Makes one.
+    pub fn new() -> Result<Namespace, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(
+                "[place] netns: only root may make a network namespace; run it as root, or \
+                        take a definition that stays on the loopback"
+                    .into(),
+            );
+        }
+        let pid = std::process::id();
+        let (name, link) = (format!("laneway-{pid}"), format!("lw{pid}"));
+        let net = format!("198.18.{}", pid % 256);
+        ip(&format!("netns add {name}"))?;
+        // From here on it is taken down whatever happens.
+        let namespace = Namespace { name, host: format!("{net}.2") };
+        let Namespace { name, host } = &namespace;
+        let queues = format!("numrxqueues {QUEUES} numtxqueues {QUEUES}");
+        ip(&format!("link add {link} {queues} type veth peer name eth0 {queues} netns {name}"))?;
+        ip(&format!("address add {net}.1/30 dev {link}"))?;
+        ip(&format!("link set {link} up"))?;
+        ip(&format!("-n {name} address add {host}/30 dev eth0"))?;
+        ip(&format!("-n {name} link set eth0 up"))?;
+        ip(&format!("-n {name} link set lo up"))?;
+        Ok(namespace)
+    }
+
+    /// The servers' address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// What stands before a command that is to run in it.
+    pub fn wrapper(&self) -> Vec<String> {
+        words(&format!("ip netns exec {}", self.name))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // The link in it, and with that our end of the pair, go with it.
+        if let Err(error) = ip(&format!("netns del {}", self.name)) {
+            eprintln!("warning: {error}");
+        }
+    }
+}
+
+fn ip(line: &str) -> Result<(), String> {
+    let output = Command::new("ip")
+        .args(words(line))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("ip of iproute2: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("ip {line}: {}", said.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exists(name: &str) -> bool {
+        let output = Command::new("ip").args(["netns", "list"]).output();
+        let list = output.map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&list).split_whitespace().any(|word| word == name)
+    }
+
+    #[test]
+    fn a_namespace_is_reached_and_taken_down_again_or_says_what_it_needs() {
+        let namespace = match Namespace::new() {
+            Ok(namespace) => namespace,
+            Err(why) => {
+                // Without root, or in a container without the right to.
+                eprintln!("not tried here: {why}");
+                assert!(why.contains("root") || why.contains("ip "), "{why}");
+                return;
+            }
+        };
+        let name = namespace.name.clone();
+        assert!(exists(&name));
+        let mut command = namespace.wrapper();
+        command.extend(words("ip -brief address show dev eth0"));
+        let output = Command::new(&command[0]).args(&command[1..]).output().expect("ip runs");
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.contains(namespace.host()), "{shown}");
+        drop(namespace);
+        assert!(!exists(&name));
+    }
+}
