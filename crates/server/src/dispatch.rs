@@ -259,7 +259,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if rest.len() < whole && whole <= READ_BYTES {
             return Step::Stop(0, Stop::Starved);
         }
-        let offer = || self.offer(key, size as u64).filter(|_| rest.len() == whole);
+        let offer = || if rest.len() == whole { self.offer(key, size as u64) } else { None };
         if rest.len() >= whole
             && let Some(to) = self.queue_for(key, true, size as u64).or_else(offer)
         {
