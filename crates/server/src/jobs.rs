@@ -98,8 +98,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Wake the first of `workers` that sleeps.
     pub(crate) fn wake_one(&self, workers: impl IntoIterator<Item = WorkerId>) {
         fence(Ordering::SeqCst); // (S) pairs with (T): either we see it asleep, or it sees the job
-        let sleeps =
-            |worker: &WorkerId| self.shared.workers[worker.index()].asleep.load(Ordering::Relaxed);
+        // Who is woken is no longer asleep for the next one who looks.
+        let sleeps = |worker: &WorkerId| {
+            let asleep = &self.shared.workers[worker.index()].asleep;
+            asleep.load(Ordering::Relaxed) && asleep.swap(false, Ordering::Relaxed)
+        };
         if let Some(worker) = workers.into_iter().find(sleeps) {
             self.shared.workers[worker.index()].wake();
         }
@@ -193,10 +196,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Ok(true)
     }
 
-    /// The worker, not this one, in whose queue the most jobs lie.
+    /// The worker, not this one, in whose queue the most small jobs lie. A standby's are large.
     pub(crate) fn longest_queue(&self) -> Option<WorkerId> {
         let length = |worker: &WorkerId| self.shared.workers[worker.index()].jobs.len();
-        let others = self.plan.small_ids().filter(|&worker| worker != self.id);
+        let takes =
+            |worker: &WorkerId| *worker != self.id && self.plan.role(*worker) != Role::Standby;
+        let others = self.plan.small_ids().filter(takes);
         others.max_by_key(length).filter(|worker| length(worker) > 0)
     }
 

@@ -8,13 +8,14 @@
 //! takes one, a large worker between two slices as many as the plan lets it, and this worker goes
 //! on with half of what is left each turn, so that what is offered is never left lying.
 //!
+//! Half of a burst is offered, and only where somebody could take it, for each costs a copy.
 //! Offered are single requests for small items with nothing behind them: a connection has one
 //! request under way at a time, and a pipeline would stand still for it.
 
 use crate::clock::Clock;
 use crate::worker::Worker;
 use laneway_policy::plan::STEAL_QUEUE_MIN;
-use laneway_policy::{Design, ItemBytes, Role, WorkerTarget};
+use laneway_policy::{Design, ItemBytes, Role, WorkerId, WorkerTarget};
 use laneway_transport::{Ready, Transport};
 use laneway_wire::Get;
 use std::io;
@@ -25,7 +26,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn may_offer(&self) -> bool {
         matches!(self.plan.design, Design::Lanes | Design::Minos)
             && self.plan.steal.when_idle
-            && self.plan.role(self.id) != Role::Large
+            && matches!(self.plan.role(self.id), Role::Small | Role::Both)
     }
 
     /// A burst has come: how many of its requests are offered.
@@ -34,17 +35,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if streams < STEAL_QUEUE_MIN as usize || !self.may_offer() {
             return;
         }
+        let offers = streams as u32 / 2;
         let mut others = (0..self.shared.workers.len()).filter(|&other| other != self.id.index());
         let is_idle = |other: usize| self.shared.workers[other].idle.load(Ordering::Relaxed);
-        let between_slices = self.plan.steal.between_slices_queue_min.is_some();
-        let offers = if between_slices && self.plan.workers_large() > 0 {
-            streams - 1
-        } else if others.any(is_idle) {
-            streams / 2
-        } else {
-            0
-        };
-        self.offers.set(offers as u32);
+        let has_slices =
+            |id: WorkerId| self.shared.workers[id.index()].lanes.waiting_large.get() > 0;
+        let between_slices = self.plan.steal.between_slices(0, offers);
+        if others.any(is_idle) || (between_slices && self.plan.large_ids().any(has_slices)) {
+            self.offers.set(offers);
+        }
     }
 
     /// The queue for a `get` that is offered: one of a single key.
