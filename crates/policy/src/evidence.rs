@@ -77,13 +77,18 @@ impl Estimate {
 
 /// Without the standard library: Newton's steps, from above, until they no longer fall.
 fn square_root(of: f64) -> f64 {
+    if of <= 0.0 {
+        return 0.0; // towards it the steps fall for ever
+    }
     let mut root = of.max(1.0);
     loop {
         let next = 0.5 * (root + of / root);
-        if next >= root {
+        // So asked, what is not a number ends it too.
+        if next < root {
+            root = next;
+        } else {
             return root;
         }
-        root = next;
     }
 }
 
