@@ -63,13 +63,13 @@ fn run(design: Design, workers: u16, seed: u64) -> Vec<Vec<u16>> {
 
 #[test]
 fn the_number_of_large_workers_follows_within_two_epochs_and_keeps_still() {
-    // What the rule gives by the true shares, with what `lanes` adds, give or take the one that
-    // either number is as good as.
+    // What the rule gives by the true shares, which are work for 0.9 and 3.5 workers of 8, with
+    // what `lanes` adds; give or take the one that an epoch's requests cannot tell from it.
     let rows = [
-        (Design::Minos, 8, [0..=1, 3..=3, 0..=1]),
-        (Design::Lanes, 8, [2..=2, 4..=4, 2..=2]),
-        (Design::Minos, 16, [1..=1, 7..=7, 1..=2]),
-        (Design::Lanes, 16, [2..=2, 7..=8, 2..=3]),
+        (Design::Minos, 8, [0..=1, 2..=4, 0..=1]),
+        (Design::Lanes, 8, [2..=2, 3..=5, 2..=2]),
+        (Design::Minos, 16, [0..=2, 6..=8, 1..=2]),
+        (Design::Lanes, 16, [2..=3, 7..=9, 2..=3]),
     ];
     for (design, workers, expected) in rows {
         let mut restless = 0;
@@ -84,7 +84,8 @@ fn the_number_of_large_workers_follows_within_two_epochs_and_keeps_still() {
                 restless += settled.windows(2).filter(|pair| pair[0] != pair[1]).count();
             }
         }
-        assert!(restless <= 6, "{design}, {workers}: {restless} changes in 60 quiet parts");
+        // Of a thousand epochs in which nothing changes.
+        assert!(restless <= 20, "{design}, {workers}: {restless} changes in 60 quiet parts");
     }
 }
 

@@ -169,7 +169,7 @@ impl Session {
     fn conclude(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Done | Outcome::Verbosity(_) => {}
-            Outcome::Elsewhere => panic!("no value is too large here"),
+            Outcome::Elsewhere | Outcome::Again => panic!("nothing is too large here"),
             Outcome::Transfer(rest) => {
                 rest.value.copy_into(&mut self.out);
                 self.out.extend_from_slice(rest.tail);
