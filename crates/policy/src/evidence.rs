@@ -17,6 +17,9 @@ use crate::units::ItemBytes;
 /// Standard errors beyond which a difference is not taken for chance.
 const CHANCE_MAX: f64 = 2.0;
 
+/// Of fewer requests nothing follows: a server that is hardly used keeps its roles.
+const REQUESTS_MIN: f64 = 100.0;
+
 /// Requests in the pool at most: then it is halved, so that a slow change is not averaged away.
 const POOL_REQUESTS_MAX: f64 = 1e6;
 
@@ -125,6 +128,9 @@ impl Evidence {
         }
         let seen = of(&self.pool, self.large_cost);
         self.large_cost = seen.large_cost.unwrap_or(self.large_cost);
+        if self.pool.total() < REQUESTS_MIN {
+            return (0.0, 1.0);
+        }
         let reach = CHANCE_MAX * seen.error;
         let small_share = 1.0 - seen.large_share;
         ((small_share - reach).max(0.0), (small_share + reach).min(1.0))

@@ -71,13 +71,14 @@ fn idle_workers_take_single_requests_of_a_busy_one() {
         }
         assert!(stolen(&rig, |number| number != 0) > 10, "{what}");
         assert_eq!(stolen(&rig, |number| number == 0), 0, "{what}");
-        // Large items are not offered, nor are pipelines.
+        // Large items are not offered; of a pipeline at most the last one is.
         rig.set(&clients[0], "big", &value(100_000, 1));
         let before = stolen(&rig, |_| true);
         ask_all(&mut rig, &clients, b"get big\r\n", &reply("big", &value(100_000, 1)), &what);
-        let twice = reply("k", b"value").repeat(2);
-        ask_all(&mut rig, &clients, b"get k\r\nget k\r\n", &twice, &what);
         assert_eq!(stolen(&rig, |_| true), before, "{what}");
+        let (line, thrice) = (b"get k\r\n".repeat(3), reply("k", b"value").repeat(3));
+        ask_all(&mut rig, &clients, &line, &thrice, &what);
+        assert!(stolen(&rig, |_| true) <= before + clients.len() as u64, "{what}");
     }
 }
 

@@ -68,8 +68,8 @@ fn the_number_of_large_workers_follows_within_two_epochs_and_keeps_still() {
     let rows = [
         (Design::Minos, 8, [0..=1, 2..=4, 0..=1]),
         (Design::Lanes, 8, [2..=2, 3..=5, 2..=2]),
-        (Design::Minos, 16, [0..=2, 6..=8, 1..=2]),
-        (Design::Lanes, 16, [2..=3, 7..=9, 2..=3]),
+        (Design::Minos, 16, [0..=2, 5..=8, 1..=2]),
+        (Design::Lanes, 16, [2..=3, 6..=9, 2..=3]),
     ];
     for (design, workers, expected) in rows {
         let mut restless = 0;
@@ -85,7 +85,7 @@ fn the_number_of_large_workers_follows_within_two_epochs_and_keeps_still() {
             }
         }
         // Of a thousand epochs in which nothing changes.
-        assert!(restless <= 20, "{design}, {workers}: {restless} changes in 60 quiet parts");
+        assert!(restless <= 30, "{design}, {workers}: {restless} changes in 60 quiet parts");
     }
 }
 
@@ -130,6 +130,18 @@ fn an_epoch_without_large_requests_is_no_proof_that_there_are_none() {
     }
     let (low, high) = after([(100, 1_000_000), (100_000, 0)]);
     assert!(low > 0.99 && high == 1.0, "{low} to {high}");
+}
+
+#[test]
+fn a_handful_of_requests_says_nothing() {
+    let mut evidence = Evidence::default();
+    let few = one([(100, 0), (100_000, 9)]);
+    for _ in 0..11 {
+        let range = evidence.after_epoch(&few, CostModel::Bytes, ItemBytes(10_000), 1);
+        assert_eq!(range, (0.0, 1.0));
+    }
+    let (_, high) = evidence.after_epoch(&few, CostModel::Bytes, ItemBytes(10_000), 1);
+    assert!(high < 0.1, "a hundred of them do: {high}");
 }
 
 #[test]
