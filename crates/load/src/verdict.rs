@@ -43,8 +43,8 @@ impl Verdict {
 const LOST_MAX: f64 = 0.02;
 
 /// Judges the counts of an open-loop run, of which at most `late_max` (a share) may leave late, or
-/// of a closed-loop one (`None`), which has no schedule to fall behind. `reply_percent`: of how many
-/// requests in a hundred the server sends the reply.
+/// of a closed-loop one (`None`), which has no schedule to fall behind. `reply_percent`: of how
+/// many requests in a hundred the server sends the reply.
 pub fn judge(
     counts: &Counts,
     late_max: Option<f64>,

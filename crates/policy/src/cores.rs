@@ -249,8 +249,8 @@ impl Settled {
     }
 }
 
-/// The first wait for the extra worker, in hysteresis periods (of one epoch by default): a full wire
-/// does not empty within seconds, and each try that fails costs small requests an epoch of it.
+/// The first wait for the extra worker, in hysteresis periods (of one epoch by default): a full
+/// wire does not empty within seconds, and each try that fails costs small requests an epoch of it.
 pub const GRANT_WAIT: u16 = 24;
 
 /// How many times that wait is doubled at most.

@@ -95,3 +95,18 @@ pub struct Finished {
     /// The client wants to leave.
     pub closes: bool,
 }
+
+/// What executing has found out, besides the reply.
+pub(crate) struct Served {
+    pub(crate) tally: Tally,
+    pub(crate) arrived_nanos: u64,
+    pub(crate) large: bool,
+    pub(crate) closes: bool,
+}
+
+impl Served {
+    /// Nothing yet, of a request that came then.
+    pub(crate) fn new(arrived_nanos: u64) -> Served {
+        Served { tally: Tally::default(), arrived_nanos, large: false, closes: false }
+    }
+}

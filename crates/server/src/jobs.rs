@@ -10,8 +10,8 @@
 use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::execute::{self, Body, Context, Outcome};
-use crate::handoff::{Finished, Job, Origin, StreamOrigin, Work};
-use crate::latency::{Operation, Tally};
+use crate::handoff::{Finished, Job, Origin, Served, StreamOrigin, Work};
+use crate::latency::Operation;
 use crate::output::Output;
 use crate::worker::Worker;
 use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Role, Route, WorkerId, WorkerTarget};
@@ -25,21 +25,6 @@ use std::sync::atomic::{Ordering, fence};
 
 /// The two bytes behind a value.
 const VALUE_END_BYTES: usize = 2;
-
-/// What executing has found out, besides the reply.
-pub(crate) struct Served {
-    pub(crate) tally: Tally,
-    arrived_nanos: u64,
-    pub(crate) large: bool,
-    closes: bool,
-}
-
-impl Served {
-    /// Nothing yet, of a request that came then.
-    pub(crate) fn new(arrived_nanos: u64) -> Served {
-        Served { tally: Tally::default(), arrived_nanos, large: false, closes: false }
-    }
-}
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Put a request of `connection` into a queue, and keep its reply's place. `Err` gives the work
@@ -150,7 +135,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Execute jobs: those in this worker's own queue, then, if it serves the shared one, from
-    /// there, each time one; where small requests are served too, one large one of each. Returns whether there were any.
+    /// there, each time one; where small requests are served too, one large one of each. Returns
+    /// whether there were any.
     pub(crate) fn work(&mut self) -> io::Result<bool> {
         let shared = self.shared.clone();
         let here = &shared.workers[self.id.index()];

@@ -32,4 +32,5 @@ pub mod shared;
 pub mod stats;
 pub mod stopping;
 pub mod udp;
+pub mod wire_wait;
 pub mod worker;

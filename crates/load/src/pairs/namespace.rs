@@ -4,7 +4,6 @@
 //! Made by `ip` of iproute2, which needs root; taken down again when dropped, and the pair with it.
 //! Addresses are of the network for benchmarks (RFC 2544).
 
-use super::server::words;
 use std::process::{Command, Stdio};
 
 /// Queues of the pair, each way.
@@ -51,7 +50,7 @@ impl Namespace {
 
     /// What stands before a command that is to run in it.
     pub fn wrapper(&self) -> Vec<String> {
-        words(&format!("ip netns exec {}", self.name))
+        ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
     }
 }
 
@@ -66,7 +65,7 @@ impl Drop for Namespace {
 
 fn ip(line: &str) -> Result<(), String> {
     let output = Command::new("ip")
-        .args(words(line))
+        .args(line.split_ascii_whitespace())
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("ip of iproute2: {error}"))?;
@@ -101,7 +100,8 @@ mod tests {
         let name = namespace.name.clone();
         assert!(exists(&name));
         let mut command = namespace.wrapper();
-        command.extend(words("ip -brief address show dev eth0"));
+        let show = "ip -brief address show dev eth0";
+        command.extend(show.split_ascii_whitespace().map(str::to_owned));
         let output = Command::new(&command[0]).args(&command[1..]).output().expect("ip runs");
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(shown.contains(namespace.host()), "{shown}");

@@ -5,6 +5,7 @@
 //! and `prepend`, whose item cannot be laid out before the old value is known; their values are
 //! gathered in a buffer that grows as bytes arrive.
 
+mod answer;
 mod complete;
 mod incoming;
 mod join;
@@ -13,8 +14,8 @@ pub use incoming::{Incoming, Landing};
 pub use join::Joining;
 
 use super::{Context, expires_at, reply};
+use answer::AnswerOwned;
 use complete::{Fate, complete};
-use incoming::AnswerOwned;
 use join::Join;
 use laneway_store::{KeyHash, Refused, UnixSeconds};
 use laneway_wire::reply::{

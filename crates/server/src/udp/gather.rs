@@ -4,17 +4,16 @@
 //! A worker gathers one reply at a time; the others wait as the lines they came as. So what they
 //! take is bounded by the length of lines and of one reply. Sizes are bytes.
 
-use super::state::{At, Desk, From};
+use super::state::{At, Desk, From, Gathering};
 use crate::clock::Clock;
-use crate::handoff::{DatagramOrigin, Finished, Job, Origin, Work};
-use crate::jobs::Served;
+use crate::handoff::{Finished, Job, Origin, Served, Work};
 use crate::output::Output;
 use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN};
 use crate::worker::Worker;
 use laneway_transport::Transport;
 use laneway_wire::reply::END;
 use laneway_wire::udp::MESSAGE_BYTES_MAX;
-use laneway_wire::{Get, GetVerb, Keys, Limits, Request, parse};
+use laneway_wire::{Get, Keys, Limits, Request, parse};
 
 /// Lines of keys that wait at one worker; more are thrown away.
 const GATHERINGS_MAX: usize = 64;
@@ -24,19 +23,6 @@ const LONG_BYTES_MIN: usize = 2 * KEYS_PER_TURN;
 
 /// Keys of one turn, and bytes of their values.
 const MOST: (usize, usize) = (KEYS_PER_TURN, OUT_BYTES_PER_TURN);
-
-/// A `get` under way.
-pub struct Gathering {
-    to: DatagramOrigin,
-    verb: GetVerb,
-    exptime: i64,
-    keys: Vec<u8>,
-    /// How many bytes of `keys` are done with.
-    at: usize,
-    reply: Output,
-    reply_bytes: usize,
-    served: Served,
-}
 
 /// Whether a `get` has more keys than one turn looks up.
 pub fn is_long(get: &Get<'_>) -> bool {

@@ -2,13 +2,14 @@
 
 use super::batch::Batch;
 use super::counts::UdpCounts;
-use super::gather::Gathering;
 use super::reply::Transfer;
 use super::shared::{Key, UdpShared};
 use crate::execute::{Incoming, Joining};
-use crate::handoff::DatagramOrigin;
+use crate::handoff::{DatagramOrigin, Served};
 use crate::latency::Tally;
+use crate::output::Output;
 use laneway_transport::datagram::Datagrams;
+use laneway_wire::GetVerb;
 use laneway_wire::udp::reassembly::{Bounds, Counts, Reassembly, Whole};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -84,6 +85,19 @@ pub struct JoiningFrom {
     pub size: u64,
     /// The item to be.
     pub joining: Box<Joining>,
+}
+
+/// A `get` of very many keys, under way.
+pub struct Gathering {
+    pub(super) to: DatagramOrigin,
+    pub(super) verb: GetVerb,
+    pub(super) exptime: i64,
+    pub(super) keys: Vec<u8>,
+    /// How many bytes of `keys` are done with.
+    pub(super) at: usize,
+    pub(super) reply: Output,
+    pub(super) reply_bytes: usize,
+    pub(super) served: Served,
 }
 
 /// What goes in slices.

@@ -2,11 +2,11 @@
 //! connection may move while the bytes arrive.
 
 use super::super::Context;
+use super::answer::AnswerOwned;
 use super::complete::complete;
 use super::join::{Join, Joining};
 use super::{Answer, How, answer_fate, bad_chunk, refuse};
 use laneway_store::{Charge, Draft, KeyHash, Refused};
-use laneway_wire::MetaKey;
 
 /// How much room a gathering buffer offers at a time, bytes.
 const ROOM_BYTES: usize = 32 << 10;
@@ -97,35 +97,6 @@ impl Landing {
             Landing::Buffer(buffer) => {
                 assert!(buffer.arrived + bytes <= buffer.bytes.len(), "more than the room");
                 buffer.arrived += bytes;
-            }
-        }
-    }
-}
-
-/// How to answer, without borrowing the request.
-pub(super) enum AnswerOwned {
-    Text { noreply: bool },
-    Meta { key: Box<[u8]>, base64: bool, flags: Box<[u8]>, quiet: bool },
-}
-
-impl AnswerOwned {
-    pub(super) fn of(answer: &Answer<'_>) -> AnswerOwned {
-        match *answer {
-            Answer::Text { noreply } => AnswerOwned::Text { noreply },
-            Answer::Meta { key, flags, quiet } => AnswerOwned::Meta {
-                key: key.token.into(),
-                base64: key.base64,
-                flags: flags.into(),
-                quiet,
-            },
-        }
-    }
-
-    pub(super) fn borrow(&self) -> Answer<'_> {
-        match self {
-            AnswerOwned::Text { noreply } => Answer::Text { noreply: *noreply },
-            AnswerOwned::Meta { key, base64, flags, quiet } => {
-                Answer::Meta { key: MetaKey { token: key, base64: *base64 }, flags, quiet: *quiet }
             }
         }
     }

@@ -5,8 +5,8 @@
 
 use super::super::Context;
 use super::super::attempts::{Attempts, unchanged};
+use super::answer::AnswerOwned;
 use super::complete::Fate;
-use super::incoming::AnswerOwned;
 use super::{How, Place, answer_fate};
 use laneway_store::{Charge, Draft, Got, ItemMeta, KeyHash, Pinned, Refused, UnixSeconds};
 use std::borrow::Cow;
