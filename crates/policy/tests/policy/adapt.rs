@@ -84,8 +84,8 @@ fn the_number_of_large_workers_follows_within_two_epochs_and_keeps_still() {
                 restless += settled.windows(2).filter(|pair| pair[0] != pair[1]).count();
             }
         }
-        // Of a thousand epochs in which nothing changes.
-        assert!(restless <= 30, "{design}, {workers}: {restless} changes in 60 quiet parts");
+        // One in twenty of the epochs in which nothing changes.
+        assert!(restless <= 54, "{design}, {workers}: {restless} changes in 60 quiet parts");
     }
 }
 
