@@ -14,7 +14,7 @@
 //! ([`Settings::background`]), those of [`Tier::reads`], and none besides. The parts, bottom up:
 //! `disk`, `pm` (media); `record`, `segment`, `log`, `pointer`, `space`, `tables` (how bytes lie);
 //! `index`; `append`, `large`, `read`, `reads`, `migrate`, `checkpoint`, `recover` (what is done);
-//! `tier`, `directory` (how it is used). docs/disk-format.md has every byte.
+//! `tier`, `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
@@ -24,6 +24,8 @@ mod bytes;
 mod checkpoint;
 mod directory;
 pub mod disk;
+pub mod dump;
+pub mod fsck;
 mod index;
 mod large;
 mod log;

@@ -172,6 +172,11 @@ pub fn claim(bytes: &[u8]) -> Option<(Kind, u64, &[u8])> {
     Some((Kind::of(head.kind)?, head.sequence, reader.take(head.key_bytes)?))
 }
 
+/// The lengths of key and body that a record claims. Nothing vouches for them.
+pub fn lengths(bytes: &[u8]) -> Option<(usize, usize)> {
+    header(&mut Reader::new(bytes)).map(|head| (head.key_bytes, head.body_bytes))
+}
+
 struct Header {
     kind: u8,
     body_bytes: usize,

@@ -13,7 +13,7 @@ use crate::log::{Log, Slot};
 use crate::pm::Region;
 use crate::pointer::{Extent, Pointer};
 use crate::record::{self, Kind, Record};
-use crate::segment::{Header, Met, Scan, Shape, life_of};
+use crate::segment::{Header, Listed, Met, Scan, Shape, life_of};
 use crate::space::Space;
 use crate::stats::Counters;
 use crate::store::{Accounts, Checkpoint, Maintenance, SUPER_BLOCKS, Shared, Writer};
@@ -56,21 +56,36 @@ pub struct Report {
 /// Where recovery stands: bytes done, bytes in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Opens what lies on `media`, or makes a new store of this id there.
+/// What a store is recovered for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be used. Where there is none, one of this id is made.
+    Use {
+        /// Any random number.
+        new_id: u64,
+    },
+    /// To be looked at: nothing is written.
+    Check,
+}
+
+/// Opens what lies on `media`.
 pub fn recover(
     media: Media,
     settings: Settings,
-    new_id: u64,
+    purpose: Purpose,
     progress: Progress<'_>,
 ) -> Result<(Shared, Report)> {
     let mut report = Report::default();
     let shape = Shape::of(media.region.bytes(), settings.segment_bytes)?;
     let superblock = match Superblock::read(&*media.ssd, &mut report.problems)? {
         Front::Store(superblock) => superblock,
-        Front::Empty => {
-            report.is_new = true;
-            make(&media, shape, new_id)?
-        }
+        Front::Empty => match purpose {
+            Purpose::Use { new_id } => {
+                report.is_new = true;
+                make(&media, shape, new_id)?
+            }
+            Purpose::Check => return Err(Error::Mismatch("there is no store here".into())),
+        },
     };
     if (superblock.segment_bytes, superblock.segments) != (shape.segment_bytes, shape.segments) {
         return Err(Error::Mismatch(format!(
@@ -80,6 +95,9 @@ pub fn recover(
     }
     let shared = Recovery::new(&media, &superblock, shape, report).run(settings, progress);
     let (shared, report) = shared?;
+    if purpose == Purpose::Check {
+        return Ok((shared, report));
+    }
     // What was found may have been in a cache of the medium: a process that dies takes no cache
     // with it, the power that fails next would. Values first, as in any group; in the log only the
     // newest segment can be in a cache.
@@ -262,6 +280,14 @@ impl<'a> Recovery<'a> {
                 headers.insert(header.generation, (slot, header));
             }
         }
+        while let Some(hidden) = self.hidden_segment(&headers)? {
+            let (slot, header) = hidden;
+            self.problem(format!(
+                "log segment {} (slot {slot}), the newest, has no whole header",
+                header.generation
+            ));
+            headers.insert(header.generation, (slot, header));
+        }
         let Some((&newest, (newest_slot, header))) = headers.last_key_value() else {
             return Ok(Vec::new());
         };
@@ -274,11 +300,9 @@ impl<'a> Recovery<'a> {
             let there =
                 headers.get(&listed.generation).is_some_and(|(slot, _)| *slot == listed.slot);
             if !there {
-                self.problem(format!(
-                    "log segment {} (slot {}) has no whole header: its records since the \
-                     checkpoint are lost",
-                    listed.generation, listed.slot
-                ));
+                // Its records are read all the same: the newest header says where it is.
+                let Listed { generation, slot, .. } = listed;
+                self.problem(format!("log segment {generation} (slot {slot}) has no whole header"));
             }
             used.push(Used {
                 slot: listed.slot,
@@ -289,6 +313,44 @@ impl<'a> Recovery<'a> {
         used.push(Used { slot: newest_slot, generation: newest, sealed_end: Some(end) });
         used.sort_by_key(|used| used.generation);
         Ok(used)
+    }
+
+    /// A segment newer than all whole headers, known by records that say that its header was
+    /// durable. A torn header leads no such records.
+    fn hidden_segment(
+        &self,
+        headers: &BTreeMap<u64, (u32, Header)>,
+    ) -> Result<Option<(u32, Header)>> {
+        let newest = headers.last_key_value();
+        let generation = newest.map_or(1, |(generation, _)| generation + 1);
+        let life = life_of(self.superblock.store_id, generation);
+        for slot in 0..self.shape.segments {
+            if headers.values().any(|(known, _)| *known == slot) {
+                continue;
+            }
+            let bytes = self.segment_bytes(slot)?;
+            let mut vouched = false;
+            let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
+            scan.run(&bytes, |met| {
+                vouched |= matches!(met, Met::Record { durable_to, .. } if 0 < durable_to);
+            });
+            if !vouched {
+                continue;
+            }
+            // What its header listed: what the one before did, and that one itself.
+            let mut listed = Vec::new();
+            let mut flush_sequence = self.flush_sequence;
+            if let Some((&generation, (slot, header))) = newest {
+                let (end, freed) = self.examine_newest(*slot, generation)?;
+                listed.clone_from(&header.listed);
+                listed.retain(|listed| !freed.contains(&listed.generation));
+                listed.push(Listed { slot: *slot, end, generation });
+                flush_sequence = header.flush_sequence;
+            }
+            let store_id = self.superblock.store_id;
+            return Ok(Some((slot, Header { store_id, generation, flush_sequence, listed })));
+        }
+        Ok(None)
     }
 
     /// Where the newest segment ends, and the segments that it says are free.

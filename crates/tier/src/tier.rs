@@ -9,7 +9,7 @@ use crate::pointer::Pointer;
 use crate::read::{LargeReader, Look};
 use crate::reads::{Reads, Wake};
 use crate::record::{Kind, bytes_of};
-use crate::recover::{Media, Progress, Report, recover};
+use crate::recover::{Media, Progress, Purpose, Report, recover};
 use crate::stats::Stats;
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{
@@ -43,7 +43,7 @@ impl Tier {
                 "table_bytes must not be 0, and migrate_percent at most 100".into(),
             ));
         }
-        let (shared, report) = recover(media, settings, new_id, progress)?;
+        let (shared, report) = recover(media, settings, Purpose::Use { new_id }, progress)?;
         let shared = Arc::new(shared);
         let background = settings.background.then(|| Background::start(&shared)).transpose()?;
         Ok((Tier { shared, background }, report))
@@ -221,6 +221,11 @@ impl Tier {
             Err(Error::SsdFull { .. }) => Ok(()),
             result => result,
         }
+    }
+
+    /// The parts, for the repair of a store.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 }
 
