@@ -59,8 +59,8 @@ pub fn dump(tier: &Tier, out: &mut dyn Write) -> Result<Dumped> {
     Ok(dumped)
 }
 
-/// Puts every item of a stream into the store and returns how many; all are durable then. Items that
-/// are there already are replaced.
+/// Puts every item of a stream into the store and returns how many; all are durable then. Items
+/// that are there already are replaced.
 pub fn load(tier: &Tier, input: &mut dyn Read) -> Result<u64> {
     let mut magic = [0; 8];
     doing("read the dump", input.read_exact(&mut magic))?;

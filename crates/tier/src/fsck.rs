@@ -1,8 +1,8 @@
 //! Checking a store, and repairing one.
 //!
 //! A check writes nothing: it recovers the store in memory and reads every item. A repair drops
-//! what the check names, and only that: each lost item becomes a deletion, and segments with damaged
-//! records are emptied of everything else and given back.
+//! what the check names, and only that: each lost item becomes a deletion, and segments with
+//! damaged records are emptied of everything else and given back.
 
 use crate::append::Draft;
 use crate::index::What;
@@ -45,6 +45,11 @@ pub fn check(media: Media, settings: Settings) -> Result<Findings> {
 pub fn repair(media: Media, settings: Settings) -> Result<Findings> {
     let settings = Settings { background: false, ..settings };
     let (tier, report) = Tier::open(media, settings, 0, &mut |_, _| {})?;
+    repair_open(tier, report)
+}
+
+/// The same for a store that is open and that nothing happens to meanwhile.
+pub(crate) fn repair_open(tier: Tier, report: Report) -> Result<Findings> {
     let shared = tier.shared();
     let (items, lost) = read_all(shared)?;
     for (key, _) in &lost {

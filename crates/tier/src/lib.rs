@@ -46,10 +46,10 @@ mod tier;
 mod types;
 
 pub use append::Ticket;
-pub use directory::{Backend, Directory, DirectorySettings};
+pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use index::Counts;
 pub use pointer::PIECE_BYTES;
-pub use read::{LargeReader, Look};
+pub use read::{Expired, LargeReader, Look};
 pub use reads::{Answer, Reads, Request, Wake};
 pub use recover::{Media, Progress, Report};
 pub use stats::Stats;

@@ -17,11 +17,11 @@ use crate::disk::Barrier;
 use crate::index::{Home, What};
 use crate::log::Slot;
 use crate::record::{self, Kind, Record, Stamp};
-use crate::recover::{for_each_record, read_table};
 use crate::segment::{Met, Scan, life_of};
 use crate::store::{Heat, Maintenance, Shared};
 use crate::tables::{
-    DROPPED_RECORD_BYTES, Dropped, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of,
+    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, for_each_record,
+    key_of, life_of_table, read_table,
 };
 use crate::types::{BLOCK_BYTES, Error, ItemMeta, MigrateBy, Position, Result, doing};
 
@@ -377,9 +377,12 @@ impl Shared {
         let mut tables: Vec<(Table, Vec<usize>)> = Vec::new();
         let mut bytes = Vec::new();
         let mut offsets = Vec::new();
+        // Nobody else names tables: maintenance is one at a time.
+        let first_id = self.accounts().tables.last_id + 1;
         for (index, moving) in cold.iter().enumerate() {
             offsets.push(bytes.len());
-            record::encode(&mut bytes, &moving.record(), Stamp::default());
+            let life = life_of_table(self.store_id, first_id + tables.len() as u64);
+            record::encode(&mut bytes, &moving.record(), Stamp { life, durable_to: 0 });
             bytes.resize(bytes.len().next_multiple_of(TABLE_ALIGN), 0);
             let last = index + 1 == cold.len();
             if last || self.settings.table_bytes <= bytes.len() {
@@ -467,14 +470,14 @@ impl Shared {
         for table in tables {
             let mut whole = true;
             let bytes = read_table(&*self.ssd, &table)?;
-            for_each_record(&bytes, &table, |found| match found {
-                Some((home, record)) => {
+            for_each_record(&bytes, &table, self.store_id, |found| match found {
+                Found::Record(home, record) => {
                     let current = self.index.get(record.key);
                     if current.is_some_and(|e| e.home == home && e.sequence == record.sequence) {
                         moving.push(Moving::of(&record, home, 0));
                     }
                 }
-                None => whole = false,
+                Found::Damaged(..) => whole = false,
             });
             if whole {
                 emptied.push(table);

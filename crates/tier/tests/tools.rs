@@ -15,7 +15,7 @@ fn filled() -> (Machine, Tier) {
     let (tier, _) = machine.open(settings()).unwrap();
     for number in 0..200 {
         let bytes = if number % 7 == 0 { 3000 } else { 250 };
-        let meta = ItemMeta { flags: number as u32, expires_at_seconds: 9 };
+        let meta = ItemMeta { flags: number as u32, expires_at_seconds: 9, marks: 2, cas: number };
         tier.put(&key(number), &value(number, bytes), meta).unwrap();
         if number % 50 == 49 {
             tier.migrate().unwrap();
@@ -28,7 +28,11 @@ fn filled() -> (Machine, Tier) {
 fn damaged(machine: &Machine, numbers: &[(u64, usize)]) -> Machine {
     let (mut log, mut ssd) = machine.images();
     for &(number, bytes) in numbers {
-        let wanted = &value(number, bytes)[..bytes.min(250)];
+        // A small value follows its key in the record; a large one lies alone.
+        let small = bytes < settings().split_bytes;
+        let key = if small { key(number) } else { Vec::new() };
+        let wanted = &[key, value(number, bytes)].concat()[..];
+        let mut flipped = 0;
         for image in [&mut log, &mut ssd] {
             let found: Vec<usize> = image
                 .windows(wanted.len())
@@ -36,8 +40,10 @@ fn damaged(machine: &Machine, numbers: &[(u64, usize)]) -> Machine {
                 .filter(|(_, window)| *window == wanted)
                 .map(|(at, _)| at)
                 .collect();
-            found.into_iter().for_each(|at| image[at + 9] ^= 8);
+            flipped += found.len();
+            found.into_iter().for_each(|at| image[at + 29] ^= 8);
         }
+        assert!(0 < flipped, "item {number} is on one of the media");
     }
     Machine::of(Kind::Pm, &Faults::default(), u64::MAX, log, ssd)
 }
@@ -95,6 +101,43 @@ fn the_newest_segment_is_read_although_its_header_is_damaged() {
     let machine = Machine::of(Kind::Pm, &Faults::default(), u64::MAX, log, ssd);
     let found = fsck::check(machine.media(), settings()).unwrap();
     assert_eq!((found.items, found.report.problems.len()), (200, 1), "{found:?}");
+}
+
+#[test]
+fn a_group_that_was_acknowledged_is_read_although_the_header_it_came_with_is_damaged() {
+    for kind in [Kind::Pm, Kind::Wal] {
+        let machine = Machine::new(kind, &Faults::default());
+        let (tier, _) = machine.open(settings()).unwrap();
+        tier.put(b"the only one", b"value", ItemMeta::default()).unwrap();
+        drop(tier);
+        let (mut log, ssd) = machine.images();
+        log[24] ^= 1;
+        let machine = Machine::of(kind, &Faults::default(), u64::MAX, log, ssd);
+        for _ in 0..2 {
+            let (tier, report) = machine.open(settings()).unwrap();
+            assert_eq!((report.items, &report.problems[..]), (1, &[][..]));
+            assert_eq!(tier.get(b"the only one").unwrap().unwrap().value, b"value");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_sequence_does_not_outlive_what_is_written_next() {
+    let machine = Machine::new(Kind::Pm, &Faults::default());
+    let (tier, _) = machine.open(settings()).unwrap();
+    for number in 0..3 {
+        tier.put(&key(number), b"value", ItemMeta::default()).unwrap();
+    }
+    drop(tier);
+    let (mut log, ssd) = machine.images();
+    let at = log.windows(9).position(|bytes| bytes == &key(1)[..]).expect("it is in the log");
+    log[at - 48 + 15] ^= 0x40; // the highest byte of its sequence
+    let machine = Machine::of(Kind::Pm, &Faults::default(), u64::MAX, log, ssd);
+    let (tier, report) = machine.open(settings()).unwrap();
+    assert_eq!(report.problems.len(), 1, "{report:?}");
+    assert!(matches!(tier.get(&key(1)), Err(Error::Lost { .. })));
+    tier.put(&key(1), b"again", ItemMeta::default()).unwrap();
+    assert_eq!(tier.get(&key(1)).unwrap().unwrap().value, b"again");
 }
 
 #[test]
