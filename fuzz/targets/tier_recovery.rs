@@ -1,9 +1,9 @@
 //! Fuzzes recovery: a store's media with bytes changed anywhere.
 //!
 //! The input is a list of changes, six bytes each: which medium and where (three bytes, a bit),
-//! how many bytes, and with what. What is checked: opening never panics; a key holds a value that it
-//! once held, nothing, or is said to be lost; an older value than the newest is served only where
-//! recovery said that something is damaged; and the store then takes writes or says why not.
+//! how many bytes, and with what. What is checked: opening never panics; a key holds a value that
+//! it once held, nothing, or is said to be lost; an older value than the newest is served only
+//! where recovery said that something is damaged; and the store then takes writes or says why not.
 
 #![no_main]
 

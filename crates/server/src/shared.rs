@@ -4,6 +4,7 @@
 
 use crate::connection::{Card, Connection};
 use crate::counters::Board;
+use crate::durable::shared::Durable;
 use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::latency::Book;
 use crate::put_lock::PutLocks;
@@ -240,7 +241,9 @@ pub struct Shared<S> {
     pub large_jobs: Ring<Job>,
     /// UDP, once a worker serves it.
     pub udp: OnceLock<Arc<UdpShared>>,
-    /// Command counters of all workers.
+    /// Where items are kept durably, if they are; set before a worker is made.
+    pub durable: OnceLock<Arc<Durable>>,
+    /// Command counters of all workers, and behind them of the keeper.
     pub board: Board,
     /// `stats detail on` was said.
     pub detail: AtomicBool,
@@ -281,7 +284,8 @@ impl<S> Shared<S> {
             large_queue: Ring::new(MAILBOX_PLACES),
             large_jobs: Ring::new(JOB_PLACES),
             udp: OnceLock::new(),
-            board: Board::new(settings.workers),
+            durable: OnceLock::new(),
+            board: Board::new(settings.workers + 1),
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),
             connections: Connections::default(),

@@ -137,9 +137,8 @@ impl Bench {
                 (0..self.threads).map(|thread| scope.spawn(move || work(thread))).collect();
             std::thread::sleep(Duration::from_secs(self.seconds));
             stop.store(true, Relaxed);
-            let all = workers.into_iter().chain([committer]);
-            all.map(|thread| thread.join().expect("a worker panicked"))
-                .collect::<laneway_tier::Result<()>>()
+            let mut all = workers.into_iter().chain([committer]);
+            all.try_for_each(|thread| thread.join().expect("a worker panicked"))
         })
         .map(|()| done.load(Relaxed) as f64 / self.seconds as f64)
     }

@@ -3,7 +3,7 @@
 
 use super::super::Context;
 use super::complete::Value;
-use super::{Answer, How, bad_chunk, finish, refuse};
+use super::{Answer, Condition, How, Place, bad_chunk, finish, refuse};
 use laneway_store::{Charge, Draft, KeyHash, Refused};
 use laneway_wire::MetaKey;
 
@@ -150,6 +150,16 @@ impl Incoming {
     /// The key.
     pub fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// Whether it needs to know the item there is.
+    pub fn looks_at_old(&self) -> bool {
+        self.how.place != Place::Whole(Condition::Always)
+    }
+
+    /// Whether the client wants no answer.
+    pub fn is_noreply(&self) -> bool {
+        matches!(self.answer, AnswerOwned::Text { noreply: true })
     }
 
     /// Its hash.
