@@ -4,6 +4,10 @@
 //! Departs from common manners on purpose: a memcached flag, or `-o` key, that means nothing here
 //! is reported on stderr and passed over, so that scripts written for memcached go on working.
 
+mod tier;
+
+pub use tier::{TierFlags, tier};
+
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 
@@ -109,6 +113,8 @@ pub struct Flags {
     pub idle: Option<String>,
     /// `--drain-ms`
     pub drain_milliseconds: Option<u64>,
+    /// `--data-dir` and what belongs to it
+    pub tier: TierFlags,
     /// What to say on stderr before starting.
     pub warnings: Vec<String>,
 }
@@ -185,7 +191,11 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--hysteresis-epochs" => flags.hysteresis_epochs = Some(number(parser)?),
         "--idle" => flags.idle = Some(text(parser)?),
         "--drain-ms" => flags.drain_milliseconds = Some(number(parser)?),
-        other => foreign(flags, other, parser),
+        other => {
+            if !tier(&mut flags.tier, other, parser)? {
+                foreign(flags, other, parser);
+            }
+        }
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod flags;
 mod process;
 mod serve;
 mod sim;
+mod tier;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -26,6 +27,9 @@ Commands:
   bench    measure a server: laneway, memcached, redis (laneway bench --help)
   sim      what every design does on any number of cores (laneway sim --help)
   stats    ask a running server for its statistics (laneway stats lanes)
+  fsck     check, and with --repair repair, the folder of serve --data-dir
+  scan     list what such a folder holds, in key order
+  dump     write all of it as one stream; load reads it back
   help     this text
   version  print the version
 
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Some("stats") => ask::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
         Some("sim") => sim::run(rest().into_iter()),
+        Some(tool @ ("fsck" | "scan" | "dump" | "load")) => tier::run(tool, rest()),
         None | Some("help" | "--help") => {
             print!("{HELP}");
             ExitCode::SUCCESS

@@ -5,6 +5,7 @@ use crate::flags::{self, Asked, Flags};
 use crate::process::{self, PidFile};
 use laneway_policy as policy;
 use laneway_server::boot::Server;
+use laneway_server::durable::DurableSettings;
 use laneway_server::execute::VERSION;
 use laneway_server::settings::{Idle, Settings};
 use std::ffi::OsString;
@@ -32,6 +33,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Exit statuses: memcached's for a port in use (71, EX_OSERR), and sysexits' for the rest.
 const STATUS_LISTEN: u8 = 71;
 const STATUS_SETUP: u8 = 70;
+const STATUS_DATA: u8 = 74;
 
 /// Run the server until it is told to stop.
 pub fn run(args: Vec<OsString>) -> ExitCode {
@@ -54,8 +56,12 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     for warning in &flags.warnings {
         eprintln!("laneway: {warning}");
     }
-    match settings(&flags) {
-        Ok(settings) => serve(&flags, settings),
+    let checked = settings(&flags).and_then(|settings| {
+        let durable = tier::settings(&flags, settings.policy.design)?;
+        Ok((settings, durable))
+    });
+    match checked {
+        Ok((settings, durable)) => serve(&flags, settings, durable),
         Err(error) => refuse(crate::STATUS_USAGE, &error),
     }
 }
@@ -65,7 +71,7 @@ fn refuse(status: u8, why: &str) -> ExitCode {
     ExitCode::from(status)
 }
 
-fn serve(flags: &Flags, mut settings: Settings) -> ExitCode {
+fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>) -> ExitCode {
     if flags.daemon
         && let Err(error) = process::go_to_background()
     {
@@ -88,7 +94,11 @@ fn serve(flags: &Flags, mut settings: Settings) -> ExitCode {
         eprintln!("laneway: {error}");
     }
     let verbose = settings.verbosity > 0;
-    let server = match Server::start(settings) {
+    let opened = match durable.map(tier::open).transpose() {
+        Ok(opened) => opened,
+        Err(error) => return refuse(STATUS_DATA, &error),
+    };
+    let server = match Server::start(settings, opened) {
         Ok(server) => server,
         Err(error) => return refuse(STATUS_LISTEN, &error.to_string()),
     };
@@ -110,8 +120,10 @@ fn serve(flags: &Flags, mut settings: Settings) -> ExitCode {
     if verbose {
         eprintln!("laneway: stopping; requests under way are finished first");
     }
-    server.stop();
-    ExitCode::SUCCESS
+    match server.stop() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(STATUS_DATA, &format!("the data folder, at the end: {error}")),
+    }
 }
 
 /// One line on stderr, so that whoever started it by hand knows where it listens.
@@ -307,6 +319,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
 }
 
+pub mod tier;
 mod udp;
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ impl<S> Shared<S> {
                 stats::write_cachedump(&self.store.list(*class, most, now_seconds), &mut out);
             }
             Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
+            // Where there is a tier its keeper answers.
+            Question::Tier => stats::write_tier(None, &mut out),
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
         }
         out

@@ -3,6 +3,7 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::control::Control;
+use crate::durable::capture::Capture;
 use crate::settings::Settings;
 use crate::shared::{Phase, Shared};
 use crate::worker::{Progress, Worker};
@@ -18,6 +19,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+mod keeper;
+
+pub use keeper::{Opened, open};
 
 /// Exit status of a worker that lost its transport: the world is wrong, and we cannot go on.
 const STATUS_TRANSPORT: i32 = 74;
@@ -39,6 +44,8 @@ pub enum StartError {
     Store(io::Error),
     /// A thread or its epoll set could not be made.
     Worker(io::Error),
+    /// The threads behind the data folder could not be made.
+    Keeper(String),
 }
 
 impl fmt::Display for StartError {
@@ -66,6 +73,9 @@ impl fmt::Display for StartError {
             StartError::Worker(error) => {
                 write!(f, "cannot start a worker: {error}; choose fewer with --workers")
             }
+            StartError::Keeper(error) => {
+                write!(f, "cannot start the threads of --data-dir: {error}")
+            }
         }
     }
 }
@@ -78,21 +88,31 @@ pub struct Server {
     listeners: Arc<Vec<Listener>>,
     sockets: Option<Arc<Sockets>>,
     threads: Vec<JoinHandle<()>>,
+    keeper: Option<keeper::Running>,
     clock: SystemClock,
 }
 
 impl Server {
-    /// Listen, and start the workers.
-    pub fn start(settings: Settings) -> Result<Server, StartError> {
+    /// Listen, and start the workers; items are kept in `opened`, if that is given.
+    pub fn start(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
         settings.policy.check().map_err(StartError::Policy)?;
         let listeners = Arc::new(listen(&settings)?);
         let sockets = bind(&settings)?;
         let clock = SystemClock::start();
-        let store = Store::new(store_config(&settings)).map_err(StartError::Store)?;
+        let config = store_config(&settings);
+        let store = match &opened {
+            None => Store::new(config),
+            Some(_) => Store::with_hook(config, Box::new(Capture)),
+        };
+        let store = store.map_err(StartError::Store)?;
         let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
         let plan = policy.initial();
         let epoch_nanos = settings.epoch.as_nanos() as u64;
         let shared = Shared::new(store, settings, plan, clock.unix_seconds(clock.nanos()));
+        if let Some(opened) = &opened {
+            shared.store.raise_seq(opened.seq_after());
+            shared.durable.get_or_init(|| Arc::new(opened.share()));
+        }
         let mut control = Some(Control::new(policy, epoch_nanos, clock.nanos()));
         let mut workers = Vec::new();
         for number in 0..shared.workers.len() {
@@ -100,13 +120,15 @@ impl Server {
             let worker = worker(id, &shared, &listeners, sockets.as_ref(), clock, control.take());
             workers.push(worker.map_err(StartError::Worker)?);
         }
+        let running = opened.map(|opened| keeper::Running::start(opened, &shared, clock));
+        let keeper = running.transpose().map_err(StartError::Keeper)?;
         let mut threads = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
             let builder = thread::Builder::new().name(format!("worker-{number}"));
             let thread = builder.spawn(move || run(worker)).map_err(StartError::Worker)?;
             threads.push(thread);
         }
-        Ok(Server { shared, listeners, sockets, threads, clock })
+        Ok(Server { shared, listeners, sockets, threads, keeper, clock })
     }
 
     /// Where it listens, with the ports that the kernel chose.
@@ -124,8 +146,9 @@ impl Server {
         &self.shared
     }
 
-    /// Finish what is under way, at most as long as the settings allow, and stop.
-    pub fn stop(self) {
+    /// Finish what is under way, at most as long as the settings allow, and stop. An error is the
+    /// data folder's: what was acknowledged is in it all the same, unless it says otherwise.
+    pub fn stop(self) -> laneway_tier::Result<()> {
         let deadline = self.clock.nanos() + self.shared.settings.drain.as_nanos() as u64;
         self.shared.enter_phase(Phase::Draining);
         while !self.shared.is_drained() && self.clock.nanos() < deadline {
@@ -136,6 +159,7 @@ impl Server {
             // A worker that panicked has said so already.
             let _ = thread.join();
         }
+        self.keeper.map_or(Ok(()), keeper::Running::stop)
     }
 }
 

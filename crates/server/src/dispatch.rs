@@ -4,6 +4,7 @@
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
+use crate::durable::shared::KEEPER;
 use crate::execute::{self, Context, Outcome};
 use crate::forward::{self, KeysLeft};
 use crate::latency::{self, Operation};
@@ -14,6 +15,9 @@ use laneway_policy::{Design, ItemBytes, Lane, Route, route};
 use laneway_transport::Transport;
 use laneway_wire::{Frame, GetVerb, KEY_BYTES_MAX, Keys, Malformed, Request, Then, parse};
 use std::cell::Cell;
+
+/// Keys of a multiget that go to the keeper together: it brings as many into memory at once.
+const KEPT_KEYS: usize = 64;
 
 /// The end of a value on the wire.
 const VALUE_END: &[u8] = b"\r\n";
@@ -120,6 +124,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut out = std::mem::take(&mut self.out);
         let outcome = execute::command(&self.context(&touched), request, &mut out);
         self.out = out;
+        if matches!(outcome, Outcome::Kept) {
+            return self.hand_request(connection, KEEPER, line, touched.get(), arrived);
+        }
         if matches!(outcome, Outcome::Elsewhere) {
             return self.elsewhere(connection, line, touched.get(), arrived);
         }
@@ -140,7 +147,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     ) -> Step {
         match outcome {
             Outcome::Done => {}
-            Outcome::Elsewhere => return Step::Stop(0, Stop::Hand),
+            Outcome::Elsewhere | Outcome::Kept => return Step::Stop(0, Stop::Hand),
             Outcome::Again => return Step::Stop(0, Stop::Quota),
             Outcome::Transfer(transfer) => {
                 self.begin_transfer(connection, transfer, last);
@@ -211,6 +218,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 execute::get_key(&self.context(&touched), verb, expires, key, hash, &mut out);
             self.out = out;
             let after = text.len() - keys.rest().len();
+            if matches!(outcome, Outcome::Kept) {
+                let size = touched.get();
+                return self.hand_keys(connection, KEEPER, left, KEPT_KEYS, size, arrived);
+            }
             if matches!(outcome, Outcome::Elsewhere) {
                 if self.plan.design != Design::Lanes {
                     let to = self.queue_for_size(touched.get());
@@ -432,6 +443,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             settings: &self.execute_settings,
             touched,
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
+            veil: self.shared.durable.get().map(|durable| &durable.veil),
         }
     }
 }

@@ -7,14 +7,20 @@
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
+use crate::durable::shared::KEEPER;
 use crate::execute::Incoming;
 use crate::handoff::Work;
 use crate::receive::{KEYS_PER_TURN, Step, Stop};
+use crate::stats::{self, Question};
 use crate::worker::Worker;
 use laneway_policy::route::hands_unseen;
 use laneway_policy::{Asked, Design, ItemBytes, Route, WorkerTarget, hand, route};
 use laneway_transport::Transport;
 use laneway_wire::{GetVerb, KEY_BYTES_MAX, Keys, Meta, Request};
+
+/// The most that the keeper is to bring into memory for one reply: values in a reply stay there
+/// until they have left.
+const KEPT_BYTES_MAX: u64 = 256 << 10;
 
 /// A multiget that is being served: what is left of its line begins at some key.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +41,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn rules(&self) -> (bool, bool) {
         let elsewhere = |size| matches!(route(&self.plan, self.id, size), Route::Hand(_));
         let sizes = elsewhere(self.plan.threshold) || elsewhere(ItemBytes(u64::MAX));
-        (sizes, hands_unseen(&self.plan))
+        (sizes, hands_unseen(&self.plan) || self.shared.durable.get().is_some())
     }
 
     /// The queue for a request for `key`, if not here and now. `size`: of its item, 0 if unknown.
     pub(crate) fn queue_for(&self, key: &[u8], writes: bool, size: u64) -> Option<WorkerTarget> {
+        if writes && self.shared.durable.get().is_some() {
+            return Some(KEEPER);
+        }
         if !self.hands_unseen && (!self.hands_over || size == 0) {
             return None;
         }
@@ -56,6 +65,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn queue_for_unseen(&self, request: &Request<'_>) -> Option<WorkerTarget> {
         if !self.hands_unseen {
             return None;
+        }
+        if self.shared.durable.get().is_some() && is_keepers(request) {
+            return Some(KEEPER);
         }
         let mut scratch = [0; KEY_BYTES_MAX];
         let (key, writes) = key_of(request, &mut scratch)?;
@@ -114,10 +126,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let writes = writes(verb);
         let mut keys = Keys::new(&text[at..]);
         let mut end = at;
+        let mut kept_bytes = 0;
         for taken in 0..most.min(KEYS_PER_TURN) {
             let mut next = keys;
             let Some(key) = next.next() else { break };
-            if taken > 0 && self.queue_for(key, writes, 0) != Some(to) {
+            kept_bytes += self.kept_bytes(key, to);
+            if taken > 0 && (!self.goes_along(key, writes, to) || KEPT_BYTES_MAX < kept_bytes) {
                 break;
             }
             keys = next;
@@ -141,6 +155,22 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Step::Stop(taken, stop)
     }
 
+    /// What the keeper has to bring into memory for a key that it is given.
+    fn kept_bytes(&self, key: &[u8], to: WorkerTarget) -> u64 {
+        let durable = self.shared.durable.get().filter(|_| to == KEEPER);
+        let bytes = durable.and_then(|durable| durable.veil.value_bytes(key, self.now_seconds));
+        bytes.unwrap_or(0)
+    }
+
+    /// Whether a key of a multiget goes where the one before it goes.
+    fn goes_along(&self, key: &[u8], writes: bool, to: WorkerTarget) -> bool {
+        if to != KEEPER || writes {
+            return self.queue_for(key, writes, 0) == Some(to);
+        }
+        let store = &self.shared.store;
+        store.peek(store.hash(key), key, self.now_seconds).is_none()
+    }
+
     /// A value that streamed in is whole: to whom does storing it belong? Gives it back if here.
     pub(crate) fn hand_body(
         &mut self,
@@ -162,9 +192,19 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 }
 
+/// Whether a request that changes no item is the keeper's all the same: it is about all of them, or
+/// about what memory does not know.
+fn is_keepers(request: &Request<'_>) -> bool {
+    match request {
+        Request::FlushAll { .. } | Request::MetaDebug(_) => true,
+        Request::Stats(words) => stats::question(words) == Ok(Question::Tier),
+        _ => false,
+    }
+}
+
 /// The key of a request without a value, and whether the request may change its item. `None` for
 /// those that are about no key, and for multigets, whose keys are asked for one by one.
-fn key_of<'s, 'a: 's>(
+pub(crate) fn key_of<'s, 'a: 's>(
     request: &Request<'a>,
     scratch: &'s mut [u8; KEY_BYTES_MAX],
 ) -> Option<(&'s [u8], bool)> {

@@ -102,11 +102,13 @@ pub(crate) struct Served {
     pub(crate) arrived_nanos: u64,
     pub(crate) large: bool,
     pub(crate) closes: bool,
+    /// Nothing of it counts: the keeper is to do it.
+    pub(crate) kept: bool,
 }
 
 impl Served {
     /// Nothing yet, of a request that came then.
     pub(crate) fn new(arrived_nanos: u64) -> Served {
-        Served { tally: Tally::default(), arrived_nanos, large: false, closes: false }
+        Served { tally: Tally::default(), arrived_nanos, large: false, closes: false, kept: false }
     }
 }

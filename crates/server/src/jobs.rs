@@ -9,6 +9,7 @@
 
 use crate::clock::Clock;
 use crate::connection::Connection;
+use crate::durable::shared::KEEPER;
 use crate::execute::{self, Body, Context, Outcome};
 use crate::handoff::{Finished, Job, Origin, Served, StreamOrigin, Work};
 use crate::latency::Operation;
@@ -25,6 +26,9 @@ use std::sync::atomic::{Ordering, fence};
 
 /// The two bytes behind a value.
 const VALUE_END_BYTES: usize = 2;
+
+/// What is answered where the keeper has no room for a job.
+const BUSY: &[u8] = b"SERVER_ERROR too many requests wait for the data folder\r\n";
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Put a request of `connection` into a queue, and keep its reply's place. `Err` gives the work
@@ -52,6 +56,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// is full.
     pub(crate) fn enqueue(&mut self, to: WorkerTarget, job: Job) -> Result<(), Job> {
         let shared = self.shared.clone();
+        if to == KEEPER {
+            let durable = shared.durable.get().expect("only where there is a keeper");
+            let size = job.size.0;
+            durable.push(job)?;
+            self.lanes().handed_over.add_owner(1);
+            self.count(Operation::Other, size);
+            return Ok(());
+        }
         match to {
             WorkerTarget::Shared => {
                 shared.large_jobs.push(job)?;
@@ -200,8 +212,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.lanes().jobs_of_others.add_owner(1);
         }
         let Some(job) = self.begin_gathering(job) else { return Ok(()) };
-        let finished = self.perform(job);
-        self.deliver(finished)
+        match self.perform(job) {
+            Some(finished) => self.deliver(finished),
+            None => Ok(()),
+        }
     }
 
     /// Take a reply to who waits for it.
@@ -264,11 +278,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Ok(())
     }
 
-    /// Execute one job.
-    pub(crate) fn perform(&mut self, job: Job) -> Finished {
-        let Job { work, size: _, arrived_nanos, origin } = job;
+    /// Execute one job. `None`: the keeper does, and answers.
+    pub(crate) fn perform(&mut self, job: Job) -> Option<Finished> {
+        let Job { work, size, arrived_nanos, origin } = job;
         let mut served = Served::new(arrived_nanos);
-        let reply = match work {
+        let mut reply = match work {
             Work::Body(incoming) => {
                 let size = incoming.item_bytes();
                 let mut out = Vec::new();
@@ -277,10 +291,23 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.count_job(&mut served, Operation::Set, size);
                 Output::of(out)
             }
-            Work::Request { bytes, ends } => self.perform_request(&mut served, &bytes, ends),
+            Work::Request { bytes, ends } => {
+                let reply = self.perform_request(&mut served, &bytes, ends);
+                if served.kept {
+                    let work = Work::Request { bytes, ends };
+                    let job = Job { work, size, arrived_nanos, origin };
+                    if self.enqueue(KEEPER, job).is_ok() {
+                        return None;
+                    }
+                }
+                reply
+            }
         };
-        let Served { tally, large, closes, .. } = served;
-        Finished { origin, reply, tally, large, closes }
+        let Served { tally, large, closes, kept, .. } = served;
+        if kept {
+            reply = Output::of(BUSY.to_vec());
+        }
+        Some(Finished { origin, reply, tally, large, closes })
     }
 
     fn perform_request(&mut self, served: &mut Served, bytes: &[u8], ends: bool) -> Output {
@@ -357,6 +384,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let context = self.context_of_job(&touched);
             let outcome = execute::get_key(&context, verb, expires, key, hash, &mut out);
             self.count_job(served, Operation::Get, touched.get());
+            if matches!(outcome, Outcome::Kept) {
+                served.kept = true;
+                break;
+            }
             if let Outcome::Transfer(transfer) = outcome {
                 reply.push_bytes(&out);
                 added += out.len() + transfer.value.value_bytes() + transfer.tail.len();
@@ -379,6 +410,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         match outcome {
             Outcome::Done | Outcome::Elsewhere => {}
             Outcome::Again => out.extend_from_slice(execute::TRY_AGAIN),
+            Outcome::Kept => served.kept = true,
             Outcome::Transfer(transfer) => {
                 served.large = true;
                 let mut reply = Output::of(out);

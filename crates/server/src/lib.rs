@@ -1,9 +1,9 @@
 //! The server: bytes in, parse, dispatch by size, execute, reply, and once per epoch the control
 //! loop (Minos §3.1). The files read in the order a request travels: [`worker`] turns the wheel,
 //! [`receive`] brings bytes in, [`dispatch`] says where, [`execute`] does it, [`output`] takes the
-//! reply out, [`control`] makes the plan; [`forward`], [`handoff`] and
-//! [`jobs`] are the way of a request that
-//! another worker executes. [`boot`] gives every worker its thread.
+//! reply out, [`control`] makes the plan; [`forward`], [`handoff`] and [`jobs`] are the way of a
+//! request that another worker executes, [`durable`] of one that concerns what outlives the server.
+//! [`boot`] gives every worker its thread.
 #![forbid(unsafe_code)]
 
 pub mod ahead;
@@ -15,6 +15,7 @@ pub mod connection;
 pub mod control;
 pub mod counters;
 pub mod dispatch;
+pub mod durable;
 pub mod execute;
 pub mod forward;
 pub mod handoff;

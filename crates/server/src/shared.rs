@@ -4,6 +4,7 @@
 
 use crate::connection::{Card, Connection};
 use crate::counters::Board;
+use crate::durable::shared::Durable;
 use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::latency::Book;
 use crate::put_lock::PutLocks;
@@ -245,7 +246,9 @@ pub struct Shared<S> {
     pub large_jobs: Ring<Job>,
     /// UDP, once a worker serves it.
     pub udp: OnceLock<Arc<UdpShared>>,
-    /// Command counters of all workers.
+    /// Where items are kept durably, if they are; set before a worker is made.
+    pub durable: OnceLock<Arc<Durable>>,
+    /// Command counters of all workers, and behind them of the keeper.
     pub board: Board,
     /// `stats detail on` was said.
     pub detail: AtomicBool,
@@ -286,7 +289,8 @@ impl<S> Shared<S> {
             large_queue: Ring::new(MAILBOX_PLACES),
             large_jobs: Ring::new(JOB_PLACES),
             udp: OnceLock::new(),
-            board: Board::new(settings.workers),
+            durable: OnceLock::new(),
+            board: Board::new(settings.workers + 1),
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),
             connections: Connections::default(),
@@ -327,8 +331,12 @@ impl<S> Shared<S> {
             || self.workers.iter().all(|worker| worker.drained.load(Ordering::Acquire));
         let is_nowhere = || {
             let trains = udp.trains.iter().all(Ring::is_empty);
-            let jobs = self.workers.iter().all(|worker| worker.jobs.is_empty());
-            trains && jobs && self.large_jobs.is_empty()
+            let jobs = self
+                .workers
+                .iter()
+                .all(|worker| worker.jobs.is_empty() && worker.finished.is_empty());
+            let kept = self.durable.get().is_none_or(|durable| durable.is_idle());
+            trains && jobs && kept && self.large_jobs.is_empty()
         };
         // Who gave something away had finished before (D), so it lies in a queue, or its taker has
         // said, before it took it, that it is not drained.

@@ -327,7 +327,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// sweep.
     fn housekeep(&mut self, now: u64) -> io::Result<()> {
         let flush_at = self.shared.flush_at.load(Relaxed);
-        if flush_at != 0 && self.now_seconds >= flush_at {
+        let keeps = self.shared.durable.get().is_some(); // then its keeper flushes
+        if flush_at != 0 && self.now_seconds >= flush_at && !keeps {
             // Whoever clears it flushes.
             let mine = self.shared.flush_at.compare_exchange(flush_at, 0, Relaxed, Relaxed).is_ok();
             if mine && !self.shared.store.flush_all() {

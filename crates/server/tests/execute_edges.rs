@@ -37,6 +37,7 @@ impl Server {
             settings: &self.settings,
             touched: &self.touched,
             large_from: self.large_from,
+            veil: None,
         }
     }
 

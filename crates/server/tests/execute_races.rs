@@ -29,6 +29,7 @@ impl Client {
             settings: &self.settings,
             touched: &touched,
             large_from: u64::MAX,
+            veil: None,
         };
         let limits = Limits { item_bytes_max: 1 << 20, line_bytes_max: 1 << 16 };
         let input = request.as_bytes();

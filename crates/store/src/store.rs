@@ -151,6 +151,16 @@ impl Store {
         self.memory.set_limit_bytes(bytes.max(MEMORY_BYTES_MIN));
     }
 
+    /// The newest sequence given out.
+    pub fn seq(&self) -> u64 {
+        self.seq.load(Relaxed) // a count; what has it is published by its bucket
+    }
+
+    /// Give out no sequence up to this one any more.
+    pub fn raise_seq(&self, at_least: u64) {
+        self.seq.fetch_max(at_least, Relaxed); // as above
+    }
+
     /// Where the record of a location begins; any location, as it may come from an unvalidated
     /// read.
     #[inline]

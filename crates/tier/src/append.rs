@@ -82,8 +82,13 @@ impl Shared {
             (_, Kind::FlushAll) => Some(Offer::FlushAll(sequence)),
             (Some(what), _) => {
                 let home = Home::log(at.at);
-                let entry =
-                    Entry { sequence, home, record_bytes: at.record_bytes, what: what.clone() };
+                let entry = Entry {
+                    sequence,
+                    home,
+                    record_bytes: at.record_bytes,
+                    expires_at_seconds: draft.meta.expires_at_seconds,
+                    what: what.clone(),
+                };
                 Some(Offer::Entry(draft.key.into(), entry))
             }
             (None, _) => None,

@@ -100,6 +100,7 @@ fn encode_entry(out: &mut Vec<u8>, key: &[u8], entry: &Entry) {
     out.put_u64(entry.sequence);
     out.put_u64(entry.home.raw());
     out.put_u32(entry.record_bytes);
+    out.put_u32(entry.expires_at_seconds);
     match &entry.what {
         What::Small { value_bytes } => {
             out.put_u8(1);
@@ -126,14 +127,14 @@ fn decode_entry<'a>(reader: &mut Reader<'a>, blocks: u64) -> Option<Next<'a>> {
     }
     let key = reader.take(usize::from(key_bytes))?;
     let (sequence, home) = (reader.u64()?, Home::from_raw(reader.u64()?));
-    let record_bytes = reader.u32()?;
+    let (record_bytes, expires_at_seconds) = (reader.u32()?, reader.u32()?);
     let what = match reader.u8()? {
         1 => What::Small { value_bytes: reader.u32()? },
         2 => What::Large(Arc::new(Pointer::decode(reader, blocks, VALUE_BYTES_MAX as u64)?)),
         3 => What::Tombstone,
         _ => What::Lost,
     };
-    Some(Next::Entry(key, Entry { sequence, home, record_bytes, what }))
+    Some(Next::Entry(key, Entry { sequence, home, record_bytes, expires_at_seconds, what }))
 }
 
 impl Shared {

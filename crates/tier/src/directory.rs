@@ -1,6 +1,7 @@
 //! A store in a folder: `lock`, `log` and `ssd`, or paths of one's own for the two media.
 
 use crate::disk::real::{FileDisk, Fresh};
+use crate::fsck::{self, Findings};
 use crate::pm::Region;
 use crate::pm::map::{MapRegion, Promise};
 use crate::pm::wal::WalRegion;
@@ -58,6 +59,28 @@ impl DirectorySettings {
     }
 }
 
+impl DirectorySettings {
+    /// Where the log and the SSD are.
+    fn places(&self) -> (PathBuf, PathBuf) {
+        let place = |path: &Option<PathBuf>, name| match path {
+            Some(path) => path.clone(),
+            None => self.path.join(name),
+        };
+        (place(&self.pm_path, "log"), place(&self.ssd_path, "ssd"))
+    }
+
+    fn must_exist(&self) -> Result<()> {
+        let (log, ssd) = self.places();
+        match [&log, &ssd].into_iter().find(|path| !path.exists()) {
+            None => Ok(()),
+            Some(path) => {
+                let path = path.display();
+                Err(Error::Mismatch(format!("there is no store here: {path} is missing")))
+            }
+        }
+    }
+}
+
 /// An open store in a folder, locked against other processes.
 pub struct Directory {
     tier: Tier,
@@ -73,8 +96,7 @@ impl Directory {
     ) -> Result<(Directory, Report)> {
         doing("make the store's folder", std::fs::create_dir_all(&settings.path))?;
         let lock = lock(&settings.path)?;
-        let ssd_path = settings.ssd_path.clone().unwrap_or_else(|| settings.path.join("ssd"));
-        let pm_path = settings.pm_path.clone().unwrap_or_else(|| settings.path.join("log"));
+        let (pm_path, ssd_path) = settings.places();
         let region: Arc<dyn Region> = match settings.backend {
             Backend::Wal => {
                 let disk = FileDisk::open(&pm_path, settings.pm_bytes, Fresh::Zeroed)?;
@@ -97,10 +119,54 @@ impl Directory {
         Ok((Directory { tier, _lock: lock }, report))
     }
 
+    /// Opens a store that is there; [`Error::Mismatch`] if there is none.
+    pub fn open_existing(
+        settings: &DirectorySettings,
+        progress: Progress<'_>,
+    ) -> Result<(Directory, Report)> {
+        settings.must_exist()?;
+        Directory::open(settings, progress)
+    }
+
+    /// Reads everything, writes nothing.
+    pub fn check(settings: &DirectorySettings) -> Result<Findings> {
+        settings.must_exist()?;
+        let _lock = lock(&settings.path)?;
+        let (pm_path, ssd_path) = settings.places();
+        let region: Arc<dyn Region> = match settings.backend {
+            Backend::Wal => Arc::new(WalRegion::new(Arc::new(FileDisk::open_read_only(&pm_path)?))),
+            Backend::Dax => Arc::new(MapRegion::open(&pm_path, 0, Promise::Durable)?),
+            Backend::UnsafeVolatile => Arc::new(MapRegion::open(&pm_path, 0, Promise::Volatile)?),
+        };
+        let media = Media { region, ssd: Arc::new(FileDisk::open_read_only(&ssd_path)?) };
+        fsck::check(media, settings.settings)
+    }
+
+    /// Drops what cannot be read and says what that is.
+    pub fn repair(settings: &DirectorySettings) -> Result<Findings> {
+        let quiet = Settings { background: false, ..settings.settings };
+        let settings = DirectorySettings { settings: quiet, ..settings.clone() };
+        let (directory, report) = Directory::open_existing(&settings, &mut |_, _| {})?;
+        let Directory { tier, _lock } = directory;
+        fsck::repair_open(tier, report)
+    }
+
+    /// The store, for who shares it, and the lock that keeps others out of the folder as long as it
+    /// lives.
+    pub fn into_parts(self) -> (Tier, FolderLock) {
+        let Directory { tier, _lock } = self;
+        (tier, FolderLock { _held: _lock })
+    }
+
     /// Makes a checkpoint and closes.
     pub fn close(self) -> Result<()> {
         self.tier.close()
     }
+}
+
+/// Keeps other processes out of a store's folder.
+pub struct FolderLock {
+    _held: OwnedFd,
 }
 
 impl std::ops::Deref for Directory {

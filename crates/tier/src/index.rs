@@ -82,6 +82,8 @@ pub struct Entry {
     pub home: Home,
     /// The record's length without padding.
     pub record_bytes: u32,
+    /// When the item expires, in the caller's seconds; 0 for never.
+    pub expires_at_seconds: u32,
     /// What it says.
     pub what: What,
 }

@@ -132,6 +132,16 @@ pub fn read_piece(ssd: &dyn Disk, pointer: &Pointer, index: usize) -> Result<Opt
     Ok((pointer.crcs.get(index) == Some(&crc32c(piece))).then(|| piece.to_vec()))
 }
 
+/// Whether a large value is whole on the SSD.
+pub fn is_there(ssd: &dyn Disk, pointer: &Pointer) -> Result<bool> {
+    for index in 0..pointer.pieces() {
+        if read_piece(ssd, pointer, index)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@
 //! ([`Settings::background`]), those of [`Tier::reads`], and none besides. The parts, bottom up:
 //! `disk`, `pm` (media); `record`, `segment`, `log`, `pointer`, `space`, `tables` (how bytes lie);
 //! `index`; `append`, `large`, `read`, `reads`, `migrate`, `checkpoint`, `recover` (what is done);
-//! `tier`, `directory` (how it is used). docs/disk-format.md has every byte.
+//! `tier`, `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
@@ -24,6 +24,8 @@ mod bytes;
 mod checkpoint;
 mod directory;
 pub mod disk;
+pub mod dump;
+pub mod fsck;
 mod index;
 mod large;
 mod log;
@@ -44,10 +46,10 @@ mod tier;
 mod types;
 
 pub use append::Ticket;
-pub use directory::{Backend, Directory, DirectorySettings};
+pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use index::Counts;
 pub use pointer::PIECE_BYTES;
-pub use read::{LargeReader, Look};
+pub use read::{Expired, LargeReader, Look};
 pub use reads::{Answer, Reads, Request, Wake};
 pub use recover::{Media, Progress, Report};
 pub use stats::Stats;

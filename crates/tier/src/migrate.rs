@@ -17,11 +17,11 @@ use crate::disk::Barrier;
 use crate::index::{Home, What};
 use crate::log::Slot;
 use crate::record::{self, Kind, Record, Stamp};
-use crate::recover::{for_each_record, read_table};
 use crate::segment::{Met, Scan, life_of};
 use crate::store::{Heat, Maintenance, Shared};
 use crate::tables::{
-    DROPPED_RECORD_BYTES, Dropped, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of,
+    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, for_each_record,
+    key_of, life_of_table, read_table,
 };
 use crate::types::{BLOCK_BYTES, Error, ItemMeta, MigrateBy, Position, Result, doing};
 
@@ -126,14 +126,37 @@ impl Shared {
 
     /// Empties one segment; false if none can be. Where `even_damaged`, what cannot be read goes.
     pub fn empty_segment(&self, turn: &mut Maintenance, even_damaged: bool) -> Result<bool> {
-        let Some((slot, generation, end)) = self.coldest(turn, even_damaged) else {
-            return Ok(false);
-        };
+        match self.coldest(turn, even_damaged) {
+            Some(segment) => self.empty(turn, segment, even_damaged).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Empties every segment that holds a damaged record; what cannot be read goes.
+    pub fn empty_damaged_segments(&self) -> Result<u64> {
+        let mut turn = self.maintenance();
+        let mut emptied = 0;
+        for segment in self.sealed() {
+            let (slot, generation, end) = segment;
+            if self.needed(slot, generation, end, Position::default())?.damaged {
+                self.empty(&mut turn, segment, true)?;
+                emptied += 1;
+            }
+        }
+        Ok(emptied)
+    }
+
+    fn empty(
+        &self,
+        turn: &mut Maintenance,
+        (slot, generation, end): (u32, u64, u32),
+        even_damaged: bool,
+    ) -> Result<()> {
         let oldest = turn.checkpoints[1].position;
         let needed = self.needed(slot, generation, end, oldest)?;
         if needed.damaged && !even_damaged {
             turn.quarantined.insert(slot);
-            return Ok(true);
+            return Ok(());
         }
         let (hot, cold) = self.divide(needed.items);
         let cold = match self.write_tables(cold) {
@@ -159,7 +182,7 @@ impl Shared {
         writer.log.release(slot);
         turn.quarantined.remove(&slot);
         self.counters.segments_freed.add(1);
-        Ok(true)
+        Ok(())
     }
 
     /// Whether much of a segment is no longer current.
@@ -167,16 +190,21 @@ impl Shared {
         self.accounts().segments[slot as usize] * 4 < u64::from(self.shape.segment_bytes) * 3
     }
 
-    /// The sealed segment to empty next: slot, generation, end.
+    /// The sealed segments: slot, generation, end.
+    fn sealed(&self) -> Vec<(u32, u64, u32)> {
+        let writer = self.writer();
+        let slots = (0..).zip(writer.log.slots());
+        let sealed = slots.filter_map(|(slot, state)| match *state {
+            Slot::Sealed { generation, end } => Some((slot, generation, end)),
+            _ => None,
+        });
+        sealed.collect()
+    }
+
+    /// The sealed segment to empty next.
     fn coldest(&self, turn: &mut Maintenance, even_damaged: bool) -> Option<(u32, u64, u32)> {
-        let sealed: Vec<(u32, u64, u32)> = (0..)
-            .zip(self.writer().log.slots())
-            .filter_map(|(slot, state)| match *state {
-                Slot::Sealed { generation, end } => Some((slot, generation, end)),
-                _ => None,
-            })
-            .filter(|(slot, ..)| even_damaged || !turn.quarantined.contains(slot))
-            .collect();
+        let mut sealed = self.sealed();
+        sealed.retain(|(slot, ..)| even_damaged || !turn.quarantined.contains(slot));
         let live = self.accounts().segments.clone();
         let empty = sealed.iter().find(|(slot, ..)| live[*slot as usize] == 0);
         if empty.is_some() || self.settings.migrate_by == MigrateBy::Age {
@@ -349,9 +377,12 @@ impl Shared {
         let mut tables: Vec<(Table, Vec<usize>)> = Vec::new();
         let mut bytes = Vec::new();
         let mut offsets = Vec::new();
+        // Nobody else names tables: maintenance is one at a time.
+        let first_id = self.accounts().tables.last_id + 1;
         for (index, moving) in cold.iter().enumerate() {
             offsets.push(bytes.len());
-            record::encode(&mut bytes, &moving.record(), Stamp::default());
+            let life = life_of_table(self.store_id, first_id + tables.len() as u64);
+            record::encode(&mut bytes, &moving.record(), Stamp { life, durable_to: 0 });
             bytes.resize(bytes.len().next_multiple_of(TABLE_ALIGN), 0);
             let last = index + 1 == cold.len();
             if last || self.settings.table_bytes <= bytes.len() {
@@ -439,14 +470,14 @@ impl Shared {
         for table in tables {
             let mut whole = true;
             let bytes = read_table(&*self.ssd, &table)?;
-            for_each_record(&bytes, &table, |found| match found {
-                Some((home, record)) => {
+            for_each_record(&bytes, &table, self.store_id, |found| match found {
+                Found::Record(home, record) => {
                     let current = self.index.get(record.key);
                     if current.is_some_and(|e| e.home == home && e.sequence == record.sequence) {
                         moving.push(Moving::of(&record, home, 0));
                     }
                 }
-                None => whole = false,
+                Found::Damaged(..) => whole = false,
             });
             if whole {
                 emptied.push(table);

@@ -27,17 +27,41 @@ pub struct Look {
     pub value_bytes: u64,
     /// Of the item.
     pub sequence: u64,
+    /// When it expires, in the caller's seconds; 0 for never.
+    pub expires_at_seconds: u32,
     /// Whether reading it may wait for a device.
     pub waits: bool,
 }
 
+/// Items that have expired.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Their keys.
+    pub keys: Vec<Box<[u8]>>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Vec<u8>>,
+}
+
 impl Shared {
+    /// Of the next `looks` items from `from` on, those that have expired.
+    pub fn expired(&self, from: &[u8], looks: usize, now_seconds: u32) -> Expired {
+        let page = self.index.range(from, None, looks);
+        let next = page.last().filter(|_| page.len() == looks);
+        let next = next.map(|(last, _)| [last, &[0][..]].concat());
+        let is_over = |entry: &Entry| {
+            entry.expires_at_seconds != 0 && entry.expires_at_seconds <= now_seconds
+        };
+        let over = page.into_iter().filter(|(_, entry)| is_over(entry));
+        Expired { keys: over.map(|(key, _)| key).collect(), next }
+    }
+
     /// What `key` holds, from the index alone.
     pub fn look(&self, key: &[u8]) -> Option<Look> {
         let entry = self.index.get(key).filter(|entry| entry.what != What::Tombstone)?;
         let large = matches!(entry.what, What::Large(_));
         let waits = large || entry.home.is_ssd() || self.region.reads_wait();
-        Some(Look { value_bytes: entry.value_bytes(), sequence: entry.sequence, waits })
+        let (sequence, expires_at_seconds) = (entry.sequence, entry.expires_at_seconds);
+        Some(Look { value_bytes: entry.value_bytes(), sequence, expires_at_seconds, waits })
     }
 
     /// Reads an item.

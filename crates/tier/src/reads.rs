@@ -15,15 +15,29 @@ use std::thread::JoinHandle;
 pub enum Request {
     /// An item, whole.
     Item(Box<[u8]>),
+    /// A large value, to be read piece by piece.
+    Open(Box<[u8]>),
     /// One piece of a large value.
     Piece(Arc<LargeReader>, usize),
 }
 
+impl Request {
+    /// Reads.
+    pub(crate) fn carry_out(self, shared: &Arc<Shared>) -> Answer {
+        match self {
+            Request::Item(key) => Answer::Item(shared.get(&key)),
+            Request::Open(key) => Answer::Open(shared.open_large(&key)),
+            Request::Piece(large, index) => Answer::Piece(large.piece(index)),
+        }
+    }
+}
+
 /// What was read.
-#[derive(Debug)]
 pub enum Answer {
     /// The item, if there is one.
     Item(Result<Option<Item>>),
+    /// The large value; `None` if the key holds none any more.
+    Open(Result<Option<LargeReader>>),
     /// The piece.
     Piece(Result<Vec<u8>>),
 }
@@ -83,7 +97,7 @@ impl Reads {
     }
 }
 
-fn serve(inner: &Inner, shared: &Shared, wake: &(dyn Fn() + Send + Sync)) {
+fn serve(inner: &Inner, shared: &Arc<Shared>, wake: &(dyn Fn() + Send + Sync)) {
     let mut queues = inner.lock();
     loop {
         let Some((token, request)) = queues.submitted.pop_front() else {
@@ -94,10 +108,7 @@ fn serve(inner: &Inner, shared: &Shared, wake: &(dyn Fn() + Send + Sync)) {
             continue;
         };
         drop(queues);
-        let answer = match request {
-            Request::Item(key) => Answer::Item(shared.get(&key)),
-            Request::Piece(large, index) => Answer::Piece(large.piece(index)),
-        };
+        let answer = request.carry_out(shared);
         inner.lock().completed.push((token, answer));
         wake();
         queues = inner.lock();

@@ -11,11 +11,11 @@ use crate::types::{ItemMeta, KEY_BYTES_MAX};
 use crc32c::{crc32c, crc32c_append};
 
 /// Bytes before the key.
-pub const HEADER_BYTES: usize = 40;
+pub const HEADER_BYTES: usize = 48;
 /// Bytes after the body.
 pub const COMMIT_BYTES: usize = 8;
 const MAGIC: u16 = 0x574c; // "LW"
-const RECORD_VERSION: u8 = 1;
+const RECORD_VERSION: u8 = 2;
 const CRC_AT: usize = 16;
 /// Mixed into the commit word, so that zeros commit nothing.
 const COMMIT_SALT: u64 = 0x7a6f_6e65_6c61_6e65;
@@ -79,12 +79,13 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// Where a record was appended; zeros in a sort table.
+/// Where a record was appended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// Which life of which segment of which store: [`crate::segment::life_of`].
+    /// Which life of which segment, or which sort table, of which store:
+    /// [`crate::segment::life_of`], [`crate::tables::life_of_table`].
     pub life: u32,
-    /// The segment was durable up to this offset.
+    /// The segment was durable up to this offset; 0 in a sort table.
     pub durable_to: u32,
 }
 
@@ -127,11 +128,12 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, stamp: Stamp) {
     out.put_u64(record.sequence);
     out.put_u32(0); // the crc
     out.put_u16(record.key.len() as u16);
-    out.put_u16(0);
+    out.put_u16(record.meta.marks);
     out.put_u32(record.meta.flags);
     out.put_u32(record.meta.expires_at_seconds);
     out.put_u32(stamp.life);
     out.put_u32(stamp.durable_to);
+    out.put_u64(record.meta.cas);
     out.extend_from_slice(record.key);
     out.extend_from_slice(record.body);
     let crc = crc_of(&out[start..]);
@@ -172,6 +174,11 @@ pub fn claim(bytes: &[u8]) -> Option<(Kind, u64, &[u8])> {
     Some((Kind::of(head.kind)?, head.sequence, reader.take(head.key_bytes)?))
 }
 
+/// The lengths of key and body that a record claims. Nothing vouches for them.
+pub fn lengths(bytes: &[u8]) -> Option<(usize, usize)> {
+    header(&mut Reader::new(bytes)).map(|head| (head.key_bytes, head.body_bytes))
+}
+
 struct Header {
     kind: u8,
     body_bytes: usize,
@@ -191,9 +198,9 @@ fn header(reader: &mut Reader<'_>) -> Option<Header> {
     let sequence = reader.u64()?;
     let crc = reader.u32()?;
     let key_bytes = usize::from(reader.u16()?);
-    reader.u16()?;
-    let meta = ItemMeta { flags: reader.u32()?, expires_at_seconds: reader.u32()? };
+    let (marks, flags, expires_at_seconds) = (reader.u16()?, reader.u32()?, reader.u32()?);
     let stamp = Stamp { life: reader.u32()?, durable_to: reader.u32()? };
+    let meta = ItemMeta { flags, expires_at_seconds, marks, cas: reader.u64()? };
     let believable = key_bytes <= KEY_BYTES_MAX;
     believable.then_some(Header { kind, body_bytes, sequence, crc, key_bytes, meta, stamp })
 }
@@ -203,7 +210,7 @@ mod tests {
     use super::*;
 
     fn sample() -> (Vec<u8>, Record<'static>, Stamp) {
-        let meta = ItemMeta { flags: 7, expires_at_seconds: 99 };
+        let meta = ItemMeta { flags: 7, expires_at_seconds: 99, marks: 3, cas: 1 << 50 };
         let record =
             Record { kind: Kind::Small, sequence: 1 << 40, meta, key: b"key", body: b"a value" };
         let stamp = Stamp { life: 3, durable_to: 4096 };

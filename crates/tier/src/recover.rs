@@ -8,22 +8,26 @@
 use crate::checkpoint;
 use crate::disk::{Barrier, Disk};
 use crate::index::{Entry, Home, Index, Tie, What};
-use crate::large::read_piece;
+use crate::large::is_there;
 use crate::log::{Log, Slot};
 use crate::pm::Region;
-use crate::pointer::{Extent, Pointer};
-use crate::record::{self, Kind, Record};
-use crate::segment::{Header, Met, Scan, Shape, life_of};
+use crate::pointer::Pointer;
+use crate::record::{Kind, Record};
+use crate::segment::{Header, Listed, Met, Scan, Shape, life_of};
 use crate::space::Space;
 use crate::stats::Counters;
 use crate::store::{Accounts, Checkpoint, Maintenance, SUPER_BLOCKS, Shared, Writer};
 use crate::superblock::{Front, Superblock};
 use crate::tables::{
-    DROPPED_RECORD_BYTES, Dropped, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, Tables, id_of,
+    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, Table, Tables, for_each_record,
+    id_of, read_table,
 };
-use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, Settings, doing};
+use crate::types::{BLOCK_BYTES, Error, Position, Result, Settings, doing};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
+
+/// How far a damaged record's sequence may be above all others and still be believed.
+const SEQUENCES_PLAUSIBLE: u64 = 1 << 32;
 
 /// What a store lies on.
 #[derive(Clone)]
@@ -56,21 +60,36 @@ pub struct Report {
 /// Where recovery stands: bytes done, bytes in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Opens what lies on `media`, or makes a new store of this id there.
+/// What a store is recovered for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be used. Where there is none, one of this id is made.
+    Use {
+        /// Any random number.
+        new_id: u64,
+    },
+    /// To be looked at: nothing is written.
+    Check,
+}
+
+/// Opens what lies on `media`.
 pub fn recover(
     media: Media,
     settings: Settings,
-    new_id: u64,
+    purpose: Purpose,
     progress: Progress<'_>,
 ) -> Result<(Shared, Report)> {
     let mut report = Report::default();
     let shape = Shape::of(media.region.bytes(), settings.segment_bytes)?;
     let superblock = match Superblock::read(&*media.ssd, &mut report.problems)? {
         Front::Store(superblock) => superblock,
-        Front::Empty => {
-            report.is_new = true;
-            make(&media, shape, new_id)?
-        }
+        Front::Empty => match purpose {
+            Purpose::Use { new_id } => {
+                report.is_new = true;
+                make(&media, shape, new_id)?
+            }
+            Purpose::Check => return Err(Error::Mismatch("there is no store here".into())),
+        },
     };
     if (superblock.segment_bytes, superblock.segments) != (shape.segment_bytes, shape.segments) {
         return Err(Error::Mismatch(format!(
@@ -78,12 +97,20 @@ pub fn recover(
             superblock.segments, superblock.segment_bytes, shape.segments, shape.segment_bytes
         )));
     }
-    let shared = Recovery::new(&media, &superblock, shape, report).run(settings, progress);
-    let (shared, report) = shared?;
+    let recovered = Recovery::new(&media, &superblock, shape, report).run(settings, progress)?;
+    let Recovered { shared, report, rebuilt } = recovered;
+    if purpose == Purpose::Check {
+        return Ok((shared, report));
+    }
     // What was found may have been in a cache of the medium: a process that dies takes no cache
     // with it, the power that fails next would. Values first, as in any group; in the log only the
     // newest segment can be in a cache.
     doing("sync what was recovered", shared.ssd.sync(Barrier::Recovery))?;
+    for (slot, header) in rebuilt {
+        let (at, bytes) = (shape.start(slot), header.encode(&shape));
+        doing("rebuild a segment's header", shared.region.write(at, &bytes))?;
+        doing("flush a segment's header", shared.region.flush(at, bytes.len() as u64))?;
+    }
     if let Some(slot) = shared.writer().log.newest_slot() {
         let (start, bytes) = (shape.start(slot), u64::from(shape.segment_bytes));
         doing("flush what was recovered", shared.region.flush(start, bytes))?;
@@ -117,6 +144,13 @@ fn make(media: &Media, shape: Shape, store_id: u64) -> Result<Superblock> {
     Ok(superblock)
 }
 
+/// A store, and what is to be made good where it is used.
+struct Recovered {
+    shared: Shared,
+    report: Report,
+    rebuilt: Vec<(u32, Header)>,
+}
+
 struct Recovery<'a> {
     media: &'a Media,
     superblock: &'a Superblock,
@@ -131,6 +165,8 @@ struct Recovery<'a> {
     /// Tables whose records are indexed already.
     indexed: BTreeSet<u64>,
     dropped: BTreeMap<u64, Dropped>,
+    /// Headers that were not whole, by slot.
+    rebuilt: Vec<(u32, Header)>,
 }
 
 /// A segment that is in use.
@@ -154,10 +190,11 @@ impl<'a> Recovery<'a> {
             tables: BTreeMap::new(),
             indexed: BTreeSet::new(),
             dropped: BTreeMap::new(),
+            rebuilt: Vec::new(),
         }
     }
 
-    fn run(mut self, settings: Settings, progress: Progress<'_>) -> Result<(Shared, Report)> {
+    fn run(mut self, settings: Settings, progress: Progress<'_>) -> Result<Recovered> {
         let position = self.load_checkpoint()?;
         let used = self.segments()?;
         let mut slots = vec![Slot::Free; self.shape.segments as usize];
@@ -209,7 +246,7 @@ impl<'a> Recovery<'a> {
             maintenance: Mutex::new(maintenance),
             counters: Counters::default(),
         };
-        Ok((shared, self.report))
+        Ok(Recovered { shared, report: self.report, rebuilt: self.rebuilt })
     }
 
     fn problem(&mut self, what: String) {
@@ -262,6 +299,16 @@ impl<'a> Recovery<'a> {
                 headers.insert(header.generation, (slot, header));
             }
         }
+        while let Some((slot, header, vouched)) = self.hidden_segment(&headers)? {
+            if vouched {
+                self.problem(format!(
+                    "log segment {} (slot {slot}), the newest, has no whole header",
+                    header.generation
+                ));
+            }
+            self.rebuilt.push((slot, header.clone()));
+            headers.insert(header.generation, (slot, header));
+        }
         let Some((&newest, (newest_slot, header))) = headers.last_key_value() else {
             return Ok(Vec::new());
         };
@@ -274,11 +321,9 @@ impl<'a> Recovery<'a> {
             let there =
                 headers.get(&listed.generation).is_some_and(|(slot, _)| *slot == listed.slot);
             if !there {
-                self.problem(format!(
-                    "log segment {} (slot {}) has no whole header: its records since the \
-                     checkpoint are lost",
-                    listed.generation, listed.slot
-                ));
+                // Its records are read all the same: the newest header says where it is.
+                let Listed { generation, slot, .. } = listed;
+                self.problem(format!("log segment {generation} (slot {slot}) has no whole header"));
             }
             used.push(Used {
                 slot: listed.slot,
@@ -289,6 +334,50 @@ impl<'a> Recovery<'a> {
         used.push(Used { slot: newest_slot, generation: newest, sealed_end: Some(end) });
         used.sort_by_key(|used| used.generation);
         Ok(used)
+    }
+
+    /// A segment newer than all whole headers, known by the records in it; and whether one of them
+    /// says that the header was durable, so that it was damaged since. Else its first group may
+    /// have been torn: what is whole in front is kept all the same, since that group may have been
+    /// acknowledged.
+    fn hidden_segment(
+        &self,
+        headers: &BTreeMap<u64, (u32, Header)>,
+    ) -> Result<Option<(u32, Header, bool)>> {
+        let newest = headers.last_key_value();
+        let generation = newest.map_or(1, |(generation, _)| generation + 1);
+        let life = life_of(self.superblock.store_id, generation);
+        for slot in 0..self.shape.segments {
+            if headers.values().any(|(known, _)| *known == slot) {
+                continue;
+            }
+            let bytes = self.segment_bytes(slot)?;
+            let (mut any, mut vouched) = (false, false);
+            let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
+            scan.run(&bytes, |met| {
+                if let Met::Record { durable_to, .. } = met {
+                    any = true;
+                    vouched |= 0 < durable_to;
+                }
+            });
+            if !any {
+                continue;
+            }
+            // What its header listed: what the one before did, and that one itself.
+            let mut listed = Vec::new();
+            let mut flush_sequence = self.flush_sequence;
+            if let Some((&generation, (slot, header))) = newest {
+                let (end, freed) = self.examine_newest(*slot, generation)?;
+                listed.clone_from(&header.listed);
+                listed.retain(|listed| !freed.contains(&listed.generation));
+                listed.push(Listed { slot: *slot, end, generation });
+                flush_sequence = header.flush_sequence;
+            }
+            let store_id = self.superblock.store_id;
+            let header = Header { store_id, generation, flush_sequence, listed };
+            return Ok(Some((slot, header, vouched)));
+        }
+        Ok(None)
     }
 
     /// Where the newest segment ends, and the segments that it says are free.
@@ -349,7 +438,8 @@ impl<'a> Recovery<'a> {
             }
             Met::Damaged { offset, claim } => {
                 let home = Home::log(start + u64::from(offset));
-                self.meet_damaged(segment.generation, offset, claim, home);
+                let place = format!("log segment {}, offset {offset}", segment.generation);
+                self.meet_damaged(&place, claim, home);
             }
         });
         self.report.replayed_bytes += u64::from(end.saturating_sub(from));
@@ -390,27 +480,31 @@ impl<'a> Recovery<'a> {
             Kind::SegmentFree | Kind::Note => return,
         };
         let record_bytes = record.bytes() as u32;
-        let entry = Entry { sequence: record.sequence, home, record_bytes, what };
+        let (sequence, expires_at_seconds) = (record.sequence, record.meta.expires_at_seconds);
+        let entry = Entry { sequence, home, record_bytes, expires_at_seconds, what };
         self.index.publish(record.key, entry, Tie::Replace);
     }
 
-    fn meet_damaged(
-        &mut self,
-        generation: u64,
-        offset: u32,
-        claim: Option<(Kind, u64, &[u8])>,
-        home: Home,
-    ) {
+    fn meet_damaged(&mut self, place: &str, claim: Option<(Kind, u64, &[u8])>, home: Home) {
         let named = claim.filter(|(kind, ..)| kind.is_of_item());
-        let place = format!("log segment {generation}, offset {offset}: a record is damaged");
         match named {
-            Some((_, sequence, key)) if !key.is_empty() => {
-                self.problem(format!("{place}; it claims to be of key {}", key.escape_ascii()));
-                // An older value of the key must not come back.
-                let entry = Entry { sequence, home, record_bytes: 0, what: What::Lost };
+            Some((_, claimed, key)) if !key.is_empty() => {
+                let key_told = key.escape_ascii();
+                self.problem(format!(
+                    "{place}: a record is damaged; it claims to be of key {key_told}"
+                ));
+                // An older value of the key must not come back, and newer ones must count: a
+                // sequence far above all others is the damage itself.
+                let sequence = match claimed <= self.sequence + SEQUENCES_PLAUSIBLE {
+                    true => claimed,
+                    false => self.sequence + 1,
+                };
+                self.sequence = self.sequence.max(sequence);
+                let what = What::Lost;
+                let entry = Entry { sequence, home, record_bytes: 0, expires_at_seconds: 0, what };
                 self.index.publish(key, entry, Tie::Keep);
             }
-            _ => self.problem(format!("{place}, and what it was is unknown")),
+            _ => self.problem(format!("{place}: a record is damaged, and what it was is unknown")),
         }
     }
 
@@ -427,17 +521,14 @@ impl<'a> Recovery<'a> {
         for table in unread {
             self.report.tables_read += 1;
             let bytes = read_table(&*self.media.ssd, &table)?;
-            let mut whole = true;
-            for_each_record(&bytes, &table, |found| match found {
-                Some((home, record)) => self.meet(&record, home),
-                None => whole = false,
+            for_each_record(&bytes, &table, self.superblock.store_id, |found| match found {
+                Found::Record(home, record) => self.meet(&record, home),
+                Found::Damaged(home, claim) => {
+                    let offset = home.at() - table.start();
+                    let place = format!("sort table {}, offset {offset}", table.id);
+                    self.meet_damaged(&place, claim, home);
+                }
             });
-            if !whole {
-                self.problem(format!(
-                    "sort table {}: damaged; its further items are lost",
-                    table.id
-                ));
-            }
         }
         Ok(())
     }
@@ -506,41 +597,3 @@ impl<'a> Recovery<'a> {
         (space, accounts)
     }
 }
-
-/// Whether a large value is whole on the SSD.
-pub fn is_there(ssd: &dyn Disk, pointer: &Pointer) -> Result<bool> {
-    for index in 0..pointer.pieces() {
-        if read_piece(ssd, pointer, index)?.is_none() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// All records of a table.
-pub fn read_table(ssd: &dyn Disk, table: &Table) -> Result<Vec<u8>> {
-    let Extent { blocks, .. } = table.extent;
-    let mut bytes = crate::bytes::Blocks::zeroed(blocks as usize * BLOCK_BYTES);
-    doing("read a sort table", ssd.read_all(table.start(), bytes.as_mut()))?;
-    Ok(bytes.as_slice()[..table.bytes as usize].to_vec())
-}
-
-/// Calls `visit` with each record and its place; with `None` where one is damaged.
-pub fn for_each_record<'a>(
-    bytes: &'a [u8],
-    table: &Table,
-    mut visit: impl FnMut(Option<(Home, Record<'a>)>),
-) {
-    let mut at = 0;
-    while at < bytes.len() {
-        match record::decode(&bytes[at..]) {
-            Ok((record, _)) => {
-                visit(Some((Home::ssd(table.start() + at as u64), record)));
-                at += record.bytes().next_multiple_of(TABLE_ALIGN);
-            }
-            Err(_) => return visit(None),
-        }
-    }
-}
-
-const _: () = assert!(LINE_BYTES.is_multiple_of(TABLE_ALIGN));

@@ -4,11 +4,13 @@
 //! A table is named by a record in the log; so is its end. Knows which tables there are and how
 //! much of each is current, not what is in them.
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{Blocks, Put, Reader};
+use crate::disk::Disk;
 use crate::index::Home;
 use crate::pointer::Extent;
-use crate::record::bytes_of;
-use crate::types::BLOCK_BYTES;
+use crate::record::{self, Flaw, Kind, Record, bytes_of};
+use crate::segment::life_of;
+use crate::types::{BLOCK_BYTES, Result, doing};
 use std::collections::BTreeMap;
 
 /// Records in a table begin at multiples of this.
@@ -127,5 +129,68 @@ impl Tables {
     /// The table whose record is at `home`.
     pub fn named_at(&mut self, id: u64, home: Home) -> Option<&mut Table> {
         self.by_start.values_mut().find(|table| table.id == id && table.home == home)
+    }
+}
+
+/// All records of a table.
+pub fn read_table(ssd: &dyn Disk, table: &Table) -> Result<Vec<u8>> {
+    let Extent { blocks, .. } = table.extent;
+    let mut bytes = Blocks::zeroed(blocks as usize * BLOCK_BYTES);
+    doing("read a sort table", ssd.read_all(table.start(), bytes.as_mut()))?;
+    Ok(bytes.as_slice()[..table.bytes as usize].to_vec())
+}
+
+/// A number that only records of this table carry. The store's id is random, so no client can put
+/// one into a value, where a search behind a damaged record would find it.
+pub fn life_of_table(store_id: u64, id: u64) -> u32 {
+    const NO_SEGMENT: u64 = 1 << 63; // no generation is that high
+    life_of(store_id, NO_SEGMENT | id)
+}
+
+/// What a table holds at a place.
+pub enum Found<'a> {
+    /// A whole record.
+    Record(Home, Record<'a>),
+    /// A damaged one, and what it claims to be, if the next begins where it claims to end.
+    Damaged(Home, Option<(Kind, u64, &'a [u8])>),
+}
+
+/// Calls `visit` with each record of a table in order. Damage is passed over to the next whole
+/// record.
+pub fn for_each_record<'a>(
+    bytes: &'a [u8],
+    table: &Table,
+    store_id: u64,
+    mut visit: impl FnMut(Found<'a>),
+) {
+    let life = life_of_table(store_id, table.id);
+    let whole = |at: usize| match record::decode(&bytes[at..]) {
+        Ok((record, stamp)) if stamp.life == life => Ok(record),
+        Ok(_) => Err(Flaw::Nothing),
+        Err(flaw) => Err(flaw),
+    };
+    let mut at = 0;
+    while at < bytes.len() {
+        let home = Home::ssd(table.start() + at as u64);
+        let flaw = match whole(at) {
+            Ok(record) => {
+                visit(Found::Record(home, record));
+                at += record.bytes().next_multiple_of(TABLE_ALIGN);
+                continue;
+            }
+            Err(flaw) => flaw,
+        };
+        let later = (at + TABLE_ALIGN..bytes.len()).step_by(TABLE_ALIGN);
+        let next = later.into_iter().find(|&at| whole(at).is_ok()).unwrap_or(bytes.len());
+        let claim = match flaw {
+            Flaw::Damaged { bytes: claimed }
+                if at + claimed.next_multiple_of(TABLE_ALIGN) == next =>
+            {
+                record::claim(&bytes[at..])
+            }
+            _ => None,
+        };
+        visit(Found::Damaged(home, claim));
+        at = next;
     }
 }

@@ -6,14 +6,14 @@ use crate::disk::Barrier;
 use crate::index::What;
 use crate::large::LargeWriter;
 use crate::pointer::Pointer;
-use crate::read::{LargeReader, Look};
-use crate::reads::{Reads, Wake};
+use crate::read::{Expired, LargeReader, Look};
+use crate::reads::{Answer, Reads, Request, Wake};
 use crate::record::{Kind, bytes_of};
-use crate::recover::{Media, Progress, Report, recover};
+use crate::recover::{Media, Progress, Purpose, Report, recover};
 use crate::stats::Stats;
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{
-    Durability, Error, Item, ItemMeta, KEY_BYTES_MAX, Result, Settings, VALUE_BYTES_MAX,
+    Durability, Error, Item, ItemMeta, KEY_BYTES_MAX, Position, Result, Settings, VALUE_BYTES_MAX,
 };
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Tier {
                 "table_bytes must not be 0, and migrate_percent at most 100".into(),
             ));
         }
-        let (shared, report) = recover(media, settings, new_id, progress)?;
+        let (shared, report) = recover(media, settings, Purpose::Use { new_id }, progress)?;
         let shared = Arc::new(shared);
         let background = settings.background.then(|| Background::start(&shared)).transpose()?;
         Ok((Tier { shared, background }, report))
@@ -161,6 +161,32 @@ impl Tier {
         self.shared.commit_to(ticket.end, Barrier::Group)
     }
 
+    /// Up to where the log is durable: a write whose [`Ticket::end`] is no later is.
+    pub fn durable(&self) -> Position {
+        self.shared.writer().log.durable()
+    }
+
+    /// Reads now, waiting for a device if need be: what [`Tier::reads`] does without waiting.
+    pub fn read(&self, request: Request) -> Answer {
+        request.carry_out(&self.shared)
+    }
+
+    /// The highest sequence so far.
+    pub fn sequence(&self) -> u64 {
+        self.shared.writer().sequence
+    }
+
+    /// Why writes are refused; `None` while they are not.
+    pub fn refuses_writes(&self) -> Option<Error> {
+        self.shared.writer().check().err()
+    }
+
+    /// Of the next `looks` items from `from` on, those that have expired at `now_seconds`; from the
+    /// index alone.
+    pub fn expired(&self, from: &[u8], looks: usize, now_seconds: u32) -> Expired {
+        self.shared.expired(from, looks, now_seconds)
+    }
+
     /// Whether a write is durable.
     pub fn is_durable(&self, ticket: Ticket) -> Result<bool> {
         self.shared.is_durable(ticket)
@@ -215,12 +241,22 @@ impl Tier {
     /// without it loses nothing that was acknowledged.
     pub fn close(mut self) -> Result<()> {
         self.background = None;
+        self.settle()
+    }
+
+    /// As [`Tier::close`], of a store that others may still hold.
+    pub fn settle(&self) -> Result<()> {
         self.commit()?;
         match self.checkpoint() {
             // The store is whole without it; the next start replays the log.
             Err(Error::SsdFull { .. }) => Ok(()),
             result => result,
         }
+    }
+
+    /// The parts, for the repair of a store.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 }
 

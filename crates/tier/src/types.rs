@@ -9,7 +9,7 @@ pub const BLOCK_BYTES: usize = 4096;
 /// Records in the log begin at multiples of a cache line, so that two groups never share one.
 pub const LINE_BYTES: usize = 64;
 /// The version of everything the tier writes (docs/disk-format.md).
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 1024;
 /// The largest value: 1 GiB.
@@ -22,6 +22,10 @@ pub struct ItemMeta {
     pub flags: u32,
     /// When the item expires, in the caller's seconds; 0 for never. The tier does not look at it.
     pub expires_at_seconds: u32,
+    /// The caller's own marks.
+    pub marks: u16,
+    /// The caller's own number: what its users compare versions by.
+    pub cas: u64,
 }
 
 /// One item as it is read.

@@ -100,7 +100,7 @@ fn operate(tier: &Tier, oracle: &mut Oracle, random: &mut Random) -> laneway_tie
             oracle.version += 1;
             let version = oracle.version;
             oracle.submitted(&key, Some((version, bytes as usize)));
-            let meta = ItemMeta { flags: version as u32, expires_at_seconds: 0 };
+            let meta = ItemMeta { flags: version as u32, ..ItemMeta::default() };
             let value = value(version, bytes as usize);
             let ticket = tier.submit_put(&key, &value, meta, None)?;
             if random.one_in(2) {

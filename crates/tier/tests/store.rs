@@ -14,7 +14,8 @@ use std::sync::{Arc, Barrier, Condvar, Mutex};
 const KINDS: [Kind; 2] = [Kind::Pm, Kind::Wal];
 
 fn meta(flags: u32) -> ItemMeta {
-    ItemMeta { flags, expires_at_seconds: flags / 2 }
+    let cas = u64::from(flags) << 33;
+    ItemMeta { flags, expires_at_seconds: flags / 2, marks: flags as u16, cas }
 }
 
 fn machine(kind: Kind) -> Machine {
@@ -537,16 +538,18 @@ fn asynchronous_reads_complete_with_their_tokens() {
     let large = Arc::new(tier.open_large(&key(3)).unwrap().unwrap());
     reads.submit(100, Request::Piece(large, 0));
     reads.submit(101, Request::Item(key(999).into()));
-    drop(rung.1.wait_while(rung.0.lock().unwrap(), |count| *count < 22).unwrap());
+    reads.submit(102, Request::Open(key(4).into()));
+    drop(rung.1.wait_while(rung.0.lock().unwrap(), |count| *count < 23).unwrap());
     let mut answers = Vec::new();
     reads.complete(&mut answers);
     answers.sort_by_key(|(token, _)| *token);
-    assert_eq!(answers.len(), 22);
+    assert_eq!(answers.len(), 23);
     for (token, answer) in answers {
         match answer {
             Answer::Item(item) if token == 101 => assert_eq!(item.unwrap(), None),
             Answer::Item(item) => assert_eq!(item.unwrap().unwrap().value, value(token, 3000)),
             Answer::Piece(piece) => assert_eq!(piece.unwrap(), value(3, 3000)),
+            Answer::Open(large) => assert_eq!(large.unwrap().unwrap().value_bytes(), 3000),
         }
     }
 }

@@ -15,7 +15,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("client", &["policy", "wire"]),
     ("load", &["policy", "wire", "client"]),
     ("sim", &["policy", "load"]),
-    ("laneway", &["policy", "wire", "server", "client", "load", "sim"]),
+    ("laneway", &["policy", "wire", "server", "tier", "client", "load", "sim"]),
 ];
 /// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.
 const ALONE: &[&str] = &["policy", "wire", "sync"];

@@ -33,6 +33,9 @@ pub fn get_key(
     let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
     let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
         Got::Miss => {
+            if let Some(outcome) = context.beyond_memory(hash, key) {
+                return outcome;
+            }
             counters.cmd_get.bump_owner();
             counters.get_misses.bump_owner();
             return Outcome::Done;
@@ -43,6 +46,10 @@ pub fn get_key(
     if !context.reads(&meta) {
         out.truncate(start);
         return Outcome::Elsewhere;
+    }
+    if context.is_hidden(hash) {
+        out.truncate(start);
+        return Outcome::Kept;
     }
     counters.cmd_get.bump_owner();
     counters.get_hits.bump_owner();
@@ -116,9 +123,9 @@ pub(super) fn get_whole(context: &Context<'_>, get: &Get<'_>, out: &mut Vec<u8>)
                 rest.value.copy_into(out);
                 out.extend_from_slice(rest.tail);
             }
-            Outcome::Elsewhere => {
+            elsewhere @ (Outcome::Elsewhere | Outcome::Kept) => {
                 out.truncate(start);
-                return Outcome::Elsewhere;
+                return elsewhere;
             }
             _ => {}
         }

@@ -23,13 +23,14 @@ pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::meta_get_key;
 pub use store::{
-    Body, Incoming, Joining, Landing, begin, key_of_store, refused_by_size, store_slice,
-    store_whole,
+    Body, Incoming, Joining, Landing, begin, key_of_store, looks_at_old, refused_by_size,
+    store_slice, store_whole,
 };
 
 use crate::counters::Counters;
+use crate::durable::veil::Veil;
 use crate::stats;
-use laneway_store::{ItemMeta, Pinned, Store, UnixSeconds};
+use laneway_store::{ItemMeta, KeyHash, Pinned, Store, UnixSeconds};
 use laneway_wire::Request;
 use laneway_wire::reply::{CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
 use std::cell::Cell;
@@ -74,6 +75,8 @@ pub struct Context<'a> {
     pub touched: &'a Cell<u64>,
     /// Values of items this large are somebody else's to read: [`Outcome::Elsewhere`].
     pub large_from: u64,
+    /// Where items are kept durably: what must not be answered from memory alone.
+    pub veil: Option<&'a Veil>,
 }
 
 impl Context<'_> {
@@ -82,6 +85,24 @@ impl Context<'_> {
         let bytes = u64::from(item.key_bytes) + u64::from(item.value_bytes);
         self.touched.set(bytes);
         bytes < self.large_from
+    }
+
+    /// Whether the keeper must answer for an item that was just found in memory.
+    fn is_hidden(&self, hash: KeyHash) -> bool {
+        self.veil.is_some_and(|veil| veil.hides(hash))
+    }
+
+    /// Who answers for a key that was not found in memory, if anybody must: the keeper, or before
+    /// it whoever reads values of this size.
+    fn beyond_memory(&self, hash: KeyHash, key: &[u8]) -> Option<Outcome> {
+        let veil = self.veil?;
+        let value_bytes = veil.value_bytes(key, self.now);
+        if value_bytes.is_none() && !veil.hides(hash) {
+            return None;
+        }
+        let bytes = value_bytes.map_or(0, |value_bytes| key.len() as u64 + value_bytes);
+        self.touched.set(bytes);
+        Some(if bytes < self.large_from { Outcome::Kept } else { Outcome::Elsewhere })
     }
 
     /// The CAS id of an item as clients see it.
@@ -100,6 +121,8 @@ pub enum Outcome {
     /// Everything: it is much work, a part of which was done. The same request, asked again,
     /// goes on with it; nothing was counted, and `out` is as it was.
     Again,
+    /// The same: the item is being changed, or it is not in memory, and its keeper answers.
+    Kept,
     /// The reply goes on with a large value.
     Transfer(Transfer),
     /// Close the connection once the replies have left (`quit`).

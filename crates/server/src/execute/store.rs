@@ -92,6 +92,17 @@ pub fn key_of_store<'s, 'a: 's>(
     }
 }
 
+/// Whether a request needs to know the item there is: all but a plain set and those about no item.
+pub fn looks_at_old(request: &Request<'_>) -> bool {
+    match request {
+        Request::Store(store) => store.verb != StoreVerb::Set,
+        Request::MetaSet(set) => {
+            set.meta.flags.set_mode != MetaSetMode::Set || set.meta.flags.cas_compare.is_some()
+        }
+        _ => true,
+    }
+}
+
 /// A store whose value lies whole in the input.
 ///
 /// # Panics

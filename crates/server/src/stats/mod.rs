@@ -11,6 +11,7 @@ mod latency;
 mod lines;
 mod settings;
 mod slabs;
+mod tier;
 mod topology;
 mod udp;
 
@@ -23,6 +24,7 @@ pub use topology::{
     ConnectionSnapshot, TopologySnapshot, WorkerPlace, write_connections, write_topology,
 };
 
+pub use tier::{TierSnapshot, write_tier};
 pub use udp::{UdpSnapshot, kernel_counts, write_udp};
 
 use laneway_store::ItemMeta;
@@ -55,6 +57,8 @@ pub enum Question {
     Topology,
     /// `stats udp`: [`write_udp`].
     Udp,
+    /// `stats tier`: [`write_tier`].
+    Tier,
     /// `stats cachedump`: [`write_cachedump`].
     Cachedump {
         /// Number of the size class.
@@ -89,6 +93,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"latency" => Question::Latency,
         b"topology" => Question::Topology,
         b"udp" => Question::Udp,
+        b"tier" => Question::Tier,
         b"detail" => match words.next() {
             Some(b"on") => Question::Detail(true),
             Some(b"off") => Question::Detail(false),

@@ -11,6 +11,7 @@ use super::reply::Transfer;
 use super::shared::Train;
 use super::state::{At, Desk, From, PATIENCE_NANOS, Storing};
 use crate::clock::Clock;
+use crate::durable::shared::KEEPER;
 use crate::execute;
 use crate::handoff::{DatagramOrigin, Job, Origin};
 use crate::udp::send::TRANSFERS_MAX;
@@ -200,6 +201,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// The queue of the worker that stores a large value, if that is not this one.
     fn queue_for_value(&self, message: &Whole, size: ItemBytes) -> Option<WorkerTarget> {
+        if self.shared.durable.get().is_some() {
+            return Some(KEEPER);
+        }
         if let Route::Hand(to) = route(&self.plan, self.id, size) {
             return Some(to);
         }

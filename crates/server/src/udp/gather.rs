@@ -55,7 +55,7 @@ fn gathering(job: &Job, limits: &Limits) -> Option<Gathering> {
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Begin a job slowly if it is a multiget of many keys; others are given back.
     pub(crate) fn begin_gathering(&mut self, job: Job) -> Option<Job> {
-        let Some(gathering) = gathering(&job, &self.limits) else { return Some(job) };
+        let Some(gathering) = self.gathering(&job) else { return Some(job) };
         let Some(mut udp) = self.udp.take() else { return Some(job) };
         let shared = udp.desk.shared.clone();
         let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
@@ -66,9 +66,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// The same, of a job that this worker has received itself.
     pub(super) fn gather_here(&mut self, desk: &mut Desk, at: At<'_>, job: Job) -> Option<Job> {
-        let Some(gathering) = gathering(&job, &self.limits) else { return Some(job) };
+        let Some(gathering) = self.gathering(&job) else { return Some(job) };
         self.gather_later(desk, at, gathering);
         None
+    }
+
+    /// Where items are kept durably all of it is one job, of this worker or of the keeper.
+    fn gathering(&self, job: &Job) -> Option<Gathering> {
+        if self.shared.durable.get().is_some() { None } else { gathering(job, &self.limits) }
     }
 
     fn gather_later(&mut self, desk: &mut Desk, at: At<'_>, gathering: Gathering) {

@@ -11,6 +11,7 @@ use super::guard::FRAME_COST_BYTES;
 use super::state::{At, Desk, From, JoiningFrom};
 use crate::clock::Clock;
 use crate::dispatch::operation;
+use crate::durable::shared::KEEPER;
 use crate::execute::{self, Body, Context, Outcome};
 use crate::forward;
 use crate::handoff::{Job, Origin};
@@ -239,8 +240,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         at.counts.requests.add_owner(1);
         let origin = Origin::Datagram(from.to);
         let job = Job::request(bytes.to_vec(), size, from.arrived_nanos, origin);
-        if let Some(job) = self.gather_here(desk, at, job) {
-            let finished = self.perform(job);
+        if let Some(job) = self.gather_here(desk, at, job)
+            && let Some(finished) = self.perform(job)
+        {
             self.finish_datagram(desk, at, finished);
         }
         Next::Gone(bytes.len())
@@ -324,6 +326,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Outcome::Elsewhere => {
                     return self.not_here(desk, at, from, bytes, ItemBytes(touched.get()));
                 }
+                Outcome::Kept => {
+                    return self.give(desk, at, from, bytes, ItemBytes(touched.get()), KEEPER);
+                }
                 Outcome::Transfer(rest) => {
                     rest.value.copy_into(out); // in pieces, but of the small lane
                     out.extend_from_slice(rest.tail);
@@ -362,6 +367,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Outcome::Again => out.extend_from_slice(execute::TRY_AGAIN),
             Outcome::Elsewhere => {
                 return self.not_here(desk, at, from, bytes, ItemBytes(touched.get()));
+            }
+            Outcome::Kept => {
+                return self.give(desk, at, from, bytes, ItemBytes(touched.get()), KEEPER);
             }
             Outcome::Transfer(rest) => {
                 rest.value.copy_into(out);

@@ -107,6 +107,7 @@ impl Session {
             settings: &self.settings,
             touched: &touched,
             large_from: u64::MAX,
+            veil: None,
         };
         let limits = Limits { item_bytes_max: ITEM_BYTES_MAX, line_bytes_max: 1 << 20 };
         let frame = match parse(input, &limits) {
@@ -170,6 +171,7 @@ impl Session {
         match outcome {
             Outcome::Done | Outcome::Verbosity(_) => {}
             Outcome::Elsewhere | Outcome::Again => panic!("nothing is too large here"),
+            Outcome::Kept => panic!("nothing is kept durably here"),
             Outcome::Transfer(rest) => {
                 rest.value.copy_into(&mut self.out);
                 self.out.extend_from_slice(rest.tail);
@@ -213,6 +215,7 @@ impl Session {
                 let items = self.store.list(class, usize::MAX, self.now);
                 stats::write_cachedump(&items, out);
             }
+            Question::Tier => stats::write_tier(None, out),
             Question::Topology => out.extend_from_slice(b"STAT workers 1\r\nEND\r\n"),
             Question::Latency | Question::Connections | Question::Udp => {
                 out.extend_from_slice(b"END\r\n");
@@ -230,6 +233,7 @@ impl Session {
             settings: &self.settings,
             touched: &touched,
             large_from: u64::MAX,
+            veil: None,
         };
         let landing = incoming.draft();
         let taken = landing.missing().min(self.input.len());

@@ -2,6 +2,7 @@
 //! The same seed gives the same run.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod durable;
 pub mod peer;
 
 use laneway_policy::ranges::SizeRanges;
@@ -9,6 +10,9 @@ use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, Large
 use laneway_policy::{SizeHistogram, SmoothHistogram, WorkerId, build};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
+use laneway_server::durable::capture::Capture;
+use laneway_server::durable::keeper::Keeper;
+use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::settings::{Idle, Settings, UdpSettings};
 use laneway_server::shared::Shared;
 use laneway_server::worker::{Progress, Worker};
@@ -28,6 +32,7 @@ pub struct Rig {
     pub shared: Arc<Shared<MemoryStream>>,
     pub clock: ManualClock,
     pub workers: Vec<Worker<MemoryTransport, ManualClock>>,
+    pub keeper: Option<Keeper<MemoryStream>>,
     pub steps: u64,
 }
 
@@ -56,6 +61,8 @@ pub struct Plan {
     pub public: bool,
     /// Of how many requests in a hundred the reply is sent.
     pub reply_percent: u8,
+    /// Items are kept durably.
+    pub kept: Option<durable::Kept>,
 }
 
 impl Plan {
@@ -81,6 +88,7 @@ impl Plan {
             datagrams: None,
             public: false,
             reply_percent: 100,
+            kept: None,
         }
     }
 
@@ -150,7 +158,7 @@ impl Rig {
         };
         let clock = ManualClock::default();
         let settings = settings(plan, policy_settings.clone());
-        let store = Store::new(Config {
+        let config = Config {
             memory_bytes: plan.memory_bytes,
             mode: if plan.store_mode { Mode::Store } else { Mode::Cache },
             item_bytes_max: plan.item_bytes_max as u64,
@@ -158,11 +166,20 @@ impl Rig {
             unpublished_bytes_max: plan.memory_bytes / 2,
             buckets_initial: 64,
             huge_pages: false,
-        })
-        .expect("memory for a small store");
+        };
+        let store = match &plan.kept {
+            None => Store::new(config),
+            Some(_) => Store::with_hook(config, Box::new(Capture)),
+        };
+        let store = store.expect("memory for a small store");
         let policy = build(policy_settings).expect("the settings fit");
         let shared =
             Shared::new(store, settings, policy.initial(), clock.unix_seconds(clock.nanos()));
+        if let Some(kept) = &plan.kept {
+            shared.store.raise_seq(kept.tier.sequence());
+            let durable = Durable::new(kept.tier.clone(), kept.interval, Recovery::default());
+            shared.durable.get_or_init(|| Arc::new(durable));
+        }
         let net = Net::new(plan.faults);
         let mut control = Some(Control::new(policy, 1_000_000_000, 0));
         let datagrams = plan.datagrams.map(|faults| DatagramNet::new(faults, plan.workers));
@@ -182,7 +199,8 @@ impl Rig {
             worker
         };
         let workers = (0..plan.workers).map(worker).collect();
-        Rig { net, datagrams, shared, clock, workers, steps: 0 }
+        let keeper = plan.kept.as_ref().map(|kept| Keeper::new(shared.clone(), kept.hands()));
+        Rig { net, datagrams, shared, clock, workers, keeper, steps: 0 }
     }
 
     /// One step of every worker.
@@ -190,6 +208,10 @@ impl Rig {
         for worker in &mut self.workers {
             let progress = worker.step().expect("memory transports do not fail");
             assert_ne!(progress, Progress::Over);
+        }
+        if let Some(keeper) = &mut self.keeper {
+            let now = self.clock.nanos();
+            keeper.step(now, self.clock.unix_seconds(now));
         }
         self.clock.advance(STEP_NANOS);
         self.steps += 1;

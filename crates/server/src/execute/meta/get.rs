@@ -32,6 +32,11 @@ pub fn meta_get_key(
         out.truncate(start);
         let mut seen = Seen::default();
         let (item, value) = match look(context, meta, key, hash, &mut seen, out) {
+            Got::Miss if context.veil.is_some() => match context.beyond_memory(hash, key) {
+                // With `N` the keeper is asked at once.
+                None => return miss(context, meta, out),
+                Some(outcome) => return outcome,
+            },
             Got::Miss => match vivify(context, meta, key, hash, out) {
                 Vivified::Not => return miss(context, meta, out),
                 Vivified::Yes => {
@@ -49,6 +54,10 @@ pub fn meta_get_key(
         if meta.flags.value && !context.reads(&item) {
             out.truncate(start);
             return Outcome::Elsewhere;
+        }
+        if context.is_hidden(hash) {
+            out.truncate(start);
+            return Outcome::Kept;
         }
         if !settle(context, key, hash, &item, &seen) {
             continue;

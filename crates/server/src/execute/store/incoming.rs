@@ -5,7 +5,7 @@ use super::super::Context;
 use super::answer::AnswerOwned;
 use super::complete::complete;
 use super::join::{Join, Joining};
-use super::{Answer, How, answer_fate, bad_chunk, refuse};
+use super::{Answer, Condition, How, Place, answer_fate, bad_chunk, refuse};
 use laneway_store::{Charge, Draft, KeyHash, Refused};
 
 /// How much room a gathering buffer offers at a time, bytes.
@@ -126,6 +126,16 @@ impl Incoming {
     /// The key.
     pub fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// Whether it needs to know the item there is.
+    pub fn looks_at_old(&self) -> bool {
+        self.how.place != Place::Whole(Condition::Always)
+    }
+
+    /// Whether the client wants no answer.
+    pub fn is_noreply(&self) -> bool {
+        matches!(self.answer, AnswerOwned::Text { noreply: true })
     }
 
     /// Its hash.

@@ -1,0 +1,145 @@
+//! Where items are kept durably: `--data-dir` and what belongs to it, checked.
+
+use crate::flags::{self, Flags, TierFlags};
+use laneway_policy::Design;
+use laneway_server::boot::{self, Opened};
+use laneway_server::durable::DurableSettings;
+use laneway_server::durable::shared::Recovery;
+use laneway_tier::{Backend, DirectorySettings, Durability, Error, MigrateBy};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The longest `--durability interval`, milliseconds.
+const INTERVAL_MS_MAX: u64 = 60_000;
+/// Reading threads by default: as many reads as an SSD likes to see at once.
+const READ_THREADS: usize = 8;
+const READ_THREADS_MAX: usize = 256;
+/// How often a long start says how far it is.
+const PROGRESS_MS: u128 = 1000;
+
+/// The settings, or none without `--data-dir`.
+pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>, String> {
+    let Some(mut directory) = directory(&flags.tier)? else {
+        return match flags.tier.first_given() {
+            None => Ok(None),
+            Some(flag) => Err(format!("{flag}: nothing is kept durably; say --data-dir DIR too")),
+        };
+    };
+    if design != Design::Lanes {
+        return Err(format!(
+            "--data-dir: is served by --design lanes only, not by {design}; leave one of them out"
+        ));
+    }
+    if flags.no_evictions {
+        return Err("--data-dir: memory is a cache over the folder and must evict; leave -M out, \
+                    nothing is lost by eviction"
+            .into());
+    }
+    let interval = interval(flags.tier.durability.as_deref())?;
+    directory.settings.durability =
+        if interval.is_some() { Durability::Interval } else { Durability::Ack };
+    let read_threads = flags.tier.read_threads.unwrap_or(READ_THREADS);
+    if !(1..=READ_THREADS_MAX).contains(&read_threads) {
+        return Err(format!("--read-threads {read_threads}: must be from 1 to {READ_THREADS_MAX}"));
+    }
+    Ok(Some(DurableSettings { directory, interval, read_threads }))
+}
+
+/// Where the store is and how it is made; none without a folder.
+pub fn directory(flags: &TierFlags) -> Result<Option<DirectorySettings>, String> {
+    let Some(folder) = &flags.data_dir else { return Ok(None) };
+    let mut directory = DirectorySettings::new(PathBuf::from(folder));
+    directory.pm_path = flags.pm.as_ref().map(PathBuf::from);
+    directory.ssd_path = flags.ssd.as_ref().map(PathBuf::from);
+    directory.backend = match flags.pm_backend.as_deref() {
+        None | Some("wal") => Backend::Wal,
+        Some("dax") => Backend::Dax,
+        Some("emu") if flags.volatile_pm => Backend::UnsafeVolatile,
+        Some("emu") => {
+            return Err("--pm-backend emu: loses everything with the power; for benchmarks say \
+                        --unsafe-volatile-pm too, or leave it out for wal"
+                .into());
+        }
+        Some(other) => {
+            return Err(format!(
+                "--pm-backend {other}: must be wal (a file or device, the default), dax \
+                 (persistent memory) or emu"
+            ));
+        }
+    };
+    directory.pm_bytes = flags.pm_bytes.unwrap_or(directory.pm_bytes);
+    directory.ssd_bytes = flags.ssd_bytes.unwrap_or(directory.ssd_bytes);
+    if let Some(text) = &flags.split {
+        directory.settings.split_bytes = match text.as_str() {
+            "inf" => usize::MAX,
+            text => flags::bytes(text).map_err(|error| format!("--split-bytes {error}, or inf"))?
+                as usize,
+        };
+    }
+    directory.settings.migrate_by = match flags.migrate_by.as_deref() {
+        None | Some("hotness") => MigrateBy::Hotness,
+        Some("age") => MigrateBy::Age,
+        Some(other) => {
+            return Err(format!("--migrate-by {other}: must be hotness (the default) or age"));
+        }
+    };
+    Ok(Some(directory))
+}
+
+fn interval(text: Option<&str>) -> Result<Option<Duration>, String> {
+    let Some(text) = text.filter(|text| *text != "ack") else { return Ok(None) };
+    let milliseconds = text.strip_prefix("interval:").and_then(|number| number.parse().ok());
+    match milliseconds {
+        Some(number @ 1..=INTERVAL_MS_MAX) => Ok(Some(Duration::from_millis(number))),
+        _ => Err(format!(
+            "--durability {text}: must be ack (a write is durable when it is answered, the \
+             default) or interval:MS with MS from 1 to {INTERVAL_MS_MAX} (a crash loses that much)"
+        )),
+    }
+}
+
+/// Opens the store, telling how far it is where that takes a while.
+pub fn open(settings: DurableSettings) -> Result<Opened, String> {
+    let directory = settings.directory.clone();
+    let folder = directory.path.display();
+    let (started, mut told_ms) = (Instant::now(), 0);
+    let mut progress = |done: u64, total: u64| {
+        let now_ms = started.elapsed().as_millis();
+        if told_ms + PROGRESS_MS <= now_ms {
+            told_ms = now_ms;
+            let percent = done * 100 / total.max(1);
+            eprintln!("laneway: {folder}: {percent} % of {} MiB replayed", total >> 20);
+        }
+    };
+    let opened = boot::open(settings, &mut progress).map_err(|error| place(&directory, &error))?;
+    let Recovery { report, took_ms } = opened.recovery();
+    for problem in &report.problems {
+        eprintln!("laneway: {folder}: {problem}; laneway fsck {folder} says more");
+    }
+    match report.is_new {
+        true => eprintln!("laneway: {folder}: made"),
+        false => eprintln!(
+            "laneway: {folder}: {} items, found in {took_ms} ms ({} MiB of checkpoint, {} MiB of \
+             log)",
+            report.items,
+            report.checkpoint_bytes >> 20,
+            report.replayed_bytes >> 20
+        ),
+    }
+    Ok(opened)
+}
+
+/// An error of the tier as a sentence that says where and the way out.
+pub fn place(directory: &DirectorySettings, error: &Error) -> String {
+    let folder = directory.path.display();
+    match error {
+        Error::Locked(_) => format!(
+            "--data-dir {folder}: another process has this store open: stop that one, or choose \
+             another folder"
+        ),
+        Error::Corrupt(_) => {
+            format!("--data-dir {folder}: {error}; laneway fsck {folder} says more")
+        }
+        error => format!("--data-dir {folder}: {error}"),
+    }
+}

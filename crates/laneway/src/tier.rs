@@ -1,0 +1,239 @@
+//! `laneway fsck`, `scan`, `dump` and `load`: tools for the folder of a durable store that no
+//! server has open.
+
+use crate::STATUS_USAGE;
+use crate::flags::{self, TierFlags};
+use crate::serve::tier::{self as settings, place};
+use laneway_tier::{Directory, DirectorySettings, Error, Item, dump};
+use lexopt::{Arg, Parser, ValueExt};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+laneway fsck, scan, dump, load: tools for the folder of serve --data-dir
+
+Usage: laneway fsck DIR [--repair]
+       laneway scan DIR [--from KEY] [--to KEY] [--limit N] [--values]
+       laneway dump DIR [--output FILE]
+       laneway load DIR [--input FILE]
+
+fsck   reads everything and writes nothing. It names every item that cannot be
+       read. With --repair these items, and only they, are dropped; look first.
+scan   keys in order, from --from on and below --to: key, bytes, flags, expiry;
+       with --values the values too, each behind its line.
+dump   writes every item as one stream, to standard output or --output.
+load   puts a stream's items into DIR, which is made if it is missing. Sizes may
+       differ from the old ones: this is how a store is moved to larger media.
+
+No server may have DIR open. All take --pm PATH, --pm-backend, --ssd PATH,
+--pm-size and --ssd-size as laneway serve does, if it was given them.
+
+Exit status: 0 all is well; 1 damage was found, or an item could not be read;
+2 the command line makes no sense; 74 a medium refused.
+";
+
+/// Damage was found.
+const STATUS_DAMAGED: u8 = 1;
+/// A medium refused, or there is no store.
+const STATUS_MEDIUM: u8 = 74;
+/// Keys read at once.
+const PAGE: usize = 256;
+
+#[derive(Default)]
+struct Asked {
+    folder: Option<OsString>,
+    media: TierFlags,
+    repair: bool,
+    values: bool,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    limit: Option<usize>,
+    file: Option<PathBuf>,
+    help: bool,
+}
+
+/// Runs one of the four.
+pub fn run(command: &str, args: Vec<OsString>) -> ExitCode {
+    let asked = match parse(command, args) {
+        Ok(asked) if asked.help => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(asked) => asked,
+        Err(error) => return refuse(STATUS_USAGE, command, &error),
+    };
+    let Some(folder) = &asked.folder else {
+        return refuse(STATUS_USAGE, command, "which folder? laneway fsck --help");
+    };
+    let media = TierFlags { data_dir: Some(folder.clone()), ..asked.media.clone() };
+    let store = match settings::directory(&media) {
+        Ok(Some(store)) => store,
+        Ok(None) => return refuse(STATUS_USAGE, command, "which folder?"),
+        Err(error) => return refuse(STATUS_USAGE, command, &error),
+    };
+    let done = match command {
+        "fsck" => fsck(&asked, &store),
+        "scan" => scan(&asked, &store),
+        "dump" => dump_all(&asked, &store),
+        _ => load(&asked, &store),
+    };
+    done.unwrap_or_else(|error| refuse(STATUS_MEDIUM, command, &place(&store, &error)))
+}
+
+fn refuse(status: u8, command: &str, why: &str) -> ExitCode {
+    eprintln!("laneway {command}: {why}");
+    ExitCode::from(status)
+}
+
+fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
+    let mut asked = Asked::default();
+    let mut parser = Parser::from_args(args);
+    let sentence = |error: lexopt::Error| error.to_string();
+    while let Some(arg) = parser.next().map_err(sentence)? {
+        match (command, arg) {
+            (_, Arg::Long("help") | Arg::Short('h')) => asked.help = true,
+            (_, Arg::Value(folder)) if asked.folder.is_none() => asked.folder = Some(folder),
+            ("fsck", Arg::Long("repair")) => asked.repair = true,
+            ("scan", Arg::Long("values")) => asked.values = true,
+            ("scan", Arg::Long("from")) => asked.from = key(&mut parser)?,
+            ("scan", Arg::Long("to")) => asked.to = Some(key(&mut parser)?),
+            ("scan", Arg::Long("limit")) => {
+                let text = parser.value().and_then(|value| value.string()).map_err(sentence)?;
+                let limit = text.parse().map_err(|_| format!("--limit {text}: not a number"))?;
+                asked.limit = Some(limit);
+            }
+            ("dump", Arg::Long("output") | Arg::Short('o'))
+            | ("load", Arg::Long("input") | Arg::Short('i')) => {
+                asked.file = Some(PathBuf::from(parser.value().map_err(sentence)?));
+            }
+            (_, Arg::Long(name)) => {
+                let flag = format!("--{name}");
+                if !flags::tier(&mut asked.media, &flag, &mut parser)
+                    .map_err(|error| format!("{flag}: {error}"))?
+                {
+                    return Err(format!("{flag}: not known here; see laneway {command} --help"));
+                }
+            }
+            (_, arg) => return Err(arg.unexpected().to_string()),
+        }
+    }
+    Ok(asked)
+}
+
+fn key(parser: &mut Parser) -> Result<Vec<u8>, String> {
+    let value = parser.value().and_then(|value| value.string());
+    Ok(value.map_err(|error| error.to_string())?.into_bytes())
+}
+
+fn fsck(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
+    let findings = match asked.repair {
+        true => Directory::repair(store)?,
+        false => Directory::check(store)?,
+    };
+    for problem in &findings.report.problems {
+        println!("problem: {problem}");
+    }
+    for (key, why) in &findings.lost {
+        let fate = if asked.repair { "dropped" } else { "lost" };
+        println!("{fate}: {}: {why}", key.escape_ascii());
+    }
+    println!("{} items can be read, {} cannot", findings.items, findings.lost.len());
+    if findings.is_sound() || asked.repair {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("laneway fsck --repair drops what is named above, and only that");
+    Ok(ExitCode::from(STATUS_DAMAGED))
+}
+
+/// Opened for a tool: nothing moves by itself.
+fn open(store: &DirectorySettings) -> Result<Directory, Error> {
+    let mut store = store.clone();
+    store.settings.background = false;
+    let (directory, report) = Directory::open_existing(&store, &mut |_, _| {})?;
+    for problem in &report.problems {
+        eprintln!("laneway: {problem}");
+    }
+    Ok(directory)
+}
+
+fn scan(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
+    let directory = open(store)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let (mut from, mut left) = (asked.from.clone(), asked.limit.unwrap_or(usize::MAX));
+    let mut damaged = false;
+    while left > 0 {
+        let page = directory.scan(&from, asked.to.as_deref(), left.min(PAGE));
+        let Some((last, _)) = page.last() else { break };
+        from = [last, &[0][..]].concat();
+        left -= page.len();
+        for (key, item) in page {
+            let told = match item {
+                Ok(item) => tell(&mut out, &key, &item, asked.values),
+                Err(error) => {
+                    damaged = true;
+                    eprintln!("laneway scan: {error}");
+                    Ok(())
+                }
+            };
+            // Nobody reads on, as behind `head`.
+            if told.is_err() {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+    let _ = out.flush(); // as above
+    Ok(if damaged { ExitCode::from(STATUS_DAMAGED) } else { ExitCode::SUCCESS })
+}
+
+fn tell(out: &mut impl Write, key: &[u8], item: &Item, values: bool) -> io::Result<()> {
+    let Item { value, meta, .. } = item;
+    let (key, flags, expires) = (key.escape_ascii(), meta.flags, meta.expires_at_seconds);
+    writeln!(out, "{key} {} {flags} {expires}", value.len())?;
+    if values {
+        out.write_all(value)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn file_error(source: io::Error) -> Error {
+    Error::Io { what: "open the dump", source }
+}
+
+fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
+    let directory = open(store)?;
+    let dumped = match &asked.file {
+        None => dump::dump(&directory, &mut BufWriter::new(io::stdout().lock()))?,
+        Some(path) => {
+            let file = File::create(path).map_err(file_error)?;
+            let dumped = dump::dump(&directory, &mut BufWriter::new(&file))?;
+            file.sync_all().map_err(file_error)?;
+            dumped
+        }
+    };
+    for (key, why) in &dumped.lost {
+        eprintln!("laneway dump: lost: {}: {why}", key.escape_ascii());
+    }
+    eprintln!("laneway dump: {} items", dumped.items);
+    Ok(ExitCode::from(if dumped.lost.is_empty() { 0 } else { STATUS_DAMAGED }))
+}
+
+fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
+    // Nobody else makes room here.
+    let mut store = store.clone();
+    store.settings.background = true;
+    let (directory, _) = Directory::open(&store, &mut |_, _| {})?;
+    let items = match &asked.file {
+        None => dump::load(&directory, &mut BufReader::new(io::stdin().lock()))?,
+        Some(path) => {
+            let file = File::open(path).map_err(file_error)?;
+            dump::load(&directory, &mut BufReader::new(file))?
+        }
+    };
+    directory.close()?;
+    eprintln!("laneway load: {items} items");
+    Ok(ExitCode::SUCCESS)
+}

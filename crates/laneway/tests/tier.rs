@@ -1,0 +1,330 @@
+//! The data folder of the real server: restarts, kill -9, the lock, the flags, the tools.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
+/// How long an answer may take before the test says the server hangs. Never waited out when all
+/// is well.
+const HANG: Duration = Duration::from_secs(60);
+/// Small media: a start makes them.
+const SIZES: [&str; 4] = ["--pm-size", "32m", "--ssd-size", "64m"];
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Folder(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a temporary folder has a plain name")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: BufReader<std::process::ChildStderr>,
+    told: String,
+}
+
+impl Server {
+    fn start(folder: &Folder, flags: &[&str]) -> Server {
+        let mut child = Command::new(BINARY)
+            .args(["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()])
+            .args(SIZES)
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary was built for this test");
+        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
+        let (mut told, mut line) = (String::new(), String::new());
+        while !line.contains("ready on") {
+            line.clear();
+            let bytes = log.read_line(&mut line).expect("stderr can be read");
+            assert!(bytes > 0, "the server ended before it was ready: {told} {:?}", child.wait());
+            told.push_str(&line);
+        }
+        let place = line.split("ready on ").nth(1).and_then(|rest| rest.split([';', ',']).next());
+        let address = place.and_then(|place| place.parse().ok()).expect("it listens on TCP");
+        Server { child, address, log, told }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("connects");
+        stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+        stream
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it can be waited for");
+    }
+
+    fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", "TERM", &pid]).status();
+        assert!(status.expect("kill exists").success());
+        let status = self.child.wait().expect("it can be waited for");
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).expect("stderr can be read");
+        assert!(!rest.contains("panicked"), "{rest}");
+        assert_eq!(status.code(), Some(0), "{rest}");
+    }
+}
+
+fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let mut got = Vec::new();
+    let mut buffer = [0; 65536];
+    while !got.ends_with(end) {
+        match stream.read(&mut buffer).expect("an answer comes") {
+            0 => panic!("closed after {:?}", String::from_utf8_lossy(&got)),
+            bytes => got.extend_from_slice(&buffer[..bytes]),
+        }
+    }
+    got
+}
+
+fn ask(stream: &mut TcpStream, request: &[u8], end: &[u8]) -> Vec<u8> {
+    stream.write_all(request).expect("the server reads");
+    read_to(stream, end)
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+/// A value that tells which write it comes from, in every part.
+fn value(version: u64, bytes: usize) -> Vec<u8> {
+    format!("{version:08}.").bytes().cycle().take(bytes).collect()
+}
+
+fn get(stream: &mut TcpStream, key: &str) -> Option<Vec<u8>> {
+    let got = ask(stream, format!("get {key}\r\n").as_bytes(), b"END\r\n");
+    if got == b"END\r\n" {
+        return None;
+    }
+    let head = got.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
+    Some(got[head..got.len() - b"\r\nEND\r\n".len()].to_vec())
+}
+
+fn tool(folder: &Folder, command: &str, flags: &[&str]) -> Output {
+    let ran = Command::new(BINARY).arg(command).arg(folder.path()).args(flags).output();
+    ran.expect("the binary was built for this test")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_restart_finds_everything_at_once_in_both_forms() {
+    for workers in ["1", "4"] {
+        let folder = Folder::new(&format!("warm-{workers}"));
+        let server = Server::start(&folder, &["-t", workers]);
+        assert!(server.told.contains(": made"), "{}", server.told);
+        let mut client = server.connect();
+        for number in 0..300_u64 {
+            let bytes = if number % 10 == 0 { 50_000 } else { 300 };
+            let request = set(&format!("k{number}"), &value(number, bytes));
+            assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
+        }
+        server.stop();
+        let server = Server::start(&folder, &["-t", workers]);
+        assert!(server.told.contains("300 items"), "{}", server.told);
+        let mut client = server.connect();
+        for number in 0..300_u64 {
+            let bytes = if number % 10 == 0 { 50_000 } else { 300 };
+            let got = get(&mut client, &format!("k{number}"));
+            assert!(got == Some(value(number, bytes)), "k{number}");
+        }
+        let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
+        for line in [
+            "STAT tier yes",
+            "STAT durability ack",
+            "STAT items_large 30",
+            "STAT recovery_items 300",
+        ] {
+            assert!(stats.contains(line), "{line}: {stats}");
+        }
+        let general = text(&ask(&mut client, b"stats\r\n", b"END\r\n"));
+        assert!(general.contains("STAT get_misses 0\r\n"), "{general}");
+        assert!(general.contains("STAT get_hits 300\r\n"), "{general}");
+        server.stop();
+    }
+}
+
+/// What one client knows: acknowledged versions, and what was under way when the server died.
+#[derive(Default)]
+struct Known {
+    acknowledged: BTreeMap<String, (u64, usize)>,
+    perhaps: Option<(String, (u64, usize))>,
+}
+
+/// Writes until the server is gone or has taken enough. Returns whether it is gone.
+fn write_on(stream: &mut TcpStream, known: &mut Known, name: u64, round: u64, enough: u64) -> bool {
+    let mut buffer = [0; 64];
+    for number in 0..enough {
+        let version = round * 100_000 + number;
+        let key = format!("c{name}k{}", version * 7 % 23);
+        let bytes =
+            if version.is_multiple_of(5) { 5000 + (version % 7) as usize * 9000 } else { 200 };
+        known.perhaps = Some((key.clone(), (version, bytes)));
+        if stream.write_all(&set(&key, &value(version, bytes))).is_err() {
+            return true;
+        }
+        match stream.read(&mut buffer) {
+            Ok(8) => assert_eq!(&buffer[..8], b"STORED\r\n"),
+            Ok(0) | Err(_) => return true,
+            Ok(bytes) => panic!("{}", text(&buffer[..bytes])),
+        }
+        known.acknowledged.insert(key, (version, bytes));
+        known.perhaps = None;
+    }
+    false
+}
+
+fn verify(server: &Server, known: &mut Known, name: u64, round: u64) {
+    let mut client = server.connect();
+    for slot in 0..23 {
+        let key = format!("c{name}k{slot}");
+        let found = get(&mut client, &key);
+        let is = |version: &(u64, usize)| found == Some(value(version.0, version.1));
+        let before = known.acknowledged.get(&key);
+        let perhaps = known.perhaps.as_ref().filter(|(other, _)| *other == key);
+        if let Some((_, version)) = perhaps
+            && is(version)
+        {
+            known.acknowledged.insert(key, *version);
+            continue;
+        }
+        let as_before = match before {
+            Some(version) => is(version),
+            None => found.is_none(),
+        };
+        let head = found.as_deref().map(|found| text(&found[..found.len().min(20)]));
+        assert!(as_before, "round {round}: {key} should be {before:?}, and is {head:?}");
+    }
+    known.perhaps = None;
+}
+
+#[test]
+fn kill_9_at_any_time_loses_no_acknowledged_write() {
+    const ROUNDS: u64 = 8;
+    const CLIENTS: u64 = 4;
+    let folder = Folder::new("kill");
+    let mut known: Vec<Known> = (0..CLIENTS).map(|_| Known::default()).collect();
+    for round in 0..ROUNDS {
+        let server = Server::start(&folder, &["-t", "2", "-m", "16"]);
+        for (name, known) in known.iter_mut().enumerate() {
+            verify(&server, known, name as u64, round);
+        }
+        // One client decides when the server dies; the others find out.
+        let streams: Vec<TcpStream> = known.iter().map(|_| server.connect()).collect();
+        std::thread::scope(|scope| {
+            let mut others = Vec::new();
+            for (name, (mut stream, known)) in streams.into_iter().zip(&mut known).enumerate() {
+                let enough = if name == 0 { 40 + round * 13 } else { 1_000_000 };
+                others.push(
+                    scope.spawn(move || write_on(&mut stream, known, name as u64, round, enough)),
+                );
+            }
+            let first = others.remove(0);
+            assert!(!first.join().expect("no panic"), "it lives until it is killed");
+            server.kill();
+            for other in others {
+                assert!(other.join().expect("no panic"));
+            }
+        });
+    }
+    let server = Server::start(&folder, &[]);
+    for (name, known) in known.iter_mut().enumerate() {
+        verify(&server, known, name as u64, ROUNDS);
+    }
+    server.stop();
+    let checked = tool(&folder, "fsck", &[]);
+    assert!(checked.status.success(), "{}", text(&checked.stdout));
+}
+
+#[test]
+fn a_folder_has_one_server_and_flags_that_cannot_work_are_refused() {
+    let folder = Folder::new("lock");
+    let server = Server::start(&folder, &[]);
+    let second = Command::new(BINARY)
+        .args(["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()])
+        .output()
+        .expect("it runs");
+    assert_eq!(second.status.code(), Some(74), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("another process has this store open"));
+    assert_eq!(tool(&folder, "fsck", &[]).status.code(), Some(74));
+    server.stop();
+    for (flags, told) in [
+        (&["--data-dir", "x", "--design", "minos"][..], "--design lanes only"),
+        (&["--data-dir", "x", "-M"], "leave -M out"),
+        (&["--data-dir", "x", "--pm-backend", "emu"], "--unsafe-volatile-pm"),
+        (&["--data-dir", "x", "--pm-backend", "tape"], "must be wal"),
+        (&["--data-dir", "x", "--durability", "never"], "must be ack"),
+        (&["--data-dir", "x", "--durability", "interval:0"], "interval:MS"),
+        (&["--data-dir", "x", "--split-bytes", "many"], "or inf"),
+        (&["--ssd-size", "1g"], "--data-dir DIR too"),
+    ] {
+        let refused = Command::new(BINARY).arg("serve").args(flags).output().expect("it runs");
+        assert_eq!(refused.status.code(), Some(2), "{flags:?}");
+        assert!(text(&refused.stderr).contains(told), "{flags:?}: {}", text(&refused.stderr));
+    }
+    assert!(!Path::new("x").exists(), "what is refused makes nothing");
+}
+
+#[test]
+fn the_tools_check_list_dump_load_and_repair() {
+    let (folder, other) = (Folder::new("tools"), Folder::new("tools-other"));
+    let missing = tool(&folder, "fsck", &[]);
+    assert_eq!(missing.status.code(), Some(74));
+    assert!(text(&missing.stderr).contains("there is no store here"), "{}", text(&missing.stderr));
+    let server = Server::start(&folder, &[]);
+    let mut client = server.connect();
+    for (key, bytes) in [("a", 100), ("b", 9000), ("c", 1)] {
+        assert_eq!(ask(&mut client, &set(key, &value(7, bytes)), b"\r\n"), b"STORED\r\n");
+    }
+    server.stop();
+    let sound = tool(&folder, "fsck", &[]);
+    assert_eq!(text(&sound.stdout), "3 items can be read, 0 cannot\n");
+    assert!(sound.status.success());
+    assert_eq!(text(&tool(&folder, "scan", &[]).stdout), "a 100 0 0\nb 9000 0 0\nc 1 0 0\n");
+    let some = tool(&folder, "scan", &["--from", "a", "--to", "c", "--limit", "1", "--values"]);
+    assert_eq!(some.stdout, [&b"a 100 0 0\n"[..], &value(7, 100), b"\n"].concat());
+    let file = folder.0.join("all.dump");
+    let file = file.to_str().expect("plain");
+    assert!(tool(&folder, "dump", &["--output", file]).status.success());
+    let load = tool(&other, "load", &[&["--input", file], &SIZES[..]].concat());
+    assert!(load.status.success(), "{}", text(&load.stderr));
+    assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nb 9000 0 0\nc 1 0 0\n");
+    // A flipped bit in the large value.
+    let path = other.0.join("ssd");
+    let mut ssd = fs::read(&path).expect("it is there");
+    let wanted = value(7, 9000);
+    let at = ssd.windows(9000).position(|bytes| bytes == wanted).expect("it is on the SSD");
+    ssd[at + 4000] ^= 4;
+    fs::write(&path, ssd).expect("it can be written");
+    let damaged = tool(&other, "fsck", &[]);
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(text(&damaged.stdout).contains("lost: b: "), "{}", text(&damaged.stdout));
+    assert!(tool(&other, "fsck", &["--repair"]).status.success());
+    assert!(tool(&other, "fsck", &[]).status.success());
+    assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nc 1 0 0\n");
+    assert_eq!(tool(&other, "scan", &["--nonsense"]).status.code(), Some(2));
+}

@@ -1,0 +1,179 @@
+//! The keeper's thread, and those that wait for devices on its behalf: one that commits, one that
+//! writes large values, and the tier's own for reading.
+
+use crate::clock::{Clock, SystemClock};
+use crate::durable::DurableSettings;
+use crate::durable::hands::{Done, Hands, Order, carry_out};
+use crate::durable::keeper::Keeper;
+use crate::durable::shared::{Durable, Recovery};
+use crate::shared::{Shared, lock};
+use laneway_tier::{Directory, FolderLock, Reads, Request, Tier, Wake};
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The longest the keeper sleeps: expired items, flushes to come and timed commits wait for it.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+const NANOS_PER_MS: u64 = 1_000_000;
+
+/// A store that was opened.
+pub struct Opened {
+    tier: Arc<Tier>,
+    lock: FolderLock,
+    settings: DurableSettings,
+    recovery: Recovery,
+}
+
+/// Opens the store, or makes it. `progress` hears of bytes replayed, and of how many.
+pub fn open(
+    settings: DurableSettings,
+    progress: &mut dyn FnMut(u64, u64),
+) -> laneway_tier::Result<Opened> {
+    let clock = SystemClock::start();
+    let (directory, report) = Directory::open(&settings.directory, progress)?;
+    let (tier, lock) = directory.into_parts();
+    let recovery = Recovery { report, took_ms: clock.nanos() / NANOS_PER_MS };
+    Ok(Opened { tier: Arc::new(tier), lock, settings, recovery })
+}
+
+impl Opened {
+    /// How the store was found.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// The part that the workers share.
+    pub(super) fn share(&self) -> Durable {
+        Durable::new(self.tier.clone(), self.settings.interval, self.recovery.clone())
+    }
+
+    /// No CAS id may come again: all were below the tier's sequence, but for those of writes that
+    /// were acknowledged and then lost.
+    pub(super) fn seq_after(&self) -> u64 {
+        const LOST_MAX: u64 = 1 << 24;
+        let lost = if self.settings.interval.is_some() { LOST_MAX } else { 0 };
+        self.tier.sequence() + lost
+    }
+}
+
+/// The threads of a keeper.
+pub(super) struct Running {
+    durable: Arc<Durable>,
+    keeper: JoinHandle<()>,
+    waiting: Vec<JoinHandle<()>>,
+    // Released after everything else.
+    _lock: FolderLock,
+}
+
+impl Running {
+    /// Starts them; the keeper takes jobs from now on.
+    pub(super) fn start<S: Send + 'static>(
+        opened: Opened,
+        shared: &Arc<Shared<S>>,
+        clock: SystemClock,
+    ) -> Result<Running, String> {
+        let Opened { tier, lock, settings, .. } = opened;
+        let durable = shared.durable.get().expect("it was shared").clone();
+        let (hands, waiting) = Threads::start(&tier, &durable, settings.read_threads)?;
+        let keeper = Keeper::new(shared.clone(), Box::new(hands));
+        let builder = thread::Builder::new().name("keeper".into());
+        let kept = durable.clone();
+        let keeper = builder.spawn(move || keep(keeper, &kept, clock)).map_err(told)?;
+        Ok(Running { durable, keeper, waiting, _lock: lock })
+    }
+
+    /// No worker runs any more: finish, make everything durable, and a checkpoint.
+    pub(super) fn stop(self) -> laneway_tier::Result<()> {
+        self.durable.stop();
+        // A thread that panicked has said so already.
+        let _ = self.keeper.join();
+        for thread in self.waiting {
+            let _ = thread.join();
+        }
+        self.durable.tier.settle()
+    }
+}
+
+fn told(error: io::Error) -> String {
+    error.to_string()
+}
+
+fn keep<S>(mut keeper: Keeper<S>, durable: &Durable, clock: SystemClock) {
+    let me = thread::current();
+    durable.set_bell(Box::new(move || me.unpark()));
+    loop {
+        let now = clock.nanos();
+        let busy = keeper.step(now, clock.unix_seconds(now));
+        // Replies that no worker takes any more are nobody's.
+        if !busy && durable.is_stopping() && keeper.is_idle() {
+            return;
+        }
+        if !busy {
+            thread::park_timeout(SLEEP_MAX);
+        }
+    }
+}
+
+/// Threads that wait.
+struct Threads {
+    commits: Sender<Order>,
+    others: Sender<Order>,
+    reads: Reads,
+    answers: Vec<(u64, laneway_tier::Answer)>,
+    done: Arc<Mutex<Vec<Done>>>,
+}
+
+impl Threads {
+    fn start(
+        tier: &Arc<Tier>,
+        durable: &Arc<Durable>,
+        read_threads: usize,
+    ) -> Result<(Threads, Vec<JoinHandle<()>>), String> {
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let mut threads = Vec::new();
+        let mut start = |name: &str| {
+            let (sender, orders) = channel();
+            let (tier, durable, done) = (tier.clone(), durable.clone(), done.clone());
+            let thread = thread::Builder::new()
+                .name(name.into())
+                .spawn(move || serve(&orders, &tier, &durable, &done))
+                .map_err(told)?;
+            threads.push(thread);
+            Ok::<_, String>(sender)
+        };
+        let (commits, others) = (start("tier-commit")?, start("tier-write")?);
+        let rings = durable.clone();
+        let wake: Wake = Arc::new(move || rings.ring());
+        let reads = tier.reads(read_threads, &wake).map_err(|error| error.to_string())?;
+        Ok((Threads { commits, others, reads, answers: Vec::new(), done }, threads))
+    }
+}
+
+fn serve(orders: &Receiver<Order>, tier: &Tier, durable: &Durable, done: &Mutex<Vec<Done>>) {
+    while let Ok(order) = orders.recv() {
+        let end = carry_out(tier, order);
+        lock(done).push(end);
+        durable.ring();
+    }
+}
+
+impl Hands for Threads {
+    fn order(&mut self, order: Order) {
+        let to = if matches!(order, Order::Commit) { &self.commits } else { &self.others };
+        // It ends only after the keeper, or by a panic that it has told.
+        let sent = to.send(order);
+        assert!(sent.is_ok(), "a thread of the tier has ended");
+    }
+
+    fn read(&mut self, number: u64, request: Request) {
+        self.reads.submit(number, request);
+    }
+
+    fn collect(&mut self, into: &mut Vec<Done>) {
+        into.append(&mut lock(&self.done));
+        self.reads.complete(&mut self.answers);
+        into.extend(self.answers.drain(..).map(|(number, answer)| Done::Read(number, answer)));
+    }
+}

@@ -1,0 +1,236 @@
+//! Which task may go on: not while its key waits for a device, and not before the item it looks at
+//! is in memory.
+
+use super::keeper::Keeper;
+use super::task::Task;
+use super::veil::is_over;
+use crate::execute::{self, Incoming};
+use crate::forward;
+use crate::handoff::Work;
+use laneway_tier::Look;
+use laneway_wire::reply::ERROR;
+use laneway_wire::{Get, KEY_BYTES_MAX, Keys, Request, parse};
+
+/// How often an item is brought into memory for a task before it is found to go at once.
+const TRIES_MAX: u8 = 8;
+/// Keys of a multiget that are brought into memory together.
+const AHEAD: usize = 16;
+/// What is answered then.
+pub(super) const NO_MEMORY: &str = "out of memory reading object";
+
+/// Whether a task may go on with a key.
+enum Ready {
+    Now,
+    /// Not before the key has what it waits for.
+    Behind(Box<[u8]>),
+    /// Not before what was appended is durable.
+    Settle,
+    Never(String),
+}
+
+/// Where a task goes from here.
+pub(super) enum Step {
+    /// All is done but the answer.
+    Done,
+    /// There is more to do once its values are on the SSD.
+    More,
+    /// Behind others that wait for this key.
+    Behind(Box<[u8]>),
+    /// Until what was appended is durable.
+    Settle,
+    /// Until nothing else is under way.
+    Barrier,
+    /// Until what it asked for has ended.
+    Suspend,
+}
+
+impl<S> Keeper<S> {
+    /// Goes on with a task as far as it can.
+    pub(super) fn admit(&mut self, mut task: Task) {
+        if task.done {
+            return self.conclude(task);
+        }
+        let step = match task.work.take().expect("what is not done is to be done") {
+            Work::Body(incoming) => self.body(&mut task, incoming),
+            Work::Request { bytes, ends } => {
+                let step = self.request(&mut task, &bytes, ends);
+                task.work = Some(Work::Request { bytes, ends });
+                step
+            }
+        };
+        task.done |= matches!(step, Step::Done);
+        let number = task.number;
+        match (step, number) {
+            (Step::Behind(key), _) => self.busy.entry(key).or_default().push_back(task),
+            (Step::Settle, _) => self.settling.push(task),
+            (Step::Barrier, _) => self.barrier.push_back(task),
+            (Step::Suspend, Some(number)) => drop(self.suspended.insert(number, task)),
+            (_, Some(number)) if !task.spilling.is_empty() => {
+                self.suspended.insert(number, task);
+            }
+            _ => self.conclude(task),
+        }
+    }
+
+    /// A value that has streamed into its item.
+    fn body(&mut self, task: &mut Task, incoming: Box<Incoming>) -> Step {
+        task.quiet = incoming.is_noreply();
+        let ready = self.ready(task, incoming.key(), incoming.looks_at_old());
+        if let Some(step) = step_of(ready, task) {
+            task.work = Some(Work::Body(incoming));
+            return step;
+        }
+        self.perform_body(task, *incoming);
+        Step::Done
+    }
+
+    fn request(&mut self, task: &mut Task, bytes: &[u8], ends: bool) -> Step {
+        let frame = match parse(bytes, &self.limits) {
+            Ok(Some(frame)) => frame,
+            // It was parsed before it was handed over.
+            Ok(None) => {
+                task.reply.push_bytes(ERROR);
+                return Step::Done;
+            }
+            Err(malformed) => {
+                task.reply.push_bytes(malformed.reply);
+                return Step::Done;
+            }
+        };
+        task.quiet = is_noreply(&frame.request);
+        let mut scratch = [0; KEY_BYTES_MAX];
+        let key = match &frame.request {
+            Request::Get(get) => return self.keys(task, get, ends),
+            Request::FlushAll { delay, .. } if self.is_still() => {
+                self.perform_flush(task, &frame.request, *delay);
+                return Step::Done;
+            }
+            Request::FlushAll { .. } => return Step::Barrier,
+            Request::Stats(_) => return self.count_all(task),
+            request @ (Request::Store(_) | Request::MetaSet(_)) => {
+                execute::key_of_store(request, &mut scratch)
+            }
+            request => forward::key_of(request, &mut scratch).map_or(&[][..], |(key, _)| key),
+        };
+        if let Request::Delete(_) = frame.request
+            && self.is_cold(key)
+        {
+            self.perform_cold_delete(task, key);
+            return Step::Done;
+        }
+        let looks = execute::looks_at_old(&frame.request);
+        let ready = self.ready(task, key, looks);
+        if let Some(step) = step_of(ready, task) {
+            return step;
+        }
+        self.perform_request(task, &frame.request, key, &bytes[frame.head_bytes..]);
+        Step::Done
+    }
+
+    /// Keys of a multiget, one after the other.
+    fn keys(&mut self, task: &mut Task, get: &Get<'_>, ends: bool) -> Step {
+        let text = get.keys.rest();
+        loop {
+            let mut keys = Keys::new(&text[task.at..]);
+            let Some(key) = keys.next() else { break };
+            let ready = self.ready(task, key, true);
+            if let Some(step) = step_of(ready, task) {
+                if matches!(step, Step::Behind(_)) {
+                    self.fetch_ahead(keys);
+                }
+                return step;
+            }
+            task.tries = 0;
+            self.perform_key(task, get, key);
+            task.at = text.len() - keys.rest().len();
+            if task.done {
+                return Step::Done;
+            }
+            if !task.spilling.is_empty() {
+                return Step::More;
+            }
+        }
+        if ends {
+            task.reply.push_bytes(laneway_wire::reply::END);
+        }
+        Step::Done
+    }
+
+    fn fetch_ahead(&mut self, keys: Keys<'_>) {
+        for key in keys.take(AHEAD) {
+            if !self.busy.contains_key(key)
+                && let Some(look) = self.in_tier_alone(key)
+            {
+                self.fetch(key, &look);
+            }
+        }
+    }
+
+    /// Whether a key's item is in the tier and nowhere else, and nothing of it is under way.
+    fn is_cold(&self, key: &[u8]) -> bool {
+        !self.busy.contains_key(key) && self.in_tier_alone(key).is_some()
+    }
+
+    fn in_tier_alone(&self, key: &[u8]) -> Option<Look> {
+        let store = &self.shared.store;
+        let here = store.peek(store.hash(key), key, self.now_seconds).is_some();
+        if here || self.pending.contains_key(key) {
+            return None;
+        }
+        let look = self.durable.tier.look(key)?;
+        (!is_over(look.expires_at_seconds, self.now_seconds)).then_some(look)
+    }
+
+    /// Whether a request for `key` may be executed, which `looks` at the item there is or not.
+    fn ready(&mut self, task: &mut Task, key: &[u8], looks: bool) -> Ready {
+        if self.busy.contains_key(key) {
+            return Ready::Behind(key.into());
+        }
+        if !looks {
+            return Ready::Now;
+        }
+        let Some(look) = self.in_tier_alone(key) else {
+            let store = &self.shared.store;
+            let here = || store.peek(store.hash(key), key, self.now_seconds).is_some();
+            return match self.pending.get(key) {
+                // Evicted before it was durable: the tier does not show it yet.
+                Some(pending) if !pending.deleted && !here() => Ready::Settle,
+                _ => Ready::Now,
+            };
+        };
+        if let Some((unreadable, why)) = &self.unreadable
+            && **unreadable == *key
+        {
+            return Ready::Never(why.clone());
+        }
+        if task.tries == TRIES_MAX {
+            return Ready::Never(NO_MEMORY.into());
+        }
+        task.tries += 1;
+        self.fetch(key, &look);
+        Ready::Behind(key.into())
+    }
+}
+
+fn step_of(ready: Ready, task: &mut Task) -> Option<Step> {
+    match ready {
+        Ready::Now => None,
+        Ready::Behind(key) => Some(Step::Behind(key)),
+        Ready::Settle => Some(Step::Settle),
+        Ready::Never(why) => {
+            task.fail(why);
+            Some(Step::Done)
+        }
+    }
+}
+
+fn is_noreply(request: &Request<'_>) -> bool {
+    match request {
+        Request::Store(store) => store.noreply,
+        Request::Delete(delete) => delete.noreply,
+        Request::Arith(arith) => arith.noreply,
+        Request::Touch(touch) => touch.noreply,
+        Request::FlushAll { noreply, .. } => *noreply,
+        _ => false,
+    }
+}

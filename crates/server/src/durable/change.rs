@@ -1,0 +1,179 @@
+//! What a command has changed in memory goes to the tier; what cannot is taken back.
+
+use super::capture::Change;
+use super::hands::{Order, Spilled};
+use super::keeper::{Keeper, Pending};
+use super::shared::bump;
+use super::task::{Spilling, Task};
+use super::veil::is_over;
+use laneway_store::{Got, ItemMeta as Seen, Pinned};
+use laneway_tier::{ItemMeta, LargeDraft, Result, Ticket};
+
+/// Marks in a record.
+const STALE: u16 = 1;
+const TOKEN_SENT: u16 = 2;
+/// Expired items are looked for this often, so many keys at a time.
+const SWEEP_NANOS: u64 = 100_000_000;
+const SWEEP_LOOKS: usize = 1024;
+
+/// What is kept of an item besides its value.
+fn meta_of(seen: &Seen) -> ItemMeta {
+    let mark = |set, mark| if set { mark } else { 0 };
+    ItemMeta {
+        flags: seen.flags,
+        expires_at_seconds: seen.expires,
+        marks: mark(seen.stale, STALE) | mark(seen.token_sent, TOKEN_SENT),
+        cas: seen.seq,
+    }
+}
+
+/// Stale, and token sent, as a record has them.
+pub(super) fn marks_of(meta: &ItemMeta) -> (bool, bool) {
+    (meta.marks & STALE != 0, meta.marks & TOKEN_SENT != 0)
+}
+
+impl<S> Keeper<S> {
+    /// Keeps the last that happened to a key.
+    pub(super) fn keep(&mut self, task: &mut Task, key: Box<[u8]>, change: Change) {
+        let store = &self.shared.store;
+        let (hash, now) = (store.hash(&key), self.now_seconds);
+        let mut value = Vec::new();
+        let got = match change {
+            Change::Deleted => Got::Miss,
+            Change::Published { .. } => store.get(hash, &key, now, &mut value, &mut |_, _| {}),
+        };
+        let kept = match (got, change) {
+            (Got::Copied(seen), _) => self.put(task, &key, &seen, value, None),
+            (Got::Large(seen, pinned), _) => self.put(task, &key, &seen, value, Some(pinned)),
+            (Got::Miss, Change::Published { expires }) if !is_over(expires, now) => {
+                // Memory is so short that it was evicted at once.
+                task.fail("out of memory storing object");
+                bump(&self.durable.counts.refused);
+                return;
+            }
+            (Got::Miss, _) => self.delete(task, &key),
+        };
+        match kept {
+            Ok(()) => task.changed.push(key),
+            Err(error) => {
+                self.take_back(&key);
+                task.fail(error.to_string());
+            }
+        }
+    }
+
+    fn put(
+        &mut self,
+        task: &mut Task,
+        key: &[u8],
+        seen: &Seen,
+        mut value: Vec<u8>,
+        pinned: Option<Pinned>,
+    ) -> Result<()> {
+        let meta = meta_of(seen);
+        let tier = self.durable.tier.clone();
+        if tier.is_large(key.len(), seen.value_bytes as usize) {
+            if let Some(error) = tier.refuses_writes() {
+                return Err(error);
+            }
+            let value = pinned.map_or(Spilled::Bytes(value), Spilled::Pinned);
+            self.busy.entry(key.into()).or_default();
+            task.spilling.push_back(Spilling { key: key.into(), meta });
+            bump(&self.durable.counts.spills);
+            self.order_for(task, |number| Order::Spill { number, key: key.into(), value });
+            return Ok(());
+        }
+        if let Some(pinned) = pinned {
+            pinned.copy_into(&mut value);
+        }
+        let sequence = self.next_sequence();
+        let ticket = tier.submit_put(key, &value, meta, Some(sequence))?;
+        self.submitted(task, key, ticket, false);
+        Ok(())
+    }
+
+    fn delete(&mut self, task: &mut Task, key: &[u8]) -> Result<()> {
+        let sequence = self.next_sequence();
+        if let Some(ticket) = self.durable.tier.submit_delete(key, Some(sequence))? {
+            self.submitted(task, key, ticket, true);
+        }
+        Ok(())
+    }
+
+    fn submitted(&mut self, task: &mut Task, key: &[u8], ticket: Ticket, deleted: bool) {
+        self.appended = true;
+        if self.durable.waits {
+            task.wait_for(ticket.end);
+            self.pending.insert(key.into(), Pending { until: ticket.end, deleted });
+        }
+    }
+
+    /// Above all that were given, by whomever: of two records of a key the later must count, and a
+    /// CAS id must not come again after a restart.
+    fn next_sequence(&mut self) -> u64 {
+        let known = self.durable.tier.sequence().max(self.shared.store.seq());
+        self.sequence = self.sequence.max(known) + 1;
+        self.sequence
+    }
+
+    /// A large value is on the SSD, or could not be written.
+    pub(super) fn spilled(&mut self, number: u64, result: Result<LargeDraft>) {
+        let Some(mut task) = self.suspended.remove(&number) else { return };
+        let Some(Spilling { key, meta }) = task.spilling.pop_front() else { return };
+        let sequence = self.next_sequence();
+        match result.and_then(|draft| draft.finish(meta, Some(sequence))) {
+            Ok(ticket) => self.submitted(&mut task, &key, ticket, false),
+            Err(error) => {
+                self.take_back(&key);
+                task.fail(error.to_string());
+            }
+        }
+        match task.spilling.is_empty() {
+            true => self.admit(task),
+            false => drop(self.suspended.insert(number, task)),
+        }
+        self.release(&key);
+    }
+
+    /// A key waits for no device any more: those behind it go on.
+    pub(super) fn release(&mut self, key: &[u8]) {
+        for task in self.busy.remove(key).into_iter().flatten() {
+            self.admit(task);
+        }
+    }
+
+    /// Lets memory forget what the tier did not take: it holds the item as it was.
+    pub(super) fn take_back(&mut self, key: &[u8]) {
+        bump(&self.durable.counts.refused);
+        let store = &self.shared.store;
+        store.enter(store.hash(key), key, self.now_seconds).unlink();
+    }
+
+    /// Drops expired items from the tier, a few at a time.
+    pub(super) fn drop_expired(&mut self) {
+        if self.now_nanos < self.sweep.1 || !self.barrier.is_empty() {
+            return;
+        }
+        self.sweep.1 = self.now_nanos + SWEEP_NANOS;
+        let found = self.durable.tier.expired(&self.sweep.0, SWEEP_LOOKS, self.now_seconds);
+        self.sweep.0 = found.next.unwrap_or_default();
+        for key in found.keys {
+            if self.busy.contains_key(&key) || self.pending.contains_key(&key) {
+                continue;
+            }
+            let sequence = self.next_sequence();
+            match self.durable.tier.submit_delete(&key, Some(sequence)) {
+                Ok(Some(ticket)) => {
+                    self.appended = true;
+                    if self.durable.waits {
+                        let pending = Pending { until: ticket.end, deleted: true };
+                        self.pending.insert(key, pending);
+                    }
+                    bump(&self.durable.counts.expired);
+                }
+                Ok(None) => {}
+                Err(_) => return, // whoever writes is told
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The durable store behind the server (`--data-dir`): memory is a cache over it.
+//!
+//! One *keeper* executes every request that changes an item, and every read of an item that is not
+//! in memory. So changes of the whole server have one order, and what the keeper finds in memory
+//! after a change is what goes to the tier. A worker serves hits by itself, as ever; it asks the
+//! [`veil`] first whether the key is being changed, and on a miss whether the tier holds it, and
+//! hands the request over if so. A reply waits until all that it tells of is durable; who waits is
+//! a slot of a connection's output, never a worker. (SplitKV, HotStorage'20, has the two write
+//! paths; the order of publishing and acknowledging is ours.)
+//!
+//! In the order of use: [`veil`], [`shared`] (what workers see); [`keeper`] (its step), [`admit`]
+//! (which request may go on), [`perform`] (executing one), [`change`] (what it changed goes to the
+//! tier), [`fault`] (an item comes into memory), [`settle`] (groups, replies), [`hands`] (who
+//! waits for devices). [`capture`] is how the keeper learns what a command changed.
+//!
+//! Knows no socket; time comes with every step. Seconds are unix seconds.
+
+pub mod admit;
+pub mod capture;
+pub mod change;
+pub mod fault;
+pub mod hands;
+pub mod keeper;
+pub mod perform;
+pub mod settle;
+pub mod shared;
+pub mod task;
+pub mod veil;
+
+use laneway_tier::DirectorySettings;
+use std::time::Duration;
+
+/// Where items are kept durably, and how soon.
+#[derive(Debug, Clone)]
+pub struct DurableSettings {
+    /// The store.
+    pub directory: DirectorySettings,
+    /// Writes are made durable this often; without it before they are acknowledged.
+    pub interval: Option<Duration>,
+    /// Reads that wait for a device at a time.
+    pub read_threads: usize,
+}

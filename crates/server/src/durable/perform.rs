@@ -1,0 +1,215 @@
+//! Executing one request in memory, as a worker would, and keeping what it has changed.
+
+use super::admit::Step;
+use super::capture;
+use super::hands::Order;
+use super::keeper::{Keeper, SCHEDULE_KEY};
+use super::shared::bump;
+use super::task::Task;
+use crate::execute::{self, Body, Context, Incoming, Outcome};
+use crate::forward;
+use crate::handoff::Work;
+use crate::latency::{self, Operation};
+use laneway_policy::route::lane;
+use laneway_policy::{ItemBytes, Lane};
+use laneway_tier::{ItemMeta, Result, Stats};
+use laneway_wire::reply::{CRLF, DELETED};
+use laneway_wire::{Get, Request};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How often a flush that is due and was refused is tried again.
+const FLUSH_AGAIN_NANOS: u64 = 1_000_000_000;
+
+impl<S> Keeper<S> {
+    /// Executes `command`, which concerns `key`, and keeps what it changes.
+    fn execute(
+        &mut self,
+        task: &mut Task,
+        key: &[u8],
+        operation: Operation,
+        size: u64,
+        command: impl FnOnce(&Context<'_>, &mut Vec<u8>) -> Outcome,
+    ) {
+        self.cover(task, key);
+        let touched = Cell::new(0);
+        let mut out = Vec::new();
+        let (outcome, changes) = capture::during(|| command(&self.context(&touched), &mut out));
+        // The reply tells of what others have changed, too.
+        if let Some(pending) = self.pending.get(key) {
+            task.wait_for(pending.until);
+        }
+        task.reply.push_bytes(&out);
+        if let Outcome::Transfer(rest) = outcome {
+            task.large = true;
+            task.reply.push_value(rest.value);
+            task.reply.push_bytes(rest.tail);
+        }
+        let size = ItemBytes(size.max(touched.get()));
+        let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
+        task.tally.add(latency::row(operation, large), task.arrived_nanos);
+        for (key, change) in changes {
+            self.keep(task, key, change);
+        }
+    }
+
+    pub(super) fn perform_body(&mut self, task: &mut Task, incoming: Incoming) {
+        let key: Box<[u8]> = incoming.key().into();
+        let size = incoming.item_bytes();
+        self.execute(task, &key, Operation::Set, size, |context, out| {
+            incoming.finish(context, out);
+            Outcome::Done
+        });
+    }
+
+    pub(super) fn perform_request(
+        &mut self,
+        task: &mut Task,
+        request: &Request<'_>,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        let value_bytes = match request {
+            Request::Store(store) => store.value_bytes,
+            Request::MetaSet(set) => set.value_bytes,
+            request => {
+                let operation = crate::dispatch::operation(request);
+                return self.execute(task, key, operation, 0, |context, out| {
+                    execute::command(context, request, out)
+                });
+            }
+        };
+        // What is not there has no end either, and is answered so.
+        let body = value.get(..value_bytes + CRLF.len()).unwrap_or_default();
+        let size = (key.len() + value_bytes) as u64;
+        self.execute(task, key, Operation::Set, size, |context, out| {
+            execute::store_whole(context, request, Body::of(body), out);
+            Outcome::Done
+        });
+    }
+
+    pub(super) fn perform_key(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) {
+        let expires = execute::expires_at(get.exptime, self.now_seconds);
+        let operation = if forward::writes(get.verb) { Operation::Touch } else { Operation::Get };
+        self.execute(task, key, operation, 0, |context, out| {
+            execute::get_key(context, get.verb, expires, key, context.store.hash(key), out)
+        });
+    }
+
+    /// Deletes an item that is in the tier alone: its value need not be looked at.
+    pub(super) fn perform_cold_delete(&mut self, task: &mut Task, key: &[u8]) {
+        self.cover(task, key);
+        self.counters().delete_hits.bump_owner();
+        if !task.quiet {
+            task.reply.push_bytes(DELETED);
+        }
+        let row = latency::row(Operation::Delete, false);
+        task.tally.add(row, task.arrived_nanos);
+        self.keep(task, key.into(), capture::Change::Deleted);
+    }
+
+    fn cover(&mut self, task: &mut Task, key: &[u8]) {
+        if self.durable.waits {
+            let hash = self.shared.store.hash(key);
+            self.durable.veil.cover(hash);
+            task.covers.push(hash);
+        }
+    }
+
+    /// Nothing else is under way.
+    pub(super) fn perform_flush(
+        &mut self,
+        task: &mut Task,
+        request: &Request<'_>,
+        delay: Option<i64>,
+    ) {
+        let is_ours = task.origin.is_none(); // it was allowed when it was asked for
+        if self.execute_settings.flush_enabled || is_ours {
+            let at = execute::expires_at(delay.unwrap_or(0), self.now_seconds);
+            let kept = match at > self.now_seconds {
+                true => self.schedule_flush(at),
+                // What was to come is forgotten with everything else.
+                false => self.durable.tier.flush_all().map(drop),
+            };
+            if let Err(error) = kept {
+                bump(&self.durable.counts.refused);
+                return task.fail(error.to_string());
+            }
+        }
+        if is_ours {
+            while !self.shared.store.flush_all() {} // a stretch of the sweep a call
+            return self.shared.flush_at(0);
+        }
+        let mut out = Vec::new();
+        let touched = Cell::new(0);
+        let outcome = loop {
+            match execute::command(&self.context(&touched), request, &mut out) {
+                Outcome::Again => {} // the same, as an outcome
+                outcome => break outcome,
+            }
+        };
+        if let Outcome::FlushAt(at) = outcome {
+            self.shared.flush_at(at);
+        }
+        task.reply.push_bytes(&out);
+    }
+
+    fn schedule_flush(&self, at: u32) -> Result<()> {
+        let meta = ItemMeta::default();
+        self.durable.tier.put(&SCHEDULE_KEY, &at.to_le_bytes(), meta).map(drop)
+    }
+
+    /// A flush that was to come when the server last stopped is to come still.
+    pub(super) fn recall_flush(&self) {
+        let Ok(Some(item)) = self.durable.tier.get(&SCHEDULE_KEY) else { return };
+        if let Ok(at) = item.value.as_slice().try_into() {
+            self.shared.flush_at(u32::from_le_bytes(at));
+        }
+    }
+
+    /// Lets a flush in whose time has come.
+    pub(super) fn flush_if_due(&mut self) {
+        let at = self.shared.flush_at.load(Ordering::Relaxed); // the keeper alone sets it
+        if at == 0 || self.now_seconds < at || self.now_nanos < self.flush_nanos {
+            return;
+        }
+        self.flush_nanos = self.now_nanos + FLUSH_AGAIN_NANOS;
+        let work = Work::Request { bytes: b"flush_all noreply\r\n".to_vec(), ends: true };
+        self.barrier.push_back(Task::new(work, self.now_nanos, None));
+    }
+
+    /// `stats tier`: somebody else counts, since it takes a while.
+    pub(super) fn count_all(&mut self, task: &mut Task) -> Step {
+        self.order_for(task, |number| Order::Count { number });
+        Step::Suspend
+    }
+
+    /// Everything was counted.
+    pub(super) fn counted(&mut self, number: u64, stats: &Stats) {
+        let Some(mut task) = self.suspended.remove(&number) else { return };
+        let mut out = Vec::new();
+        crate::stats::write_tier(Some(&self.snapshot(stats)), &mut out);
+        task.reply.push_bytes(&out);
+        task.done = true;
+        self.conclude(task);
+    }
+
+    fn snapshot(&self, stats: &Stats) -> crate::stats::TierSnapshot {
+        let counts = &self.durable.counts;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed); // statistics
+        crate::stats::TierSnapshot {
+            stats: stats.clone(),
+            waits: self.durable.waits,
+            requests: read(&counts.requests),
+            faults: read(&counts.faults),
+            spills: read(&counts.spills),
+            refused: read(&counts.refused),
+            expired: read(&counts.expired),
+            lost: read(&counts.lost),
+            queue: self.durable.jobs.len() as u64,
+            held: self.held.len() as u64,
+            recovery_ms: self.durable.recovery.took_ms,
+            report: self.durable.recovery.report.clone(),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What workers and the keeper share.
+
+use super::veil::Veil;
+use crate::handoff::Job;
+use laneway_policy::{WorkerId, WorkerTarget};
+use laneway_sync::ring::Ring;
+use laneway_tier::{Report, Tier};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The keeper takes jobs as a worker does, under a number that no worker has.
+pub const KEEPER: WorkerTarget = WorkerTarget::Worker(WorkerId(u16::MAX));
+
+/// Jobs that wait for the keeper at most; connections of more than that wait with their requests
+/// unread.
+const JOB_PLACES: usize = 1 << 14;
+
+/// Bytes of their items at most; one of any size.
+const HELD_BYTES_MAX: u64 = 64 << 20;
+
+/// How the store was found.
+#[derive(Debug, Clone, Default)]
+pub struct Recovery {
+    /// What the tier says of it.
+    pub report: Report,
+    /// How long that took.
+    pub took_ms: u64,
+}
+
+/// What the keeper counts.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Requests it executed.
+    pub requests: AtomicU64,
+    /// Items that were brought into memory.
+    pub faults: AtomicU64,
+    /// Large values written to the SSD.
+    pub spills: AtomicU64,
+    /// Writes that were refused or taken back because a medium refused.
+    pub refused: AtomicU64,
+    /// Items dropped because they had expired.
+    pub expired: AtomicU64,
+    /// Reads of items that are damaged.
+    pub lost: AtomicU64,
+}
+
+/// The shared part.
+pub struct Durable {
+    /// What workers ask before they answer.
+    pub veil: Veil,
+    /// The store.
+    pub tier: Arc<Tier>,
+    /// Requests for the keeper.
+    pub jobs: Ring<Job>,
+    /// Replies wait for a group.
+    pub waits: bool,
+    /// Else what was written is made durable this often.
+    pub interval_nanos: u64,
+    /// Bytes of requests that the keeper has, queued or not.
+    held_bytes: AtomicU64,
+    /// How the store was found.
+    pub recovery: Recovery,
+    /// What was done.
+    pub counts: Counts,
+    /// No more requests come.
+    stopping: AtomicBool,
+    bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Durable {
+    /// For a store that was opened. With an interval writes are acknowledged before they are
+    /// durable.
+    pub fn new(tier: Arc<Tier>, interval: Option<Duration>, recovery: Recovery) -> Durable {
+        Durable {
+            veil: Veil::new(tier.clone()),
+            tier,
+            jobs: Ring::new(JOB_PLACES),
+            waits: interval.is_none(),
+            interval_nanos: interval.map_or(0, |interval| interval.as_nanos() as u64),
+            held_bytes: AtomicU64::new(0),
+            recovery,
+            counts: Counts::default(),
+            stopping: AtomicBool::new(false),
+            bell: OnceLock::new(),
+        }
+    }
+
+    /// How the keeper is woken; once, before it runs.
+    pub fn set_bell(&self, bell: Box<dyn Fn() + Send + Sync>) {
+        assert!(self.bell.set(bell).is_ok(), "there is one keeper");
+    }
+
+    /// Wake the keeper, or make its next sleep none.
+    pub fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell();
+        }
+    }
+
+    /// Give the keeper a job; gives it back if it has enough.
+    pub fn push(&self, job: Job) -> Result<(), Job> {
+        let bytes = job.size.0;
+        // A count: nothing else hangs on it.
+        let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = held == 0 || held + bytes <= HELD_BYTES_MAX;
+        let pushed = if fits { self.jobs.push(job) } else { Err(job) };
+        match &pushed {
+            Ok(()) => self.ring(),
+            Err(_) => self.answered(bytes),
+        }
+        pushed
+    }
+
+    /// Whether it has no request.
+    pub fn is_idle(&self) -> bool {
+        // Whoever stops looks again and again.
+        self.held_bytes.load(Ordering::Relaxed) == 0 && self.jobs.is_empty()
+    }
+
+    /// A job of so many bytes is done.
+    pub fn answered(&self, bytes: u64) {
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed); // as above
+    }
+
+    /// No more requests come.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release); // (X) pairs with (Y): all jobs came before
+        self.ring();
+    }
+
+    /// Whether no more requests come.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) // (Y) pairs with (X)
+    }
+}
+
+/// Count one more.
+pub fn bump(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed); // statistics: nothing hangs on it
+}

@@ -1,0 +1,145 @@
+//! A job in the keeper's hands: what is done of it, and what its reply waits for. And an item that
+//! it waits for.
+
+use crate::handoff::{Finished, Job, Origin, Work};
+use crate::latency::Tally;
+use crate::output::Output;
+use laneway_store::{Draft, KeyHash};
+use laneway_tier::{ItemMeta, LargeReader, Position};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A value on its way to the SSD for a task.
+pub struct Spilling {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What is kept with it.
+    pub meta: ItemMeta,
+}
+
+/// An item on its way into memory.
+pub struct Fault {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Its value comes in pieces.
+    pub is_large: bool,
+    /// Once it does.
+    pub large: Option<Pieces>,
+}
+
+/// A value that comes in pieces.
+pub struct Pieces {
+    /// Keeps its blocks.
+    pub reader: Arc<LargeReader>,
+    /// The item to be.
+    pub draft: Draft,
+    /// The piece to read next.
+    pub next: usize,
+}
+
+/// One job.
+pub struct Task {
+    /// What is to be done; taken out while it is being done.
+    pub work: Option<Work>,
+    /// What it counts among the bytes that the keeper has.
+    pub bytes: u64,
+    /// When its last byte came.
+    pub arrived_nanos: u64,
+    /// Where the reply goes; nowhere for the keeper's own.
+    pub origin: Option<Origin>,
+    /// Keys of a multiget that are done, in bytes of its line.
+    pub at: usize,
+    /// The reply so far.
+    pub reply: Output,
+    /// What was done, for the latencies.
+    pub tally: Tally,
+    /// The reply holds a large value.
+    pub large: bool,
+    /// The client wants to leave.
+    pub closes: bool,
+    /// The client wants no reply, not even of failure.
+    pub quiet: bool,
+    /// All that is left is to answer.
+    pub done: bool,
+    /// The reply tells of what is durable when the log is up to here.
+    pub waits_for: Option<Position>,
+    /// Keys that are hidden for its sake.
+    pub covers: Vec<KeyHash>,
+    /// Keys it has changed, in case they must be taken back.
+    pub changed: Vec<Box<[u8]>>,
+    /// Its number, once something waits for a device on its behalf.
+    pub number: Option<u64>,
+    /// Values on their way to the SSD, in order.
+    pub spilling: VecDeque<Spilling>,
+    /// What is answered instead.
+    pub error: Option<String>,
+    /// How often an item was brought into memory for its next key.
+    pub tries: u8,
+}
+
+impl Task {
+    /// Of a job.
+    pub fn of(job: Job) -> Task {
+        let Job { work, size, arrived_nanos, origin } = job;
+        Task { bytes: size.0, ..Task::new(work, arrived_nanos, Some(origin)) }
+    }
+
+    /// Of any work.
+    pub fn new(work: Work, arrived_nanos: u64, origin: Option<Origin>) -> Task {
+        Task {
+            work: Some(work),
+            bytes: 0,
+            arrived_nanos,
+            origin,
+            at: 0,
+            reply: Output::default(),
+            tally: Tally::default(),
+            large: false,
+            closes: false,
+            quiet: false,
+            done: false,
+            waits_for: None,
+            covers: Vec::new(),
+            changed: Vec::new(),
+            number: None,
+            spilling: VecDeque::new(),
+            error: None,
+            tries: 0,
+        }
+    }
+
+    /// The reply waits for this too.
+    pub fn wait_for(&mut self, position: Position) {
+        self.waits_for = self.waits_for.max(Some(position));
+    }
+
+    /// It failed: this is answered instead of whatever the reply would have been.
+    pub fn fail(&mut self, why: impl Into<String>) {
+        self.done = true;
+        self.error.get_or_insert(why.into());
+    }
+
+    /// Whether nothing of it need be taken back, so that it can be done once more.
+    pub fn has_changed_nothing(&self) -> bool {
+        self.changed.is_empty() && matches!(self.work, Some(Work::Request { .. }))
+    }
+
+    /// As if nothing of it had been done.
+    pub fn begin_again(&mut self) {
+        let work = self.work.take().expect("it is whole");
+        let covers = std::mem::take(&mut self.covers);
+        let bytes = self.bytes;
+        *self = Task { covers, bytes, ..Task::new(work, self.arrived_nanos, self.origin) };
+    }
+
+    /// The reply, if somebody waits for one.
+    pub fn finish(self) -> Option<Finished> {
+        let Task { origin, reply, tally, large, closes, error, quiet, .. } = self;
+        let (reply, large) = match error {
+            None => (reply, large),
+            Some(_) if quiet => (Output::default(), false),
+            Some(why) => (Output::of(format!("SERVER_ERROR {why}\r\n").into_bytes()), false),
+        };
+        Some(Finished { origin: origin?, reply, tally, large, closes })
+    }
+}

@@ -1,0 +1,58 @@
+//! What a worker must ask before it answers from memory: is this key being changed by something
+//! that is not durable yet, and on a miss, does the tier hold it?
+//!
+//! Keys share counters by their hash; a key that is hidden for another's sake goes the longer way
+//! and gets the same answer.
+
+use laneway_store::KeyHash;
+use laneway_tier::Tier;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Counters; a power of two.
+const SLOTS: usize = 1 << 14;
+
+/// The veil.
+pub struct Veil {
+    tier: Arc<Tier>,
+    changing: Box<[AtomicU32]>,
+}
+
+impl Veil {
+    /// Over nothing.
+    pub fn new(tier: Arc<Tier>) -> Veil {
+        Veil { tier, changing: (0..SLOTS).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    fn slot(&self, hash: KeyHash) -> &AtomicU32 {
+        &self.changing[(hash.0 >> 32) as usize % SLOTS]
+    }
+
+    /// A key is about to be changed: before its bucket is entered.
+    pub fn cover(&self, hash: KeyHash) {
+        // (V) pairs with (W): the bucket's version is left by a release after this, and a reader of
+        // the new item has acquired that version before it looks here.
+        self.slot(hash).fetch_add(1, Relaxed);
+    }
+
+    /// What was changed is durable, or taken back.
+    pub fn uncover(&self, hash: KeyHash) {
+        self.slot(hash).fetch_sub(1, Relaxed); // seen late, it costs a detour
+    }
+
+    /// Whether what was just read in memory may not be durable.
+    pub fn hides(&self, hash: KeyHash) -> bool {
+        self.slot(hash).load(Relaxed) != 0 // (W) pairs with (V)
+    }
+
+    /// Bytes of the value of the living item that the tier holds under this key.
+    pub fn value_bytes(&self, key: &[u8], now_seconds: u32) -> Option<u64> {
+        let look = self.tier.look(key)?;
+        (!is_over(look.expires_at_seconds, now_seconds)).then_some(look.value_bytes)
+    }
+}
+
+/// Whether this expiry has come.
+pub fn is_over(expires_at_seconds: u32, now_seconds: u32) -> bool {
+    expires_at_seconds != 0 && expires_at_seconds <= now_seconds
+}

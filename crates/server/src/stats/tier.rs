@@ -1,0 +1,93 @@
+//! `stats tier`: what is kept durably, where, and at what cost.
+
+use super::lines::Lines;
+use laneway_tier::{Report, Stats};
+
+/// What `stats tier` tells.
+#[derive(Debug, Clone, Default)]
+pub struct TierSnapshot {
+    /// The tier's own.
+    pub stats: Stats,
+    /// Writes are durable when they are acknowledged.
+    pub waits: bool,
+    /// Requests that its keeper executed.
+    pub requests: u64,
+    /// Items brought into memory.
+    pub faults: u64,
+    /// Large values written to the SSD.
+    pub spills: u64,
+    /// Writes refused, or taken back.
+    pub refused: u64,
+    /// Items dropped because they had expired.
+    pub expired: u64,
+    /// Reads of items that are damaged.
+    pub lost: u64,
+    /// Requests that wait for the keeper now.
+    pub queue: u64,
+    /// Replies that wait to be true now.
+    pub held: u64,
+    /// How long the last start took.
+    pub recovery_ms: u64,
+    /// What was found then.
+    pub report: Report,
+}
+
+/// Answer `stats tier`. `None`: nothing is kept durably.
+pub fn write_tier(snapshot: Option<&TierSnapshot>, out: &mut Vec<u8>) {
+    let mut lines = Lines::new(out);
+    lines.yes("tier", snapshot.is_some());
+    if let Some(snapshot) = snapshot {
+        media(&mut lines, &snapshot.stats);
+        work(&mut lines, snapshot);
+        let report = &snapshot.report;
+        lines.number("recovery_ms", snapshot.recovery_ms);
+        lines.number("recovery_items", report.items);
+        lines.number("recovery_checkpoint_bytes", report.checkpoint_bytes);
+        lines.number("recovery_replayed_bytes", report.replayed_bytes);
+        lines.number("recovery_problems", report.problems.len() as u64);
+    }
+    lines.end();
+}
+
+fn media(lines: &mut Lines<'_>, stats: &Stats) {
+    let items = &stats.items;
+    lines.number("items_log", items.small_in_log);
+    lines.number("items_sort_tables", items.small_on_ssd);
+    lines.number("items_large", items.large);
+    lines.number("items_lost", items.lost);
+    lines.number("tombstones", items.tombstones);
+    lines.number("sort_tables", stats.tables);
+    lines.number("log_bytes", stats.log_bytes);
+    lines.number("log_bytes_used", stats.log_used_bytes);
+    lines.number("log_bytes_live", stats.log_live_bytes);
+    lines.number("ssd_bytes", stats.ssd_bytes);
+    lines.number("ssd_bytes_free", stats.ssd_free_bytes);
+    lines.number("user_bytes_written", stats.user_written_bytes);
+    lines.number("media_bytes_written", stats.media_written_bytes);
+    lines.shown("write_amplification", format_args!("{:.3}", stats.write_amplification()));
+}
+
+fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
+    let stats = &snapshot.stats;
+    lines.text("durability", if snapshot.waits { "ack" } else { "interval" });
+    lines.yes("writes_refused_until_restart", stats.poisoned);
+    lines.number("groups", stats.groups);
+    lines.number("group_records", stats.grouped_records);
+    let mean = stats.grouped_records as f64 / stats.groups.max(1) as f64;
+    lines.shown("group_records_mean", format_args!("{mean:.1}"));
+    lines.number("stalls", stats.stalls);
+    lines.number("records_migrated", stats.migrated_records);
+    lines.number("records_kept_hot", stats.kept_records);
+    lines.number("segments_freed", stats.segments_freed);
+    lines.number("sort_tables_freed", stats.tables_freed);
+    lines.number("checkpoints", stats.checkpoints);
+    lines.number("checkpoints_refused", stats.checkpoints_refused);
+    lines.number("keeper_requests", snapshot.requests);
+    lines.number("keeper_queue", snapshot.queue);
+    lines.number("replies_held", snapshot.held);
+    lines.number("items_brought_in", snapshot.faults);
+    lines.number("large_written", snapshot.spills);
+    lines.number("writes_refused", snapshot.refused);
+    lines.number("items_expired", snapshot.expired);
+    lines.number("reads_lost", snapshot.lost);
+}

@@ -1,0 +1,529 @@
+//! Items that outlive the server: what is acknowledged, what is shown, what survives.
+
+mod rig;
+
+use laneway_policy::Form;
+use laneway_server::clock::ManualClock;
+use laneway_tier::disk::sim::Faults;
+use laneway_tier::{ItemMeta, Settings};
+use laneway_transport::memory::Client;
+use laneway_transport::memory_datagram::DatagramFaults;
+use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use rig::peer::Peer;
+use rig::{Plan, Rig, hit, value};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+const LOG_BYTES: usize = 16 * SEGMENT_BYTES as usize;
+const SSD_BYTES: usize = 8 << 20;
+const FORMS: [(usize, Form); 3] = [(1, Form::TimeShare), (2, Form::TimeShare), (3, Form::Roles)];
+
+fn machine() -> Machine {
+    Machine::new(LOG_BYTES, SSD_BYTES)
+}
+
+fn started(machine: &Machine, (workers, form): (usize, Form)) -> (Rig, Kept) {
+    started_with(machine, settings(), Plan::of(workers, form))
+}
+
+fn started_with(machine: &Machine, settings: Settings, plan: Plan) -> (Rig, Kept) {
+    let tier = machine.open(settings).expect("the media are sound");
+    let kept = Kept::of(&tier);
+    (Rig::new(&Plan { kept: Some(kept.clone()), ..plan }), kept)
+}
+
+/// Asks line by line and compares.
+fn check(rig: &mut Rig, client: &Client, rows: &[(&str, &str)]) {
+    for (request, reply) in rows {
+        let end = reply.as_bytes();
+        let got = rig.ask(client, request.as_bytes(), &end[end.len().saturating_sub(5)..]);
+        assert_eq!(String::from_utf8_lossy(&got), *reply, "{request:?}");
+    }
+}
+
+/// Turns the wheel and says whether anything was answered.
+fn answers_within(rig: &mut Rig, client: &Client, turns: usize) -> Vec<u8> {
+    rig.turns(turns);
+    client.receive(usize::MAX)
+}
+
+#[test]
+fn every_kind_of_change_survives_a_restart() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        check(
+            &mut rig,
+            &client,
+            &[
+                ("set plain 7 0 5\r\nhello\r\n", "STORED\r\n"),
+                ("set number 0 0 2\r\n41\r\n", "STORED\r\n"),
+                ("incr number 1\r\n", "42\r\n"),
+                ("set joined 0 0 1\r\nb\r\n", "STORED\r\n"),
+                ("append joined 0 0 1\r\nc\r\n", "STORED\r\n"),
+                ("prepend joined 0 0 1\r\na\r\n", "STORED\r\n"),
+                ("set gone 0 0 1\r\nx\r\n", "STORED\r\n"),
+                ("delete gone\r\n", "DELETED\r\n"),
+                ("delete gone\r\n", "NOT_FOUND\r\n"),
+                ("add plain 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+                ("add added 0 0 1\r\ny\r\n", "STORED\r\n"),
+                ("replace none 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+                ("set short 0 100 1\r\ns\r\n", "STORED\r\n"),
+                ("touch short 5\r\n", "TOUCHED\r\n"),
+                ("set long 0 5 1\r\nl\r\n", "STORED\r\n"),
+                ("gat 0 long\r\n", "VALUE long 0 1\r\nl\r\nEND\r\n"),
+                ("set over 0 0 1\r\nx\r\n", "STORED\r\n"),
+                ("touch over -1\r\n", "TOUCHED\r\n"),
+                ("ms stale 1 c E777\r\nz\r\n", "HD c777\r\n"),
+                ("md stale I E778\r\n", "HD\r\n"),
+                ("ms tagged 2 F5 E99 T0\r\nab\r\n", "HD\r\n"),
+                ("ma made N0 J13 v\r\n", "VA 2\r\n13\r\n"),
+                ("set quiet 0 0 1 noreply\r\nq\r\nmn\r\n", "MN\r\n"),
+            ],
+        );
+        drop((rig, kept));
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        check(
+            &mut rig,
+            &client,
+            &[
+                (
+                    "get plain number\r\n",
+                    "VALUE plain 7 5\r\nhello\r\nVALUE number 0 2\r\n42\r\nEND\r\n",
+                ),
+                (
+                    "get joined gone added\r\n",
+                    "VALUE joined 0 3\r\nabc\r\nVALUE added 0 1\r\ny\r\nEND\r\n",
+                ),
+                ("mg short t v\r\n", "VA 1 t5\r\ns\r\n"),
+                ("mg long t v\r\n", "VA 1 t-1\r\nl\r\n"),
+                ("mg over v\r\n", "EN\r\n"),
+                ("mg stale c v\r\n", "VA 1 c778 X W\r\nz\r\n"),
+                ("gets tagged\r\n", "VALUE tagged 5 2 99\r\nab\r\nEND\r\n"),
+                ("cas tagged 0 0 1 98\r\nx\r\n", "EXISTS\r\n"),
+                ("cas tagged 0 0 1 99\r\nx\r\n", "STORED\r\n"),
+                ("mg quiet v\r\n", "VA 1\r\nq\r\n"),
+                ("incr made 1\r\n", "14\r\n"),
+            ],
+        );
+        // Five seconds later.
+        rig.clock.advance(6_000_000_000);
+        check(&mut rig, &client, &[("get short long\r\n", "VALUE long 0 1\r\nl\r\nEND\r\n")]);
+    }
+}
+
+#[test]
+fn values_of_every_size_come_back_from_the_media() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        let sizes = [0, 1, 1000, 2047, 2048, 4096, 15_000, 20_000, 100_000, 1 << 20, 2_500_000];
+        for (salt, &bytes) in sizes.iter().enumerate() {
+            rig.set(&client, &format!("k{bytes}"), &value(bytes, salt as u64));
+        }
+        drop((rig, kept));
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        for round in 0..2 {
+            for (salt, &bytes) in sizes.iter().enumerate() {
+                let key = format!("k{bytes}");
+                let got = rig.ask(&client, format!("get {key}\r\n").as_bytes(), b"END\r\n");
+                let wanted = [&hit(&key, &value(bytes, salt as u64))[..], b"END\r\n"].concat();
+                assert!(got == wanted, "round {round}, {bytes} bytes: {}", rig::tail(&got));
+            }
+        }
+        let durable = rig.shared.durable.get().expect("it is kept");
+        assert_eq!(durable.counts.faults.load(Relaxed), sizes.len() as u64, "the second are hits");
+        // All at once, and once more from the media.
+        let keys: Vec<String> = sizes.iter().map(|bytes| format!("k{bytes}")).collect();
+        assert!(rig.shared.store.flush_all());
+        let got = rig.ask(&client, format!("get {} no\r\n", keys.join(" ")).as_bytes(), b"END\r\n");
+        let hits = sizes.iter().enumerate();
+        let hits = hits.map(|(salt, &bytes)| hit(&format!("k{bytes}"), &value(bytes, salt as u64)));
+        let wanted = [hits.collect::<Vec<_>>().concat(), b"END\r\n".to_vec()].concat();
+        assert!(got == wanted, "{} of {} bytes", got.len(), wanted.len());
+    }
+}
+
+#[test]
+fn nobody_sees_or_is_told_of_what_is_not_durable() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let (writer, reader) = (rig.net.connect(), rig.net.connect());
+        rig.set(&writer, "k", b"old");
+        rig.set(&writer, "other", b"here");
+        kept.gate.commits_wait.store(true, Relaxed);
+        writer.send(b"set k 0 0 3\r\nnew\r\n");
+        assert_eq!(answers_within(&mut rig, &writer, 100), b"");
+        reader.send(b"get k\r\n");
+        assert_eq!(answers_within(&mut rig, &reader, 100), b"", "neither old nor new is shown");
+        // Other keys are served meanwhile, and a read of nothing.
+        let third = rig.net.connect();
+        check(
+            &mut rig,
+            &third,
+            &[
+                ("get other none\r\n", "VALUE other 0 4\r\nhere\r\nEND\r\n"),
+                ("mg none v\r\n", "EN\r\n"),
+            ],
+        );
+        kept.gate.commits_wait.store(false, Relaxed);
+        let told = rig.until(&writer, Vec::new(), |got| got.ends_with(b"\r\n"));
+        assert_eq!(told, b"STORED\r\n");
+        let told = rig.until(&reader, Vec::new(), |got| got.ends_with(b"END\r\n"));
+        assert_eq!(told, b"VALUE k 0 3\r\nnew\r\nEND\r\n");
+        // From now on it is an ordinary hit.
+        let before = rig.shared.durable.get().expect("kept").counts.requests.load(Relaxed);
+        check(&mut rig, &reader, &[("get k\r\n", "VALUE k 0 3\r\nnew\r\nEND\r\n")]);
+        let after = rig.shared.durable.get().expect("kept").counts.requests.load(Relaxed);
+        assert_eq!(after, before, "the keeper was not asked");
+    }
+}
+
+#[test]
+fn a_hit_in_memory_waits_for_no_device() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        rig.set(&client, "cold", &value(3000, 1));
+        drop((rig, kept));
+        let (mut rig, kept) = started(&machine, form);
+        let (client, waiting) = (rig.net.connect(), rig.net.connect());
+        rig.set(&client, "warm", b"w");
+        kept.gate.reads_wait.store(true, Relaxed);
+        kept.gate.spills_wait.store(true, Relaxed);
+        let spilling = rig.net.connect();
+        let large = [&b"set large 0 0 3000\r\n"[..], &value(3000, 2), b"\r\n"].concat();
+        waiting.send(b"get cold\r\n");
+        spilling.send(&large);
+        assert_eq!(answers_within(&mut rig, &waiting, 100), b"");
+        check(
+            &mut rig,
+            &client,
+            &[
+                ("get warm\r\n", "VALUE warm 0 1\r\nw\r\nEND\r\n"),
+                ("set warm 0 0 2\r\nw2\r\n", "STORED\r\n"),
+                ("incr none 1\r\n", "NOT_FOUND\r\n"),
+            ],
+        );
+        assert_eq!(answers_within(&mut rig, &waiting, 100), b"");
+        assert_eq!(answers_within(&mut rig, &spilling, 100), b"");
+        kept.gate.reads_wait.store(false, Relaxed);
+        kept.gate.spills_wait.store(false, Relaxed);
+        let got = rig.until(&waiting, Vec::new(), |got| got.ends_with(b"END\r\n"));
+        assert!(got == [&hit("cold", &value(3000, 1))[..], b"END\r\n"].concat());
+        rig.until(&spilling, Vec::new(), |got| got == b"STORED\r\n");
+    }
+}
+
+#[test]
+fn changes_of_a_key_that_waits_for_a_device_keep_their_order() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let clients: Vec<Client> = (0..4).map(|_| rig.net.connect()).collect();
+    rig.set(&clients[0], "n", b"5");
+    drop((rig, kept));
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let clients: Vec<Client> = (0..4).map(|_| rig.net.connect()).collect();
+    kept.gate.reads_wait.store(true, Relaxed);
+    for (client, request) in clients.iter().zip([
+        "incr n 1\r\n",
+        "incr n 10\r\n",
+        "append n 0 0 1\r\n0\r\n",
+        "get n\r\n",
+    ]) {
+        client.send(request.as_bytes());
+        rig.turns(50);
+    }
+    kept.gate.reads_wait.store(false, Relaxed);
+    for (client, reply) in
+        clients.iter().zip(["6\r\n", "16\r\n", "STORED\r\n", "VALUE n 0 3\r\n160\r\nEND\r\n"])
+    {
+        let got = rig.until(client, Vec::new(), |got| got.len() >= reply.len());
+        assert_eq!(String::from_utf8_lossy(&got), *reply);
+    }
+}
+
+#[test]
+fn a_flush_that_is_to_come_comes_after_a_restart_too() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    rig.set(&client, "small", b"s");
+    rig.set(&client, "large", &value(5000, 1));
+    check(
+        &mut rig,
+        &client,
+        &[("flush_all 10\r\n", "OK\r\n"), ("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n")],
+    );
+    drop((rig, kept));
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    check(&mut rig, &client, &[("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n")]);
+    rig.clock.advance(11_000_000_000);
+    rig.turns(10);
+    check(
+        &mut rig,
+        &client,
+        &[("get small large\r\n", "END\r\n"), ("set new 0 0 1\r\nn\r\n", "STORED\r\n")],
+    );
+    drop((rig, kept));
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    check(&mut rig, &client, &[("get small large new\r\n", "VALUE new 0 1\r\nn\r\nEND\r\n")]);
+    rig.clock.advance(11_000_000_000);
+    rig.turns(10);
+    check(
+        &mut rig,
+        &client,
+        &[
+            ("get new\r\n", "VALUE new 0 1\r\nn\r\nEND\r\n"),
+            ("flush_all\r\n", "OK\r\n"),
+            ("get new\r\n", "END\r\n"),
+        ],
+    );
+    drop((rig, kept));
+    let (mut rig, _kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    check(&mut rig, &client, &[("get new\r\n", "END\r\n")]);
+}
+
+#[test]
+fn a_failed_flush_refuses_writes_and_goes_on_reading() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    rig.set(&client, "k", b"old");
+    rig.set(&client, "cold", &value(5000, 1));
+    machine.log.set_faults(Faults { sync_error_one_in: 1, ..Faults::default() });
+    let reader = rig.net.connect();
+    kept.gate.commits_wait.store(true, Relaxed);
+    client.send(b"set k 0 0 3\r\nnew\r\n");
+    rig.turns(50);
+    reader.send(b"get k\r\n");
+    rig.turns(50);
+    kept.gate.commits_wait.store(false, Relaxed);
+    let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
+    assert!(told.starts_with(b"SERVER_ERROR "), "{}", rig::tail(&told));
+    let told = rig.until(&reader, Vec::new(), |got| got.ends_with(b"END\r\n"));
+    assert_eq!(told, b"VALUE k 0 3\r\nold\r\nEND\r\n");
+    for request in [
+        &b"set other 0 0 1\r\nx\r\n"[..],
+        b"incr none 1\r\ndelete k\r\n",
+        b"touch k 10\r\n",
+        b"flush_all\r\n",
+    ] {
+        let told = rig.ask(&client, request, b"simulated failure of a flush\r\n");
+        let refused = b"SERVER_ERROR writes are refused until restart";
+        assert!(told.windows(refused.len()).any(|bytes| bytes == refused), "{}", rig::tail(&told));
+    }
+    assert!(rig.shared.store.flush_all()); // nothing is left in memory
+    let got = rig.ask(&client, b"get k cold other\r\n", b"END\r\n");
+    let wanted = [&hit("k", b"old")[..], &hit("cold", &value(5000, 1)), b"END\r\n"].concat();
+    assert!(got == wanted, "{}", rig::tail(&got));
+    machine.log.set_faults(Faults::default());
+    drop((rig, kept));
+    let (mut rig, _kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    check(
+        &mut rig,
+        &client,
+        &[
+            ("set other 0 0 1\r\nx\r\n", "STORED\r\n"),
+            ("get other\r\n", "VALUE other 0 1\r\nx\r\nEND\r\n"),
+        ],
+    );
+}
+
+#[test]
+fn full_media_are_told_and_lose_nothing() {
+    let machine = Machine::new(8 * SEGMENT_BYTES as usize, 400 << 10);
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    let (mut stored, mut refused) = (Vec::new(), 0);
+    for number in 0..400 {
+        let bytes = if number % 4 == 0 { 6000 } else { 900 };
+        let key = format!("k{number}");
+        let request =
+            [format!("set {key} 0 0 {bytes}\r\n").as_bytes(), &value(bytes, number), b"\r\n"]
+                .concat();
+        let told = rig.ask(&client, &request, b"\r\n");
+        match &told[..] {
+            b"STORED\r\n" => stored.push((key, bytes, number)),
+            told => {
+                refused += 1;
+                assert!(
+                    told.starts_with(b"SERVER_ERROR ") && told.ends_with(b"-size is needed\r\n"),
+                    "{}",
+                    rig::tail(told)
+                );
+            }
+        }
+    }
+    assert!(0 < refused && 20 < stored.len(), "{refused} refused, {} stored", stored.len());
+    drop((rig, kept));
+    let (mut rig, _kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    for (key, bytes, salt) in &stored {
+        let got = rig.ask(&client, format!("get {key}\r\n").as_bytes(), b"END\r\n");
+        assert!(got == [&hit(key, &value(*bytes, *salt))[..], b"END\r\n"].concat(), "{key}");
+    }
+    // What is deleted makes room again.
+    for (key, ..) in &stored {
+        check(&mut rig, &client, &[(&format!("delete {key}\r\n"), "DELETED\r\n")]);
+    }
+    rig.set(&client, "again", &value(6000, 1));
+}
+
+#[test]
+fn memory_is_a_cache_and_eviction_loses_nothing() {
+    let machine = machine();
+    let plan =
+        Plan { memory_bytes: 2 << 20, item_bytes_max: 1 << 20, ..Plan::of(2, Form::TimeShare) };
+    let (mut rig, _kept) = started_with(&machine, settings(), plan);
+    let client = rig.net.connect();
+    for number in 0..60 {
+        rig.set(&client, &format!("k{number}"), &value(100_000, number));
+    }
+    assert!(0 < rig.shared.store.stats().evictions);
+    for number in (0..60).rev() {
+        let key = format!("k{number}");
+        let got = rig.ask(&client, format!("get {key}\r\n").as_bytes(), b"END\r\n");
+        assert!(got == [&hit(&key, &value(100_000, number))[..], b"END\r\n"].concat(), "{key}");
+    }
+    // More at once than memory holds.
+    let keys: Vec<String> = (0..60).map(|number| format!("k{number}")).collect();
+    let got = rig.ask(&client, format!("get {}\r\n", keys.join(" ")).as_bytes(), b"END\r\n");
+    assert_eq!(
+        got.len(),
+        60 * 100_000 + keys.iter().map(|key| hit(key, b"").len() + 5).sum::<usize>() + 5
+    );
+}
+
+#[test]
+fn what_has_expired_leaves_the_media() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[0]);
+    let client = rig.net.connect();
+    for number in 0..50 {
+        let request = format!("set k{number} 0 {} 3000\r\n", if number % 2 == 0 { 10 } else { 0 });
+        let request = [request.as_bytes(), &value(3000, number), b"\r\n"].concat();
+        assert_eq!(rig.ask(&client, &request, b"\r\n"), b"STORED\r\n");
+    }
+    rig.clock.advance(20_000_000_000);
+    rig.turns(20);
+    assert_eq!(kept.tier.stats().items.items(), 25);
+    drop((rig, kept));
+    let (_rig, kept) = started(&machine, FORMS[0]);
+    assert_eq!(kept.tier.stats().items.items(), 25);
+}
+
+#[test]
+fn a_damaged_item_is_named_and_the_others_are_served() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    rig.set(&client, "damaged", &value(5000, 9));
+    rig.set(&client, "sound", b"s");
+    rig.set(&client, "another", b"a"); // vouches for the group before it
+    drop((rig, kept));
+    let mut ssd = machine.ssd.image();
+    let wanted = &value(5000, 9)[..100];
+    let at = ssd.windows(100).position(|bytes| bytes == wanted).expect("it is on the SSD");
+    ssd[at + 7] ^= 1;
+    let machine = Machine::of(u64::MAX, machine.log.image(), ssd);
+    let (mut rig, _kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    let told = rig.ask(&client, b"get damaged\r\n", b"\r\n");
+    assert!(told.starts_with(b"SERVER_ERROR lost: key damaged"), "{}", rig::tail(&told));
+    check(
+        &mut rig,
+        &client,
+        &[
+            ("get sound\r\n", "VALUE sound 0 1\r\ns\r\nEND\r\n"),
+            ("set damaged 0 0 3\r\nnew\r\n", "STORED\r\n"),
+            ("get damaged\r\n", "VALUE damaged 0 3\r\nnew\r\nEND\r\n"),
+        ],
+    );
+}
+
+#[test]
+fn datagrams_are_served_durably_too() {
+    let machine = machine();
+    let plan = || Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(2, Form::TimeShare) };
+    let (mut rig, kept) = started_with(&machine, settings(), plan());
+    let mut peer = Peer::new(&rig);
+    let large = value(300_000, 4);
+    peer.small(0, 1, b"set small 0 0 3\r\nabc\r\n");
+    assert_eq!(peer.until(&mut rig, 1), b"STORED\r\n");
+    let request = [&b"set large 0 0 300000\r\n"[..], &large, b"\r\n"].concat();
+    peer.send(1, 2, &request);
+    assert_eq!(peer.until(&mut rig, 2), b"STORED\r\n");
+    drop((rig, kept));
+    let (mut rig, _kept) = started_with(&machine, settings(), plan());
+    let mut peer = Peer::new(&rig);
+    peer.small(0, 1, b"get small\r\n");
+    assert_eq!(peer.until(&mut rig, 1), b"VALUE small 0 3\r\nabc\r\nEND\r\n");
+    peer.small(1, 2, b"get large small none\r\n");
+    let wanted = [&hit("large", &large)[..], &hit("small", b"abc"), b"END\r\n"].concat();
+    assert!(peer.until(&mut rig, 2) == wanted);
+    peer.small(1, 3, b"mg small v\r\n");
+    assert_eq!(peer.until(&mut rig, 3), b"VA 3\r\nabc\r\n");
+    peer.small(1, 4, b"incr none 1\r\n");
+    assert_eq!(peer.until(&mut rig, 4), b"NOT_FOUND\r\n");
+}
+
+#[test]
+fn with_an_interval_replies_do_not_wait_and_a_crash_loses_no_more_than_that() {
+    let machine = machine();
+    let tier =
+        machine.open(Settings { durability: laneway_tier::Durability::Interval, ..settings() });
+    let kept =
+        Kept { interval: Some(Duration::from_millis(10)), ..Kept::of(&tier.expect("sound")) };
+    kept.gate.commits_wait.store(true, Relaxed);
+    let mut rig = Rig::new(&Plan { kept: Some(kept.clone()), ..Plan::of(2, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "first", b"1");
+    kept.gate.commits_wait.store(false, Relaxed);
+    rig.clock.advance(20_000_000);
+    rig.turns(4);
+    kept.gate.commits_wait.store(true, Relaxed);
+    rig.set(&client, "second", b"2");
+    check(&mut rig, &client, &[("get second\r\n", "VALUE second 0 1\r\n2\r\nEND\r\n")]);
+    let crashed = (0..8).map(|seed| machine.crashed(seed));
+    for machine in crashed {
+        let (mut rig, _kept) = started(&machine, FORMS[0]);
+        let client = rig.net.connect();
+        check(&mut rig, &client, &[("get first\r\n", "VALUE first 0 1\r\n1\r\nEND\r\n")]);
+    }
+}
+
+#[test]
+fn a_record_that_the_server_did_not_write_is_served() {
+    let machine = machine();
+    let tier = machine.open(settings()).expect("sound");
+    let now = ManualClock::UNIX_START;
+    let meta = |expires| ItemMeta { flags: 3, expires_at_seconds: expires, ..ItemMeta::default() };
+    tier.put(b"loaded", b"v", meta(0)).expect("there is room");
+    tier.put(b"later", b"v", meta(now + 50)).expect("there is room");
+    tier.put(b"over", b"v", meta(now - 1)).expect("there is room");
+    drop(tier);
+    let (mut rig, _kept) = started(&machine, FORMS[0]);
+    let client = rig.net.connect();
+    check(
+        &mut rig,
+        &client,
+        &[
+            (
+                "get loaded over later\r\n",
+                "VALUE loaded 3 1\r\nv\r\nVALUE later 3 1\r\nv\r\nEND\r\n",
+            ),
+            ("add over 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ],
+    );
+}

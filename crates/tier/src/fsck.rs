@@ -1,0 +1,94 @@
+//! Checking a store, and repairing one.
+//!
+//! A check writes nothing: it recovers the store in memory and reads every item. A repair drops
+//! what the check names, and only that: each lost item becomes a deletion, and segments with
+//! damaged records are emptied of everything else and given back.
+
+use crate::append::Draft;
+use crate::index::What;
+use crate::record::Kind;
+use crate::recover::{Media, Purpose, Report, recover};
+use crate::store::{RESERVE_DELETE, Shared};
+use crate::tier::Tier;
+use crate::types::{Error, ItemMeta, Result, Settings};
+
+/// How many keys are looked at at once.
+const PAGE_KEYS: usize = 1024;
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// What recovery says.
+    pub report: Report,
+    /// Items that were read whole.
+    pub items: u64,
+    /// Items that cannot be read, and why. A repair drops them.
+    pub lost: Vec<(Vec<u8>, String)>,
+}
+
+impl Findings {
+    /// Whether there is nothing to repair.
+    pub fn is_sound(&self) -> bool {
+        self.report.problems.is_empty() && self.lost.is_empty()
+    }
+}
+
+/// Reads everything, writes nothing.
+pub fn check(media: Media, settings: Settings) -> Result<Findings> {
+    let (shared, report) = recover(media, settings, Purpose::Check, &mut |_, _| {})?;
+    let (items, lost) = read_all(&shared)?;
+    Ok(Findings { report, items, lost })
+}
+
+/// Drops what cannot be read. Returns what was found before; a check of the store afterwards is
+/// sound.
+pub fn repair(media: Media, settings: Settings) -> Result<Findings> {
+    let settings = Settings { background: false, ..settings };
+    let (tier, report) = Tier::open(media, settings, 0, &mut |_, _| {})?;
+    repair_open(tier, report)
+}
+
+/// The same for a store that is open and that nothing happens to meanwhile.
+pub(crate) fn repair_open(tier: Tier, report: Report) -> Result<Findings> {
+    let shared = tier.shared();
+    let (items, lost) = read_all(shared)?;
+    for (key, _) in &lost {
+        let what = Some(What::Tombstone);
+        let meta = ItemMeta::default();
+        let draft = Draft { kind: Kind::Delete, sequence: None, meta, key, body: &[], what };
+        shared.append(&draft, RESERVE_DELETE)?.ok_or(Error::PmFull)?;
+    }
+    tier.commit()?;
+    shared.empty_damaged_segments()?;
+    // Two, so that both superblocks and both checkpoints are of the repaired store.
+    tier.checkpoint()?;
+    tier.checkpoint()?;
+    tier.close()?;
+    Ok(Findings { report, items, lost })
+}
+
+/// An item that cannot be read, and why.
+type Lost = (Vec<u8>, String);
+
+/// How many items can be read, and which cannot.
+fn read_all(shared: &Shared) -> Result<(u64, Vec<Lost>)> {
+    let (mut items, mut lost) = (0, Vec::new());
+    shared.index.walk(|key, entry| {
+        if entry.what == What::Lost {
+            lost.push((key.to_vec(), "its newest record is damaged".to_string()));
+        }
+    });
+    let mut from: Vec<u8> = Vec::new();
+    loop {
+        let page = shared.index.range(&from, None, PAGE_KEYS);
+        let Some((last, _)) = page.last() else { return Ok((items, lost)) };
+        from = [last, &[0][..]].concat();
+        for (key, _) in page {
+            match shared.get(&key) {
+                Ok(_) => items += 1,
+                Err(Error::Lost { key, why }) => lost.push((key, why)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
