@@ -9,6 +9,7 @@
 mod bench;
 mod client;
 mod fuzz;
+mod instructions;
 mod kernel;
 mod loom;
 mod memccapable;
@@ -41,6 +42,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "tidy", help: tidy::HELP, main: tidy::main },
     Subcommand { name: "loom", help: loom::HELP, main: loom::main },
     Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },
+    Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
     Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
