@@ -17,6 +17,7 @@ mod outcome;
 mod process;
 mod pymemcache;
 mod random;
+mod readme;
 mod replay;
 mod sched_fifo;
 mod server;
@@ -49,6 +50,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
     Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
+    Subcommand { name: "readme", help: readme::HELP, main: readme::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },
 ];
 

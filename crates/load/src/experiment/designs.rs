@@ -88,7 +88,7 @@ pub fn measure(
     let pairs = pairs.unwrap_or(ROUNDS);
     let closed = [("100", "--closed --depth 8 --duration 2")];
     let peaks = definition::parse(&definition(&DESIGNS, &closed, LOAD, 1))?;
-    let (rounds, _) = pairs::collect(&peaks, options)?;
+    let rounds = pairs::collect(&peaks, options)?.rounds;
     let peak = |(name, _): &(&str, &str)| {
         let values = super::values(&format!("{name} @ 100"), "/requests/answered_per_s", &rounds);
         values.last().copied().unwrap_or(0.0)
@@ -109,7 +109,7 @@ pub fn measure(
     let load = format!("{LOAD} --duration 4");
     let mut sweep = definition::parse(&definition(&DESIGNS, &points, &load, pairs))?;
     sweep.about = format!("{}; best peak {best:.0}/s", sweep.about);
-    let (rounds, _) = pairs::collect(&sweep, options)?;
+    let rounds = pairs::collect(&sweep, options)?.rounds;
     Ok((sweep, rounds))
 }
 

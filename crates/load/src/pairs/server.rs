@@ -1,5 +1,6 @@
 //! A server under measurement: started on a loopback port of its own or a unix socket, pinned to
-//! one CPU under SCHED_FIFO, ended when dropped.
+//! one CPU under SCHED_FIFO, ended when dropped. Or one that somebody else started, of whom we know
+//! an address only, and whom we leave as it is.
 //!
 //! Pinning and scheduling are done by `taskset` and `chrt` of util-linux around the server's
 //! command: they replace themselves by it, so the child's process number is the server's. `setpriv`
@@ -33,7 +34,10 @@ pub struct Places {
     laneway: PathBuf,
     folder: PathBuf,
     memory_mb: u64,
+    /// What goes before a server's command.
     wrapper: Vec<String>,
+    /// Whether the servers run under SCHED_FIFO.
+    pub real_time: bool,
 }
 
 impl Places {
@@ -47,7 +51,8 @@ impl Places {
         std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
         let mut wrapper = words(&format!("setpriv --pdeathsig KILL taskset -c {SERVER_CPU}"));
         let fifo = Command::new("chrt").args(["-f", "1", "true"]).stderr(Stdio::null()).status();
-        if fifo.is_ok_and(|status| status.success()) {
+        let real_time = fifo.is_ok_and(|status| status.success());
+        if real_time {
             wrapper.extend(words("chrt -f 1"));
         } else {
             eprintln!("warning: no right to SCHED_FIFO here: the tails are other processes' noise");
@@ -58,7 +63,15 @@ impl Places {
             folder,
             memory_mb: definition.memory_mb,
             wrapper,
+            real_time,
         })
+    }
+
+    /// A program's command, with what goes around it: its CPU and its scheduler.
+    pub fn around(&self, command: &str) -> Vec<String> {
+        let folder = self.laneway.parent().unwrap_or(Path::new(".")).join("examples");
+        let own = words(&command.replace("{examples}", &folder.to_string_lossy()));
+        self.wrapper.iter().cloned().chain(own).collect()
     }
 }
 
@@ -72,7 +85,8 @@ impl Drop for Places {
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    child: Child,
+    /// Absent where somebody else started it.
+    child: Option<Child>,
     /// Where it listens.
     pub target: Target,
     /// What it speaks.
@@ -83,6 +97,12 @@ impl Server {
     /// Starts it and waits until it answers.
     pub fn start(definition: &ServerDefinition, places: &Places) -> Result<Self, String> {
         let name = &definition.name;
+        if let Some(address) = &definition.address {
+            let target = Target::Tcp(address.clone());
+            let server = Server { child: None, target, dialect: definition.dialect };
+            server.version().map_err(|error| format!("{name} at {address}: {error}"))?;
+            return Ok(server);
+        }
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let socket = places.folder.join(format!("{name}-{port}.sock"));
         let command = expand(&definition.command, places, port, &socket);
@@ -103,7 +123,7 @@ impl Server {
         } else {
             Target::Tcp(format!("127.0.0.1:{port}"))
         };
-        let mut server = Server { child, target, dialect: definition.dialect };
+        let mut server = Server { child: Some(child), target, dialect: definition.dialect };
         server.wait_for_answer().map_err(|error| {
             let log = std::fs::read_to_string(&log_path).unwrap_or_default();
             format!("{name} ({}): {error}\n{log}", command.join(" "))
@@ -114,7 +134,7 @@ impl Server {
     fn wait_for_answer(&mut self) -> Result<(), String> {
         let started = Instant::now();
         loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
                 return Err(format!("ended at once: {status}"));
             }
             match admin::version(&self.target, self.dialect) {
@@ -127,9 +147,9 @@ impl Server {
         }
     }
 
-    /// Its process number.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    /// Its process number, where we started it.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
     }
 
     /// What it calls its version.
@@ -140,19 +160,30 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+        let Some(child) = &mut self.child else { return };
+        if let Some(pid) = Pid::from_raw(child.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);
         }
         let asked = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while matches!(child.try_wait(), Ok(None)) {
             if asked.elapsed() > ENDED_WITHIN {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+                let _ = child.kill();
+                let _ = child.wait();
                 return;
             }
             std::thread::sleep(ASK_EVERY);
         }
     }
+}
+
+/// Where a program of this name lies, as a shell would find it.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Path::new(name).is_file().then(|| name.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path);
+    places.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
 }
 
 /// A port that was free a moment ago.
@@ -189,6 +220,7 @@ mod tests {
             folder: "/none/such".into(),
             memory_mb: 64,
             wrapper: vec![],
+            real_time: false,
         };
         let command = "{laneway} serve -p {port} -U {next} -s {socket} -m {memory} --save ''";
         let expanded = expand(command, &places, 7, Path::new("/s"));
