@@ -2,6 +2,7 @@
 
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
+use crate::readme;
 use laneway_load::pairs;
 use std::process::ExitCode;
 
@@ -52,8 +53,17 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         return Err(Failure::Usage("--pairs 0: must be at least 1".into()));
     }
     process::run(process::cargo().args(["build", "--release", "--quiet", "-p", "laneway"]))?;
+    if pairs::needs_examples(&options.root, &id)? {
+        let example =
+            ["build", "--release", "--quiet", "-p", "laneway-store", "--example", "index"];
+        process::run(process::cargo().args(example))?;
+    }
     // The runner has told its figures and its verdict already.
-    match pairs::main(&id, &options) == ExitCode::SUCCESS {
+    let ended = pairs::main(&id, &options);
+    if options.record && readme::update()? {
+        println!("README's table is new: commit it with the record");
+    }
+    match ended == ExitCode::SUCCESS {
         true => passed(""),
         false => Err(Failure::Told),
     }

@@ -9,6 +9,7 @@
 mod bench;
 mod client;
 mod fuzz;
+mod instructions;
 mod kernel;
 mod loom;
 mod memccapable;
@@ -16,6 +17,7 @@ mod outcome;
 mod process;
 mod pymemcache;
 mod random;
+mod readme;
 mod replay;
 mod sched_fifo;
 mod server;
@@ -41,12 +43,14 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "tidy", help: tidy::HELP, main: tidy::main },
     Subcommand { name: "loom", help: loom::HELP, main: loom::main },
     Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },
+    Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
     Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
     Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
+    Subcommand { name: "readme", help: readme::HELP, main: readme::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },
 ];
 

@@ -76,6 +76,8 @@ const STEPS: &[Step] = &[
     step("fuzz frames", "xtask fuzz udp_reassembly --seconds 20", false),
     step("kernel lane", "xtask kernel", false),
     step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", false),
+    step("instructions", "xtask instructions", false),
+    step("needless cost", "xtask instructions --canary", false),
     step("release build", "build --quiet --release --workspace", false),
     step("replay", "xtask replay --against both", false),
     step("memccapable", "xtask memccapable", false),

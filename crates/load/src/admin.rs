@@ -25,6 +25,19 @@ pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
     }
 }
 
+/// What a server speaks, by how it takes `version`: memcached tells it, Redis has no such command.
+pub fn dialect(target: &Target) -> io::Result<Dialect> {
+    let reply = ask(target, b"version\r\n", |reply| reply.ends_with(b"\n"))?;
+    match reply.as_bytes() {
+        [b'V', b'E', b'R', ..] => Ok(Dialect::Text),
+        [b'-', ..] => Ok(Dialect::Resp),
+        _ => {
+            let words = format!("speaks neither memcached's protocol nor Redis': {reply:?}");
+            Err(io::Error::new(io::ErrorKind::InvalidData, words))
+        }
+    }
+}
+
 /// `stats`, and `stats WORDS` where there are words, by name; for Redis, `INFO`.
 pub fn stats(
     target: &Target,
@@ -63,7 +76,11 @@ pub fn cpu_ns(target: &Target, dialect: Dialect) -> Option<u64> {
 
 /// Items held by the server's own account, where it tells.
 pub fn items(target: &Target, dialect: Dialect) -> Option<u64> {
-    let stats = stats(target, dialect, "").ok()?;
+    items_in(&stats(target, dialect, "").ok()?, dialect)
+}
+
+/// The same, of `stats` that came.
+pub fn items_in(stats: &BTreeMap<String, String>, dialect: Dialect) -> Option<u64> {
     match dialect {
         Dialect::Text => stats.get("curr_items")?.parse().ok(),
         // Such as `keys=100,expires=0,avg_ttl=0`; the line is missing while there are none.

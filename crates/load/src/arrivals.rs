@@ -6,7 +6,7 @@
 //! nanoseconds from the start of the run. Knows no clock.
 
 use crate::random::Random;
-use crate::workload::{Ask, Workload};
+use crate::workload::{Ask, Draws, Workload};
 use std::ops::Range;
 
 /// A request and when it is due. 16 bytes, as millions of them are drawn beforehand.
@@ -43,6 +43,7 @@ pub fn changing(
     let seed = workloads[0].options().seed;
     let mut gaps = Random::stream(seed, 2 * stream + 1);
     let mut asks = Random::stream(seed, 2 * stream + 2);
+    let mut draws = Draws::default();
     let mean_ns = 1e9 / rate_per_s;
     let mut arrivals = Vec::with_capacity((duration_ns as f64 / mean_ns * 1.02) as usize + 16);
     let mut due_ns = 0.0;
@@ -52,7 +53,7 @@ pub fn changing(
             return arrivals;
         }
         let part = (due_ns as u64).saturating_sub(window_ns.start) / part_ns;
-        let ask = workloads[part as usize].draw(&mut asks);
+        let ask = workloads[part as usize].draw(&mut asks, &mut draws);
         arrivals.push(Arrival { due_ns: due_ns as u64, ask });
     }
 }

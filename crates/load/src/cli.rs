@@ -8,13 +8,17 @@ use crate::dialect::Dialect;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
+use crate::trace::replay::Trace;
 use crate::verdict::LATE_REFUSE;
-use crate::workload::{Sizes, Workload, WorkloadOptions};
+use crate::workload::keys::{KEY_BYTES, KeySizes};
+use crate::workload::named::named;
+use crate::workload::{Pattern, Sizes, Workload, WorkloadOptions};
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use udp::UdpTyped;
 
@@ -35,7 +39,7 @@ struct Typed {
     socket: Option<PathBuf>,
     dialect: Dialect,
     workload: WorkloadOptions,
-    large_bytes_max: u64,
+    large_bytes_max: Option<u64>,
     value_bytes: Option<u64>,
     rates: Vec<f64>,
     closed: bool,
@@ -46,8 +50,10 @@ struct Typed {
     first_run: u64,
     connections: Option<usize>,
     threads: usize,
-    duration_s: f64,
-    warmup_s: f64,
+    duration_s: Option<f64>,
+    warmup_s: Option<f64>,
+    trace: Option<PathBuf>,
+    speed: f64,
     prefill: bool,
     floor: bool,
     udp: UdpTyped,
@@ -55,6 +61,7 @@ struct Typed {
     cpu: Option<usize>,
     large_percents: Vec<f64>,
     timeline: Option<PathBuf>,
+    distribution: bool,
     json: Option<PathBuf>,
     quiet: bool,
 }
@@ -66,7 +73,7 @@ impl Default for Typed {
             socket: None,
             dialect: Dialect::Text,
             workload: WorkloadOptions::default(),
-            large_bytes_max: 500_000,
+            large_bytes_max: None,
             value_bytes: None,
             rates: vec![40_000.0],
             closed: false,
@@ -76,8 +83,10 @@ impl Default for Typed {
             first_run: 0,
             connections: None,
             threads: 1,
-            duration_s: 10.0,
-            warmup_s: 1.0,
+            duration_s: None,
+            warmup_s: None,
+            trace: None,
+            speed: 1.0,
             prefill: true,
             floor: false,
             udp: UdpTyped::default(),
@@ -85,6 +94,7 @@ impl Default for Typed {
             cpu: None,
             large_percents: Vec::new(),
             timeline: None,
+            distribution: false,
             json: None,
             quiet: false,
         }
@@ -191,12 +201,23 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
                 other => return Err(format!("--dialect {other}: must be text or resp")),
             }
         }
+        "workload" => {
+            let seed = typed.workload.seed;
+            typed.workload = WorkloadOptions { seed, ..named(&text(name, parser)?)? };
+        }
         "keys" => typed.workload.keys = number(name, parser)?,
         "keys-large" => typed.workload.keys_large = number(name, parser)?,
         "p-large" => typed.workload.large_percent = number(name, parser)?,
-        "s-large" => typed.large_bytes_max = number(name, parser)?,
+        "s-large" => typed.large_bytes_max = Some(number(name, parser)?),
         "value-bytes" => typed.value_bytes = Some(number(name, parser)?),
         "get-share" => typed.workload.get_share = number(name, parser)?,
+        "delete-share" => typed.workload.delete_share = number(name, parser)?,
+        "keys-per-get" => typed.workload.keys_per_get = number(name, parser)?,
+        "key-bytes" => {
+            let key_bytes = number(name, parser)?;
+            typed.workload.key_sizes = KeySizes::Fixed { key_bytes };
+        }
+        "first-key" => typed.workload.first_key = number(name, parser)?,
         "zipf" => typed.workload.zipf_exponent = number(name, parser)?,
         "seed" => typed.workload.seed = number(name, parser)?,
         "rate" => {
@@ -214,6 +235,7 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
             })?;
         }
         "timeline" => typed.timeline = Some(text(name, parser)?.into()),
+        "distribution" => typed.distribution = true,
         "closed" => typed.closed = true,
         "depth" => typed.depth = number(name, parser)?,
         "late-max" => typed.late_percent_max = number(name, parser)?,
@@ -221,8 +243,10 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "first-run" => typed.first_run = number(name, parser)?,
         "connections" => typed.connections = Some(number(name, parser)?),
         "threads" => typed.threads = number(name, parser)?,
-        "duration" => typed.duration_s = number(name, parser)?,
-        "warmup" => typed.warmup_s = number(name, parser)?,
+        "duration" => typed.duration_s = Some(number(name, parser)?),
+        "warmup" => typed.warmup_s = Some(number(name, parser)?),
+        "trace" => typed.trace = Some(text(name, parser)?.into()),
+        "speed" => typed.speed = number(name, parser)?,
         "floor" => typed.floor = true,
         "no-prefill" => typed.prefill = false,
         "server-pid" => typed.server_pid = Some(number(name, parser)?),
@@ -237,19 +261,24 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
 /// Longest window and warm-up: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 const RATE_PER_S_MAX: f64 = 1e8;
+/// Window and warm-up where none are asked for.
+const DURATION_S: f64 = 10.0;
+const WARMUP_S: f64 = 1.0;
 /// Where half of the requests leave late, the other half says nothing either.
 const LATE_PERCENT_MAX: f64 = 50.0;
 
 /// The flags that say how fast, for how long and how punctually.
 fn check_schedule(typed: &Typed) -> Result<(), String> {
-    let Typed { duration_s, warmup_s, late_percent_max, .. } = typed;
+    let Typed { late_percent_max, .. } = typed;
+    let duration_s = typed.duration_s.unwrap_or(DURATION_S);
+    let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
     if !typed.rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
         return Err(format!("--rate {:?}: each must be in 1..={RATE_PER_S_MAX}", typed.rates));
     }
-    if !(0.001..=SECONDS_MAX).contains(duration_s) {
+    if !(0.001..=SECONDS_MAX).contains(&duration_s) {
         return Err(format!("--duration {duration_s}: seconds, 0.001 to {SECONDS_MAX}"));
     }
-    if !(0.0..=SECONDS_MAX).contains(warmup_s) {
+    if !(0.0..=SECONDS_MAX).contains(&warmup_s) {
         return Err(format!("--warmup {warmup_s}: seconds, 0 to {SECONDS_MAX}"));
     }
     if !(0.0..=LATE_PERCENT_MAX).contains(late_percent_max) {
@@ -262,7 +291,9 @@ fn check_schedule(typed: &Typed) -> Result<(), String> {
 }
 
 fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
-    let Typed { threads, depth, runs, duration_s, warmup_s, .. } = typed;
+    let Typed { threads, depth, runs, .. } = typed;
+    let duration_s = typed.duration_s.unwrap_or(DURATION_S);
+    let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
     let udp = typed.udp.check()?;
     if udp.is_some() && typed.socket.is_some() {
         return Err("--udp: needs a --server with an address, not a --socket".into());
@@ -285,28 +316,22 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     if typed.cpu.is_some() && threads > 1 {
         return Err(format!("--cpu: {threads} threads on one CPU cannot spin; leave it out"));
     }
-    let sizes = match typed.value_bytes {
-        Some(value_bytes) => Sizes::Fixed { value_bytes },
-        None => Sizes::Etc { large_bytes_max: typed.large_bytes_max },
-    };
-    if typed.floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
-        return Err(
-            "--floor: a floor has values of one size and speaks memcached's protocol; give \
-                    the --value-bytes that it was started with"
-                .into(),
-        );
-    }
+    let sizes = sizes(&typed)?;
+    check_floor(&typed)?;
     let get_share = if typed.floor { 1.0 } else { typed.workload.get_share };
-    let workload = Workload::new(WorkloadOptions { sizes, get_share, ..typed.workload })?;
+    let workload = Workload::new(WorkloadOptions { sizes, get_share, ..typed.workload.clone() })?;
+    if udp.is_some() || typed.floor {
+        check_simple(&workload)?;
+    }
     let modes = match typed.closed {
         true => vec![Mode::Closed { depth }],
         false => typed.rates.iter().map(|&rate_per_s| Mode::Open { rate_per_s }).collect(),
     };
     let plan = Plan {
-        target: typed.socket.map_or(Target::Tcp(typed.server), Target::Unix),
+        target: typed.socket.clone().map_or(Target::Tcp(typed.server.clone()), Target::Unix),
         dialect: typed.dialect,
         steps: steps(&workload, &typed.large_percents, typed.closed)?,
-        timeline: typed.timeline,
+        timeline: typed.timeline.clone(),
         workload,
         modes,
         late_share_max: typed.late_percent_max / 100.0,
@@ -316,13 +341,94 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         threads,
         duration: Duration::from_secs_f64(duration_s),
         warmup: Duration::from_secs_f64(warmup_s),
+        distribution: typed.distribution,
         prefill: typed.prefill && !typed.floor,
         floor: typed.floor,
         udp,
+        trace: None,
         server_pid: typed.server_pid,
         arguments,
     };
+    let plan = match &typed.trace {
+        Some(path) => with_trace(plan, path, &typed)?,
+        None => plan,
+    };
     Ok(Invocation { plan, cpu: typed.cpu, json: typed.json, quiet: typed.quiet })
+}
+
+/// The plan with the requests of a trace in place of those that would be drawn.
+fn with_trace(plan: Plan, path: &Path, typed: &Typed) -> Result<Plan, String> {
+    if plan.udp.is_some()
+        || plan.floor
+        || typed.closed
+        || plan.threads > 1
+        || !plan.steps.is_empty()
+    {
+        return Err("--trace: has a schedule and items of its own; leave out --udp, --floor, \
+                    --closed, --threads and --p-large-steps"
+            .into());
+    }
+    if !(1e-3..=1e6).contains(&typed.speed) {
+        return Err(format!("--speed {}: must be in 0.001..=1000000", typed.speed));
+    }
+    let mut trace = Trace::open(path, typed.speed)?;
+    let warmup = Duration::from_secs_f64(typed.warmup_s.unwrap_or(0.0));
+    let whole = Duration::from_nanos(trace.duration_ns);
+    let wanted =
+        typed.duration_s.map_or(whole, |seconds| warmup + Duration::from_secs_f64(seconds));
+    let ends = whole.min(wanted);
+    let duration = ends.saturating_sub(warmup);
+    if duration.is_zero() {
+        return Err(format!("--warmup: the trace ends after {:.3} s", whole.as_secs_f64()));
+    }
+    trace.arrivals.retain(|arrival| u128::from(arrival.due_ns) < ends.as_nanos());
+    let rate_per_s = trace.arrivals.len() as f64 / ends.as_secs_f64();
+    let items = std::mem::take(&mut trace.items);
+    let workload = Workload::of_items(items, plan.workload.options().seed)?;
+    let modes = vec![Mode::Open { rate_per_s }];
+    let trace = Some(Arc::from(trace.arrivals));
+    Ok(Plan { workload, modes, duration, warmup, prefill: false, trace, ..plan })
+}
+
+/// How values are sized: by the named workload, and by what else was said of it.
+fn sizes(typed: &Typed) -> Result<Sizes, String> {
+    let Typed { value_bytes, large_bytes_max, .. } = *typed;
+    if let Some(value_bytes) = value_bytes {
+        return Ok(Sizes::Fixed { value_bytes });
+    }
+    let Some(largest) = large_bytes_max else { return Ok(typed.workload.sizes) };
+    match typed.workload.sizes {
+        Sizes::Etc { .. } => Ok(Sizes::Etc { large_bytes_max: largest }),
+        Sizes::Pair { small_bytes, .. } => Ok(Sizes::Pair { small_bytes, large_bytes: largest }),
+        _ => Err(format!("--s-large {largest}: this workload has no large keys of its own")),
+    }
+}
+
+fn check_floor(typed: &Typed) -> Result<(), String> {
+    if typed.floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
+        return Err(
+            "--floor: a floor has values of one size and speaks memcached's protocol; give \
+                    the --value-bytes that it was started with"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+/// Datagrams and floors know GET and SET of one short key.
+fn check_simple(workload: &Workload) -> Result<(), String> {
+    let options = workload.options();
+    let is_simple = options.keys_per_get == 1
+        && options.delete_share == 0.0
+        && options.pattern == Pattern::Popular
+        && options.key_sizes == KeySizes::default();
+    match is_simple {
+        true => Ok(()),
+        false => Err(format!(
+            "--udp, --floor: GETs of one key and SETs only, with keys of {KEY_BYTES} bytes; leave \
+             out --workload, --keys-per-get, --delete-share and --key-bytes"
+        )),
+    }
 }
 
 /// The workloads that take turns.
@@ -339,6 +445,7 @@ fn steps(workload: &Workload, percents: &[f64], closed: bool) -> Result<Vec<Work
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::named::NAMES;
 
     fn parsed(line: &str) -> Result<Command, String> {
         parse(line.split_whitespace().map(OsString::from).collect())
@@ -370,6 +477,17 @@ mod tests {
             ("--p-large-steps 1,200", "--p-large 200: a percentage"),
             ("--closed --p-large-steps 1", "--p-large-steps: a closed loop"),
             ("--duration 0", "--duration 0: seconds"),
+            ("--trace /no/such/trace.csv", "--trace /no/such/trace.csv: "),
+            ("--trace x --closed", "--trace: has a schedule"),
+            ("--trace x --speed 0", "--speed 0: must be"),
+            ("--workload fb-all", "--workload fb-all: there are etc fb-usr"),
+            ("--workload twitter-5", "twitter-5: its"),
+            ("--workload fb-usr --s-large 5000", "--s-large 5000: this workload has no"),
+            ("--workload ycsb-e --udp", "--udp, --floor: GETs of one key"),
+            ("--workload ycsb-d --keys-per-get 2", "--keys-per-get 2: the newest"),
+            ("--keys-per-get 0", "--keys-per-get 0: must be"),
+            ("--key-bytes 4", "--key-bytes 4: must be"),
+            ("--delete-share 0.1", "--delete-share 0.1: must be"),
             ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
             ("--cpu 1 --threads 2", "--cpu: 2 threads"),
         ] {
@@ -422,6 +540,14 @@ mod tests {
             "p-large-steps",
             "late-max",
             "timeline",
+            "distribution",
+            "workload",
+            "trace",
+            "speed",
+            "delete-share",
+            "keys-per-get",
+            "key-bytes",
+            "first-key",
             "no-prefill",
             "floor",
             "server-pid",
@@ -439,6 +565,7 @@ mod tests {
         ] {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");
         }
+        assert!(NAMES.iter().all(|(name, _)| HELP.contains(name)));
         assert!(HELP.lines().all(|line| line.chars().count() <= 100));
     }
 }

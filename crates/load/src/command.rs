@@ -2,7 +2,7 @@
 
 use crate::arguments::usage;
 use crate::floor::flags::Error;
-use crate::{cli, experiment, floor};
+use crate::{cli, compare, experiment, floor, trace};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -13,6 +13,12 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let first = first.unwrap_or_default();
     if let Some(experiment) = experiment::Experiment::named(&first) {
         return experiment::main(experiment, arguments[1..].to_vec());
+    }
+    if first == "trace" {
+        return trace::make::main(arguments[1..].to_vec());
+    }
+    if first == "compare" {
+        return compare::main(arguments[1..].to_vec());
     }
     if first != "floor" {
         return cli::main(arguments);

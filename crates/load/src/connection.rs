@@ -5,9 +5,12 @@
 //! bounded number of bytes, so that one connection's megabytes do not make the sender late for
 //! another's request. Knows no clock.
 
+mod many;
+
 use crate::dialect::{Dialect, Line};
 use crate::values::{Checker, Value, Values};
 use crate::workload::{Class, Key, Operation, Workload};
+use many::Many;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -107,13 +110,15 @@ impl Write for Stream {
 pub struct Request {
     /// The key.
     pub key: Key,
-    /// Read or write.
+    /// Read, write or removal.
     pub operation: Operation,
+    /// Keys of a GET; the others follow from this one and `version`.
+    pub keys: u16,
     /// The workload's class of the key.
     pub class: Class,
     /// Bytes of the value, written or expected.
     pub value_bytes: u64,
-    /// Which value a SET writes.
+    /// Which value a SET writes, and which further keys a GET of several has.
     pub version: u32,
     /// Latency is counted from here: nanoseconds from the start of the run.
     pub due_ns: u64,
@@ -126,8 +131,19 @@ pub enum Outcome {
     Hit,
     /// GET: not there.
     Miss,
+    /// GET of several keys: how many came, every byte as it must be.
+    Many {
+        /// Keys with a value.
+        hits: u16,
+        /// Keys without.
+        misses: u16,
+        /// Bytes of the values together.
+        value_bytes: u64,
+    },
     /// SET: stored.
     Stored,
+    /// DELETE: it is not there now.
+    Deleted,
     /// The server refused.
     Refused(String),
     /// The reply is not what the key's value can be.
@@ -165,7 +181,34 @@ pub const WRONG_KEY: &str = "another key's name";
 enum Reading {
     Line,
     Value { checker: Checker, ending: &'static [u8], wrong: Option<&'static str> },
-    Ending { ending: &'static [u8], wrong: Option<&'static str> },
+    Ending { ending: &'static [u8], wrong: Option<&'static str>, value_bytes: u64 },
+}
+
+impl Reading {
+    fn value(
+        key: Key,
+        value_bytes: u64,
+        ending: &'static [u8],
+        wrong: Option<&'static str>,
+    ) -> Self {
+        if value_bytes == 0 {
+            return Reading::Ending { ending, wrong, value_bytes };
+        }
+        Reading::Value { checker: Checker::new(key, value_bytes), ending, wrong }
+    }
+
+    /// A value in the reply to a GET of several keys; `found` is whose it is, if it was asked for.
+    fn one_of_many(context: Context<'_>, found: Option<Key>, value_bytes: u64) -> Self {
+        let wrong = match found {
+            None => Some(WRONG_KEY),
+            Some(key) => (value_bytes != context.workload.value_bytes(key)).then_some(WRONG_LENGTH),
+        };
+        Reading::value(found.unwrap_or(Key(0)), value_bytes, b"\r\n", wrong)
+    }
+}
+
+fn keys_of<'a>(context: Context<'a>, request: &Request) -> impl Iterator<Item = Key> + 'a {
+    context.workload.keys_of(request.key, request.keys, request.version)
 }
 
 /// One connection and everything in flight on it.
@@ -173,6 +216,8 @@ enum Reading {
 pub struct Connection {
     stream: Stream,
     reading: Reading,
+    /// What came of the oldest request, if it is for several keys and its reply has begun.
+    many: Option<Many>,
     /// The beginning of a reply line whose end has not come.
     line_begun: Vec<u8>,
     awaiting: VecDeque<Request>,
@@ -192,6 +237,7 @@ impl Connection {
         Ok(Connection {
             stream,
             reading: Reading::Line,
+            many: None,
             line_begun: Vec::new(),
             awaiting: VecDeque::new(),
             unwritten: 0,
@@ -229,12 +275,26 @@ impl Connection {
             let request = self.awaiting[self.awaiting.len() - self.unwritten];
             self.unwritten -= 1;
             let name = context.workload.key_name(request.key);
-            if request.operation == Operation::Get {
-                context.dialect.get(&name, &mut self.output);
-                continue;
+            match request.operation {
+                Operation::Get if request.keys > 1 => {
+                    let names =
+                        keys_of(context, &request).map(|key| context.workload.key_name(key));
+                    context.dialect.get_many(request.keys.into(), names, &mut self.output);
+                    continue;
+                }
+                Operation::Get => {
+                    context.dialect.get(&name, &mut self.output);
+                    continue;
+                }
+                Operation::Delete => {
+                    context.dialect.delete(&name, &mut self.output);
+                    continue;
+                }
+                Operation::Set => {}
             }
             let Request { key, value_bytes: bytes, version, .. } = request;
-            context.dialect.set(&name, bytes, &mut self.output);
+            let ttl_s = context.workload.ttl_s(key);
+            context.dialect.set(&name, bytes, ttl_s, &mut self.output);
             let value = Value { key, bytes, version };
             if bytes < STREAMED_BYTES_MIN {
                 context.values.append(value, &mut self.output);
@@ -334,20 +394,21 @@ impl Connection {
                 checker.feed(context.values, &input[..used]);
                 if checker.bytes_left() == 0 {
                     let wrong = wrong.or((!checker.is_good()).then_some(WRONG_BYTES));
-                    self.reading = Reading::Ending { ending, wrong };
+                    let value_bytes = checker.bytes();
+                    self.reading = Reading::Ending { ending, wrong, value_bytes };
                 }
                 Ok(used)
             }
-            Reading::Ending { ending, wrong } => {
+            Reading::Ending { ending, wrong, value_bytes } => {
                 let used = input.len().min(ending.len());
                 if input[..used] != ending[..used] {
                     return Err(nonsense(input));
                 }
                 *ending = &ending[used..];
                 if ending.is_empty() {
-                    let outcome = wrong.map_or(Outcome::Hit, Outcome::Corrupt);
+                    let (wrong, value_bytes) = (*wrong, *value_bytes);
                     self.reading = Reading::Line;
-                    self.end(ended, outcome);
+                    self.value_ended(context, value_bytes, wrong, ended);
                 }
                 Ok(used)
             }
@@ -366,30 +427,96 @@ impl Connection {
         };
         let line = &input[..=newline];
         let Some(request) = self.awaiting.front().copied() else { return Err(nonsense(line)) };
+        if request.keys > 1 {
+            self.take_line_of_many(context, &request, line, ended)?;
+            return Ok(newline + 1);
+        }
         match (context.dialect.line(line), request.operation) {
             (Line::Value { value_bytes, key, ending }, Operation::Get) => {
                 // A wrong value is read to its end all the same, to stay in step.
                 let name = context.workload.key_name(request.key);
-                let wrong = if key.is_some_and(|key| key != name) {
+                let wrong = if key.is_some_and(|key| *key != *name) {
                     Some(WRONG_KEY)
                 } else {
                     (value_bytes != request.value_bytes).then_some(WRONG_LENGTH)
                 };
-                self.reading = if value_bytes == 0 {
-                    Reading::Ending { ending, wrong }
-                } else {
-                    let checker = Checker::new(request.key, value_bytes);
-                    Reading::Value { checker, ending, wrong }
-                };
+                self.reading = Reading::value(request.key, value_bytes, ending, wrong);
             }
             (Line::Miss, Operation::Get) => self.end(ended, Outcome::Miss),
             (Line::Stored, Operation::Set) => self.end(ended, Outcome::Stored),
+            (Line::Deleted, Operation::Delete) => self.end(ended, Outcome::Deleted),
             (Line::Refused(words), _) => {
                 self.end(ended, Outcome::Refused(String::from_utf8_lossy(words).into_owned()));
             }
             _ => return Err(nonsense(line)),
         }
         Ok(newline + 1)
+    }
+
+    /// A line of the reply to a GET of several keys.
+    fn take_line_of_many(
+        &mut self,
+        context: Context<'_>,
+        request: &Request,
+        line: &[u8],
+        ended: &mut Vec<Completion>,
+    ) -> io::Result<()> {
+        let many = self.many.get_or_insert_with(|| Many::new(keys_of(context, request)));
+        match context.dialect.line(line) {
+            Line::Value { value_bytes, key: Some(name), .. } => {
+                let found = many.named(|key| *context.workload.key_name(key) == *name);
+                self.reading = Reading::one_of_many(context, found, value_bytes);
+            }
+            Line::Value { value_bytes, key: None, .. } => {
+                let found = many.next();
+                self.reading = Reading::one_of_many(context, found, value_bytes);
+            }
+            // The END of memcached, which says it once, and a missing value of Redis.
+            Line::Miss if context.dialect == Dialect::Text => self.many_ended(ended),
+            Line::Miss => {
+                many.missed();
+                self.many_ended_if_whole(ended);
+            }
+            Line::Many(count) if count == u64::from(request.keys) => {}
+            Line::Refused(words) => {
+                let words = String::from_utf8_lossy(words).into_owned();
+                self.many = None;
+                self.end(ended, Outcome::Refused(words));
+            }
+            _ => return Err(nonsense(line)),
+        }
+        Ok(())
+    }
+
+    /// A value and what ends it were read.
+    fn value_ended(
+        &mut self,
+        context: Context<'_>,
+        value_bytes: u64,
+        wrong: Option<&'static str>,
+        ended: &mut Vec<Completion>,
+    ) {
+        match &mut self.many {
+            None => self.end(ended, wrong.map_or(Outcome::Hit, Outcome::Corrupt)),
+            Some(many) => {
+                many.read(value_bytes, wrong);
+                if context.dialect == Dialect::Resp {
+                    self.many_ended_if_whole(ended);
+                }
+            }
+        }
+    }
+
+    fn many_ended_if_whole(&mut self, ended: &mut Vec<Completion>) {
+        if self.many.as_ref().is_some_and(Many::is_whole) {
+            self.many_ended(ended);
+        }
+    }
+
+    fn many_ended(&mut self, ended: &mut Vec<Completion>) {
+        if let Some(many) = self.many.take() {
+            self.end(ended, many.end());
+        }
     }
 
     fn end(&mut self, ended: &mut Vec<Completion>, outcome: Outcome) {

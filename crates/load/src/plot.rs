@@ -1,8 +1,10 @@
-//! Line pictures of what was measured: SVG without a font of the system, by the plotting crate that
-//! the simulator uses too. Knows no report.
+//! Pictures of what was measured, lines and bars: SVG without a font of the system, by the plotting
+//! crate that the simulator uses too. Knows no report.
 
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting};
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
+use std::ops::Range;
 
 /// How a picture is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,9 @@ pub enum Log {
     Vertical,
     /// Both.
     Both,
+    /// The horizontal one; the vertical one has shares, of which each step up leaves a tenth of the
+    /// step before: 90 %, 99 %, 99.9 %.
+    Nines,
 }
 
 /// A line: its name and its points, in order.
@@ -44,15 +49,30 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
+/// From where to where the values at a point went: its place, the least and the largest.
+pub type Span = (f64, f64, f64);
+
 /// The picture; an error where there is no point to draw.
 pub fn svg(chart: Chart<'_>, lines: &[Line]) -> Result<String, String> {
+    svg_with_spans(chart, lines, &[])
+}
+
+/// The same, with the spans of each line's points in its colour.
+pub fn svg_with_spans(
+    chart: Chart<'_>,
+    lines: &[Line],
+    spans: &[Vec<Span>],
+) -> Result<String, String> {
     let points = || lines.iter().flat_map(|(_, points)| points.iter().copied());
     if points().next().is_none() {
         return Err(format!("{}: nothing to draw", chart.title));
     }
     let (x_low, x_high) = bounds(points().map(|point| point.0));
-    let (y_low, y_high) = bounds(points().map(|point| point.1));
-    let x_pad = ((x_high - x_low) * 0.03).max(1e-9);
+    let ends = spans.iter().flatten().flat_map(|&(_, low, high)| [low, high]);
+    let (y_low, y_high) = bounds(points().map(|point| point.1).chain(ends));
+    let lines = Drawing { lines, spans };
+    // A single place has room around it, or its axis would have one number only.
+    let x_pad = ((x_high - x_low) * 0.03).max(x_high.abs() * 0.02).max(1e-9);
     let x_linear = (x_low - x_pad)..(x_high + x_pad);
     let mut svg = String::new();
     {
@@ -62,7 +82,10 @@ pub fn svg(chart: Chart<'_>, lines: &[Line]) -> Result<String, String> {
         builder.margin(12).x_label_area_size(44).y_label_area_size(72);
         builder.caption(chart.title, ("sans-serif", 16));
         let y_linear = 0.0..(y_high * 1.08).max(1e-9);
-        let y_log = (y_low.max(1e-3) / 1.3..y_high.max(1e-3) * 1.3).log_scale();
+        // Whole decades: between two of them an axis would have no number.
+        let decade = |value: f64, round: fn(f64) -> f64| 10_f64.powf(round(value.log10()));
+        let (low, high) = (y_low.max(1e-3) / 1.1, y_high.max(1e-3) * 1.1);
+        let y_log = (decade(low, f64::floor)..decade(high, f64::ceil)).log_scale();
         match chart.log {
             Log::Neither => {
                 draw(chart, builder.build_cartesian_2d(x_linear, y_linear).map_err(text)?, lines)?;
@@ -74,16 +97,27 @@ pub fn svg(chart: Chart<'_>, lines: &[Line]) -> Result<String, String> {
                 let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
                 draw(chart, builder.build_cartesian_2d(x_log, y_log).map_err(text)?, lines)?;
             }
+            Log::Nines => {
+                let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
+                let nines = Nines(y_high);
+                draw(chart, builder.build_cartesian_2d(x_log, nines).map_err(text)?, lines)?;
+            }
         }
         root.present().map_err(text)?;
     }
     Ok(svg)
 }
 
+#[derive(Clone, Copy)]
+struct Drawing<'a> {
+    lines: &'a [Line],
+    spans: &'a [Vec<Span>],
+}
+
 fn draw<'a, X, Y>(
     chart: Chart<'_>,
     mut context: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
-    lines: &[Line],
+    drawing: Drawing<'_>,
 ) -> Result<(), String>
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -91,9 +125,25 @@ where
 {
     let mut mesh = context.configure_mesh();
     mesh.x_desc(chart.x_label).y_desc(chart.y_label).light_line_style(WHITE);
-    mesh.x_label_formatter(&number).y_label_formatter(&number);
+    let share = |value: &f64| format!("{} %", number(&(100.0 * value)));
+    mesh.x_label_formatter(&number);
+    match chart.log {
+        Log::Nines => mesh.x_labels(6).y_label_formatter(&share),
+        _ => mesh.y_label_formatter(&number),
+    };
     mesh.label_style(("sans-serif", 13)).draw().map_err(text)?;
-    for (index, (name, points)) in lines.iter().enumerate() {
+    let empty = Vec::new();
+    for (index, (name, points)) in drawing.lines.iter().enumerate() {
+        // It keeps its colour for where it has points, and stands in no legend here.
+        if points.is_empty() {
+            continue;
+        }
+        let color = COLORS[index % COLORS.len()];
+        let spans = drawing.spans.get(index).unwrap_or(&empty).iter();
+        let whisker = |&(x, low, high): &Span| {
+            PathElement::new([(x, low), (x, high)], color.mix(0.4).stroke_width(4))
+        };
+        context.draw_series(spans.map(whisker)).map_err(text)?;
         let style = COLORS[index % COLORS.len()].stroke_width(2);
         // A line of hundreds of points needs no mark at each.
         let mark = if points.len() > 60 { 0 } else { 3 };
@@ -107,6 +157,103 @@ where
     labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
     labels.position(SeriesLabelPosition::UpperLeft).label_font(("sans-serif", 13));
     labels.draw().map_err(text)
+}
+
+fn bar_number(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
+}
+
+/// Shares from 0 up to the one held, on a scale of what they leave.
+struct Nines(f64);
+
+impl Nines {
+    /// Decades below 1 of what a share leaves.
+    fn height(share: f64) -> f64 {
+        -(1.0 - share.min(1.0 - 1e-9)).log10()
+    }
+}
+
+impl Ranged for Nines {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = Self::height(*value) / Self::height(self.0).max(1e-9);
+        limit.0 + (f64::from(limit.1 - limit.0) * share) as i32
+    }
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        let all = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
+        all.into_iter().filter(|&share| share <= self.0).collect()
+    }
+    fn range(&self) -> Range<f64> {
+        0.0..self.0
+    }
+}
+
+impl ValueFormatter<f64> for Nines {}
+
+/// Bars in groups: one group for each of `groups`, in it one bar for each line that has a value
+/// there. An error where there is none.
+pub fn bars(
+    title: &str,
+    unit: &str,
+    groups: &[String],
+    lines: &[(String, Vec<Option<f64>>)],
+) -> Result<String, String> {
+    let values = lines.iter().flat_map(|(_, values)| values.iter().flatten().copied());
+    let (_, high) = bounds(values);
+    if !high.is_finite() {
+        return Err(format!("{title}: nothing to draw"));
+    }
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        root.fill(&WHITE).map_err(text)?;
+        let mut builder = ChartBuilder::on(&root);
+        builder.margin(12).x_label_area_size(34).y_label_area_size(72);
+        builder.caption(title, ("sans-serif", 16));
+        let x = 0.0..groups.len() as f64;
+        let y = -0.1 * high..high.max(1e-9) * 1.3;
+        let mut context = builder.build_cartesian_2d(x, y).map_err(text)?;
+        let mut mesh = context.configure_mesh();
+        mesh.disable_x_mesh().disable_x_axis().y_desc(unit).light_line_style(WHITE);
+        // Below the bars stand the groups' names.
+        let above = |value: &f64| if *value < 0.0 { String::new() } else { number(value) };
+        mesh.y_label_formatter(&above).label_style(("sans-serif", 13)).draw().map_err(text)?;
+        let width = 0.8 / lines.len() as f64;
+        for (index, (name, values)) in lines.iter().enumerate() {
+            if values.iter().all(Option::is_none) {
+                continue;
+            }
+            let color = COLORS[index % COLORS.len()];
+            let left = |group: usize| group as f64 + 0.1 + width * index as f64;
+            let there = || values.iter().enumerate().filter_map(|(at, v)| Some((at, (*v)?)));
+            let bar = |(group, value): (usize, f64)| {
+                let corners = [(left(group), 0.0), (left(group) + 0.92 * width, value)];
+                Rectangle::new(corners, color.filled())
+            };
+            let series = context.draw_series(there().map(bar)).map_err(text)?;
+            series.label(name).legend(move |(x, y)| {
+                Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled())
+            });
+            let style = ("sans-serif", 12).into_font().color(&BLACK);
+            let words = |(group, value): (usize, f64)| {
+                let place = (left(group), value + high * 0.05);
+                Text::new(bar_number(value), place, style.clone())
+            };
+            context.draw_series(there().map(words)).map_err(text)?;
+        }
+        let style = ("sans-serif", 14).into_font().color(&BLACK);
+        let names = groups.iter().enumerate().map(|(group, name)| {
+            Text::new(name.clone(), (group as f64 + 0.1, -high * 0.02), style.clone())
+        });
+        context.draw_series(names).map_err(text)?;
+        let mut labels = context.configure_series_labels();
+        labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
+        labels.position(SeriesLabelPosition::UpperRight).label_font(("sans-serif", 13));
+        labels.draw().map_err(text)?;
+        root.present().map_err(text)?;
+    }
+    Ok(svg)
 }
 
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -137,13 +284,36 @@ mod tests {
             ("one".to_owned(), vec![(1.0, 2.0), (10.0, 30.0)]),
             ("two".to_owned(), vec![(1.0, 0.0), (10.0, 4.0)]),
         ];
-        for log in [Log::Neither, Log::Vertical, Log::Both] {
+        for log in [Log::Neither, Log::Vertical, Log::Both, Log::Nines] {
             let chart = Chart { title: "latency", x_label: "load", y_label: "us", log };
             let svg = svg(chart, &lines).expect("drawn");
             for words in ["<svg", "latency", "load", "us", "one", "two", "polyline"] {
                 assert!(svg.contains(words), "{log:?}: {words}");
             }
         }
+    }
+
+    #[test]
+    fn every_bar_has_its_number_and_missing_ones_have_none() {
+        let groups = ["alone".to_owned(), "together".to_owned()];
+        let lines = vec![
+            ("one".to_owned(), vec![Some(7.25), Some(3.0)]),
+            ("two".to_owned(), vec![None, Some(41.5)]),
+        ];
+        let svg = bars("cost", "us", &groups, &lines).expect("drawn");
+        for words in ["cost", "us", "alone", "together", "one", "two", "7.25", "41.5"] {
+            assert!(svg.contains(words), "{words}");
+        }
+        assert!(bars("cost", "us", &groups, &[("one".into(), vec![None, None])]).is_err());
+    }
+
+    #[test]
+    fn each_nine_is_a_step() {
+        let heights = [0.0, 0.9, 0.99, 0.999].map(Nines::height);
+        for (height, wanted) in heights.into_iter().zip([0.0, 1.0, 2.0, 3.0]) {
+            assert!((height - wanted).abs() < 1e-9, "{heights:?}");
+        }
+        assert!(Nines::height(1.0).is_finite());
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Filler {
             && lines.in_flight_on(index) < DEPTH
             && self.bytes_in_flight[index] < IN_FLIGHT_BYTES_MAX
         {
-            let ask = Ask { key: Key(self.next as u32), operation: Operation::Set };
+            let ask = Ask::one(Key(self.next as u32), Operation::Set);
             let request = lines.request(ask, 0, self.versions.word() as u32);
             self.bytes_in_flight[index] += request.value_bytes;
             lines.push(index, request);

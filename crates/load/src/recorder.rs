@@ -38,6 +38,8 @@ pub struct Counts {
     pub stored: u64,
     /// Refused by the server.
     pub refused: u64,
+    /// DELETEs done, whether there was something to remove or not.
+    pub deleted: u64,
     /// Answered with a wrong value.
     pub corrupt: u64,
     /// Requests of the large class.
@@ -65,6 +67,7 @@ impl Counts {
         self.hits += other.hits;
         self.misses += other.misses;
         self.stored += other.stored;
+        self.deleted += other.deleted;
         self.refused += other.refused;
         self.corrupt += other.corrupt;
         self.large += other.large;
@@ -79,7 +82,7 @@ impl Counts {
 #[derive(Debug, Clone)]
 pub struct Recorder {
     window_ns: Range<u64>,
-    latency_ns: [Histogram<u64>; 4],
+    latency_ns: [Histogram<u64>; OPERATIONS.len() * CLASSES.len()],
     /// The same run, lap by lap.
     pub laps: Laps,
     /// Counts so far.
@@ -100,7 +103,7 @@ impl Recorder {
         Recorder {
             laps: Laps::new(window_ns.clone()),
             window_ns,
-            latency_ns: [empty(), empty(), empty(), empty()],
+            latency_ns: std::array::from_fn(|_| empty()),
             counts: Counts::default(),
             first_fault: None,
             sampled: false,
@@ -196,6 +199,15 @@ impl Recorder {
                 self.counts.misses += 1;
                 0
             }
+            Outcome::Many { hits, misses, value_bytes } => {
+                self.counts.hits += u64::from(hits);
+                self.counts.misses += u64::from(misses);
+                value_bytes
+            }
+            Outcome::Deleted => {
+                self.counts.deleted += 1;
+                0
+            }
             Outcome::Refused(_) | Outcome::Corrupt(_) => return,
         };
         self.counts.value_bytes += moved;
@@ -226,8 +238,8 @@ impl Recorder {
     pub fn latency_ns(&self, operation: Option<Operation>, class: Option<Class>) -> Histogram<u64> {
         let mut merged = self.latency_ns[0].clone();
         merged.reset();
-        for own_operation in [Operation::Get, Operation::Set] {
-            for own_class in [Class::Small, Class::Large] {
+        for own_operation in OPERATIONS {
+            for own_class in CLASSES {
                 if operation.is_none_or(|wanted| wanted == own_operation)
                     && class.is_none_or(|wanted| wanted == own_class)
                 {
@@ -240,8 +252,11 @@ impl Recorder {
     }
 }
 
+const OPERATIONS: [Operation; 3] = [Operation::Get, Operation::Set, Operation::Delete];
+const CLASSES: [Class; 2] = [Class::Small, Class::Large];
+
 const fn index(operation: Operation, class: Class) -> usize {
-    operation as usize * 2 + class as usize
+    operation as usize * CLASSES.len() + class as usize
 }
 
 #[cfg(test)]
@@ -252,7 +267,7 @@ mod tests {
     fn completion(due_ns: u64, class: Class, outcome: Outcome) -> Completion {
         let operation = Operation::Get;
         let request =
-            Request { key: Key(1), operation, class, value_bytes: 10, version: 0, due_ns };
+            Request { key: Key(1), operation, keys: 1, class, value_bytes: 10, version: 0, due_ns };
         Completion { request, outcome }
     }
 
@@ -303,6 +318,19 @@ mod tests {
         let histogram = recorder.latency_ns(None, Some(Class::Small));
         assert_eq!(histogram.len(), 1);
         assert!(histogram.equivalent(histogram.max(), 250_000_000));
+    }
+
+    #[test]
+    fn every_key_of_a_get_counts_and_the_request_once() {
+        let mut recorder = Recorder::new(0..1_000);
+        recorder.sent(5, 5, false);
+        let many = Outcome::Many { hits: 48, misses: 2, value_bytes: 4_800 };
+        recorder.ended(&completion(5, Class::Small, many), 500);
+        let counts = &recorder.counts;
+        assert_eq!((counts.hits, counts.misses, counts.value_bytes), (48, 2, 4_800));
+        assert_eq!((counts.ended, recorder.latency_ns(None, None).len()), (1, 1));
+        recorder.ended(&completion(5, Class::Small, Outcome::Deleted), 500);
+        assert_eq!((recorder.counts.deleted, recorder.counts.ended), (1, 2));
     }
 
     #[test]

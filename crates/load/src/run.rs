@@ -1,7 +1,7 @@
 //! A whole invocation: prefill, runs one after the other, and the report.
 
 use crate::admin;
-use crate::arrivals;
+use crate::arrivals::{self, Arrival};
 use crate::connection::{Context, Target};
 use crate::cpu::{self, CpuTime, Machine};
 use crate::datagram::sender::{Lines, Pace};
@@ -12,7 +12,7 @@ use crate::prefill::prefill;
 use crate::random::Random;
 use crate::recorder::{Counts, Recorder};
 use crate::report::json::{
-    self, ClientCpu, Latencies, Mode, Report, Requests, Run, ServerCpu, Udp,
+    self, ClientCpu, Distribution, Latencies, Mode, Report, Requests, Run, ServerCpu, Udp,
 };
 use crate::sender::closed::ClosedLoop;
 use crate::sender::open::OpenLoop;
@@ -20,9 +20,10 @@ use crate::sender::{Clock, Connections, Edge};
 use crate::timeline::{self, Sampler};
 use crate::values::Values;
 use crate::verdict::judge;
-use crate::workload::Workload;
+use crate::workload::{Draws, Workload};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long replies are waited for after a run's last request was due.
@@ -57,12 +58,16 @@ pub struct Plan {
     pub duration: Duration,
     /// The time before it.
     pub warmup: Duration,
+    /// Whether the report has the whole distributions.
+    pub distribution: bool,
     /// Whether to write every key first.
     pub prefill: bool,
     /// Whether the server is a floor, whose values are all alike.
     pub floor: bool,
     /// How to send by UDP; absent means over connections.
     pub udp: Option<endpoint::Wanted>,
+    /// Requests that somebody made once, in place of those that would be drawn.
+    pub trace: Option<Arc<[Arrival]>>,
     /// Process whose processor time is measured.
     pub server_pid: Option<u32>,
     /// The arguments this plan was made from, for the report.
@@ -198,6 +203,8 @@ fn one_run(
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
         latency_us: verdict.refused.is_none().then(|| Latencies::of(&recorder)),
         quiet: (is_open && verdict.refused.is_none()).then(|| recorder.laps.quiet()),
+        distribution: (plan.distribution && verdict.refused.is_none())
+            .then(|| Distribution::of(&recorder)),
         udp,
         server,
         client: ClientCpu {
@@ -336,6 +343,9 @@ impl<'a> Prepared<'a> {
         let way = Way::open(plan, udp, context, count, stream)
             .map_err(|error| format!("cannot connect to {}: {error}", plan.target))?;
         let (arrivals, depth) = match mode {
+            Mode::Open { .. } if plan.trace.is_some() => {
+                (plan.trace.as_deref().unwrap_or_default().to_vec(), 0)
+            }
             Mode::Open { rate_per_s } => {
                 let total = plan.warmup + plan.duration;
                 let rate_per_s = rate_per_s / plan.threads as f64;
@@ -370,13 +380,14 @@ impl<'a> Prepared<'a> {
                 open.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
             }
             (Way::Connections(mut connections), depth) => {
-                let mut closed = ClosedLoop { depth, drain: DRAIN, asks, versions };
+                let mut closed =
+                    ClosedLoop { depth, drain: DRAIN, asks, draws: Draws::default(), versions };
                 closed.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
             }
             (Way::Datagrams(lines), depth) => {
                 let pace = match depth {
                     0 => Pace::Open(&self.arrivals),
-                    depth => Pace::Closed { depth, asks },
+                    depth => Pace::Closed { depth, asks, draws: Draws::default() },
                 };
                 lines.run(pace, versions, DRAIN, clock, &mut recorder, at_edge).map(Some)
             }

@@ -142,6 +142,11 @@ impl Checker {
         Checker { key, bytes, seen: 0, head: [0; 16], word: 0, good: true }
     }
 
+    /// Bytes of the whole value.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Takes the next bytes; never more in all than the value has.
     pub fn feed(&mut self, values: &Values, mut input: &[u8]) {
         let head_bytes = if self.bytes >= PATTERNED_BYTES_MIN { HEAD_BYTES } else { self.bytes };

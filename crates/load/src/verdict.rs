@@ -140,6 +140,7 @@ mod tests {
         hits: 9_500,
         misses: 0,
         stored: 500,
+        deleted: 0,
         refused: 0,
         corrupt: 0,
         large: 0,

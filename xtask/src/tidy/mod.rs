@@ -16,6 +16,7 @@ mod words;
 
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
+use crate::readme;
 use code::Code;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -27,7 +28,8 @@ usage: cargo xtask tidy
 
 Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
-machine. Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
+machine; README's figures as bench/record has them. Exceptions to sizes and cycles stand in
+xtask/tidy-exceptions.txt, which only shrinks.";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -114,7 +116,21 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     sizes::check(tree, &mut found);
     rooms::check(tree, &mut found);
     cycles::check(tree, &mut found);
+    figures(tree, &mut found);
     found
+}
+
+/// README's table is made from the records.
+fn figures(tree: &Tree, found: &mut Vec<Finding>) {
+    let Some(file) = tree.file(readme::README) else { return };
+    let records = tree.files.iter().filter_map(|file| {
+        let name = file.path.strip_prefix(readme::RECORDS)?;
+        name.ends_with(readme::RECORD_ENDING).then_some((name, file.text.as_str()))
+    });
+    if let Some(text) = readme::complaint(&file.text, records) {
+        let subject = file.path.clone();
+        found.push(Finding { rule: "figures", subject, line: 0, measure: 1, text });
+    }
 }
 
 /// Findings of one rule on one subject, together.

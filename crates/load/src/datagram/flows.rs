@@ -24,7 +24,7 @@ const COOKIE_BYTES_MAX: usize = 64;
 
 /// Whether a request fits one datagram: every GET, and SETs of small values.
 pub fn fits_one(request: &Request) -> bool {
-    request.operation == Operation::Get
+    request.operation != Operation::Set
         || request.value_bytes + SET_LINE_BYTES_MAX <= FRAME_BYTES_MAX as u64
 }
 
@@ -250,9 +250,10 @@ fn write_request(context: Context<'_>, request: &Request, out: &mut Vec<u8>) {
     let name = context.workload.key_name(request.key);
     match request.operation {
         Operation::Get => context.dialect.get(&name, out),
+        Operation::Delete => context.dialect.delete(&name, out),
         Operation::Set => {
             let Request { key, value_bytes: bytes, version, .. } = *request;
-            context.dialect.set(&name, bytes, out);
+            context.dialect.set(&name, bytes, 0, out);
             context.values.append(Value { key, bytes, version }, out);
             out.extend_from_slice(Dialect::SET_ENDING);
         }

@@ -138,7 +138,7 @@ impl Reply {
         self.reading = match (context.dialect.line(line), request.operation) {
             (Line::Value { value_bytes, key, ending }, Operation::Get) => {
                 let name = context.workload.key_name(request.key);
-                if key.is_some_and(|key| key != name) {
+                if key.is_some_and(|key| *key != *name) {
                     self.wrong = Some(WRONG_KEY);
                 } else if value_bytes != request.value_bytes {
                     self.wrong = Some(WRONG_LENGTH);
@@ -188,7 +188,7 @@ mod tests {
 
         fn request(&self, operation: Operation) -> Request {
             let (key, class) = (Key(7), Class::Large);
-            Request { key, operation, class, value_bytes: 5_000, version: 3, due_ns: 0 }
+            Request { key, operation, keys: 1, class, value_bytes: 5_000, version: 3, due_ns: 0 }
         }
 
         fn reply(&self) -> Vec<u8> {

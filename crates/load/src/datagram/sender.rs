@@ -11,7 +11,7 @@ use crate::connection::{Completion, Context, Request, Target};
 use crate::random::Random;
 use crate::recorder::Recorder;
 use crate::sender::{Clock, Connections, Edge, Ready};
-use crate::workload::Ask;
+use crate::workload::{Ask, Draws};
 use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub enum Pace<'a> {
         depth: usize,
         /// Where requests are drawn from.
         asks: Random,
+        /// What those drawn left behind.
+        draws: Draws,
     },
 }
 
@@ -76,6 +78,7 @@ impl<'a> Lines<'a> {
         Request {
             key: ask.key,
             operation: ask.operation,
+            keys: ask.keys,
             class: workload.class(ask.key),
             value_bytes: workload.value_bytes(ask.key),
             version,
@@ -199,8 +202,8 @@ impl Loop<'_, '_, '_> {
     }
 
     fn ask_another(&mut self, flow: usize, now_ns: u64) -> io::Result<()> {
-        let Pace::Closed { asks, .. } = &mut self.pace else { return Ok(()) };
-        let ask = self.lines.context.workload.draw(asks);
+        let Pace::Closed { asks, draws, .. } = &mut self.pace else { return Ok(()) };
+        let ask = self.lines.context.workload.draw(asks, draws);
         let request = self.lines.request(ask, now_ns, self.versions.word() as u32);
         if self.lines.push(flow, request, now_ns)? {
             self.recorder.sent(now_ns, now_ns, false);

@@ -8,7 +8,6 @@
 pub mod resp;
 pub mod text;
 
-use crate::workload::KEY_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// The language spoken with the server.
@@ -37,6 +36,10 @@ pub enum Line<'a> {
     Miss,
     /// The value was stored.
     Stored,
+    /// The key is gone now, or was not there.
+    Deleted,
+    /// Replies to so many keys follow.
+    Many(u64),
     /// The server refused, in its own words.
     Refused(&'a [u8]),
     /// Not a line of this dialect.
@@ -45,18 +48,40 @@ pub enum Line<'a> {
 
 impl Dialect {
     /// Writes a GET.
-    pub fn get(self, key: &[u8; KEY_BYTES], out: &mut Vec<u8>) {
+    pub fn get(self, key: &[u8], out: &mut Vec<u8>) {
         match self {
             Dialect::Text => text::get(key, out),
             Dialect::Resp => resp::get(key, out),
         }
     }
 
-    /// Writes a SET up to its value; [`Dialect::SET_ENDING`] follows the value.
-    pub fn set(self, key: &[u8; KEY_BYTES], value_bytes: u64, out: &mut Vec<u8>) {
+    /// Writes a GET of `count` keys.
+    pub fn get_many<K: AsRef<[u8]>>(
+        self,
+        count: usize,
+        keys: impl Iterator<Item = K>,
+        out: &mut Vec<u8>,
+    ) {
         match self {
-            Dialect::Text => text::set(key, value_bytes, out),
-            Dialect::Resp => resp::set(key, value_bytes, out),
+            Dialect::Text => text::get_many(keys, out),
+            Dialect::Resp => resp::get_many(count, keys, out),
+        }
+    }
+
+    /// Writes a removal.
+    pub fn delete(self, key: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Dialect::Text => text::delete(key, out),
+            Dialect::Resp => resp::delete(key, out),
+        }
+    }
+
+    /// Writes a SET up to its value; [`Dialect::SET_ENDING`] follows the value. It lives `ttl_s`
+    /// seconds, or for ever where that is 0.
+    pub fn set(self, key: &[u8], value_bytes: u64, ttl_s: u32, out: &mut Vec<u8>) {
+        match self {
+            Dialect::Text => text::set(key, value_bytes, ttl_s, out),
+            Dialect::Resp => resp::set(key, value_bytes, ttl_s, out),
         }
     }
 
@@ -118,6 +143,29 @@ mod tests {
     #[test]
     fn requests_read_as_the_protocols_say() {
         let key = b"0123abcd";
+        for (dialect, set) in [
+            (Dialect::Text, "set 0123abcd 0 60 12\r\n"),
+            (Dialect::Resp, "*4\r\n$5\r\nSETEX\r\n$8\r\n0123abcd\r\n$2\r\n60\r\n$12\r\n"),
+        ] {
+            let mut out = Vec::new();
+            dialect.set(key, 12, 60, &mut out);
+            assert_eq!(out, set.as_bytes());
+        }
+        for (dialect, many, delete) in [
+            (Dialect::Text, "get 0123abcd xyz\r\n", "delete 0123abcd\r\n"),
+            (
+                Dialect::Resp,
+                "*3\r\n$4\r\nMGET\r\n$8\r\n0123abcd\r\n$3\r\nxyz\r\n",
+                "*2\r\n$3\r\nDEL\r\n$8\r\n0123abcd\r\n",
+            ),
+        ] {
+            let mut out = Vec::new();
+            dialect.get_many(2, [&key[..], b"xyz"].into_iter(), &mut out);
+            assert_eq!(out, many.as_bytes());
+            out.clear();
+            dialect.delete(key, &mut out);
+            assert_eq!(out, delete.as_bytes());
+        }
         for (dialect, get, set) in [
             (Dialect::Text, "get 0123abcd\r\n", "set 0123abcd 0 0 12\r\n"),
             (
@@ -130,7 +178,7 @@ mod tests {
             dialect.get(key, &mut out);
             assert_eq!(out, get.as_bytes());
             out.clear();
-            dialect.set(key, 12, &mut out);
+            dialect.set(key, 12, 0, &mut out);
             assert_eq!(out, set.as_bytes());
         }
     }
@@ -148,6 +196,11 @@ mod tests {
             (Dialect::Text, "SERVER_ERROR no", Line::Refused(b"SERVER_ERROR no")),
             (Dialect::Text, "CLIENT_ERROR no", Line::Refused(b"CLIENT_ERROR no")),
             (Dialect::Text, "NOT_STORED", Line::Refused(b"NOT_STORED")),
+            (Dialect::Text, "DELETED", Line::Deleted),
+            (Dialect::Text, "NOT_FOUND", Line::Deleted),
+            (Dialect::Resp, ":0", Line::Deleted),
+            (Dialect::Resp, "*50", Line::Many(50)),
+            (Dialect::Resp, "*-1", Line::Nonsense),
             (Dialect::Text, "VALUE k 0", Line::Nonsense),
             (Dialect::Text, "VALUE k 0 x", Line::Nonsense),
             (Dialect::Text, "", Line::Nonsense),
@@ -156,7 +209,8 @@ mod tests {
             (Dialect::Resp, "+OK", Line::Stored),
             (Dialect::Resp, "-ERR no", Line::Refused(b"-ERR no")),
             (Dialect::Resp, "$x", Line::Nonsense),
-            (Dialect::Resp, ":1", Line::Nonsense),
+            (Dialect::Resp, ":1", Line::Deleted),
+            (Dialect::Resp, ":2", Line::Nonsense),
         ] {
             assert_eq!(dialect.line(format!("{line}\r\n").as_bytes()), expected, "{line}");
         }

@@ -2,24 +2,38 @@
 //! too.
 
 use super::Line;
-use crate::workload::KEY_BYTES;
 use laneway_wire::answer::{Answer, parse_reply};
 use laneway_wire::print::put_request;
-use laneway_wire::{Get, GetVerb, Keys, Request, Store, StoreVerb};
+use laneway_wire::{Delete, Get, GetVerb, Keys, Request, Store, StoreVerb};
 
 /// Writes `get`.
-pub fn get(key: &[u8; KEY_BYTES], out: &mut Vec<u8>) {
+pub fn get(key: &[u8], out: &mut Vec<u8>) {
     let get = Get { verb: GetVerb::Get, exptime: 0, keys: Keys::new(key) };
     put_request(out, &Request::Get(get));
 }
 
-/// Writes the line of `set`: no client flags, no expiry.
-pub fn set(key: &[u8; KEY_BYTES], value_bytes: u64, out: &mut Vec<u8>) {
+/// Writes `get` of several keys.
+pub fn get_many<K: AsRef<[u8]>>(keys: impl Iterator<Item = K>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"get");
+    for key in keys {
+        out.push(b' ');
+        out.extend_from_slice(key.as_ref());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes `delete`.
+pub fn delete(key: &[u8], out: &mut Vec<u8>) {
+    put_request(out, &Request::Delete(Delete { key, noreply: false }));
+}
+
+/// Writes the line of `set`: no client flags.
+pub fn set(key: &[u8], value_bytes: u64, ttl_s: u32, out: &mut Vec<u8>) {
     let set = Store {
         verb: StoreVerb::Set,
         key,
         flags: 0,
-        exptime: 0,
+        exptime: i64::from(ttl_s),
         value_bytes: value_bytes as usize,
         noreply: false,
     };
@@ -37,6 +51,7 @@ pub fn line(line: &[u8]) -> Line<'_> {
         },
         Answer::End => Line::Miss,
         Answer::Stored => Line::Stored,
+        Answer::Deleted | Answer::NotFound => Line::Deleted,
         Answer::NotStored => Line::Refused(b"NOT_STORED"),
         answer if answer.is_error() => Line::Refused(line.trim_ascii_end()),
         _ => Line::Nonsense,

@@ -142,7 +142,7 @@ pub fn measure(
     let load = format!("{LOAD} --get-share {get_share}");
     let closed = [("100", "--closed --depth 8 --duration 2")];
     let peaks = definition::parse(&definition(&DESIGNS, &closed, &load, 1))?;
-    let (rounds, _) = pairs::collect(&peaks, options)?;
+    let rounds = pairs::collect(&peaks, options)?.rounds;
     let peak = |(name, _): &(&str, &str)| {
         let values = super::values(&format!("{name} @ 100"), "/requests/answered_per_s", &rounds);
         values.last().copied().unwrap_or(0.0)
@@ -160,7 +160,7 @@ pub fn measure(
     let load = format!("{load} --duration 4");
     let mut made = definition::parse(&definition(&DESIGNS, &points, &load, pairs))?;
     made.about = format!("{}; {get_share} GETs, best peak {best:.0}/s", made.about);
-    let (rounds, _) = pairs::collect(&made, options)?;
+    let rounds = pairs::collect(&made, options)?.rounds;
     Ok((made, rounds))
 }
 

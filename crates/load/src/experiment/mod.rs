@@ -247,8 +247,8 @@ fn carry_out(experiment: Experiment, flags: &Flags) -> Result<String, String> {
             let text = text.ok_or("it has no definition")?;
             let mut definition = definition::parse(text)?;
             definition.pairs = flags.pairs.unwrap_or(definition.pairs);
-            let (rounds, _) = pairs::collect(&definition, &options)?;
-            (definition, rounds)
+            let collected = pairs::collect(&definition, &options)?;
+            (definition, collected.rounds)
         }
     };
     let table = table(&definition, experiment.pictures(), &rounds);

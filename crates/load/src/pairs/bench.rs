@@ -5,9 +5,10 @@
 
 use super::definition::{Definition, RunDefinition};
 use super::server::{CLIENT_CPU, Server, words};
-use super::{Measured, Options};
+use super::{Doubt, Measured, Options};
 use crate::connection::Target;
 use crate::report::json::{Report, Run};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,7 +17,7 @@ const EXIT_NOT_GOOD: i32 = 1;
 /// Share of the time that others may have the client's CPU in a run that counts.
 const CLIENT_WAITED_SHARE_MAX: f64 = 0.03;
 
-/// Writes every key of a run, and warms the server up.
+/// Writes every key of a run, telling how far it is, and warms the server up.
 pub fn fill(
     definition: &Definition,
     run: &RunDefinition,
@@ -24,7 +25,8 @@ pub fn fill(
     options: &Options,
 ) -> Result<(), String> {
     let extra = words("--duration 0.5 --warmup 0.5");
-    let report = call(definition, run, server, options, &extra)?;
+    let said = if std::io::stderr().is_terminal() { Said::Shown } else { Said::Kept };
+    let report = call(definition, run, server, options, &extra, said)?;
     let faults: Vec<&String> =
         report.runs.iter().filter_map(|run| run.verdict.failed.as_ref()).collect();
     match faults.first() {
@@ -40,20 +42,21 @@ pub fn measure(
     server: &Server,
     options: &Options,
     round: usize,
-) -> Result<Result<Measured, String>, String> {
+) -> Result<Result<Measured, Doubt>, String> {
     // Another seed would be other sizes; another schedule is what the rounds should differ in.
     let extra = words(&format!("--no-prefill --first-run {round}"));
-    let report = call(definition, run, server, options, &extra)?;
+    let report = call(definition, run, server, options, &extra, Said::Kept)?;
     let [one] = report.runs.as_slice() else {
         return Err(format!("{}: one run was asked for, {} came", run.name, report.runs.len()));
     };
     if let Some(fault) = &one.verdict.failed {
         return Err(format!("{}: {fault}", run.name));
     }
-    if let Some(why) = doubt(definition, one, report.duration_s) {
-        return Ok(Err(why));
-    }
-    serde_json::to_value(one).map(Ok).map_err(|error| error.to_string())
+    let measured = serde_json::to_value(one).map_err(|error| error.to_string())?;
+    Ok(match doubt(definition, one, report.duration_s) {
+        Some(why) => Err(Doubt { why, measured }),
+        None => Ok(measured),
+    })
 }
 
 /// Why a run does not count.
@@ -87,12 +90,22 @@ fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> 
     None
 }
 
+/// Where the client's words go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// To the terminal: it draws how far the prefill is.
+    Shown,
+    /// Into the error, should there be one.
+    Kept,
+}
+
 fn call(
     definition: &Definition,
     run: &RunDefinition,
     server: &Server,
     options: &Options,
     extra: &[String],
+    said: Said,
 ) -> Result<Report, String> {
     let json = std::env::temp_dir().join(format!("laneway-bench-{}.json", std::process::id()));
     let mut command = client_command(options);
@@ -103,7 +116,7 @@ fn call(
         .args(&command[1..])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(if said == Said::Shown { Stdio::inherit() } else { Stdio::piped() })
         .output()
         .map_err(|error| format!("{}: {error}", command[0]))?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -143,9 +156,10 @@ fn arguments(definition: &Definition, run: &RunDefinition, server: &Server) -> V
         crate::dialect::Dialect::Text => "text",
         crate::dialect::Dialect::Resp => "resp",
     };
-    let pid = server.pid();
-    flags.extend(words(&format!("--dialect {dialect} --cpu {CLIENT_CPU} --server-pid {pid}")));
-    flags.extend(words("--quiet"));
+    flags.extend(words(&format!("--dialect {dialect} --cpu {CLIENT_CPU} --quiet")));
+    if let Some(pid) = server.pid() {
+        flags.extend(words(&format!("--server-pid {pid}")));
+    }
     flags.extend(words(&definition.load));
     flags.extend(words(&run.load));
     flags
@@ -169,6 +183,7 @@ mod tests {
             overload_counts: false,
             place: Default::default(),
             no_misses,
+            quick_load: String::new(),
             servers: vec![],
             runs: vec![],
             figures: vec![],
@@ -192,6 +207,7 @@ mod tests {
                 hits: 1,
                 misses,
                 stored: 0,
+                deleted: 0,
                 refused: 0,
                 corrupt: 0,
                 large: 0,
@@ -200,6 +216,7 @@ mod tests {
             },
             latency_us: None,
             quiet: None,
+            distribution: None,
             udp: None,
             server: None,
             client: ClientCpu { kept_waiting_ms, stolen_ms: 0.0 },

@@ -1,6 +1,8 @@
 //! What is compared: a file of bench/definitions, read and checked.
 
+use crate::cli::Command;
 use crate::dialect::Dialect;
+use crate::run::Plan;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -14,6 +16,8 @@ pub enum Kind {
     Memory,
     /// Miss ratio of a fresh server as a look-aside cache, after the sizes of `phases`.
     Lookaside,
+    /// A program of its own that prints what it measured; no server.
+    Program,
 }
 
 /// A file of bench/definitions.
@@ -50,8 +54,11 @@ pub struct Definition {
     /// Whether every GET must hit.
     #[serde(default)]
     pub no_misses: bool,
+    /// Flags of the client, after all others, where a comparison has a minute only.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub quick_load: String,
     /// Who is measured.
-    #[serde(rename = "server")]
+    #[serde(rename = "server", default)]
     pub servers: Vec<ServerDefinition>,
     /// What is measured of them, in the order of even rounds.
     #[serde(rename = "run")]
@@ -78,7 +85,11 @@ pub struct ServerDefinition {
     pub name: String,
     /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{port}` or
     /// `{socket}`, `{next}` (the port after that), `{host}` and `{memory}` replaced.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
+    /// Where it runs already, instead of a command: somebody else started it and will end it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// What it speaks.
     #[serde(default = "text")]
     pub dialect: Dialect,
@@ -91,13 +102,26 @@ pub struct RunDefinition {
     /// Its name in this file.
     pub name: String,
     /// Whom it measures.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server: String,
+    /// Program: its command line, with `{examples}` replaced by the folder of built examples.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
+    /// Which measurement, where not that of the definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
+    /// Whether it is made where there is only a minute.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub quick: bool,
     /// Flags of the client, after those that all runs share.
     #[serde(default)]
     pub load: String,
     /// Look-aside: sizes of values, one after the other; empty means as `load` says.
     #[serde(default)]
     pub phases: Vec<u64>,
+    /// Look-aside: whether the SETs and DELETEs of the mix are made too, beside those that fill.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub writes: bool,
     /// Look-aside: what each phase writes, in units of the server's memory.
     #[serde(default = "two")]
     pub written_over_memory: f64,
@@ -145,6 +169,12 @@ fn default_late_share_max() -> f64 {
 fn text() -> Dialect {
     Dialect::Text
 }
+fn yes() -> bool {
+    true
+}
+fn is_yes(value: &bool) -> bool {
+    *value
+}
 fn two() -> f64 {
     2.0
 }
@@ -165,6 +195,22 @@ impl Definition {
         servers
             .find(|server| server.name == run.server)
             .unwrap_or_else(|| unreachable!("a run of no server passed the check"))
+    }
+
+    /// Which measurement a run makes.
+    pub fn kind_of(&self, run: &RunDefinition) -> Kind {
+        run.kind.unwrap_or(self.kind)
+    }
+
+    /// What a run asks for, as the client's flags say it.
+    pub fn plan(&self, run: &RunDefinition) -> Result<Plan, String> {
+        let load = format!("{} {}", self.load, run.load);
+        let words = load.split_ascii_whitespace().map(Into::into).collect();
+        match crate::cli::parse(words) {
+            Ok(Command::Bench(invocation)) => Ok(invocation.plan),
+            Ok(Command::Help) => Err(format!("run {}: asks for help", run.name)),
+            Err(error) => Err(format!("run {}: {error}", run.name)),
+        }
     }
 }
 
@@ -210,12 +256,21 @@ pub fn parse(text: &str) -> Result<Definition, String> {
         return Err("needs at least one pair and one run".into());
     }
     for run in &definition.runs {
+        if definition.kind_of(run) == Kind::Program {
+            if run.command.is_empty() {
+                return Err(format!("run {}: a program needs a command", run.name));
+            }
+            continue;
+        }
         if !definition.servers.iter().any(|server| server.name == run.server) {
             return Err(format!("run {}: there is no server {}", run.name, run.server));
         }
-        let load = format!("{} {}", definition.load, run.load);
-        let words = load.split_ascii_whitespace().map(Into::into).collect();
-        crate::cli::parse(words).map_err(|error| format!("run {}: {error}", run.name))?;
+        definition.plan(run)?;
+    }
+    for server in &definition.servers {
+        if server.command.is_empty() == server.address.is_none() {
+            return Err(format!("server {}: needs a command or an address", server.name));
+        }
     }
     for figure in &definition.figures {
         for name in std::iter::once(&figure.of).chain(&figure.over) {
@@ -262,6 +317,7 @@ mod tests {
             ("server = \"one\"", "server = \"two\"", "run first: there is no server two"),
             ("of = \"first\"", "of = \"last\"", "figure p99: there is no run last"),
             ("--rate 1000", "--rote 1000", "run first: --rote: no such flag"),
+            ("command = \"{laneway} serve -p {port}\"", "", "server one: needs a command or"),
             ("about", "abuot", "abuot"),
             ("[[figure]]", "pears = 5\n[[figure]]", "pears"),
         ] {

@@ -14,7 +14,7 @@ use crate::connection::{Completion, Context, Outcome};
 use crate::random::Random;
 use crate::sender::{Clock, Connections};
 use crate::values::Values;
-use crate::workload::{Ask, KEY_BYTES, Key, Operation, Sizes, Workload, WorkloadOptions};
+use crate::workload::{Ask, Draws, KEY_BYTES, Key, Operation, Sizes, Workload, WorkloadOptions};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,11 @@ fn workload_options(
         return Err("a definition asks for help".into());
     };
     let options = invocation.plan.workload.options().clone();
-    Ok(WorkloadOptions { seed: options.seed + round, get_share: 1.0, ..options })
+    let seed = options.seed + round;
+    match run.writes {
+        true => Ok(WorkloadOptions { seed, ..options }),
+        false => Ok(WorkloadOptions { seed, get_share: 1.0, delete_share: 0.0, ..options }),
+    }
 }
 
 /// The same popularity over a number of keys that suits one size of values.
@@ -95,6 +99,7 @@ struct LookAside<'a> {
     /// Added to every key drawn, so that each phase has keys of its own.
     first_key: u32,
     asks: Random,
+    draws: Draws,
     versions: Random,
     ended: Vec<Completion>,
     gets: u64,
@@ -113,6 +118,7 @@ impl<'a> LookAside<'a> {
             clock: Clock::starting(Instant::now()),
             first_key,
             asks: Random::stream(seed, 1),
+            draws: Draws::default(),
             versions: Random::stream(seed, 2),
             ended: Vec::new(),
             gets: 0,
@@ -126,41 +132,49 @@ impl<'a> LookAside<'a> {
         (self.gets, self.misses, self.sets_refused, self.written_bytes) = (0, 0, 0, 0);
     }
 
-    /// A batch of GETs, and SETs for those that missed.
+    /// A batch of what is drawn, and SETs for the GETs that missed.
     fn batch(&mut self) -> Result<(), String> {
         for _ in 0..BATCH {
-            let ask = self.connections.context().workload.draw(&mut self.asks);
-            self.push(Ask { key: Key(ask.key.0 + self.first_key), operation: Operation::Get });
+            let ask = self.connections.context().workload.draw(&mut self.asks, &mut self.draws);
+            self.push(Ask { key: Key(ask.key.0 + self.first_key), ..ask });
         }
         self.finish()?;
         let mut missed: Vec<Key> = Vec::new();
-        for completion in self.ended.drain(..) {
-            self.gets += 1;
-            match completion.outcome {
-                Outcome::Hit => {}
-                Outcome::Miss => {
+        for completion in std::mem::take(&mut self.ended) {
+            match (completion.request.operation, &completion.outcome) {
+                (Operation::Get, Outcome::Hit) => self.gets += 1,
+                (Operation::Get, Outcome::Miss) => {
+                    self.gets += 1;
                     self.misses += 1;
                     missed.push(completion.request.key);
                 }
-                other => return Err(format!("GET: {other:?}")),
+                (Operation::Delete, Outcome::Deleted) => {}
+                (Operation::Set, _) => self.written(&completion)?,
+                (operation, other) => return Err(format!("{operation:?}: {other:?}")),
             }
         }
         // A key that missed twice in the batch is fetched once.
         missed.sort_unstable();
         missed.dedup();
         for key in missed {
-            self.push(Ask { key, operation: Operation::Set });
+            self.push(Ask::one(key, Operation::Set));
         }
         self.finish()?;
-        for completion in self.ended.drain(..) {
-            match completion.outcome {
-                Outcome::Stored => {}
-                // A cache that cannot make room answers the next GET with a miss: that is counted.
-                Outcome::Refused(_) => self.sets_refused += 1,
-                other => return Err(format!("SET: {other:?}")),
-            }
-            self.written_bytes += completion.request.value_bytes + KEY_BYTES as u64;
+        for completion in std::mem::take(&mut self.ended) {
+            self.written(&completion)?;
         }
+        Ok(())
+    }
+
+    /// Counts a SET.
+    fn written(&mut self, completion: &Completion) -> Result<(), String> {
+        match &completion.outcome {
+            Outcome::Stored => {}
+            // A cache that cannot make room answers the next GET with a miss: that is counted.
+            Outcome::Refused(_) => self.sets_refused += 1,
+            other => return Err(format!("SET: {other:?}")),
+        }
+        self.written_bytes += completion.request.value_bytes + KEY_BYTES as u64;
         Ok(())
     }
 

@@ -19,10 +19,8 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Stores `requests` items and asks the kernel and the server what they cost. Keys are decimal
 /// numbers padded to `key_bytes`; values are of one letter, as nobody reads them here.
 pub fn measure(run: &RunDefinition, server: &Server) -> Result<Measured, String> {
-    if server.dialect != Dialect::Text {
-        return Err("memory is measured over the text protocol only".into());
-    }
-    let of_kernel = || resident_bytes(server.pid()).map_err(|error| error.to_string());
+    let pid = server.pid().ok_or("the memory of a server that we did not start is not known")?;
+    let of_kernel = || resident_bytes(pid).map_err(|error| error.to_string());
     let empty_bytes = of_kernel()?;
     fill(run, server)?;
     let stats = settle(run, server)?;
@@ -51,22 +49,25 @@ fn fill(run: &RunDefinition, server: &Server) -> Result<(), String> {
     let mut stream = Stream::connect(&server.target).map_err(broken)?;
     stream.set_read_timeout(SETTLED_WITHIN).map_err(broken)?;
     let value = vec![b'v'; run.value_bytes as usize];
-    const STORED: &[u8] = b"STORED\r\n";
+    let stored: &[u8] = match server.dialect {
+        Dialect::Text => b"STORED\r\n",
+        Dialect::Resp => b"+OK\r\n",
+    };
     let mut first = 0;
     while first < run.requests {
         let last = (first + BATCH).min(run.requests);
         let mut request = Vec::new();
         for key in first..last {
             let width = run.key_bytes;
-            request.extend_from_slice(format!("set {key:0width$} 0 0 ").as_bytes());
-            request.extend_from_slice(format!("{}\r\n", run.value_bytes).as_bytes());
+            let name = format!("{key:0width$}");
+            server.dialect.set(name.as_bytes(), run.value_bytes, 0, &mut request);
             request.extend_from_slice(&value);
-            request.extend_from_slice(b"\r\n");
+            request.extend_from_slice(Dialect::SET_ENDING);
         }
         stream.write_all(&request).map_err(broken)?;
-        let mut reply = vec![0; STORED.len() * (last - first) as usize];
+        let mut reply = vec![0; stored.len() * (last - first) as usize];
         stream.read_exact(&mut reply).map_err(broken)?;
-        if reply.chunks(STORED.len()).any(|line| line != STORED) {
+        if reply.chunks(stored.len()).any(|line| line != stored) {
             return Err(format!(
                 "not stored: {:?}",
                 String::from_utf8_lossy(&reply[..reply.len().min(60)])
@@ -86,7 +87,7 @@ fn settle(
     loop {
         let stats = admin::stats(&server.target, server.dialect, "")
             .map_err(|error| format!("{}: {error}", server.target))?;
-        let items = stats.get("curr_items").and_then(|value| value.parse::<u64>().ok());
+        let items = admin::items_in(&stats, server.dialect);
         if items != Some(run.requests) {
             return Err(format!("{} items stored, {items:?} are there", run.requests));
         }

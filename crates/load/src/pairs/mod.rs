@@ -9,10 +9,12 @@
 //! and what this cannot see. Definitions stand in bench/definitions, results go to bench/record.
 
 pub mod bench;
+pub mod builtin;
 pub mod definition;
 pub mod lookaside;
 pub mod memory;
 pub mod namespace;
+pub mod program;
 pub mod record;
 pub mod rounds;
 pub mod server;
@@ -20,11 +22,13 @@ pub mod statistics;
 
 use definition::{Definition, Kind, RunDefinition};
 use record::Record;
+use serde_json::json;
 use server::{Places, Server};
 use statistics::{Judged, judge};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// How to run a definition.
 #[derive(Debug, Clone)]
@@ -41,6 +45,45 @@ pub struct Options {
     pub check: bool,
     /// Whether the result is appended to bench/record.
     pub record: bool,
+    /// What becomes of runs that do not count.
+    pub patience: Patience,
+}
+
+/// What becomes of a run that does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// It is made again, then its round; in the end the comparison is given up.
+    Insist,
+    /// It is made once more, if it is not this late, and then kept with the doubt and without its
+    /// latencies. No further round is begun that would end later.
+    Until(Instant),
+}
+
+/// Why a run does not count, and what it measured all the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Doubt {
+    /// In words.
+    pub why: String,
+    /// As [`Measured`].
+    pub measured: Measured,
+}
+
+impl std::fmt::Display for Doubt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl Doubt {
+    /// What was measured, without the latencies and with the doubt beside the rest.
+    fn kept(self) -> Measured {
+        let mut measured = self.measured;
+        for field in ["latency_us", "quiet", "distribution"] {
+            measured[field] = Measured::Null;
+        }
+        measured["doubt"] = self.why.into();
+        measured
+    }
 }
 
 impl Options {
@@ -53,6 +96,7 @@ impl Options {
             pairs: None,
             check: true,
             record: true,
+            patience: Patience::Insist,
         }
     }
 }
@@ -66,6 +110,12 @@ pub type Round = BTreeMap<String, Measured>;
 /// The identifiers that `root` has definitions of, with what each is about.
 pub fn list(root: &Path) -> Result<Vec<(String, String)>, String> {
     definition::list(root)
+}
+
+/// Whether the definition `id` runs programs that are built apart from the server.
+pub fn needs_examples(root: &Path, id: &str) -> Result<bool, String> {
+    let definition = definition::read(root, id)?;
+    Ok(definition.runs.iter().any(|run| definition.kind_of(run) == Kind::Program))
 }
 
 /// Runs the definition `id`. Success means that it ran, and with `check` that every bound holds; a
@@ -87,12 +137,12 @@ fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
         definition.pairs = pairs;
     }
     println!("{id}: {}", definition.about);
-    let (rounds, versions) = collect(&definition, options)?;
-    let judged = judge(&definition.figures, &rounds)?;
+    let collected = collect(&definition, options)?;
+    let judged = judge(&definition.figures, &collected.rounds)?;
     print!("{}", statistics::render(&definition, &judged));
     let good = judged.iter().all(Judged::is_good);
     if options.record {
-        let record = Record::new(id, &definition, options, versions, rounds, judged);
+        let record = Record::new(id, &definition, options, collected, judged);
         let path = record.append(&options.root)?;
         println!("recorded in {path}");
     }
@@ -100,12 +150,21 @@ fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
     Ok(good)
 }
 
-/// Starts the servers of a definition, makes its rounds and ends the servers. Returns what was
-/// measured, and what each server calls its version.
-pub fn collect(
-    definition: &Definition,
-    options: &Options,
-) -> Result<(Vec<Round>, BTreeMap<String, String>), String> {
+/// What came of a definition.
+#[derive(Debug)]
+pub struct Collected {
+    /// What was measured.
+    pub rounds: Vec<Round>,
+    /// What each server calls its version.
+    pub versions: BTreeMap<String, String>,
+    /// Whether the servers ran under SCHED_FIFO.
+    pub real_time: bool,
+    /// Runs that broke and were passed over ([`Patience::Until`]), and how.
+    pub failures: Vec<String>,
+}
+
+/// Starts the servers of a definition, makes its rounds and ends the servers.
+pub fn collect(definition: &Definition, options: &Options) -> Result<Collected, String> {
     let places = Places::new(options, definition)?;
     let mut comparison = Comparison {
         definition,
@@ -113,10 +172,18 @@ pub fn collect(
         places: &places,
         servers: BTreeMap::new(),
         versions: BTreeMap::new(),
+        failures: Vec::new(),
     };
     comparison.prepare()?;
-    let rounds = rounds::collect(definition.pairs, |number| comparison.round(number))?;
-    Ok((rounds, std::mem::take(&mut comparison.versions)))
+    let began = Instant::now();
+    let is_enough = |made: usize| match options.patience {
+        Patience::Insist => false,
+        Patience::Until(latest) => Instant::now() + began.elapsed() / made as u32 > latest,
+    };
+    let rounds = rounds::collect(definition.pairs, is_enough, |number| comparison.round(number))?;
+    let versions = std::mem::take(&mut comparison.versions);
+    let failures = std::mem::take(&mut comparison.failures);
+    Ok(Collected { rounds, versions, real_time: places.real_time, failures })
 }
 
 struct Comparison<'a> {
@@ -126,20 +193,28 @@ struct Comparison<'a> {
     /// Servers that stay up from round to round.
     servers: BTreeMap<String, Server>,
     versions: BTreeMap<String, String>,
+    failures: Vec<String>,
 }
 
 impl Comparison<'_> {
     /// Starts and fills the servers that stay up.
     fn prepare(&mut self) -> Result<(), String> {
-        if self.definition.kind != Kind::Bench {
-            return Ok(());
-        }
         for each in &self.definition.servers {
+            let runs = self.definition.runs.iter().filter(|run| run.server == each.name);
+            let runs: Vec<&RunDefinition> =
+                runs.filter(|run| self.definition.kind_of(run) == Kind::Bench).collect();
+            if runs.is_empty() {
+                continue;
+            }
             let server = Server::start(each, self.places)?;
-            let first = self.definition.runs.iter().find(|run| run.server == each.name);
-            if let Some(run) = first {
-                eprintln!("filling {}", each.name);
-                bench::fill(self.definition, run, &server, self.options)?;
+            let mut filled = Vec::new();
+            for run in runs {
+                let data = self.definition.plan(run)?.workload.options().data();
+                if !filled.contains(&data) {
+                    eprintln!("filling {}", each.name);
+                    bench::fill(self.definition, run, &server, self.options)?;
+                    filled.push(data);
+                }
             }
             self.versions.insert(each.name.clone(), server.version()?);
             self.servers.insert(each.name.clone(), server);
@@ -151,9 +226,25 @@ impl Comparison<'_> {
     fn round(&mut self, number: usize) -> Result<Result<Round, String>, String> {
         let mut round = Round::new();
         for run in rounds::order(&self.definition.runs, number) {
-            let measured = match rounds::insist(|| self.measure(run, number))? {
-                Ok(measured) => measured,
-                Err(why) => return Ok(Err(format!("{}: {why}", run.name))),
+            let tries = match self.options.patience {
+                Patience::Insist => rounds::TRIES_PER_RUN,
+                Patience::Until(latest) => 1 + usize::from(Instant::now() < latest),
+            };
+            let is_patient = self.options.patience != Patience::Insist;
+            let measured = match rounds::insist(tries, || self.measure(run, number)) {
+                Ok(Ok(measured)) => measured,
+                Ok(Err(doubt)) if is_patient => {
+                    eprintln!("   {}: no latencies: {doubt}", run.name);
+                    doubt.kept()
+                }
+                Ok(Err(doubt)) => return Ok(Err(format!("{}: {doubt}", run.name))),
+                // What others measured is not thrown away because one broke.
+                Err(failure) if is_patient => {
+                    eprintln!("   {}: FAILED: {failure}", run.name);
+                    self.failures.push(failure.clone());
+                    json!({ "doubt": format!("FAILED: {failure}") })
+                }
+                Err(failure) => return Err(failure),
             };
             eprintln!("{:>2} {}", number + 1, statistics::one_line(&run.name, &measured));
             round.insert(run.name.clone(), measured);
@@ -165,15 +256,19 @@ impl Comparison<'_> {
         &mut self,
         run: &RunDefinition,
         number: usize,
-    ) -> Result<Result<Measured, String>, String> {
-        if self.definition.kind == Kind::Bench {
+    ) -> Result<Result<Measured, Doubt>, String> {
+        let kind = self.definition.kind_of(run);
+        if kind == Kind::Bench {
             let server = &self.servers[&run.server];
             return bench::measure(self.definition, run, server, self.options, number);
+        }
+        if kind == Kind::Program {
+            return program::measure(run, self.places).map(Ok);
         }
         let server = Server::start(self.definition.server(run), self.places)?;
         self.versions.insert(run.server.clone(), server.version()?);
         let seed = number as u64;
-        match self.definition.kind {
+        match kind {
             Kind::Memory => memory::measure(run, &server).map(Ok),
             _ => lookaside::measure(self.definition, run, &server, seed).map(Ok),
         }

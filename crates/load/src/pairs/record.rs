@@ -4,7 +4,7 @@
 
 use super::definition::Definition;
 use super::statistics::Judged;
-use super::{Options, Round, bench};
+use super::{Collected, Options, Round, bench};
 use crate::cpu::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -34,6 +34,9 @@ pub struct Record {
     pub client: String,
     /// The servers' versions in their own words.
     pub versions: BTreeMap<String, String>,
+    /// Whether the servers ran under SCHED_FIFO; older records do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real_time: Option<bool>,
     /// What was asked for, as the definition stood: commands and flags.
     pub definition: Definition,
     /// Whether all bounds hold.
@@ -45,15 +48,20 @@ pub struct Record {
 }
 
 impl Record {
+    /// Reads a line of bench/record.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        serde_json::from_str(line).map_err(|error| error.to_string())
+    }
+
     /// Puts it together.
     pub fn new(
         id: &str,
         definition: &Definition,
         options: &Options,
-        versions: BTreeMap<String, String>,
-        rounds: Vec<Round>,
+        collected: Collected,
         figures: Vec<Judged>,
     ) -> Self {
+        let Collected { rounds, versions, real_time, failures } = collected;
         let client: Vec<String> = bench::client_command(options)
             .iter()
             .map(|word| without_machine(Path::new(word), &options.root))
@@ -66,8 +74,9 @@ impl Record {
             machine: Machine::this(),
             client: client.join(" "),
             versions,
+            real_time: Some(real_time),
             definition: definition.clone(),
-            good: figures.iter().all(Judged::is_good),
+            good: failures.is_empty() && figures.iter().all(Judged::is_good),
             figures,
             rounds,
         }
@@ -104,7 +113,14 @@ fn commit(root: &Path) -> String {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".into() };
-    match git(&["status", "--porcelain", "--untracked-files=no", "--", ":!bench/record"]) {
+    match git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ":!bench/record",
+        ":!README.md",
+    ]) {
         Some(changed) if changed.is_empty() => head,
         _ => format!("{head}-dirty"),
     }

@@ -1,12 +1,13 @@
 //! Which rounds are made, in which order, and how often one that does not count is made again.
 
 use super::Round;
+use std::fmt::Display;
 
 /// How many rounds may be made again, for each that is wanted.
 const AGAIN_PER_ROUND: usize = 2;
 /// How often one run is made before its round is given up. Made again at once it still stands a few
 /// seconds from its neighbours; after more tries they would not be of the same minutes.
-const TRIES_PER_RUN: usize = 4;
+pub const TRIES_PER_RUN: usize = 4;
 
 /// The runs of round `number`: as defined in even rounds, backwards in odd ones, so that what
 /// drifts during a round favours nobody.
@@ -20,11 +21,12 @@ pub fn order<T>(runs: &[T], number: usize) -> Vec<&T> {
 
 /// Makes one run, and makes it again while it does not count, a few times: on a machine that others
 /// disturb, a round of four good runs in a row is rare, and one bad run says nothing of the others.
-/// The outer error is final.
-pub fn insist<T>(
-    mut run: impl FnMut() -> Result<Result<T, String>, String>,
-) -> Result<Result<T, String>, String> {
-    for _ in 1..TRIES_PER_RUN {
+/// `tries` at most. The outer error is final.
+pub fn insist<T, Doubt: Display>(
+    tries: usize,
+    mut run: impl FnMut() -> Result<Result<T, Doubt>, String>,
+) -> Result<Result<T, Doubt>, String> {
+    for _ in 1..tries {
         match run()? {
             Ok(measured) => return Ok(Ok(measured)),
             Err(why) => eprintln!("the same run once more: {why}"),
@@ -34,16 +36,23 @@ pub fn insist<T>(
 }
 
 /// Makes `wanted` rounds. `round` is told its number; its inner error says why the round does not
-/// count, and then the same number is tried again as long as there are tries.
+/// count, and then the same number is tried again as long as there are tries. `is_enough` is told
+/// how many there are, one at least, and may end it early.
 pub fn collect(
     wanted: usize,
+    mut is_enough: impl FnMut(usize) -> bool,
     mut round: impl FnMut(usize) -> Result<Result<Round, String>, String>,
 ) -> Result<Vec<Round>, String> {
     let mut rounds = Vec::new();
     let mut again = wanted * AGAIN_PER_ROUND;
     while rounds.len() < wanted {
         match round(rounds.len())? {
-            Ok(round) => rounds.push(round),
+            Ok(round) => {
+                rounds.push(round);
+                if is_enough(rounds.len()) {
+                    break;
+                }
+            }
             Err(why) if again > 0 => {
                 again -= 1;
                 eprintln!("once more: {why}");
@@ -69,7 +78,8 @@ mod tests {
     /// Tries rounds of which those in `bad`, by the number of the try, do not count.
     fn tried(wanted: usize, bad: &[usize]) -> (Result<usize, String>, Vec<usize>) {
         let mut numbers = Vec::new();
-        let rounds = collect(wanted, |number| {
+        let never = |_| false;
+        let rounds = collect(wanted, never, |number| {
             numbers.push(number);
             let is_bad = bad.contains(&(numbers.len() - 1));
             Ok(if is_bad { Err("late".into()) } else { Ok(Round::new()) })
@@ -84,6 +94,12 @@ mod tests {
     }
 
     #[test]
+    fn what_is_enough_ends_it() {
+        let rounds = collect(5, |made| made == 2, |_| Ok(Ok(Round::new())));
+        assert_eq!(rounds.map(|rounds| rounds.len()), Ok(2));
+    }
+
+    #[test]
     fn there_is_a_limit_to_trying_again() {
         let (rounds, numbers) = tried(2, &[0, 1, 2, 3, 4]);
         assert!(rounds.is_err_and(|words| words.ends_with("late")));
@@ -93,7 +109,7 @@ mod tests {
     /// What comes of a run whose first `bad` tries do not count, and how many tries it took.
     fn insisted(bad: usize) -> (Result<Result<usize, String>, String>, usize) {
         let mut tries = 0;
-        let outcome = insist(|| {
+        let outcome = insist(TRIES_PER_RUN, || {
             tries += 1;
             Ok(if tries > bad { Ok(tries) } else { Err(format!("late {tries}")) })
         });
@@ -111,7 +127,7 @@ mod tests {
     #[test]
     fn a_run_against_a_broken_server_is_not_made_again() {
         let mut tries = 0;
-        let outcome = insist(|| -> Result<Result<(), String>, String> {
+        let outcome = insist(TRIES_PER_RUN, || -> Result<Result<(), String>, String> {
             tries += 1;
             Err("the server is gone".into())
         });
@@ -121,10 +137,14 @@ mod tests {
     #[test]
     fn a_broken_server_is_not_tried_again() {
         let mut tries = 0;
-        let rounds = collect(3, |_| {
-            tries += 1;
-            Err("the server is gone".into())
-        });
+        let rounds = collect(
+            3,
+            |_| false,
+            |_| {
+                tries += 1;
+                Err("the server is gone".into())
+            },
+        );
         assert_eq!((rounds, tries), (Err("the server is gone".into()), 1));
     }
 }

@@ -1,5 +1,6 @@
 //! A server under measurement: started on a loopback port of its own or a unix socket, pinned to
-//! one CPU under SCHED_FIFO, ended when dropped.
+//! one CPU under SCHED_FIFO, ended when dropped. Or one that somebody else started, of whom we know
+//! an address only, and whom we leave as it is.
 //!
 //! Pinning and scheduling are done by `taskset` and `chrt` of util-linux around the server's
 //! command: they replace themselves by it, so the child's process number is the server's. `setpriv`
@@ -34,9 +35,12 @@ pub struct Places {
     laneway: PathBuf,
     folder: PathBuf,
     memory_mb: u64,
+    /// What goes before a server's command.
     wrapper: Vec<String>,
     /// Where the servers are, if not here.
     namespace: Option<Namespace>,
+    /// Whether the servers run under SCHED_FIFO.
+    pub real_time: bool,
 }
 
 impl Places {
@@ -56,7 +60,8 @@ impl Places {
         wrapper.extend(namespace.iter().flat_map(Namespace::wrapper));
         wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
         let fifo = Command::new("chrt").args(["-f", "1", "true"]).stderr(Stdio::null()).status();
-        if fifo.is_ok_and(|status| status.success()) {
+        let real_time = fifo.is_ok_and(|status| status.success());
+        if real_time {
             wrapper.extend(words("chrt -f 1"));
         } else {
             eprintln!("warning: no right to SCHED_FIFO here: the tails are other processes' noise");
@@ -68,12 +73,20 @@ impl Places {
             memory_mb: definition.memory_mb,
             wrapper,
             namespace,
+            real_time,
         })
     }
 
     /// The address of the servers.
     fn host(&self) -> &str {
         self.namespace.as_ref().map_or("127.0.0.1", Namespace::host)
+    }
+
+    /// A program's command, with what goes around it: its CPU and its scheduler.
+    pub fn around(&self, command: &str) -> Vec<String> {
+        let folder = self.laneway.parent().unwrap_or(Path::new(".")).join("examples");
+        let own = words(&command.replace("{examples}", &folder.to_string_lossy()));
+        self.wrapper.iter().cloned().chain(own).collect()
     }
 }
 
@@ -87,7 +100,8 @@ impl Drop for Places {
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    child: Child,
+    /// Absent where somebody else started it.
+    child: Option<Child>,
     /// Where it listens.
     pub target: Target,
     /// What it speaks.
@@ -98,6 +112,12 @@ impl Server {
     /// Starts it and waits until it answers.
     pub fn start(definition: &ServerDefinition, places: &Places) -> Result<Self, String> {
         let name = &definition.name;
+        if let Some(address) = &definition.address {
+            let target = Target::Tcp(address.clone());
+            let server = Server { child: None, target, dialect: definition.dialect };
+            server.version().map_err(|error| format!("{name} at {address}: {error}"))?;
+            return Ok(server);
+        }
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let socket = places.folder.join(format!("{name}-{port}.sock"));
         let command = expand(&definition.command, places, port, &socket);
@@ -118,7 +138,7 @@ impl Server {
         } else {
             Target::Tcp(format!("{}:{port}", places.host()))
         };
-        let mut server = Server { child, target, dialect: definition.dialect };
+        let mut server = Server { child: Some(child), target, dialect: definition.dialect };
         server.wait_for_answer().map_err(|error| {
             let log = std::fs::read_to_string(&log_path).unwrap_or_default();
             format!("{name} ({}): {error}\n{log}", command.join(" "))
@@ -129,7 +149,7 @@ impl Server {
     fn wait_for_answer(&mut self) -> Result<(), String> {
         let started = Instant::now();
         loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
                 return Err(format!("ended at once: {status}"));
             }
             match admin::version(&self.target, self.dialect) {
@@ -142,9 +162,9 @@ impl Server {
         }
     }
 
-    /// Its process number.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    /// Its process number, where we started it.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
     }
 
     /// What it calls its version.
@@ -155,19 +175,30 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+        let Some(child) = &mut self.child else { return };
+        if let Some(pid) = Pid::from_raw(child.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);
         }
         let asked = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while matches!(child.try_wait(), Ok(None)) {
             if asked.elapsed() > ENDED_WITHIN {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+                let _ = child.kill();
+                let _ = child.wait();
                 return;
             }
             std::thread::sleep(ASK_EVERY);
         }
     }
+}
+
+/// Where a program of this name lies, as a shell would find it.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Path::new(name).is_file().then(|| name.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path);
+    places.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
 }
 
 /// A port that was free a moment ago.
@@ -206,6 +237,7 @@ mod tests {
             memory_mb: 64,
             wrapper: vec![],
             namespace: None,
+            real_time: false,
         };
         let command =
             "{laneway} serve -l {host} -p {port} -U {next} -s {socket} -m {memory} --save ''";

@@ -39,6 +39,20 @@ pub fn judge(figures: &[Figure], rounds: &[Round]) -> Result<Vec<Judged>, String
         .collect()
 }
 
+/// Works out what can be: a round without one of the values is passed over, a figure without any
+/// round is left out.
+pub fn judge_what_is_there(figures: &[Figure], rounds: &[Round]) -> Vec<Judged> {
+    let there = |figure: &Figure| {
+        let found = rounds.iter().filter(|round| value(figure, round).is_ok());
+        let found: Vec<Round> = found.cloned().collect();
+        if found.is_empty() {
+            return None;
+        }
+        judge(std::slice::from_ref(figure), &found).ok()?.pop()
+    };
+    figures.iter().filter_map(there).collect()
+}
+
 fn value(figure: &Figure, round: &Round) -> Result<f64, String> {
     let at = |run: &String| {
         let found = round.get(run).and_then(|measured| measured.pointer(&figure.value)?.as_f64());
@@ -91,6 +105,7 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
         ("SETs refused", "/sets_refused"),
         ("beyond key and value", "/beyond_bytes_per_item"),
         ("metadata", "/metadata_bytes_per_item"),
+        ("resident", "/resident_bytes_per_item"),
     ];
     for (words, pointer) in parts {
         if let Some(value) = measured.pointer(pointer).and_then(Measured::as_f64)
@@ -145,6 +160,16 @@ mod tests {
         }
         let alone = judge(&[figure(None, Some(12.0))], &rounds).expect("all there");
         assert_eq!((alone[0].median, alone[0].is_good()), (12.0, true));
+    }
+
+    #[test]
+    fn what_is_not_there_can_be_passed_over() {
+        let mut rounds = rounds(&[(10.0, 20.0), (15.0, 20.0), (9.0, 0.0)]);
+        rounds[1].remove("one");
+        let figures = [figure(Some("two"), None), figure(Some("three"), None)];
+        let judged = judge_what_is_there(&figures, &rounds);
+        assert_eq!(judged.len(), 1);
+        assert_eq!((judged[0].values.as_slice(), judged[0].median), ([0.5].as_slice(), 0.5));
     }
 
     #[test]

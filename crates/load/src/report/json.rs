@@ -97,6 +97,9 @@ pub struct Run {
     /// the verdict refuses latencies. Percentiles in microseconds.
     #[serde(default)]
     pub quiet: Option<Quiet>,
+    /// Points of the whole run's distributions, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
     /// What became of everything sent by UDP; absent for a run over connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<datagram::Counts>,
@@ -132,12 +135,15 @@ pub struct Requests {
     pub lost: u64,
     /// Left on a busy connection, as none was idle.
     pub no_idle_connection: u64,
-    /// GETs with a right value.
+    /// GETs with a right value; of a GET of several keys, each.
     pub hits: u64,
     /// GETs without one.
     pub misses: u64,
     /// SETs done.
     pub stored: u64,
+    /// DELETEs done.
+    #[serde(default)]
+    pub deleted: u64,
     /// Refused by the server, warm-up included.
     pub refused: u64,
     /// Wrong values, warm-up included.
@@ -186,6 +192,36 @@ pub struct Quantiles {
     pub p99_9: f64,
     /// The largest.
     pub max: f64,
+}
+
+/// Points of the distributions of latencies: (share of the requests, microseconds that they took at
+/// most). They end where fewer than one request is left beyond.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Tiny and small values.
+    pub small: Vec<(f64, f64)>,
+    /// Large ones.
+    pub large: Vec<(f64, f64)>,
+}
+
+impl Distribution {
+    /// Shares at which the points are, of which the ends are crowded.
+    pub const SHARES: [f64; 27] = [
+        0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925,
+        0.95, 0.97, 0.98, 0.99, 0.993, 0.995, 0.997, 0.999, 0.9995, 0.9999, 0.99999,
+    ];
+
+    /// What a recorder holds.
+    pub fn of(recorder: &Recorder) -> Self {
+        let points = |class| {
+            let histogram = recorder.latency_ns(None, Some(class));
+            let beyond = |share: f64| histogram.len() as f64 * (1.0 - share);
+            let shares = Self::SHARES.into_iter().take_while(|&share| beyond(share) >= 1.0);
+            let us_at = |share| histogram.value_at_quantile(share) as f64 / 1e3;
+            shares.map(|share| (share, us_at(share))).collect()
+        };
+        Distribution { small: points(Class::Small), large: points(Class::Large) }
+    }
 }
 
 /// Processor time of the server.
@@ -283,6 +319,7 @@ impl Requests {
             hits: counts.hits,
             misses: counts.misses,
             stored: counts.stored,
+            deleted: counts.deleted,
             refused: counts.refused,
             corrupt: counts.corrupt,
             large: counts.large,

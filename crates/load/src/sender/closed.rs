@@ -5,6 +5,7 @@
 use super::{Clock, Connections, Edge};
 use crate::random::Random;
 use crate::recorder::Recorder;
+use crate::workload::Draws;
 use std::io;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub struct ClosedLoop {
     pub drain: Duration,
     /// Where requests are drawn from.
     pub asks: Random,
+    /// What those drawn left behind.
+    pub draws: Draws,
     /// Where the versions of written values come from.
     pub versions: Random,
 }
@@ -77,7 +80,7 @@ impl ClosedLoop {
         index: usize,
         now_ns: u64,
     ) {
-        let ask = connections.context().workload.draw(&mut self.asks);
+        let ask = connections.context().workload.draw(&mut self.asks, &mut self.draws);
         let version = self.versions.word() as u32;
         connections.push(index, connections.request(ask, now_ns, version));
         recorder.sent(now_ns, now_ns, false);

@@ -114,6 +114,7 @@ impl<'a> Connections<'a> {
         Request {
             key: ask.key,
             operation: ask.operation,
+            keys: ask.keys,
             class: workload.class(ask.key),
             value_bytes: workload.value_bytes(ask.key),
             version,

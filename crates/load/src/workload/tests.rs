@@ -17,7 +17,7 @@ fn bytes_large_percent(workload: &Workload) -> f64 {
     let mut random = Random::new(11);
     let (mut large, mut all) = (0, 0);
     for _ in 0..2_000_000 {
-        let key = workload.draw(&mut random).key;
+        let key = workload.draw(&mut random, &mut Draws::default()).key;
         let bytes = workload.value_bytes(key);
         all += bytes;
         if workload.class(key) == Class::Large {
@@ -86,7 +86,7 @@ fn requests_follow_the_mix() {
     let (mut large, mut gets, mut hottest) = (0, 0, 0);
     const DRAWS: u32 = 1_000_000;
     for _ in 0..DRAWS {
-        let ask = workload.draw(&mut random);
+        let ask = workload.draw(&mut random, &mut Draws::default());
         large += u32::from(workload.class(ask.key) == Class::Large);
         gets += u32::from(ask.operation == Operation::Get);
         hottest += u32::from(ask.key == Key(0));
@@ -105,7 +105,7 @@ fn the_seed_decides_everything() {
         let workload = Workload::new(options).expect("valid");
         let mut random = Random::new(seed);
         (0..1_000)
-            .map(|_| workload.draw(&mut random))
+            .map(|_| workload.draw(&mut random, &mut Draws::default()))
             .map(|ask| (ask.key, ask.operation, workload.value_bytes(ask.key)))
             .collect::<Vec<_>>()
     };
@@ -114,10 +114,29 @@ fn the_seed_decides_everything() {
 }
 
 #[test]
-fn key_names_are_distinct_and_plain() {
-    let names: HashSet<_> = (0..100_000).map(|key| key_name(9, Key(key))).collect();
-    assert_eq!(names.len(), 100_000);
-    assert!(names.iter().flatten().all(u8::is_ascii_alphanumeric));
+fn another_first_key_shares_no_name() {
+    let names = |first_key| -> HashSet<Vec<u8>> {
+        let options = WorkloadOptions { first_key, ..WorkloadOptions::default() };
+        let workload = Workload::new(options).expect("valid");
+        (0..100_000).map(|key| workload.key_name(Key(key)).to_vec()).collect()
+    };
+    let (one, other) = (names(0), names(100_000));
+    assert_eq!((one.len(), other.len()), (100_000, 100_000));
+    assert!(one.is_disjoint(&other));
+}
+
+#[test]
+fn what_is_filled_is_told_apart_from_what_is_asked() {
+    let base = WorkloadOptions::default();
+    let asked = WorkloadOptions { get_share: 0.5, large_percent: 0.75, ..base.clone() };
+    assert_eq!(asked.data(), base.data());
+    for other in [
+        WorkloadOptions { first_key: 1, ..base.clone() },
+        WorkloadOptions { keys: 7_000, ..base.clone() },
+        WorkloadOptions { seed: 2, ..base.clone() },
+    ] {
+        assert_ne!(other.data(), base.data());
+    }
 }
 
 #[test]
@@ -126,7 +145,7 @@ fn fixed_sizes_have_one_class() {
         let sizes = Sizes::Fixed { value_bytes };
         let options = WorkloadOptions { sizes, ..WorkloadOptions::default() };
         let workload = Workload::new(options).expect("valid");
-        let ask = workload.draw(&mut Random::new(1));
+        let ask = workload.draw(&mut Random::new(1), &mut Draws::default());
         assert_eq!(workload.value_bytes(ask.key), value_bytes);
         assert_eq!(workload.class(ask.key), class);
     }

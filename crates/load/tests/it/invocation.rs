@@ -45,6 +45,35 @@ fn a_report_comes_back_from_json_as_it_was() {
 }
 
 #[test]
+fn a_trace_is_replayed_as_it_is_written() {
+    let name = format!("laneway-trace-{}.csv", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let rows = "7,a,20,300,1,set,0\n7,b,12,40,1,set,60\n8,a,20,300,1,get,0\n8,b,12,40,1,gets,0\n\
+                8,c,9,5,2,get,0\n8,a,20,0,2,delete,0\n9,a,20,300,2,get,0\n";
+    std::fs::write(&path, rows).unwrap();
+    // One connection: requests are carried out in the order of the trace.
+    let report =
+        report(&format!("--trace {} --warmup 0 --speed 20 --connections 1", path.display()));
+    std::fs::remove_file(path).unwrap();
+    let requests = &report.runs[0].requests;
+    assert_eq!((requests.due, requests.stored, requests.deleted), (7, 2, 1));
+    assert_eq!((requests.hits, requests.misses), (2, 2));
+    assert_eq!((report.duration_s, report.prefill), (0.15, None));
+    assert_eq!(requests.value_bytes, 2 * (300 + 40));
+}
+
+#[test]
+fn distributions_are_in_the_report_where_they_are_asked_for() {
+    let flags = "--closed --depth 4 --duration 0.1 --distribution";
+    let report = report(flags);
+    let run = &report.runs[0];
+    let points = &run.distribution.as_ref().unwrap().small;
+    assert!(points.is_sorted_by(|one, other| one.0 < other.0 && one.1 <= other.1), "{points:?}");
+    let median = points.iter().find(|(share, _)| *share == 0.5).unwrap().1;
+    assert_eq!(median, run.latency_us.as_ref().unwrap().small.p50);
+}
+
+#[test]
 fn a_table_shows_the_latencies_or_why_there_are_none() {
     for flags in ["--rate 1000 --duration 0.1", "--closed --depth 4 --duration 0.1"] {
         let report = report(flags);
@@ -99,7 +128,8 @@ fn every_figure_of_a_bench_definition_is_in_the_report() {
     for (id, _) in definition::list(&root).unwrap() {
         let definition = definition::read(&root, &id).unwrap();
         for figure in &definition.figures {
-            if definition.kind == Kind::Bench {
+            let run_of = definition.runs.iter().find(|one| one.name == figure.of).unwrap();
+            if definition.kind_of(run_of) == Kind::Bench {
                 assert!(run.pointer(&figure.value).is_some_and(|v| v.is_f64()), "{id}: {figure:?}");
             }
         }

@@ -105,24 +105,72 @@ fn answer(reader: &mut impl BufRead, shared: &Shared) -> Option<Vec<u8>> {
         ["stats", "lanes"] => Some(lanes(shared)),
         ["stats", "topology"] => Some(b"END\r\n".to_vec()),
         ["get", key] => get(key.as_bytes(), shared, false),
+        ["get", keys @ ..] => get_many(keys, shared, false),
+        ["delete", key] => Some(delete(key.as_bytes(), shared, false)),
         ["set", key, _, _, bytes] => {
             let bytes = bytes.parse().expect("a length");
             set(reader, key.as_bytes(), bytes, shared, false)
         }
         // RESP: every word on a line of its own, its length before it.
-        ["*2"] => {
-            assert_eq!([line(reader)?, line(reader)?, line(reader)?], ["$3", "GET", "$8"]);
-            get(line(reader)?.as_bytes(), shared, true)
-        }
-        ["*3"] => {
-            assert_eq!([line(reader)?, line(reader)?, line(reader)?], ["$3", "SET", "$8"]);
-            let key = line(reader)?;
-            let bytes = line(reader)?.strip_prefix('$')?.parse().expect("a length");
-            set(reader, key.as_bytes(), bytes, shared, true)
+        [count] if count.starts_with('*') => {
+            let count: usize = count[1..].parse().expect("a number of words");
+            let verb = word(reader)?;
+            resp(reader, &verb, count - 1, shared)
         }
         ["INFO", ..] => Some(b"$31\r\nredis_version:7.0\ndb0:keys=300\n\r\n".to_vec()),
         other => panic!("the client says {other:?}"),
     }
+}
+
+/// A word of RESP, after its length.
+fn word(reader: &mut impl BufRead) -> Option<String> {
+    let bytes: usize = line(reader)?.strip_prefix('$')?.parse().expect("a length");
+    let word = line(reader)?;
+    assert_eq!(word.len(), bytes, "{word}");
+    Some(word)
+}
+
+fn resp(reader: &mut impl BufRead, verb: &str, words: usize, shared: &Shared) -> Option<Vec<u8>> {
+    match (verb, words) {
+        ("GET", 1) => get(word(reader)?.as_bytes(), shared, true),
+        ("DEL", 1) => Some(delete(word(reader)?.as_bytes(), shared, true)),
+        ("MGET", count) => {
+            let keys: Vec<String> = (0..count).map(|_| word(reader)).collect::<Option<_>>()?;
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            get_many(&keys, shared, true)
+        }
+        ("SET", 2) | ("SETEX", 3) => {
+            let key = word(reader)?;
+            if verb == "SETEX" {
+                word(reader)?.parse::<u32>().expect("seconds");
+            }
+            let bytes = line(reader)?.strip_prefix('$')?.parse().expect("a length");
+            set(reader, key.as_bytes(), bytes, shared, true)
+        }
+        other => panic!("the client says {other:?}"),
+    }
+}
+
+/// What single GETs would have answered, in one reply.
+fn get_many(keys: &[&str], shared: &Shared, resp: bool) -> Option<Vec<u8>> {
+    let mut reply = if resp { format!("*{}\r\n", keys.len()).into_bytes() } else { Vec::new() };
+    for key in keys {
+        let one = get(key.as_bytes(), shared, resp)?;
+        reply.extend_from_slice(if resp { &one } else { one.strip_suffix(b"END\r\n")? });
+    }
+    reply.extend_from_slice(if resp { b"" } else { b"END\r\n" });
+    Some(reply)
+}
+
+fn delete(key: &[u8], shared: &Shared, resp: bool) -> Vec<u8> {
+    let found = shared.state.lock().expect("unpoisoned").values.remove(key).is_some();
+    let words = match (found, resp) {
+        (true, false) => "DELETED\r\n",
+        (false, false) => "NOT_FOUND\r\n",
+        (true, true) => ":1\r\n",
+        (false, true) => ":0\r\n",
+    };
+    words.into()
 }
 
 fn stats(shared: &Shared) -> Vec<u8> {

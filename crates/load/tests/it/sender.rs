@@ -13,7 +13,7 @@ use laneway_load::sender::open::OpenLoop;
 use laneway_load::sender::{Clock, Connections, Edge};
 use laneway_load::values::Values;
 use laneway_load::verdict::{LATE_REFUSE, judge};
-use laneway_load::workload::{Ask, Key, Operation, Sizes, Workload, WorkloadOptions};
+use laneway_load::workload::{Ask, Draws, Key, Operation, Sizes, Workload, WorkloadOptions};
 use std::time::{Duration, Instant};
 
 /// No test waits for it; it only ends one that would hang.
@@ -89,7 +89,7 @@ fn tcp(address: String) -> Target {
 }
 
 fn all_due_at_once(asks: impl IntoIterator<Item = (u32, Operation)>) -> Vec<Arrival> {
-    let arrival = |(key, operation)| Arrival { due_ns: 0, ask: Ask { key: Key(key), operation } };
+    let arrival = |(key, operation)| Arrival { due_ns: 0, ask: Ask::one(Key(key), operation) };
     asks.into_iter().map(arrival).collect()
 }
 
@@ -110,6 +110,81 @@ fn everything_sent_comes_back_right_in_either_dialect() {
         let large = arrivals.iter().filter(|arrival| arrival.ask.key.0 >= 270).count();
         assert_eq!(counts.large, large as u64);
         assert!(judge(counts, Some(LATE_REFUSE), 100, None).failed.is_none());
+    }
+}
+
+fn several_keys(dialect: Dialect) -> Bench {
+    let options = WorkloadOptions {
+        keys: 300,
+        keys_per_get: 7,
+        sizes: Sizes::Fixed { value_bytes: 33 },
+        get_share: 1.0,
+        ..WorkloadOptions::default()
+    };
+    Bench::new(options, dialect)
+}
+
+#[test]
+fn a_get_of_several_keys_counts_and_checks_each() {
+    for (dialect, fault) in [
+        (Dialect::Text, Fault::None),
+        (Dialect::Resp, Fault::None),
+        (Dialect::Text, Fault::Trickles),
+    ] {
+        let bench = several_keys(dialect);
+        let (address, shared) = serve(fault);
+        let target = tcp(address);
+        bench.fill(&target);
+        // Every other item goes away: some of the keys of a request are missing, or all.
+        let mut number = 0;
+        shared.state.lock().unwrap().values.retain(|_, _| {
+            number += 1;
+            number % 2 == 0
+        });
+        let arrivals = poisson(&bench.workload, 500.0, 400_000_000, 0);
+        let recorder = bench.send(&target, 3, &arrivals, Duration::ZERO);
+        let counts = &recorder.counts;
+        assert_eq!((counts.corrupt, counts.unanswered), (0, 0), "{:?}", recorder.first_fault);
+        assert_eq!(counts.hits + counts.misses, 7 * arrivals.len() as u64);
+        assert!(counts.hits > 0 && counts.misses > 0);
+        assert_eq!(counts.value_bytes, 33 * counts.hits);
+        assert_eq!(recorder.latency_ns(None, None).len(), arrivals.len() as u64);
+    }
+}
+
+#[test]
+fn one_wrong_value_of_several_fails_the_run() {
+    for (fault, words) in [
+        (Fault::FlipsLastByte, WRONG_BYTES),
+        (Fault::CutsLastByte, WRONG_LENGTH),
+        (Fault::OtherKey, WRONG_BYTES),
+    ] {
+        for dialect in [Dialect::Text, Dialect::Resp] {
+            let bench = several_keys(dialect);
+            let (address, _) = serve(fault);
+            let target = tcp(address);
+            bench.fill(&target);
+            let arrivals = poisson(&bench.workload, 500.0, 100_000_000, 0);
+            let recorder = bench.send(&target, 2, &arrivals, Duration::ZERO);
+            assert_eq!(recorder.counts.corrupt, arrivals.len() as u64, "{fault:?}");
+            assert!(recorder.first_fault.is_some_and(|said| said.contains(words)), "{fault:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_deleted_is_gone_and_deleting_nothing_is_no_fault() {
+    for dialect in [Dialect::Text, Dialect::Resp] {
+        let bench = Bench::mixed(dialect);
+        let (address, shared) = serve(Fault::None);
+        let target = tcp(address);
+        bench.fill(&target);
+        use Operation::{Delete, Get};
+        let asks = [(0, Delete), (0, Get), (0, Delete), (1, Get)];
+        let recorder = bench.send(&target, 1, &all_due_at_once(asks), Duration::ZERO);
+        let counts = &recorder.counts;
+        assert_eq!((counts.deleted, counts.misses, counts.hits), (2, 1, 1));
+        assert_eq!(shared.state.lock().unwrap().values.len(), 299);
     }
 }
 
@@ -269,7 +344,7 @@ fn a_large_set_does_not_hold_back_other_connections() {
     assert_eq!((recorder.counts.stored, recorder.counts.misses), (1, 1));
     let state = shared.state.lock().unwrap();
     let name = bench.workload.key_name(Key(0));
-    assert_eq!(state.values[name.as_slice()].len() as u64, LARGE);
+    assert_eq!(state.values[&name[..]].len() as u64, LARGE);
 }
 
 #[test]
@@ -332,8 +407,13 @@ fn a_closed_loop_keeps_its_depth() {
     let (address, shared) = serve(Fault::HoldsUntil(3));
     let mut lines = Connections::open(bench.context(), &tcp(address), 3).unwrap();
     let mut recorder = Recorder::new(0..50_000_000);
-    let mut closed =
-        ClosedLoop { depth: 5, drain: DRAIN, asks: Random::new(1), versions: Random::new(2) };
+    let mut closed = ClosedLoop {
+        depth: 5,
+        drain: DRAIN,
+        asks: Random::new(1),
+        draws: Draws::default(),
+        versions: Random::new(2),
+    };
     closed.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     let counts = &recorder.counts;
     let served = shared.state.lock().unwrap().gets as u64;

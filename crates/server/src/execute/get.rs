@@ -28,6 +28,8 @@ pub fn get_key(
     if touches(verb) {
         return get_and_touch(context, verb, expires, key, hash, out);
     }
+    #[cfg(feature = "needless-allocation")]
+    std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
     let counters = context.counters;
     let start = out.len();
     let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);

@@ -1,0 +1,139 @@
+//! A comparison that never was, for the tests of its parts: two rounds of three servers, of which
+//! one fell behind, and one was asked for less than it could give.
+
+use crate::cpu::Machine;
+use crate::pairs::definition;
+use crate::pairs::record::{Record, SCHEMA};
+use crate::pairs::statistics::judge_what_is_there;
+use crate::pairs::{Measured, Round};
+use serde_json::json;
+
+const DEFINITION: &str = r#"
+about = "two servers & <a floor>"
+memory_mb = 64
+load = "--distribution"
+[[server]]
+name = "laneway"
+command = "{laneway} serve -p {port}"
+[[server]]
+name = "memcached"
+command = "memcached -u root -l 127.0.0.1 -p {port} -U 0 -m {memory} -t 1"
+[[server]]
+name = "floor"
+command = "{laneway} bench floor --port {port}"
+[[run]]
+name = "laneway @ 1000"
+server = "laneway"
+load = "--rate 1000"
+[[run]]
+name = "memcached @ 1000"
+server = "memcached"
+load = "--rate 1000"
+[[run]]
+name = "laneway @ 2000"
+server = "laneway"
+load = "--rate 2000"
+[[run]]
+name = "memcached @ 2000"
+server = "memcached"
+load = "--rate 2000"
+[[run]]
+name = "laneway @ 16 in flight"
+server = "laneway"
+load = "--closed --depth 16 --connections 1"
+[[run]]
+name = "floor @ 16 in flight"
+server = "floor"
+load = "--closed --depth 16 --connections 1 --value-bytes 100 --floor"
+[[run]]
+name = "laneway @ memory"
+server = "laneway"
+kind = "memory"
+[[figure]]
+name = "small p99, of memcached's"
+value = "/quiet/small/p99"
+of = "laneway @ 1000"
+over = "memcached @ 1000"
+[[figure]]
+name = "small p99 at 2000, of memcached's"
+value = "/quiet/small/p99"
+of = "laneway @ 2000"
+over = "memcached @ 2000"
+"#;
+
+fn open(rate: f64, p99: f64) -> Measured {
+    json!({
+        "mode": {"open": {"rate_per_s": rate}},
+        "requests": {"offered_per_s": rate, "answered_per_s": rate, "on_time_share": 0.9995},
+        "latency_us": {"small": {"p50": p99 / 2.0, "p99": p99 * 1.1}, "large": {"p99": p99 * 9.0}},
+        "quiet": {
+            "small": {"p50": p99 / 2.0, "p90": p99 * 0.8, "p99": p99},
+            "large": {"p50": 1.0, "p90": 2.0, "p99": p99 * 8.0},
+            "laps": 30, "laps_quiet": 29,
+        },
+        "distribution": {
+            "small": [[0.5, p99 / 2.0], [0.99, p99]],
+            "large": [[0.5, p99 * 4.0]],
+        },
+        "server": {"cpu_us_per_request": 9.0, "cpus_busy": 0.4, "kept_waiting_ms": 1.5},
+        "client": {"kept_waiting_ms": 0.5, "stolen_ms": 0.0},
+        "verdict": {"refused": null, "fell_behind": false},
+    })
+}
+
+fn behind(rate: f64) -> Measured {
+    let mut measured = open(rate, 1.0);
+    for field in ["latency_us", "quiet", "distribution"] {
+        measured[field] = Measured::Null;
+    }
+    measured["requests"]["answered_per_s"] = json!(rate * 0.6);
+    measured["verdict"] = json!({"refused": "the server fell behind", "fell_behind": true});
+    measured
+}
+
+fn closed(busy: f64, cpu_us: f64) -> Measured {
+    json!({
+        "mode": {"closed": {"depth": 16}},
+        "requests": {"offered_per_s": 1e5, "answered_per_s": 1e5, "on_time_share": 1.0},
+        "latency_us": {"small": {"p50": 30.0, "p99": 60.0}, "large": {"p99": 0.0}},
+        "quiet": null,
+        "server": {"cpu_us_per_request": cpu_us, "cpus_busy": busy, "kept_waiting_ms": 0.0},
+        "client": {"kept_waiting_ms": 0.0, "stolen_ms": 0.0},
+        "verdict": {"refused": null, "fell_behind": false},
+    })
+}
+
+/// It.
+pub fn record() -> Record {
+    let definition = definition::parse(DEFINITION).expect("good");
+    let round = |laneway_p99: f64| {
+        Round::from(
+            [
+                ("laneway @ 1000", open(1_000.0, laneway_p99)),
+                ("memcached @ 1000", open(1_000.0, 160.0)),
+                ("laneway @ 2000", open(2_000.0, 100.0)),
+                ("memcached @ 2000", behind(2_000.0)),
+                ("laneway @ 16 in flight", closed(0.99, 1.25)),
+                ("floor @ 16 in flight", closed(0.5, 0.5)),
+                ("laneway @ memory", json!({"beyond_bytes_per_item": 44.0, "items": 1_000_000})),
+            ]
+            .map(|(name, measured)| (name.to_owned(), measured)),
+        )
+    };
+    let rounds = vec![round(80.0), round(90.0), round(80.0)];
+    let figures = judge_what_is_there(&definition.figures, &rounds);
+    Record {
+        schema: SCHEMA.into(),
+        id: "example".into(),
+        ended: "2026-01-02T03:04:05Z".into(),
+        commit: "0123456789ab".into(),
+        machine: Machine { cpu_model: "A CPU".into(), cpus: 2, kernel: "6.1".into() },
+        client: "laneway bench".into(),
+        versions: [("laneway".to_owned(), "1.6.45 (laneway)".to_owned())].into(),
+        real_time: Some(true),
+        definition,
+        good: true,
+        figures,
+        rounds,
+    }
+}

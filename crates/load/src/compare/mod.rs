@@ -1,0 +1,288 @@
+//! `laneway bench compare`: Laneway beside memcached, Redis and whoever else speaks one of their
+//! protocols, on this machine, by the pair runner; out come a table, the record as JSON, and one
+//! HTML page for people.
+//!
+//! Departs from `cargo xtask bench` in one thing: it must come to an end on a machine that others
+//! disturb. A run that does not count is made once more and then kept without its latencies, and no
+//! round is begun that would take longer than was allowed.
+
+mod charts;
+#[cfg(test)]
+mod example;
+pub mod page;
+pub mod results;
+pub mod table;
+pub mod targets;
+
+use crate::arguments::{number, text, usage};
+use crate::pairs::definition::{self, Definition};
+use crate::pairs::record::Record;
+use crate::pairs::statistics::judge_what_is_there;
+use crate::pairs::{self, Collected, Options, Patience, builtin, statistics};
+use lexopt::{Arg, Parser};
+use results::Results;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use targets::Peer;
+
+/// What `laneway bench compare --help` prints.
+pub const HELP: &str = include_str!("help.txt");
+
+/// What is compared where nothing else is said.
+const DEFINITION: &str = "compare";
+/// How long it may take, filling included; a started round is finished.
+const MINUTES: f64 = 8.5;
+const MINUTES_QUICK: f64 = 1.0;
+const MINUTES_MAX: f64 = 24.0 * 60.0;
+
+#[derive(Debug, Clone, PartialEq)]
+struct Flags {
+    definition: String,
+    peers: Vec<Peer>,
+    without: Vec<String>,
+    quick: bool,
+    pairs: Option<usize>,
+    minutes: Option<f64>,
+    json: Option<PathBuf>,
+    report: Option<PathBuf>,
+    record: bool,
+}
+
+/// Runs `laneway bench compare` with the arguments after these words.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let flags = match parse(arguments) {
+        Ok(Some(flags)) => flags,
+        Ok(None) => {
+            // Whoever closed the pipe has read enough.
+            let _ = std::io::stdout().write_all(HELP.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(message) => return usage("bench compare", &message),
+    };
+    match carry_out(&flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("laneway bench compare: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
+    let mut flags = Flags {
+        definition: DEFINITION.into(),
+        peers: Vec::new(),
+        without: Vec::new(),
+        quick: false,
+        pairs: None,
+        minutes: None,
+        json: None,
+        report: None,
+        record: false,
+    };
+    let mut parser = Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        match argument {
+            Arg::Long("help") | Arg::Short('h') => return Ok(None),
+            Arg::Long("peer") => flags.peers.push(Peer::parse(&text("peer", &mut parser)?)?),
+            Arg::Long("without") => flags.without.push(text("without", &mut parser)?),
+            Arg::Long("quick") => flags.quick = true,
+            Arg::Long("pairs") => flags.pairs = Some(number("pairs", &mut parser)?),
+            Arg::Long("minutes") => flags.minutes = Some(number("minutes", &mut parser)?),
+            Arg::Long("json") => flags.json = Some(text("json", &mut parser)?.into()),
+            Arg::Long("report") => flags.report = Some(text("report", &mut parser)?.into()),
+            Arg::Long("record") => flags.record = true,
+            Arg::Value(word) => {
+                flags.definition = word.into_string().map_err(|_| "a definition is text")?;
+            }
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    if flags.pairs == Some(0) {
+        return Err("--pairs 0: must be at least 1".into());
+    }
+    if let Some(minutes) = flags.minutes.filter(|m| !(0.0..=MINUTES_MAX).contains(m)) {
+        return Err(format!("--minutes {minutes}: must be in 0..={MINUTES_MAX}"));
+    }
+    Ok(Some(flags))
+}
+
+fn carry_out(flags: &Flags) -> Result<(), String> {
+    let (id, mut definition) = find(&flags.definition)?;
+    flags.without.iter().try_for_each(|name| targets::leave_out(&mut definition, name))?;
+    targets::put_in_peers(&mut definition, &flags.peers)?;
+    for told in targets::leave_out_missing(&mut definition)? {
+        eprintln!("{told}");
+    }
+    prepare(&mut definition, flags);
+    if definition.runs.is_empty() {
+        return Err("nothing is left to be measured".into());
+    }
+    // What cannot be written must be known before the minutes are spent, not after.
+    for path in [&flags.json, &flags.report].into_iter().flatten() {
+        write(path, "")?;
+    }
+    let options = options(flags)?;
+    println!("{id}: {}", definition.about);
+    let collected = pairs::collect(&definition, &options)?;
+    let failures = collected.failures.clone();
+    let record = finish(&id, definition, &options, collected, flags)?;
+    print!("{}", table::render(Results { record: &record }));
+    print!("\n{}", statistics::render(&record.definition, &record.figures));
+    match failures.as_slice() {
+        [] => Ok(()),
+        [first, ..] => Err(format!("{} runs failed; the first: {first}", failures.len())),
+    }
+}
+
+/// Judges, and writes what is to be written.
+fn finish(
+    id: &str,
+    mut definition: Definition,
+    options: &Options,
+    collected: Collected,
+    flags: &Flags,
+) -> Result<Record, String> {
+    let judged = judge_what_is_there(&definition.figures, &collected.rounds);
+    definition.pairs = collected.rounds.len();
+    let record = Record::new(id, &definition, options, collected, judged);
+    if let Some(path) = &flags.json {
+        let json = serde_json::to_string_pretty(&record).map_err(|error| error.to_string())?;
+        write(path, &(json + "\n"))?;
+    }
+    if let Some(path) = &flags.report {
+        write(path, &page::render(&record))?;
+        println!("the page is {}", path.display());
+    }
+    if flags.record {
+        println!("recorded in {}", record.append(&options.root)?);
+    }
+    Ok(record)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The definition of a file, or one that is built in.
+fn find(name: &str) -> Result<(String, Definition), String> {
+    if let Some(text) = builtin::text(name) {
+        return Ok((name.into(), definition::parse(text)?));
+    }
+    let path = Path::new(name);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        let names: Vec<&str> = builtin::BUILTIN.iter().map(|(name, _)| *name).collect();
+        return Err(format!(
+            "{name}: neither a file that ends in .toml nor one of {}",
+            names.join(" ")
+        ));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let definition = definition::parse(&text).map_err(|error| format!("{name}: {error}"))?;
+    let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((id, definition))
+}
+
+/// Fits a definition to the time there is, and asks for what the page needs.
+fn prepare(definition: &mut Definition, flags: &Flags) {
+    if !definition.load.contains("--distribution") {
+        definition.load.push_str(" --distribution");
+    }
+    if flags.quick {
+        definition.pairs = 1;
+        definition.runs.retain(|run| run.quick);
+        for run in &mut definition.runs {
+            run.load = format!("{} {}", run.load, definition.quick_load);
+        }
+        targets::drop_lonely_figures(definition);
+    }
+    definition.pairs = flags.pairs.unwrap_or(definition.pairs);
+}
+
+fn options(flags: &Flags) -> Result<Options, String> {
+    let here = std::env::current_dir().map_err(|error| format!("this folder: {error}"))?;
+    let is_repository = here.join("bench/definitions").is_dir();
+    if flags.record && !is_repository {
+        return Err("--record: goes to bench/record, and here is no bench; run it there".into());
+    }
+    // Servers start in this folder: the repository, or one that is nobody's.
+    let root = if is_repository { here } else { std::env::temp_dir() };
+    let mut options = Options::new(&root);
+    options.laneway = std::env::current_exe().map_err(|error| format!("its program: {error}"))?;
+    let default = if flags.quick { MINUTES_QUICK } else { MINUTES };
+    let allowed = Duration::from_secs_f64(60.0 * flags.minutes.unwrap_or(default));
+    options.patience = Patience::Until(Instant::now() + allowed);
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Flags, String> {
+        let words = line.split_ascii_whitespace().map(Into::into).collect();
+        parse(words).map(|flags| flags.expect("no help was asked for"))
+    }
+
+    #[test]
+    fn wrong_flags_are_told() {
+        for (line, words) in [
+            ("--peer valkey", "--peer valkey: NAME=HOST:PORT"),
+            ("--pairs 0", "--pairs 0: must be"),
+            ("--minutes -1", "--minutes -1: must be"),
+            ("--minutes soon", "--minutes soon: not a number"),
+            ("--fast", "--fast"),
+        ] {
+            let message = parsed(line).expect_err(line);
+            assert!(message.contains(words), "{line}: {message}");
+        }
+        let words = find("nothing").expect_err("no such definition");
+        assert!(words.contains("one of ") && words.contains(" compare "), "{words}");
+    }
+
+    #[test]
+    fn a_quick_comparison_has_fewer_and_shorter_runs() {
+        let (id, whole) = find("compare").expect("built in");
+        assert_eq!(id, "compare");
+        let mut quick = whole.clone();
+        prepare(&mut quick, &parsed("--quick").expect("good"));
+        assert_eq!(quick.pairs, 1);
+        assert!(quick.runs.len() < whole.runs.len());
+        let names: Vec<&String> = quick.runs.iter().map(|run| &run.name).collect();
+        let there = |name: &String| names.contains(&name);
+        assert!(quick.figures.iter().all(|figure| there(&figure.of)));
+        for run in &quick.runs {
+            let plan = quick.plan(run).expect("still good");
+            assert!(plan.duration <= Duration::from_secs(1), "{}", run.name);
+            assert!(plan.distribution);
+        }
+    }
+
+    #[test]
+    fn every_definition_can_be_compared_and_its_flags_say_how_long() {
+        for (name, _) in builtin::BUILTIN {
+            let (_, mut definition) = find(name).expect(name);
+            prepare(&mut definition, &parsed("--pairs 2").expect("good"));
+            assert_eq!(definition.pairs, 2, "{name}");
+            assert!(definition.load.matches("--distribution").count() == 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_known_at_once() {
+        let flags = parsed("--report /no/such/folder/page.html --without laneway").expect("good");
+        let words = carry_out(&flags).expect_err("it cannot be written");
+        assert!(words.starts_with("/no/such/folder/page.html: "), "{words}");
+    }
+
+    #[test]
+    fn the_help_names_every_flag() {
+        for name in ["peer", "without", "quick", "pairs", "minutes", "json", "report", "record"] {
+            assert!(HELP.contains(&format!("--{name}")), "--{name}");
+        }
+        assert!(HELP.lines().all(|line| line.chars().count() <= 100));
+    }
+}

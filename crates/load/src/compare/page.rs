@@ -1,0 +1,255 @@
+//! A comparison as one HTML page that needs nothing else: pictures are inline, there is no script,
+//! no font and no address that a browser would fetch.
+
+use super::charts;
+use super::results::{Results, commands};
+use super::table;
+use crate::pairs::definition::Definition;
+use crate::pairs::record::Record;
+use crate::pairs::statistics::Judged;
+use crate::report::table::spread;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The page.
+pub fn render(record: &Record) -> String {
+    let results = Results { record };
+    let mut out = String::new();
+    let title = format!("{} compared", names(results));
+    let _ = write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{title}</h1>\n",
+        title = escaped(&title)
+    );
+    lead(results, &mut out);
+    figures(results, &mut out);
+    let _ = writeln!(out, "<div class=\"pictures\">");
+    for picture in charts::all(results) {
+        let caption = escaped(&picture.caption);
+        let _ =
+            writeln!(out, "<figure>\n{}<figcaption>{caption}</figcaption></figure>", picture.svg);
+    }
+    let _ = writeln!(out, "</div>");
+    runs(results, &mut out);
+    machine(record, &mut out);
+    exact_commands(record, &mut out);
+    let _ = writeln!(out, "{}\n</main>\n</body>\n</html>", include_str!("page_method.html"));
+    out
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+fn names(results: Results<'_>) -> String {
+    let names = results.lines().into_iter().filter(|line| *line != "floor");
+    let names: Vec<String> = names.map(capital).collect();
+    match names.as_slice() {
+        [] => "Nothing".into(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn capital(name: &str) -> String {
+    match name {
+        // It writes itself so.
+        "memcached" => name.into(),
+        _ => {
+            let mut letters = name.chars();
+            let first = letters.next().into_iter().flat_map(char::to_uppercase);
+            first.chain(letters).collect()
+        }
+    }
+}
+
+/// What was measured, when, how often, and the first thing that one wants to know.
+fn lead(results: Results<'_>, out: &mut String) {
+    let record = results.record;
+    let Definition { about, .. } = &record.definition;
+    let _ = writeln!(
+        out,
+        "<p class=\"lead\">{}. {}; in each, all servers were measured one right after the \
+         other on the same machine by the same client, which checked every byte of every value. \
+         Measured until {}.</p>",
+        escaped(about),
+        match record.rounds.len() {
+            1 => "One round".into(),
+            rounds => format!("{rounds} rounds"),
+        },
+        escaped(&record.ended)
+    );
+    let Some(at) = results.rate_of_all() else { return };
+    let of_line = |line: &str| {
+        let p99 = results.spread(results.run(line, at)?, "/quiet/small/p99");
+        let words = p99.map_or("not known".into(), |p99| format!("{:.0} µs", p99.median));
+        Some(format!("{} {words}", escaped(&capital(line))))
+    };
+    let all: Vec<String> = results.lines().into_iter().filter_map(of_line).collect();
+    let _ = writeln!(
+        out,
+        "<p class=\"lead\">At {at} requests a second, ninety-nine of a hundred requests for small \
+         values were answered within: <strong>{}</strong>.</p>",
+        all.join(", ")
+    );
+}
+
+fn figures(results: Results<'_>, out: &mut String) {
+    if results.record.figures.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "<h2>Ratios</h2>\n<p>Laneway's number divided by the other's of the same round; below 1 \
+         is better for Laneway. A machine's speed drifts from minute to minute, so these say more \
+         than the times themselves.</p>\n<table>\n<tr><th>figure</th><th>median [least..most] \
+         over the rounds</th></tr>"
+    );
+    for Judged { figure, values, .. } in &results.record.figures {
+        let values = spread(values.iter().copied());
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td class=\"number\">{}</td></tr>",
+            escaped(&figure.name),
+            escaped(&values)
+        );
+    }
+    let _ = writeln!(out, "</table>");
+}
+
+fn runs(results: Results<'_>, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "<h2>Every run</h2>\n<p>Medians over the rounds, [least..most]. Percentiles are those of \
+         the quiet laps: tenths of a second in which the client kept its schedule; beside them the \
+         same of the whole run. <em>Waited</em> is how long a side was ready to run while others \
+         had its CPU.</p>\n<div class=\"wide\"><table>\n<tr>{}</tr>",
+        table::heads().iter().map(|head| format!("<th>{}</th>", escaped(head))).collect::<String>()
+    );
+    let mut notes = String::new();
+    for run in table::rows(results) {
+        let cells = table::cells(results, run).into_iter().enumerate();
+        let cell = |(index, text): (usize, String)| {
+            let class = if index == 0 { "" } else { " class=\"number\"" };
+            format!("<td{class}>{}</td>", escaped(&text))
+        };
+        let _ = writeln!(out, "<tr>{}</tr>", cells.map(cell).collect::<String>());
+        for note in results.notes(run) {
+            let _ = writeln!(
+                notes,
+                "<li><strong>{}</strong>: {}</li>",
+                escaped(&run.name),
+                escaped(&note)
+            );
+        }
+    }
+    let _ = writeln!(out, "</table></div>");
+    if !notes.is_empty() {
+        let _ = writeln!(
+            out,
+            "<h2>What must be said of runs</h2>\n<p>Where the client could not keep its \
+             schedule, or the server could not keep up, latencies would say nothing of the server, \
+             so there are none.</p>\n<ul>\n{notes}</ul>"
+        );
+    }
+}
+
+fn machine(record: &Record, out: &mut String) {
+    let crate::cpu::Machine { cpu_model, cpus, kernel } = &record.machine;
+    let scheduler = match record.real_time {
+        Some(true) => "SCHED_FIFO, so that no other program delays them",
+        _ => "the ordinary scheduler: the slowest requests may be other programs' doing",
+    };
+    let _ = writeln!(
+        out,
+        "<h2>Machine and versions</h2>\n<table>\n\
+         <tr><td>processor</td><td>{}, {cpus} CPUs</td></tr>\n\
+         <tr><td>kernel</td><td>Linux {}</td></tr>\n<tr><td>servers</td><td>on CPU 0, one thread \
+         each, under {scheduler}</td></tr>\n<tr><td>client</td><td>spinning on CPU 1, over \
+         loopback</td></tr>",
+        escaped(cpu_model),
+        escaped(kernel)
+    );
+    for (name, version) in &record.versions {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td></tr>",
+            escaped(&capital(name)),
+            escaped(version)
+        );
+    }
+    // A page made outside of the repository knows no commit; the version stands above.
+    if record.commit != "unknown" {
+        let _ = writeln!(out, "<tr><td>commit</td><td>{}</td></tr>", escaped(&record.commit));
+    }
+    let _ = writeln!(out, "</table>");
+}
+
+fn exact_commands(record: &Record, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "<h2>The exact commands</h2>\n<p>Ports were free ones of the moment. Each client also had \
+         the server's process number, and in each round another schedule \
+         (<code>--first-run</code>).</p>\n<div class=\"wide\"><table class=\"commands\">"
+    );
+    for (name, line) in commands(record) {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td><code>{}</code></td></tr>",
+            escaped(&name),
+            escaped(&line)
+        );
+    }
+    let _ = writeln!(out, "</table></div>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::example;
+
+    #[test]
+    fn the_page_holds_everything_and_fetches_nothing() {
+        let page = render(&example::record());
+        for words in [
+            "<h1>Laneway and memcached compared</h1>",
+            "two servers &amp; &lt;a floor&gt;",
+            "<strong>Laneway 80 µs, memcached 160 µs</strong>",
+            "A CPU, 2 CPUs",
+            "1.6.45 (laneway)",
+            "SCHED_FIFO",
+            "taskset -c 0 chrt -f 1 memcached -u root",
+            "the client limited this run",
+            "0.50 [0.50..0.56]",
+        ] {
+            assert!(page.contains(words), "{words}");
+        }
+        assert_eq!(page.matches("<svg").count(), 6);
+        for fetched in ["src=", "href=", "@import", "url(", "<script", "<link"] {
+            assert!(!page.contains(fetched), "{fetched}");
+        }
+    }
+
+    #[test]
+    fn words_from_outside_stay_words() {
+        let mut record = example::record();
+        record.versions.insert("peer".into(), "<script>alert(1)</script>".into());
+        let page = render(&record);
+        assert!(!page.contains("<script"), "a version is what a stranger's server says");
+        assert!(page.contains("&lt;script&gt;"));
+    }
+}

@@ -1,0 +1,52 @@
+//! The definitions of bench/definitions, built into the binary: a comparison needs no repository.
+
+/// Every definition: its identifier and its text.
+pub const BUILTIN: &[(&str, &str)] = &[
+    ("access-modes", include_str!("../../../../bench/definitions/access-modes.toml")),
+    ("compare", include_str!("../../../../bench/definitions/compare.toml")),
+    ("direction", include_str!("../../../../bench/definitions/direction.toml")),
+    ("get-1", include_str!("../../../../bench/definitions/get-1.toml")),
+    ("get-16", include_str!("../../../../bench/definitions/get-16.toml")),
+    ("get-16-16m", include_str!("../../../../bench/definitions/get-16-16m.toml")),
+    ("get-floor", include_str!("../../../../bench/definitions/get-floor.toml")),
+    ("hkh", include_str!("../../../../bench/definitions/hkh.toml")),
+    ("index", include_str!("../../../../bench/definitions/index.toml")),
+    ("large-4mb-0125", include_str!("../../../../bench/definitions/large-4mb-0125.toml")),
+    ("large-4mb-075", include_str!("../../../../bench/definitions/large-4mb-075.toml")),
+    ("large-500kb-0125", include_str!("../../../../bench/definitions/large-500kb-0125.toml")),
+    ("large-500kb-075", include_str!("../../../../bench/definitions/large-500kb-075.toml")),
+    ("memory", include_str!("../../../../bench/definitions/memory.toml")),
+    ("miss", include_str!("../../../../bench/definitions/miss.toml")),
+    ("mixed-50", include_str!("../../../../bench/definitions/mixed-50.toml")),
+    ("multiget-50", include_str!("../../../../bench/definitions/multiget-50.toml")),
+    ("noisy-1mb", include_str!("../../../../bench/definitions/noisy-1mb.toml")),
+    ("noisy-8mb", include_str!("../../../../bench/definitions/noisy-8mb.toml")),
+    ("service-time", include_str!("../../../../bench/definitions/service-time.toml")),
+    ("shift", include_str!("../../../../bench/definitions/shift.toml")),
+    ("twitter-miss", include_str!("../../../../bench/definitions/twitter-miss.toml")),
+    ("udp-500kb-0125", include_str!("../../../../bench/definitions/udp-500kb-0125.toml")),
+    ("udp-500kb-075", include_str!("../../../../bench/definitions/udp-500kb-075.toml")),
+    ("udp-get", include_str!("../../../../bench/definitions/udp-get.toml")),
+    ("udp-mb", include_str!("../../../../bench/definitions/udp-mb.toml")),
+];
+
+/// The text of definition `id`.
+pub fn text(id: &str) -> Option<&'static str> {
+    BUILTIN.iter().find(|(name, _)| *name == id).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn every_definition_is_built_in() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let there = crate::pairs::list(&root).expect("all good");
+        let names: Vec<&str> = there.iter().map(|(id, _)| id.as_str()).collect();
+        let own: Vec<&str> = BUILTIN.iter().map(|(id, _)| *id).collect();
+        assert_eq!(own, names);
+        assert!(text("compare").is_some() && text("none").is_none());
+    }
+}

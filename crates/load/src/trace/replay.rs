@@ -1,0 +1,185 @@
+//! A trace as a schedule: keys become numbers, seconds become due times.
+//!
+//! Rows of one second are spread evenly over it: the traces have no finer clock. Each key has one
+//! size, the first that the trace tells of it, and the first of its times to live; values can then
+//! be checked whoever wrote them. Names are the load generator's, as long as the trace says.
+//! `speed` shortens the trace and the times to live alike.
+
+use super::Row;
+use crate::arrivals::Arrival;
+use crate::workload::items::Items;
+use crate::workload::keys::KEY_BYTES_MAX;
+use crate::workload::{Ask, Key, VALUE_BYTES_MAX};
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::path::Path;
+
+const SECOND_NS: f64 = 1e9;
+/// Longest time to live: beyond 30 days memcached takes it for a date.
+const TTL_S_MAX: u64 = 30 * 86_400;
+
+/// What a trace asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// Sizes of its keys.
+    pub items: Items,
+    /// When what is due.
+    pub arrivals: Vec<Arrival>,
+    /// From its first second to the end of its last.
+    pub duration_ns: u64,
+}
+
+impl Trace {
+    /// Reads the file at `path`; the error says the line.
+    pub fn open(path: &Path, speed: f64) -> Result<Self, String> {
+        let shown = path.display();
+        let file =
+            std::fs::File::open(path).map_err(|error| format!("--trace {shown}: {error}"))?;
+        Self::read(std::io::BufReader::new(file), speed)
+            .map_err(|error| format!("--trace {shown}: {error}"))
+    }
+
+    /// Reads rows in the order of their times. A first line that begins with `ts,` names columns.
+    pub fn read(mut rows: impl BufRead, speed: f64) -> Result<Self, String> {
+        let mut reader = Reader { speed, ..Reader::default() };
+        let mut line = String::new();
+        let mut number = 0_u64;
+        loop {
+            line.clear();
+            number += 1;
+            let read =
+                rows.read_line(&mut line).map_err(|error| format!("line {number}: {error}"))?;
+            if read == 0 {
+                break;
+            }
+            let is_head = number == 1 && line.starts_with("ts,");
+            if !is_head && !line.trim().is_empty() {
+                reader.take(&line).map_err(|error| format!("line {number}: {error}"))?;
+            }
+        }
+        reader.finish()
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    speed: f64,
+    numbers: HashMap<String, u32>,
+    items: Items,
+    /// The second of each row, from the first one's.
+    seconds: Vec<u64>,
+    asks: Vec<Ask>,
+    first_s: u64,
+}
+
+impl Reader {
+    fn take(&mut self, line: &str) -> Result<(), String> {
+        let row = Row::parse(line)?;
+        let operation = row.kind()?;
+        if row.value_bytes > VALUE_BYTES_MAX {
+            return Err(format!("vsize {}: at most {VALUE_BYTES_MAX}", row.value_bytes));
+        }
+        if self.asks.is_empty() {
+            self.first_s = row.at_s;
+        }
+        let latest_s = self.first_s + self.seconds.last().copied().unwrap_or(0);
+        if row.at_s < latest_s {
+            return Err(format!("ts {} after {latest_s}: rows are in the order of time", row.at_s));
+        }
+        let next = self.numbers.len() as u32;
+        let number = match self.numbers.get(row.key) {
+            Some(&number) => number,
+            None => {
+                self.numbers.insert(row.key.into(), next);
+                self.items.push(row.key_bytes.min(KEY_BYTES_MAX as u64) as u8);
+                next
+            }
+        };
+        let ttl_s = match row.ttl_s {
+            0 => 0,
+            ttl_s => ((ttl_s.min(TTL_S_MAX) as f64 / self.speed) as u32).max(1),
+        };
+        self.items.learn(Key(number), row.value_bytes as u32, ttl_s);
+        self.asks.push(Ask::one(Key(number), operation));
+        self.seconds.push(row.at_s - self.first_s);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Trace, String> {
+        let Some(&last) = self.seconds.last() else { return Err("no rows".into()) };
+        let mut arrivals = Vec::with_capacity(self.asks.len());
+        for rows in self.seconds.chunk_by(|one, other| one == other) {
+            for (index, &second) in rows.iter().enumerate() {
+                let within = (index as f64 + 0.5) / rows.len() as f64;
+                let due_ns = ((second as f64 + within) * SECOND_NS / self.speed) as u64;
+                arrivals.push(Arrival { due_ns, ask: self.asks[arrivals.len()] });
+            }
+        }
+        let duration_ns = ((last + 1) as f64 * SECOND_NS / self.speed) as u64;
+        Ok(Trace { items: self.items, arrivals, duration_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Operation;
+
+    fn read(text: &str, speed: f64) -> Result<Trace, String> {
+        Trace::read(text.as_bytes(), speed)
+    }
+
+    const ROWS: &str = "\
+ts,key,ksize,vsize,client,op,ttl
+100,a,20,0,1,get,0
+100,b,30,500,1,set,86400
+101,a,20,70,2,set,60
+103,a,20,71,2,gets,0
+103,b,30,0,1,delete,0
+";
+
+    #[test]
+    fn rows_are_spread_over_their_second() {
+        let trace = read(ROWS, 1.0).expect("good");
+        let due: Vec<f64> = trace.arrivals.iter().map(|one| one.due_ns as f64 / 1e9).collect();
+        assert_eq!(due, [0.25, 0.75, 1.5, 3.25, 3.75]);
+        assert_eq!(trace.duration_ns, 4_000_000_000);
+        let asks: Vec<(u32, Operation)> =
+            trace.arrivals.iter().map(|one| (one.ask.key.0, one.ask.operation)).collect();
+        use Operation::{Delete, Get, Set};
+        assert_eq!(asks, [(0, Get), (1, Set), (0, Set), (0, Get), (1, Delete)]);
+    }
+
+    #[test]
+    fn a_key_has_the_first_size_and_the_first_time_to_live_that_are_told() {
+        let trace = read(ROWS, 1.0).expect("good");
+        let of = |key| {
+            let items = &trace.items;
+            (items.key_bytes(Key(key)), items.value_bytes(Key(key)), items.ttl_s(Key(key)))
+        };
+        assert_eq!(of(0), (20, 70, 60));
+        assert_eq!(of(1), (30, 500, 86_400));
+    }
+
+    #[test]
+    fn speed_shortens_everything() {
+        let trace = read(ROWS, 10.0).expect("good");
+        assert_eq!(trace.duration_ns, 400_000_000);
+        assert_eq!(trace.arrivals[4].due_ns, 375_000_000);
+        assert_eq!((trace.items.ttl_s(Key(0)), trace.items.ttl_s(Key(1))), (6, 8_640));
+    }
+
+    #[test]
+    fn a_wrong_trace_says_the_line() {
+        for (text, words) in [
+            ("", "no rows"),
+            ("ts,key,ksize,vsize,client,op,ttl\n", "no rows"),
+            ("1,a,1,1,1,get,0\n0,a,1,1,1,get,0\n", "line 2: ts 0 after 1"),
+            ("1,a,1,1,1,fetch,0\n", "line 1: op \"fetch\""),
+            ("1,a,1,99999999999,1,get,0\n", "line 1: vsize 99999999999"),
+            ("1,a,1\n", "line 1: 3 cells"),
+        ] {
+            assert!(read(text, 1.0).is_err_and(|said| said.contains(words)), "{words}");
+        }
+    }
+}

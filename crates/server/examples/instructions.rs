@@ -1,0 +1,152 @@
+//! Carries one kind of request out, a given number of times, for a tool that counts instructions:
+//! parse, dispatch, execute and format by a whole worker over the memory transport, or the store's
+//! lookups alone. `cargo xtask instructions` runs it twice with different numbers; the difference
+//! is what requests cost, without what it costs to begin.
+//!
+//! Usage: `instructions PATH REQUESTS`. Nothing in it depends on time: the worker's clock is set by
+//! hand, the hash has a fixed seed, and everything happens on one thread. What the memory transport
+//! and the client's end of it cost is in the number, shared by the requests of a burst.
+
+#[path = "../tests/rig/mod.rs"]
+mod rig;
+
+use laneway_policy::Form;
+use laneway_server::worker::Progress;
+use laneway_store::{Got, KeyHash, Store};
+use laneway_transport::memory::Client;
+use rig::{Plan, Rig, value};
+use std::hint::black_box;
+use std::sync::Arc;
+
+/// Enough for an index of some depth, few enough to be written in a moment.
+const KEYS: usize = 2_000;
+const VALUE_BYTES: usize = 100;
+/// Requests of a burst.
+const BURST: usize = 16;
+/// Keys of a multiget.
+const KEYS_PER_GET: usize = 50;
+const NOW: u32 = 1_000_000;
+
+type CarryOut = fn(usize);
+
+/// Every path; what a number in bench/instructions.toml bounds is one request of it, or one key
+/// where several keys make a request.
+const PATHS: &[(&str, CarryOut)] = &[
+    ("get", |requests| talk(requests, 1, get, "END\r\n")),
+    ("get-burst", |requests| talk(requests, BURST, get, "END\r\n")),
+    ("set-burst", |requests| talk(requests, BURST, set, "STORED\r\n")),
+    ("meta-get-burst", |requests| talk(requests, BURST, meta_get, "\r\n")),
+    ("miss-burst", |requests| talk(requests, BURST, miss, "END\r\n")),
+    ("multiget", multiget),
+    ("lookup", lookup),
+    ("lookup-batch", lookup_batch),
+];
+
+fn main() {
+    let names: Vec<&str> = PATHS.iter().map(|(name, _)| *name).collect();
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().unwrap_or_default();
+    let requests = arguments.next().and_then(|number| number.parse().ok());
+    let known = PATHS.iter().find(|(name, _)| *name == path);
+    let (Some((_, carry_out)), Some(requests)) = (known, requests) else {
+        eprintln!("instructions PATH REQUESTS, where PATH is one of {}", names.join(" "));
+        std::process::exit(2);
+    };
+    carry_out(requests);
+}
+
+fn key(number: usize) -> String {
+    format!("key-{:012}", number % KEYS)
+}
+
+fn get(key: String) -> String {
+    format!("get {key}\r\n")
+}
+
+fn meta_get(key: String) -> String {
+    format!("mg {key} v\r\n")
+}
+
+fn miss(key: String) -> String {
+    format!("get no-{key}\r\n")
+}
+
+fn set(key: String) -> String {
+    let value = String::from_utf8(value(VALUE_BYTES, 7)).expect("letters");
+    format!("set {key} 0 0 {VALUE_BYTES}\r\n{value}\r\n")
+}
+
+fn filled() -> (Rig, Client) {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    for number in 0..KEYS {
+        rig.set(&client, &key(number), &value(VALUE_BYTES, number as u64));
+    }
+    (rig, client)
+}
+
+/// Sends what fits the pipe, has the worker step until nothing is left to do, and takes the
+/// replies.
+fn ask(rig: &mut Rig, client: &Client, request: &[u8]) -> Vec<u8> {
+    assert_eq!(client.send(request), request.len(), "a burst fits the pipe");
+    while rig.workers[0].step().expect("memory transports do not fail") == Progress::Busy {}
+    client.receive(usize::MAX)
+}
+
+/// So many requests, `burst` at a time. Their texts are made before the first leaves, all of them
+/// however many are carried out.
+fn talk(requests: usize, burst: usize, text: impl Fn(String) -> String, end: &str) {
+    let (mut rig, client) = filled();
+    let burst_from = |first: usize| (0..burst).map(|at| text(key(first + at))).collect::<String>();
+    let bursts: Vec<String> = (0..KEYS / burst).map(|at| burst_from(at * burst)).collect();
+    for number in 0..requests / burst {
+        let request = &bursts[number % bursts.len()];
+        let back = ask(&mut rig, &client, request.as_bytes());
+        assert!(back.ends_with(end.as_bytes()), "{:?}", String::from_utf8_lossy(&back));
+    }
+}
+
+/// So many keys, [`KEYS_PER_GET`] to a request.
+fn multiget(keys: usize) {
+    let (mut rig, client) = filled();
+    let names: Vec<String> = (0..KEYS_PER_GET).map(|at| key(at * 37)).collect();
+    let request = format!("get {}\r\n", names.join(" ")).into_bytes();
+    for _ in 0..keys / KEYS_PER_GET {
+        let back = ask(&mut rig, &client, &request);
+        assert!(back.ends_with(b"END\r\n") && back.len() > KEYS_PER_GET * VALUE_BYTES);
+    }
+}
+
+/// So many lookups in the store, one by one.
+fn lookup(lookups: usize) {
+    let (rig, _client) = filled();
+    let store = &rig.shared.store;
+    let keys: Vec<String> = (0..KEYS).map(key).collect();
+    let mut out = Vec::new();
+    for number in 0..lookups {
+        let key = keys[number % KEYS].as_bytes();
+        find(store, store.hash(key), key, &mut out);
+    }
+}
+
+/// So many lookups, the lines of [`BURST`] of them asked for together.
+fn lookup_batch(lookups: usize) {
+    let (rig, _client) = filled();
+    let store = &rig.shared.store;
+    let keys: Vec<String> = (0..KEYS).map(key).collect();
+    let mut out = Vec::new();
+    for batch in 0..lookups / BURST {
+        let keys: [&[u8]; BURST] =
+            std::array::from_fn(|at| keys[(batch * BURST + at) % KEYS].as_bytes());
+        let hashes = keys.map(|key| store.hash(key));
+        hashes.iter().for_each(|&hash| store.prefetch(hash));
+        hashes.iter().zip(keys).for_each(|(&hash, key)| store.prefetch_item(hash, key));
+        hashes.iter().zip(keys).for_each(|(&hash, key)| find(store, hash, key, &mut out));
+    }
+}
+
+fn find(store: &Arc<Store>, hash: KeyHash, key: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    let got = store.get(hash, key, NOW, out, &mut |_, _| ());
+    assert!(matches!(black_box(got), Got::Copied(_)));
+}

@@ -1,0 +1,254 @@
+//! How many instructions and allocations a request takes, counted by valgrind, against committed
+//! ceilings: a guard that does not depend on time, so that it holds on a machine that others
+//! disturb.
+//!
+//! Each path is carried out twice with different numbers of requests; the difference, divided by
+//! the difference of the numbers, leaves out what it costs to begin. callgrind counts instructions,
+//! memcheck allocations. Instructions are not time: what waits for memory or for the kernel costs
+//! none here. They find the needless copy or lookup that a change brings along; their ceilings
+//! leave a few per cent, so that not every change has to argue. Those of allocations leave nothing.
+
+use crate::outcome::{Failure, Outcome, failed, passed, skipped};
+use crate::process;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub const HELP: &str = "\
+Count instructions and allocations of requests with valgrind; fail above the ceilings.
+
+usage: cargo xtask instructions [--canary] [--update] [NAME]
+
+  --canary   build with a needless allocation on the path of a GET; the ceilings must notice
+  --update   write what was counted, and the margin, to bench/instructions.toml
+  NAME       only the paths whose name contains NAME
+
+The ceilings stand in bench/instructions.toml. Builds examples/instructions.rs of the server in a
+folder of its own, target/instructions, with the flags that the ceilings were made with.";
+
+const CEILINGS: &str = "bench/instructions.toml";
+/// Requests of the two runs of a path: multiples of a burst and of a multiget's keys.
+const REQUESTS: [u64; 2] = [800, 4_000];
+/// What a new ceiling of instructions leaves above what was counted.
+const MARGIN: f64 = 1.05;
+/// Allocations are whole; a tenth is what a map that grows now and then may add to each request.
+const MARGIN_ALLOCATIONS: f64 = 0.1;
+/// The feature of the server that brings a needless allocation, and the paths it lies on.
+const CANARY: &str = "needless-allocation";
+const CANARY_PATHS: &[&str] = &["get", "get-burst", "miss-burst", "multiget"];
+
+/// What one request takes, or may.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Cost {
+    instructions: f64,
+    allocations: f64,
+}
+
+type Costs = BTreeMap<String, Cost>;
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    let (mut canary, mut update, mut only) = (false, false, String::new());
+    while let Some(argument) = parser.next()? {
+        match argument {
+            lexopt::Arg::Long("canary") => canary = true,
+            lexopt::Arg::Long("update") => update = true,
+            lexopt::Arg::Value(name) => only = name.to_string_lossy().into_owned(),
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    if canary && update {
+        return Err(Failure::Usage("--canary --update: its numbers are no ceilings".into()));
+    }
+    if process::find_program("valgrind").is_none() {
+        return skipped("no valgrind here; `cargo xtask setup` installs it");
+    }
+    let committed = std::fs::read_to_string(process::root().join(CEILINGS)).unwrap_or_default();
+    let ceilings = read(&committed)?;
+    let program = build(canary)?;
+    let is_wanted = |name: &str| name.contains(&only) && (!canary || CANARY_PATHS.contains(&name));
+    let names: Vec<String> = paths(&program)?.into_iter().filter(|name| is_wanted(name)).collect();
+    if names.is_empty() {
+        return failed(format!("no path matches `{only}`"));
+    }
+    let mut counted = Costs::new();
+    for name in names {
+        let found = count(&program, &name)?;
+        println!(
+            "{name:<16} {:>8.1} instructions {:>6.2} allocations",
+            found.instructions, found.allocations
+        );
+        counted.insert(name, found);
+    }
+    if update {
+        return write(ceilings, &counted);
+    }
+    verdict(canary, &over(&ceilings, &counted)?, counted.len())
+}
+
+fn verdict(canary: bool, over: &[String], paths: usize) -> Outcome {
+    match (canary, over) {
+        (false, []) => passed(format!("{paths} paths are below their ceilings")),
+        (false, over) => failed(format!(
+            "{}: find what was added, or argue for it and run `cargo xtask instructions --update`",
+            over.join("; ")
+        )),
+        (true, over) if over.len() == paths => {
+            passed(format!("a needless allocation fails {paths} paths, as it must"))
+        }
+        (true, over) => failed(format!("a needless allocation went unnoticed: only {over:?} fail")),
+    }
+}
+
+/// The paths above their ceilings, and by what; an error for one that has none.
+fn over(ceilings: &Costs, counted: &Costs) -> Result<Vec<String>, String> {
+    let mut over = Vec::new();
+    for (name, found) in counted {
+        let ceiling = ceilings.get(name).ok_or(format!(
+            "{name} has no ceiling in {CEILINGS}; `cargo xtask instructions --update` makes one"
+        ))?;
+        if found.allocations > ceiling.allocations {
+            let Cost { allocations, .. } = ceiling;
+            over.push(format!("{name}: {:.2} allocations, not {allocations}", found.allocations));
+        } else if found.instructions > ceiling.instructions {
+            let Cost { instructions, .. } = ceiling;
+            over.push(format!(
+                "{name}: {:.0} instructions, not {instructions}",
+                found.instructions
+            ));
+        }
+    }
+    Ok(over)
+}
+
+fn read(text: &str) -> Result<Costs, String> {
+    let table: toml::Table = text.parse().map_err(|error| format!("{CEILINGS}: {error}"))?;
+    let mut ceilings = Costs::new();
+    for (name, value) in &table {
+        let number = |key: &str| {
+            let value = value.get(key)?;
+            let number = value.as_float().or(value.as_integer().map(|number| number as f64));
+            number.filter(|number| 0.0 <= *number)
+        };
+        let (Some(instructions), Some(allocations)) =
+            (number("instructions"), number("allocations"))
+        else {
+            return Err(format!("{CEILINGS}: {name}: needs instructions and allocations"));
+        };
+        ceilings.insert(name.clone(), Cost { instructions, allocations });
+    }
+    Ok(ceilings)
+}
+
+fn write(mut ceilings: Costs, counted: &Costs) -> Outcome {
+    for (name, found) in counted {
+        let instructions = (found.instructions * MARGIN).ceil();
+        let allocations = ((found.allocations + MARGIN_ALLOCATIONS) * 100.0).round() / 100.0;
+        ceilings.insert(name.clone(), Cost { instructions, allocations });
+    }
+    let mut text = String::from(
+        "# Per request at most (per key for multiget and lookups), as `cargo xtask instructions`\n\
+         # counts; 5 % and a tenth of an allocation above what was counted when they were made.\n",
+    );
+    for (name, Cost { instructions, allocations }) in &ceilings {
+        text.push_str(&format!(
+            "\n[{name}]\ninstructions = {instructions}\nallocations = {allocations}\n"
+        ));
+    }
+    std::fs::write(process::root().join(CEILINGS), text).map_err(|error| error.to_string())?;
+    passed(format!("{} ceilings in {CEILINGS}", ceilings.len()))
+}
+
+/// Builds the program that is counted, one unit and no link-time optimisation: the same bytes from
+/// the same source, and no wait for the linker.
+fn build(canary: bool) -> Result<PathBuf, String> {
+    let folder = process::target_dir().join("instructions");
+    let mut cargo = process::cargo();
+    cargo.env("CARGO_TARGET_DIR", &folder);
+    cargo.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_DEBUG", "0")]);
+    cargo.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
+    cargo.args(["build", "--quiet", "--release", "-p", "laneway-server"]);
+    cargo.args(["--example", "instructions"]);
+    if canary {
+        cargo.args(["--features", CANARY]);
+    }
+    process::run(&mut cargo)?;
+    Ok(folder.join("release").join("examples").join("instructions"))
+}
+
+/// What the program can carry out, by its own word.
+fn paths(program: &Path) -> Result<Vec<String>, String> {
+    let (_, told) = process::capture(&mut Command::new(program))?;
+    let names = told.lines().find_map(|line| line.split("is one of ").nth(1));
+    let names = names.ok_or_else(|| format!("{}: {told}", program.display()))?;
+    Ok(names.split_whitespace().map(str::to_owned).collect())
+}
+
+/// What one request of a path takes.
+fn count(program: &Path, path: &str) -> Result<Cost, String> {
+    let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];
+    let memcheck = ["--tool=memcheck", "--undef-value-errors=no"];
+    Ok(Cost {
+        instructions: per_request(&callgrind, program, path, "Collected : ")?,
+        allocations: per_request(&memcheck, program, path, "total heap usage: ")?,
+    })
+}
+
+/// What a tool of valgrind counts for one request, in the number after `label`.
+fn per_request(tool: &[&str], program: &Path, path: &str, label: &str) -> Result<f64, String> {
+    let mut totals = [0_u64; 2];
+    for (total, requests) in totals.iter_mut().zip(REQUESTS) {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(tool).arg(program).args([path, &requests.to_string()]);
+        let (status, told) = process::capture(&mut valgrind)?;
+        let found = number_after(&told, label).filter(|_| status.success());
+        *total = found.ok_or_else(|| format!("{}: {told}", process::typed(&valgrind)))?;
+    }
+    Ok(totals[1].saturating_sub(totals[0]) as f64 / (REQUESTS[1] - REQUESTS[0]) as f64)
+}
+
+/// `==12== Collected : 123456`, `==12==   total heap usage: 1,234 allocs, 1,230 frees, ...`
+fn number_after(told: &str, label: &str) -> Option<u64> {
+    let rest = told.lines().find_map(|line| line.split(label).nth(1))?;
+    let word = rest.split_whitespace().next()?;
+    word.replace(',', "").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_valgrind_says_is_read() {
+        let told = "==12== Events    : Ir\n==12== Collected : 9876543\n==12==\n";
+        assert_eq!(number_after(told, "Collected : "), Some(9_876_543));
+        let told = "==7==   total heap usage: 12,345 allocs, 12,300 frees, 9 bytes allocated\n";
+        assert_eq!(number_after(told, "total heap usage: "), Some(12_345));
+        assert_eq!(number_after("==12== error", "Collected : "), None);
+    }
+
+    #[test]
+    fn a_path_above_its_ceiling_is_found_and_one_without_is_an_error() {
+        let ceilings = read("[get]\ninstructions = 1000\nallocations = 2.1\n").expect("good");
+        let over = |name: &str, instructions, allocations| {
+            let cost = Cost { instructions, allocations };
+            super::over(&ceilings, &[(name.to_owned(), cost)].into())
+        };
+        assert_eq!(over("get", 1_000.0, 2.0), Ok(vec![]));
+        let words = over("get", 1_000.6, 2.0).expect("it has a ceiling");
+        assert_eq!(words, ["get: 1001 instructions, not 1000"]);
+        // One allocation more is far below the margin of the instructions.
+        let words = over("get", 990.0, 3.0).expect("it has a ceiling");
+        assert_eq!(words, ["get: 3.00 allocations, not 2.1"]);
+        assert!(over("miss", 1.0, 0.0).is_err_and(|words| words.contains("miss has no ceiling")));
+        for wrong in ["get = 5", "[get]\ninstructions = 5", "[get]\ninstructions = -1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_path_of_the_canary_has_a_ceiling() {
+        let text = std::fs::read_to_string(process::root().join(CEILINGS)).expect("committed");
+        let ceilings = read(&text).expect("good");
+        assert!(CANARY_PATHS.iter().all(|name| ceilings.contains_key(*name)));
+    }
+}
