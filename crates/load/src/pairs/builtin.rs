@@ -28,6 +28,7 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("udp-500kb-075", include_str!("../../../../bench/definitions/udp-500kb-075.toml")),
     ("udp-get", include_str!("../../../../bench/definitions/udp-get.toml")),
     ("udp-mb", include_str!("../../../../bench/definitions/udp-mb.toml")),
+    ("udp-veth-500kb", include_str!("../../../../bench/definitions/udp-veth-500kb.toml")),
 ];
 
 /// The text of definition `id`.
