@@ -17,6 +17,7 @@ fn main() {
         mode: Mode::Cache,
         item_bytes_max: 8 << 20,
         huge_pages: true,
+        window: None,
         ..Config::default()
     };
     let store = Store::new(config).expect("memory");

@@ -136,9 +136,12 @@ impl Class {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A free slot: chunk and number.
-    pub fn take(&self, tables: Tables<'_>) -> Option<(u32, usize)> {
+    /// A free slot: chunk and number; none where only `spare` or fewer are free.
+    pub fn take(&self, tables: Tables<'_>, spare: u64) -> Option<(u32, usize)> {
         let mut state = self.lock();
+        if spare > 0 && (state.chunks.len() * self.slots) as u64 <= state.used + spare {
+            return None;
+        }
         let &chunk = state.partial.last()?;
         let info = tables.info(chunk);
         let bitmap = tables.bitmap(chunk);

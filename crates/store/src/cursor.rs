@@ -6,6 +6,15 @@
 pub struct Drain {
     pub current: Option<Draining>,
     pub hand: u32,
+    /// Whether it walks the chunks of the window, or the others.
+    pub in_window: bool,
+}
+
+impl Drain {
+    /// That of the window.
+    pub fn of_window() -> Drain {
+        Drain { in_window: true, ..Drain::default() }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

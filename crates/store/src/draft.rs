@@ -9,6 +9,7 @@ use crate::{
     geometry::SMALL_RECORD_BYTES_MAX,
     large::{PIECE_HEADER_BYTES, class_for_piece, owner_word, payload_bytes},
     location::{Location, Medium, size_class},
+    mark::Mark,
     record::{self, Header},
     store::{Record, Store},
     types::{Refused, UnixSeconds},
@@ -91,7 +92,11 @@ impl Store {
             Body::Large(Large { descriptor, key: key.into(), pieces: Vec::new(), held_bytes: 0 })
         } else {
             let class = self.memory.class_for(small);
-            let offset = self.allocate(class).ok_or(Refused::OutOfMemory)?;
+            let offset = self
+                .allocate_in_window(key, small)
+                .or_else(|| self.allocate(class))
+                .or_else(|| self.memory.take(self.memory.window_class_for(small)?))
+                .ok_or(Refused::OutOfMemory)?;
             fence(Release); // (M) pairs with (B) of readers of the last item
             let words = self.memory.items.words_at(offset, small).expect("a slot of ours");
             words::write(words, header.header_bytes(), key);
@@ -201,7 +206,7 @@ impl Draft {
         let class = size_class(header.key_bytes + header.value_bytes);
         let (location, offset) = match std::mem::replace(&mut self.body, Body::Gone) {
             Body::Small(offset) => {
-                store.memory.reset_mark(offset, now);
+                store.memory.set_mark(offset, Mark::new(now));
                 (Location::new(Medium::Arena, class, offset as u64 / 8), offset)
             }
             Body::Large(large) => {

@@ -9,8 +9,7 @@ use crate::{
     hook::Unlinked,
     index::{ChainFull, Entered, Place},
     location::Location,
-    mark::{self, Mark},
-    record,
+    mark, record,
     store::{Record, Store},
     types::{ItemMeta, KeyHash, UnixSeconds},
 };
@@ -76,7 +75,7 @@ impl Entry<'_> {
     /// The live item, if there is one (expired and flushed ones are not).
     pub fn meta(&self) -> Option<ItemMeta> {
         let (_, record) = self.found?;
-        let mark = self.store.mark_of(record.location).map_or(Mark(0), mark::load);
+        let (_, mark) = self.store.look_at_mark(record.location, self.now);
         Some(self.store.meta_of(&record.header, mark, self.now))
     }
 
@@ -255,6 +254,11 @@ impl Store {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The bucket may be half written. Readers, of this process or not, wait for its
+            // version as it is; nobody must see it even again.
+            std::process::abort();
+        }
         let version = &self.store.index.bucket(self.entered.bucket).version;
         if self.changed {
             version.leave(self.entered.before);

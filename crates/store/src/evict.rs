@@ -19,11 +19,10 @@ use crate::{
     geometry::{BLOCK_BYTES, SLOT_BYTES_MIN},
     hook::Unlinked,
     large::{LargeName, owner_of},
-    location::{Location, Medium, size_class},
+    location::{Location, Medium},
     mark::{self, Mark},
     memory::SlotAt,
-    record,
-    store::{Record, Store},
+    store::Store,
     types::Mode,
 };
 use laneway_sync::{
@@ -131,15 +130,16 @@ impl Store {
         (recent * n / d, held)
     }
 
-    /// The same of all classes.
-    fn turnover_mean(&self) -> (u64, u64) {
-        (0..self.memory.classes().len())
+    /// The same of all classes that share a pool with one.
+    fn turnover_mean(&self, beside: usize) -> (u64, u64) {
+        self.memory
+            .classes_beside(beside)
             .map(|class| self.turnover(class))
             .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Whether the class may take a chunk from the reserve.
-    fn is_entitled(&self, class: usize) -> bool {
+    pub(crate) fn is_entitled(&self, class: usize) -> bool {
         let held = self.memory.class(class);
         if held.chunks_held.load(Relaxed) == 0 {
             return true;
@@ -148,7 +148,7 @@ impl Store {
         if since < slots.div_ceil(URGENT_FRACTION) {
             return false;
         }
-        let ((own, own_held), (all, all_held)) = (self.turnover(class), self.turnover_mean());
+        let ((own, own_held), (all, all_held)) = (self.turnover(class), self.turnover_mean(class));
         let (rest, rest_held) = (all.saturating_sub(own), all_held.saturating_sub(own_held));
         // Whether our turnover is more than `n / d` times that of the others.
         let beyond = |n: u64, d: u64| {
@@ -178,10 +178,16 @@ impl Store {
                 .compare_exchange(recent, 0, Relaxed, Relaxed)
                 .is_ok()
         {
-            for class in self.memory.classes() {
-                let recent = class.evicted_bytes_recent.load(Relaxed);
-                class.evicted_bytes_recent.fetch_sub(recent / 2, Relaxed);
-            }
+            self.halve_turnover(0);
+        }
+    }
+
+    /// What a class and those beside it evicted so far counts half from now on.
+    pub(crate) fn halve_turnover(&self, beside: usize) {
+        for class in self.memory.classes_beside(beside) {
+            let class = self.memory.class(class);
+            let recent = class.evicted_bytes_recent.load(Relaxed);
+            class.evicted_bytes_recent.fetch_sub(recent / 2, Relaxed);
         }
     }
 
@@ -206,7 +212,7 @@ impl Store {
     }
 
     /// Turn the class's hand.
-    fn pick(&self, class: usize) -> Option<SlotAt> {
+    pub(crate) fn pick(&self, class: usize) -> Option<SlotAt> {
         let this = self.memory.class(class);
         let mut state = this.lock();
         let (mut chunk, mut slot) = state.hand;
@@ -226,7 +232,7 @@ impl Store {
                 continue;
             }
             let place = self.memory.mark_of(at);
-            let mark = mark::load(place);
+            let mark = self.memory.load_mark(place, self.memory.offset_of(at), None);
             if mark.frequency() == 0 {
                 least = Some((0, at));
                 break;
@@ -353,9 +359,13 @@ impl Store {
     }
 
     fn drain_locked(&self, mut drain: MutexGuard<'_, Drain>, slots: usize) {
+        self.drain_on(&mut drain, slots);
+    }
+
+    pub(crate) fn drain_on(&self, drain: &mut Drain, slots: usize) {
         for _ in 0..slots {
             if drain.current.is_none() {
-                drain.current = self.next_to_drain(&mut drain.hand);
+                drain.current = self.next_to_drain(drain);
             }
             let Some(at) = &mut drain.current else { return };
             if self.memory.class_of_chunk(at.chunk) != Some(at.class) {
@@ -377,15 +387,17 @@ impl Store {
     }
 
     /// The next chunk to give up.
-    fn next_to_drain(&self, hand: &mut u32) -> Option<Draining> {
-        let highest = self.memory.chunk_highest();
-        if highest == 0 {
+    fn next_to_drain(&self, drain: &mut Drain) -> Option<Draining> {
+        let chunks = self.memory.chunks_of(drain.in_window);
+        if chunks.is_empty() {
             return None;
         }
-        let (all, all_held) = self.turnover_mean();
-        for look in 0..SKIPS + highest.min(SKIPS) {
-            *hand = if *hand >= highest { 1 } else { *hand + 1 };
-            let chunk = *hand;
+        let beside = if drain.in_window { self.memory.block_class() + 1 } else { 0 };
+        let (all, all_held) = self.turnover_mean(beside);
+        for look in 0..SKIPS + (chunks.len() as u32).min(SKIPS) {
+            let next = drain.hand + 1;
+            drain.hand = if chunks.contains(&next) { next } else { chunks.start };
+            let chunk = drain.hand;
             let Some(class) = self.memory.class_of_chunk(chunk) else { continue };
             let (own, own_held) = self.turnover(class);
             let busy =
@@ -412,6 +424,10 @@ impl Store {
     /// Get whatever is in the slot out of it: an item that was used lately moves, another goes.
     fn vacate(&self, at: SlotAt) {
         let offset = self.memory.offset_of(at);
+        if self.memory.is_window_class(at.class) {
+            self.vacate_in_window(at);
+            return;
+        }
         if at.class == self.memory.block_class() {
             self.relocate_piece(at);
             return;
@@ -429,39 +445,7 @@ impl Store {
 
     /// Move a small item to another slot of its class. False if there is none, or no item.
     fn relocate(&self, at: SlotAt, mark: Mark) -> bool {
-        let offset = self.memory.offset_of(at);
-        let old = Location::new(Medium::Arena, 0, offset as u64 / 8);
-        let Some(hash) = self.hash_of(old) else { return false };
         let Some(to) = self.slot_elsewhere(at.class) else { return false };
-        let entered = self.index.enter(hash);
-        let version = &self.index.bucket(entered.bucket).version;
-        let is_it = |l: Location| l.medium() == Medium::Arena && l.offset() == old.offset();
-        let found = self.index.find(entered.bucket, hash.tag(), is_it);
-        let header = record::read(&self.memory.items, offset);
-        let (Some((place, location)), Some(header)) = (found, header) else {
-            version.leave_unchanged(entered.before);
-            self.memory.give(to);
-            return false;
-        };
-        let bytes = header.record_bytes();
-        let words_at = |offset| self.memory.items.words_at(offset, bytes).expect("a slot");
-        fence(Release); // (M) pairs with (B) of readers of the last item
-        words::copy_words(words_at(offset), words_at(to));
-        let class = size_class(header.key_bytes + header.value_bytes);
-        let moved = Location::new(Medium::Arena, class, to as u64 / 8);
-        if let Some(place) = self.memory.mark(to) {
-            place.store(mark.cooled().0, Relaxed);
-        }
-        let now_moved = Record { location: moved, offset: to, header };
-        if let Some(hook) = &self.hook {
-            let mut key = Vec::new();
-            self.key_at(offset, &header, &mut key).expect("a linked item has a key");
-            hook.unlinked(hash, &key, location, header.seq, Unlinked::Moved);
-        }
-        self.index.replace(place, moved.with_tag(hash.tag()));
-        self.announce_inside(hash, &now_moved, 0);
-        version.leave(entered.before);
-        self.memory.give(offset);
-        true
+        self.relocate_to(self.memory.offset_of(at), to, mark.cooled())
     }
 }

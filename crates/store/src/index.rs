@@ -22,6 +22,7 @@ use crate::{
     location::{Location, tag_of_slot},
     region::Region,
     types::KeyHash,
+    window::{Onlooker, Window},
 };
 use laneway_sync::prim::{
     AtomicU64,
@@ -30,7 +31,7 @@ use laneway_sync::prim::{
 };
 use std::{
     io, slice,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// Buckets of one partition that lie side by side: a page of memory.
@@ -106,25 +107,38 @@ pub struct Index {
     overflow: Mutex<OverflowList>,
     /// Bytes of the buckets in use.
     bytes: AtomicU64,
+    /// Bytes of buckets that lie in a window, in use or not.
+    window_bytes: u64,
+    onlooker: Option<Arc<dyn Onlooker>>,
 }
 
 impl Index {
     /// An index of about `buckets` buckets, that can grow to `buckets_max` and as many overflow
-    /// buckets.
-    pub fn new(buckets: u64, buckets_max: u64, huge_pages: bool) -> io::Result<Index> {
+    /// buckets. The first of each lie in the window, if there is one.
+    pub fn new(
+        buckets: u64,
+        buckets_max: u64,
+        huge_pages: bool,
+        window: Option<&Window>,
+    ) -> io::Result<Index> {
         let parts = PARTITIONS as u64;
         let partition_buckets_max = buckets_max.div_ceil(parts).next_multiple_of(RUN);
         let overflow_max = buckets_max.clamp(64, u64::from(u32::MAX)) as u32;
         let places = (partition_buckets_max * parts) as usize;
-        let region = Region::reserve(places * size_of::<Bucket>(), huge_pages)?;
+        let (first, first_overflows) = (window.map(|w| &w.buckets), window.map(|w| &w.overflows));
+        let region = Region::reserve_behind(first, places * size_of::<Bucket>(), huge_pages)?;
         let overflow_bytes = overflow_max as usize * size_of::<Overflow>();
-        let overflow_region = Region::reserve(overflow_bytes, huge_pages)?;
+        let overflow_region = Region::reserve_behind(first_overflows, overflow_bytes, huge_pages)?;
         let each = (buckets / parts).clamp(1, partition_buckets_max);
         let partitions = (0..PARTITIONS)
             .map(|_| Partition { buckets: AtomicU64::new(each), ..Partition::default() })
             .collect();
         let overflow = Mutex::default();
         let bytes = AtomicU64::new(each * parts * size_of::<Bucket>() as u64);
+        let onlooker = window.map(|window| window.onlooker.clone());
+        if let Some(onlooker) = &onlooker {
+            (0..PARTITIONS).for_each(|partition| onlooker.set_buckets(partition, each));
+        }
         Ok(Index {
             region,
             overflow_region,
@@ -134,7 +148,18 @@ impl Index {
             overflow_max,
             overflow,
             bytes,
+            window_bytes: window.map_or(0, |w| (w.buckets.bytes + w.overflows.bytes) as u64),
+            onlooker,
         })
+    }
+
+    /// A partition has so many primary buckets from now on. The caller is inside the bucket that
+    /// came or went.
+    fn set_buckets(&self, partition: usize, buckets: u64) {
+        self.partitions[partition].buckets.store(buckets, Release); // (L) pairs with (K)
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.set_buckets(partition, buckets);
+        }
     }
 
     #[inline]
@@ -384,7 +409,7 @@ impl Index {
                 }
             }
         }
-        part.buckets.store(buckets + 1, Release); // (L) pairs with (K)
+        self.set_buckets(partition, buckets + 1);
         self.bytes.fetch_add(size_of::<Bucket>() as u64, Relaxed);
         self.bucket(new).version.leave(new_before);
         self.bucket(old).version.leave(old_before);
@@ -428,7 +453,7 @@ impl Index {
         for word in stay.into_iter().chain(go) {
             self.insert(partition, old, word).expect("a line of slots, emptied");
         }
-        part.buckets.store(last, Release); // (L) pairs with (K)
+        self.set_buckets(partition, last);
         self.bytes.fetch_sub(size_of::<Bucket>() as u64, Relaxed);
         self.bucket(gone).version.leave(gone_before);
         self.bucket(old).version.leave(old_before);
@@ -442,9 +467,9 @@ impl Index {
         (sum(|p| &p.buckets), sum(|p| &p.overflow))
     }
 
-    /// Bytes of buckets in use.
+    /// Bytes of buckets in use; all those in the window are.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
+        self.bytes.load(Relaxed).max(self.window_bytes)
     }
 }
 

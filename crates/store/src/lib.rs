@@ -9,7 +9,8 @@
 //! Knows no protocol, connection, worker or clock: the time comes with every call. The parts, from
 //! the bottom up: `region`, `geometry`, `mark`, `location`, `record` (how bytes lie); `pool`,
 //! `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in pieces);
-//! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `read`, `draft`,
+//! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go);
+//! `window`, `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`, `draft`,
 //! `entry` (how they are used); `stats`.
 
 mod bucket;
@@ -29,6 +30,7 @@ mod location;
 mod mark;
 mod memory;
 mod pool;
+mod promote;
 mod read;
 mod record;
 mod region;
@@ -37,6 +39,7 @@ mod store;
 mod sweep;
 mod types;
 mod unlink;
+mod window;
 
 /// How bytes lie, for whoever else reads the memory or writes it by the same rules: the lane in the
 /// kernel.
@@ -63,3 +66,4 @@ pub use store::Store;
 pub use types::{
     ClassStats, Config, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, Refused, Stats, UnixSeconds,
 };
+pub use window::{Onlooker, SharedArray, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_BYTES, Window};

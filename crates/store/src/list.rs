@@ -13,7 +13,7 @@ impl Store {
     /// At most `most` live items of the class with this number (as [`crate::ClassStats`] has it).
     pub fn list(&self, class: u32, most: usize, now: UnixSeconds) -> Vec<(Vec<u8>, ItemMeta)> {
         let mut items = Vec::new();
-        let wanted = |class_of: usize| self.memory.class(class_of).number as u32 + 1 == class;
+        let wanted = |of: usize| self.memory.ordinary_class(of) as u32 + 1 == class;
         for chunk in 0..=self.memory.chunk_highest() {
             let Some(class) = self.memory.class_of_chunk(chunk).filter(|&class| wanted(class))
             else {

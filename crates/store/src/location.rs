@@ -16,7 +16,8 @@ const LOCATION_MASK: u64 = (1 << TAG_SHIFT) - 1;
 pub enum Medium {
     /// Item memory: the offset is the record's, in units of 8 bytes.
     Arena = 0,
-    /// An array shared with the kernel.
+    /// Not used: an array shared with the kernel is the beginning of item memory (`window`), so
+    /// that an item that moves into it or out of it keeps its medium.
     KernelArray = 1,
     /// A large item: the offset is the descriptor's number.
     Extent = 2,

@@ -56,6 +56,13 @@ impl Mark {
         Mark(Mark::new(now).0 | FETCHED | frequency)
     }
 
+    /// After hits of which nobody told the time.
+    #[inline]
+    pub fn warmed(self, hits: u8) -> Self {
+        let frequency = (self.frequency() + u16::from(hits)).min(FREQUENCY_MAX);
+        Mark(self.0 & !FREQUENCY_MASK | FETCHED | frequency)
+    }
+
     /// After the hand passed.
     #[inline]
     pub fn cooled(self) -> Self {

@@ -3,6 +3,9 @@
 //! A slot is named by its offset in the items' region. Knows slots, not what is in them; never
 //! evicts. All the bytes of the chunks count against the limit, so whatever is dead but pinned
 //! counts, too.
+//!
+//! Where there is a window, the first chunks lie in it and have a pool and classes of their own:
+//! as many as its records have sizes, numbered behind the ordinary ones.
 
 use crate::{
     class::{ChunkInfo, Class, Freed, Tables},
@@ -11,12 +14,29 @@ use crate::{
     pool::{Pool, PoolCounts},
     region::Region,
     types::{ClassStats, Config, Mode, UnixSeconds},
+    window::{Onlooker, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_BYTES},
 };
 use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
-use std::{io, slice, sync::atomic::AtomicU16};
+use std::{
+    io,
+    ops::Range,
+    slice,
+    sync::{Arc, atomic::AtomicU16},
+};
 
 /// The most that item memory may ever be: 40 bits of 8-byte offset.
 const ITEM_BYTES_LIMIT: u64 = 8 << 40;
+
+/// The free slots of a class in the window that are kept for items that are there already, or that
+/// are asked for often: one in so many.
+const SPARE_FRACTION: u64 = 32;
+
+/// What is different about the window.
+#[derive(Debug)]
+struct WindowMemory {
+    pool: Pool,
+    onlooker: Arc<dyn Onlooker>,
+}
 
 /// Item memory.
 #[derive(Debug)]
@@ -27,8 +47,13 @@ pub struct Memory {
     bitmaps: Region,
     infos: Box<[ChunkInfo]>,
     classes: Box<[Class]>,
+    /// Classes from here on are the window's.
+    ordinary: usize,
     class_of_size: Box<[u8]>,
     pool: Pool,
+    window: Option<WindowMemory>,
+    /// Offsets below this are in the window.
+    window_bytes: usize,
     chunk_shift: u32,
     bitmap_words: usize,
     /// What else counts against the limit.
@@ -48,44 +73,49 @@ pub struct SlotAt {
 }
 
 impl Memory {
-    /// Reserve address space for up to four times the limit (at least 1 GiB), in which the limit
-    /// may be raised later.
+    /// Reserve address space, in which the limit may be raised later.
     pub fn new(config: &Config) -> io::Result<Memory> {
         let chunk_bytes = chunk_bytes(config.memory_bytes);
-        let mut reserve = (config.memory_bytes.saturating_mul(4)).clamp(1 << 30, ITEM_BYTES_LIMIT);
-        let items = loop {
-            match Region::reserve(reserve as usize, config.huge_pages) {
-                Ok(region) => break region,
-                // A limit on address space: be content with less room to grow.
-                Err(_) if reserve / 2 > config.memory_bytes => reserve /= 2,
-                Err(error) => return Err(error),
-            }
-        };
+        let shared = config.window.as_ref();
+        let window_chunks = shared.map_or(0, |window| window.items.bytes / chunk_bytes) as u32;
+        let window_bytes = window_chunks as usize * chunk_bytes;
+        let items = reserve_items(config)?;
         let chunks = items.bytes() / chunk_bytes;
         let slots_max = chunk_bytes / SLOT_BYTES_MIN + 1;
         let bitmap_words = slots_max.div_ceil(64);
-        let classes: Box<[Class]> = slot_sizes(chunk_bytes)
-            .into_iter()
-            .enumerate()
-            .map(|(number, slot_bytes)| Class::new(number, slot_bytes, chunk_bytes))
-            .collect();
-        let mut class_of_size = vec![0; classes.last().expect("classes").slot_bytes / 8 + 1];
+        let sizes = slot_sizes(chunk_bytes);
+        let ordinary = sizes.len();
+        let mut class_of_size = vec![0; sizes[ordinary - 1] / 8 + 1];
         for (eighth, class) in class_of_size.iter_mut().enumerate() {
-            *class = classes.partition_point(|c| c.slot_bytes < eighth * 8) as u8;
+            *class = sizes.partition_point(|&slot_bytes| slot_bytes < eighth * 8) as u8;
         }
+        let in_window = match window_bytes {
+            0 => 0,
+            _ => usize::from(class_of_size[WINDOW_RECORD_BYTES_MAX.div_ceil(8)]) + 1,
+        };
+        let wide = sizes.iter().map(|&slot_bytes| (slot_bytes, chunk_bytes));
+        let cut = sizes[..in_window].iter().map(|&bytes| (bytes, chunk_bytes - WINDOW_TAIL_BYTES));
+        let class = |(number, (slot_bytes, bytes))| Class::new(number, slot_bytes, bytes);
         let limit = config.memory_bytes;
+        let pool = |numbers, limit| {
+            Pool::new(chunk_bytes as u64, numbers, limit, config.mode == Mode::Cache)
+        };
+        // Chunk 0 is nobody's.
+        let first = window_chunks.max(1);
+        let window_limit = u64::from(first - 1) * chunk_bytes as u64;
         Ok(Memory {
             marks: Region::reserve(chunks * marks_stride(chunk_bytes) * 2, false)?,
             bitmaps: Region::reserve(chunks * bitmap_words * 8, false)?,
             infos: (0..chunks).map(|_| ChunkInfo::default()).collect(),
-            classes,
+            classes: wide.chain(cut).enumerate().map(class).collect(),
+            ordinary,
             class_of_size: class_of_size.into(),
-            pool: Pool::new(
-                chunk_bytes as u64,
-                chunks as u32 - 1,
-                limit,
-                config.mode == Mode::Cache,
-            ),
+            pool: pool(first..=chunks as u32 - 1, limit),
+            window: shared.map(|window| WindowMemory {
+                pool: pool(1..=first - 1, window_limit),
+                onlooker: window.onlooker.clone(),
+            }),
+            window_bytes,
             chunk_shift: chunk_bytes.ilog2(),
             bitmap_words,
             index_bytes: AtomicU64::new(0),
@@ -115,7 +145,44 @@ impl Memory {
     /// The class of blocks.
     #[inline]
     pub fn block_class(&self) -> usize {
-        self.classes.len() - 1
+        self.ordinary - 1
+    }
+
+    /// The window's class whose slots hold `bytes`, if there is a window and they fit.
+    #[inline]
+    pub fn window_class_for(&self, bytes: usize) -> Option<usize> {
+        let fits = self.window_bytes > 0 && bytes <= WINDOW_RECORD_BYTES_MAX;
+        fits.then(|| self.ordinary + self.class_for(bytes))
+    }
+
+    /// Whether a class is the window's.
+    #[inline]
+    pub fn is_window_class(&self, class: usize) -> bool {
+        class >= self.ordinary
+    }
+
+    /// The ordinary class of the same slots.
+    pub fn ordinary_class(&self, class: usize) -> usize {
+        if self.is_window_class(class) { class - self.ordinary } else { class }
+    }
+
+    /// The classes that share a pool with this one.
+    pub fn classes_beside(&self, class: usize) -> Range<usize> {
+        match self.is_window_class(class) {
+            true => self.ordinary..self.classes.len(),
+            false => 0..self.ordinary,
+        }
+    }
+
+    /// Whether an offset is in the window.
+    #[inline]
+    pub fn is_in_window(&self, offset: usize) -> bool {
+        offset < self.window_bytes
+    }
+
+    /// Length of the window.
+    pub fn window_bytes(&self) -> usize {
+        self.window_bytes
     }
 
     /// A class by number.
@@ -124,23 +191,38 @@ impl Memory {
         &self.classes[class]
     }
 
-    /// All classes.
-    pub fn classes(&self) -> &[Class] {
-        &self.classes
-    }
-
     /// A slot from the chunks that the class has.
     #[inline]
     pub fn take(&self, class: usize) -> Option<usize> {
-        let (chunk, slot) = self.classes[class].take(self.tables())?;
+        self.take_sparing(class, 0)
+    }
+
+    /// A slot in the window, from chunks that the class has or is given, unless few are free.
+    pub fn take_spared(&self, class: usize, entitled: bool) -> Option<usize> {
+        loop {
+            let this = &self.classes[class];
+            let slots = this.chunks_held.load(Relaxed) * this.slots as u64;
+            if let Some(offset) = self.take_sparing(class, slots / SPARE_FRACTION + 1) {
+                return Some(offset);
+            }
+            if !self.grow(class, entitled) {
+                return None;
+            }
+        }
+    }
+
+    fn take_sparing(&self, class: usize, spare: u64) -> Option<usize> {
+        let (chunk, slot) = self.classes[class].take(self.tables(), spare)?;
         Some(((chunk as usize) << self.chunk_shift) + slot * self.classes[class].slot_bytes)
     }
 
     /// One more chunk for the class, if the pool has one for it.
     pub fn grow(&self, class: usize, entitled: bool) -> bool {
-        let Some(chunk) = self.pool.take(self.index_bytes.load(Relaxed), entitled) else {
-            return false;
+        let chunk = match &self.window {
+            Some(window) if self.is_window_class(class) => window.pool.take(0, entitled),
+            _ => self.pool.take(self.other_bytes(), entitled),
         };
+        let Some(chunk) = chunk else { return false };
         self.classes[class].add_chunk(self.tables(), chunk);
         true
     }
@@ -154,11 +236,19 @@ impl Memory {
     }
 
     fn return_chunk(&self, freed: Freed) {
-        if let Freed::Chunk(chunk) = freed {
-            self.pool.give(chunk, self.index_bytes.load(Relaxed), |chunk| {
-                self.items.discard((chunk as usize) << self.chunk_shift, self.chunk_bytes());
-            });
+        let Freed::Chunk(chunk) = freed else { return };
+        let offset = (chunk as usize) << self.chunk_shift;
+        match &self.window {
+            Some(window) if self.is_in_window(offset) => window.pool.give(chunk, 0, |_| ()),
+            _ => self.pool.give(chunk, self.other_bytes(), |_| {
+                self.items.discard(offset, self.chunk_bytes());
+            }),
         }
+    }
+
+    /// What counts against the limit beside ordinary chunks.
+    fn other_bytes(&self) -> u64 {
+        self.index_bytes.load(Relaxed) + self.window_bytes as u64
     }
 
     /// Which slot an offset is in. Any offset is allowed; `None` if the chunk has no class.
@@ -204,11 +294,53 @@ impl Memory {
         }
     }
 
-    /// Give a new item's slot a new mark.
+    /// Give the slot of an item that came a mark.
     #[inline]
-    pub fn reset_mark(&self, offset: usize, now: UnixSeconds) {
+    pub fn set_mark(&self, offset: usize, after: Mark) {
         if let Some(place) = self.mark(offset) {
-            mark::store(place, mark::load(place), Mark::new(now));
+            mark::store(place, mark::load(place), after);
+        }
+        self.take_hits(offset);
+    }
+
+    /// Hits that an onlooker marked at a record since this was asked last.
+    #[inline]
+    fn take_hits(&self, offset: usize) -> u8 {
+        match &self.window {
+            Some(window) if self.is_in_window(offset) => window.onlooker.take_hits(offset),
+            _ => 0,
+        }
+    }
+
+    /// The mark at `place`, which is that of the slot at `offset`, with an onlooker's hits since it
+    /// was looked at last, as of `now` if that is told.
+    #[inline]
+    pub fn load_mark(&self, place: &AtomicU16, offset: usize, now: Option<UnixSeconds>) -> Mark {
+        let mark = mark::load(place);
+        let hits = self.take_hits(offset);
+        if hits == 0 {
+            return mark;
+        }
+        let after = now.map_or(mark.warmed(hits), |now| mark.warmed(hits - 1).hit(now));
+        mark::store(place, mark, after);
+        after
+    }
+
+    /// Whether the slot at an offset has room for so many bytes.
+    pub fn holds(&self, offset: usize, bytes: usize) -> bool {
+        self.slot_at(offset).is_some_and(|at| bytes <= self.classes[at.class].slot_bytes)
+    }
+
+    /// The numbers of the chunks that were ever in use, in the window or not.
+    pub fn chunks_of(&self, in_window: bool) -> Range<u32> {
+        let first = (self.window_bytes >> self.chunk_shift).max(1) as u32;
+        if in_window { 1..first } else { first..self.pool.highest() + 1 }
+    }
+
+    /// Tell an onlooker the flush generation.
+    pub fn set_flush(&self, generation: u32) {
+        if let Some(window) = &self.window {
+            window.onlooker.set_flush(generation);
         }
     }
 
@@ -244,7 +376,7 @@ impl Memory {
     /// Give wholly free chunks of any class back to the pool; true if there was one.
     pub fn release_empty(&self) -> bool {
         let mut any = false;
-        for class in &self.classes {
+        for class in &self.classes[..self.ordinary] {
             if let Some(chunk) = class.release_empty(self.tables()) {
                 self.return_chunk(Freed::Chunk(chunk));
                 any = true;
@@ -260,7 +392,7 @@ impl Memory {
 
     /// The pool in numbers.
     pub fn pool_counts(&self) -> PoolCounts {
-        self.pool.counts(self.index_bytes.load(Relaxed))
+        self.pool.counts(self.other_bytes())
     }
 
     /// What the index takes now.
@@ -282,7 +414,8 @@ impl Memory {
     /// Bytes of the pool's chunks: in classes, and free but backed.
     pub fn pool_bytes(&self) -> (u64, u64) {
         let counts = self.pool_counts();
-        (counts.taken << self.chunk_shift, counts.free << self.chunk_shift)
+        let own = self.window.as_ref().map_or(0, |window| window.pool.counts(0).taken);
+        ((counts.taken + own) << self.chunk_shift, counts.free << self.chunk_shift)
     }
 
     /// Bytes of marks and bitmaps of all slots in the classes' chunks.
@@ -292,26 +425,51 @@ impl Memory {
         slots * 2 + slots.div_ceil(8)
     }
 
-    /// Every class that has chunks.
+    /// Every class that has chunks; the window's slots are told with the ordinary ones.
     pub fn class_stats(&self) -> Vec<ClassStats> {
         let row = |class: &Class| {
-            let (chunks, used) = class.counts();
+            let (mut chunks, mut used) = class.counts();
+            let mut slots = chunks * class.slots as u64;
+            if let Some(window) = self.classes[self.ordinary..].get(class.number) {
+                let (more_chunks, more_used) = window.counts();
+                (chunks, used) = (chunks + more_chunks, used + more_used);
+                slots += more_chunks * window.slots as u64;
+            }
             (chunks > 0).then(|| ClassStats {
                 slot_bytes: class.slot_bytes as u64,
                 chunks,
-                slots: chunks * class.slots as u64,
+                slots,
                 used,
                 bytes: used * class.slot_bytes as u64,
                 evicted: class.evicted.load(Relaxed),
                 class: class.number as u32 + 1,
             })
         };
-        self.classes.iter().filter_map(row).collect()
+        self.classes[..self.ordinary].iter().filter_map(row).collect()
+    }
+
+    /// Slots of the window in use.
+    pub fn window_slots_used(&self) -> u64 {
+        self.classes[self.ordinary..].iter().map(|class| class.counts().1).sum()
     }
 
     /// Slots in use, over all classes.
     pub fn slots_used(&self) -> u64 {
         self.classes.iter().map(|class| class.counts().1).sum()
+    }
+}
+
+/// Address space for up to four times the limit (at least 1 GiB), behind the window.
+fn reserve_items(config: &Config) -> io::Result<Region> {
+    let array = config.window.as_ref().map(|window| &window.items);
+    let mut reserve = (config.memory_bytes.saturating_mul(4)).clamp(1 << 30, ITEM_BYTES_LIMIT);
+    loop {
+        match Region::reserve_behind(array, reserve as usize, config.huge_pages) {
+            Ok(region) => return Ok(region),
+            // A limit on address space: be content with less room to grow.
+            Err(_) if reserve / 2 > config.memory_bytes => reserve /= 2,
+            Err(error) => return Err(error),
+        }
     }
 }
 

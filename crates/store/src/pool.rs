@@ -4,16 +4,19 @@
 //! reserve: only a class that is entitled (it has none, or turns its own over faster than the
 //! others) may take these; see `evict`.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    ops::RangeInclusive,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// Chunks that are in no class, and the count of all.
 #[derive(Debug)]
 pub struct Pool {
     state: Mutex<PoolState>,
     chunk_bytes: u64,
-    /// Chunk numbers run from 1 to here: the number 0 would make the location 0, which means an
-    /// empty slot.
-    chunks_max: u32,
+    /// Chunk numbers run up to here, from 1 at least: the number 0 would make the location 0, which
+    /// means an empty slot.
+    chunk_last: u32,
 }
 
 #[derive(Debug)]
@@ -44,17 +47,23 @@ pub struct PoolCounts {
 }
 
 impl Pool {
-    /// `reserve` says whether to keep one (a store that may not evict needs none).
-    pub fn new(chunk_bytes: u64, chunks_max: u32, limit_bytes: u64, reserve: bool) -> Pool {
+    /// Of the chunks `numbers`. `reserve` says whether to keep one (a store that may not evict needs
+    /// none).
+    pub fn new(
+        chunk_bytes: u64,
+        numbers: RangeInclusive<u32>,
+        limit_bytes: u64,
+        reserve: bool,
+    ) -> Pool {
         let state = PoolState {
             free: Vec::new(),
             bare: Vec::new(),
-            fresh: 1,
+            fresh: *numbers.start(),
             taken: 0,
             limit_bytes,
             reserve,
         };
-        Pool { state: Mutex::new(state), chunk_bytes, chunks_max }
+        Pool { state: Mutex::new(state), chunk_bytes, chunk_last: *numbers.end() }
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -63,7 +72,7 @@ impl Pool {
 
     fn counts_of(&self, state: &PoolState, other_bytes: u64) -> PoolCounts {
         let limit_chunks = state.limit_bytes.saturating_sub(other_bytes) / self.chunk_bytes;
-        let limit_chunks = limit_chunks.clamp(1, u64::from(self.chunks_max)) as i64;
+        let limit_chunks = limit_chunks.clamp(1, u64::from(self.chunk_last).max(1)) as i64;
         PoolCounts {
             taken: u64::from(state.taken),
             free: state.free.len() as u64,
@@ -86,7 +95,7 @@ impl Pool {
             return None;
         }
         let chunk = state.free.pop().or_else(|| state.bare.pop()).or_else(|| {
-            (state.fresh <= self.chunks_max).then(|| {
+            (state.fresh <= self.chunk_last).then(|| {
                 state.fresh += 1;
                 state.fresh - 1
             })

@@ -6,7 +6,7 @@
 
 use crate::{
     large::{PIECE_HEADER_BYTES, payload_bytes},
-    mark::{self, Mark},
+    mark,
     store::{Record, Store},
     types::{ItemMeta, KeyHash, UnixSeconds},
 };
@@ -76,8 +76,7 @@ impl Store {
                 }
                 Look::Hit(record, bucket, before) => {
                     let version = &self.index.bucket(bucket).version;
-                    let place = self.mark_of(record.location);
-                    let mark = place.map_or(Mark(0), mark::load);
+                    let (place, mark) = self.look_at_mark(record.location, now);
                     let meta = self.meta_of(&record.header, mark, now);
                     let got = if record.header.large {
                         let pinned = self.pin(&record);
@@ -92,6 +91,9 @@ impl Store {
                     {
                         if let Some(place) = place {
                             mark::store(place, mark, mark.hit(now));
+                        }
+                        if self.is_promotable(&record, mark) {
+                            self.promote(&record, mark);
                         }
                         return got;
                     }
@@ -115,7 +117,7 @@ impl Store {
                     return None;
                 }
                 Look::Hit(record, ..) => {
-                    let mark = self.mark_of(record.location).map_or(Mark(0), mark::load);
+                    let (_, mark) = self.look_at_mark(record.location, now);
                     return Some(self.meta_of(&record.header, mark, now));
                 }
             }

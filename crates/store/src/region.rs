@@ -5,24 +5,18 @@
 //! these are written by their one draft and read by pin holders only. The range is reserved without
 //! memory behind it; pages appear when they are touched.
 
+use crate::window::SharedArray;
 use laneway_sync::prim::AtomicU64;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::{io, ptr::NonNull, slice};
-
-/// What stands behind a region. More kinds come with the kernel lane (a BPF array) and with
-/// huge-page files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Private anonymous memory.
-    Anonymous,
-}
 
 /// The range.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
     bytes: usize,
-    kind: Kind,
+    /// So many from the beginning are a shared array's; the rest is private anonymous memory.
+    shared_bytes: usize,
 }
 
 // SAFETY: `base` is a plain address of a mapping that lives as long as the Region and belongs to no
@@ -34,6 +28,8 @@ unsafe impl Sync for Region {}
 
 /// Pages this large are what huge-page advice is about.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// What mappings are made of.
+const PAGE_BYTES: usize = 4096;
 
 impl Region {
     /// Reserve `bytes` (rounded up to huge pages) of anonymous memory.
@@ -50,12 +46,30 @@ impl Region {
             )
         }?;
         let base = NonNull::new(base.cast()).expect("the kernel never maps page zero for us");
-        let region = Region { base, bytes, kind: Kind::Anonymous };
+        let region = Region { base, bytes, shared_bytes: 0 };
         let advice = if huge_pages { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // A kernel without transparent huge pages refuses the advice; the memory serves as well
         // without. SAFETY: the range is exactly our own mapping, and this advice changes no
         // content.
         let _ = unsafe { madvise(region.base.as_ptr().cast(), bytes, advice) };
+        Ok(region)
+    }
+
+    /// The same, and a shared array, where there is one, in place of the first bytes.
+    pub fn reserve_behind(
+        array: Option<&SharedArray>,
+        bytes: usize,
+        huge_pages: bool,
+    ) -> io::Result<Region> {
+        let shared_bytes = array.map_or(0, |array| array.bytes.next_multiple_of(PAGE_BYTES));
+        let mut region = Region::reserve(bytes.max(shared_bytes), huge_pages)?;
+        let Some(array) = array else { return Ok(region) };
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the range is the beginning of our own new mapping, page-aligned and not longer
+        // than it; nobody has a reference into it yet.
+        unsafe { mmap(region.base.as_ptr().cast(), shared_bytes, access, flags, &array.file, 0) }?;
+        region.shared_bytes = shared_bytes;
         Ok(region)
     }
 
@@ -69,9 +83,10 @@ impl Region {
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is `bytes` long, page-aligned, zeroed by the kernel when first
-        // touched (so initialised), and stays mapped for the life of `self`, which the slice
-        // borrows. Words are atomic, so aliasing and writing through `&` are allowed. Bytes of
-        // large items are also written through `pointer`; see there.
+        // touched, or a shared array's (so initialised), and stays mapped for the life of `self`,
+        // which the slice borrows. Words are atomic, so aliasing and writing through `&` are
+        // allowed, and others may look at them. Bytes of large items are also written through
+        // `pointer`; see there.
         unsafe { slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / 8) }
     }
 
@@ -92,8 +107,12 @@ impl Region {
     }
 
     /// Give the pages of a range back to the system; they read as zero afterwards. A reader that
-    /// lost its race may see the zeroes, and discards them like anything else it read.
+    /// lost its race may see the zeroes, and discards them like anything else it read. A shared
+    /// array's pages stay.
     pub fn discard(&self, offset: usize, len: usize) {
+        if offset < self.shared_bytes {
+            return;
+        }
         let pointer = self.pointer(offset, len);
         // SAFETY: the range is inside our own mapping, and the caller has nothing in it any more.
         // The kernel's zeroing happens outside the Rust machine, as if another thread had stored
@@ -114,10 +133,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        match self.kind {
-            // SAFETY: the mapping is ours, and no borrow of it outlives `self`.
-            Kind::Anonymous => drop(unsafe { munmap(self.base.as_ptr().cast(), self.bytes) }),
-        }
+        // SAFETY: the mapping is ours, the array over its beginning included, and no borrow of it
+        // outlives `self`.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 

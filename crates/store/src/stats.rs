@@ -47,6 +47,10 @@ impl Store {
             unpublished_bytes: gauge(&counters.unpublished_bytes),
             read_retries: counters.read_retries.load(Relaxed),
             seq: self.seq.load(Relaxed),
+            window_bytes: self.memory.window_bytes() as u64,
+            window_items: self.memory.window_slots_used(),
+            promotions: counters.promotions.load(Relaxed),
+            demotions: counters.demotions.load(Relaxed),
         }
     }
 

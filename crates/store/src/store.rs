@@ -8,7 +8,7 @@ use crate::{
     index::Index,
     large::LargeTable,
     location::{Location, Medium},
-    mark::Mark,
+    mark::{self, Mark},
     memory::Memory,
     record::{self, FLUSH_GENERATIONS, Header},
     types::{Config, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, UnixSeconds},
@@ -44,6 +44,8 @@ pub struct Store {
     pub(crate) hook: Option<Box<dyn Hook>>,
     pub(crate) counters: Counters,
     pub(crate) drain: Mutex<Drain>,
+    /// Of the window; who holds it may move items into the window.
+    pub(crate) window_drain: Mutex<Drain>,
     pub(crate) sweeper: Mutex<Sweeper>,
 }
 
@@ -62,6 +64,11 @@ pub(crate) struct Counters {
     /// Wraps below zero for a moment when the last reader is quicker than the killer.
     pub pinned_dead_bytes: AtomicU64,
     pub evicted_bytes_recent: AtomicU64,
+    pub promotions: AtomicU64,
+    pub demotions: AtomicU64,
+    pub demoted_bytes_recent: AtomicU64,
+    /// Hits of items outside the window that would fit into it, to choose some of them.
+    pub promotable: AtomicU64,
     /// Bytes of the descriptors' piece lists.
     pub piece_list_bytes: AtomicU64,
 }
@@ -98,7 +105,8 @@ impl Store {
         // The smallest slots filled, at 12 bytes of index per item, and some.
         let buckets_max = (memory.items.bytes() / 24 * 16 / 64) as u64;
         let buckets = config.buckets_initial.min(config.memory_bytes / 16 / 64).max(1);
-        let index = Index::new(buckets, buckets_max, config.huge_pages)?;
+        let window = config.window.as_ref();
+        let index = Index::new(buckets, buckets_max, config.huge_pages, window)?;
         memory.set_index_bytes(index.bytes());
         Ok(Arc::new(Store {
             mode: config.mode,
@@ -116,6 +124,7 @@ impl Store {
             hook,
             counters: Counters::default(),
             drain: Mutex::default(),
+            window_drain: Mutex::new(Drain::of_window()),
             sweeper: Mutex::default(),
         }))
     }
@@ -229,6 +238,23 @@ impl Store {
             Medium::Extent => self.large.get(location.offset() as u32).map(|d| &d.mark),
             _ => None,
         }
+    }
+
+    /// The hit mark of an item, and what it says, an onlooker's hits included.
+    #[inline]
+    pub(crate) fn look_at_mark(
+        &self,
+        location: Location,
+        now: UnixSeconds,
+    ) -> (Option<&AtomicU16>, Mark) {
+        let Some(place) = self.mark_of(location) else { return (None, Mark(0)) };
+        let mark = match location.medium() {
+            Medium::Arena => {
+                self.memory.load_mark(place, location.offset() as usize * 8, Some(now))
+            }
+            _ => mark::load(place),
+        };
+        (Some(place), mark)
     }
 
     /// What the interface tells of an item.

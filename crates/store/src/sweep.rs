@@ -40,6 +40,7 @@ impl Store {
             }
         }
         self.flush_generation.store(generation.wrapping_add(1), Relaxed);
+        self.memory.set_flush(generation.wrapping_add(1));
         true
     }
 

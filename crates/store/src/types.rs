@@ -1,5 +1,7 @@
 //! The plain values of the store's interface. Sizes are in bytes, times in absolute unix seconds.
 
+use crate::window::Window;
+
 /// The seeded 64-bit hash of a key (SipHash-1-3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub u64);
@@ -36,6 +38,8 @@ pub struct Config {
     pub buckets_initial: u64,
     /// Back the memory by huge pages where the kernel offers them.
     pub huge_pages: bool,
+    /// Memory through which somebody else looks at the store.
+    pub window: Option<Window>,
 }
 
 impl Default for Config {
@@ -48,6 +52,7 @@ impl Default for Config {
             unpublished_bytes_max: 16 << 20,
             buckets_initial: 4096,
             huge_pages: false,
+            window: None,
         }
     }
 }
@@ -142,6 +147,14 @@ pub struct Stats {
     pub read_retries: u64,
     /// The latest sequence given out.
     pub seq: u64,
+    /// Bytes of the window's records, counted in `pool_bytes` as they are used; 0 without one.
+    pub window_bytes: u64,
+    /// Records in the window.
+    pub window_items: u64,
+    /// Items that moved into the window because they were asked for often.
+    pub promotions: u64,
+    /// Items that made room for these.
+    pub demotions: u64,
 }
 
 /// One slab class.

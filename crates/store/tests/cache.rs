@@ -58,6 +58,7 @@ fn store(memory_bytes: u64) -> Arc<Store> {
         unpublished_bytes_max: 4 << 20,
         buckets_initial: 1,
         huge_pages: false,
+        window: None,
     })
     .expect("memory")
 }

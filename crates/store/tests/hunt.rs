@@ -160,6 +160,7 @@ fn run(hunt: Hunt) -> (Arc<Store>, Seen) {
         unpublished_bytes_max: 4 << 20,
         buckets_initial: 1,
         huge_pages: false,
+        window: None,
     })
     .expect("memory");
     let seen = Seen::default();

@@ -1,5 +1,6 @@
 //! The store against a map: rows that state a fact, and random operations.
 
+mod foreign;
 mod model;
 
 use laneway_store::Mode;
@@ -79,6 +80,14 @@ proptest! {
     #[test]
     fn any_operations_agree_with_a_map_in_cache_mode(ops in prop::collection::vec(op(), 1..300)) {
         check_store(Mode::Cache, 2 << 20, &ops);
+    }
+
+    #[test]
+    fn any_operations_agree_with_a_map_behind_a_window(ops in prop::collection::vec(op(), 1..300)) {
+        for (mode, memory_bytes) in [(Mode::Cache, 3 << 20), (Mode::Store, 5 << 20)] {
+            let (_foreign, window) = foreign::Foreign::new(model::HASH_SEED, 64, 1 << 20);
+            model::check_store_behind(Some(window), mode, memory_bytes, &ops);
+        }
     }
 
     #[test]

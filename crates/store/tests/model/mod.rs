@@ -2,7 +2,7 @@
 //! the property test and the fuzzer. Nothing here is random: what happens depends on the operations
 //! alone.
 
-use laneway_store::{Config, Got, ItemMeta, Mode, Refused, Store};
+use laneway_store::{Config, Got, ItemMeta, Mode, Refused, Store, Window};
 use std::{collections::HashMap, sync::Arc};
 
 /// One operation. Keys and sizes are small numbers, so that operations meet.
@@ -96,22 +96,32 @@ pub fn value_bytes(key: u8, nonce: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
+/// Of the stores that are checked.
+pub const HASH_SEED: (u64, u64) = (7, 11);
+
 fn config(mode: Mode, memory_bytes: u64) -> Config {
     Config {
         memory_bytes,
         mode,
         item_bytes_max: 1 << 20,
-        hash_seed: (7, 11),
+        hash_seed: HASH_SEED,
         unpublished_bytes_max: 1 << 20,
         buckets_initial: 1,
         huge_pages: false,
+        window: None,
     }
 }
 
 /// Run the operations against a store and a map; panic where they differ. Afterwards everything is
 /// deleted, and every slot must have come back.
 pub fn check_store(mode: Mode, memory_bytes: u64, ops: &[Op]) {
-    let store = Store::new(config(mode, memory_bytes)).expect("memory to reserve");
+    check_store_behind(None, mode, memory_bytes, ops);
+}
+
+/// The same, of a store behind a window.
+pub fn check_store_behind(window: Option<Window>, mode: Mode, memory_bytes: u64, ops: &[Op]) {
+    let config = Config { window, ..config(mode, memory_bytes) };
+    let store = Store::new(config).expect("memory to reserve");
     let mut model = Model {
         store,
         now: 1_000_000,
