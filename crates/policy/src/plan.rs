@@ -15,8 +15,11 @@ use alloc::vec::Vec;
 /// What an epoch was like, summed over all workers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EpochLoad {
-    /// Every request by the size of its item.
+    /// Every request that a worker served, by the size of its item.
     pub sizes: SizeHistogram,
+    /// Requests that came to no worker, since the kernel answered them. They count for what is
+    /// small, and not for how many workers small requests need.
+    pub sizes_kernel: SizeHistogram,
     /// Requests that went the large way. Not the same as those in `sizes` above the threshold: a
     /// multiget goes by its total.
     pub large_requests: u64,

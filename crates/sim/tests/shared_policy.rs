@@ -27,7 +27,7 @@ fn server_plan(settings: &Settings, mix: &Mix, epochs: u64) -> CorePlan {
             large_requests += u64::from(size >= plan.threshold);
         }
         let sizes = SizeHistogram::from_fn(|class| by_worker.iter().map(|w| w[class]).sum());
-        let load = EpochLoad { sizes, large_requests, tx_backed_up: false };
+        let load = EpochLoad { sizes, large_requests, ..EpochLoad::default() };
         plan = policy.plan(Nanos(epoch), &load);
     }
     plan

@@ -41,6 +41,8 @@ pub struct Lanes {
     settings: Settings,
     form: Form,
     sizes: SmoothHistogram,
+    /// With those that the kernel answered.
+    sizes_all: SmoothHistogram,
     threshold: ThresholdControl,
     /// Large workers by the paper's rule.
     large_by_rule: Settled,
@@ -58,6 +60,7 @@ impl Lanes {
         Lanes {
             form: settings.form(),
             sizes: SmoothHistogram::new(),
+            sizes_all: SmoothHistogram::new(),
             threshold: ThresholdControl::new(&settings, clamp),
             large_by_rule: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
             large_needed: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
@@ -76,7 +79,10 @@ impl Lanes {
         }
         let workers = self.settings.workers;
         self.sizes.absorb(&load.sizes, self.settings.alpha);
-        let threshold = self.threshold.after_epoch(&self.sizes, samples);
+        let mut all = load.sizes.clone();
+        all.merge(&load.sizes_kernel);
+        self.sizes_all.absorb(&all, self.settings.alpha);
+        let threshold = self.threshold.after_epoch(&self.sizes_all, all.total());
         let by_rule = |small_share| large_by_rule_lanes(small_share, workers);
         let needed = |small_share| large_needed_lanes(small_share, workers);
         if samples >= self.settings.samples_min {

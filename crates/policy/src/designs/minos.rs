@@ -27,6 +27,8 @@ use crate::units::Nanos;
 pub struct Minos {
     settings: Settings,
     sizes: SmoothHistogram,
+    /// With those that the kernel answered.
+    sizes_all: SmoothHistogram,
     threshold: ThresholdControl,
     large: Settled,
     evidence: Evidence,
@@ -40,6 +42,7 @@ impl Minos {
             ThresholdControl::new(&settings, Clamp::NONE).starting_at(settings.slice_bytes);
         Minos {
             sizes: SmoothHistogram::new(),
+            sizes_all: SmoothHistogram::new(),
             threshold,
             large: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
             evidence: Evidence::default(),
@@ -56,7 +59,10 @@ impl Minos {
         }
         let workers = self.settings.workers;
         self.sizes.absorb(&load.sizes, self.settings.alpha);
-        let threshold = self.threshold.after_epoch(&self.sizes, samples);
+        let mut all = load.sizes.clone();
+        all.merge(&load.sizes_kernel);
+        self.sizes_all.absorb(&all, self.settings.alpha);
+        let threshold = self.threshold.after_epoch(&self.sizes_all, all.total());
         let large = |small_share| workers - small_workers(small_share, workers);
         if samples >= self.settings.samples_min {
             self.evidence.forget();

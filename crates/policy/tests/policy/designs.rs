@@ -54,6 +54,26 @@ fn lanes_on_six_workers_follows_the_load() {
     }
 }
 
+/// Of ten requests the kernel answers nine, all of them small: workers see 1.25 % large ones where
+/// there are 0.125 %, and the threshold is that of all, the number of workers that of what they see.
+#[test]
+fn what_the_kernel_answers_counts_for_the_threshold_and_needs_no_worker() {
+    let seen = mix(THICK, 1.25);
+    let all = EpochLoad { sizes_kernel: etc_mix(9 * THICK, 0.0, 500_000), ..seen.clone() };
+    for design in [Design::Lanes, Design::Minos] {
+        let settings = Settings { design, ..lanes(6) };
+        let plan = plan_after(&settings, &all, 1);
+        let whole = plan_after(&settings, &mix(10 * THICK, 0.125), 1);
+        assert_eq!(plan.threshold, whole.threshold, "{design:?}");
+        let fixed = Settings { threshold_fixed: Some(plan.threshold), ..settings.clone() };
+        let by_seen = plan_after(&fixed, &seen, 1);
+        assert_eq!(plan.workers_large(), by_seen.workers_large(), "{design:?}");
+    }
+    let minos = Settings { design: Design::Minos, ..lanes(6) };
+    let (with, without) = (plan_after(&minos, &all, 1), plan_after(&minos, &seen, 1));
+    assert!(with.threshold < without.threshold, "{} {}", with.threshold, without.threshold);
+}
+
 /// The default cost counts what each small request costs, so it gives away fewer workers.
 #[test]
 fn the_default_cost_gives_fewer_large_workers_than_packets() {
@@ -227,7 +247,7 @@ fn epochs() -> impl Strategy<Value = Vec<EpochLoad>> {
         for (size, count) in counts {
             sizes.add(laneway_policy::SizeClass::of(ItemBytes(size)), count);
         }
-        EpochLoad { sizes, large_requests, tx_backed_up: full }
+        EpochLoad { sizes, large_requests, tx_backed_up: full, ..EpochLoad::default() }
     });
     vec(epoch, 1..12)
 }

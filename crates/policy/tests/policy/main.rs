@@ -36,7 +36,7 @@ fn etc_mix(requests: u64, large_percent: f64, large_bytes_max: u64) -> SizeHisto
 fn load(sizes: SizeHistogram) -> EpochLoad {
     let large_requests =
         SizeClass::all().filter(|c| c.first().0 >= 1472).map(|c| sizes.count(c)).sum();
-    EpochLoad { sizes, large_requests, tx_backed_up: false }
+    EpochLoad { sizes, large_requests, ..EpochLoad::default() }
 }
 
 /// The histogram as the only epoch there ever was.

@@ -142,6 +142,7 @@ impl Run<'_> {
             sizes: std::mem::take(&mut control.sizes),
             large_requests: control.large_requests,
             tx_backed_up: backed_up,
+            ..EpochLoad::default()
         };
         (control.large_requests, control.tx_samples, control.tx_samples_backed_up) = (0, 0, 0);
         let plan = self.machine.tweak.apply(control.policy.plan(Nanos(self.now / 1_000), &load));
