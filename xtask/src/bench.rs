@@ -52,7 +52,10 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if options.pairs == Some(0) {
         return Err(Failure::Usage("--pairs 0: must be at least 1".into()));
     }
-    process::run(process::cargo().args(["build", "--release", "--quiet", "-p", "laneway"]))?;
+    let features = pairs::definition::read(&options.root, &id)?.features;
+    let mut build = process::cargo();
+    build.args(["build", "--release", "--quiet", "-p", "laneway", "--features", &features]);
+    process::run(&mut build)?;
     if pairs::needs_examples(&options.root, &id)? {
         let example =
             ["build", "--release", "--quiet", "-p", "laneway-store", "--example", "index"];

@@ -7,28 +7,56 @@
 
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process;
+use lexopt::ValueExt;
 
 pub const HELP: &str = "\
 Build the kernel lane's BPF programs, lint their loader, and test both.
 
-usage: cargo xtask kernel [NAME]
+usage: cargo xtask kernel [NAME] [--torn READS] [--fuzz FRAMES]
 
-  NAME   only the tests whose name contains NAME
+  NAME           only the tests whose name contains NAME
+  --torn READS   only the hunts for torn reads, and their control, with so many reads each
+                 (10000000 take some minutes)
+  --fuzz FRAMES  only the comparison with the server's parser, on so many random frames
 
 Needs clang (14 or newer), iproute2, Linux 6.6, and CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and
 CAP_SYS_ADMIN (for the tests' network namespaces): root has them. Without them it says what is
 missing and is skipped.";
 
 const COMPILERS: [&str; 2] = ["clang-14", "clang"];
-const PACKAGE: [&str; 4] = ["-p", "laneway-kernel", "--features", "kernel"];
+/// The loader, and the server that uses it.
+const CLIPPED: [&str; 8] = [
+    "-p",
+    "laneway-kernel",
+    "-p",
+    "laneway-server",
+    "-p",
+    "laneway",
+    "--features",
+    "laneway-kernel/kernel,laneway/kernel",
+];
+/// What is tested: the programs and their loader, then the server over them.
+const TESTED: [&[&str]; 2] = [
+    &["-p", "laneway-kernel", "--features", "kernel"],
+    &["-p", "laneway", "--features", "kernel", "--test", "kernel"],
+];
 /// How the crate's tests begin a line that says what this machine lacks.
 const LACKS: &str = "SKIPPED: ";
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let mut only = String::new();
+    let mut longer = Vec::new();
     while let Some(argument) = parser.next()? {
         match argument {
             lexopt::Arg::Value(name) => only = name.to_string_lossy().into_owned(),
+            lexopt::Arg::Long("torn") => {
+                longer.push(("LANEWAY_TORN_READS", parser.value()?.parse::<u64>()?));
+                only = "torn".into();
+            }
+            lexopt::Arg::Long("fuzz") => {
+                longer.push(("LANEWAY_FUZZ_FRAMES", parser.value()?.parse::<u64>()?));
+                only = "parser".into();
+            }
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
         }
     }
@@ -39,16 +67,22 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let mut clippy = process::cargo();
     clippy
         .args(["clippy", "--quiet", "--all-targets"])
-        .args(PACKAGE)
+        .args(CLIPPED)
         .args(["--", "-D", "warnings"]);
     process::run(&mut clippy)?;
-    let mut tests = process::cargo();
-    tests.args(["test", "--no-fail-fast"]).args(PACKAGE).args(["--", "--nocapture", &only]);
-    let (status, told) = process::capture(&mut tests)?;
-    println!("{told}");
-    if !status.success() {
-        return failed("tests of the kernel lane failed");
+    let mut all_told = String::new();
+    for package in TESTED {
+        let mut tests = process::cargo();
+        tests.args(["test", "--no-fail-fast"]).args(package).args(["--", "--nocapture", &only]);
+        tests.envs(longer.iter().map(|(name, count)| (name, count.to_string())));
+        let (status, told) = process::capture(&mut tests)?;
+        println!("{told}");
+        if !status.success() {
+            return failed("tests of the kernel lane failed");
+        }
+        all_told.push_str(&told);
     }
+    let told = all_told;
     let mut lacks: Vec<&str> = told.lines().filter_map(|line| line.split(LACKS).nth(1)).collect();
     lacks.sort_unstable();
     lacks.dedup();

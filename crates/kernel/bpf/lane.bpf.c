@@ -75,6 +75,7 @@ typedef struct xdp_md context;
 #define PASS XDP_PASS
 #define DROP XDP_DROP
 INLINE u32 packet_bytes(context *ctx) { return bpf_xdp_get_buff_len(ctx); }
+INLINE u32 interface(context *ctx) { return ctx->ingress_ifindex; }
 INLINE int is_plain(context *ctx) { return 1; }
 INLINE int get(context *ctx, u32 at, void *to, u32 len) {
     return bpf_xdp_load_bytes(ctx, at, to, len);
@@ -86,11 +87,14 @@ INLINE int resize(context *ctx, u32 bytes) {
     return bpf_xdp_adjust_tail(ctx, (int)bytes - (int)packet_bytes(ctx));
 }
 INLINE int send(context *ctx) { return XDP_TX; }
+/* What leaves from here was never a socket buffer: nobody completes its sum. */
+#define PARTIAL_OF(partial) 0
 #else
 typedef struct __sk_buff context;
 #define PASS TC_ACT_UNSPEC
 #define DROP TC_ACT_SHOT
 INLINE u32 packet_bytes(context *ctx) { return ctx->len; }
+INLINE u32 interface(context *ctx) { return ctx->ifindex; }
 /* For this host, without a VLAN tag, and not several datagrams in one. */
 INLINE int is_plain(context *ctx) {
     return ctx->pkt_type == 0 && !ctx->vlan_present && !ctx->gso_size;
@@ -103,6 +107,7 @@ INLINE int put(context *ctx, u32 at, void *from, u32 len) {
 }
 INLINE int resize(context *ctx, u32 bytes) { return bpf_skb_change_tail(ctx, bytes, 0); }
 INLINE int send(context *ctx) { return bpf_redirect(ctx->ifindex, 0); }
+#define PARTIAL_OF(partial) (partial)
 #endif
 
 /* ---- sums ---- */
@@ -207,8 +212,8 @@ NOINLINE int parse_flags(struct scratch *s, u32 at, u32 end) {
         if (parse_flag(s, at + i))
             return -1;
     }
-    /* 32 bytes of opaque and its letter. */
-    return s->flags_seen & 1 && s->opaque_bytes <= 33 ? 0 : -1;
+    /* 32 bytes of opaque, its letter included. */
+    return s->flags_seen & 1 && s->opaque_bytes <= 32 ? 0 : -1;
 }
 
 /* One `get KEY\r\n` or `mg KEY FLAGS\r\n`, with single spaces. Everything else is user space's. */
@@ -330,7 +335,7 @@ NOINLINE s64 place_of(u64 hash) {
 #define MEDIUM(word) ((u32)((word) >> 45) & 7)
 #define SIZE_CLASS(word) ((u32)((word) >> 40) & 31)
 #define OFFSET(word) ((word) & ((1ull << 40) - 1))
-#define MEDIUM_KERNEL_ARRAY 1
+#define MEDIUM_ARENA 0
 #define MEDIUM_LINK 7
 
 #define HAS_EXT 1
@@ -343,7 +348,7 @@ NOINLINE s64 place_of(u64 hash) {
 NOINLINE int examine(struct scratch *s, u64 word) {
     if (!s)
         return MISS;
-    if (MEDIUM(word) != MEDIUM_KERNEL_ARRAY)
+    if (MEDIUM(word) != MEDIUM_ARENA)
         return ELSEWHERE;
     u64 at = OFFSET(word) * 8;
     u32 element = at / ITEMS_ELEMENT_BYTES;
@@ -399,7 +404,7 @@ NOINLINE int look_overflow(struct scratch *s, u64 number) {
         return MISS;
     struct overflow *overflow = bpf_map_lookup_elem(&overflows, &index);
     if (!overflow)
-        return MISS;
+        return ELSEWHERE;
     u16 tag = s->hash;
     u64 word = 0;
     s->overflow = 0;
@@ -436,7 +441,7 @@ INLINE int look(struct scratch *s, struct bucket *bucket) {
         if (found != MISS)
             return found;
     }
-    return MISS;
+    return s->overflow ? ELSEWHERE : MISS;
 }
 
 /* ---- the reply ---- */
@@ -576,11 +581,11 @@ NOINLINE int attempt(struct scratch *s) {
         return MISS;
     s64 place = place_of(s->hash);
     if (place < 0 || place >> 31)
-        return MISS;
+        return ELSEWHERE;
     u32 index = place;
     struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
     if (!bucket)
-        return MISS;
+        return ELSEWHERE;
     u64 before = load64(&bucket->version);
     if (before & 1)
         return WRITING;
@@ -626,6 +631,13 @@ NOINLINE int listed(u32 served, u64 high, u64 low) {
     return 0;
 }
 
+/* 127.0.0.0/8 and ::1: nobody else's on any interface but the loopback, whose number is 1 in every
+ * network namespace. */
+#define LOOPBACK 1
+INLINE int is_loopback(u64 high, u64 low) {
+    return !high && ((low & 0xffffffff) == 0xffff0000 ? (low >> 32 & 255) == 127 : low == 1ull << 56);
+}
+
 INLINE u64 mapped_ip4(const u8 *at) { return (u64)load32(at) << 32 | 0xffff0000; }
 
 /* What the headers say: how long those before the UDP header are. Kind of packet in `outcome`:
@@ -669,7 +681,10 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
     }
     if (get(ctx, ETH_BYTES + ip_bytes, s->request, TEXT_AT))
         return 0;
-    if (load16(s->request + 2) != swap16(control_->port) || !listed(0, own_high, own))
+    u32 port = swap16(load16(s->request + 2));
+    if ((port - control_->ports[0].first >= control_->ports[0].count &&
+         port - control_->ports[1].first >= control_->ports[1].count) ||
+        !listed(0, own_high, own))
         return 0;
     *outcome = FRAME;
     u32 udp_bytes = swap16(load16(s->request + 4));
@@ -684,6 +699,9 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
         return 0;
     }
     *outcome = STRANGER;
+    if (interface(ctx) != LOOPBACK &&
+        (is_loopback(source_high, source) || is_loopback(own_high, own)))
+        return 0;
     if (control_->served_count && !listed(1, source_high, source))
         return 0;
     *outcome = REQUEST;
@@ -694,7 +712,8 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
 }
 
 /* Read the request; whether its checksum holds. Packets of this very machine may carry the sum of
- * the pseudo header only, for a network card to complete: then the reply must carry that, too. */
+ * the pseudo header only, for a network card to complete: then a reply by the same way must carry
+ * that, too. */
 INLINE int read_request(struct scratch *s, context *ctx, u32 ip_bytes, u32 *partial) {
     u32 bytes = s->bytes;
     OPAQUE(bytes);
@@ -769,7 +788,7 @@ INLINE int reply(struct scratch *s, struct control *control_, context *ctx, u32 
     if (bytes < TEXT_AT || bytes > UDP_BYTES + REPLY_BYTES_MAX ||
         bytes + ip_bytes > control_->mtu_bytes)
         return LONG;
-    turn_headers(s, ip_bytes, partial);
+    turn_headers(s, ip_bytes, PARTIAL_OF(partial));
     if (resize(ctx, ETH_BYTES + ip_bytes + bytes))
         return ROOM;
     if (ip_bytes == 20 ? put(ctx, 0, s->head, ETH_BYTES + 20)
@@ -821,7 +840,7 @@ int lane(context *ctx) {
     struct control *control_ = bpf_map_lookup_elem(&control, &zero);
     struct scratch *s = bpf_map_lookup_elem(&scratches, &zero);
     struct counters *counters = bpf_map_lookup_elem(&counts, &zero);
-    if (!control_ || !s || !counters || !control_->port)
+    if (!control_ || !s || !counters || !control_->open)
         return PASS;
     int outcome = serve(s, control_, counters, ctx);
     if (outcome < 0 || outcome >= OUTCOMES)

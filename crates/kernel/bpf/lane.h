@@ -18,6 +18,7 @@
 /* Overflow buckets that a lookup follows. */
 #define CHAIN_MAX 2
 #define LISTED_MAX 8
+#define PORTS_MAX 2
 
 /* Attempts at one lookup: the first and four more. */
 #define ATTEMPTS_MAX 5
@@ -34,6 +35,10 @@ struct range {
     u64 address[2];
     u64 mask[2];
 };
+/* UDP ports: so many from the first on. */
+struct ports {
+    u32 first, count;
+};
 struct control {
     /* SipHash's four words after its key was mixed in. */
     u64 hash_start[4];
@@ -41,8 +46,8 @@ struct control {
     s64 unix_minus_boot_ns;
     /* The flush generation that live records carry, modulo 64. */
     u32 flush;
-    /* UDP port; 0 = serve nothing. */
-    u32 port;
+    /* 0 = serve nothing. */
+    u32 open;
     /* Longest UDP payload, and longest IP packet, of a reply. */
     u32 payload_bytes_max;
     u32 mtu_bytes;
@@ -50,6 +55,7 @@ struct control {
     u32 own_count;
     /* Who is served: how many of `served`; 0 = everybody. */
     u32 served_count;
+    struct ports ports[PORTS_MAX];
     struct range own[LISTED_MAX];
     struct range served[LISTED_MAX];
     /* Primary buckets of each partition. */
@@ -61,7 +67,7 @@ enum outcome {
     HIT,
     MISS,        /* no such key, as far as the lane looked */
     DEAD,        /* expired or flushed */
-    ELSEWHERE,   /* the item's bytes are not in the lane's memory */
+    ELSEWHERE,   /* bucket or bytes are not in the lane's memory */
     WRITING,     /* a writer is inside the bucket, perhaps interrupted on this very CPU */
     TORN,        /* changed under us in every attempt */
     LONG,        /* the reply would not fit */
@@ -91,6 +97,8 @@ struct steer {
     u32 stamp;
     /* A key is reported once its count reaches this; 0 = no sketch. */
     u32 hot_requests;
+    /* Sockets that receive: the first so many; 0 = the kernel knows. */
+    u32 receivers, unused;
     /* Reports so far in this timeslot; the first HOT_MAX are kept. */
     u64 hot_count;
     u64 hot[HOT_MAX];

@@ -150,8 +150,9 @@ INLINE int read_key(struct sk_reuseport_md *ctx, struct window *w, u64 seed, u64
     OPAQUE(bytes);
     if (bytes <= TEXT_AT || bytes > WINDOW_BYTES || bpf_skb_load_bytes(ctx, 0, w->bytes, bytes))
         return 0;
-    /* A request of several datagrams names its key in the first only. */
-    if (load32(w->bytes + UDP_BYTES + 2) != 0x01000000)
+    /* A request of several datagrams names its key in the first only, and what is no request names
+     * none. */
+    if (load32(w->bytes + UDP_BYTES + 2) != 0x01000000 || load16(w->bytes + UDP_BYTES + 6))
         return 0;
     find_key(w, bytes);
     u32 key_at = w->key_at, key_bytes = w->key_bytes;
@@ -176,6 +177,11 @@ int steer_keys(struct sk_reuseport_md *ctx) {
         return SK_PASS;
     if (!read_key(ctx, w, s->seed, &hash)) {
         counters->unsteered++;
+        u32 receivers = s->receivers;
+        if (receivers) {
+            u32 any = ctx->hash % receivers;
+            bpf_sk_select_reuseport(ctx, &sockets, &any, 0);
+        }
         return SK_PASS;
     }
     if (s->hot_requests)

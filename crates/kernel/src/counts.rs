@@ -11,7 +11,7 @@ pub enum Outcome {
     Miss,
     /// Expired or flushed.
     Dead,
-    /// The item's bytes are not in the lane's memory, or it is stale or large.
+    /// Its bucket or bytes are not in the lane's memory, or it is stale or large.
     Elsewhere,
     /// A writer was inside the bucket.
     Writing,
@@ -34,6 +34,25 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// One word, as statistics have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Hit => "hit",
+            Outcome::Miss => "miss",
+            Outcome::Dead => "dead",
+            Outcome::Elsewhere => "elsewhere",
+            Outcome::Writing => "writing",
+            Outcome::Torn => "torn",
+            Outcome::Long => "long",
+            Outcome::Request => "request",
+            Outcome::Frame => "frame",
+            Outcome::Checksum => "checksum",
+            Outcome::Stranger => "stranger",
+            Outcome::Room => "room",
+            Outcome::Lost => "lost",
+        }
+    }
+
     /// All of them, in the order of the program's counters.
     pub const ALL: [Outcome; 13] = [
         Outcome::Hit,
@@ -63,11 +82,19 @@ pub struct Counts {
 }
 
 impl Counts {
+    #[cfg(feature = "kernel")]
     pub(crate) fn sum(cpus: impl Iterator<Item = [u64; COUNTER_WORDS]>) -> Counts {
         let mut words = [0; COUNTER_WORDS];
         for cpu in cpus {
             words.iter_mut().zip(cpu).for_each(|(sum, more)| *sum += more);
         }
+        Counts { words }
+    }
+
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Counts) -> Counts {
+        let mut words = self.words;
+        words.iter_mut().zip(before.words).for_each(|(now, then)| *now = now.wrapping_sub(then));
         Counts { words }
     }
 

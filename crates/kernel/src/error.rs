@@ -9,6 +9,20 @@ pub struct Error {
     why: String,
 }
 
+/// What to do about a build without the programs.
+#[cfg(not(feature = "kernel"))]
+pub(crate) const REBUILD: &str = "built without the feature `kernel`; build with `cargo build \
+     --release --features kernel`, which needs clang (Debian: apt-get install clang-14)";
+
+impl Error {
+    /// The programs are not in this build.
+    #[cfg(not(feature = "kernel"))]
+    pub(crate) fn absent(what: &str) -> Error {
+        Error { what: what.to_string(), why: REBUILD.to_string() }
+    }
+}
+
+#[cfg(feature = "kernel")]
 impl Error {
     pub(crate) fn new(what: impl Into<String>, why: &dyn std::error::Error) -> Error {
         let mut told = why.to_string();
@@ -30,11 +44,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)?;
-        for missing in crate::capabilities::missing_capabilities() {
-            write!(f, "; this process lacks {missing}")?;
-        }
-        Ok(())
+        write!(f, "{}: {}", self.what, self.why)
     }
 }
 

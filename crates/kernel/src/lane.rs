@@ -5,7 +5,7 @@
 
 use crate::counts::Counts;
 use crate::error::Error;
-use crate::layout::{Control, ITEMS_ELEMENT_BYTES};
+use crate::layout::{Control, ITEMS_ELEMENT_BYTES, MARK_GRANULE_BYTES, RECORD_BYTES_MAX};
 use crate::mapped::{Mapped, Shared};
 use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::tc::{SchedClassifierLinkId, TcAttachOptions};
@@ -13,7 +13,14 @@ use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, TestRun, TestRunOp
 use aya::programs::{Xdp, XdpMode, xdp::XdpLinkId};
 use aya::{Ebpf, EbpfLoader};
 use laneway_store::layout::{Bucket, Overflow};
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use laneway_store::{Onlooker, SharedArray, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_BYTES, Window};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+// Where the store puts a record the program may read it.
+const _: () = assert!(WINDOW_TAIL_BYTES >= RECORD_BYTES_MAX);
+const _: () = assert!(WINDOW_RECORD_BYTES_MAX <= RECORD_BYTES_MAX);
 
 /// Which of the built programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +73,41 @@ enum Link {
     Xdp(XdpLinkId),
 }
 
+/// What the program is told, and the hits it marks.
+#[derive(Debug)]
+struct Eyes {
+    control: Mapped<Control>,
+    marks: Mapped<AtomicU8>,
+}
+
+impl Onlooker for Eyes {
+    fn set_buckets(&self, partition: usize, buckets: u64) {
+        self.control[0].set_buckets(partition, buckets);
+    }
+
+    fn set_flush(&self, generation: u32) {
+        self.control[0].set_flush(generation);
+    }
+
+    fn take_hits(&self, offset: usize) -> u8 {
+        let Some(mark) = self.marks.get(offset / MARK_GRANULE_BYTES) else { return 0 };
+        // Most are 0, and a line that is only read stays with those who read it. A hit that the
+        // program marks in between is lost: marks are hints.
+        if mark.load(Relaxed) == 0 { 0 } else { mark.swap(0, Relaxed) }
+    }
+}
+
+/// The arrays of items and buckets, mapped.
+#[derive(Debug)]
+pub struct Memory {
+    /// Primary buckets.
+    pub buckets: Mapped<Bucket>,
+    /// Overflow buckets.
+    pub overflows: Mapped<Overflow>,
+    /// Records, as words.
+    pub items: Mapped<AtomicU64>,
+}
+
 /// What the program did with a frame in a trial run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
@@ -81,11 +123,7 @@ pub struct Answered {
 #[derive(Debug)]
 pub struct Lane {
     program: Program,
-    control: Mapped<Control>,
-    buckets: Mapped<Bucket>,
-    overflows: Mapped<Overflow>,
-    items: Mapped<AtomicU64>,
-    marks: Mapped<AtomicU8>,
+    eyes: Arc<Eyes>,
     links: Vec<(String, Link)>,
     ebpf: Ebpf,
 }
@@ -98,7 +136,9 @@ impl Lane {
             let why = "its reads are ordered for x86-64 only";
             return Err(Error::said("loading the kernel lane", why));
         }
-        let elements = room.items_bytes.div_ceil(ITEMS_ELEMENT_BYTES).max(1) as u32;
+        let elements = room.items_bytes.div_ceil(ITEMS_ELEMENT_BYTES).max(1);
+        let what = || format!("making room for {} MiB of items", elements);
+        let elements = u32::try_from(elements).map_err(|why| Error::new(what(), &why))?;
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("buckets", room.buckets.max(1))
             .map_max_entries("overflows", room.overflows.max(1))
@@ -111,16 +151,8 @@ impl Lane {
             Program::TrafficControl | Program::Unvalidated => classifier(&mut ebpf)?.load(),
         };
         loaded.map_err(|why| Error::new("loading the kernel lane's program", &why))?;
-        Ok(Lane {
-            program,
-            control: mapped(&ebpf, "control")?,
-            buckets: mapped(&ebpf, "buckets")?,
-            overflows: mapped(&ebpf, "overflows")?,
-            items: mapped(&ebpf, "items")?,
-            marks: mapped(&ebpf, "marks")?,
-            links: Vec::new(),
-            ebpf,
-        })
+        let eyes = Eyes { control: mapped(&ebpf, "control")?, marks: mapped(&ebpf, "marks")? };
+        Ok(Lane { program, eyes: Arc::new(eyes), links: Vec::new(), ebpf })
     }
 
     /// Attach to an interface of the calling thread's network namespace, behind the programs that
@@ -159,29 +191,42 @@ impl Lane {
 
     /// What the program is told.
     pub fn control(&self) -> &Control {
-        &self.control[0]
+        &self.eyes.control[0]
     }
 
-    /// Primary buckets.
-    pub fn buckets(&self) -> &[Bucket] {
-        &self.buckets
+    /// The arrays, for a store to write: the program sees what it does.
+    pub fn window(&self) -> Result<Window, Error> {
+        Ok(Window {
+            buckets: self.array("buckets")?,
+            overflows: self.array("overflows")?,
+            items: self.array("items")?,
+            onlooker: self.eyes.clone(),
+        })
     }
 
-    /// Overflow buckets.
-    pub fn overflows(&self) -> &[Overflow] {
-        &self.overflows
+    fn array(&self, name: &str) -> Result<SharedArray, Error> {
+        let what = || format!("handing over the array `{name}`");
+        let map = self.ebpf.map(name).and_then(data_of);
+        let map = map.ok_or_else(|| Error::said(what(), "it is not in its object"))?;
+        let info = map.info().map_err(|why| Error::new(what(), &why))?;
+        let file = map.fd().as_fd().try_clone_to_owned().map_err(|why| Error::new(what(), &why))?;
+        let bytes = info.value_size() as usize * info.max_entries() as usize;
+        Ok(SharedArray { file: Arc::new(file), bytes })
     }
 
-    /// The memory of items, as words.
-    pub fn items(&self) -> &[AtomicU64] {
-        &self.items
+    /// The arrays mapped, for whoever writes them without a store.
+    pub fn memory(&self) -> Result<Memory, Error> {
+        Ok(Memory {
+            buckets: mapped(&self.ebpf, "buckets")?,
+            overflows: mapped(&self.ebpf, "overflows")?,
+            items: mapped(&self.ebpf, "items")?,
+        })
     }
 
-    /// Hit marks, one for [`crate::layout::MARK_GRANULE_BYTES`] bytes of items: how often a record
-    /// that begins there was hit, up to [`crate::layout::MARK_MAX`]. Whoever evicts takes them
-    /// down.
+    /// Hit marks, one for [`MARK_GRANULE_BYTES`] bytes of items: how often a record that begins
+    /// there was hit, up to [`crate::layout::MARK_MAX`]. Whoever evicts takes them down.
     pub fn marks(&self) -> &[AtomicU8] {
-        &self.marks
+        &self.eyes.marks
     }
 
     /// What was counted since the program was loaded.

@@ -5,6 +5,7 @@
 //! atomic: the programs read them at any moment.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{
     AtomicI64, AtomicU32, AtomicU64,
     Ordering::{Relaxed, Release},
@@ -26,6 +27,9 @@ pub const MARK_MAX: u8 = 3;
 
 /// Addresses and ranges that a lane can be told.
 pub const LISTED_MAX: usize = 8;
+
+/// Ranges of ports that a lane can be told.
+pub const PORTS_MAX: usize = 2;
 
 /// Longest UDP payload of a reply: what an Ethernet packet holds.
 pub const PAYLOAD_BYTES_MAX: u32 = 1472;
@@ -79,11 +83,12 @@ pub struct Control {
     hash_start: [AtomicU64; 4],
     unix_minus_boot_ns: AtomicI64,
     flush: AtomicU32,
-    port: AtomicU32,
+    open: AtomicU32,
     payload_bytes_max: AtomicU32,
     mtu_bytes: AtomicU32,
     own_count: AtomicU32,
     served_count: AtomicU32,
+    ports: [[AtomicU32; 2]; PORTS_MAX],
     own: [RangeWords; LISTED_MAX],
     served: [RangeWords; LISTED_MAX],
     buckets: [AtomicU64; laneway_store::layout::PARTITIONS],
@@ -92,8 +97,8 @@ pub struct Control {
 /// What the lane serves. Until [`Control::open`] it serves nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// UDP port.
-    pub port: u16,
+    /// UDP ports. At most [`PORTS_MAX`] ranges.
+    pub ports: Vec<RangeInclusive<u16>>,
     /// Own addresses: packets to others are not the lane's. At most [`LISTED_MAX`].
     pub own: Vec<IpAddr>,
     /// Who is served; empty means everybody. At most [`LISTED_MAX`].
@@ -112,7 +117,15 @@ pub struct Settings {
 impl Control {
     /// Serve by these settings. At most [`LISTED_MAX`] of a list count.
     pub fn open(&self, settings: &Settings) {
-        self.port.store(0, Relaxed);
+        self.open.store(0, Relaxed);
+        let none = [0, 0];
+        let ports = settings.ports.iter().map(|ports| {
+            let (first, last) = (u32::from(*ports.start()), u32::from(*ports.end()));
+            [first, (last + 1).saturating_sub(first)]
+        });
+        for (words, range) in self.ports.iter().zip(ports.chain(std::iter::repeat(none))) {
+            words.iter().zip(range).for_each(|(word, value)| word.store(value, Relaxed));
+        }
         for (word, value) in self.hash_start.iter().zip(settings.hash_start) {
             word.store(value, Relaxed);
         }
@@ -123,13 +136,13 @@ impl Control {
         let own: Vec<Range> = settings.own.iter().copied().map(Range::of).collect();
         list(&self.own, &self.own_count, &own);
         list(&self.served, &self.served_count, &settings.served);
-        // (A) pairs with the program's first load: who sees the port sees the rest.
-        self.port.store(u32::from(settings.port), Release);
+        // (A) pairs with the program's first load: who sees it open sees the rest.
+        self.open.store(1, Release);
     }
 
     /// Serve nothing any more.
     pub fn close(&self) {
-        self.port.store(0, Relaxed);
+        self.open.store(0, Relaxed);
     }
 
     /// The difference of wall clock and time since boot; to be told again now and then.
@@ -165,6 +178,8 @@ pub struct SteerWords {
     pub(crate) seed: AtomicU64,
     pub(crate) stamp: AtomicU32,
     pub(crate) hot_requests: AtomicU32,
+    pub(crate) receivers: AtomicU32,
+    unused: AtomicU32,
     pub(crate) hot_count: AtomicU64,
     pub(crate) hot: [AtomicU64; HOT_MAX],
     pub(crate) socket: [AtomicU32; STEER_SLOTS],

@@ -6,6 +6,7 @@
 //! - `mapped` (the one place with `unsafe`): arrays of the kernel's, mapped here.
 //! - `lane`, `steer`: the two programs, loaded, configured, attached, counted. Both only with the
 //!   feature `kernel`.
+//! - [`service`], [`steering`]: the same as a server uses them, in any build.
 //!
 //! Departs from Hippos, whose kernel module keeps a cache of its own: here the program reads the
 //! very bytes that user space owns, under the version of the bucket, so nothing must be
@@ -16,25 +17,26 @@
 //! clock: the difference between wall clock and time since boot is given.
 
 mod capabilities;
-#[cfg(feature = "kernel")]
 mod counts;
-#[cfg(feature = "kernel")]
 mod error;
+#[cfg(feature = "kernel")]
+mod interfaces;
 #[cfg(feature = "kernel")]
 mod lane;
 pub mod layout;
 #[cfg(feature = "kernel")]
 mod mapped;
 pub mod probe;
+pub mod service;
 #[cfg(feature = "kernel")]
 mod steer;
+pub mod steering;
 
-#[cfg(feature = "kernel")]
+pub use capabilities::drop_capabilities;
 pub use counts::{Counts, Outcome, SteerCounts};
-#[cfg(feature = "kernel")]
 pub use error::Error;
 #[cfg(feature = "kernel")]
-pub use lane::{Answered, Lane, Program, Room};
+pub use lane::{Answered, Lane, Memory, Program, Room};
 #[cfg(feature = "kernel")]
 pub use mapped::Mapped;
 #[cfg(feature = "kernel")]

@@ -37,8 +37,8 @@ unsafe impl Shared for Control {}
 // SAFETY: as above.
 unsafe impl Shared for SteerWords {}
 
-const _: () = assert!(size_of::<Control>() == 8 * (4 + 1 + 3 + 2 * 8 * 4 + 64));
-const _: () = assert!(size_of::<SteerWords>() == 8 * (3 + 64) + 4 * (4096 + 4 * 4096));
+const _: () = assert!(size_of::<Control>() == 8 * (4 + 1 + 3 + 2 + 2 * 8 * 4 + 64));
+const _: () = assert!(size_of::<SteerWords>() == 8 * (4 + 64) + 4 * (4096 + 4 * 4096));
 
 /// Pages of this size are what the kernel maps.
 const PAGE_BYTES: usize = 4096;

@@ -2,7 +2,7 @@
 //!
 //! Looks by trying: the programs are loaded and let go again, nothing is attached.
 
-use crate::capabilities::missing_capabilities;
+use crate::capabilities::{grant, missing_capabilities};
 use std::fmt;
 
 /// One layer.
@@ -41,9 +41,9 @@ pub fn layers() -> Vec<Layer> {
     let lacking = missing_capabilities();
     let capabilities = (!lacking.is_empty()).then(|| {
         format!(
-            "this process lacks {}; grant them to the program with `setcap \
-             cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v laneway)`, or start it as root",
-            lacking.join(", ")
+            "this process lacks {}; grant them to the program with `{}`, or start it as root",
+            lacking.join(", "),
+            grant()
         )
     });
     let uname = rustix::system::uname();
@@ -76,9 +76,8 @@ fn programs(layers: &mut Vec<Layer>) {
 
 #[cfg(not(feature = "kernel"))]
 fn programs(layers: &mut Vec<Layer>) {
-    let why = "built without the feature `kernel`; build with `cargo build --features kernel`, \
-               which needs clang (Debian: apt-get install clang-14)";
-    layers.push(Layer { name: "programs in this build", missing: Some(why.into()) });
+    let missing = Some(crate::error::REBUILD.into());
+    layers.push(Layer { name: "programs in this build", missing });
 }
 
 #[cfg(test)]

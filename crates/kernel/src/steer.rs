@@ -66,6 +66,12 @@ impl Steer {
             .map_err(|why| Error::new("detaching the steering program", &why))
     }
 
+    /// Sockets of the group beyond the first `receivers` do not receive: datagrams in which no key
+    /// is found go to one of these, by their addresses. 0, as at first: any of the group receives.
+    pub fn set_receivers(&self, receivers: u32) {
+        self.words[0].receivers.store(receivers, Relaxed);
+    }
+
     /// The slot of a hash.
     pub const fn slot(hash: u64) -> usize {
         (hash >> SLOT_SHIFT) as usize

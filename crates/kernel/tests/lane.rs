@@ -133,7 +133,7 @@ fn meta_gets_return_the_common_flags_in_the_order_asked_for() {
 
 #[test]
 fn other_requests_go_up_as_they_came() {
-    let opaque = format!("mg key v O{}\r\n", "o".repeat(33));
+    let opaque = format!("mg key v O{}\r\n", "o".repeat(32));
     let rows = [
         "get key key\r\n",
         "get key \r\n",
@@ -222,14 +222,14 @@ fn what_is_dead_stale_elsewhere_or_being_written_goes_up() {
         writer.set(b"expired", b"v", Attributes { expires: PAST, ..PLAIN });
         writer.set(b"alive", b"v", Attributes { expires: FUTURE, ..PLAIN });
         writer.set(b"stale", b"v", Attributes { stale: true, ..PLAIN });
-        writer.set(b"arena", b"v", Attributes { medium: Medium::Arena, ..PLAIN });
+        writer.set(b"extent", b"v", Attributes { medium: Medium::Extent, ..PLAIN });
         writer.set(b"later", b"v", Attributes { flush: 1, ..PLAIN });
         let passed = |outcome, request: &[u8]| {
             assert_eq!(counted(&writer, outcome, || text(&writer, request)), None);
         };
         passed(Outcome::Dead, b"get expired\r\n");
         passed(Outcome::Elsewhere, b"get stale\r\n");
-        passed(Outcome::Elsewhere, b"get arena\r\n");
+        passed(Outcome::Elsewhere, b"get extent\r\n");
         passed(Outcome::Dead, b"get later\r\n");
         passed(Outcome::Miss, b"get never\r\n");
         writer.hold(b"alive", || passed(Outcome::Writing, b"get alive\r\n"));

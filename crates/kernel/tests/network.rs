@@ -82,6 +82,54 @@ fn the_lane_serves_loopback_too_and_lets_go_when_it_is_dropped() {
     assert_eq!(hosts::heard(&listening).0, "mg key v\r\n");
 }
 
+/// At the driver's own hook. Virtual Ethernet sends from there only to a peer that has a program at
+/// that hook, too: any will do, such as a lane that was never opened.
+#[test]
+fn the_drivers_hook_of_virtual_ethernet_answers_what_it_has_room_for() {
+    if !common::available() {
+        return;
+    }
+    let (server, client) = hosts::connected();
+    let mut writer = Writer::new(Program::Xdp, &OWN).expect("loaded");
+    let mut peer = Writer::new(Program::Xdp, &OWN).expect("loaded");
+    peer.lane.control().close();
+    client.run(|| peer.lane.attach("lane1")).expect("attached");
+    server.run(|| writer.lane.attach(INTERFACE)).expect("attached");
+    // The driver leaves little room behind a packet: the reply is shorter than the request.
+    let (key, value) = ("k".repeat(200), "x".repeat(100));
+    writer.set(key.as_bytes(), value.as_bytes(), PLAIN);
+    for (from, to) in [("10.9.0.2:0", "10.9.0.1:11211"), ("[fd09::2]:0", "[fd09::1]:11211")] {
+        let (listening, socket) = (server.socket(to), client.socket(from));
+        for _ in 0..10 {
+            let reply = hosts::ask(&socket, to, &format!("mg {key} v\r\n"));
+            assert_eq!(reply, format!("VA 100\r\n{value}\r\n"));
+        }
+        socket.send_to(&hosts::datagram("get other\r\n"), to).expect("sent");
+        assert_eq!(hosts::heard(&listening).0, "get other\r\n");
+    }
+    assert_eq!(writer.lane.counts().expect("counters").of(Outcome::Hit), 20);
+}
+
+#[test]
+fn programs_of_others_on_the_same_hook_get_what_ours_passes() {
+    if !common::available() {
+        return;
+    }
+    let (server, client) = hosts::connected();
+    let (mut first, mut second) = (writer_on(&server, INTERFACE), writer_on(&server, INTERFACE));
+    first.set(b"first", b"1", PLAIN);
+    second.set(b"second", b"2", PLAIN);
+    let (listening, socket) = (server.socket("10.9.0.1:11211"), client.socket("10.9.0.2:0"));
+    for (key, value) in [("first", "1"), ("second", "2")] {
+        let reply = hosts::ask(&socket, "10.9.0.1:11211", &format!("get {key}\r\n"));
+        assert_eq!(reply, format!("VALUE {key} 0 1\r\n{value}\r\nEND\r\n"));
+    }
+    socket.send_to(&hosts::datagram("get third\r\n"), "10.9.0.1:11211").expect("sent");
+    assert_eq!(hosts::heard(&listening).0, "get third\r\n");
+    let hits = |writer: &Writer| writer.lane.counts().expect("counters").of(Outcome::Hit);
+    assert_eq!((hits(&first), hits(&second)), (1, 1));
+}
+
 #[test]
 fn an_interface_that_is_not_there_is_named() {
     if !common::available() {

@@ -1,17 +1,30 @@
-//! Reads of the lane while the values are overwritten: none may be torn, and without the look at
-//! the version some are.
+//! Reads of the lane while the values are overwritten, by a writer of the test's own and by the
+//! store: none may be torn, and without the look at the version some are. `LANEWAY_TORN_READS` says
+//! how many reads the hunts make.
 #![cfg(feature = "kernel")]
 #![forbid(unsafe_code)]
 
 mod common;
 
 use common::frame::{self, Frame};
-use common::writer::{PLAIN, Writer};
-use laneway_kernel::{Outcome, Program};
+use common::writer::{PLAIN, PORT, UNIX_MINUS_BOOT_NS, Writer};
+use laneway_kernel::layout::Settings;
+use laneway_kernel::{Lane, Outcome, Program, Room};
+use laneway_store::layout::Hasher;
+use laneway_store::{Config, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const KEY: &[u8] = b"key";
 const VALUE_BYTES: usize = 1200;
+/// Reads of a hunt that is to find nothing.
+const READS: u64 = 100_000;
+
+fn reads() -> u64 {
+    match std::env::var("LANEWAY_TORN_READS") {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("LANEWAY_TORN_READS={text}: a number?")),
+        Err(_) => READS,
+    }
+}
 
 /// Read up to `reads` times while a thread overwrites; how many replies were torn (at most 1 where
 /// `stop_at_first`), and what was counted.
@@ -35,7 +48,7 @@ fn hunt(program: Program, reads: u64, stop_at_first: bool) -> (u64, u64, u64) {
                 overwrites.fetch_add(1, Relaxed);
             }
         });
-        let torn = read(writer, reads, stop_at_first);
+        let torn = read(&writer.lane, reads, stop_at_first);
         done.store(true, Relaxed);
         torn
     });
@@ -49,11 +62,11 @@ fn hunt(program: Program, reads: u64, stop_at_first: bool) -> (u64, u64, u64) {
     (torn, counts.of(Outcome::Hit), overwrites.load(Relaxed))
 }
 
-fn read(writer: &Writer, reads: u64, stop_at_first: bool) -> u64 {
+fn read(lane: &Lane, reads: u64, stop_at_first: bool) -> u64 {
     let request = Frame::v4(b"get key\r\n").bytes();
     let mut torn = 0;
     for _ in 0..reads {
-        let answered = writer.lane.try_frame(&request, 1).expect("a trial run");
+        let answered = lane.try_frame(&request, 1).expect("a trial run");
         if !answered.hit {
             continue;
         }
@@ -78,10 +91,65 @@ fn possible() -> bool {
 #[test]
 fn no_reply_is_torn_while_values_are_overwritten() {
     if possible() {
-        let (torn, hits, overwrites) = hunt(Program::TrafficControl, 100_000, false);
+        let (torn, hits, overwrites) = hunt(Program::TrafficControl, reads(), false);
         assert_eq!(torn, 0);
         assert!(hits > 0 && overwrites > 0, "{hits} hits, {overwrites} overwrites");
     }
+}
+
+/// The store's own writers: two threads that overwrite the key and its neighbours, so that slots
+/// are reused at once, and buckets split under the reader.
+#[test]
+fn no_reply_is_torn_while_a_store_overwrites_values_and_grows() {
+    if !possible() {
+        return;
+    }
+    let room = Room { buckets: 64 * 64, overflows: 64 * 64, items_bytes: 8 << 20 };
+    let lane = Lane::load(Program::TrafficControl, &room).expect("loaded");
+    let config = Config {
+        buckets_initial: 64,
+        window: Some(lane.window().expect("its arrays")),
+        ..Config::default()
+    };
+    let hasher = Hasher::new(config.hash_seed);
+    let store = Store::new(config).expect("memory");
+    lane.control().open(&Settings {
+        ports: vec![PORT..=PORT],
+        own: vec![[10, 9, 0, 1].into()],
+        served: Vec::new(),
+        mtu_bytes: 1500,
+        payload_bytes_max: 1400,
+        hash_start: hasher.start(),
+        unix_minus_boot_ns: UNIX_MINUS_BOOT_NS,
+    });
+    let done = AtomicBool::new(false);
+    let overwrites = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for writer in 0..2u64 {
+            let (store, done, overwrites) = (&store, &done, &overwrites);
+            scope.spawn(move || {
+                for round in 0.. {
+                    if done.load(Relaxed) {
+                        return;
+                    }
+                    let neighbour = format!("neighbour-{writer}-{}", round % 2000);
+                    let key = if round % 4 > 0 { KEY } else { neighbour.as_bytes() };
+                    let value = [b'a' + (round % 26) as u8; VALUE_BYTES];
+                    let mut draft = store.draft(key, 0, 0, VALUE_BYTES, 1).expect("a cache");
+                    draft.write(&value).expect("it has its slot");
+                    store.enter(store.hash(key), key, 1).publish(draft, None);
+                    overwrites.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let torn = read(&lane, reads(), false);
+        done.store(true, Relaxed);
+        let counts = lane.counts().expect("counters");
+        let (hits, overwrites) = (counts.of(Outcome::Hit), overwrites.load(Relaxed));
+        println!("a store: {hits} hits during {overwrites} overwrites, {torn} torn");
+        assert_eq!(torn, 0);
+        assert!(hits > reads() / 10 && overwrites > 0, "{hits} hits, {overwrites} overwrites");
+    });
 }
 
 #[test]

@@ -17,6 +17,7 @@ Usage: laneway stats [--server HOST:PORT | --socket PATH] [FAMILY]
 
 Families: lanes      threshold, roles, and what each worker did
           latency    per operation, small and large apart, in microseconds
+          kernel     what the programs in the kernel did
           topology   ports and workers
           settings items slabs sizes conns reset, as memcached has them
           (none)     the general statistics

@@ -39,6 +39,16 @@ pub struct Flags {
     pub udp_listen: Option<String>,
     /// `--udp-public`
     pub udp_public: bool,
+    /// `--kernel-lane`
+    pub kernel_lane: Option<String>,
+    /// `--kernel-lane-hook`
+    pub kernel_lane_hook: Option<String>,
+    /// `--kernel-lane-memory`, MiB
+    pub kernel_lane_megabytes: Option<u64>,
+    /// `--kernel-lane-peers`
+    pub kernel_lane_peers: Option<String>,
+    /// `--steer`
+    pub steer: bool,
     /// `-s`
     pub unix_socket: Option<OsString>,
     /// `-a`, octal
@@ -153,6 +163,11 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--reply-sample" => flags.reply_percent = Some(number(parser)?),
         "--udp-listen" => flags.udp_listen = Some(text(parser)?),
         "--udp-public" => flags.udp_public = true,
+        "--kernel-lane" => flags.kernel_lane = Some(text(parser)?),
+        "--kernel-lane-hook" => flags.kernel_lane_hook = Some(text(parser)?),
+        "--kernel-lane-memory" => flags.kernel_lane_megabytes = Some(number(parser)?),
+        "--kernel-lane-peers" => flags.kernel_lane_peers = Some(text(parser)?),
+        "--steer" => flags.steer = true,
         "-s" | "--unix-socket" => flags.unix_socket = Some(parser.value().map_err(sentence)?),
         "-a" | "--unix-mask" => flags.unix_mask = Some(octal(&text(parser)?)?),
         "-A" | "--enable-shutdown" => flags.shutdown = true,

@@ -6,6 +6,7 @@
 
 mod ask;
 mod bench;
+mod doctor;
 mod flags;
 mod process;
 mod serve;
@@ -26,6 +27,7 @@ Commands:
   serve    run the server (all of memcached's flags work; laneway serve --help)
   bench    measure a server: laneway, memcached, redis (laneway bench --help)
   sim      what every design does on any number of cores (laneway sim --help)
+  doctor   what this machine offers of the layers in the kernel, and what to do
   stats    ask a running server for its statistics (laneway stats lanes)
   fsck     check, and with --repair repair, the folder of serve --data-dir
   scan     list what such a folder holds, in key order
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
     match command.as_deref() {
         Some("serve") => serve::run(rest()),
         Some("stats") => ask::run(rest()),
+        Some("doctor") => doctor::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
         Some("sim") => sim::run(rest().into_iter()),
         Some(tool @ ("fsck" | "scan" | "dump" | "load")) => tier::run(tool, rest()),

@@ -139,6 +139,13 @@ fn announce(server: &Server, flags: &Flags, verbose: bool) {
         server.queues().iter().map(|queue| format!("udp:{}", queue.address)).collect();
     udp.dedup();
     places.extend(udp);
+    if let (Some(lane), false) = (&settings.kernel.lane, flags.daemon) {
+        eprintln!(
+            "laneway: GETs at {} are answered in the kernel, from {} MiB of the items",
+            lane.interfaces.join(", "),
+            lane.items_bytes / MEBIBYTE,
+        );
+    }
     if !flags.daemon {
         let plan = shared.plan.get();
         eprintln!(
@@ -168,13 +175,15 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
             .checked_mul(MEBIBYTE)
             .ok_or_else(|| format!("-m {megabytes}: more than any machine has; give MiB"))?,
     };
+    let udp = udp::settings(flags, workers)?;
     let unix_mask = flags.unix_mask.unwrap_or(UNIX_MASK);
     let unix = flags.unix_socket.as_ref().map(|path| (PathBuf::from(path), unix_mask));
     Ok(Settings {
         workers,
         addresses: if unix.is_some() { Vec::new() } else { addresses(flags)? },
         unix,
-        udp: udp::settings(flags, workers)?,
+        kernel: kernel::settings(flags, udp.as_ref(), memory_bytes)?,
+        udp,
         backlog: flags.backlog.unwrap_or(BACKLOG),
         connections_max: connections(flags)?,
         item_bytes_max: item_bytes_max(flags, memory_bytes)? as usize,
@@ -320,6 +329,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 }
 
 pub mod tier;
+mod kernel;
 mod udp;
 
 #[cfg(test)]

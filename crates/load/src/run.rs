@@ -137,6 +137,7 @@ struct Sample {
     server: Option<CpuTime>,
     client: CpuTime,
     stolen_ns: u64,
+    machine_busy_ns: u64,
 }
 
 impl Sample {
@@ -145,6 +146,7 @@ impl Sample {
             server: server_pid.and_then(|pid| cpu::of_process(pid).ok()),
             client: cpu::of_this_thread(),
             stolen_ns: cpu::stolen_ns(),
+            machine_busy_ns: cpu::machine_busy_ns(),
         }
     }
 }
@@ -210,6 +212,10 @@ fn one_run(
         client: ClientCpu {
             kept_waiting_ms: after.client.since(before.client).kept_waiting_ns as f64 / 1e6,
             stolen_ms: after.stolen_ns.saturating_sub(before.stolen_ns) as f64 / 1e6,
+            machine_cpu_us_per_request: after.machine_busy_ns.saturating_sub(before.machine_busy_ns)
+                as f64
+                / 1e3
+                / counts.ended_within.max(1) as f64,
         },
         verdict,
     })

@@ -1,5 +1,7 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
+use crate::counters::Totals;
+use crate::kernel::Kernel;
 use crate::latency::{self, Operation};
 use crate::receive::REQUESTS_PER_TURN;
 use crate::shared::{Shared, WorkerShared, lock};
@@ -35,6 +37,9 @@ impl<S> Shared<S> {
             }
             Question::Reset => {
                 self.board.reset();
+                if let Some(kernel) = self.kernel.get() {
+                    kernel.reset();
+                }
                 self.workers.iter().for_each(|worker| worker.book.reset());
                 stats::write_reset(&mut out);
             }
@@ -51,6 +56,10 @@ impl<S> Shared<S> {
             Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
             // Where there is a tier its keeper answers.
             Question::Tier => stats::write_tier(None, &mut out),
+            Question::Kernel => {
+                let snapshot = self.kernel.get().map(|kernel| kernel.snapshot(&self.store));
+                stats::write_kernel(&snapshot.unwrap_or_default(), &mut out);
+            }
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
         }
         out
@@ -79,11 +88,24 @@ impl<S> Shared<S> {
             accepting: true,
             accepting_stopped: connections.paused.load(Relaxed),
             workers,
-            counters: self.board.totals(),
+            counters: self.totals(),
             store: self.store.stats(),
             swept: self.swept.load(Relaxed),
             design: self.settings.policy.design.name(),
         }
+    }
+
+    /// What all workers counted, and the GETs that never came to one.
+    fn totals(&self) -> Totals {
+        let mut totals = self.board.totals();
+        let hits = self.kernel_hits();
+        totals.cmd_get += hits;
+        totals.get_hits += hits;
+        totals
+    }
+
+    fn kernel_hits(&self) -> u64 {
+        self.kernel.get().map_or(0, Kernel::hits)
     }
 
     fn settings_snapshot(&self) -> SettingsSnapshot {
@@ -206,7 +228,10 @@ impl<S> Shared<S> {
             }
         };
         let both = |operation| [row(operation, false), row(operation, true)];
-        LatencySnapshot { rows: Operation::ALL.into_iter().flat_map(both).collect() }
+        LatencySnapshot {
+            rows: Operation::ALL.into_iter().flat_map(both).collect(),
+            kernel_gets: self.kernel_hits(),
+        }
     }
 
     fn topology(&self) -> TopologySnapshot {

@@ -4,10 +4,12 @@
 use crate::clock::{Clock, SystemClock};
 use crate::control::Control;
 use crate::durable::capture::Capture;
+use crate::kernel::Kernel;
 use crate::settings::Settings;
 use crate::shared::{Phase, Shared};
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
+use laneway_store::layout::Hasher;
 use laneway_store::{Config, Mode, Store};
 use laneway_transport::datagram::Queue;
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
@@ -42,6 +44,8 @@ pub enum StartError {
     Udp(BindError),
     /// No memory for the store.
     Store(io::Error),
+    /// The kernel refuses a program of ours, or this build has none.
+    Kernel(laneway_kernel::Error),
     /// A thread or its epoll set could not be made.
     Worker(io::Error),
     /// The threads behind the data folder could not be made.
@@ -70,6 +74,7 @@ impl fmt::Display for StartError {
             StartError::Store(error) => {
                 write!(f, "cannot reserve memory for items: {error}; choose less with -m")
             }
+            StartError::Kernel(error) => error.fmt(f),
             StartError::Worker(error) => {
                 write!(f, "cannot start a worker: {error}; choose fewer with --workers")
             }
@@ -99,7 +104,10 @@ impl Server {
         let listeners = Arc::new(listen(&settings)?);
         let sockets = bind(&settings)?;
         let clock = SystemClock::start();
-        let config = store_config(&settings);
+        let mut kernel = Kernel::load(&settings).map_err(StartError::Kernel)?;
+        let mut config = store_config(&settings);
+        config.window = kernel.window().map_err(StartError::Kernel)?;
+        let hasher = Hasher::new(config.hash_seed);
         let store = match &opened {
             None => Store::new(config),
             Some(_) => Store::with_hook(config, Box::new(Capture)),
@@ -113,6 +121,11 @@ impl Server {
             shared.store.raise_seq(opened.seq_after());
             shared.durable.get_or_init(|| Arc::new(opened.share()));
         }
+        if let Some(sockets) = &sockets {
+            attach(&mut kernel, &shared, sockets, &hasher, clock).map_err(StartError::Kernel)?;
+        }
+        // Nobody else has seen it yet.
+        let _ = shared.kernel.set(kernel);
         let mut control = Some(Control::new(policy, epoch_nanos, clock.nanos()));
         let mut workers = Vec::new();
         for number in 0..shared.workers.len() {
@@ -150,6 +163,9 @@ impl Server {
     /// data folder's: what was acknowledged is in it all the same, unless it says otherwise.
     pub fn stop(self) -> laneway_tier::Result<()> {
         let deadline = self.clock.nanos() + self.shared.settings.drain.as_nanos() as u64;
+        if let Some(kernel) = self.shared.kernel.get() {
+            kernel.close();
+        }
         self.shared.enter_phase(Phase::Draining);
         while !self.shared.is_drained() && self.clock.nanos() < deadline {
             thread::sleep(DRAIN_TICK);
@@ -161,6 +177,28 @@ impl Server {
         }
         self.keeper.map_or(Ok(()), keeper::Running::stop)
     }
+}
+
+/// Attach what is asked of the kernel, and give up the right to.
+fn attach(
+    kernel: &mut Kernel,
+    shared: &Shared<SocketStream>,
+    sockets: &Sockets,
+    hasher: &Hasher,
+    clock: SystemClock,
+) -> Result<(), laneway_kernel::Error> {
+    if shared.settings.kernel.steer
+        && let Err(error) = kernel.steer(sockets, &shared.placement)
+    {
+        eprintln!(
+            "laneway: --steer: {error}; the kernel spreads datagrams by their senders, and \
+             requests for another worker's keys are handed over in software"
+        );
+    }
+    let queues: Vec<Queue> = sockets.queues().collect();
+    kernel.attach(&queues, hasher, &clock)?;
+    kernel.drop_capabilities();
+    Ok(())
 }
 
 fn worker(
@@ -242,5 +280,6 @@ fn store_config(settings: &Settings) -> Config {
         unpublished_bytes_max: (settings.memory_bytes / 2).max(item_bytes_max),
         buckets_initial: BUCKETS_INITIAL,
         huge_pages: settings.huge_pages,
+        window: None,
     }
 }

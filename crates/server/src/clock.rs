@@ -1,6 +1,8 @@
 //! Time, injected: the one place of the server that reads a clock. Tests hand out a
 //! [`ManualClock`].
 
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -11,6 +13,11 @@ pub trait Clock: Send {
     fn nanos(&self) -> u64;
     /// Seconds since 1970, for expiry, at a moment that [`Clock::nanos`] gave.
     fn unix_seconds(&self, nanos: u64) -> u32;
+    /// This clock's unix time minus the time since the machine's boot (suspended or not), of which
+    /// the kernel makes the same time. 0 for a clock that the kernel has nothing to do with.
+    fn unix_minus_boot_nanos(&self) -> i64 {
+        0
+    }
 }
 
 /// The machine's clocks.
@@ -36,6 +43,11 @@ impl Clock for SystemClock {
     }
     fn unix_seconds(&self, nanos: u64) -> u32 {
         ((self.start_unix_nanos + nanos) / 1_000_000_000) as u32
+    }
+    fn unix_minus_boot_nanos(&self) -> i64 {
+        // Every Linux has this clock; without it items would expire by the time since 1970 alone.
+        let boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |boot| boot.num_nanoseconds());
+        (self.start_unix_nanos + self.nanos()) as i64 - boot
     }
 }
 

@@ -3,9 +3,10 @@
 //! sweep going, a bounded piece per turn.
 
 use crate::backlog::notable_nanos;
+use crate::kernel::Kernel;
 use crate::shared::{Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
-use laneway_policy::{CorePolicy, EpochLoad, Nanos, SizeHistogram};
+use laneway_policy::{CorePolicy, EpochLoad, ItemBytes, Nanos, SizeClass, SizeHistogram};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A whole pass of the sweep over all slots takes about this many turns of the control loop's
@@ -23,6 +24,7 @@ pub struct Control {
     sizes_before: Vec<u64>,
     large_before: u64,
     backed_up_nanos_before: Vec<u64>,
+    kernel_before: Vec<u64>,
 }
 
 impl Control {
@@ -36,6 +38,7 @@ impl Control {
             sizes_before: vec![0; CLASS_COUNT],
             large_before: 0,
             backed_up_nanos_before: Vec::new(),
+            kernel_before: Vec::new(),
         }
     }
 
@@ -67,6 +70,20 @@ impl Control {
         waited.any(|nanos| nanos >= notable_nanos(self.epoch_nanos))
     }
 
+    /// GETs that the kernel answered in this epoch. It counts by octaves: each stands for the
+    /// middle of its own.
+    fn kernel_sizes<S>(&mut self, shared: &Shared<S>) -> SizeHistogram {
+        let mut sizes = SizeHistogram::new();
+        let Some(hits) = shared.kernel.get().and_then(Kernel::hits_of_class) else { return sizes };
+        for (octave, &count) in hits.iter().enumerate() {
+            let before = self.kernel_before.get(octave).copied().unwrap_or(0);
+            let middle = ItemBytes((1 << octave) + (1 << octave) / 2);
+            sizes.add(SizeClass::of(middle), count - before);
+        }
+        self.kernel_before = hits;
+        sizes
+    }
+
     fn plan<S>(&mut self, shared: &Shared<S>, now: u64) {
         let mut large = 0;
         let mut sizes = vec![0; CLASS_COUNT];
@@ -81,6 +98,7 @@ impl Control {
             sizes: SizeHistogram::from_fn(since),
             large_requests: large - self.large_before,
             tx_backed_up: self.is_backed_up(shared),
+            sizes_kernel: self.kernel_sizes(shared),
         };
         (self.sizes_before, self.large_before) = (sizes, large);
         let plan = self.policy.plan(Nanos(now), &load);

@@ -22,6 +22,7 @@ pub mod handoff;
 pub mod idle;
 pub mod input;
 pub mod jobs;
+pub mod kernel;
 pub mod lanes;
 pub mod latency;
 pub mod offer;

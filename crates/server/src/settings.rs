@@ -1,5 +1,6 @@
 //! What a server is started with, checked. Flags are another's business.
 
+use crate::kernel::KernelSettings;
 use laneway_policy as policy;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub epoch: Duration,
     /// How long a stopping server lets requests under way finish.
     pub drain: Duration,
+    /// What of the kernel it uses.
+    pub kernel: KernelSettings,
     /// PUTs are guarded by a spinlock, as in Minos (`--put-lock`).
     pub put_lock: bool,
     /// The policy's own settings.

@@ -6,6 +6,7 @@ use crate::connection::{Card, Connection};
 use crate::counters::Board;
 use crate::durable::shared::Durable;
 use crate::handoff::{Finished, JOB_PLACES, Job};
+use crate::kernel::Kernel;
 use crate::latency::Book;
 use crate::put_lock::PutLocks;
 use crate::settings::Settings;
@@ -248,6 +249,8 @@ pub struct Shared<S> {
     pub udp: OnceLock<Arc<UdpShared>>,
     /// Where items are kept durably, if they are; set before a worker is made.
     pub durable: OnceLock<Arc<Durable>>,
+    /// What is loaded into the kernel.
+    pub kernel: OnceLock<Kernel>,
     /// Command counters of all workers, and behind them of the keeper.
     pub board: Board,
     /// `stats detail on` was said.
@@ -290,6 +293,7 @@ impl<S> Shared<S> {
             large_jobs: Ring::new(JOB_PLACES),
             udp: OnceLock::new(),
             durable: OnceLock::new(),
+            kernel: OnceLock::new(),
             board: Board::new(settings.workers + 1),
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),

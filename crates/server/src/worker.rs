@@ -178,6 +178,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.tell_idle(!busy);
         if let Some(mut control) = self.control.take() {
             control.step(&self.shared, now, self.now_seconds);
+            if let Some(kernel) = self.shared.kernel.get() {
+                kernel.keep_time(now, &self.clock);
+            }
             self.control = Some(control);
         }
         self.publish_queues();

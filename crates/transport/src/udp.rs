@@ -124,6 +124,13 @@ impl Sockets {
         self.pairs.iter().map(|pair| pair.queue)
     }
 
+    /// The sockets that receive at the ordinary port, in the order of their workers. Where there are
+    /// several addresses, those of each are a group of their own.
+    pub fn ordinary(&self) -> Vec<BorrowedFd<'_>> {
+        let shared = self.pairs.iter().filter(|pair| !pair.queue.chosen);
+        shared.map(|pair| pair.small.as_fd()).collect()
+    }
+
     /// The socket by which `queue` sends on `path`; that of [`Path::Small`] receives, too.
     pub(crate) fn socket(&self, queue: usize, path: Path) -> BorrowedFd<'_> {
         match path {

@@ -2,7 +2,7 @@
 //! length of slot. It builds a record outside, enters the bucket (odd), moves the location, leaves.
 
 use laneway_kernel::layout::Settings;
-use laneway_kernel::{Error, Lane, Program, Room};
+use laneway_kernel::{Error, Lane, Memory, Program, Room};
 use laneway_store::layout::{Hasher, Header, PARTITIONS, SLOTS, bucket_of, link_word, place};
 use laneway_store::layout::{OVERFLOW_SLOTS, is_link, size_class};
 use laneway_store::{Location, Medium};
@@ -31,17 +31,12 @@ pub struct Attributes {
     pub medium: Medium,
 }
 
-pub const PLAIN: Attributes = Attributes {
-    seq: 7,
-    flags: 0,
-    expires: 0,
-    flush: 0,
-    stale: false,
-    medium: Medium::KernelArray,
-};
+pub const PLAIN: Attributes =
+    Attributes { seq: 7, flags: 0, expires: 0, flush: 0, stale: false, medium: Medium::Arena };
 
 pub struct Writer {
     pub lane: Lane,
+    memory: Memory,
     hasher: Hasher,
     next_slot: usize,
     next_overflow: AtomicU64,
@@ -58,15 +53,16 @@ impl Writer {
         for partition in 0..PARTITIONS {
             lane.control().set_buckets(partition, BUCKETS_EACH);
         }
-        let writer =
-            Writer { lane, hasher: Hasher::new(SEED), next_slot: 0, next_overflow: 0.into() };
+        let memory = lane.memory()?;
+        let hasher = Hasher::new(SEED);
+        let writer = Writer { lane, memory, hasher, next_slot: 1, next_overflow: 0.into() };
         writer.lane.control().open(&writer.settings(own));
         Ok(writer)
     }
 
     pub fn settings(&self, own: &[&str]) -> Settings {
         Settings {
-            port: PORT,
+            ports: vec![PORT..=PORT],
             own: own.iter().map(|text| text.parse().expect("an address")).collect(),
             served: Vec::new(),
             mtu_bytes: 1500,
@@ -104,7 +100,7 @@ impl Writer {
             large: false,
             flush: with.flush,
         };
-        let words = &self.lane.items()[at / 8..];
+        let words = &self.memory.items[at / 8..];
         for (place, word) in words.iter().zip(header.words()) {
             place.store(word, Relaxed);
         }
@@ -117,14 +113,14 @@ impl Writer {
     /// Make `word` the key's location, in place of the one that leads to `old`.
     pub fn link(&self, key: &[u8], old: Option<u64>, word: u64) {
         let (bucket, _) = self.bucket(key);
-        let before = self.lane.buckets()[bucket].version.enter();
+        let before = self.memory.buckets[bucket].version.enter();
         self.replace(bucket, old.unwrap_or(0), word);
-        self.lane.buckets()[bucket].version.leave(before);
+        self.memory.buckets[bucket].version.leave(before);
     }
 
     /// Put `word` where `old` stands in the chain, lengthening it if there is no room.
     fn replace(&self, bucket: usize, old: u64, word: u64) {
-        let mut slots = &self.lane.buckets()[bucket].slots[..];
+        let mut slots = &self.memory.buckets[bucket].slots[..];
         loop {
             if let Some(slot) = slots.iter().find(|slot| slot.load(Relaxed) == old) {
                 return slot.store(word, Relaxed);
@@ -135,13 +131,13 @@ impl Writer {
                 true => Location::of_slot(link).offset(),
                 false => {
                     let number = self.next_overflow.fetch_add(1, Relaxed) + 1;
-                    let next = &self.lane.overflows()[number as usize].slots;
+                    let next = &self.memory.overflows[number as usize].slots;
                     next[0].store(link, Relaxed);
                     last.store(link_word(number), Relaxed);
                     number
                 }
             };
-            slots = &self.lane.overflows()[number as usize].slots;
+            slots = &self.memory.overflows[number as usize].slots;
         }
     }
 
@@ -155,7 +151,7 @@ impl Writer {
 
     /// Be inside the key's bucket while `inside` runs.
     pub fn hold<R>(&self, key: &[u8], inside: impl FnOnce() -> R) -> R {
-        let version = &self.lane.buckets()[self.bucket(key).0].version;
+        let version = &self.memory.buckets[self.bucket(key).0].version;
         let before = version.enter();
         let result = inside();
         version.leave_unchanged(before);

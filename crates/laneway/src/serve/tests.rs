@@ -51,6 +51,23 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--udp-listen 127.0.0.1", "-U PORT"),
         ("-U 5000 --udp-listen 10.0.0.1", "--udp-public"),
         ("-U 5000 --udp-listen here", "not an address"),
+        ("--steer", "-U PORT"),
+        ("--steer --udp-base 7000 -t 2", "-U PORT"),
+        ("--kernel-lane lo", "-U PORT"),
+        ("--kernel-lane lo, -U 5000", "commas between"),
+        ("--kernel-lane eth0,lo -U 5000", "nothing for it comes to eth0"),
+        ("--kernel-lane lo -U 5000 -C", "-C turns off"),
+        ("--kernel-lane lo -U 5000 --kernel-lane-hook tx", "must be tc or xdp"),
+        ("--kernel-lane lo -U 5000 --kernel-lane-memory 0", "from 1 to 48"),
+        ("--kernel-lane lo -U 5000 --kernel-lane-memory 49", "from 1 to 48"),
+        ("--kernel-lane lo -U 5000 --kernel-lane-peers 10/8", "not a list"),
+        (
+            "--kernel-lane lo -U 5000 --kernel-lane-peers ::1,::2,::3,::4,::5,::6,::7,::8,::9",
+            "9 ranges",
+        ),
+        ("--kernel-lane-memory 4 -U 5000", "--kernel-lane IFACE"),
+        ("--kernel-lane-hook xdp -U 5000", "--kernel-lane IFACE"),
+        ("--kernel-lane-peers ::/0 -U 5000", "--kernel-lane IFACE"),
         ("-l no.such.host.invalid", "-l no.such.host.invalid"),
     ] {
         let error = given(line).expect_err(line);
@@ -90,4 +107,20 @@ fn udp_is_off_then_on_loopback_then_where_it_is_told() {
     let udp = given(line).unwrap().udp.unwrap();
     assert_eq!((udp.address.to_string(), udp.port_base), ("::".to_owned(), Some(7000)));
     assert!(udp.public && udp.port.is_none());
+}
+
+#[test]
+fn a_kernel_lane_takes_a_quarter_of_the_memory_or_what_it_is_given() {
+    assert_eq!(given("-U 5000").unwrap().kernel, Default::default());
+    let lane = given("-U 5000 --kernel-lane lo,lo").unwrap().kernel.lane.unwrap();
+    assert_eq!((lane.items_bytes, lane.interfaces), (16 << 20, vec!["lo".to_owned()]));
+    assert!(!lane.xdp && lane.peers.is_empty());
+    let line = "-U 5000 --udp-listen 10.0.0.1 --udp-public --kernel-lane eth1,eth0 \
+                --kernel-lane-hook xdp --kernel-lane-memory 48 --kernel-lane-peers 10.0.0.0/8,::1 \
+                --steer";
+    let kernel = given(line).unwrap().kernel;
+    let lane = kernel.lane.unwrap();
+    assert_eq!((lane.items_bytes, lane.peers.len()), (48 << 20, 2));
+    assert_eq!(lane.interfaces, ["eth0", "eth1"]);
+    assert!(lane.xdp && kernel.steer);
 }

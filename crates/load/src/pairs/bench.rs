@@ -184,6 +184,7 @@ mod tests {
             place: Default::default(),
             no_misses,
             quick_load: String::new(),
+            features: String::new(),
             servers: vec![],
             runs: vec![],
             figures: vec![],
@@ -219,7 +220,7 @@ mod tests {
             distribution: None,
             udp: None,
             server: None,
-            client: ClientCpu { kept_waiting_ms, stolen_ms: 0.0 },
+            client: ClientCpu { kept_waiting_ms, ..ClientCpu::default() },
             verdict: Verdict { refused: refused.map(Into::into), ..Verdict::default() },
         }
     }

@@ -57,6 +57,9 @@ pub struct Definition {
     /// Flags of the client, after all others, where a comparison has a minute only.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub quick_load: String,
+    /// Cargo features that laneway is built with, besides the default ones.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub features: String,
     /// Who is measured.
     #[serde(rename = "server", default)]
     pub servers: Vec<ServerDefinition>,

@@ -249,6 +249,9 @@ pub struct ClientCpu {
     pub kept_waiting_ms: f64,
     /// How long the hypervisor gave this machine's CPUs to others.
     pub stolen_ms: f64,
+    /// All CPUs' time, client and server and everybody else, per request that ended.
+    #[serde(default)]
+    pub machine_cpu_us_per_request: f64,
 }
 
 impl Udp {

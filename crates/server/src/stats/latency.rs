@@ -29,6 +29,8 @@ pub struct LatencyRow {
 pub struct LatencySnapshot {
     /// The rows, in the order to be written; those without requests are left out.
     pub rows: Vec<LatencyRow>,
+    /// GETs answered in the kernel, which takes no time of each.
+    pub kernel_gets: u64,
 }
 
 /// Answer `stats latency`.
@@ -43,6 +45,9 @@ pub fn write_latency(snapshot: &LatencySnapshot, out: &mut Vec<u8>) {
         lines.shown(&name("latency_us_p99"), Micros(row.p99_ns));
         lines.shown(&name("latency_us_p99.9"), Micros(row.p99_9_ns));
         lines.shown(&name("latency_us_max"), Micros(row.max_ns));
+    }
+    if snapshot.kernel_gets > 0 {
+        lines.number("get:kernel:count", snapshot.kernel_gets);
     }
     lines.end();
 }

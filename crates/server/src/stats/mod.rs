@@ -3,9 +3,10 @@
 //! Whoever answers fills a plain snapshot from the state that the workers share and hands it to the
 //! writer of its family; the writers know names, order and units, and nothing of where the numbers
 //! come from. Families of memcached's carry its names in its order; what has no counterpart here is
-//! a constant that docs/protocol.md lists. `lanes`, `latency` and `topology` are our own.
+//! a constant that docs/protocol.md lists. `lanes`, `latency`, `topology`, `udp` and `kernel` are our own.
 
 mod general;
+mod kernel;
 mod lanes;
 mod latency;
 mod lines;
@@ -16,6 +17,7 @@ mod topology;
 mod udp;
 
 pub use general::{GeneralSnapshot, write_general};
+pub use kernel::{KernelLaneSnapshot, KernelSnapshot, write_kernel};
 pub use lanes::{LanesSnapshot, Role, WorkerLane, write_lanes};
 pub use latency::{LatencyRow, LatencySnapshot, write_latency};
 pub use settings::{SettingsSnapshot, write_settings};
@@ -59,6 +61,8 @@ pub enum Question {
     Udp,
     /// `stats tier`: [`write_tier`].
     Tier,
+    /// `stats kernel`: [`write_kernel`].
+    Kernel,
     /// `stats cachedump`: [`write_cachedump`].
     Cachedump {
         /// Number of the size class.
@@ -94,6 +98,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"topology" => Question::Topology,
         b"udp" => Question::Udp,
         b"tier" => Question::Tier,
+        b"kernel" => Question::Kernel,
         b"detail" => match words.next() {
             Some(b"on") => Question::Detail(true),
             Some(b"off") => Question::Detail(false),

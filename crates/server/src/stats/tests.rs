@@ -261,13 +261,14 @@ fn latency_is_in_microseconds_and_leaves_empty_rows_out() {
     };
     let rows = vec![LatencyRow { count: 0, large: true, ..row }, row];
     assert_eq!(
-        text(|out| write_latency(&LatencySnapshot { rows }, out)),
+        text(|out| write_latency(&LatencySnapshot { rows, kernel_gets: 3 }, out)),
         "STAT get:small:count 2\r\n\
          STAT get:small:latency_us_p50 8.4\r\n\
          STAT get:small:latency_us_p90 8.5\r\n\
          STAT get:small:latency_us_p99 1000.0\r\n\
          STAT get:small:latency_us_p99.9 1000.0\r\n\
-         STAT get:small:latency_us_max 18446744073709551.6\r\nEND\r\n"
+         STAT get:small:latency_us_max 18446744073709551.6\r\n\
+         STAT get:kernel:count 3\r\nEND\r\n"
     );
 }
 
@@ -332,4 +333,32 @@ fn udp_tells_its_queues_its_counts_and_the_kernels() {
         assert!(told.contains(&format!("STAT {line}\r\n")), "{line}: {told}");
     }
     assert!(kernel_counts("Udp: InDatagrams\n").is_empty() && kernel_counts("").is_empty());
+}
+
+#[test]
+fn the_kernel_tells_its_hits_and_why_it_passed_the_rest() {
+    let none = text(|out| write_kernel(&KernelSnapshot::default(), out));
+    assert_eq!(none, "STAT kernel_lane no\r\nSTAT steering no\r\nEND\r\n");
+    let lane = KernelLaneSnapshot {
+        interfaces: vec!["eth0".to_owned(), "lo".to_owned()],
+        hook: "tcx",
+        hits: 5,
+        passes: vec![("miss", 2)],
+        hits_of_class: vec![0, 0, 0, 5],
+        ..KernelLaneSnapshot::default()
+    };
+    let snapshot = KernelSnapshot { lane: Some(lane), steering: Some(vec![("steered", 7)]) };
+    let told = text(|out| write_kernel(&snapshot, out));
+    for line in [
+        "kernel_lane yes",
+        "interfaces eth0,lo",
+        "hook tcx",
+        "hits 5",
+        "passed:miss 2",
+        "hits:from_8_bytes 5",
+        "steering yes",
+        "steered 7",
+    ] {
+        assert!(told.contains(&format!("STAT {line}\r\n")), "{line}: {told}");
+    }
 }

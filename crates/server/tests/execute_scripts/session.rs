@@ -210,6 +210,7 @@ impl Session {
                 stats::write_general(&snapshot, out);
             }
             // These need a server; `ours` cases only look at their form.
+            Question::Kernel => stats::write_kernel(&Default::default(), out),
             Question::Lanes => out.extend_from_slice(b"STAT threshold_bytes 1456\r\nEND\r\n"),
             Question::Cachedump { class, limit: _ } => {
                 let items = self.store.list(class, usize::MAX, self.now);

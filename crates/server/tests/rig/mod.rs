@@ -166,6 +166,7 @@ impl Rig {
             unpublished_bytes_max: plan.memory_bytes / 2,
             buckets_initial: 64,
             huge_pages: false,
+            window: None,
         };
         let store = match &plan.kept {
             None => Store::new(config),
@@ -326,6 +327,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         epoch: Duration::from_secs(1),
         drain: Duration::ZERO,
         put_lock: plan.put_lock,
+        kernel: Default::default(),
         policy,
     }
 }

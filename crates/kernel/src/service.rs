@@ -1,0 +1,284 @@
+//! The lane as a server uses it: loaded, its memory handed to the store, attached to interfaces,
+//! asked for its counts. The same interface stands in a build without the programs, where nothing
+//! of it can be made: [`Service::load`] says so.
+//!
+//! Who is served: packets that come to the server's own address and port, from addresses on the
+//! links of the interfaces, or from those that were named. Everybody else's go up to the server,
+//! which has means of its own against forged sources. Unit: bytes.
+
+use crate::layout::Range;
+use std::net::IpAddr;
+
+/// What a server wants of its lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceSettings {
+    /// The interfaces to attach to.
+    pub interfaces: Vec<String>,
+    /// At the driver's hook rather than at tc ingress.
+    pub xdp: bool,
+    /// The server's UDP address; all of an interface's if it is the unspecified one.
+    pub address: IpAddr,
+    /// Who is served; empty: who is on the interfaces' links.
+    pub peers: Vec<Range>,
+    /// Memory for items that the lane serves.
+    pub items_bytes: u64,
+    /// Memory for all items: what the index is to hold.
+    pub memory_bytes: u64,
+    /// Longest payload of a reply.
+    pub payload_bytes_max: u32,
+}
+
+/// An item per so many bytes of memory is what the buckets that the lane sees are made for. Of
+/// smaller items some lie in buckets behind these, and the lane passes requests for them up.
+const BYTES_PER_ITEM: u64 = 128;
+/// What a partition of the index grows at.
+const ITEMS_PER_BUCKET: u64 = 6;
+/// The fewest buckets: one page of each partition.
+const BUCKETS_MIN: u64 = 64 * 64;
+
+/// Buckets that the lane sees, for a store of so much memory; and as many overflow buckets.
+pub fn buckets_for(memory_bytes: u64) -> u32 {
+    let buckets = memory_bytes / BYTES_PER_ITEM / ITEMS_PER_BUCKET;
+    let whole = buckets.next_multiple_of(BUCKETS_MIN).max(BUCKETS_MIN);
+    u32::try_from(whole).unwrap_or(1 << 31)
+}
+
+/// Bytes of an address range written `address/bits` or `address`.
+pub fn parse_range(text: &str) -> Option<Range> {
+    let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+    let address: IpAddr = address.parse().ok()?;
+    let all = Range::of(address);
+    let Some(bits) = bits else { return Some(all) };
+    let prefix_bits = bits.parse().ok().filter(|bits| *bits <= all.prefix_bits)?;
+    Some(Range { address, prefix_bits })
+}
+
+#[cfg(feature = "kernel")]
+pub use real::Service;
+
+#[cfg(feature = "kernel")]
+mod real {
+    use super::ServiceSettings;
+    use crate::counts::Counts;
+    use crate::error::Error;
+    use crate::interfaces;
+    use crate::lane::{Lane, Program, Room};
+    use crate::layout::{LISTED_MAX, Range, Settings};
+    use laneway_store::Window;
+    use std::ops::RangeInclusive;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// The lane of a server.
+    #[derive(Debug)]
+    pub struct Service {
+        settings: ServiceSettings,
+        lane: Mutex<Lane>,
+    }
+
+    impl Service {
+        /// Load the program and make its arrays. Nothing is served yet.
+        pub fn load(settings: &ServiceSettings) -> Result<Service, Error> {
+            crate::capabilities::require(&settings.interfaces.join(","))?;
+            let program = if settings.xdp { Program::Xdp } else { Program::TrafficControl };
+            let buckets = super::buckets_for(settings.memory_bytes);
+            let items_bytes = usize::try_from(settings.items_bytes).unwrap_or(usize::MAX);
+            let room = Room { buckets, overflows: buckets, items_bytes };
+            let lane = Lane::load(program, &room)?;
+            Ok(Service { settings: settings.clone(), lane: Mutex::new(lane) })
+        }
+
+        /// What it was loaded with.
+        pub fn settings(&self) -> &ServiceSettings {
+            &self.settings
+        }
+
+        fn lane(&self) -> MutexGuard<'_, Lane> {
+            self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// The memory for the store to work in.
+        pub fn window(&self) -> Result<Window, Error> {
+            self.lane().window()
+        }
+
+        /// Attach to the interfaces and serve what the store holds, at the server's UDP ports.
+        /// `hash_start` is that of the store's hasher.
+        pub fn open(
+            &self,
+            ports: Vec<RangeInclusive<u16>>,
+            hash_start: [u64; 4],
+            unix_minus_boot_ns: i64,
+        ) -> Result<(), Error> {
+            let mut lane = self.lane();
+            let places = interfaces::look(&self.settings.interfaces)?;
+            let own = if self.settings.address.is_unspecified() {
+                let v4 = self.settings.address.is_ipv4();
+                places.links.iter().map(|link| link.address).filter(|a| a.is_ipv4() == v4).collect()
+            } else {
+                vec![self.settings.address]
+            };
+            let served = match self.settings.peers.is_empty() {
+                true => places.links.clone(),
+                false => self.settings.peers.clone(),
+            };
+            self.check_listed("addresses of its own", own.len())?;
+            self.check_listed("address ranges to serve; name the peers", served.len())?;
+            self.check_served(&served)?;
+            lane.control().open(&Settings {
+                ports,
+                own,
+                served,
+                mtu_bytes: places.mtu_bytes,
+                payload_bytes_max: self.settings.payload_bytes_max,
+                hash_start,
+                unix_minus_boot_ns,
+            });
+            for interface in &self.settings.interfaces {
+                lane.attach(interface)?;
+            }
+            Ok(())
+        }
+
+        fn check_listed(&self, what: &str, count: usize) -> Result<(), Error> {
+            if count <= LISTED_MAX {
+                return Ok(());
+            }
+            let told = format!("{count} {what}: the kernel lane knows {LISTED_MAX} at most");
+            Err(Error::said(self.settings.interfaces.join(","), told))
+        }
+
+        fn check_served(&self, served: &[Range]) -> Result<(), Error> {
+            if !served.is_empty() {
+                return Ok(());
+            }
+            let why = "the interface has no address, so nobody is on its link; give it one, or \
+                       name who is served with --kernel-lane-peers";
+            Err(Error::said(self.settings.interfaces.join(","), why))
+        }
+
+        /// Serve nothing any more, and detach.
+        pub fn close(&self) -> Result<(), Error> {
+            let mut lane = self.lane();
+            lane.control().close();
+            for interface in &self.settings.interfaces {
+                lane.detach(interface)?;
+            }
+            Ok(())
+        }
+
+        /// The difference of wall clock and time since boot; to be told again now and then.
+        pub fn set_clock(&self, unix_minus_boot_ns: i64) {
+            self.lane().control().set_clock(unix_minus_boot_ns);
+        }
+
+        /// What was counted since it was loaded.
+        pub fn counts(&self) -> Result<Counts, Error> {
+            self.lane().counts()
+        }
+    }
+}
+
+#[cfg(not(feature = "kernel"))]
+pub use absent::Service;
+
+#[cfg(not(feature = "kernel"))]
+mod absent {
+    use super::ServiceSettings;
+    use crate::counts::Counts;
+    use crate::error::Error;
+    use laneway_store::Window;
+    use std::ops::RangeInclusive;
+
+    /// The lane of a server, of which this build has none.
+    #[derive(Debug)]
+    pub enum Service {}
+
+    impl Service {
+        /// Says that there is none, and the way out.
+        pub fn load(settings: &ServiceSettings) -> Result<Service, Error> {
+            Err(Error::absent(&settings.interfaces.join(",")))
+        }
+
+        /// What it was loaded with.
+        pub fn settings(&self) -> &ServiceSettings {
+            match *self {}
+        }
+
+        /// The memory for the store to work in.
+        pub fn window(&self) -> Result<Window, Error> {
+            match *self {}
+        }
+
+        /// Attach to the interfaces and serve what the store holds.
+        pub fn open(
+            &self,
+            _ports: Vec<RangeInclusive<u16>>,
+            _hash_start: [u64; 4],
+            _unix_minus_boot_ns: i64,
+        ) -> Result<(), Error> {
+            match *self {}
+        }
+
+        /// Serve nothing any more, and detach.
+        pub fn close(&self) -> Result<(), Error> {
+            match *self {}
+        }
+
+        /// The difference of wall clock and time since boot.
+        pub fn set_clock(&self, _unix_minus_boot_ns: i64) {
+            match *self {}
+        }
+
+        /// What was counted since it was loaded.
+        pub fn counts(&self) -> Result<Counts, Error> {
+            match *self {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_with_and_without_a_prefix() {
+        let range = |address: &str, prefix_bits| {
+            Some(Range { address: address.parse().expect("an address"), prefix_bits })
+        };
+        for (text, expected) in [
+            ("10.1.2.3", range("10.1.2.3", 32)),
+            ("10.0.0.0/8", range("10.0.0.0", 8)),
+            ("::/0", range("::", 0)),
+            ("fd00::1/64", range("fd00::1", 64)),
+            ("10.0.0.0/33", None),
+            ("10.0.0/8", None),
+            ("10.0.0.0/", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_range(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn buckets_are_whole_pages_of_every_partition() {
+        assert_eq!(buckets_for(0), 4096);
+        assert_eq!(buckets_for(64 << 20), 90_112);
+        assert_eq!(buckets_for(u64::MAX), 1 << 31);
+    }
+
+    #[cfg(not(feature = "kernel"))]
+    #[test]
+    fn a_build_without_the_programs_says_so_and_the_way_out() {
+        let settings = ServiceSettings {
+            interfaces: vec!["eth0".into()],
+            xdp: false,
+            address: [127, 0, 0, 1].into(),
+            peers: Vec::new(),
+            items_bytes: 1 << 20,
+            memory_bytes: 1 << 20,
+            payload_bytes_max: 1400,
+        };
+        let told = Service::load(&settings).expect_err("there is none").to_string();
+        assert!(told.contains("eth0") && told.contains("--features kernel"), "{told}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Steering as a server uses it: the sockets of its ordinary UDP port, each slot of the table led to
+//! the socket of the slot's owner. The same interface stands in a build without the program.
+//!
+//! Knows no owner: who leads the slots says whose each is.
+
+use crate::counts::SteerCounts;
+use crate::error::Error;
+use crate::layout::STEER_SLOTS;
+use std::os::fd::BorrowedFd;
+
+/// The slot's keys in the middle of it: the hash by which to ask for its owner.
+pub const fn middle_of_slot(slot: usize) -> u64 {
+    let shift = u64::BITS - STEER_SLOTS.ilog2();
+    (slot as u64) << shift | 1 << (shift - 1)
+}
+
+#[cfg(feature = "kernel")]
+pub use real::Steering;
+
+#[cfg(feature = "kernel")]
+mod real {
+    use super::{BorrowedFd, Error, STEER_SLOTS, SteerCounts, middle_of_slot};
+    use crate::steer::Steer;
+    use std::sync::{Mutex, PoisonError};
+
+    /// The steering of one port.
+    #[derive(Debug)]
+    pub struct Steering(Mutex<Steer>);
+
+    impl Steering {
+        /// Steer the datagrams of a port to `sockets`, which share it, by their owners' numbers.
+        pub fn start(
+            seed: u64,
+            sockets: &[BorrowedFd<'_>],
+            owner: impl Fn(u64) -> u32,
+        ) -> Result<Steering, Error> {
+            let mut steer = Steer::load(seed)?;
+            for (index, socket) in sockets.iter().enumerate() {
+                steer.set_socket(index as u32, socket)?;
+            }
+            for slot in 0..STEER_SLOTS {
+                steer.set_slot(slot, owner(middle_of_slot(slot)));
+            }
+            steer.set_receivers(sockets.len() as u32);
+            if let Some(first) = sockets.first() {
+                steer.attach(first)?;
+            }
+            Ok(Steering(Mutex::new(steer)))
+        }
+
+        /// Where the keys of a slot go from now on.
+        pub fn set_slot(&self, slot: usize, socket: u32) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).set_slot(slot, socket);
+        }
+
+        /// What was counted since the start.
+        pub fn counts(&self) -> Result<SteerCounts, Error> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).counts()
+        }
+    }
+}
+
+#[cfg(not(feature = "kernel"))]
+pub use absent::Steering;
+
+#[cfg(not(feature = "kernel"))]
+mod absent {
+    use super::{BorrowedFd, Error, SteerCounts};
+
+    /// The steering of one port, of which this build has none.
+    #[derive(Debug)]
+    pub enum Steering {}
+
+    impl Steering {
+        /// Says that there is none, and the way out.
+        pub fn start(
+            _seed: u64,
+            _sockets: &[BorrowedFd<'_>],
+            _owner: impl Fn(u64) -> u32,
+        ) -> Result<Steering, Error> {
+            Err(Error::absent("steering keys in the kernel"))
+        }
+
+        /// Where the keys of a slot go from now on.
+        pub fn set_slot(&self, _slot: usize, _socket: u32) {
+            match *self {}
+        }
+
+        /// What was counted since the start.
+        pub fn counts(&self) -> Result<SteerCounts, Error> {
+            match *self {}
+        }
+    }
+}

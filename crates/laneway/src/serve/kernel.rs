@@ -1,0 +1,123 @@
+//! What of the kernel is used: `--kernel-lane` and what belongs to it, `--steer`, checked.
+
+use super::MEBIBYTE;
+use crate::flags::Flags;
+use laneway_server::kernel::{KernelSettings, LaneSettings, Range, parse_range};
+use laneway_server::settings::UdpSettings;
+
+/// The lane's share of the memory for items, where none is given.
+const MEMORY_SHARE: u64 = 4;
+/// Addresses that the lane's program can be told.
+const PEERS_MAX: usize = 8;
+
+/// The settings. `udp` is where UDP is served, `memory_bytes` what `-m` gives.
+pub fn settings(
+    flags: &Flags,
+    udp: Option<&UdpSettings>,
+    memory_bytes: u64,
+) -> Result<KernelSettings, String> {
+    if flags.steer && udp.is_none_or(|udp| udp.port.is_none()) {
+        return Err(
+            "--steer: there is no UDP port that all workers share; give one with -U PORT, \
+                    or leave the flag out"
+                .to_owned(),
+        );
+    }
+    let lane = match &flags.kernel_lane {
+        Some(names) => Some(lane(flags, names, udp, memory_bytes)?),
+        None => {
+            refuse_parts(flags)?;
+            None
+        }
+    };
+    Ok(KernelSettings { lane, steer: flags.steer })
+}
+
+/// Flags that say something of a lane that there is not.
+fn refuse_parts(flags: &Flags) -> Result<(), String> {
+    for (flag, given) in [
+        ("--kernel-lane-hook", flags.kernel_lane_hook.is_some()),
+        ("--kernel-lane-memory", flags.kernel_lane_megabytes.is_some()),
+        ("--kernel-lane-peers", flags.kernel_lane_peers.is_some()),
+    ] {
+        if given {
+            return Err(format!(
+                "{flag}: there is no kernel lane; say where with --kernel-lane IFACE too"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn lane(
+    flags: &Flags,
+    names: &str,
+    udp: Option<&UdpSettings>,
+    memory_bytes: u64,
+) -> Result<LaneSettings, String> {
+    let wrong = |why: &str| Err(format!("--kernel-lane {names}: {why}"));
+    let mut interfaces: Vec<String> = names.split(',').map(str::to_owned).collect();
+    interfaces.sort_unstable();
+    interfaces.dedup();
+    if interfaces.iter().any(String::is_empty) {
+        return wrong("name interfaces with commas between them, such as eth0,lo");
+    }
+    let Some(udp) = udp else {
+        return wrong("UDP is off; give it a port with -U PORT or --udp-base PORT too");
+    };
+    let elsewhere = interfaces.iter().find(|name| *name != "lo");
+    if let (true, Some(name)) = (udp.address.is_loopback(), elsewhere) {
+        return wrong(&format!(
+            "UDP listens on {}, and nothing for it comes to {name}; listen there with \
+             --udp-listen ADDRESS --udp-public, or name lo alone",
+            udp.address
+        ));
+    }
+    if flags.no_cas {
+        return wrong("it tells CAS ids, which -C turns off; leave one of the two out");
+    }
+    Ok(LaneSettings {
+        xdp: hook(flags)?,
+        items_bytes: items_bytes(flags, memory_bytes)?,
+        peers: peers(flags)?,
+        interfaces,
+    })
+}
+
+fn hook(flags: &Flags) -> Result<bool, String> {
+    match flags.kernel_lane_hook.as_deref() {
+        None | Some("tc") => Ok(false),
+        Some("xdp") => Ok(true),
+        Some(other) => Err(format!(
+            "--kernel-lane-hook {other}: must be tc or xdp; leave the flag out for tc, which any \
+             interface has"
+        )),
+    }
+}
+
+fn items_bytes(flags: &Flags, memory_bytes: u64) -> Result<u64, String> {
+    let most = memory_bytes / MEBIBYTE * 3 / 4;
+    match flags.kernel_lane_megabytes {
+        None => Ok((memory_bytes / MEMORY_SHARE / MEBIBYTE).max(1) * MEBIBYTE),
+        Some(megabytes) if (1..=most).contains(&megabytes) => Ok(megabytes * MEBIBYTE),
+        Some(megabytes) => Err(format!(
+            "--kernel-lane-memory {megabytes}: must be from 1 to {most} MiB, three quarters of -m; \
+             give more memory with -m, or leave the flag out for a quarter"
+        )),
+    }
+}
+
+fn peers(flags: &Flags) -> Result<Vec<Range>, String> {
+    let Some(list) = &flags.kernel_lane_peers else { return Ok(Vec::new()) };
+    let peers: Option<Vec<Range>> = list.split(',').map(parse_range).collect();
+    match peers {
+        Some(peers) if peers.len() <= PEERS_MAX => Ok(peers),
+        Some(peers) => Err(format!(
+            "--kernel-lane-peers: {} ranges, and the program knows {PEERS_MAX} at most; join some",
+            peers.len()
+        )),
+        None => Err(format!(
+            "--kernel-lane-peers {list}: not a list of addresses; write such as 10.0.0.0/8,fd00::1"
+        )),
+    }
+}

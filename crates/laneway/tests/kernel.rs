@@ -1,0 +1,454 @@
+//! `laneway serve --kernel-lane` and `--steer`, in network namespaces of the test's own, over
+//! virtual Ethernet: what is written is read at once, hits are answered while the server is
+//! stopped, and nothing stays behind when it is killed. Without the feature: what the flags say.
+
+#[cfg(feature = "kernel")]
+#[path = "../../kernel/tests/common/hosts.rs"]
+mod hosts;
+
+#[cfg(not(feature = "kernel"))]
+#[test]
+fn a_build_without_the_programs_refuses_the_lane_and_tells_the_way_out() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_laneway"))
+        .args(["serve", "-p", "-1", "-l", "127.0.0.1", "-U", "-1", "--kernel-lane", "lo"])
+        .output()
+        .expect("the binary was built for this test");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(71), "{told}");
+    assert!(told.contains("lo: built without the feature `kernel`"), "{told}");
+    assert!(told.contains("--features kernel"), "{told}");
+}
+
+#[test]
+fn the_doctor_tells_every_layer_and_takes_no_argument() {
+    let doctor = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_laneway"));
+        command.arg("doctor").args(arguments).output().expect("the binary was built for this test")
+    };
+    let output = doctor(&[]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    let missing = told.contains(": missing: ");
+    assert_eq!(output.status.code(), Some(i32::from(missing)), "{told}");
+    for layer in ["capabilities: ", "tcx links: ", "programs in this build: "] {
+        assert!(told.lines().any(|line| line.starts_with(layer)), "{layer} in {told}");
+    }
+    let without = told.contains("programs in this build: missing: built without the feature");
+    assert_eq!(without, cfg!(not(feature = "kernel")), "{told}");
+    assert_eq!(doctor(&["eth0"]).status.code(), Some(2));
+}
+
+#[cfg(feature = "kernel")]
+mod with {
+    use super::hosts::{self, Host, INTERFACE};
+    use std::collections::BTreeMap;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpStream, UdpSocket};
+    use std::process::{Child, ChildStderr, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
+    /// A server that takes longer hangs.
+    const HANG: Duration = Duration::from_secs(20);
+    const ADDRESS: &str = "10.9.0.1:11211";
+    /// What a client far away asks for here.
+    const PUBLIC: [&str; 5] = ["-U", "11211", "--udp-listen", "10.9.0.1", "--udp-public"];
+
+    /// Whether the layers are there; if not, says so (the runner shows it).
+    fn available() -> bool {
+        let layers = laneway_server::kernel::layers();
+        for layer in layers.iter().filter(|layer| layer.missing.is_some()) {
+            println!("SKIPPED: {layer}");
+        }
+        layers.iter().all(|layer| layer.missing.is_none())
+    }
+
+    struct Server {
+        child: Child,
+        log: BufReader<ChildStderr>,
+        said: String,
+    }
+
+    impl Server {
+        fn start(host: &Host, flags: &[&str]) -> Server {
+            let mut command = Command::new(BINARY);
+            command.args(["serve", "-p", "11211", "-l", "0.0.0.0"]).args(flags);
+            let child = host.run(|| command.stderr(Stdio::piped()).spawn());
+            let mut child = child.expect("the binary was built for this test");
+            let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
+            let mut said = String::new();
+            while !said.contains("ready on") {
+                let bytes = log.read_line(&mut said).expect("stderr can be read");
+                assert!(bytes > 0, "it ended before it was ready: {:?} {said}", child.wait());
+            }
+            Server { child, log, said }
+        }
+
+        fn signal(&self, name: &str) {
+            let pid = self.child.id().to_string();
+            let status = Command::new("kill").args(["-s", name, &pid]).status();
+            assert!(status.expect("kill exists").success());
+        }
+
+        /// Whether every thread of it has stopped.
+        fn is_stopped(&self) -> bool {
+            let tasks = format!("/proc/{}/task", self.child.id());
+            let stopped = |task: std::io::Result<std::fs::DirEntry>| {
+                let stat = std::fs::read_to_string(task.expect("a thread").path().join("stat"));
+                stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|s| s.starts_with('T')))
+            };
+            std::fs::read_dir(tasks).expect("it runs").all(stopped)
+        }
+
+        fn stop(mut self) {
+            self.signal("TERM");
+            assert_eq!(self.child.wait().expect("it can be waited for").code(), Some(0));
+            let mut rest = String::new();
+            self.log.read_to_string(&mut rest).expect("stderr can be read");
+            assert!(!rest.contains("panicked"), "{rest}");
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.child.kill(); // gone already, unless a test failed
+            let _ = self.child.wait();
+        }
+    }
+
+    /// One client, with a socket of each kind.
+    struct Client {
+        tcp: BufReader<TcpStream>,
+        udp: UdpSocket,
+        to: &'static str,
+    }
+
+    impl Client {
+        fn new(host: &Host, from: &str, to: &'static str) -> Client {
+            let tcp = host.run(|| TcpStream::connect(to)).expect("it listens");
+            tcp.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+            Client { tcp: BufReader::new(tcp), udp: host.socket(from), to }
+        }
+
+        /// Ask over TCP; the reply up to a line that begins with `last`.
+        fn tcp(&mut self, request: &str, last: &str) -> String {
+            self.tcp.get_mut().write_all(request.as_bytes()).expect("the server reads");
+            let (mut reply, mut line) = (String::new(), String::new());
+            while !line.starts_with(last) {
+                line.clear();
+                assert!(self.tcp.read_line(&mut line).expect("a reply") > 0, "{request}: {reply}");
+                reply.push_str(&line);
+            }
+            reply
+        }
+
+        fn udp(&self, request: &str) -> String {
+            hosts::ask(&self.udp, self.to, request)
+        }
+
+        fn stats(&mut self, family: &str) -> BTreeMap<String, String> {
+            let text = self.tcp(&format!("stats {family}\r\n"), "END");
+            let stat = |line: &str| {
+                let mut words = line.strip_prefix("STAT ")?.splitn(2, ' ');
+                Some((words.next()?.to_owned(), words.next()?.to_owned()))
+            };
+            text.lines().filter_map(stat).collect()
+        }
+
+        fn hits(&mut self) -> u64 {
+            self.stats("kernel")["hits"].parse().expect("a number")
+        }
+    }
+
+    /// A server with a lane, and a client on another host.
+    fn over_the_wire(flags: &[&str]) -> (Host, Host, Server, Client) {
+        let (server_host, client_host) = hosts::connected();
+        let server = Server::start(&server_host, &[&PUBLIC, flags].concat());
+        let client = Client::new(&client_host, "10.9.0.2:0", ADDRESS);
+        (server_host, client_host, server, client)
+    }
+
+    fn value(key: &str, value: &str) -> String {
+        format!("VALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len())
+    }
+
+    #[test]
+    fn what_was_written_by_tcp_or_udp_is_what_the_next_get_returns() {
+        if !available() {
+            return;
+        }
+        let (_hosts, _more, server, mut client) = over_the_wire(&["--kernel-lane", INTERFACE]);
+        for round in 0..200 {
+            let (key, by_tcp) = (format!("key{}", round % 7), format!("tcp {round}"));
+            let set = |text: &str| format!("set {key} 0 0 {}\r\n{text}\r\n", text.len());
+            assert_eq!(client.tcp(&set(&by_tcp), "STORED"), "STORED\r\n");
+            assert_eq!(client.udp(&format!("get {key}\r\n")), value(&key, &by_tcp));
+            let by_udp = format!("over udp {round}");
+            assert_eq!(client.udp(&set(&by_udp)), "STORED\r\n");
+            assert_eq!(client.udp(&format!("get {key}\r\n")), value(&key, &by_udp));
+            let meta = client.udp(&format!("mg {key} v s\r\n"));
+            assert_eq!(meta, format!("VA {} s{}\r\n{by_udp}\r\n", by_udp.len(), by_udp.len()));
+        }
+        assert_eq!(client.hits(), 600, "none of them came to the server");
+        for (change, reply, expected) in [
+            ("set key 0 0 2\r\n41\r\n", "STORED\r\n", "41"),
+            ("incr key 1\r\n", "42\r\n", "42"),
+            ("append key 0 0 1\r\n7\r\n", "STORED\r\n", "427"),
+            ("prepend key 0 0 1\r\n1\r\n", "STORED\r\n", "1427"),
+            ("replace key 0 0 1\r\nr\r\n", "STORED\r\n", "r"),
+            ("ms key 3 T0\r\nabc\r\n", "HD\r\n", "abc"),
+        ] {
+            assert_eq!(client.tcp(change, reply.trim_end()), reply, "{change}");
+            assert_eq!(client.udp("get key\r\n"), value("key", expected), "after {change}");
+        }
+        assert_eq!(client.tcp("delete key\r\n", "DELETED"), "DELETED\r\n");
+        assert_eq!(client.udp("get key\r\n"), "END\r\n");
+        assert_eq!(client.tcp("set key 0 0 1\r\nx\r\n", "STORED"), "STORED\r\n");
+        assert_eq!(client.tcp("flush_all\r\n", "OK"), "OK\r\n");
+        for key in ["key", "key0", "key6"] {
+            assert_eq!(client.udp(&format!("get {key}\r\n")), "END\r\n");
+        }
+        server.stop();
+    }
+
+    #[test]
+    fn items_end_when_their_time_is_up() {
+        if !available() {
+            return;
+        }
+        let (_hosts, _more, _server, mut client) = over_the_wire(&["--kernel-lane", INTERFACE]);
+        client.tcp("set soon 0 2 1\r\nx\r\n", "STORED");
+        client.tcp("set later 0 1000 1\r\nx\r\n", "STORED");
+        client.tcp("set past 0 -1 1\r\nx\r\n", "STORED");
+        assert_eq!(client.udp("get past\r\n"), "END\r\n");
+        let began = Instant::now();
+        while client.udp("get soon\r\n") == value("soon", "x") {
+            assert!(began.elapsed() < HANG, "it never ends");
+        }
+        assert!(began.elapsed() > Duration::from_millis(500), "it had a second at least");
+        assert_eq!(client.udp("get later\r\n"), value("later", "x"));
+        assert_eq!(client.tcp("touch later -1\r\n", "TOUCHED"), "TOUCHED\r\n");
+        assert_eq!(client.udp("get later\r\n"), "END\r\n");
+    }
+
+    #[test]
+    fn hits_are_counted_wherever_gets_are_counted() {
+        if !available() {
+            return;
+        }
+        let (_hosts, _more, _server, mut client) = over_the_wire(&["--kernel-lane", INTERFACE]);
+        client.tcp("set key 0 0 20\r\nvvvvvvvvvvvvvvvvvvvv\r\n", "STORED");
+        for _ in 0..5 {
+            client.udp("get key\r\n");
+        }
+        client.udp("get other\r\n");
+        client.udp("get key key\r\n");
+        let lane = client.stats("kernel");
+        let told = |name: &str| lane.get(name).map(String::as_str);
+        assert_eq!(told("kernel_lane"), Some("yes"));
+        assert_eq!(told("interfaces"), Some(INTERFACE));
+        assert_eq!((told("hits"), told("hits:from_16_bytes")), (Some("5"), Some("5")));
+        assert_eq!((told("passed:miss"), told("passed:request")), (Some("1"), Some("1")));
+        assert_eq!(told("memory_bytes"), Some("16777216"));
+        let general = client.stats("");
+        // Two of them are the multi-get's, which came to the server.
+        assert_eq!((&general["get_hits"][..], &general["cmd_get"][..]), ("7", "8"));
+        assert_eq!(client.stats("latency")["get:kernel:count"], "5");
+        assert_eq!(client.tcp("stats reset\r\n", "RESET"), "RESET\r\n");
+        assert_eq!((client.hits(), &client.stats("")["get_hits"][..]), (0, "0"));
+        client.udp("get key\r\n");
+        assert_eq!((client.hits(), &client.stats("")["get_hits"][..]), (1, "1"));
+        // h: was it fetched since it was stored? Yes, in the kernel.
+        client.tcp("set key 0 0 1\r\nx\r\n", "STORED");
+        assert_eq!(client.tcp("mg key h\r\n", "HD"), "HD h0\r\n");
+        client.tcp("set key 0 0 1\r\nx\r\n", "STORED");
+        client.udp("get key\r\n");
+        assert_eq!(client.tcp("mg key h\r\n", "HD"), "HD h1\r\n");
+    }
+
+    #[test]
+    fn a_stopped_server_still_answers_what_it_holds() {
+        if !available() {
+            return;
+        }
+        let (_hosts, _more, server, mut client) = over_the_wire(&["--kernel-lane", INTERFACE]);
+        client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
+        server.signal("STOP");
+        let began = Instant::now();
+        while !server.is_stopped() {
+            assert!(began.elapsed() < HANG, "it does not stop");
+            std::thread::yield_now();
+        }
+        for _ in 0..1000 {
+            assert_eq!(client.udp("get key\r\n"), value("key", "value"));
+        }
+        // A miss is the server's to answer, and waits until it goes on.
+        client.udp.send_to(&hosts::datagram("get other\r\n"), ADDRESS).expect("sent");
+        client.udp.set_nonblocking(true).expect("an option");
+        assert!(client.udp.recv(&mut [0; 64]).is_err(), "nobody could answer this");
+        client.udp.set_nonblocking(false).expect("an option");
+        assert!(server.is_stopped());
+        server.signal("CONT");
+        assert_eq!(hosts::heard(&client.udp).0, "END\r\n");
+        server.stop();
+    }
+
+    #[test]
+    fn a_server_that_is_killed_leaves_nothing_behind() {
+        if !available() {
+            return;
+        }
+        let flags = ["--kernel-lane", INTERFACE, "--steer"];
+        let (server_host, _client_host, mut server, mut client) = over_the_wire(&flags);
+        client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
+        assert_eq!(client.udp("get key\r\n"), value("key", "value"));
+        server.child.kill().expect("it runs");
+        server.child.wait().expect("it can be waited for");
+        // Whoever listens there next gets every datagram.
+        let listening = server_host.socket(ADDRESS);
+        for _ in 0..10 {
+            client.udp.send_to(&hosts::datagram("get key\r\n"), ADDRESS).expect("sent");
+            let (heard, from) = hosts::heard(&listening);
+            assert_eq!(heard, "get key\r\n");
+            assert_eq!(from, client.udp.local_addr().expect("an address"));
+        }
+        // And a new server begins anew.
+        drop(listening);
+        let again = Server::start(&server_host, &[&PUBLIC[..], &flags].concat());
+        assert_eq!(client.udp("get key\r\n"), "END\r\n");
+        again.stop();
+    }
+
+    #[test]
+    fn loopback_is_served_too_and_strangers_never() {
+        if !available() {
+            return;
+        }
+        let host = Host::new();
+        let server = Server::start(&host, &["-U", "11211", "--kernel-lane", "lo"]);
+        let mut client = Client::new(&host, "127.0.0.1:0", "127.0.0.1:11211");
+        client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
+        assert_eq!(client.udp("get key\r\n"), value("key", "value"));
+        assert_eq!(client.hits(), 1);
+        server.stop();
+        let peers = ["--kernel-lane", "lo", "--kernel-lane-peers", "127.7.0.0/16"];
+        let server = Server::start(&host, &[&["-U", "11211"], &peers[..]].concat());
+        let mut client = Client::new(&host, "127.0.0.1:0", "127.0.0.1:11211");
+        client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
+        assert_eq!(client.udp("get key\r\n"), value("key", "value"));
+        assert_eq!(client.hits(), 0);
+        assert_eq!(client.stats("kernel")["passed:stranger"], "1");
+        client.udp = host.socket("127.7.1.2:0");
+        assert_eq!(client.udp("get key\r\n"), value("key", "value"));
+        assert_eq!(client.hits(), 1);
+        server.stop();
+    }
+
+    #[test]
+    fn queues_that_clients_choose_are_served_like_the_ordinary_port() {
+        if !available() {
+            return;
+        }
+        let host = Host::new();
+        let flags = ["-U", "11211", "--udp-base", "7000", "-t", "3", "--kernel-lane", "lo"];
+        let _server = Server::start(&host, &flags);
+        let mut client = Client::new(&host, "127.0.0.1:0", "127.0.0.1:11211");
+        client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
+        for to in ["127.0.0.1:7000", "127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:11211"] {
+            assert_eq!(hosts::ask(&client.udp, to, "get key\r\n"), value("key", "value"), "{to}");
+        }
+        assert_eq!(client.hits(), 4);
+    }
+
+    #[test]
+    fn steered_requests_reach_their_owners_and_none_is_handed_over() {
+        if !available() {
+            return;
+        }
+        let host = Host::new();
+        let handed_over = |flags: &[&str]| {
+            let flags = [&["-U", "11211", "-t", "4", "--design", "hkh", "--access", "erew"], flags];
+            let server = Server::start(&host, &flags.concat());
+            let mut client = Client::new(&host, "127.0.0.1:0", "127.0.0.1:11211");
+            for number in 0..500 {
+                let set = format!("set key{number} 0 0 5\r\nvalue\r\n");
+                assert_eq!(client.udp(&set), "STORED\r\n");
+                let key = format!("key{number}");
+                assert_eq!(client.udp(&format!("get {key}\r\n")), value(&key, "value"));
+            }
+            let counts = client.stats("udp")["requests_handed_over"].parse::<u64>();
+            let steered = client.stats("kernel").get("steered").map(|count| count.parse::<u64>());
+            server.stop();
+            (counts.expect("a number"), steered.map(|count| count.expect("a number")))
+        };
+        assert_eq!(handed_over(&["--steer"]), (0, Some(1000)));
+        let (software, steered) = handed_over(&[]);
+        assert!(software > 500 && steered.is_none(), "{software}");
+    }
+
+    /// The same program with no right to what it is asked for.
+    fn without_rights(host: &Host, flags: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-cap_39,-cap_12,-cap_38,-cap_21", BINARY, "serve"]);
+        command.args(["-p", "11311", "-l", "127.0.0.1", "-U", "11311"]).args(flags);
+        let mut child = host.run(|| command.stderr(Stdio::piped()).spawn()).expect("setpriv");
+        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
+        let mut said = String::new();
+        while !said.contains("ready on") && log.read_line(&mut said).expect("stderr") > 0 {}
+        if said.contains("ready on") {
+            let _ = child.kill();
+        }
+        (child.wait().expect("it can be waited for").code(), said)
+    }
+
+    #[test]
+    fn without_the_right_to_it_the_lane_is_refused_with_the_command_and_steering_done_without() {
+        if !available() {
+            return;
+        }
+        let host = Host::new();
+        let (status, said) = without_rights(&host, &["--kernel-lane", "lo"]);
+        assert_eq!(status, Some(71), "{said}");
+        assert!(said.contains("lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON"), "{said}");
+        let command = format!("`setcap cap_bpf,cap_net_admin,cap_perfmon+ep {BINARY}`");
+        assert!(said.contains(&command), "{said}");
+        let (_, said) = without_rights(&host, &["--steer"]);
+        assert!(said.contains("ready on") && said.contains("handed over in software"), "{said}");
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_refused_and_the_others_are_named() {
+        if !available() {
+            return;
+        }
+        let host = Host::new();
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "-p", "11211", "-l", "127.0.0.1", "-U", "11211"]);
+        command.args(["--udp-listen", "0.0.0.0", "--udp-public", "--kernel-lane", "nowhere0"]);
+        let output = host.run(|| command.output()).expect("the binary was built for this test");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(71), "{told}");
+        assert!(told.contains("nowhere0") && told.contains("there are lo"), "{told}");
+    }
+
+    #[test]
+    fn the_rights_are_given_up_once_they_have_served() {
+        if !available() {
+            return;
+        }
+        let host = Host::new();
+        let server = Server::start(&host, &["-U", "11211", "--kernel-lane", "lo", "--steer"]);
+        assert!(server.said.contains("GETs at lo are answered in the kernel"), "{}", server.said);
+        for task in std::fs::read_dir(format!("/proc/{}/task", server.child.id())).expect("runs") {
+            let path = task.expect("a thread").path().join("status");
+            let status = std::fs::read_to_string(path).expect("it runs");
+            let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+            let mask = u64::from_str_radix(line.expect("a line").trim(), 16).expect("a mask");
+            assert_eq!(mask & (1 << 39 | 1 << 12 | 1 << 38), 0, "{status}");
+        }
+        let mut client = Client::new(&host, "127.0.0.1:0", "127.0.0.1:11211");
+        client.tcp("set key 0 0 1\r\nx\r\n", "STORED");
+        assert_eq!(client.udp("get key\r\n"), value("key", "x"));
+        assert_eq!(client.hits(), 1, "counts are read without them");
+        server.stop();
+    }
+}

@@ -1,0 +1,195 @@
+//! The layers in the kernel, as a server uses them: the lane that answers GETs below the socket
+//! (Hippos §3), and the steering of keys to the socket of their owner (MICA §4.1.2).
+//!
+//! The lane reads the very buckets and items of the store, so nothing here keeps it up to date but
+//! its clock. Both are loaded and attached before the workers start; then the capabilities that
+//! this took are given up. Links are file descriptors: any end of the process detaches them.
+
+use crate::clock::Clock;
+use crate::settings::{Settings, UdpSettings};
+use crate::shared::lock;
+use crate::stats::{KernelLaneSnapshot, KernelSnapshot};
+use laneway_kernel::service::{Service, ServiceSettings};
+use laneway_kernel::steering::Steering;
+use laneway_kernel::{Counts, Error, Outcome};
+use laneway_policy::Placement;
+use laneway_policy::owner::OwnerHash;
+use laneway_store::{Store, Window, layout::Hasher};
+use laneway_transport::datagram::Queue;
+use laneway_transport::udp::Sockets;
+use std::ops::RangeInclusive;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub use laneway_kernel::layout::Range;
+pub use laneway_kernel::probe::layers;
+pub use laneway_kernel::service::parse_range;
+
+/// Longest payload of a reply: that of memcached's datagrams.
+const PAYLOAD_BYTES_MAX: u32 = 1400;
+/// How often the lane is told the time.
+const CLOCK_NANOS: u64 = 1_000_000_000;
+
+/// What of the kernel a server was asked to use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KernelSettings {
+    /// Answer GETs below the socket.
+    pub lane: Option<LaneSettings>,
+    /// Steer the keys of the ordinary UDP port to their owners' sockets, where that is allowed.
+    pub steer: bool,
+}
+
+/// Where the lane is, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneSettings {
+    /// The interfaces.
+    pub interfaces: Vec<String>,
+    /// At the driver's hook rather than at tc ingress.
+    pub xdp: bool,
+    /// Memory for items that it serves; part of the memory for all items.
+    pub items_bytes: u64,
+    /// Who is served; empty: who is on the interfaces' links.
+    pub peers: Vec<Range>,
+}
+
+/// What is loaded.
+#[derive(Debug)]
+pub struct Kernel {
+    lane: Option<Service>,
+    steering: Option<Steering>,
+    /// The counts at the last `stats reset`.
+    baseline: Mutex<Option<Counts>>,
+    clock_due_nanos: AtomicU64,
+}
+
+impl Kernel {
+    /// Load the lane, if it is asked for: the store is made in its memory. Nothing is attached.
+    pub fn load(settings: &Settings) -> Result<Kernel, Error> {
+        let lane = match (&settings.kernel.lane, &settings.udp) {
+            (Some(lane), Some(udp)) => Some(Service::load(&service(lane, udp, settings))?),
+            _ => None,
+        };
+        let (baseline, clock_due_nanos) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Kernel { lane, steering: None, baseline, clock_due_nanos })
+    }
+
+    /// The memory that the lane looks at.
+    pub fn window(&self) -> Result<Option<Window>, Error> {
+        self.lane.as_ref().map(Service::window).transpose()
+    }
+
+    /// Steer the ordinary port's datagrams. What a machine does not allow is done without: the
+    /// workers hand requests over that are another's.
+    pub fn steer(&mut self, sockets: &Sockets, placement: &Placement) -> Result<(), Error> {
+        let owner = |hash| u32::from(placement.owner(OwnerHash(hash)).0);
+        self.steering = Some(Steering::start(placement.seed(), &sockets.ordinary(), owner)?);
+        Ok(())
+    }
+
+    /// Attach the lane, for a store in its memory whose keys are hashed by `hasher`.
+    pub fn attach<C: Clock>(
+        &self,
+        queues: &[Queue],
+        hasher: &Hasher,
+        clock: &C,
+    ) -> Result<(), Error> {
+        let Some(lane) = &self.lane else { return Ok(()) };
+        lane.open(ports(queues), hasher.start(), clock.unix_minus_boot_nanos())
+    }
+
+    /// Give up the capabilities that loading and attaching took, in this thread and those that it
+    /// starts.
+    pub fn drop_capabilities(&self) {
+        if (self.lane.is_some() || self.steering.is_some()) && !laneway_kernel::drop_capabilities()
+        {
+            eprintln!("laneway: the capabilities for the kernel lane could not be given up");
+        }
+    }
+
+    /// Tell the lane the time, now and then.
+    pub fn keep_time<C: Clock>(&self, now: u64, clock: &C) {
+        let Some(lane) = &self.lane else { return };
+        if now >= self.clock_due_nanos.load(Relaxed) {
+            self.clock_due_nanos.store(now + CLOCK_NANOS, Relaxed); // worker 0 alone comes here
+            lane.set_clock(clock.unix_minus_boot_nanos());
+        }
+    }
+
+    /// Serve nothing any more.
+    pub fn close(&self) {
+        if let Some(Err(error)) = self.lane.as_ref().map(Service::close) {
+            eprintln!("laneway: {error}; it goes with the process");
+        }
+    }
+
+    /// What the lane counted since the start, or the last reset.
+    fn counts(&self) -> Option<Counts> {
+        let now = self.lane.as_ref()?.counts().ok()?;
+        Some(match &*lock(&self.baseline) {
+            Some(before) => now.since(before),
+            None => now,
+        })
+    }
+
+    /// GETs that the lane answered, since the start or the last reset.
+    pub fn hits(&self) -> u64 {
+        self.counts().map_or(0, |counts| counts.of(Outcome::Hit))
+    }
+
+    /// GETs that the lane answered since the start, by floor log2 of key + value bytes.
+    pub fn hits_of_class(&self) -> Option<Vec<u64>> {
+        Some(self.lane.as_ref()?.counts().ok()?.hits_of_class().to_vec())
+    }
+
+    /// `stats reset`: count from here.
+    pub fn reset(&self) {
+        *lock(&self.baseline) = self.lane.as_ref().and_then(|lane| lane.counts().ok());
+    }
+
+    /// For `stats kernel`.
+    pub fn snapshot(&self, store: &Store) -> KernelSnapshot {
+        let lane = self.lane.as_ref().zip(self.counts()).map(|(lane, counts)| {
+            let (settings, store) = (lane.settings(), store.stats());
+            let passes = Outcome::ALL.into_iter().filter(|o| *o != Outcome::Hit);
+            KernelLaneSnapshot {
+                interfaces: settings.interfaces.clone(),
+                hook: if settings.xdp { "xdp" } else { "tcx" },
+                memory_bytes: store.window_bytes,
+                items: store.window_items,
+                promotions: store.promotions,
+                demotions: store.demotions,
+                hits: counts.of(Outcome::Hit),
+                passes: passes.map(|outcome| (outcome.name(), counts.of(outcome))).collect(),
+                retries: counts.retries(),
+                hits_of_class: counts.hits_of_class().to_vec(),
+            }
+        });
+        let steering = self.steering.as_ref().and_then(|steering| steering.counts().ok());
+        let steering = steering.map(|counts| {
+            let names = ["steered", "unsteered", "socketless"];
+            names.into_iter().zip([counts.steered, counts.unsteered, counts.socketless]).collect()
+        });
+        KernelSnapshot { lane, steering }
+    }
+}
+
+fn service(lane: &LaneSettings, udp: &UdpSettings, settings: &Settings) -> ServiceSettings {
+    ServiceSettings {
+        interfaces: lane.interfaces.clone(),
+        xdp: lane.xdp,
+        address: udp.address,
+        peers: lane.peers.clone(),
+        items_bytes: lane.items_bytes,
+        memory_bytes: settings.memory_bytes,
+        payload_bytes_max: PAYLOAD_BYTES_MAX,
+    }
+}
+
+/// The ports of all queues: the ordinary one, and the row of those that clients choose.
+fn ports(queues: &[Queue]) -> Vec<RangeInclusive<u16>> {
+    let of = |chosen| {
+        let ports = || queues.iter().filter(|q| q.chosen == chosen).map(|q| q.address.port());
+        Some(ports().min()?..=ports().max()?)
+    };
+    [of(false), of(true)].into_iter().flatten().collect()
+}

@@ -1,0 +1,65 @@
+//! `stats kernel`: what the programs in the kernel did with the datagrams that came by, since the
+//! start or the last `stats reset`.
+
+use super::lines::Lines;
+
+/// What `stats kernel` tells of the GET lane.
+#[derive(Debug, Clone, Default)]
+pub struct KernelLaneSnapshot {
+    /// Where it is attached.
+    pub interfaces: Vec<String>,
+    /// At which hook.
+    pub hook: &'static str,
+    /// Memory for items that it serves.
+    pub memory_bytes: u64,
+    /// Items there, those under construction included.
+    pub items: u64,
+    /// Items that moved there because they were asked for often.
+    pub promotions: u64,
+    /// Items that made room for these.
+    pub demotions: u64,
+    /// GETs answered.
+    pub hits: u64,
+    /// Datagrams that went up to the server as they came, by cause.
+    pub passes: Vec<(&'static str, u64)>,
+    /// Reads that began again because the bucket changed.
+    pub retries: u64,
+    /// Hits by floor log2 of key + value bytes.
+    pub hits_of_class: Vec<u64>,
+}
+
+/// What `stats kernel` tells.
+#[derive(Debug, Clone, Default)]
+pub struct KernelSnapshot {
+    /// The GET lane.
+    pub lane: Option<KernelLaneSnapshot>,
+    /// Datagrams that were steered, or not, since the start, and their names.
+    pub steering: Option<Vec<(&'static str, u64)>>,
+}
+
+/// Answer `stats kernel`.
+pub fn write_kernel(snapshot: &KernelSnapshot, out: &mut Vec<u8>) {
+    let mut lines = Lines::new(out);
+    lines.yes("kernel_lane", snapshot.lane.is_some());
+    if let Some(lane) = &snapshot.lane {
+        lines.text("interfaces", &lane.interfaces.join(","));
+        lines.text("hook", lane.hook);
+        lines.number("memory_bytes", lane.memory_bytes);
+        lines.number("items", lane.items);
+        lines.number("promotions", lane.promotions);
+        lines.number("demotions", lane.demotions);
+        lines.number("hits", lane.hits);
+        for (cause, count) in &lane.passes {
+            lines.number(&format!("passed:{cause}"), *count);
+        }
+        lines.number("retries", lane.retries);
+        for (class, hits) in lane.hits_of_class.iter().enumerate().filter(|(_, hits)| **hits > 0) {
+            lines.number(&format!("hits:from_{}_bytes", 1u64 << class), *hits);
+        }
+    }
+    lines.yes("steering", snapshot.steering.is_some());
+    for (name, count) in snapshot.steering.iter().flatten() {
+        lines.number(name, *count);
+    }
+    lines.end();
+}
