@@ -635,7 +635,9 @@ NOINLINE int listed(u32 served, u64 high, u64 low) {
  * network namespace. */
 #define LOOPBACK 1
 INLINE int is_loopback(u64 high, u64 low) {
-    return !high && ((low & 0xffffffff) == 0xffff0000 ? (low >> 32 & 255) == 127 : low == 1ull << 56);
+    if (high)
+        return 0;
+    return (low & 0xffffffff) == 0xffff0000 ? (low >> 32 & 255) == 127 : low == 1ull << 56;
 }
 
 INLINE u64 mapped_ip4(const u8 *at) { return (u64)load32(at) << 32 | 0xffff0000; }

@@ -23,7 +23,7 @@ pub(crate) fn grant() -> String {
 
 /// An error that says which are missing and how to get them.
 #[cfg(feature = "kernel")]
-pub(crate) fn require(interfaces: &str) -> Result<(), Error> {
+pub(crate) fn require(what: &str) -> Result<(), Error> {
     let missing = missing_capabilities();
     if missing.is_empty() {
         return Ok(());
@@ -33,7 +33,7 @@ pub(crate) fn require(interfaces: &str) -> Result<(), Error> {
         missing.join(", "),
         grant()
     );
-    Err(Error::said(format!("--kernel-lane {interfaces}"), told))
+    Err(Error::said(what, told))
 }
 
 /// Give up, in this thread and all that it starts from now on, the capabilities that loading and

@@ -78,7 +78,8 @@ mod real {
     impl Service {
         /// Load the program and make its arrays. Nothing is served yet.
         pub fn load(settings: &ServiceSettings) -> Result<Service, Error> {
-            crate::capabilities::require(&settings.interfaces.join(","))?;
+            let what = format!("--kernel-lane {}", settings.interfaces.join(","));
+            crate::capabilities::require(&what)?;
             let program = if settings.xdp { Program::Xdp } else { Program::TrafficControl };
             let buckets = super::buckets_for(settings.memory_bytes);
             let items_bytes = usize::try_from(settings.items_bytes).unwrap_or(usize::MAX);

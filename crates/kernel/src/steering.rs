@@ -1,5 +1,5 @@
-//! Steering as a server uses it: the sockets of its ordinary UDP port, each slot of the table led to
-//! the socket of the slot's owner. The same interface stands in a build without the program.
+//! Steering as a server uses it: the sockets of its ordinary UDP port, each slot of the table led
+//! to the socket of the slot's owner. The same interface stands in a build without the program.
 //!
 //! Knows no owner: who leads the slots says whose each is.
 
@@ -34,6 +34,7 @@ mod real {
             sockets: &[BorrowedFd<'_>],
             owner: impl Fn(u64) -> u32,
         ) -> Result<Steering, Error> {
+            crate::capabilities::require("steering keys in the kernel")?;
             let mut steer = Steer::load(seed)?;
             for (index, socket) in sockets.iter().enumerate() {
                 steer.set_socket(index as u32, socket)?;

@@ -6,8 +6,7 @@
 //! this took are given up. Links are file descriptors: any end of the process detaches them.
 
 use crate::clock::Clock;
-use crate::settings::{Settings, UdpSettings};
-use crate::shared::lock;
+use crate::settings::{LaneSettings, Settings, UdpSettings};
 use crate::stats::{KernelLaneSnapshot, KernelSnapshot};
 use laneway_kernel::service::{Service, ServiceSettings};
 use laneway_kernel::steering::Steering;
@@ -18,10 +17,9 @@ use laneway_store::{Store, Window, layout::Hasher};
 use laneway_transport::datagram::Queue;
 use laneway_transport::udp::Sockets;
 use std::ops::RangeInclusive;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use laneway_kernel::layout::Range;
 pub use laneway_kernel::probe::layers;
 pub use laneway_kernel::service::parse_range;
 
@@ -29,28 +27,6 @@ pub use laneway_kernel::service::parse_range;
 const PAYLOAD_BYTES_MAX: u32 = 1400;
 /// How often the lane is told the time.
 const CLOCK_NANOS: u64 = 1_000_000_000;
-
-/// What of the kernel a server was asked to use.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KernelSettings {
-    /// Answer GETs below the socket.
-    pub lane: Option<LaneSettings>,
-    /// Steer the keys of the ordinary UDP port to their owners' sockets, where that is allowed.
-    pub steer: bool,
-}
-
-/// Where the lane is, and for whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaneSettings {
-    /// The interfaces.
-    pub interfaces: Vec<String>,
-    /// At the driver's hook rather than at tc ingress.
-    pub xdp: bool,
-    /// Memory for items that it serves; part of the memory for all items.
-    pub items_bytes: u64,
-    /// Who is served; empty: who is on the interfaces' links.
-    pub peers: Vec<Range>,
-}
 
 /// What is loaded.
 #[derive(Debug)]
@@ -122,10 +98,14 @@ impl Kernel {
         }
     }
 
+    fn baseline(&self) -> MutexGuard<'_, Option<Counts>> {
+        self.baseline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What the lane counted since the start, or the last reset.
     fn counts(&self) -> Option<Counts> {
         let now = self.lane.as_ref()?.counts().ok()?;
-        Some(match &*lock(&self.baseline) {
+        Some(match &*self.baseline() {
             Some(before) => now.since(before),
             None => now,
         })
@@ -143,7 +123,7 @@ impl Kernel {
 
     /// `stats reset`: count from here.
     pub fn reset(&self) {
-        *lock(&self.baseline) = self.lane.as_ref().and_then(|lane| lane.counts().ok());
+        *self.baseline() = self.lane.as_ref().and_then(|lane| lane.counts().ok());
     }
 
     /// For `stats kernel`.

@@ -1,10 +1,11 @@
 //! What a server is started with, checked. Flags are another's business.
 
-use crate::kernel::KernelSettings;
 use laneway_policy as policy;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use laneway_kernel::layout::Range;
 
 /// What an idle worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,28 @@ pub struct UdpSettings {
     /// Of how many requests in a hundred the reply is sent (`--reply-sample`): an experiment, to
     /// have more bandwidth than the wire (Minos figure 8).
     pub reply_percent: u8,
+}
+
+/// What of the kernel a server was asked to use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KernelSettings {
+    /// Answer GETs below the socket.
+    pub lane: Option<LaneSettings>,
+    /// Steer the keys of the ordinary UDP port to their owners' sockets, where that is allowed.
+    pub steer: bool,
+}
+
+/// Where the lane is, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneSettings {
+    /// The interfaces.
+    pub interfaces: Vec<String>,
+    /// At the driver's hook rather than at tc ingress.
+    pub xdp: bool,
+    /// Memory for items that it serves; part of the memory for all items.
+    pub items_bytes: u64,
+    /// Who is served; empty: who is on the interfaces' links.
+    pub peers: Vec<Range>,
 }
 
 /// Everything a server needs to know before it starts.

@@ -9,9 +9,9 @@
 //! Knows no protocol, connection, worker or clock: the time comes with every call. The parts, from
 //! the bottom up: `region`, `geometry`, `mark`, `location`, `record` (how bytes lie); `pool`,
 //! `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in pieces);
-//! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go);
-//! `window`, `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`, `draft`,
-//! `entry` (how they are used); `stats`.
+//! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`, `promote`
+//! (memory that a lane in the kernel looks at, and who lies in it); `read`, `draft`, `entry` (how
+//! they are used); `stats`.
 
 mod bucket;
 mod charge;

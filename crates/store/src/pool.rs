@@ -47,8 +47,8 @@ pub struct PoolCounts {
 }
 
 impl Pool {
-    /// Of the chunks `numbers`. `reserve` says whether to keep one (a store that may not evict needs
-    /// none).
+    /// Of the chunks `numbers`. `reserve` says whether to keep one (a store that may not evict
+    /// needs none).
     pub fn new(
         chunk_bytes: u64,
         numbers: RangeInclusive<u32>,

@@ -124,8 +124,8 @@ impl Sockets {
         self.pairs.iter().map(|pair| pair.queue)
     }
 
-    /// The sockets that receive at the ordinary port, in the order of their workers. Where there are
-    /// several addresses, those of each are a group of their own.
+    /// The sockets that receive at the ordinary port, in the order of their workers. Where there
+    /// are several addresses, those of each are a group of their own.
     pub fn ordinary(&self) -> Vec<BorrowedFd<'_>> {
         let shared = self.pairs.iter().filter(|pair| !pair.queue.chosen);
         shared.map(|pair| pair.small.as_fd()).collect()

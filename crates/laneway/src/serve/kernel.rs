@@ -2,8 +2,8 @@
 
 use super::MEBIBYTE;
 use crate::flags::Flags;
-use laneway_server::kernel::{KernelSettings, LaneSettings, Range, parse_range};
-use laneway_server::settings::UdpSettings;
+use laneway_server::kernel::parse_range;
+use laneway_server::settings::{KernelSettings, LaneSettings, Range, UdpSettings};
 
 /// The lane's share of the memory for items, where none is given.
 const MEMORY_SHARE: u64 = 4;

@@ -55,7 +55,8 @@ fn lanes_on_six_workers_follows_the_load() {
 }
 
 /// Of ten requests the kernel answers nine, all of them small: workers see 1.25 % large ones where
-/// there are 0.125 %, and the threshold is that of all, the number of workers that of what they see.
+/// there are 0.125 %, and the threshold is that of all, the number of workers that of what they
+/// see.
 #[test]
 fn what_the_kernel_answers_counts_for_the_threshold_and_needs_no_worker() {
     let seen = mix(THICK, 1.25);
