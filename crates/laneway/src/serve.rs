@@ -328,8 +328,8 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
 }
 
-pub mod tier;
 mod kernel;
+pub mod tier;
 mod udp;
 
 #[cfg(test)]

@@ -73,6 +73,10 @@ fn lane(
             udp.address
         ));
     }
+    if flags.tier.data_dir.is_some() {
+        // A value is in memory before it is durable, and its reply waits; the lane would not.
+        return wrong("it cannot wait until a value is durable; leave it or --data-dir out");
+    }
     if flags.no_cas {
         return wrong("it tells CAS ids, which -C turns off; leave one of the two out");
     }

@@ -57,6 +57,7 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--kernel-lane lo, -U 5000", "commas between"),
         ("--kernel-lane eth0,lo -U 5000", "nothing for it comes to eth0"),
         ("--kernel-lane lo -U 5000 -C", "-C turns off"),
+        ("--kernel-lane lo -U 5000 --data-dir d", "leave it or --data-dir out"),
         ("--kernel-lane lo -U 5000 --kernel-lane-hook tx", "must be tc or xdp"),
         ("--kernel-lane lo -U 5000 --kernel-lane-memory 0", "from 1 to 48"),
         ("--kernel-lane lo -U 5000 --kernel-lane-memory 49", "from 1 to 48"),
