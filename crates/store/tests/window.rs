@@ -67,7 +67,7 @@ fn small_items_are_seen_from_outside_and_every_change_at_once() {
     set(&store, b"soon", b"x", NOW + 1);
     assert_eq!(foreign.look(b"soon", NOW), Seen::Value(b"x".to_vec()));
     assert_eq!(foreign.look(b"soon", NOW + 1), Seen::Nothing);
-    store.flush_all();
+    assert!(store.flush_all());
     assert_eq!(foreign.look(b"soon", NOW), Seen::Nothing);
     set(&store, b"soon", b"y", 0);
     assert_eq!(foreign.look(b"soon", NOW), Seen::Value(b"y".to_vec()));

@@ -53,7 +53,7 @@ fn run(design: Design, workers: u16, seed: u64) -> Vec<Vec<u16>> {
             let mut sizes = SizeHistogram::new();
             draw(&mut dice, &mut sizes, REQUESTS / 2, *part);
             draw(&mut dice, &mut sizes, REQUESTS / 2, second_half);
-            let load = EpochLoad { sizes, large_requests: 25, tx_backed_up: false };
+            let load = EpochLoad { sizes, large_requests: 25, ..EpochLoad::default() };
             numbers.push(policy.plan(Nanos(0), &load).workers_large());
         }
         parts.push(numbers);
