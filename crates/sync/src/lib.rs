@@ -4,12 +4,14 @@
 //! - [`version`]: the 64-bit version that guards a bucket (a sequence lock that several writers may
 //!   enter).
 //! - [`ring`]: a bounded queue, many producers, many consumers.
+//! - [`notice`]: a few words that one posts and many read, without waiting.
 //! - [`pin`]: one word that counts readers of memory which a writer may kill meanwhile.
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!
 //! Knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each primitive,
 //! and one canary feature per ordering shows that the models would notice its absence.
 
+pub mod notice;
 pub mod pin;
 pub mod prim;
 pub mod ring;
