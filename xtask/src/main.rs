@@ -9,6 +9,7 @@
 mod bench;
 mod client;
 mod fuzz;
+mod histories;
 mod instructions;
 mod kernel;
 mod loom;
@@ -45,6 +46,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },
     Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
     Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
+    Subcommand { name: "histories", help: histories::HELP, main: histories::main },
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },

@@ -79,6 +79,7 @@ const STEPS: &[Step] = &[
     step("instructions", "xtask instructions", false),
     step("needless cost", "xtask instructions --canary", false),
     step("release build", "build --quiet --release --workspace", false),
+    step("histories", "xtask histories --operations 200000", false),
     step("replay", "xtask replay --against both", false),
     step("memccapable", "xtask memccapable", false),
     step("pymemcache", "xtask pymemcache", false),

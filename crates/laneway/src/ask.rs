@@ -19,6 +19,8 @@ Families: lanes      threshold, roles, and what each worker did
           latency    per operation, small and large apart, in microseconds
           kernel     what the programs in the kernel did
           topology   ports and workers
+          hotkeys    keys that everybody asks for: how hot, how large, where
+          balance    how evenly the workers are loaded
           settings items slabs sizes conns reset, as memcached has them
           (none)     the general statistics
 

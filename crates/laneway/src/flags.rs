@@ -101,6 +101,22 @@ pub struct Flags {
     pub put_lock: bool,
     /// `--profile-sample`
     pub profile_sample: Option<u32>,
+    /// `--hot`
+    pub hot: Option<String>,
+    /// `--slot-requests`
+    pub slot_requests: Option<u32>,
+    /// `--slot-us`, microseconds
+    pub slot_microseconds: Option<u64>,
+    /// `--hot-threshold`
+    pub hot_threshold: Option<String>,
+    /// `--hot-keys`
+    pub hot_keys: Option<usize>,
+    /// `--hot-counters`
+    pub hot_counters: Option<usize>,
+    /// `--hot-rank`
+    pub hot_rank: Option<String>,
+    /// `--hot-carry`
+    pub hot_carry: Option<String>,
     /// `--form`
     pub form: Option<String>,
     /// `--percentile`
@@ -195,6 +211,14 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--extra-large" => flags.extra_large = true,
         "--put-lock" => flags.put_lock = true,
         "--profile-sample" => flags.profile_sample = Some(number(parser)?),
+        "--hot" => flags.hot = Some(text(parser)?),
+        "--slot-requests" => flags.slot_requests = Some(number(parser)?),
+        "--slot-us" => flags.slot_microseconds = Some(number(parser)?),
+        "--hot-threshold" => flags.hot_threshold = Some(text(parser)?),
+        "--hot-keys" => flags.hot_keys = Some(number(parser)?),
+        "--hot-counters" => flags.hot_counters = Some(number(parser)?),
+        "--hot-rank" => flags.hot_rank = Some(text(parser)?),
+        "--hot-carry" => flags.hot_carry = Some(text(parser)?),
         "--form" => flags.form = Some(text(parser)?),
         "--percentile" => flags.percentile = Some(number(parser)?),
         "--epoch-ms" => flags.epoch_milliseconds = Some(number(parser)?),

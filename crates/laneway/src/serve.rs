@@ -199,6 +199,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         epoch: epoch(flags)?,
         drain: flags.drain_milliseconds.map_or(DRAIN, Duration::from_millis),
         put_lock: flags.put_lock,
+        hot_seed: hot::seed(),
         policy,
     })
 }
@@ -207,6 +208,7 @@ fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, St
     let defaults = policy::Settings::default();
     let design = named("--design", flags.design.as_deref(), defaults.design)?;
     let workers_number = u16::try_from(workers).unwrap_or(u16::MAX);
+    let access = named("--access", flags.access.as_deref(), defaults.access)?;
     Ok(policy::Settings {
         design,
         form: flags
@@ -223,9 +225,10 @@ fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, St
         samples_min: flags.samples_min.unwrap_or(defaults.samples_min),
         hysteresis_epochs: flags.hysteresis_epochs.unwrap_or(defaults.hysteresis_epochs),
         workers_handoff: flags.handoff_workers.unwrap_or(defaults.workers_handoff),
-        access: named("--access", flags.access.as_deref(), defaults.access)?,
+        access,
         extra_large: flags.extra_large,
         profile_sample: flags.profile_sample.unwrap_or(defaults.profile_sample),
+        hot: hot::settings(flags, access, workers_number)?,
     })
 }
 
@@ -328,6 +331,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
 }
 
+mod hot;
 mod kernel;
 pub mod tier;
 mod udp;

@@ -7,6 +7,8 @@
 use crate::cores::Form;
 use crate::cost::CostModel;
 use crate::design::{Access, Design};
+use crate::hot::routes::ROUTES_MAX;
+use crate::hot::settings::{COUNTERS_MAX, Detector, HotSettings, HotThreshold};
 use crate::units::{FRAME_BYTES, ITEM_BYTES_MAX, ItemBytes, SLICE_BYTES, WORKERS_MAX};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -58,6 +60,8 @@ pub struct Settings {
     pub extra_large: bool,
     /// `--profile-sample`: the size of one request in so many is counted.
     pub profile_sample: u32,
+    /// `--hot`: hot keys are found and moved (design `hkh` where keys have owners).
+    pub hot: Option<HotSettings>,
 }
 
 impl Default for Settings {
@@ -77,6 +81,7 @@ impl Default for Settings {
             access: Access::default(),
             extra_large: false,
             profile_sample: 1,
+            hot: None,
         }
     }
 }
@@ -106,6 +111,7 @@ impl Settings {
         self.check_form()?;
         self.check_handoff()?;
         self.check_variants()?;
+        self.check_hot()?;
         if !(self.percentile > 0.0 && self.percentile < 100.0) {
             let limit = "must be above 0 and below 100".to_string();
             let way_out = "to call every request small use --threshold, or --design hkh";
@@ -171,6 +177,34 @@ impl Settings {
             let limit = "must be at least 1".to_string();
             let way_out = "to count no sizes at all fix the threshold with --threshold";
             ("--profile-sample", "0".to_string(), limit, way_out)
+        } else {
+            return Ok(());
+        };
+        Err(SettingsError { flag, value, limit, way_out })
+    }
+
+    fn check_hot(&self) -> Result<(), SettingsError> {
+        let Some(hot) = &self.hot else { return Ok(()) };
+        let (flag, value, limit, way_out) = if self.design != Design::Hkh
+            || self.access == Access::Crcw
+        {
+            let limit = "moves keys between their owners, and here they have none".to_string();
+            ("--hot", String::new(), limit, "leave it out, or add --design hkh --access erew")
+        } else if hot.slot.requests == 0 {
+            let limit = "must be at least 1, or a slot says nothing".to_string();
+            ("--slot-requests", "0".to_string(), limit, "leave the flag out for 2000")
+        } else if hot.threshold == HotThreshold::Requests(0) {
+            let limit = "must be at least 1, or every key is hot".to_string();
+            let way_out = "leave the flag out to let the load decide";
+            ("--hot-threshold", "0".to_string(), limit, way_out)
+        } else if !(1..=ROUTES_MAX).contains(&hot.keys_max) {
+            let limit = format!("must be from 1 to {ROUTES_MAX}: every worker reads the table");
+            ("--hot-keys", hot.keys_max.to_string(), limit, "leave the flag out for 32")
+        } else if let Detector::SpaceSaving(counters) = hot.detector
+            && !(1..=COUNTERS_MAX).contains(&counters)
+        {
+            let limit = format!("must be from 1 to {COUNTERS_MAX}: every request looks at them");
+            ("--hot-counters", counters.to_string(), limit, "leave the flag out for a sketch")
         } else {
             return Ok(());
         };

@@ -1,16 +1,20 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
 use crate::counters::Totals;
+use crate::hot::board::HotKeyCard;
+use crate::hot::window::max_ave_ratio;
 use crate::kernel::Kernel;
 use crate::latency::{self, Operation};
 use crate::receive::REQUESTS_PER_TURN;
 use crate::shared::{Shared, WorkerShared, lock};
 use crate::stats::{
-    self, ConnectionSnapshot, GeneralSnapshot, LanesSnapshot, LatencyRow, LatencySnapshot,
-    Question, Role, SettingsSnapshot, TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
+    self, BalanceSnapshot, ConnectionSnapshot, GeneralSnapshot, HotKeyLine, HotKeysSnapshot,
+    LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot, SlotsSnapshot,
+    TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
 };
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
+use laneway_store::ItemMeta;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +26,7 @@ const DESCRIPTORS_PER_WORKER: u64 = 2;
 
 impl<S> Shared<S> {
     /// The reply to a `stats` question.
-    pub fn answer(&self, question: &Question, now_seconds: u32) -> Vec<u8> {
+    pub fn answer(&self, question: &Question, now_seconds: u32, now_nanos: u64) -> Vec<u8> {
         let mut out = Vec::new();
         match question {
             Question::General => stats::write_general(&self.general(now_seconds), &mut out),
@@ -41,6 +45,7 @@ impl<S> Shared<S> {
                     kernel.reset();
                 }
                 self.workers.iter().for_each(|worker| worker.book.reset());
+                self.hot.iter().for_each(|hot| hot.reset());
                 stats::write_reset(&mut out);
             }
             Question::Detail(on) => {
@@ -60,6 +65,10 @@ impl<S> Shared<S> {
                 let snapshot = self.kernel.get().map(|kernel| kernel.snapshot(&self.store));
                 stats::write_kernel(&snapshot.unwrap_or_default(), &mut out);
             }
+            Question::HotKeys => {
+                stats::write_hot_keys(self.hot_keys(now_seconds, now_nanos).as_ref(), &mut out);
+            }
+            Question::Balance => stats::write_balance(&self.balance(now_nanos), &mut out),
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
         }
         out
@@ -126,6 +135,7 @@ impl<S> Shared<S> {
             ("handoff_workers", policy.workers_handoff.to_string()),
             ("extra_large", if policy.extra_large { "yes" } else { "no" }.to_owned()),
             ("profile_sample", policy.profile_sample.to_string()),
+            ("hot", policy.hot.map_or("off", |hot| hot.rule()).to_owned()),
             ("idle", format!("{:?}", settings.idle).to_lowercase()),
         ];
         let interfaces: Vec<String> =
@@ -231,6 +241,54 @@ impl<S> Shared<S> {
         LatencySnapshot {
             rows: Operation::ALL.into_iter().flat_map(both).collect(),
             kernel_gets: self.kernel_hits(),
+        }
+    }
+
+    fn hot_keys(&self, now_seconds: u32, now_nanos: u64) -> Option<HotKeysSnapshot> {
+        let report = self.hot.as_ref()?.report(now_nanos, |w| self.workers[w].lanes.executed());
+        let line = |key: HotKeyCard| {
+            let meta = self.store.peek(self.store.hash(&key.text), &key.text, now_seconds);
+            let bytes = |meta: ItemMeta| u64::from(meta.key_bytes) + u64::from(meta.value_bytes);
+            HotKeyLine {
+                key: key.text,
+                nanos: key.since.nanos,
+                reads: key.since.reads,
+                writes: key.since.writes,
+                all: key.since.all,
+                bytes: meta.map(bytes),
+                worker: key.owner.0,
+                home: key.home.0,
+                moves: key.moves,
+            }
+        };
+        Some(HotKeysSnapshot {
+            rule: report.settings.rule(),
+            slot_requests: report.settings.slot.requests,
+            slot_nanos: report.settings.slot.nanos.0,
+            slots: report.slot,
+            threshold: report.threshold,
+            keys_max: report.settings.keys_max as u64,
+            found: report.found,
+            moved: report.moved,
+            keys: report.keys.into_iter().map(line).collect(),
+        })
+    }
+
+    fn balance(&self, now_nanos: u64) -> BalanceSnapshot {
+        let executed = |w: usize| self.workers[w].lanes.executed();
+        let slots = self.hot.as_ref().map(|hot| hot.report(now_nanos, executed).balance);
+        let executed = (0..self.workers.len()).map(executed).collect();
+        BalanceSnapshot {
+            executed,
+            slots: slots.map(|balance| SlotsSnapshot {
+                slots: balance.slots,
+                ratio_run: max_ave_ratio(&balance.run),
+                ratio_run_by_hash: max_ave_ratio(&balance.run_by_hash),
+                ratios: balance.ratios,
+                ratios_by_hash: balance.ratios_by_hash,
+                run: balance.run,
+                slot: balance.slot,
+            }),
         }
     }
 

@@ -120,6 +120,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if let Some(to) = self.queue_for_unseen(request) {
             return self.hand_request(connection, to, line, 0, arrived);
         }
+        self.count_hot_request(request);
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
         let outcome = execute::command(&self.context(&touched), request, &mut out);
@@ -160,7 +161,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Outcome::FlushAt(at) => self.shared.flush_at(at),
             Outcome::Stats(question) => {
-                let reply = self.shared.answer(&question, self.now_seconds);
+                let reply = self.answer_question(&question);
                 self.out.extend_from_slice(&reply);
                 return Step::Stop(consumed, Stop::Quota); // it was much work: others come first
             }
@@ -208,6 +209,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             if let Some(to) = self.queue_for(key, forward::writes(verb), 0) {
                 return self.hand_keys(connection, to, left, usize::MAX, 0, arrived);
             }
+            self.count_hot(key, forward::writes(verb));
             if self.ahead.is_used_up() && !keys.rest().is_empty() {
                 self.ahead.look_at_keys(&self.shared.store, Keys::new(&text[before..]));
             }
@@ -286,6 +288,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let joining = execute::store_slice(&context, &frame.request, body, budget, &mut out);
             drop(alone);
             self.out = out;
+            self.count_hot(key, true);
             if let Some(joining) = joining {
                 return join(connection, joining, size as u64, arrived, whole);
             }
@@ -368,6 +371,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         } else {
             incoming
         };
+        self.count_hot(incoming.key(), true);
         let size = incoming.item_bytes();
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);

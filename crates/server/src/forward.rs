@@ -52,9 +52,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if !self.hands_unseen && (!self.hands_over || size == 0) {
             return None;
         }
-        let placement = &self.shared.placement;
         let owner = match self.plan.design {
-            Design::Hkh => placement.owner(placement.hash(key)),
+            Design::Hkh => self.owner_of(key),
             _ => self.id, // no other design asks whose key it is
         };
         let size = (size > 0).then_some(ItemBytes(size));

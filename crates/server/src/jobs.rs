@@ -284,6 +284,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut served = Served::new(arrived_nanos);
         let mut reply = match work {
             Work::Body(incoming) => {
+                self.count_hot(incoming.key(), true);
                 let size = incoming.item_bytes();
                 let mut out = Vec::new();
                 let _alone = self.shared.put_locks.enter(|| incoming.hash());
@@ -328,6 +329,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     Request::MetaSet(set) => set.value_bytes,
                     _ => unreachable!("matched above"),
                 };
+                let mut scratch = [0; KEY_BYTES_MAX];
+                self.count_hot(execute::key_of_store(request, &mut scratch), true);
                 // What is not there has no end either, and is answered so.
                 let body = value.get(..value_bytes + VALUE_END_BYTES).unwrap_or_default();
                 let _alone = self.shared.put_locks.enter(|| {
@@ -345,6 +348,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.count_job(served, Operation::Set, size as u64);
             }
             request => {
+                self.count_hot_request(request);
                 let outcome = execute::command(&self.context_of_job(&touched), request, &mut out);
                 self.count_job(served, crate::dispatch::operation(request), touched.get());
                 return self.conclude_job(served, outcome, out);
@@ -378,6 +382,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut out = Vec::new();
         let (mut added, mut copied) = (0, 0);
         for key in keys.take(keys_most) {
+            self.count_hot(key, crate::forward::writes(verb));
             let before = out.len();
             let hash = self.shared.store.hash(key);
             let touched = Cell::new(0);
@@ -425,7 +430,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Outcome::FlushAt(at) => self.shared.flush_at(at),
             Outcome::Stats(question) => {
-                out.extend_from_slice(&self.shared.answer(&question, self.now_seconds));
+                out.extend_from_slice(&self.answer_question(&question));
             }
             Outcome::Verbosity(level) => self.shared.set_verbosity(level),
         }

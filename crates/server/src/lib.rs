@@ -2,8 +2,8 @@
 //! loop (Minos §3.1). The files read in the order a request travels: [`worker`] turns the wheel,
 //! [`receive`] brings bytes in, [`dispatch`] says where, [`execute`] does it, [`output`] takes the
 //! reply out, [`control`] makes the plan; [`forward`], [`handoff`] and [`jobs`] are the way of a
-//! request that another worker executes, [`durable`] of one that concerns what outlives the server.
-//! [`boot`] gives every worker its thread.
+//! request that another worker executes, [`durable`] of one that concerns what outlives the server;
+//! [`hot`] says whose a key is that everybody asks for. [`boot`] gives every worker its thread.
 #![forbid(unsafe_code)]
 
 pub mod ahead;
@@ -19,6 +19,7 @@ pub mod durable;
 pub mod execute;
 pub mod forward;
 pub mod handoff;
+pub mod hot;
 pub mod idle;
 pub mod input;
 pub mod jobs;

@@ -101,6 +101,8 @@ pub struct Settings {
     pub kernel: KernelSettings,
     /// PUTs are guarded by a spinlock, as in Minos (`--put-lock`).
     pub put_lock: bool,
+    /// Goes into the sketches that find hot keys; random, and told to nobody.
+    pub hot_seed: u64,
     /// The policy's own settings.
     pub policy: policy::Settings,
 }

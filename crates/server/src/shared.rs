@@ -6,6 +6,7 @@ use crate::connection::{Card, Connection};
 use crate::counters::Board;
 use crate::durable::shared::Durable;
 use crate::handoff::{Finished, JOB_PLACES, Job};
+use crate::hot::board::HotBoard;
 use crate::kernel::Kernel;
 use crate::latency::Book;
 use crate::put_lock::PutLocks;
@@ -70,6 +71,14 @@ pub struct LaneCounts {
     pub waiting_small: Count,
     /// Connections with a slice to move here, now.
     pub waiting_large: Count,
+}
+
+impl LaneCounts {
+    /// Requests served here.
+    #[inline]
+    pub fn executed(&self) -> u64 {
+        self.requests_small.get() + self.requests_large.get()
+    }
 }
 
 /// One worker, as the others see it.
@@ -236,6 +245,8 @@ pub struct Shared<S> {
     pub plan: PlanCell,
     /// To which worker a key belongs.
     pub placement: Placement,
+    /// Whose the hot keys are, where that is looked after.
+    pub hot: Option<Box<HotBoard>>,
     /// Guards PUTs, where that was asked for.
     pub put_locks: PutLocks,
     /// The workers.
@@ -283,10 +294,13 @@ impl<S> Shared<S> {
     ) -> Arc<Shared<S>> {
         let placement = Placement::new(owner::SEED, plan.workers(), 1);
         let workers = (0..settings.workers).map(|_| WorkerShared::default()).collect();
+        let policy = &settings.policy;
+        let hot = policy.hot.map(|hot| HotBoard::new(hot, policy.access, settings.hot_seed));
         Arc::new(Shared {
             store,
             plan: PlanCell::new(plan),
             placement: placement.expect("a plan has workers"),
+            hot: hot.map(Box::new),
             put_locks: PutLocks::new(settings.put_lock),
             workers,
             large_queue: Ring::new(MAILBOX_PLACES),

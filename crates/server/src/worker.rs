@@ -13,7 +13,9 @@ use crate::control::Control;
 use crate::counters::Counters;
 use crate::execute::ExecuteSettings;
 use crate::handoff::Finished;
+use crate::hot::local::HotWorker;
 use crate::shared::{LaneCounts, Phase, Shared};
+use crate::stats::Question;
 use crate::udp::state::Udp;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, BATCH_BESIDE_LARGE, CorePlan, Role, WorkerId};
@@ -69,6 +71,8 @@ pub struct Worker<T: Transport, C> {
     pub(crate) large: VecDeque<Token>,
     /// Datagrams, where they are served.
     pub(crate) udp: Option<Box<Udp>>,
+    /// Hot keys, where they are looked after.
+    pub(crate) hot: Option<Box<HotWorker>>,
     /// Replies whose home had no room for them.
     pub(crate) undelivered: VecDeque<Finished>,
     /// Requests of this burst that may still be offered to others.
@@ -123,6 +127,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             id,
             limits,
             execute_settings,
+            hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
             plan: shared.plan.get(),
             plan_version: shared.plan.version(),
             shared,
@@ -165,6 +170,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.begin_stopping();
         self.follow_plan()?;
         self.housekeep(now)?;
+        self.turn_hot(now);
         let adopted = self.take_finished()? | self.adopt()?;
         let received = self.receive(now, adopted)?;
         let worked = self.work()?;
@@ -209,6 +215,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let burst = self.burst();
         let polled = self.transport.poll(&mut ready, burst, wait);
         self.is_awake();
+        self.follow_hot();
         polled?;
         let mut busy = !ready.is_empty();
         if busy {
@@ -413,6 +420,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Whether this worker takes from the shared queue of large requests.
     pub(crate) fn takes_large(&self) -> bool {
         matches!(self.plan.role(self.id), Role::Large | Role::Standby)
+    }
+
+    /// The reply to a `stats` question.
+    pub(crate) fn answer_question(&self, question: &Question) -> Vec<u8> {
+        self.shared.answer(question, self.now_seconds, self.clock.nanos())
     }
 
     /// This worker's command counters.

@@ -38,6 +38,20 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--access crew", "add --design hkh"),
         ("--extra-large", "add --design minos"),
         ("--profile-sample 0", "at least 1"),
+        ("--hot default", "add --design hkh --access erew"),
+        ("--hot default --design hkh", "add --design hkh --access erew"),
+        ("--hot often --design hkh --access crew", "off, default or keysched-2018"),
+        ("--hot-keys 3", "add --hot default"),
+        ("--slot-us 5 --hot off", "--slot-us"),
+        ("--design hkh --access erew --hot default --hot-keys 0", "from 1 to 128"),
+        ("--design hkh --access erew --hot default --hot-keys 129", "from 1 to 128"),
+        ("--design hkh --access erew --hot default --hot-threshold 0", "at least 1"),
+        ("--design hkh --access erew --hot default --hot-threshold warm", "or load"),
+        ("--design hkh --access erew --hot default --slot-requests 0", "at least 1"),
+        ("--design hkh --access erew --hot default --slot-us 99999999999999999", "any run"),
+        ("--design hkh --access erew --hot default --hot-counters 0", "from 1 to 4096"),
+        ("--design hkh --access erew --hot default --hot-rank best", "past, mean or sum"),
+        ("--design hkh --access erew --hot default --hot-carry maybe", "yes or no"),
         ("--form roles --workers 1", "--form"),
         ("--idle never", "adaptive"),
         ("--epoch-ms 0", "at least 1"),
@@ -91,6 +105,28 @@ fn every_design_is_served_with_its_variants() {
         assert_eq!(settings.policy.design, design);
         assert!(policy::build(settings.policy).is_ok(), "{line}");
     }
+}
+
+#[test]
+fn hot_keys_have_a_rule_and_each_choice_by_itself() {
+    use laneway_policy::hot::{Detector, HotSettings, HotThreshold, Reads};
+    let hot = |line: &str| {
+        let line = format!("--design hkh --workers 6 --access {line}");
+        given(&line).expect(&line).policy.hot
+    };
+    assert_eq!(hot("crew --hot off"), None);
+    assert_eq!(hot("erew --hot default"), Some(HotSettings::lanes_exclusive(6)));
+    assert_eq!(hot("crew --hot default"), Some(HotSettings::lanes(6)));
+    let poster = HotSettings::keysched_2018(6, 32);
+    assert_eq!(hot("erew --hot keysched-2018"), Some(poster));
+    let choices = "erew --hot keysched-2018 --hot-threshold 256 --slot-requests 500 --slot-us 0 \
+                   --hot-keys 8 --hot-counters 64 --hot-rank sum --hot-carry yes";
+    let mixed = hot(choices).expect("it is on");
+    assert_eq!(mixed.threshold, HotThreshold::Requests(256));
+    assert_eq!((mixed.slot.requests, mixed.slot.nanos.0, mixed.keys_max), (500, 0, 8));
+    assert_eq!((mixed.detector, mixed.carry_over), (Detector::SpaceSaving(64), true));
+    assert_eq!((mixed.reads, mixed.rule()), (Reads::ByOwner, "default"));
+    assert_eq!(hot("erew --hot default --hot-carry no").expect("on").rule(), "mixed");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //! of them has least.
 //!
 //! Departs from the poster in what "least loaded" means. By the sum of past slots alone the same
-//! worker is least loaded for a whole slot, and gets every hot key of it. We rank by the mean of
-//! the past slots *plus* what this slot has brought so far, promises included: what the hot keys
-//! already given to a worker are expected to bring yet.
+//! worker is least loaded for a whole slot, and gets every hot key of it. We rank by the past slots
+//! *plus* what this slot has brought so far, promises included: what the hot keys already given to
+//! a worker are expected to bring yet. The past counts with its sum: what one worker was ahead by
+//! is paid back in full. Taken as a mean, a worker with many cold keys would have to stay ahead by
+//! what its hot keys differ from those of others in each slot.
 //!
 //! Knows no key. Unit: whatever the caller charges; the poster charges requests.
 
@@ -22,6 +24,8 @@ pub enum Rank {
     PastSlots,
     /// The mean of the past slots, plus this slot's load and promises.
     MeanAndThisSlot,
+    /// The sum of the past slots, plus this slot's load and promises.
+    SumAndThisSlot,
 }
 
 /// The loads of all workers.
@@ -72,6 +76,18 @@ impl CoreLoads {
         *promised = promised.saturating_sub(load);
     }
 
+    /// What this slot has brought so far, of all workers anew: for who counts elsewhere.
+    pub fn tell(&mut self, this_slot: impl IntoIterator<Item = u32>) {
+        for (slot, load) in self.this_slot.iter_mut().zip(this_slot) {
+            *slot = load;
+        }
+    }
+
+    /// Nothing is expected of anybody.
+    pub fn forget_promises(&mut self) {
+        self.promised.fill(0);
+    }
+
     /// What this slot has brought each worker so far.
     pub fn this_slot(&self) -> &[u32] {
         &self.this_slot
@@ -80,13 +96,13 @@ impl CoreLoads {
     /// The worker with least, the lowest number among equals.
     pub fn least(&self, rank: Rank) -> WorkerId {
         let slots = self.slots.max(1) as u64;
+        let now =
+            |worker: usize| u64::from(self.this_slot[worker]) + u64::from(self.promised[worker]);
         let load = |worker: usize| match rank {
             Rank::PastSlots => self.past[worker],
-            Rank::MeanAndThisSlot => {
-                let now = u64::from(self.this_slot[worker]) + u64::from(self.promised[worker]);
-                // Times `slots`: the same order as with the mean, and exact.
-                self.past[worker] + now * slots
-            }
+            // Times `slots`: the same order as with the mean, and exact.
+            Rank::MeanAndThisSlot => self.past[worker] + now(worker) * slots,
+            Rank::SumAndThisSlot => self.past[worker] + now(worker),
         };
         let least = (0..self.past.len()).min_by_key(|&worker| load(worker));
         WorkerId(least.unwrap_or(0) as u16)
@@ -101,7 +117,7 @@ impl CoreLoads {
             *past = *past + u64::from(*now) - u64::from(*oldest);
             *oldest = core::mem::take(now);
         }
-        self.promised.fill(0);
+        self.forget_promises();
         self.next = (self.next + 1) % LOAD_SLOTS;
         self.slots = (self.slots + 1).min(LOAD_SLOTS);
     }

@@ -22,6 +22,8 @@ pub struct HotKey {
     pub owned: u32,
     /// Requests expected for its owner: those of the last slot, where it was known then.
     pub expected: u32,
+    /// Times that it has gone to another owner since it was found.
+    pub moves: u32,
 }
 
 /// No key lives here.
@@ -72,6 +74,11 @@ impl Mapping {
         self.index[place] = self.keys.len() as u16;
         self.keys.push(key);
         true
+    }
+
+    /// The keys, for who counts their requests elsewhere and now tells them.
+    pub fn keys_mut(&mut self) -> &mut [HotKey] {
+        &mut self.keys
     }
 
     /// The keys, in the order they came.

@@ -2,11 +2,12 @@
 
 use laneway_policy::hot::loads::{CoreLoads, LOAD_SLOTS, Rank};
 use laneway_policy::hot::mapping::{HotKey, Mapping};
+use laneway_policy::hot::routes::{Routes, SlotHead, encode, words_max};
+use laneway_policy::hot::scheduler::{Found, Scheduler};
 use laneway_policy::hot::sketch::{KeyHash, SKETCH_COLUMNS, Sketch};
 use laneway_policy::hot::space_saving::SpaceSaving;
 use laneway_policy::hot::{
-    Access, Detector, HOT_KEYS_MAX, HotKeys, HotRoute, HotSettings, HotThreshold, SLOT,
-    SLOT_REQUESTS_MIN, slot_is_over,
+    Access, Detector, HOT_KEYS_MAX, HotKeys, HotRoute, HotSettings, HotThreshold, Slot,
 };
 use laneway_policy::{Nanos, WorkerId};
 use proptest::collection::vec;
@@ -32,19 +33,21 @@ fn serve(hot: &mut HotKeys, key: u64, access: Access) -> HotRoute {
 
 #[test]
 fn a_slot_ends_after_a_millisecond_of_enough_requests() {
+    let Slot { nanos, requests: least } = Slot::DEFAULT;
     for (since, requests, over) in [
-        (SLOT.0, SLOT_REQUESTS_MIN, true),
-        (SLOT.0 - 1, SLOT_REQUESTS_MIN, false),
-        (SLOT.0, SLOT_REQUESTS_MIN - 1, false),
+        (nanos.0, least, true),
+        (nanos.0 - 1, least, false),
+        (nanos.0, least - 1, false),
         (1 << 40, 0, false),
     ] {
-        assert_eq!(slot_is_over(Nanos(since), requests), over, "{since} ns, {requests}");
+        let is_over = Slot::DEFAULT.is_over(Nanos(since), requests);
+        assert_eq!(is_over, over, "{since} ns, {requests}");
     }
 }
 
 #[test]
 fn the_sketch_forgets_at_the_slots_end_without_clearing() {
-    let mut sketch = Sketch::new();
+    let mut sketch = Sketch::new(7);
     for expected in 1..=5 {
         assert_eq!(sketch.count(hash(7)), expected);
     }
@@ -55,7 +58,7 @@ fn the_sketch_forgets_at_the_slots_end_without_clearing() {
 
 #[test]
 fn a_count_stops_at_its_largest_value() {
-    let mut sketch = Sketch::new();
+    let mut sketch = Sketch::new(7);
     for _ in 0..70_000 {
         sketch.count(hash(1));
     }
@@ -65,7 +68,7 @@ fn a_count_stops_at_its_largest_value() {
 
 #[test]
 fn a_thousand_keys_leave_the_estimates_almost_exact() {
-    let mut sketch = Sketch::new();
+    let mut sketch = Sketch::new(7);
     for key in 0..SKETCH_COLUMNS as u64 {
         sketch.count(hash(key));
     }
@@ -91,6 +94,10 @@ fn the_least_loaded_is_ranked_by_the_rule() {
     assert_eq!(loads.least(Rank::MeanAndThisSlot), WorkerId(2), "11 is below 10 + 2");
     loads.keep(WorkerId(1), 2);
     assert_eq!(loads.least(Rank::MeanAndThisSlot), WorkerId(1));
+    // By the sum 20 is not below 10 + 6, and is below 10 + 11.
+    assert_eq!(loads.least(Rank::SumAndThisSlot), WorkerId(2));
+    loads.charge(WorkerId(2), 5);
+    assert_eq!(loads.least(Rank::SumAndThisSlot), WorkerId(1));
 }
 
 #[test]
@@ -115,6 +122,7 @@ fn the_table_holds_what_fits_and_finds_it() {
         requests: 0,
         owned: 0,
         expected: 0,
+        moves: 0,
     };
     let taken: Vec<bool> = (0..4).map(|number| mapping.insert(key(number))).collect();
     assert_eq!(taken, [true, true, true, false]);
@@ -209,7 +217,7 @@ fn what_was_hot_is_hot_from_the_first_request_of_the_next_slot() {
 #[test]
 fn reads_are_spread_and_writes_are_not() {
     let mut hot = HotKeys::new(HotSettings::lanes(4));
-    for _ in 0..SLOT_REQUESTS_MIN {
+    for _ in 0..Slot::DEFAULT.requests {
         serve(&mut hot, 1, Access::Read);
     }
     assert_eq!(serve(&mut hot, 1, Access::Read), HotRoute::Anyone);
@@ -231,9 +239,9 @@ fn there_are_never_more_hot_keys_than_allowed() {
 }
 
 #[test]
-fn hot_means_an_eighth_of_a_workers_even_share() {
+fn hot_means_a_sixteenth_of_a_workers_even_share() {
     let mut hot = HotKeys::new(HotSettings::lanes(4));
-    for (requests, threshold) in [(32_000, 1001), (3_200, 101), (10, 16)] {
+    for (requests, threshold) in [(32_000, 501), (3_200, 51), (10, 16)] {
         for key in 0..requests {
             hot.route(hash(key), Access::Read);
         }
@@ -242,10 +250,105 @@ fn hot_means_an_eighth_of_a_workers_even_share() {
     }
 }
 
+/// What a server does: counts elsewhere, and tells the scheduler before it asks.
+#[test]
+fn counts_told_at_once_are_as_good_as_request_by_request() {
+    let settings = HotSettings::lanes_exclusive(3);
+    let mut scheduler = Scheduler::new(settings);
+    scheduler.tell([300, 100, 200], []);
+    let found = |number, requests| Found { key: hash(number), requests, owned: requests };
+    assert_eq!(scheduler.found(found(1, 50)), Some(WorkerId(1)));
+    scheduler.tell([300, 350, 200], [(300, 300)]);
+    assert_eq!(scheduler.found(found(2, 60)), Some(WorkerId(2)));
+    assert_eq!(scheduler.found(found(1, 60)), Some(WorkerId(1)), "it is hot already");
+    scheduler.tell([300, 350, 400], [(300, 300), (260, 260)]);
+    scheduler.slot_ended(1050);
+    // Heaviest first, each to who has least to expect: the past, plus promises.
+    let owners: Vec<(KeyHash, WorkerId)> =
+        scheduler.hot().iter().map(|hot| (hot.key, hot.owner)).collect();
+    assert_eq!(owners, [(hash(1), WorkerId(0)), (hash(2), WorkerId(1))]);
+    assert_eq!(scheduler.hot()[0].expected, 300);
+    assert_eq!((scheduler.found_count(), scheduler.moved_count()), (2, 2));
+    // What was promised and has come is promised no more.
+    scheduler.tell([300, 0, 0], [(300, 300), (0, 0)]);
+    assert_eq!(scheduler.found(found(3, 20)), Some(WorkerId(2)));
+}
+
+#[test]
+fn who_finds_no_room_gets_in_at_the_slots_end_by_its_weight() {
+    let settings = HotSettings { keys_max: 2, ..HotSettings::lanes_exclusive(4) };
+    let mut scheduler = Scheduler::new(settings);
+    let found = |number, requests| Found { key: hash(number), requests, owned: requests };
+    assert!(scheduler.found(found(1, 100)).is_some());
+    assert!(scheduler.found(found(2, 40)).is_some());
+    // Of those that wait the heaviest two are remembered, and a weight grows.
+    for (number, requests) in [(3, 30), (4, 20), (5, 60), (6, 10), (3, 90)] {
+        assert_eq!(scheduler.found(found(number, requests)), None);
+    }
+    scheduler.tell([0; 4], [(100, 100), (40, 40)]);
+    scheduler.slot_ended(100);
+    let mut keys: Vec<KeyHash> = scheduler.hot().iter().map(|hot| hot.key).collect();
+    keys.sort();
+    let mut wanted = vec![hash(1), hash(3)];
+    wanted.sort();
+    assert_eq!(keys, wanted);
+    scheduler.slot_ended(100);
+    assert_eq!(scheduler.hot(), [], "who waited is forgotten too");
+}
+
+#[test]
+fn spread_requests_are_told_from_a_workers_share_on() {
+    for (workers, reads_spread, local) in [(8, true, 4), (2, true, 8), (8, false, 16)] {
+        let settings = if reads_spread {
+            HotSettings::lanes(workers)
+        } else {
+            HotSettings::lanes_exclusive(workers)
+        };
+        let settings = HotSettings { threshold: HotThreshold::Requests(16), ..settings };
+        assert_eq!(Scheduler::new(settings).threshold_local(), local, "{workers} workers");
+    }
+}
+
 proptest! {
+    /// Whatever is hot, a worker that has read the words finds it, and nothing else.
+    #[test]
+    fn a_table_read_from_words_finds_what_was_written(
+        numbers in proptest::collection::btree_set(0_u64..1 << 40, 0..128),
+        head in (any::<u64>(), any::<u16>(), any::<u16>(), any::<bool>()),
+        strange in vec(any::<u64>(), 0..300),
+    ) {
+        let hot = |number: &u64| HotKey {
+            key: hash(*number),
+            owner: WorkerId(*number as u16),
+            requests: 1,
+            owned: 1,
+            expected: 1,
+            moves: 1,
+        };
+        let keys: Vec<HotKey> = numbers.iter().map(hot).collect();
+        let counted: Vec<u16> = (0..keys.len() as u16).map(|n| n ^ 0x155).collect();
+        let (slot, threshold, threshold_local, has_room) = head;
+        let head = SlotHead { slot, threshold, threshold_local, has_room };
+        let mut words = Vec::new();
+        encode(head, &keys, &counted, &mut words);
+        prop_assert!(words.len() <= words_max(128));
+        let mut routes = Routes::new(128);
+        routes.decode(&strange); // whatever was there before
+        routes.decode(&words);
+        prop_assert_eq!(routes.head(), head);
+        prop_assert_eq!(routes.keys().len(), keys.len());
+        for (key, number) in keys.iter().zip(&counted) {
+            let found = routes.get(key.key).expect("it is hot");
+            prop_assert_eq!((found.owner, found.number), (key.owner, *number));
+        }
+        for other in (0..100).filter(|other| !numbers.contains(other)) {
+            prop_assert_eq!(routes.get(hash(other)), None);
+        }
+    }
+
     #[test]
     fn the_sketch_never_counts_too_few(slots in vec(vec(0_u64..3000, 0..2000), 1..4)) {
-        let mut sketch = Sketch::new();
+        let mut sketch = Sketch::new(7);
         for slot in slots {
             let mut exact: HashMap<u64, u16> = HashMap::new();
             for key in slot {

@@ -3,10 +3,11 @@
 //! Whoever answers fills a plain snapshot from the state that the workers share and hands it to the
 //! writer of its family; the writers know names, order and units, and nothing of where the numbers
 //! come from. Families of memcached's carry its names in its order; what has no counterpart here is
-//! a constant that docs/protocol.md lists. `lanes`, `latency`, `topology`, `udp` and `kernel` are
-//! our own.
+//! a constant that docs/protocol.md lists. `lanes`, `latency`, `topology`, `udp`, `kernel`,
+//! `hotkeys` and `balance` are our own.
 
 mod general;
+mod hot;
 mod kernel;
 mod lanes;
 mod latency;
@@ -18,6 +19,8 @@ mod topology;
 mod udp;
 
 pub use general::{GeneralSnapshot, write_general};
+pub use hot::{BalanceSnapshot, HotKeyLine, HotKeysSnapshot, SlotsSnapshot};
+pub use hot::{write_balance, write_hot_keys};
 pub use kernel::{KernelLaneSnapshot, KernelSnapshot, write_kernel};
 pub use lanes::{LanesSnapshot, Role, WorkerLane, write_lanes};
 pub use latency::{LatencyRow, LatencySnapshot, write_latency};
@@ -64,6 +67,10 @@ pub enum Question {
     Tier,
     /// `stats kernel`: [`write_kernel`].
     Kernel,
+    /// `stats hotkeys`: [`write_hot_keys`].
+    HotKeys,
+    /// `stats balance`: [`write_balance`].
+    Balance,
     /// `stats cachedump`: [`write_cachedump`].
     Cachedump {
         /// Number of the size class.
@@ -100,6 +107,8 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"udp" => Question::Udp,
         b"tier" => Question::Tier,
         b"kernel" => Question::Kernel,
+        b"hotkeys" => Question::HotKeys,
+        b"balance" => Question::Balance,
         b"detail" => match words.next() {
             Some(b"on") => Question::Detail(true),
             Some(b"off") => Question::Detail(false),

@@ -166,6 +166,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         match request {
             Request::Get(get) => self.get(desk, at, from, get, bytes),
             Request::Store(_) | Request::MetaSet(_) => {
+                self.count_hot(key, true);
                 let out = desk.batches[from.queue()].out();
                 let touched = Cell::new(0);
                 let body = Body::of(&bytes[*head_bytes..]);
@@ -318,6 +319,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let expires = execute::expires_at(get.exptime, self.now_seconds);
         let large_from = if is_single { self.plan.threshold.0 } else { u64::MAX };
         for key in get.keys {
+            self.count_hot(key, forward::writes(get.verb));
             let hash = self.ahead.hash(&self.shared.store, key);
             let touched = Cell::new(0);
             let context = Context { large_from, ..self.context(&touched) };
@@ -359,6 +361,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         request: &Request<'_>,
         bytes: &[u8],
     ) -> Next {
+        self.count_hot_request(request);
         let touched = Cell::new(0);
         let context = Context { large_from: self.plan.threshold.0, ..self.context(&touched) };
         let out = desk.batches[from.queue()].out();
@@ -385,7 +388,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 if let Some(next) = self.withhold(desk, at, from, bytes) {
                     return next;
                 }
-                let answer = self.shared.answer(&question, self.now_seconds);
+                let answer = self.answer_question(&question);
                 desk.batches[from.queue()].out().extend_from_slice(&answer);
                 self.tally(desk, from, operation(request), touched.get());
                 return Next::Last(bytes.len());

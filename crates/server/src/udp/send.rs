@@ -218,6 +218,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn stored(&mut self, desk: &mut Desk, at: At<'_>, storing: Storing, fits: bool) {
         let Storing { mut from, message, at: end, incoming } = storing;
         desk.storing_bytes -= message.message_bytes();
+        self.count_hot(incoming.key(), true);
         let size = incoming.item_bytes();
         let batch = &mut desk.batches[from.queue()];
         batch.begin();

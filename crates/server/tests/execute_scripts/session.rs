@@ -3,7 +3,7 @@
 use crate::script::Case;
 use laneway_server::counters::Board;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
-use laneway_server::stats::{self, GeneralSnapshot, Question, SettingsSnapshot};
+use laneway_server::stats::{self, BalanceSnapshot, GeneralSnapshot, Question, SettingsSnapshot};
 use laneway_store::{Config, Mode, Store};
 use laneway_wire::{Limits, Request, Then, parse};
 use std::cell::Cell;
@@ -218,6 +218,8 @@ impl Session {
             }
             Question::Tier => stats::write_tier(None, out),
             Question::Topology => out.extend_from_slice(b"STAT workers 1\r\nEND\r\n"),
+            Question::HotKeys => stats::write_hot_keys(None, out),
+            Question::Balance => stats::write_balance(&BalanceSnapshot::default(), out),
             Question::Latency | Question::Connections | Question::Udp => {
                 out.extend_from_slice(b"END\r\n");
             }

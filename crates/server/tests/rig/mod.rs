@@ -5,9 +5,10 @@
 pub mod durable;
 pub mod peer;
 
+use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
 use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, LargeLane, Role};
-use laneway_policy::{SizeHistogram, SmoothHistogram, WorkerId, build};
+use laneway_policy::{Nanos, SizeHistogram, SmoothHistogram, WorkerId, build};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
@@ -51,6 +52,8 @@ pub struct Plan {
     pub extra_large: bool,
     pub profile_sample: u32,
     pub put_lock: bool,
+    /// Hot keys are looked after.
+    pub hot: Option<HotSettings>,
     pub store_mode: bool,
     pub cas: bool,
     pub flush: bool,
@@ -81,6 +84,7 @@ impl Plan {
             extra_large: false,
             profile_sample: 1,
             put_lock: false,
+            hot: None,
             store_mode: false,
             cas: true,
             flush: true,
@@ -101,11 +105,25 @@ impl Plan {
         Plan { design, ..Plan::of(workers, form) }
     }
 
+    /// Keys have owners, and hot ones are moved: slots are short, and little makes a key hot.
+    pub fn hot(access: Access, workers: usize) -> Plan {
+        let rule = match access {
+            Access::Crew => HotSettings::lanes(workers as u16),
+            _ => HotSettings::lanes_exclusive(workers as u16),
+        };
+        let slot = Slot { nanos: Nanos(0), requests: 20 };
+        let hot = HotSettings { slot, threshold: HotThreshold::Requests(2), ..rule };
+        Plan { access, hot: Some(hot), ..Plan::design(Design::Hkh, workers) }
+    }
+
     /// Which it is, for messages.
     pub fn what(&self) -> String {
         let Plan { design, workers, form, access, workers_handoff, .. } = self;
         let threshold = self.threshold_bytes;
-        format!("{design} {access} {workers} workers ({workers_handoff}) {form} from {threshold}")
+        let hot = self.hot.map_or("", |_| " hot");
+        format!(
+            "{design} {access}{hot} {workers} workers ({workers_handoff}) {form} from {threshold}"
+        )
     }
 }
 
@@ -120,6 +138,9 @@ pub fn plans_of_rivals() -> Vec<Plan> {
     let mut plans = vec![Plan::design(Design::Hkh, 1)]; // where no design has anything to decide
     for workers in [1, 2, 6] {
         plans.push(Plan::design(Design::Minos, workers));
+    }
+    for access in [Access::Erew, Access::Crew] {
+        plans.push(Plan::hot(access, 6));
     }
     for workers in [2, 6] {
         plans.push(Plan::design(Design::HkhWs, workers));
@@ -151,6 +172,7 @@ impl Rig {
             workers_handoff: plan.workers_handoff,
             extra_large: plan.extra_large,
             profile_sample: plan.profile_sample,
+            hot: plan.hot,
             workers: plan.workers as u16,
             threshold_fixed: Some(ItemBytes(plan.threshold_bytes)),
             samples_min: 50,
@@ -328,6 +350,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         drain: Duration::ZERO,
         put_lock: plan.put_lock,
         kernel: Default::default(),
+        hot_seed: 0x5eed,
         policy,
     }
 }

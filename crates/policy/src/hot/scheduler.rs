@@ -1,0 +1,229 @@
+//! To whom the hot keys of a slot belong, and which of them stay hot in the next (KeySched §2 "Key
+//! Scheduler"): one for all workers, driven by whoever counts.
+//!
+//! A key that crosses the threshold is *found* and belongs to the least loaded worker from then
+//! on. When the slot ends, the poster forgets all; with carry-over those that had at least half the
+//! threshold in it stay, heaviest first. Keys that were found when there was no room wait, and
+//! compete with the others at the slot's end by their weight: or a crowd that comes late would
+//! never be seen while older keys hold every place.
+//!
+//! Counts come in two ways: request by request ([`Scheduler::request`], [`Scheduler::charge`]), or
+//! all at once before a question is asked ([`Scheduler::tell`]). Unit: requests.
+
+use crate::hot::loads::CoreLoads;
+use crate::hot::mapping::{HotKey, Mapping};
+use crate::hot::settings::{HOT_KEEP_DIVISOR, HOT_REQUESTS_MIN, HOT_SHARE_DIVISOR, LOCAL_MIN};
+use crate::hot::settings::{HotSettings, HotThreshold, Reads};
+use crate::hot::sketch::KeyHash;
+use crate::units::WorkerId;
+use alloc::vec::Vec;
+
+/// A key that was found when there was no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waiting {
+    key: KeyHash,
+    requests: u32,
+    owned: u32,
+}
+
+/// What one count of a key stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Which key.
+    pub key: KeyHash,
+    /// Requests for it in this slot.
+    pub requests: u32,
+    /// Of these, the ones that only its owner may serve.
+    pub owned: u32,
+}
+
+/// The scheduler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scheduler {
+    settings: HotSettings,
+    mapping: Mapping,
+    loads: CoreLoads,
+    waiting: Vec<Waiting>,
+    threshold: u32,
+    found: u64,
+    moved: u64,
+}
+
+impl Scheduler {
+    /// Nothing is hot yet.
+    pub fn new(settings: HotSettings) -> Self {
+        Scheduler {
+            settings,
+            mapping: Mapping::new(settings.keys_max),
+            loads: CoreLoads::new(settings.workers),
+            waiting: Vec::new(),
+            threshold: threshold(&settings, settings.slot.requests),
+            found: 0,
+            moved: 0,
+        }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &HotSettings {
+        &self.settings
+    }
+
+    /// One request for a hot key: its owner in this slot. `None`: it is cold.
+    #[inline]
+    pub fn request(&mut self, key: KeyHash, is_owned: bool) -> Option<WorkerId> {
+        let hot = self.mapping.get_mut(key)?;
+        hot.requests = hot.requests.saturating_add(1);
+        if is_owned {
+            hot.owned = hot.owned.saturating_add(1);
+            if hot.owned <= hot.expected {
+                self.loads.keep(hot.owner, 1);
+            }
+        }
+        Some(hot.owner)
+    }
+
+    /// `worker` was given so much to do.
+    #[inline]
+    pub fn charge(&mut self, worker: WorkerId, load: u32) {
+        self.loads.charge(worker, load);
+    }
+
+    /// All that was counted in this slot so far: what each worker was given, and for each hot key
+    /// ([`Scheduler::hot`], in that order) its requests, and those that were its owner's.
+    pub fn tell(
+        &mut self,
+        this_slot: impl IntoIterator<Item = u32>,
+        hot: impl IntoIterator<Item = (u32, u32)>,
+    ) {
+        self.loads.tell(this_slot);
+        self.loads.forget_promises();
+        for (key, (requests, owned)) in self.mapping.keys_mut().iter_mut().zip(hot) {
+            (key.requests, key.owned) = (requests, owned);
+            self.loads.promise(key.owner, key.expected.saturating_sub(owned));
+        }
+    }
+
+    /// A key has crossed the threshold and is not hot yet. Its owner for the rest of the slot;
+    /// `None` if there is no room.
+    pub fn found(&mut self, found: Found) -> Option<WorkerId> {
+        if let Some(hot) = self.mapping.get_mut(found.key) {
+            return Some(hot.owner);
+        }
+        if !self.mapping.has_room() {
+            if self.settings.carry_over {
+                self.wait(found);
+            }
+            return None;
+        }
+        self.found += 1;
+        let Found { key, requests, owned } = found;
+        let owner = self.loads.least(self.settings.rank);
+        self.mapping.insert(HotKey { key, owner, requests, owned, expected: 0, moves: 0 });
+        Some(owner)
+    }
+
+    /// Remember a key that finds no room, if it is heavier than another that waits.
+    fn wait(&mut self, found: Found) {
+        let Found { key, requests, owned } = found;
+        let waiting = Waiting { key, requests, owned };
+        if let Some(known) = self.waiting.iter_mut().find(|waiting| waiting.key == key) {
+            *known = waiting;
+        } else if self.waiting.len() < self.settings.keys_max {
+            self.waiting.push(waiting);
+        } else if let Some(lightest) = self.waiting.iter_mut().min_by_key(|other| other.requests)
+            && lightest.requests < requests
+        {
+            *lightest = waiting;
+        }
+    }
+
+    /// The slot is over, and held so many requests: the next begins.
+    pub fn slot_ended(&mut self, requests: u32) {
+        self.threshold = threshold(&self.settings, requests);
+        self.loads.slot_ended();
+        let mut next: Vec<(HotKey, bool)> = Vec::new();
+        if self.settings.carry_over {
+            next.extend(self.mapping.keys().iter().map(|hot| (*hot, true)));
+            next.extend(self.waiting.iter().map(|waiting| {
+                let Waiting { key, requests, owned } = *waiting;
+                let owner = WorkerId(0);
+                (HotKey { key, owner, requests, owned, expected: 0, moves: 0 }, false)
+            }));
+            let keep = self.threshold.div_ceil(HOT_KEEP_DIVISOR);
+            next.retain(|(hot, is_hot)| {
+                hot.requests >= if *is_hot { keep } else { self.threshold }
+            });
+            next.sort_by_key(|(hot, _)| core::cmp::Reverse((hot.owned, hot.requests, hot.key)));
+            next.truncate(self.settings.keys_max);
+        }
+        self.waiting.clear();
+        self.mapping.clear();
+        for (hot, had_owner) in next {
+            let owner = self.loads.least(self.settings.rank);
+            self.loads.promise(owner, hot.owned);
+            let moves = had_owner && owner != hot.owner;
+            self.moved += u64::from(moves);
+            self.found += u64::from(!had_owner);
+            self.mapping.insert(HotKey {
+                owner,
+                requests: 0,
+                owned: 0,
+                expected: hot.owned,
+                moves: hot.moves.saturating_add(u32::from(moves)),
+                ..hot
+            });
+        }
+    }
+
+    /// The hot keys of this slot.
+    pub fn hot(&self) -> &[HotKey] {
+        self.mapping.keys()
+    }
+
+    /// Whether another key would find room now.
+    pub fn has_room(&self) -> bool {
+        self.mapping.has_room()
+    }
+
+    /// Keys found hot since the beginning, carried ones not counted again.
+    pub fn found_count(&self) -> u64 {
+        self.found
+    }
+
+    /// Times that a hot key went to another owner at a slot's end.
+    pub fn moved_count(&self) -> u64 {
+        self.moved
+    }
+
+    /// Requests in this slot from which on a key is hot.
+    pub fn threshold(&self) -> u32 {
+        self.threshold
+    }
+
+    /// The same for one worker's share of requests that are spread over all workers. A key that is
+    /// hot has as many at one worker at least; whether it is hot the next slot tells, in which its
+    /// requests are counted everywhere.
+    pub fn threshold_local(&self) -> u32 {
+        match self.settings.reads {
+            Reads::ByOwner => self.threshold,
+            Reads::Spread => {
+                self.threshold.div_ceil(u32::from(self.settings.workers)).max(LOCAL_MIN)
+            }
+        }
+    }
+
+    /// What each worker was given in this slot so far.
+    pub fn loads(&self) -> &CoreLoads {
+        &self.loads
+    }
+}
+
+fn threshold(settings: &HotSettings, slot_requests: u32) -> u32 {
+    match settings.threshold {
+        HotThreshold::Requests(requests) => requests,
+        HotThreshold::ShareOfSlot => {
+            let share = slot_requests / (HOT_SHARE_DIVISOR * u32::from(settings.workers));
+            (share + 1).max(HOT_REQUESTS_MIN)
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a worker does about hot keys: count what it executes, look up whose a key is, read the
+//! slot's table, and see that the slot ends.
+
+use super::board::Finding;
+use super::local::HotWorker;
+use crate::clock::Clock;
+use crate::forward;
+use crate::worker::Worker;
+use laneway_policy::WorkerId;
+use laneway_policy::hot::scheduler::Found;
+use laneway_policy::hot::sketch::KeyHash;
+use laneway_transport::Transport;
+use laneway_wire::{KEY_BYTES_MAX, Request};
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// The top of a turn: is the slot over?
+    #[inline]
+    pub(crate) fn turn_hot(&mut self, now: u64) {
+        if self.hot.is_some() {
+            self.turn_slot(now);
+        }
+    }
+
+    /// Before requests are served: whose are the hot keys now?
+    #[inline]
+    pub(crate) fn follow_hot(&mut self) {
+        if self.hot.is_some() {
+            self.follow_table();
+        }
+    }
+
+    // Not inlined, as `follow_table`, `hot_owner` and `count_access` are not: these four are all
+    // that hot keys cost, and a profiler tells them by their names.
+    #[inline(never)]
+    fn turn_slot(&mut self, now: u64) {
+        let (Some(hot), Some(board)) = (&mut self.hot, &self.shared.hot) else { return };
+        hot.now_nanos = now;
+        let executed = |worker: usize| self.shared.workers[worker].lanes.executed();
+        if hot.looks(executed(self.id.index())) {
+            board.end_slot(now, executed);
+        }
+    }
+
+    #[inline(never)]
+    fn follow_table(&mut self) {
+        if let (Some(hot), Some(board)) = (&mut self.hot, &self.shared.hot) {
+            hot.follow(board);
+        }
+    }
+
+    /// The worker that a key belongs to in this slot.
+    #[inline]
+    pub(crate) fn owner_of(&self, key: &[u8]) -> WorkerId {
+        let placement = &self.shared.placement;
+        let hash = placement.hash(key);
+        let hot = self.hot.as_deref().and_then(|hot| Self::hot_owner(hot, KeyHash(hash.0)));
+        hot.unwrap_or_else(|| placement.owner(hash))
+    }
+
+    #[inline(never)]
+    fn hot_owner(hot: &HotWorker, key: KeyHash) -> Option<WorkerId> {
+        hot.routed(key).map(|routed| routed.owner)
+    }
+
+    /// A request for `key` is executed here.
+    #[inline]
+    pub(crate) fn count_hot(&mut self, key: &[u8], writes: bool) {
+        if self.hot.is_some() {
+            self.count_access(key, writes);
+        }
+    }
+
+    /// The same for a request without a value that is no `get`.
+    #[inline]
+    pub(crate) fn count_hot_request(&mut self, request: &Request<'_>) {
+        if self.hot.is_some() {
+            let mut scratch = [0; KEY_BYTES_MAX];
+            if let Some((key, writes)) = forward::key_of(request, &mut scratch) {
+                self.count_access(key, writes);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn count_access(&mut self, key: &[u8], writes: bool) {
+        let (Some(hot), Some(board)) = (&mut self.hot, &self.shared.hot) else { return };
+        let hash = self.shared.placement.hash(key);
+        if let Some(routed) = hot.routed(KeyHash(hash.0)) {
+            return board.count_owner(self.id, routed.number, writes);
+        }
+        let is_owned = board.is_owned(writes);
+        if let Some(count) = hot.count(KeyHash(hash.0), is_owned) {
+            self.found_hot(key, KeyHash(hash.0), count, is_owned);
+        }
+    }
+
+    /// A key has crossed the threshold here.
+    #[cold]
+    fn found_hot(&mut self, key: &[u8], hash: KeyHash, count: u32, is_owned: bool) {
+        let (Some(hot), Some(board)) = (&mut self.hot, &self.shared.hot) else { return };
+        // Of what is spread over the workers, one has seen its share.
+        let workers = u32::from(board.settings().workers);
+        let (requests, owned) =
+            if is_owned { (count, count) } else { (count.saturating_mul(workers), 0) };
+        let finding = Finding {
+            slot: hot.routes().head().slot,
+            found: Found { key: hash, requests, owned },
+            text: key,
+            home: self.shared.placement.owner(self.shared.placement.hash(key)),
+        };
+        let executed = |worker: usize| self.shared.workers[worker].lanes.executed();
+        board.found(hot.now_nanos, executed, &finding);
+        hot.follow(board);
+    }
+}

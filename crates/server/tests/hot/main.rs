@@ -1,0 +1,10 @@
+//! Hot keys in whole servers over the memory network: found, moved, shown, and safe meanwhile.
+
+mod balance;
+mod checker;
+mod crowd;
+mod histories;
+mod hostile;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod shown;
