@@ -1,11 +1,12 @@
 //! The small replies of one burst: written one behind the other into one buffer, each with its
 //! header before it, and handed to the kernel together (Minos §4.1). A reply of several datagrams
-//! is spread out in place and leaves as a train.
+//! is spread out in place and leaves as a train; so do replies to one peer that follow each other
+//! and are of one length, for the kernel's UDP costs as much for a train as for a datagram.
 //!
 //! No allocation once the buffers have grown. Knows no request. Sizes are bytes.
 
 use laneway_transport::datagram::{BURST, Datagrams, Departure, Path};
-use laneway_wire::udp::frames::{self, TRAIN_FRAMES_MAX};
+use laneway_wire::udp::frames::{self, TRAIN_BYTES_MAX, TRAIN_FRAMES_MAX};
 use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, HEADER_BYTES, Header, Kind};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -20,6 +21,21 @@ struct Part {
     peer: SocketAddr,
     bytes: Range<usize>,
     segment_bytes: Option<u16>,
+}
+
+impl Part {
+    /// Whether a datagram can be the next of this train: all before it have one length, it is not
+    /// longer, and what is cut apart again stays within what every kernel cuts.
+    fn takes(&self, peer: SocketAddr, bytes: &Range<usize>) -> bool {
+        let length = self.segment_bytes.map_or(self.bytes.len(), usize::from);
+        let are_alike = self.bytes.len().checked_rem(length) == Some(0);
+        let joined = bytes.end - self.bytes.start;
+        peer == self.peer
+            && bytes.start == self.bytes.end
+            && are_alike
+            && bytes.len() <= length
+            && joined <= TRAIN_BYTES_MAX.min(TRAIN_FRAMES_MAX * length)
+    }
 }
 
 /// The buffer.
@@ -57,7 +73,7 @@ impl Batch {
     pub fn datagram(&mut self, peer: SocketAddr, bytes: &[u8]) {
         let start = self.out.len();
         self.out.extend_from_slice(bytes);
-        self.parts.push(Part { peer, bytes: start..self.out.len(), segment_bytes: None });
+        self.leave(peer, start..self.out.len());
     }
 
     /// A reply begins.
@@ -93,19 +109,29 @@ impl Batch {
         if total == 1 {
             let header = Header { request_id, sequence: 0, total, kind };
             self.out[self.start..self.start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
-            let bytes = self.start..self.out.len();
-            self.parts.push(Part { peer, bytes, segment_bytes: None });
+            self.leave(peer, self.start..self.out.len());
             return Some(total);
         }
         self.spread(request_id, total, kind);
         let bytes = self.start..self.out.len();
-        const TRAIN: usize = TRAIN_FRAMES_MAX * DATAGRAM_BYTES_MAX;
         let segment_bytes = Some(DATAGRAM_BYTES_MAX as u16);
-        for start in bytes.clone().step_by(TRAIN) {
-            let bytes = start..bytes.end.min(start + TRAIN);
+        for start in bytes.clone().step_by(TRAIN_BYTES_MAX) {
+            let bytes = start..bytes.end.min(start + TRAIN_BYTES_MAX);
             self.parts.push(Part { peer, bytes, segment_bytes });
         }
         Some(total)
+    }
+
+    /// One datagram is whole: it joins those before it, if it may.
+    fn leave(&mut self, peer: SocketAddr, bytes: Range<usize>) {
+        if let Some(last) = self.parts.last_mut()
+            && last.takes(peer, &bytes)
+        {
+            last.segment_bytes.get_or_insert(last.bytes.len() as u16);
+            last.bytes.end = bytes.end;
+            return;
+        }
+        self.parts.push(Part { peer, bytes, segment_bytes: None });
     }
 
     /// Make room for a header before each frame, from the last frame on.

@@ -126,3 +126,41 @@ fn what_a_full_send_buffer_does_not_take_stays_and_leaves_later() {
     let ids = std::iter::from_fn(|| client.receive()).map(|(_, bytes)| bytes[1]);
     assert!(ids.eq(0..100), "all of them, once, in order");
 }
+
+#[test]
+fn replies_of_one_length_to_one_peer_leave_as_one_and_arrive_as_many() {
+    let net = DatagramNet::new(DatagramFaults::NONE, 1);
+    let (one, two) = (net.client(), net.client());
+    // Lengths and how many departures they come to.
+    let frames_max = TRAIN_FRAMES_MAX;
+    for (lengths, departures) in [
+        (vec![10; 5], 1),
+        (vec![10, 10, 4], 1),
+        (vec![10, 4, 10], 2), // behind a shorter one a train has ended
+        (vec![4, 10], 2),
+        (vec![1392; 3], 1),
+        (vec![1; frames_max], 1),
+        (vec![1; frames_max + 1], 2),
+        (vec![1392; frames_max + 1], 2),
+    ] {
+        let mut batch = Batch::default();
+        for (id, &length) in lengths.iter().enumerate() {
+            batch.begin();
+            batch.out().extend(std::iter::repeat_n(id as u8, length));
+            batch.end(one.address(), id as u16, Kind::Data);
+        }
+        assert_eq!(batch.parts.len(), departures, "{lengths:?}");
+        batch.datagram(two.address(), b"another peer's");
+        assert_eq!(batch.parts.len(), departures + 1);
+        let flushed = batch.send(&mut net.datagrams(), 0).expect("memory does not fail");
+        assert!((flushed.refused, batch.is_empty()) == (0, true));
+        for (id, &length) in lengths.iter().enumerate() {
+            let (_, bytes) = one.receive().expect("each arrives, in order");
+            let (header, payload) = Header::parse(&bytes).expect("every datagram has a header");
+            assert_eq!((usize::from(header.request_id), header.total), (id, 1));
+            assert!(payload == vec![id as u8; length], "{lengths:?}: {id}");
+        }
+        assert!(one.receive().is_none());
+        assert_eq!(two.receive().map(|(_, bytes)| bytes), Some(b"another peer's".to_vec()));
+    }
+}
