@@ -11,6 +11,7 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("get-floor", include_str!("../../../../bench/definitions/get-floor.toml")),
     ("hkh", include_str!("../../../../bench/definitions/hkh.toml")),
     ("index", include_str!("../../../../bench/definitions/index.toml")),
+    ("kernel-get", include_str!("../../../../bench/definitions/kernel-get.toml")),
     ("large-4mb-0125", include_str!("../../../../bench/definitions/large-4mb-0125.toml")),
     ("large-4mb-075", include_str!("../../../../bench/definitions/large-4mb-075.toml")),
     ("large-500kb-0125", include_str!("../../../../bench/definitions/large-500kb-0125.toml")),
