@@ -2,8 +2,10 @@
 //! the README has them run, and what they leave out.
 
 use laneway_client::{Answer, Client, Error, Expiry, Refusal, Request, Settings, Topology};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use rig::{BINARY, Process};
+use std::process::Command;
+
+mod rig;
 
 #[allow(dead_code)] // its `main`
 #[path = "../../client/examples/many.rs"]
@@ -15,15 +17,13 @@ mod own_loop;
 #[path = "../../client/examples/quick.rs"]
 mod quick;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
 const WORKERS: u16 = 2;
 
 struct Server {
-    child: Child,
+    _process: Process,
     /// Where it takes streams.
     tcp: String,
     udp_base: u16,
-    _log: BufReader<std::process::ChildStderr>,
 }
 
 impl Server {
@@ -38,36 +38,18 @@ impl Server {
 
     fn try_start(udp_base: u16, flags: &[&str]) -> Option<Server> {
         let workers = WORKERS.to_string();
-        let mut child = Command::new(BINARY)
+        let mut command = Command::new(BINARY);
+        command
             .args(["serve", "-p", "-1", "-l", "127.0.0.1", "-t", &workers])
             .args(["--udp-base", &udp_base.to_string()])
-            .args(flags)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was built for this test");
-        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
-        let mut line = String::new();
-        while !line.contains("ready on ") {
-            line.clear();
-            if log.read_line(&mut line).expect("stderr can be read") == 0 {
-                child.wait().expect("it has ended");
-                return None;
-            }
-        }
-        let place = line.split("ready on ").nth(1).and_then(|rest| rest.split(',').next());
-        let tcp = place.expect("it says where").to_owned();
-        Some(Server { child, tcp, udp_base, _log: log })
+            .args(flags);
+        let process = Process::start(command).ok()?;
+        let tcp = process.places()[0].to_owned();
+        Some(Server { _process: process, tcp, udp_base })
     }
 
     fn client(&self) -> Client {
         Client::connect(self.tcp.as_str()).expect("it tells where it takes datagrams")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill(); // gone already, if a test failed
-        let _ = self.child.wait();
     }
 }
 

@@ -1,24 +1,24 @@
 //! The server as a process: how it starts, what it says when it cannot, how it ends, and what
 //! hostile or broken clients get. Loopback and unix sockets only.
 
+mod rig;
+
+use rig::{BINARY, Process, ask, read_to};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
 
 /// How long an answer may take before the test says the server hangs. Never waited out when all
 /// is well.
 const HANG: Duration = Duration::from_secs(60);
 
 struct Server {
-    child: Child,
+    process: Process,
     address: Option<SocketAddr>,
-    log: BufReader<std::process::ChildStderr>,
 }
 
 impl Server {
@@ -28,22 +28,9 @@ impl Server {
     }
 
     fn spawn(flags: &[&str]) -> Server {
-        let mut child = Command::new(BINARY)
-            .arg("serve")
-            .args(flags)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was built for this test");
-        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
-        let mut line = String::new();
-        while !line.contains("ready on") {
-            line.clear();
-            let bytes = log.read_line(&mut line).expect("stderr can be read");
-            assert!(bytes > 0, "the server ended before it was ready: {:?}", child.wait());
-        }
-        let place = line.split("ready on ").nth(1).and_then(|rest| rest.split([';', ',']).next());
-        let address = place.and_then(|place| place.parse().ok());
-        Server { child, address, log }
+        let process = Process::serve(flags);
+        let address = process.places()[0].parse().ok();
+        Server { process, address }
     }
 
     fn connect(&self) -> TcpStream {
@@ -54,40 +41,16 @@ impl Server {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill").args(["-s", name, &pid]).status().expect("kill exists");
-        assert!(status.success());
+        self.process.signal(name);
     }
 
-    fn end(mut self) -> ExitStatus {
-        let status = self.child.wait().expect("it can be waited for");
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).expect("stderr can be read");
-        assert!(!rest.contains("panicked"), "{rest}");
-        status
+    fn end(self) -> ExitStatus {
+        self.process.end()
     }
 
     fn stop(self) {
-        self.signal("TERM");
-        assert!(self.end().success());
+        self.process.stop();
     }
-}
-
-fn ask<S: Read + Write>(stream: &mut S, request: &[u8], end: &[u8]) -> Vec<u8> {
-    stream.write_all(request).expect("the server reads");
-    read_to(stream, end)
-}
-
-fn read_to<S: Read>(stream: &mut S, end: &[u8]) -> Vec<u8> {
-    let mut got = Vec::new();
-    let mut buffer = [0; 65536];
-    while !got.ends_with(end) {
-        match stream.read(&mut buffer).expect("an answer comes") {
-            0 => panic!("closed after {:?}", String::from_utf8_lossy(&got)),
-            bytes => got.extend_from_slice(&buffer[..bytes]),
-        }
-    }
-    got
 }
 
 /// Whether the server closes the connection; what it says before is returned.
@@ -210,7 +173,7 @@ fn the_pid_file_is_written_and_removed() {
     let name = path.to_str().expect("temp paths are text").to_owned();
     let server = Server::start(&["-P", &name]);
     let text = fs::read_to_string(&path).expect("it is written before the server is ready");
-    assert_eq!(text.trim(), server.child.id().to_string());
+    assert_eq!(text.trim(), server.process.child.id().to_string());
     server.stop();
     assert!(!path.exists());
 }
@@ -345,7 +308,7 @@ fn every_design_answers_many_clients_at_once_and_stops_in_order() {
         &["--design", "hkh", "--access", "crew", "-t", "3"],
         &["--design", "hkh", "--access", "erew", "-t", "3"],
     ] {
-        let mut server = Server::start(&[flags, &["--threshold", "16k"]].concat());
+        let server = Server::start(&[flags, &["--threshold", "16k"]].concat());
         std::thread::scope(|scope| {
             for client in 0..6 {
                 let server = &server;
@@ -353,7 +316,7 @@ fn every_design_answers_many_clients_at_once_and_stops_in_order() {
             }
         });
         server.signal("TERM");
-        let status = server.child.wait().expect("it is our child");
+        let status = server.end();
         assert!(status.success(), "{flags:?}: {status}");
     }
 }

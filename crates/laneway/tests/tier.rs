@@ -1,14 +1,16 @@
 //! The data folder of the real server: restarts, kill -9, the lock, the flags, the tools.
 
+mod rig;
+
+use rig::{BINARY, Process, ask};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
 /// How long an answer may take before the test says the server hangs. Never waited out when all
 /// is well.
 const HANG: Duration = Duration::from_secs(60);
@@ -36,32 +38,16 @@ impl Drop for Folder {
 }
 
 struct Server {
-    child: Child,
+    process: Process,
     address: SocketAddr,
-    log: BufReader<std::process::ChildStderr>,
-    told: String,
 }
 
 impl Server {
     fn start(folder: &Folder, flags: &[&str]) -> Server {
-        let mut child = Command::new(BINARY)
-            .args(["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()])
-            .args(SIZES)
-            .args(flags)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was built for this test");
-        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
-        let (mut told, mut line) = (String::new(), String::new());
-        while !line.contains("ready on") {
-            line.clear();
-            let bytes = log.read_line(&mut line).expect("stderr can be read");
-            assert!(bytes > 0, "the server ended before it was ready: {told} {:?}", child.wait());
-            told.push_str(&line);
-        }
-        let place = line.split("ready on ").nth(1).and_then(|rest| rest.split([';', ',']).next());
-        let address = place.and_then(|place| place.parse().ok()).expect("it listens on TCP");
-        Server { child, address, log, told }
+        let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
+        let process = Process::serve(&[&own, &SIZES[..], flags].concat());
+        let address = process.places()[0].parse().expect("it listens on TCP");
+        Server { process, address }
     }
 
     fn connect(&self) -> TcpStream {
@@ -70,38 +56,13 @@ impl Server {
         stream
     }
 
-    fn kill(mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it can be waited for");
+    fn kill(self) {
+        self.process.kill();
     }
 
-    fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill").args(["-s", "TERM", &pid]).status();
-        assert!(status.expect("kill exists").success());
-        let status = self.child.wait().expect("it can be waited for");
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).expect("stderr can be read");
-        assert!(!rest.contains("panicked"), "{rest}");
-        assert_eq!(status.code(), Some(0), "{rest}");
+    fn stop(self) {
+        self.process.stop();
     }
-}
-
-fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
-    let mut got = Vec::new();
-    let mut buffer = [0; 65536];
-    while !got.ends_with(end) {
-        match stream.read(&mut buffer).expect("an answer comes") {
-            0 => panic!("closed after {:?}", String::from_utf8_lossy(&got)),
-            bytes => got.extend_from_slice(&buffer[..bytes]),
-        }
-    }
-    got
-}
-
-fn ask(stream: &mut TcpStream, request: &[u8], end: &[u8]) -> Vec<u8> {
-    stream.write_all(request).expect("the server reads");
-    read_to(stream, end)
 }
 
 fn set(key: &str, value: &[u8]) -> Vec<u8> {
@@ -136,7 +97,7 @@ fn a_restart_finds_everything_at_once_in_both_forms() {
     for workers in ["1", "4"] {
         let folder = Folder::new(&format!("warm-{workers}"));
         let server = Server::start(&folder, &["-t", workers]);
-        assert!(server.told.contains(": made"), "{}", server.told);
+        assert!(server.process.said.contains(": made"), "{}", server.process.said);
         let mut client = server.connect();
         for number in 0..300_u64 {
             let bytes = if number % 10 == 0 { 50_000 } else { 300 };
@@ -145,7 +106,7 @@ fn a_restart_finds_everything_at_once_in_both_forms() {
         }
         server.stop();
         let server = Server::start(&folder, &["-t", workers]);
-        assert!(server.told.contains("300 items"), "{}", server.told);
+        assert!(server.process.said.contains("300 items"), "{}", server.process.said);
         let mut client = server.connect();
         for number in 0..300_u64 {
             let bytes = if number % 10 == 0 { 50_000 } else { 300 };

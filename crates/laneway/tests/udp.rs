@@ -1,49 +1,37 @@
 //! `laneway serve` over the kernel's UDP, on loopback: memcached's clients at the ordinary port,
 //! clients that choose their queue, large values both ways, and datagrams that are wrong.
 
+mod rig;
+
+use rig::{BINARY, Process};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
 /// A server that takes longer hangs.
 const HANG: Duration = Duration::from_secs(20);
 const HEADER_BYTES: usize = 8;
 const FRAME_BYTES: usize = 1392;
 
 struct Server {
-    child: Child,
+    process: Process,
     tcp: SocketAddr,
     /// Every UDP address, in the order of the queues.
     udp: Vec<SocketAddr>,
-    _log: BufReader<std::process::ChildStderr>,
 }
 
 impl Server {
     fn start(flags: &[&str]) -> Server {
-        let mut child = Command::new(BINARY)
-            .args(["serve", "-p", "-1", "-l", "127.0.0.1"])
-            .args(flags)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was built for this test");
-        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
-        let mut line = String::new();
-        while !line.contains("ready on") {
-            line.clear();
-            let bytes = log.read_line(&mut line).expect("stderr can be read");
-            assert!(bytes > 0, "the server ended before it was ready: {:?}", child.wait());
-        }
-        let places = line.split("ready on ").nth(1).and_then(|rest| rest.split(';').next());
-        let places: Vec<&str> = places.expect("it says where").split(", ").collect();
+        let process = Process::serve(&[&["-p", "-1", "-l", "127.0.0.1"], flags].concat());
+        let places = process.places();
         let tcp = places[0].parse().expect("an address");
         let udp = places[1..].iter().map(|place| {
             let address = place.strip_prefix("udp:").expect("the rest is UDP");
             address.parse().expect("an address")
         });
-        Server { tcp, udp: udp.collect(), child, _log: log }
+        Server { tcp, udp: udp.collect(), process }
     }
 
     fn socket(&self) -> UdpSocket {
@@ -68,20 +56,8 @@ impl Server {
         text.lines().filter_map(stat).collect()
     }
 
-    fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill").args(["-s", "TERM", &pid]).status();
-        assert!(status.expect("kill exists").success());
-        assert_eq!(self.child.wait().expect("it can be waited for").code(), Some(0));
-        let mut rest = String::new();
-        self._log.read_to_string(&mut rest).expect("stderr can be read");
-        assert!(!rest.contains("panicked"), "{rest}");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill(); // gone already, unless a test failed
+    fn stop(self) {
+        self.process.stop();
     }
 }
 

@@ -237,10 +237,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if let Some(next) = self.withhold(desk, at, from, bytes) {
             return next;
         }
-        desk.batches[from.queue()].abandon();
         at.counts.requests.add_owner(1);
-        let origin = Origin::Datagram(from.to);
-        let job = Job::request(bytes.to_vec(), size, from.arrived_nanos, origin);
+        let job = job_of(desk, from, bytes, size);
         if let Some(job) = self.gather_here(desk, at, job)
             && let Some(finished) = self.perform(job)
         {
@@ -262,9 +260,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if let Some(next) = self.withhold(desk, at, from, bytes) {
             return next;
         }
-        desk.batches[from.queue()].abandon();
-        let origin = Origin::Datagram(from.to);
-        let job = Job::request(bytes.to_vec(), size, from.arrived_nanos, origin);
+        let job = job_of(desk, from, bytes, size);
         match self.enqueue(to, job) {
             Ok(()) => at.counts.requests_handed_over.add_owner(1),
             Err(_) => {
@@ -476,6 +472,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         batch.end(from.to.peer, from.to.request_id, Kind::Cookie);
         desk.soil(queue);
     }
+}
+
+/// A request that somebody else carries out, or that goes in turns; its reply is not of this batch.
+fn job_of(desk: &mut Desk, from: &From, bytes: &[u8], size: ItemBytes) -> Job {
+    desk.batches[from.queue()].abandon();
+    Job::request(bytes.to_vec(), size, from.arrived_nanos, Origin::Datagram(from.to))
 }
 
 /// Whether a line begins as replies do: with a capital letter or a digit, as every reply does and

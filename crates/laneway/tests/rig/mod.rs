@@ -1,0 +1,100 @@
+//! The binary as a process: started until it says that it is ready, ended by a signal, killed with
+//! the test that started it; and how a test talks to it.
+#![allow(dead_code)] // each test file uses its part
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
+
+/// `laneway serve` that runs.
+pub struct Process {
+    pub child: Child,
+    log: BufReader<ChildStderr>,
+    /// What it said until it was ready.
+    pub said: String,
+}
+
+impl Process {
+    /// Start `laneway serve` with these flags.
+    pub fn serve(flags: &[&str]) -> Process {
+        let mut command = Command::new(BINARY);
+        command.arg("serve").args(flags);
+        Process::start(command)
+            .unwrap_or_else(|said| panic!("it ended before it was ready: {said}"))
+    }
+
+    /// Start it with this command. The error is what it said, if it ended before it was ready.
+    pub fn start(mut command: Command) -> Result<Process, String> {
+        let child = command.stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the binary was built for this test");
+        let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
+        let mut said = String::new();
+        while !said.contains("ready on") {
+            if log.read_line(&mut said).expect("stderr can be read") == 0 {
+                let status = child.wait().expect("it can be waited for");
+                return Err(format!("{said}{status}"));
+            }
+        }
+        Ok(Process { child, log, said })
+    }
+
+    /// The addresses it says that it is ready on.
+    pub fn places(&self) -> Vec<&str> {
+        let places = self.said.split("ready on ").nth(1).and_then(|rest| rest.split(';').next());
+        places.expect("it says where").trim_end().split(", ").collect()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status().expect("kill exists");
+        assert!(status.success());
+    }
+
+    /// Wait until it ends by itself; it must not have panicked.
+    pub fn end(mut self) -> ExitStatus {
+        let status = self.child.wait().expect("it can be waited for");
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).expect("stderr can be read");
+        assert!(!rest.contains("panicked"), "{rest}");
+        status
+    }
+
+    /// SIGTERM, after which it must end well.
+    pub fn stop(self) {
+        self.signal("TERM");
+        assert_eq!(self.end().code(), Some(0));
+    }
+
+    /// kill -9.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it can be waited for");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // gone already, unless a test failed
+        let _ = self.child.wait();
+    }
+}
+
+/// What comes until it ends with `end`.
+pub fn read_to(stream: &mut impl Read, end: &[u8]) -> Vec<u8> {
+    let mut got = Vec::new();
+    let mut buffer = [0; 65536];
+    while !got.ends_with(end) {
+        match stream.read(&mut buffer).expect("an answer comes") {
+            0 => panic!("closed after {:?}", String::from_utf8_lossy(&got)),
+            bytes => got.extend_from_slice(&buffer[..bytes]),
+        }
+    }
+    got
+}
+
+/// Send a request and read its reply, which ends with `end`.
+pub fn ask(stream: &mut (impl Read + Write), request: &[u8], end: &[u8]) -> Vec<u8> {
+    stream.write_all(request).expect("the server reads");
+    read_to(stream, end)
+}
