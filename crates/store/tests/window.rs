@@ -226,16 +226,23 @@ fn a_full_store_that_never_evicts_loses_nothing_by_moving_items() {
 }
 
 /// Readers, writers, and items that move in and out, all at once: every value belongs to its key.
+/// It goes on until items have moved both ways, however the threads' turns fall.
 #[test]
 fn items_move_under_readers_and_writers_and_none_is_torn() {
-    const KEYS: u64 = 4_000;
-    let (store, _foreign) = windowed(Mode::Cache, 4 * MEBIBYTE, MEBIBYTE);
+    const KEYS: u64 = 20_000;
+    const ROUNDS: u64 = 60_000;
+    const ROUNDS_MAX: u64 = 1_000 * ROUNDS;
+    let (store, _foreign) = windowed(Mode::Cache, 16 * MEBIBYTE, MEBIBYTE);
     let value = |number: u64, round: u64| {
         let mut value = vec![round as u8; 100 + (number % 9) as usize * 100];
         value[..8].copy_from_slice(&number.to_le_bytes());
         value
     };
     (0..KEYS).for_each(|number| set(&store, &name(number), &value(number, 0), 0));
+    let moved = || {
+        let stats = store.stats();
+        stats.promotions > 100 && stats.demotions > 100
+    };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for seed in 1..=2 {
@@ -252,14 +259,19 @@ fn items_move_under_readers_and_writers_and_none_is_torn() {
             });
         }
         let mut random = Random(9);
-        for round in 0..60_000 {
+        for round in 0..ROUNDS_MAX {
+            if round >= ROUNDS && round % 1_000 == 0 {
+                if moved() {
+                    break;
+                }
+                std::thread::yield_now();
+            }
             let number = random.below(KEYS);
             set(&store, &name(number), &value(number, round), 0);
         }
         done.store(true, Relaxed);
     });
-    let stats = store.stats();
-    assert!(stats.promotions > 0 && stats.demotions > 0, "{stats:?}");
+    assert!(moved(), "{:?}", store.stats());
 }
 
 /// Half a bucket must never be believed: whoever panics inside one takes the process along. This

@@ -83,8 +83,9 @@ impl Asker {
         self.open = Some((key, asked, now));
     }
 
-    /// What it was told, if all of it has come.
-    fn hear(&mut self, now: u64) -> Option<(usize, Operation)> {
+    /// What it was told, if all of it has come. The clock is read after the reply: a thread that
+    /// lost its CPU between an earlier look and the reply would claim to have been told too soon.
+    fn hear(&mut self, mut tick: impl FnMut() -> u64) -> Option<(usize, Operation)> {
         let (key, asked, called) = self.open?;
         self.got.extend(self.client.receive(usize::MAX));
         let end: &[u8] = if asked == Asked::Get { b"END\r\n" } else { b"\r\n" };
@@ -94,7 +95,7 @@ impl Asker {
         let told = told(asked, &String::from_utf8_lossy(&self.got));
         self.got.clear();
         self.open = None;
-        Some((key, Operation { asked, told, called, returned: now }))
+        Some((key, Operation { asked, told, called, returned: tick() }))
     }
 }
 
@@ -158,7 +159,7 @@ fn by_seed(
     // What was asked is told: an operation without its return could not be checked.
     while done < count || askers.iter().any(|asker| asker.open.is_some()) {
         for asker in &mut askers {
-            if let Some((key, operation)) = asker.hear(tick()) {
+            if let Some((key, operation)) = asker.hear(&mut tick) {
                 histories[key].push(operation);
                 done += 1;
             }
@@ -257,7 +258,7 @@ fn histories_of_threads_under_moves_are_linearizable() {
                         if asker.open.is_none() {
                             asker.ask(tick());
                         }
-                        match asker.hear(tick()) {
+                        match asker.hear(tick) {
                             Some(operation) => {
                                 heard.push(operation);
                                 quiet = 0;
