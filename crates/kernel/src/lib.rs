@@ -13,7 +13,7 @@
 //! invalidated. User space is the only writer of everything but the hit marks. Links are file
 //! descriptors: whatever ends the process detaches the programs.
 //!
-//! Knows the layouts of `store`; knows no protocol beyond what `bpf/lane.bpf.c` parses, and no
+//! Knows the layouts of `store`; knows no protocol beyond what `bpf/request.h` parses, and no
 //! clock: the difference between wall clock and time since boot is given.
 
 mod capabilities;

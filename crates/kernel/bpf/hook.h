@@ -1,0 +1,43 @@
+/* The two hooks, tc ingress and XDP, behind one set of names. */
+#pragma once
+#include "bpf.h"
+
+#ifdef LANE_XDP
+typedef struct xdp_md context;
+#define PASS XDP_PASS
+#define DROP XDP_DROP
+INLINE u32 packet_bytes(context *ctx) { return bpf_xdp_get_buff_len(ctx); }
+INLINE u32 interface(context *ctx) { return ctx->ingress_ifindex; }
+INLINE int is_plain(context *ctx) { return 1; }
+INLINE int get(context *ctx, u32 at, void *to, u32 len) {
+    return bpf_xdp_load_bytes(ctx, at, to, len);
+}
+INLINE int put(context *ctx, u32 at, void *from, u32 len) {
+    return bpf_xdp_store_bytes(ctx, at, from, len);
+}
+INLINE int resize(context *ctx, u32 bytes) {
+    return bpf_xdp_adjust_tail(ctx, (int)bytes - (int)packet_bytes(ctx));
+}
+INLINE int send(context *ctx) { return XDP_TX; }
+/* What leaves from here was never a socket buffer: nobody completes its sum. */
+#define PARTIAL_OF(partial) 0
+#else
+typedef struct __sk_buff context;
+#define PASS TC_ACT_UNSPEC
+#define DROP TC_ACT_SHOT
+INLINE u32 packet_bytes(context *ctx) { return ctx->len; }
+INLINE u32 interface(context *ctx) { return ctx->ifindex; }
+/* For this host, without a VLAN tag, and not several datagrams in one. */
+INLINE int is_plain(context *ctx) {
+    return ctx->pkt_type == 0 && !ctx->vlan_present && !ctx->gso_size;
+}
+INLINE int get(context *ctx, u32 at, void *to, u32 len) {
+    return bpf_skb_load_bytes(ctx, at, to, len);
+}
+INLINE int put(context *ctx, u32 at, void *from, u32 len) {
+    return bpf_skb_store_bytes(ctx, at, from, len, RECOMPUTE_CSUM);
+}
+INLINE int resize(context *ctx, u32 bytes) { return bpf_skb_change_tail(ctx, bytes, 0); }
+INLINE int send(context *ctx) { return bpf_redirect(ctx->ifindex, 0); }
+#define PARTIAL_OF(partial) (partial)
+#endif

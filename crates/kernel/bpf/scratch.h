@@ -1,0 +1,60 @@
+/* One packet's working memory in the lane, its limits, and the mapped arrays it reads. */
+#pragma once
+#include "lane.h"
+
+#define ETH_BYTES 14
+#define UDP_BYTES 8
+#define FRAME_BYTES 8
+#define TEXT_AT (UDP_BYTES + FRAME_BYTES)
+#define REQUEST_BYTES_MAX 512
+#define KEY_BYTES_MAX 250
+#define FLAG_BYTES_MAX 64
+#define FLAGS_MAX 8
+#define REPLY_BYTES_MAX 1472
+/* Head of a reply at most: frame headers, verb, key, numbers, flags. */
+#define HEAD_BYTES_MAX 1024
+
+/* One packet's working memory; programs of one CPU do not interrupt each other. */
+struct scratch {
+    u64 key[34];
+    u8 request[REQUEST_BYTES_MAX + 264]; /* copies overrun by less */
+    u8 reply[4096];
+    u8 head[64]; /* Ethernet and IP headers */
+    u64 hash;
+    /* Filled by `parse`. */
+    u32 bytes; /* from the UDP header on */
+    u32 key_at, key_bytes;
+    u32 meta, flags_count;
+    u8 flags[FLAGS_MAX];
+    u32 opaque_at, opaque_bytes, in_opaque, flags_seen;
+    /* Filled by `examine`. */
+    u64 seq;
+    u32 element, offset, expires, client_flags, value_at, value_bytes, size_class;
+    /* Filled by `attempt`. */
+    u32 prefix_bytes, reply_bytes;
+    u64 now, overflow;
+};
+
+#define ARRAY(name_, value_, entries_, type_, flags_)                                              \
+    struct {                                                                                       \
+        UINT(type, type_);                                                                         \
+        TYPE(key, u32);                                                                            \
+        TYPE(value, value_);                                                                       \
+        UINT(max_entries, entries_);                                                               \
+        UINT(map_flags, flags_);                                                                   \
+    } name_ SEC(".maps")
+
+struct items_element {
+    u8 bytes[ITEMS_ELEMENT_BYTES];
+};
+struct marks_element {
+    u8 marks[ITEMS_ELEMENT_BYTES / MARK_GRANULE_BYTES];
+};
+
+ARRAY(control, struct control, 1, MAP_ARRAY, MAPPABLE);
+ARRAY(buckets, struct bucket, 1, MAP_ARRAY, MAPPABLE);
+ARRAY(overflows, struct overflow, 1, MAP_ARRAY, MAPPABLE);
+ARRAY(items, struct items_element, 1, MAP_ARRAY, MAPPABLE);
+ARRAY(marks, struct marks_element, 1, MAP_ARRAY, MAPPABLE);
+ARRAY(counts, struct counters, 1, MAP_PERCPU_ARRAY, 0);
+ARRAY(scratches, struct scratch, 1, MAP_PERCPU_ARRAY, 0);
