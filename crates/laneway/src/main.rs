@@ -57,6 +57,9 @@ fn main() -> ExitCode {
     }
     let command = args.first().map(|word| word.to_string_lossy().into_owned());
     let rest = || args[1..].to_vec();
+    if command.as_deref().is_some_and(|word| word != "serve" && !word.starts_with('-')) {
+        process::end_when_nobody_reads();
+    }
     match command.as_deref() {
         Some("serve") => serve::run(rest()),
         Some("stats") => ask::run(rest()),

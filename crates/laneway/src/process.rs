@@ -9,6 +9,7 @@ use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Descriptors beside those of connections: listeners, epoll sets, eventfds, standard streams.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -81,22 +82,58 @@ impl Drop for PidFile {
     }
 }
 
-/// Call `stop` at the first SIGTERM or SIGINT; a second one ends the process at once. SIGUSR1 asks
-/// for a graceful end too, as it does of memcached; SIGHUP means nothing, as it does to memcached.
-pub fn on_stop_signal(stop: impl Fn() + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut asked = false;
-        for signal in signals.forever() {
-            if signal == SIGHUP {
-                continue;
+/// What the first SIGTERM or SIGINT calls: nothing yet while the server sets itself up, when there
+/// is nothing to finish and the process ends with 0.
+type Stop = Box<dyn Fn() + Send>;
+
+/// Whoever waits for signals.
+pub struct StopSignal(Arc<Mutex<Option<Stop>>>);
+
+impl StopSignal {
+    /// Watch from now on. A second signal ends the process at once. SIGUSR1 asks for a graceful end
+    /// too, as it does of memcached; SIGHUP means nothing, as it does to memcached.
+    pub fn watch() -> io::Result<StopSignal> {
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
+        let stop: Arc<Mutex<Option<Stop>>> = Arc::default();
+        let called = stop.clone();
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let mut asked = false;
+            for signal in signals.forever().filter(|&signal| signal != SIGHUP) {
+                if asked {
+                    std::process::exit(128 + signal);
+                }
+                asked = true;
+                match &*called.lock().unwrap_or_else(PoisonError::into_inner) {
+                    Some(stop) => stop(),
+                    None => std::process::exit(0),
+                }
             }
-            if asked {
-                std::process::exit(128 + signal);
-            }
-            asked = true;
-            stop();
+        })?;
+        Ok(StopSignal(stop))
+    }
+
+    /// Call this at the first one, from now on.
+    pub fn calls(&self, stop: impl Fn() + Send + 'static) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(stop));
+    }
+}
+
+/// End without a word when nobody reads our output any more (`laneway stats | head`): for commands
+/// that only print. The standard library ignores SIGPIPE, so that `println!` panics instead.
+pub fn end_when_nobody_reads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload_as_str().unwrap_or_default();
+        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+            std::process::exit(0);
         }
-    })?;
-    Ok(())
+        usual(panic);
+    }));
+}
+
+/// The machine's memory in bytes, where the kernel says.
+pub fn memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }

@@ -82,17 +82,11 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
     {
         return refuse(STATUS_SETUP, &error);
     }
-    let fit = process::raise_descriptors(settings.connections_max);
-    if fit < settings.connections_max {
-        let asked = settings.connections_max;
-        eprintln!("laneway: -c {asked}: only {fit} descriptors are allowed; see ulimit -n");
-        settings.connections_max = fit;
-    }
-    if flags.lock_memory
-        && let Err(error) = process::lock_memory()
-    {
-        eprintln!("laneway: {error}");
-    }
+    let signals = match process::StopSignal::watch() {
+        Ok(signals) => signals,
+        Err(error) => return refuse(STATUS_SETUP, &format!("signals cannot be watched: {error}")),
+    };
+    keep_to_limits(flags, &mut settings);
     let verbose = settings.verbosity > 0;
     let opened = match durable.map(tier::open).transpose() {
         Ok(opened) => opened,
@@ -112,9 +106,7 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
         eprintln!("laneway: -P: the pid file cannot be written: {error}");
     }
     let shared = server.shared().clone();
-    if let Err(error) = process::on_stop_signal(move || shared.request_stop()) {
-        return refuse(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
-    }
+    signals.calls(move || shared.request_stop());
     announce(&server, flags, verbose);
     server.shared().wait_for_stop();
     if verbose {
@@ -123,6 +115,30 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
     match server.stop() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(STATUS_DATA, &format!("the data folder, at the end: {error}")),
+    }
+}
+
+/// Ask the machine for what the settings need; say what it does not have.
+fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
+    let fit = process::raise_descriptors(settings.connections_max);
+    if fit < settings.connections_max {
+        let asked = settings.connections_max;
+        eprintln!("laneway: -c {asked}: only {fit} descriptors are allowed; see ulimit -n");
+        settings.connections_max = fit;
+    }
+    if flags.lock_memory
+        && let Err(error) = process::lock_memory()
+    {
+        eprintln!("laneway: {error}");
+    }
+    if let Some(machine) = process::memory_bytes()
+        && machine < settings.memory_bytes
+    {
+        let (asked, there) = (settings.memory_bytes / MEBIBYTE, machine / MEBIBYTE);
+        eprintln!(
+            "laneway: -m {asked}: the machine has {there} MiB; a server that fills up is ended by \
+             the kernel unless there is swap"
+        );
     }
 }
 

@@ -83,7 +83,7 @@ fn sigterm_and_sigint_end_it_with_status_0() {
 
 #[test]
 fn a_reply_under_way_is_finished_before_it_ends() {
-    let server = Server::start(&["-m", "256", "-I", "32m"]);
+    let server = Server::start(&["-m", "256", "-I", "32m", "--drain-ms", "60000"]);
     let mut client = server.connect();
     let value = vec![b'v'; 24 << 20];
     let mut request = format!("set k 0 0 {}\r\n", value.len()).into_bytes();
