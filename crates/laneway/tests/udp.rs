@@ -10,12 +10,14 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// Longer than anything may hang: a server that stops waits for what is under way, not for this.
+const DRAIN_MS: &str = "600000";
 /// A server that takes longer hangs.
 const HANG: Duration = Duration::from_secs(60);
 /// Silence after which something is sent again.
 const SILENCE: Duration = Duration::from_millis(200);
-/// Silences in a row after which the request is sent again, though part of its reply came: the server keeps
-/// a reply for a while only.
+/// Silences in a row after which the request is sent again, though part of its reply came: the
+/// server keeps a reply for a while only.
 const SILENCES_MAX: u32 = 5;
 const HEADER_BYTES: usize = 8;
 const FRAME_BYTES: usize = 1392;
@@ -29,7 +31,8 @@ struct Server {
 
 impl Server {
     fn start(flags: &[&str]) -> Server {
-        let process = Process::serve(&[&["-p", "-1", "-l", "127.0.0.1"], flags].concat());
+        let common = ["-p", "-1", "-l", "127.0.0.1", "--drain-ms", DRAIN_MS];
+        let process = Process::serve(&[&common, flags].concat());
         let places = process.places();
         let tcp = places[0].parse().expect("an address");
         let udp = places[1..].iter().map(|place| {

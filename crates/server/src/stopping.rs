@@ -9,24 +9,29 @@ use std::io;
 use std::sync::atomic::{Ordering, fence};
 
 impl<T: Transport, C: Clock> Worker<T, C> {
-    /// A turn begins: if the server is stopping, this worker is not drained until the turn has
-    /// ended with nothing under way.
+    /// A turn begins: if the server is stopping, this worker is not drained until the turn sleeps
+    /// or has ended with nothing under way.
     pub(crate) fn begin_stopping(&mut self) {
         self.stopping = self.shared.phase() != Phase::Running;
+        self.take_on();
+    }
+
+    /// What comes now may be taken.
+    pub(crate) fn take_on(&self) {
         if self.stopping {
             self.shared.workers[self.id.index()].drained.store(false, Ordering::Relaxed);
-            fence(Ordering::SeqCst); // (F) pairs with (E): it came before what this turn takes
+            fence(Ordering::SeqCst); // (F) pairs with (E): it came before what is taken from now on
         }
     }
 
-    /// A turn ends.
+    /// A turn ends, or sleeps.
     pub(crate) fn tell_drained(&self) {
         if !self.stopping {
             return;
         }
         let idle =
             self.undelivered.is_empty() && self.udp.as_deref().is_none_or(|udp| udp.desk.is_idle());
-        // (D) pairs with the Acquire in `is_drained`: what this turn gave away lies in its queue.
+        // (D) pairs with the Acquire in `is_drained`: what was given away till now lies in its queue.
         self.shared.workers[self.id.index()].drained.store(idle, Ordering::Release);
     }
 

@@ -213,7 +213,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let wait = self.wait(now, adopted);
         let mut ready = std::mem::take(&mut self.ready);
         let burst = self.burst();
+        // Asleep it is as idle as between two turns, and that is where it is most of the time.
+        if wait != Wait::No {
+            self.tell_drained();
+        }
         let polled = self.transport.poll(&mut ready, burst, wait);
+        self.take_on();
         self.is_awake();
         self.follow_hot();
         polled?;
@@ -283,9 +288,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         let due = self.control.as_ref().map_or(u64::MAX, |control| control.due_nanos());
         let due = due.min(self.datagrams_due_nanos());
-        let most = if self.shared.phase() == Phase::Running { SLEEP_MAX } else { DRAIN_SLEEP };
-        let sleep = Duration::from_nanos(due.saturating_sub(now)).min(most);
-        match self.idle.wait(now, sleep) {
+        let sleep = Duration::from_nanos(due.saturating_sub(now));
+        // A server that is stopping has nothing to spin for.
+        let wait = match self.stopping {
+            true => Wait::AtMost(sleep.min(DRAIN_SLEEP)),
+            false => self.idle.wait(now, sleep.min(SLEEP_MAX)),
+        };
+        match wait {
             Wait::AtMost(_) if self.may_not_sleep() => Wait::No,
             wait => wait,
         }
