@@ -31,7 +31,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         let idle =
             self.undelivered.is_empty() && self.udp.as_deref().is_none_or(|udp| udp.desk.is_idle());
-        // (D) pairs with the Acquire in `is_drained`: what was given away till now lies in its queue.
+        // (D) pairs with the Acquire in `is_drained`: what was given away lies in its queue.
         self.shared.workers[self.id.index()].drained.store(idle, Ordering::Release);
     }
 
