@@ -52,6 +52,7 @@ struct Typed {
     threads: usize,
     duration_s: Option<f64>,
     warmup_s: Option<f64>,
+    drain_s: f64,
     trace: Option<PathBuf>,
     speed: f64,
     prefill: bool,
@@ -85,6 +86,7 @@ impl Default for Typed {
             threads: 1,
             duration_s: None,
             warmup_s: None,
+            drain_s: DRAIN_S,
             trace: None,
             speed: 1.0,
             prefill: true,
@@ -245,6 +247,7 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "threads" => typed.threads = number(name, parser)?,
         "duration" => typed.duration_s = Some(number(name, parser)?),
         "warmup" => typed.warmup_s = Some(number(name, parser)?),
+        "drain" => typed.drain_s = number(name, parser)?,
         "trace" => typed.trace = Some(text(name, parser)?.into()),
         "speed" => typed.speed = number(name, parser)?,
         "floor" => typed.floor = true,
@@ -264,12 +267,14 @@ const RATE_PER_S_MAX: f64 = 1e8;
 /// Window and warm-up where none are asked for.
 const DURATION_S: f64 = 10.0;
 const WARMUP_S: f64 = 1.0;
+/// How long replies are waited for after the window, where nothing else is asked for.
+const DRAIN_S: f64 = 5.0;
 /// Where half of the requests leave late, the other half says nothing either.
 const LATE_PERCENT_MAX: f64 = 50.0;
 
 /// The flags that say how fast, for how long and how punctually.
 fn check_schedule(typed: &Typed) -> Result<(), String> {
-    let Typed { late_percent_max, .. } = typed;
+    let Typed { late_percent_max, drain_s, .. } = typed;
     let duration_s = typed.duration_s.unwrap_or(DURATION_S);
     let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
     if !typed.rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
@@ -280,6 +285,9 @@ fn check_schedule(typed: &Typed) -> Result<(), String> {
     }
     if !(0.0..=SECONDS_MAX).contains(&warmup_s) {
         return Err(format!("--warmup {warmup_s}: seconds, 0 to {SECONDS_MAX}"));
+    }
+    if !(0.0..=SECONDS_MAX).contains(drain_s) {
+        return Err(format!("--drain {drain_s}: seconds, 0 to {SECONDS_MAX}"));
     }
     if !(0.0..=LATE_PERCENT_MAX).contains(late_percent_max) {
         let asked = typed.late_percent_max;
@@ -341,6 +349,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         threads,
         duration: Duration::from_secs_f64(duration_s),
         warmup: Duration::from_secs_f64(warmup_s),
+        drain: Duration::from_secs_f64(typed.drain_s),
         distribution: typed.distribution,
         prefill: typed.prefill && !typed.floor,
         floor: typed.floor,
@@ -486,6 +495,7 @@ mod tests {
             ("--workload ycsb-e --udp", "--udp, --floor: GETs of one key"),
             ("--workload ycsb-d --keys-per-get 2", "--keys-per-get 2: the newest"),
             ("--keys-per-get 0", "--keys-per-get 0: must be"),
+            ("--drain -1", "--drain -1: seconds, 0 to"),
             ("--key-bytes 4", "--key-bytes 4: must be"),
             ("--delete-share 0.1", "--delete-share 0.1: must be"),
             ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
@@ -537,6 +547,7 @@ mod tests {
             "threads",
             "duration",
             "warmup",
+            "drain",
             "p-large-steps",
             "late-max",
             "timeline",

@@ -26,9 +26,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long replies are waited for after a run's last request was due.
-const DRAIN: Duration = Duration::from_secs(5);
-
 /// What to do, checked.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -58,6 +55,8 @@ pub struct Plan {
     pub duration: Duration,
     /// The time before it.
     pub warmup: Duration,
+    /// How long after the window replies are waited for.
+    pub drain: Duration,
     /// Whether the report has the whole distributions.
     pub distribution: bool,
     /// Whether to write every key first.
@@ -382,12 +381,12 @@ impl<'a> Prepared<'a> {
         let [asks, versions] = self.streams;
         let done = match (self.way, self.depth) {
             (Way::Connections(mut connections), 0) => {
-                let mut open = OpenLoop { arrivals: &self.arrivals, drain: DRAIN, versions };
+                let mut open = OpenLoop { arrivals: &self.arrivals, drain: plan.drain, versions };
                 open.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
             }
             (Way::Connections(mut connections), depth) => {
-                let mut closed =
-                    ClosedLoop { depth, drain: DRAIN, asks, draws: Draws::default(), versions };
+                let (drain, draws) = (plan.drain, Draws::default());
+                let mut closed = ClosedLoop { depth, drain, asks, draws, versions };
                 closed.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
             }
             (Way::Datagrams(lines), depth) => {
@@ -395,7 +394,7 @@ impl<'a> Prepared<'a> {
                     0 => Pace::Open(&self.arrivals),
                     depth => Pace::Closed { depth, asks, draws: Draws::default() },
                 };
-                lines.run(pace, versions, DRAIN, clock, &mut recorder, at_edge).map(Some)
+                lines.run(pace, versions, plan.drain, clock, &mut recorder, at_edge).map(Some)
             }
         };
         let udp = done.map_err(|error| format!("{}: {error}", plan.target))?;

@@ -4,7 +4,7 @@
 //!
 //! The questions go over a TCP connection each, from a thread that the scheduler may put anywhere,
 //! so that they do not delay the sender. Times are seconds from the opening of the measured window;
-//! what came before is negative. Knows no request.
+//! what came before is negative; the last is asked when the run is over. Knows no request.
 
 use crate::admin;
 use crate::connection::Target;
@@ -75,6 +75,8 @@ impl Sampler {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(EVERY) {
                 samples.extend(ask());
             }
+            // What came of it, also where this thread had no turn for a long time.
+            samples.extend(ask());
             samples
         });
         Ok(Sampler { stop, thread })

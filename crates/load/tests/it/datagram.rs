@@ -3,6 +3,7 @@
 
 use crate::scripted::{Fault, Shared, serve};
 use crate::scripted_udp::{Trouble, serve_udp};
+use crate::within_tries;
 use laneway_load::cli::{self, Command};
 use laneway_load::connection::WRONG_BYTES;
 use laneway_load::datagram::Counts;
@@ -14,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// So few large SETs at once that the receive buffer of a scripted port, of the kernel's default
 /// size, holds them all while nobody reads it.
 const FEW: &str = "--closed --depth 1 --connections 2";
+/// The same of requests and replies of one datagram.
+const SOME: &str = "--closed --depth 4 --connections 8 --p-large 0";
 
 struct Ran {
     report: Report,
@@ -36,11 +39,20 @@ impl Ran {
 
 /// A tenth of the requests is for values of up to 30 KB, 22 datagrams.
 const SMALL: &str = "--keys 200 --keys-large 20 --p-large 10 --s-large 30000 --get-share 0.8 \
-                     --warmup 0 --duration 0.3";
+                     --warmup 0 --duration 0.3 --drain 60";
 /// Long enough for any machine: what is not lost in a test must not be.
 const PATIENT: &str = "--timeout-ms 60000";
 
+/// A run in whose window something was due: that of a closed loop may pass before its thread has
+/// a CPU.
 fn bench(trouble: Trouble, queues: u16, flags: &str) -> Ran {
+    within_tries(|| {
+        let ran = bench_once(trouble, queues, flags);
+        (ran.run().requests.due > 0).then_some(ran)
+    })
+}
+
+fn bench_once(trouble: Trouble, queues: u16, flags: &str) -> Ran {
     let (address, shared) = serve(Fault::None);
     let (port, counts) = serve_udp(&shared, queues, trouble);
     let ports = match queues {
@@ -56,23 +68,29 @@ fn bench(trouble: Trouble, queues: u16, flags: &str) -> Ran {
 #[test]
 fn everything_comes_back_right_in_either_loop() {
     let by_udp = format!("{FEW} --large-sets udp");
+    // Of 240 requests 5 are large SETs; memcached would take none of them by UDP.
     for (flags, by_tcp) in
-        [("--rate 2000", true), ("--closed --depth 4", true), (by_udp.as_str(), false)]
+        [("--rate 800", true), ("--closed --depth 4", true), (by_udp.as_str(), false)]
     {
-        let ran = bench(Trouble::None, 1, &format!("{flags} {PATIENT}"));
-        let (requests, counts) = (&ran.run().requests, ran.counts());
-        assert!(ran.run().verdict.failed.is_none(), "{:?}", ran.run().verdict);
-        // A client that this machine kept from reading loses what its socket has no room for.
-        assert_eq!(requests.hits + requests.stored + requests.lost, requests.due);
-        assert_eq!((counts.lost, counts.stray, counts.duplicates), (requests.lost, 0, 0));
-        assert!(requests.hits > 0 && requests.stored > 0, "{requests:?}");
-        assert_eq!(counts.sent + counts.by_tcp, requests.due);
-        // Of 600 requests 12 are large SETs; memcached would take none of them by UDP.
-        assert_eq!(counts.by_tcp > 0, by_tcp, "{counts:?}");
-        assert!(counts.datagrams_received > counts.answered);
-        let stored = 200 + requests.stored;
-        let sets = ran.shared.state.lock().unwrap().sets as u64;
-        assert!((stored..=stored + requests.lost).contains(&sets), "{sets} sets, {requests:?}");
+        within_tries(|| {
+            let ran = bench(Trouble::None, 1, &format!("{flags} {PATIENT}"));
+            let (requests, counts) = (&ran.run().requests, ran.counts());
+            assert!(ran.run().verdict.failed.is_none(), "{:?}", ran.run().verdict);
+            // A client that this machine kept from reading loses what its socket has no room for.
+            assert_eq!(requests.hits + requests.stored + requests.lost, requests.due);
+            assert_eq!((counts.lost, counts.stray, counts.duplicates), (requests.lost, 0, 0));
+            assert_eq!(counts.sent + counts.by_tcp, requests.due);
+            assert!(by_tcp || counts.by_tcp == 0, "{counts:?}");
+            let stored = 200 + requests.stored;
+            let sets = ran.shared.state.lock().unwrap().sets as u64;
+            assert!((stored..=stored + requests.lost).contains(&sets), "{sets} sets, {requests:?}");
+            // Of a closed loop that had little time, not every kind was among the requests.
+            let seen = requests.hits > 0
+                && requests.stored > 0
+                && counts.datagrams_received > counts.answered
+                && (counts.by_tcp > 0) == by_tcp;
+            seen.then_some(())
+        });
     }
 }
 
@@ -93,15 +111,18 @@ fn what_a_network_loses_is_counted_and_keeps_its_place_among_the_latencies() {
 
 #[test]
 fn a_closed_loop_goes_on_when_its_requests_are_lost() {
-    let ran = bench(Trouble::Silent, 1, "--closed --depth 2 --timeout-ms 20 --p-large 0");
-    let counts = ran.counts();
-    assert_eq!(counts.answered, 0);
-    assert!(counts.lost > 6, "{counts:?}");
+    let flags = "--closed --depth 2 --connections 4 --timeout-ms 20 --p-large 0";
+    within_tries(|| {
+        let counts = bench(Trouble::Silent, 1, flags).counts();
+        assert_eq!(counts.answered, 0);
+        // Beyond those with which it began.
+        (counts.lost > 8).then_some(())
+    });
 }
 
 #[test]
 fn datagrams_twice_and_in_reverse_do_no_harm() {
-    let flags = format!("--rate 2000 {PATIENT}");
+    let flags = format!("--rate 800 {PATIENT}");
     let ran = bench(Trouble::TwiceInReverse, 1, &flags);
     assert!(ran.run().verdict.failed.is_none(), "{:?}", ran.run().verdict);
     let (requests, counts) = (&ran.run().requests, ran.counts());
@@ -113,26 +134,30 @@ fn datagrams_twice_and_in_reverse_do_no_harm() {
 
 #[test]
 fn a_reply_from_another_port_is_nobodys() {
-    let ran = bench(Trouble::AnotherPort, 1, "--rate 1000 --p-large 0 --timeout-ms 20");
-    let counts = ran.counts();
-    assert_eq!((counts.answered, counts.lost), (0, counts.sent));
-    assert!(counts.stray > 0);
+    within_tries(|| {
+        let ran = bench(Trouble::AnotherPort, 1, "--rate 1000 --p-large 0 --timeout-ms 20");
+        let counts = ran.counts();
+        assert_eq!((counts.answered, counts.lost), (0, counts.sent));
+        // The run does not wait for it.
+        (counts.stray > 0).then_some(())
+    });
 }
 
 #[test]
 fn a_reply_that_comes_too_late_answers_nothing() {
     // Each reply waits for the next request: one in flight never gets its own in time.
     let flags = "--closed --depth 1 --connections 1 --p-large 0 --get-share 1 --timeout-ms 20";
-    let ran = bench(Trouble::HoldsEachBack, 1, flags);
-    let counts = ran.counts();
-    assert_eq!(counts.answered, 0);
-    assert!(counts.after_timeout > 0, "{counts:?}");
-    assert_eq!(ran.run().requests.corrupt, 0);
+    within_tries(|| {
+        let ran = bench(Trouble::HoldsEachBack, 1, flags);
+        let counts = ran.counts();
+        assert_eq!((counts.answered, ran.run().requests.corrupt), (0, 0));
+        (counts.after_timeout > 0).then_some(())
+    });
 }
 
 #[test]
 fn a_wrong_byte_fails_the_run() {
-    let ran = bench(Trouble::FlipsLastByte, 1, &format!("--rate 1000 {PATIENT}"));
+    let ran = bench(Trouble::FlipsLastByte, 1, &format!("{SOME} {PATIENT}"));
     let failed = ran.run().verdict.failed.as_ref().expect("failed");
     assert!(failed.contains(WRONG_BYTES), "{failed}");
     ran.counts();
@@ -140,7 +165,7 @@ fn a_wrong_byte_fails_the_run() {
 
 #[test]
 fn rubbish_is_counted_and_passed_over() {
-    let ran = bench(Trouble::Rubbish, 1, &format!("--rate 1000 --p-large 0 {PATIENT}"));
+    let ran = bench(Trouble::Rubbish, 1, &format!("{SOME} {PATIENT}"));
     let counts = ran.counts();
     assert_eq!(counts.lost, 0);
     assert_eq!((counts.other_kind, counts.impossible), (counts.sent, 2 * counts.sent));
@@ -148,11 +173,13 @@ fn rubbish_is_counted_and_passed_over() {
 
 #[test]
 fn frames_that_the_server_misses_are_sent_again() {
-    let flags = format!("{FEW} --large-sets udp --get-share 0.2 {PATIENT}");
-    let ran = bench(Trouble::AsksAgain, 1, &flags);
-    let counts = ran.counts();
-    assert!(counts.resends_asked > 0, "{counts:?}");
-    assert_eq!((counts.lost, ran.run().requests.corrupt), (0, 0));
+    let flags = format!("{FEW} --large-sets udp --get-share 0.2 --p-large 50 {PATIENT}");
+    within_tries(|| {
+        let ran = bench(Trouble::AsksAgain, 1, &flags);
+        let counts = ran.counts();
+        assert_eq!((counts.lost, ran.run().requests.corrupt), (0, 0));
+        (counts.resends_asked > 0).then_some(())
+    });
 }
 
 #[test]
@@ -163,8 +190,10 @@ fn the_client_chooses_the_queue() {
         assert_eq!(ran.report.udp.as_ref().unwrap().queues, 4);
         ran.queues.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     };
-    let any = served("--p-large 0 --get-share 1");
-    assert!(any.iter().all(|&count| count > 0), "{any:?}");
+    within_tries(|| {
+        let any = served("--p-large 0 --get-share 1");
+        any.iter().all(|&count| count > 0).then_some(())
+    });
     // With a single key its owner serves everything.
     let one = served("--keys 1 --keys-large 0 --p-large 0 --udp-choice owner");
     assert_eq!(one.iter().filter(|&&count| count > 0).count(), 1, "{one:?}");

@@ -29,6 +29,12 @@ pub enum Fault {
     Trickles,
     /// Nothing is answered until this many GETs have come, on all connections together.
     HoldsUntil(usize),
+    /// Nothing is answered until so many GETs of one key have come on each of so many connections,
+    /// by when they are all there: read ahead, not one after the other.
+    ReadsAhead {
+        each: usize,
+        connections: usize,
+    },
     /// The body of a SET of this many bytes or more is not read until a GET was answered.
     ReadsBodyAfterGet(usize),
 }
@@ -39,6 +45,8 @@ pub struct State {
     pub gets: usize,
     pub gets_answered: usize,
     pub sets: usize,
+    /// Of [`Fault::ReadsAhead`]: GETs that had come before any was answered.
+    pub ahead: usize,
 }
 
 #[derive(Debug)]
@@ -88,12 +96,39 @@ fn shared(fault: Fault) -> Arc<Shared> {
 /// Serves one connection; an error is the client's leaving.
 fn talk(reader: impl Read, mut writer: impl Write, shared: &Shared) {
     let mut reader = BufReader::new(reader);
+    if let Fault::ReadsAhead { each, connections } = shared.fault
+        && !answer_ahead(&mut reader, &mut writer, each, each * connections, shared)
+    {
+        return;
+    }
     while let Some(reply) = answer(&mut reader, shared) {
         let pieces = if shared.fault == Fault::Trickles { 1 } else { reply.len().max(1) };
         if reply.chunks(pieces).any(|piece| writer.write_all(piece).is_err()) {
             return;
         }
     }
+}
+
+/// Reads the first `each` GETs, waits until there are `all` on all connections, looks what else
+/// has come, and answers. False if the client left.
+fn answer_ahead(
+    reader: &mut BufReader<impl Read>,
+    writer: &mut impl Write,
+    each: usize,
+    all: usize,
+    shared: &Shared,
+) -> bool {
+    for _ in 0..each {
+        let Some(line) = line(reader) else { return false };
+        assert!(line.starts_with("get "), "{line}");
+        shared.state.lock().expect("unpoisoned").gets += 1;
+        shared.changed.notify_all();
+    }
+    let state = shared.state.lock().expect("unpoisoned");
+    let mut state = shared.changed.wait_while(state, |state| state.gets < all).expect("unpoisoned");
+    state.ahead += each + reader.buffer().split(|&byte| byte == b'\n').count() - 1;
+    drop(state);
+    writer.write_all(&b"END\r\n".repeat(each)).is_ok()
 }
 
 fn answer(reader: &mut impl BufRead, shared: &Shared) -> Option<Vec<u8>> {

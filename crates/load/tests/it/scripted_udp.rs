@@ -44,9 +44,12 @@ pub fn serve_udp(
         std::thread::spawn(move || {
             let mut server = Server::new(socket, shared, trouble);
             loop {
-                server.serve_one();
-                // A count with no data behind it.
-                counts[queue].store(server.requests, Ordering::Relaxed);
+                let Some((peer, id, request)) = server.receive() else { continue };
+                // Before the reply, after which the client may look. A count with no data behind
+                // it: the sockets order it.
+                counts[queue].fetch_add(1, Ordering::Relaxed);
+                let reply = server.execute(&request);
+                server.answer(peer, id, reply);
             }
         });
     }
@@ -71,7 +74,6 @@ struct Server {
     other: UdpSocket,
     shared: Arc<Shared>,
     trouble: Trouble,
-    requests: u64,
     datagrams: u64,
     held: Option<(SocketAddr, u16, Vec<u8>)>,
     /// Frames of requests that are not whole.
@@ -83,20 +85,11 @@ impl Server {
     fn new(socket: UdpSocket, shared: Arc<Shared>, trouble: Trouble) -> Self {
         let other = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let (parts, asked) = (HashMap::new(), Mutex::default());
-        Server {
-            socket,
-            other,
-            shared,
-            trouble,
-            requests: 0,
-            datagrams: 0,
-            held: None,
-            parts,
-            asked,
-        }
+        Server { socket, other, shared, trouble, datagrams: 0, held: None, parts, asked }
     }
 
-    fn serve_one(&mut self) {
+    /// Takes a datagram; a request, if it is the last of one.
+    fn receive(&mut self) -> Option<(SocketAddr, u16, Vec<u8>)> {
         let mut datagram = [0; 2_048];
         let (bytes, peer) = self.socket.recv_from(&mut datagram).expect("a datagram");
         let (header, payload) = Header::parse(&datagram[..bytes]).expect("a header");
@@ -109,20 +102,17 @@ impl Server {
                 let mut datagram = ask.to_bytes().to_vec();
                 datagram.extend_from_slice(&Gap { first: 0, count: 1 }.to_bytes());
                 self.socket.send_to(&datagram, peer).expect("sent");
-                return;
+                return None;
             }
         }
         let parts = self.parts.entry((peer, header.request_id)).or_default();
         parts.insert(header.sequence, payload.to_vec());
         if parts.len() < usize::from(header.total) {
-            return;
+            return None;
         }
         let parts = self.parts.remove(&(peer, header.request_id)).expect("just there");
-        let request: Vec<u8> =
-            (0..header.total).flat_map(|sequence| parts[&sequence].clone()).collect();
-        self.requests += 1;
-        let reply = self.execute(&request);
-        self.answer(peer, header.request_id, reply);
+        let request = (0..header.total).flat_map(|sequence| parts[&sequence].clone()).collect();
+        Some((peer, header.request_id, request))
     }
 
     fn execute(&self, request: &[u8]) -> Vec<u8> {

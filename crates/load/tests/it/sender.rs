@@ -394,7 +394,8 @@ fn what_is_not_sent_and_not_answered_is_counted() {
 
 #[test]
 fn a_closed_loop_keeps_its_depth() {
-    // The server answers nothing before 3 × 5 GETs have come: they do come without a reply.
+    // The server reads and answers nothing before 3 × 5 GETs have come: they do come without a
+    // reply, and no more.
     let bench = Bench::new(
         WorkloadOptions {
             keys: 10,
@@ -404,7 +405,7 @@ fn a_closed_loop_keeps_its_depth() {
         },
         Dialect::Text,
     );
-    let (address, shared) = serve(Fault::HoldsUntil(3));
+    let (address, shared) = serve(Fault::ReadsAhead { each: 5, connections: 3 });
     let mut lines = Connections::open(bench.context(), &tcp(address), 3).unwrap();
     let mut recorder = Recorder::new(0..50_000_000);
     let mut closed = ClosedLoop {
@@ -416,8 +417,9 @@ fn a_closed_loop_keeps_its_depth() {
     };
     closed.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     let counts = &recorder.counts;
-    let served = shared.state.lock().unwrap().gets as u64;
+    let state = shared.state.lock().unwrap();
+    assert_eq!(state.ahead, 15);
     assert!(counts.ended >= 15);
-    assert_eq!(counts.ended, served);
+    assert_eq!(counts.ended, state.gets as u64);
     assert_eq!(lines.in_flight(), 0);
 }
