@@ -2,18 +2,19 @@
 //!
 //! `laneway serve --udp-base 11300` in another terminal, then
 //! `cargo run --release -p laneway-client --example many [HOST:PORT]`.
-use laneway_client::{Answer, Client, Error, Request};
+use laneway_client::{Answer, Client, Error, Request, Settings};
 use std::time::Instant;
 
 const KEYS: usize = 10_000;
 
 fn main() -> Result<(), Error> {
-    run(&std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into()))
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into());
+    run(&address, Settings::default())
 }
 
-/// Everything, against the server whose TCP address this is.
-pub fn run(address: &str) -> Result<(), Error> {
-    let mut client = Client::connect(address)?;
+/// Everything, against the server whose TCP address this is, with this patience.
+pub fn run(address: &str, settings: Settings) -> Result<(), Error> {
+    let mut client = Client::connect_with(address, settings)?;
     let key = |number: usize| format!("many:{number}");
     // One in a hundred is large.
     let length =

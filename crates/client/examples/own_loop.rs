@@ -7,18 +7,19 @@ use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
 fn main() -> Result<(), Error> {
-    run(&std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into()))
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into());
+    run(&address, Settings::default())
 }
 
-/// Everything, against the server whose TCP address this is.
-pub fn run(address: &str) -> Result<(), Error> {
-    let topology = *Client::connect(address)?.topology();
+/// Everything, against the server whose TCP address this is, with this patience.
+pub fn run(address: &str, settings: Settings) -> Result<(), Error> {
+    let topology = *Client::connect_with(address, settings.clone())?.topology();
     let server = address.to_socket_addrs()?.next().expect("the client has found it");
 
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let begun = Instant::now();
     let now_nanos = || begun.elapsed().as_nanos() as u64;
-    let mut core = Core::new(Settings::default(), topology, 0x5EED);
+    let mut core = Core::new(settings, topology, 0x5EED);
     core.push(Request::set("loop", vec![7; 100_000]), now_nanos())?;
 
     let (mut out, mut room) = (Vec::new(), [0; 2048]);

@@ -2,15 +2,16 @@
 //!
 //! `laneway serve --udp-base 11300` in another terminal, then
 //! `cargo run -p laneway-client --example quick [HOST:PORT]`.
-use laneway_client::{Answer, Client, Error, Expiry, Request};
+use laneway_client::{Answer, Client, Error, Expiry, Request, Settings};
 
 fn main() -> Result<(), Error> {
-    run(&std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into()))
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:11211".into());
+    run(&address, Settings::default())
 }
 
-/// Everything, against the server whose TCP address this is.
-pub fn run(address: &str) -> Result<(), Error> {
-    let mut client = Client::connect(address)?;
+/// Everything, against the server whose TCP address this is, with this patience.
+pub fn run(address: &str, settings: Settings) -> Result<(), Error> {
+    let mut client = Client::connect_with(address, settings)?;
     println!(
         "{} queues, the first at UDP port {}",
         client.topology().count(),

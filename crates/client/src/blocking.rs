@@ -19,8 +19,6 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// How long the topology is waited for over TCP.
-const TOPOLOGY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest answer about the topology: two lines per worker, a thousand workers.
 const TOPOLOGY_BYTES_MAX: usize = 1 << 17;
 
@@ -47,7 +45,9 @@ enum Guide {
 impl Guide {
     fn ask(self, settings: Settings) -> Result<Topology, Error> {
         match self {
-            Guide::Tcp(address) => topology_by_tcp(&[address]).map(|(_, topology)| topology),
+            Guide::Tcp(address) => {
+                topology_by_tcp(&[address], settings.topology_nanos).map(|(_, topology)| topology)
+            }
             Guide::Udp(address) => topology_by_udp(address, settings),
         }
     }
@@ -64,7 +64,8 @@ impl Client {
     pub fn connect_with(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
         let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
         let first = resolve(addresses.as_slice())?;
-        let (guide, address, topology) = match topology_by_tcp(&addresses) {
+        let (guide, address, topology) = match topology_by_tcp(&addresses, settings.topology_nanos)
+        {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 (Guide::Udp(first), first, topology_by_udp(first, settings.clone())?)
             }
@@ -269,10 +270,10 @@ fn topology_by_udp(address: SocketAddr, settings: Settings) -> Result<Topology, 
     topology_of(client.ask(Request::stats("topology")))
 }
 
-fn connect_any(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+fn connect_any(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
     let mut first = None;
     for address in addresses {
-        match TcpStream::connect_timeout(address, TOPOLOGY_TIMEOUT) {
+        match TcpStream::connect_timeout(address, timeout) {
             Ok(stream) => return Ok(stream),
             Err(error) => first = first.or(Some(error)),
         }
@@ -282,10 +283,14 @@ fn connect_any(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
 
 /// Also which of the addresses it is. The connection knows: 0.0.0.0 leads to another, and only
 /// what comes from that one is the server's.
-fn topology_by_tcp(addresses: &[SocketAddr]) -> Result<(SocketAddr, Topology), Error> {
-    let mut stream = connect_any(addresses)?;
+fn topology_by_tcp(
+    addresses: &[SocketAddr],
+    nanos_max: u64,
+) -> Result<(SocketAddr, Topology), Error> {
+    let timeout = Duration::from_nanos(nanos_max);
+    let mut stream = connect_any(addresses, timeout)?;
     let address = stream.peer_addr()?;
-    stream.set_read_timeout(Some(TOPOLOGY_TIMEOUT))?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.write_all(b"stats topology\r\n")?;
     let request = Request::stats("topology");
     let mut told = Vec::new();
@@ -315,7 +320,11 @@ fn topology_of(answer: Result<Answer, Error>) -> Result<Topology, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::SECOND;
     use std::net::{Ipv4Addr, TcpListener};
+
+    /// What a test waits at most for what must come: more than any thread waits for a CPU.
+    const PATIENCE_NANOS: u64 = 60 * SECOND;
 
     /// A server's queue that answers every request by `END`.
     fn answering(socket: std::net::UdpSocket) -> std::thread::JoinHandle<()> {
@@ -349,11 +358,15 @@ mod tests {
                 stream.write_all(told.as_bytes()).expect("it listens");
             }
         });
-        let settings = Settings { deadline_nanos: 20_000_000, ..Settings::default() };
+        let settings = Settings {
+            deadline_nanos: 20_000_000,
+            topology_nanos: PATIENCE_NANOS,
+            ..Settings::default()
+        };
         let mut client = Client::connect_with(address, settings).expect("it tells");
         assert_eq!(client.topology().port(0), first);
         assert!(matches!(client.get("k"), Err(Error::TimedOut { .. })), "nobody answers there");
-        client.core.settings_mut().deadline_nanos = Settings::default().deadline_nanos;
+        client.core.settings_mut().deadline_nanos = PATIENCE_NANOS;
         let answers = answering(after);
         assert_eq!(client.get("k").expect("it is found"), None);
         assert_eq!((client.topology().port(0), client.doubts), (second, false));
@@ -368,12 +381,11 @@ mod tests {
         let told = b"STAT udp_port_base 21000\r\nSTAT queues 2\r\nEND\r\n";
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let live = server.local_addr().expect("it is bound");
-        // Bound, so that nobody else gets it, and no listener.
-        let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let mut dead = silent.local_addr().expect("it is bound");
-        while TcpStream::connect(dead).is_ok() {
-            dead.set_port(dead.port() - 1);
-        }
+        // The port of one who connected: nobody listens there, nor can as long as it is open.
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let held =
+            TcpStream::connect(other.local_addr().expect("it is bound")).expect("it listens");
+        let dead = held.local_addr().expect("it is bound");
         let serving = std::thread::spawn(move || {
             for _ in 0..2 {
                 let (mut stream, _) = server.accept().expect("the client comes");
@@ -383,10 +395,12 @@ mod tests {
                 stream.write_all(told).expect("it listens");
             }
         });
-        let (address, topology) = topology_by_tcp(&[dead, live]).expect("the second answers");
+        let (address, topology) =
+            topology_by_tcp(&[dead, live], PATIENCE_NANOS).expect("the second answers");
         assert_eq!((address, topology), (live, Topology::queues(21_000, 2)));
         let wildcard = SocketAddr::from((Ipv4Addr::UNSPECIFIED, live.port()));
-        let (address, _) = topology_by_tcp(&[wildcard]).expect("it leads to this host");
+        let (address, _) =
+            topology_by_tcp(&[wildcard], PATIENCE_NANOS).expect("it leads to this host");
         assert_eq!(address, live, "only what comes from there is believed");
         serving.join().expect("it served both");
     }

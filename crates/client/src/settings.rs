@@ -7,7 +7,7 @@ pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// A second.
 pub(crate) const SECOND: u64 = 1_000 * MILLISECOND;
 
-/// Bounds and patience of a [`crate::Core`].
+/// Bounds and patience of a [`crate::Core`], and of the [`crate::Client`] around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Requests held: waiting, under way, and answered but not yet taken.
@@ -39,6 +39,9 @@ pub struct Settings {
     /// The same for a write: longer than the ten seconds for which the server knows a repeated
     /// request by its id.
     pub id_rest_nanos_write: u64,
+    /// How long [`crate::Client`] waits over TCP for the server to accept it, and then for what it
+    /// tells of its topology. Over UDP that is a request like any other.
+    pub topology_nanos: u64,
 }
 
 impl Default for Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             rate_max: 1 << 30,
             id_rest_nanos_read: SECOND,
             id_rest_nanos_write: 12 * SECOND,
+            topology_nanos: 5 * SECOND,
         }
     }
 }

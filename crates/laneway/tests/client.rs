@@ -19,6 +19,17 @@ mod quick;
 
 const WORKERS: u16 = 2;
 
+/// What a test waits at most for what must come: more than any thread waits for a CPU.
+const PATIENCE_NANOS: u64 = 60_000_000_000;
+
+fn patient() -> Settings {
+    Settings {
+        deadline_nanos: PATIENCE_NANOS,
+        topology_nanos: PATIENCE_NANOS,
+        ..Settings::default()
+    }
+}
+
 struct Server {
     _process: Process,
     /// Where it takes streams.
@@ -49,16 +60,17 @@ impl Server {
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.tcp.as_str()).expect("it tells where it takes datagrams")
+        let client = Client::connect_with(self.tcp.as_str(), patient());
+        client.expect("it tells where it takes datagrams")
     }
 }
 
 #[test]
 fn the_examples_of_the_readme_run() {
     let server = Server::start(&[]);
-    quick::run(&server.tcp).expect("quick");
-    many::run(&server.tcp).expect("many");
-    own_loop::run(&server.tcp).expect("own_loop");
+    quick::run(&server.tcp, patient()).expect("quick");
+    many::run(&server.tcp, patient()).expect("many");
+    own_loop::run(&server.tcp, patient()).expect("own_loop");
 }
 
 #[test]
@@ -106,7 +118,7 @@ fn every_kind_of_request_is_answered_as_over_a_stream() {
 fn the_topology_is_told_over_datagrams_too_and_writes_reach_their_owner() {
     let server = Server::start(&["--design", "hkh"]);
     let first = ("127.0.0.1", server.udp_base + 1);
-    let mut client = Client::connect_udp(first, Settings::default()).expect("it tells");
+    let mut client = Client::connect_udp(first, patient()).expect("it tells");
     assert_eq!(client.topology(), server.client().topology());
     assert_eq!(client.topology().port(0), server.udp_base);
     let sets = (0..500).map(|n| Request::set(format!("key:{n}"), vec![n as u8; 100]));
@@ -120,10 +132,12 @@ fn the_topology_is_told_over_datagrams_too_and_writes_reach_their_owner() {
 
 #[test]
 fn who_is_not_there_is_told_apart_from_who_takes_no_datagrams() {
-    // A port that was free a moment ago.
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-    let gone = gone.expect("a free port");
-    let patience = Settings { deadline_nanos: 50_000_000, ..Settings::default() };
+    // The port of one who connected: nobody listens there, nor can as long as it is open.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let held =
+        std::net::TcpStream::connect(other.local_addr().expect("bound")).expect("it listens");
+    let gone = held.local_addr().expect("bound");
+    let patience = Settings { deadline_nanos: 50_000_000, ..patient() };
     let nobody = Client::connect_with(gone, patience.clone());
     assert!(matches!(nobody.err(), Some(Error::TimedOut { .. })));
     let mut client =
