@@ -1,5 +1,6 @@
 //! Hunts: many threads on few keys, every value read checks itself. Bounded by operations, never by
-//! time.
+//! time: a hunt goes on until its readers have met what it is about, however the threads' turns
+//! fall.
 //!
 //! A value tells its key, its length and a checksum, so that bytes of another item, of two items,
 //! or of memory that was reused are recognised. On failure the seed is printed.
@@ -7,7 +8,7 @@
 use laneway_store::{Config, Got, Mode, Refused, Store};
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 const NOW: u32 = 1_000_000;
@@ -67,11 +68,28 @@ struct Hunt {
     mode: Mode,
     readers: u64,
     writers: u64,
+    /// Of each writer, at least.
     operations: u64,
+    /// What must have been seen before the writers leave: the readers read beside them.
+    met: fn(&Store, &Seen) -> bool,
     /// The sizes of values, drawn from these ranges in turns.
     sizes: &'static [(u64, u64)],
     /// Move on to the next range of sizes after so many operations of a writer.
     shift_every: u64,
+}
+
+/// So many times its operations, and a writer leaves whatever was met.
+const OPERATIONS_FACTOR_MAX: u64 = 100;
+
+/// Ends the hunt for the other threads when the holder panics.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Relaxed);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -164,24 +182,32 @@ fn run(hunt: Hunt) -> (Arc<Store>, Seen) {
     })
     .expect("memory");
     let seen = Seen::default();
-    let writers_left = AtomicU64::new(hunt.writers);
+    let (writers_left, alarm) = (AtomicU64::new(hunt.writers), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for writer in 0..hunt.writers {
-            let (store, seen, left) = (&store, &seen, &writers_left);
+            let (store, seen, left, alarm) = (&store, &seen, &writers_left, &alarm);
             scope.spawn(move || {
+                let _alarm = Alarm(alarm);
                 let mut random = Random(hunt.seed.wrapping_mul(31) + writer + 1);
-                for turn in 0..hunt.operations {
+                for turn in 0..hunt.operations * OPERATIONS_FACTOR_MAX {
+                    if turn >= hunt.operations && turn % 64 == 0 {
+                        if (hunt.met)(store, seen) || alarm.load(Relaxed) {
+                            break;
+                        }
+                        std::thread::yield_now();
+                    }
                     write_once(store, &mut random, &hunt, turn, seen);
                 }
                 left.fetch_sub(1, Relaxed);
             });
         }
         for reader in 0..hunt.readers {
-            let (store, seen, left) = (&store, &seen, &writers_left);
+            let (store, seen, left, alarm) = (&store, &seen, &writers_left, &alarm);
             scope.spawn(move || {
+                let _alarm = Alarm(alarm);
                 let mut random = Random(hunt.seed.wrapping_mul(37) + reader + 1000);
                 let mut out = Vec::new();
-                while left.load(Relaxed) > 0 {
+                while left.load(Relaxed) > 0 && !alarm.load(Relaxed) {
                     for _ in 0..64 {
                         read_once(store, &mut random, &hunt, &mut out, seen);
                     }
@@ -190,6 +216,7 @@ fn run(hunt: Hunt) -> (Arc<Store>, Seen) {
             });
         }
     });
+    assert!((hunt.met)(&store, &seen), "{:?}", store.stats());
     (store, seen)
 }
 
@@ -215,10 +242,10 @@ fn overwrites_of_few_keys_are_never_torn() {
         readers: 2,
         writers: 2,
         operations: 150_000,
+        met: |_, seen| seen.hits.load(Relaxed) > 0,
         sizes: &[(24, 200), (24, 2000)],
         shift_every: 1000,
     });
-    assert!(seen.hits.load(Relaxed) > 0);
     assert_eq!(seen.refused.load(Relaxed), 0, "{:?}", store.stats());
     drain(&store, 8);
 }
@@ -226,7 +253,7 @@ fn overwrites_of_few_keys_are_never_torn() {
 #[test]
 fn a_growing_index_loses_and_mixes_up_nothing() {
     let keys = 60_000;
-    let (store, seen) = run(Hunt {
+    let (store, _) = run(Hunt {
         seed: 2,
         keys,
         memory_bytes: 256 << 20,
@@ -234,16 +261,16 @@ fn a_growing_index_loses_and_mixes_up_nothing() {
         readers: 2,
         writers: 3,
         operations: 80_000,
+        met: |store, seen| seen.hits.load(Relaxed) > 0 && store.stats().buckets > 64,
         sizes: &[(24, 64)],
         shift_every: u64::MAX,
     });
-    assert!(seen.hits.load(Relaxed) > 0 && store.stats().buckets > 64);
     drain(&store, keys);
 }
 
 #[test]
 fn large_items_are_whole_while_they_are_replaced_and_evicted() {
-    let (store, seen) = run(Hunt {
+    let (store, _) = run(Hunt {
         seed: 3,
         keys: 60,
         memory_bytes: 8 << 20,
@@ -251,11 +278,10 @@ fn large_items_are_whole_while_they_are_replaced_and_evicted() {
         readers: 2,
         writers: 2,
         operations: 4_000,
+        met: |store, seen| seen.large.load(Relaxed) > 0 && store.stats().evictions > 0,
         sizes: &[(16_000, 60_000), (100_000, 400_000), (24, 20_000)],
         shift_every: 150,
     });
-    assert!(seen.large.load(Relaxed) > 0);
-    assert!(store.stats().evictions > 0, "{:?}", store.stats());
     drain(&store, 60);
 }
 
@@ -270,12 +296,12 @@ fn evictions_and_moves_between_classes_never_serve_a_wrong_value() {
         readers: 2,
         writers: 2,
         operations: 120_000,
+        met: |_, seen| seen.hits.load(Relaxed) > 0,
         sizes: &[(24, 120), (250, 350), (3000, 5000)],
         shift_every: 20_000,
     });
     let stats = store.stats();
     assert!(stats.evictions > 10_000, "{stats:?}");
-    assert!(seen.hits.load(Relaxed) > 0);
     assert_eq!(seen.refused.load(Relaxed), 0, "{stats:?}");
     drain(&store, keys);
 }
@@ -283,7 +309,7 @@ fn evictions_and_moves_between_classes_never_serve_a_wrong_value() {
 #[test]
 fn a_full_store_refuses_and_keeps_what_it_has() {
     let keys = 20_000;
-    let (store, seen) = run(Hunt {
+    let (store, _) = run(Hunt {
         seed: 5,
         keys,
         memory_bytes: 2 << 20,
@@ -291,17 +317,17 @@ fn a_full_store_refuses_and_keeps_what_it_has() {
         readers: 1,
         writers: 2,
         operations: 40_000,
+        met: |_, seen| seen.refused.load(Relaxed) > 0,
         sizes: &[(24, 400)],
         shift_every: u64::MAX,
     });
-    assert!(seen.refused.load(Relaxed) > 0);
     assert_eq!(store.stats().evictions, 0);
     drain(&store, keys);
 }
 
 #[test]
 fn a_slot_reused_under_a_reader_is_noticed() {
-    let (store, seen) = run(Hunt {
+    let (store, _) = run(Hunt {
         seed: 6,
         keys: 2,
         memory_bytes: 4 << 20,
@@ -309,10 +335,10 @@ fn a_slot_reused_under_a_reader_is_noticed() {
         readers: 2,
         writers: 2,
         operations: 60_000,
+        met: |store, seen| seen.hits.load(Relaxed) > 0 && store.stats().read_retries > 0,
         sizes: &[(12_000, 16_000)],
         shift_every: u64::MAX,
     });
-    assert!(seen.hits.load(Relaxed) > 0 && store.stats().read_retries > 0, "{:?}", store.stats());
     drain(&store, 2);
 }
 
