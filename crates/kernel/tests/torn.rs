@@ -16,8 +16,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const KEY: &[u8] = b"key";
 const VALUE_BYTES: usize = 1200;
-/// Reads of a hunt that is to find nothing.
+/// Reads of a hunt that is to find nothing, at least.
 const READS: u64 = 100_000;
+/// Of these, replies while values were overwritten: a tenth at least.
+const HITS_SHARE: u64 = 10;
+/// Overwrites meanwhile, at least.
+const OVERWRITES: u64 = 1_000;
+/// Such a hunt gives up after so many times its reads: one of its threads may have no CPU for
+/// seconds.
+const READS_FACTOR_MAX: u64 = 100;
+/// Reads of a hunt that must find something, at most.
+const READS_MAX: u64 = 50_000_000;
 
 fn reads() -> u64 {
     match std::env::var("LANEWAY_TORN_READS") {
@@ -26,15 +35,43 @@ fn reads() -> u64 {
     }
 }
 
-/// Read up to `reads` times while a thread overwrites; how many replies were torn (at most 1 where
-/// `stop_at_first`), and what was counted.
-fn hunt(program: Program, reads: u64, stop_at_first: bool) -> (u64, u64, u64) {
+/// What a reader saw.
+#[derive(Debug, Default)]
+struct Seen {
+    reads: u64,
+    /// Replies since the first overwrite.
+    hits: u64,
+    torn: u64,
+    overwrites: u64,
+}
+
+impl Seen {
+    /// Whether that is all that a hunt of so many reads was to see.
+    fn is_enough(&self, reads: u64) -> bool {
+        self.reads >= reads
+            && self.hits > reads / HITS_SHARE
+            && self.overwrites >= OVERWRITES.min(reads)
+    }
+}
+
+/// Sets it when the holder goes, also by a panic.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Read until that is enough, at most `reads_max` times, while a thread overwrites.
+fn hunt(program: Program, reads_max: u64, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let mut writer = Writer::new(program, &["10.9.0.1"]).expect("loaded");
     let places = [writer.slot(), writer.slot()];
     let mut linked = writer.record(places[0], KEY, &[b'a'; VALUE_BYTES], PLAIN);
     writer.link(KEY, None, linked);
     let (writer, done, overwrites) = (&writer, AtomicBool::new(false), AtomicU64::new(0));
-    let torn = std::thread::scope(|scope| {
+    let seen = std::thread::scope(|scope| {
+        let _end = SetAtEnd(&done);
         scope.spawn(|| {
             for round in 1.. {
                 if done.load(Relaxed) {
@@ -48,36 +85,38 @@ fn hunt(program: Program, reads: u64, stop_at_first: bool) -> (u64, u64, u64) {
                 overwrites.fetch_add(1, Relaxed);
             }
         });
-        let torn = read(&writer.lane, reads, stop_at_first);
-        done.store(true, Relaxed);
-        torn
+        read(&writer.lane, &overwrites, reads_max, is_enough)
     });
     let counts = writer.lane.counts().expect("counters");
-    println!(
-        "{program:?}: {} hits during {} overwrites, {} retries, {torn} torn",
-        counts.of(Outcome::Hit),
-        overwrites.load(Relaxed),
-        counts.retries()
-    );
-    (torn, counts.of(Outcome::Hit), overwrites.load(Relaxed))
+    println!("{program:?}: {seen:?}, {} retries", counts.retries());
+    assert!(counts.of(Outcome::Hit) >= seen.hits);
+    seen
 }
 
-fn read(lane: &Lane, reads: u64, stop_at_first: bool) -> u64 {
+fn read(
+    lane: &Lane,
+    overwrites: &AtomicU64,
+    reads_max: u64,
+    is_enough: impl Fn(&Seen) -> bool,
+) -> Seen {
     let request = Frame::v4(b"get key\r\n").bytes();
-    let mut torn = 0;
-    for _ in 0..reads {
+    let mut seen = Seen::default();
+    while seen.reads < reads_max && !is_enough(&seen) {
+        seen.reads += 1;
+        if seen.reads.is_multiple_of(1_000) {
+            std::thread::yield_now(); // the writer may have no other CPU
+        }
+        seen.overwrites = overwrites.load(Relaxed);
         let answered = lane.try_frame(&request, 1).expect("a trial run");
         if !answered.hit {
             continue;
         }
         let text = frame::open(&answered.frame).text;
         let value = &text["VALUE key 0 1200\r\n".len()..][..VALUE_BYTES];
-        torn += u64::from(value.iter().any(|&byte| byte != value[0]));
-        if torn > 0 && stop_at_first {
-            break;
-        }
+        seen.hits += u64::from(seen.overwrites > 0);
+        seen.torn += u64::from(value.iter().any(|&byte| byte != value[0]));
     }
-    torn
+    seen
 }
 
 fn possible() -> bool {
@@ -91,9 +130,11 @@ fn possible() -> bool {
 #[test]
 fn no_reply_is_torn_while_values_are_overwritten() {
     if possible() {
-        let (torn, hits, overwrites) = hunt(Program::TrafficControl, reads(), false);
-        assert_eq!(torn, 0);
-        assert!(hits > 0 && overwrites > 0, "{hits} hits, {overwrites} overwrites");
+        let reads = reads();
+        let reads_max = READS_FACTOR_MAX * reads;
+        let seen = hunt(Program::TrafficControl, reads_max, |seen| seen.is_enough(reads));
+        assert_eq!(seen.torn, 0);
+        assert!(seen.is_enough(reads), "{seen:?}");
     }
 }
 
@@ -125,6 +166,7 @@ fn no_reply_is_torn_while_a_store_overwrites_values_and_grows() {
     let done = AtomicBool::new(false);
     let overwrites = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        let _end = SetAtEnd(&done);
         for writer in 0..2u64 {
             let (store, done, overwrites) = (&store, &done, &overwrites);
             scope.spawn(move || {
@@ -142,20 +184,19 @@ fn no_reply_is_torn_while_a_store_overwrites_values_and_grows() {
                 }
             });
         }
-        let torn = read(&lane, reads(), false);
-        done.store(true, Relaxed);
-        let counts = lane.counts().expect("counters");
-        let (hits, overwrites) = (counts.of(Outcome::Hit), overwrites.load(Relaxed));
-        println!("a store: {hits} hits during {overwrites} overwrites, {torn} torn");
-        assert_eq!(torn, 0);
-        assert!(hits > reads() / 10 && overwrites > 0, "{hits} hits, {overwrites} overwrites");
+        let reads = reads();
+        let reads_max = READS_FACTOR_MAX * reads;
+        let seen = read(&lane, &overwrites, reads_max, |seen| seen.is_enough(reads));
+        println!("a store: {seen:?}");
+        assert_eq!(seen.torn, 0);
+        assert!(seen.is_enough(reads), "{seen:?}");
     });
 }
 
 #[test]
 fn without_validation_replies_are_torn() {
     if possible() {
-        let (torn, ..) = hunt(Program::Unvalidated, 2_000_000, true);
-        assert!(torn > 0, "the hunt would not notice");
+        let seen = hunt(Program::Unvalidated, READS_MAX, |seen| seen.torn > 0);
+        assert!(seen.torn > 0, "the hunt would not notice: {seen:?}");
     }
 }
