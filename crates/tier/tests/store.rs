@@ -9,6 +9,7 @@ use laneway_tier::{
     MigrateBy, PIECE_BYTES, Request, Settings, Tier,
 };
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 
 const KINDS: [Kind; 2] = [Kind::Pm, Kind::Wal];
@@ -570,11 +571,17 @@ fn an_unfinished_large_value_leaves_nothing_behind() {
 fn readers_always_find_what_migration_moves_under_them() {
     let (tier, _) = machine(Kind::Pm).open(settings()).unwrap();
     (0..50).for_each(|number| put(&tier, number, 1, 200));
-    let start = Barrier::new(2);
+    // It goes on until the reader has looked often enough, however the threads' turns fall.
+    const ROUNDS: u64 = 600;
+    const LOOKS: u64 = 20;
+    let (start, looks) = (Barrier::new(2), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mover = scope.spawn(|| {
             start.wait();
-            for round in 0..600 {
+            for round in 0..100 * ROUNDS {
+                if round >= ROUNDS && looks.load(Relaxed) >= LOOKS {
+                    break;
+                }
                 put(&tier, 1000 + round % 20, round, 800);
                 tier.maintain().unwrap();
             }
@@ -582,6 +589,8 @@ fn readers_always_find_what_migration_moves_under_them() {
         start.wait();
         while !mover.is_finished() {
             (0..50).for_each(|number| holds(&tier, number, 1, 200));
+            looks.fetch_add(1, Relaxed);
         }
     });
+    assert!(looks.load(Relaxed) >= LOOKS);
 }
