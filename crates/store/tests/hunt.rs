@@ -342,6 +342,15 @@ fn a_slot_reused_under_a_reader_is_noticed() {
     drain(&store, 2);
 }
 
+/// Clears it when the holder goes, also by a panic.
+struct ClearAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for ClearAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
 /// Items that nobody deletes are found by every look, and never an older one than before, while the
 /// index splits buckets, and merges them again, under the readers and the overwriters.
 #[test]
@@ -349,6 +358,9 @@ fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
     const STAY: u64 = 300;
     const ROUNDS: u64 = 12;
     const GROWTH: u64 = 12_000;
+    /// Looks at everything that stays, at least, of both readers together.
+    const LOOKS: u64 = 4;
+    const CYCLES_MAX: u64 = 1_000;
     for round in 0..ROUNDS {
         let store = Store::new(Config {
             memory_bytes: 64 << 20,
@@ -366,9 +378,10 @@ fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
             store.enter(store.hash(&name), &name, NOW).publish(draft, None);
         };
         (0..STAY).for_each(|key| put(key, 1));
-        let growing = AtomicU64::new(1);
+        let (growing, looks) = (AtomicBool::new(true), AtomicU64::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let _end = ClearAtEnd(&growing);
                 (STAY..STAY + GROWTH).for_each(|key| put(key, 1));
                 let grown = store.stats().buckets;
                 let delete = |key: u64| {
@@ -383,12 +396,18 @@ fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
                 let shrunk = store.stats().buckets;
                 assert!(shrunk < grown / 4, "round {round}: {grown} buckets became {shrunk}");
                 (STAY..STAY + GROWTH).for_each(|key| put(key, 1));
-                growing.store(0, Relaxed);
+                for _ in 0..CYCLES_MAX {
+                    if looks.load(Relaxed) >= LOOKS {
+                        break;
+                    }
+                    (STAY..STAY + GROWTH).for_each(delete);
+                    (STAY..STAY + GROWTH).for_each(|key| put(key, 1));
+                }
             });
             scope.spawn(|| {
                 for nonce in 2.. {
                     (0..STAY).step_by(3).for_each(|key| put(key, nonce));
-                    if growing.load(Relaxed) == 0 {
+                    if !growing.load(Relaxed) {
                         break;
                     }
                 }
@@ -397,7 +416,7 @@ fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
                 scope.spawn(|| {
                     let mut last = [0; STAY as usize];
                     let mut out = Vec::new();
-                    while growing.load(Relaxed) == 1 {
+                    while growing.load(Relaxed) {
                         for key in 0..STAY {
                             let name = key_of(key);
                             out.clear();
@@ -417,10 +436,12 @@ fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
                                 "round {round}: {key}"
                             );
                         }
+                        looks.fetch_add(1, Relaxed);
                     }
                 });
             }
         });
+        assert!(looks.load(Relaxed) >= LOOKS, "round {round}");
         assert_eq!(store.stats().items, STAY + GROWTH, "round {round}");
         drain(&store, STAY + GROWTH);
     }
