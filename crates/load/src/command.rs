@@ -17,6 +17,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if first == "trace" {
         return trace::make::main(arguments[1..].to_vec());
     }
+    if first == "adapt" {
+        return experiment::adapt::main(arguments[1..].to_vec());
+    }
     if first == "compare" {
         return compare::main(arguments[1..].to_vec());
     }

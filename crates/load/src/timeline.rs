@@ -46,8 +46,26 @@ impl Sample {
         Some(Sample { at_s, numbers })
     }
 
-    fn workers_large(&self) -> f64 {
+    /// Asks the server at `target` once.
+    pub fn ask(target: &Target, at_s: f64) -> Result<Sample, String> {
+        let stats = admin::stats(target, Dialect::Text, "lanes")
+            .map_err(|error| format!("stats lanes of {target}: {error}"))?;
+        Sample::of(at_s, &stats).ok_or_else(|| format!("{target} has no stats lanes"))
+    }
+
+    /// Workers that serve large requests only.
+    pub fn workers_large(&self) -> f64 {
         self.numbers[0]
+    }
+
+    /// From this size on a request is large, bytes.
+    pub fn threshold_bytes(&self) -> u64 {
+        self.numbers[3] as u64
+    }
+
+    /// Plans made.
+    pub fn epochs(&self) -> u64 {
+        self.numbers[5] as u64
     }
 }
 
@@ -65,7 +83,7 @@ impl Sampler {
         let (target, start) = (target.clone(), Instant::now());
         let ask = move || {
             let at_s = start.elapsed().as_secs_f64() - warmup.as_secs_f64();
-            Sample::of(at_s, &admin::stats(&target, Dialect::Text, "lanes").ok()?)
+            Sample::ask(&target, at_s).ok()
         };
         ask().ok_or("--timeline: the server does not answer stats lanes; is it a Laneway?")?;
         let (stop, stopped) = channel();

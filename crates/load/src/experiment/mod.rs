@@ -6,6 +6,7 @@
 //! axis. What two CPUs can show is what a request costs and who waits for whom; that work spreads
 //! over cores is for the simulator (`laneway sim`).
 
+pub mod adapt;
 pub mod designs;
 
 use crate::arguments::{number, text, usage};

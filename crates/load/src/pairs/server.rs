@@ -77,6 +77,21 @@ impl Places {
         })
     }
 
+    /// For servers that run wherever the scheduler puts them: nothing about them is timed.
+    pub fn unpinned(options: &Options, memory_mb: u64) -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("laneway-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
+        Ok(Places {
+            root: options.root.clone(),
+            laneway: options.laneway.clone(),
+            folder,
+            memory_mb,
+            wrapper: words("setpriv --pdeathsig KILL"),
+            namespace: None,
+            real_time: false,
+        })
+    }
+
     /// The address of the servers.
     fn host(&self) -> &str {
         self.namespace.as_ref().map_or("127.0.0.1", Namespace::host)
