@@ -6,6 +6,10 @@
 //! worker has no other slice to move, and none of them has stood still for long. A wire that is
 //! full lets each of them go on every few milliseconds.
 //!
+//! Once the wire is called full, a stream leaves no more unsent than the plan grants it, and stops
+//! sooner than its kernel would; that proves nothing, so such a stream does not count. The policy
+//! tries again after a while, without the limit.
+//!
 //! Times are nanoseconds.
 
 use crate::connection::Connection;
@@ -35,6 +39,8 @@ pub struct Backlog {
     pub(crate) began: VecDeque<(u64, Token)>,
     /// How many of them wait still.
     pub(crate) waiting: usize,
+    /// Large streams that are told to leave little unsent.
+    pub(crate) limited: usize,
     /// The worker waits for the wire since then, and for so long at most, unless it says so again.
     pub(crate) since: Option<(u64, u64)>,
 }
@@ -44,7 +50,7 @@ impl Backlog {
     pub fn new(epoch: Duration) -> Backlog {
         let patience_nanos = (epoch / PATIENCE_SHARE).as_nanos();
         let patience_nanos = u64::try_from(patience_nanos).unwrap_or(u64::MAX);
-        Backlog { patience_nanos, began: VecDeque::new(), waiting: 0, since: None }
+        Backlog { patience_nanos, began: VecDeque::new(), waiting: 0, limited: 0, since: None }
     }
 
     /// A large stream that waited goes on, or is gone.

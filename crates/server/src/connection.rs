@@ -78,6 +78,8 @@ pub struct Connection<S> {
     pub large: bool,
     /// Its large reply waits since then for the peer to take more; 0 if it does not.
     pub blocked_nanos: u64,
+    /// What its stream was told to leave unsent at most.
+    pub unsent_max: Option<usize>,
     /// Bytes its large transfer has moved since others had their turn.
     pub run_bytes: usize,
     /// Close once the output has left.
@@ -105,6 +107,7 @@ impl<S> Connection<S> {
             unserved: false,
             large: false,
             blocked_nanos: 0,
+            unsent_max: None,
             run_bytes: 0,
             closing: false,
             home,

@@ -60,6 +60,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn slice(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
         let budget = self.slice_budget();
         if !connection.output.is_empty() {
+            self.limit_unsent(connection);
             match self.flush(connection, budget)? {
                 Sent::Budget => return Ok(connection.next_slice(budget)),
                 Sent::Blocked => return Ok(Next::Write),
@@ -70,6 +71,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 return Ok(Next::Large);
             }
             connection.large = false;
+            self.leave_unsent(connection, None);
             connection.unserved = !connection.input.is_empty();
             return Ok(if connection.closing {
                 Next::Close
@@ -143,7 +145,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Next::Read => return self.park(token, connection, Interest::Read),
             Next::Write => {
-                if connection.large {
+                // Under a limit of ours it waits for that, which says nothing of the wire.
+                if connection.large && connection.unsent_max.is_none() {
                     self.waits_for_peer(token, &mut connection);
                 }
                 return self.park(token, connection, Interest::Write);
@@ -274,6 +277,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         connection.queued = false;
         self.backlog.goes_on(&mut connection);
+        self.leave_unsent(&mut connection, None);
         self.table.release(token);
         Ok(connection)
     }

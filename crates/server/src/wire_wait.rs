@@ -4,7 +4,7 @@ use crate::backlog::STREAMS_MIN;
 use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::worker::Worker;
-use laneway_transport::{Token, Transport};
+use laneway_transport::{Stream, Token, Transport};
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// A large stream's peer takes nothing more for now.
@@ -14,6 +14,33 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.backlog.began.push_back((connection.blocked_nanos, token));
             self.backlog.waiting += 1;
         }
+    }
+
+    /// While the wire is full, how much of a large reply may wait in the kernel: its part of what
+    /// the plan grants the worker. A slice at least, for peers that take nothing must not hold up
+    /// those that do.
+    pub(crate) fn limit_unsent(&mut self, connection: &mut Connection<T::Stream>) {
+        let most = self.plan.large_unsent_bytes_max.map(|most| {
+            let limited = self.backlog.limited + usize::from(connection.unsent_max.is_none());
+            // Rounded, so that it does not change with every coming and going.
+            (most.0 as usize / limited.next_power_of_two()).max(self.slice_budget())
+        });
+        self.leave_unsent(connection, most);
+    }
+
+    /// A stream leaves so much unsent at most from now on.
+    pub(crate) fn leave_unsent(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        bytes_max: Option<usize>,
+    ) {
+        if connection.unsent_max == bytes_max {
+            return;
+        }
+        self.backlog.limited -= usize::from(connection.unsent_max.is_some());
+        self.backlog.limited += usize::from(bytes_max.is_some());
+        connection.unsent_max = bytes_max;
+        connection.stream.limit_unsent(bytes_max);
     }
 
     /// A turn begins: count how long the worker has waited for the wire since the last one.

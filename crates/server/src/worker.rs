@@ -455,6 +455,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Close a connection and forget it.
     pub(crate) fn close(&mut self, token: Token, mut connection: Connection<T::Stream>) {
         self.backlog.goes_on(&mut connection);
+        self.leave_unsent(&mut connection, None);
         if connection.interest.is_some() {
             // The kernel forgets a closed descriptor by itself; an error here changes nothing.
             let _ = self.transport.detach(&connection.stream);

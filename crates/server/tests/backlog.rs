@@ -3,8 +3,8 @@
 
 mod rig;
 
-use laneway_policy::Form;
-use laneway_transport::memory::Client;
+use laneway_policy::{Form, ItemBytes, SLICE_BYTES};
+use laneway_transport::memory::{Client, Faults};
 use laneway_transport::memory_datagram::DatagramFaults;
 use rig::peer::{Peer, set};
 use rig::{Plan, Rig, value};
@@ -101,4 +101,36 @@ fn one_slow_reader_is_no_full_wire() {
         }
     });
     assert!(!is_for_full_wire(&rig), "{} ms", waited_ms(&rig));
+}
+
+#[test]
+fn on_a_full_wire_large_replies_leave_little_unsent_and_hold_up_nobody() {
+    const PIPE_BYTES: usize = 1 << 20;
+    let granted = ItemBytes(8 * SLICE_BYTES.0);
+    let faults = Faults { pipe_bytes: PIPE_BYTES, ..Faults::NONE };
+    let whole = LARGE + "VALUE k 0 2000000\r\n\r\nEND\r\n".len();
+    for limit in [None, Some(granted)] {
+        let mut rig = Rig::new(&Plan { faults, ..Plan::of(6, Form::Roles) });
+        rig.publish(|plan| plan.large_unsent_bytes_max = limit);
+        let readers = readers(&mut rig, 4);
+        pass(&mut rig, 200, |_| {});
+        let mut got: Vec<usize> =
+            readers.iter().map(|reader| reader.receive(usize::MAX).len()).collect();
+        match limit {
+            None => assert!(got.iter().all(|&bytes| bytes == PIPE_BYTES), "{got:?}"),
+            Some(ItemBytes(most)) => {
+                let (least, most) = (SLICE_BYTES.0 as usize, most as usize);
+                assert!(got.iter().all(|bytes| (least..=most).contains(bytes)), "{got:?}");
+            }
+        }
+        // The last one reads no more; the others get all of theirs.
+        pass(&mut rig, 400, |_| {
+            for (bytes, reader) in got.iter_mut().zip(&readers[..3]) {
+                *bytes += reader.receive(usize::MAX).len();
+            }
+        });
+        assert!(got[..3].iter().all(|&bytes| bytes == whole), "{got:?}");
+        let left = readers[3].receive(usize::MAX).len();
+        assert!(left <= limit.map_or(PIPE_BYTES, |most| most.0 as usize), "{left}");
+    }
 }

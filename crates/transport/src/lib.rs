@@ -86,6 +86,9 @@ pub trait Stream: Send + 'static {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize>;
     /// Bytes written from the front of `pieces`, in one call; `WouldBlock` when there is no room.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// From now on `write` takes no more than leaves about so many bytes waiting to be sent for the
+    /// first time; `None`: as many as the kernel likes. A kind that cannot tell passes it over.
+    fn limit_unsent(&mut self, bytes_max: Option<usize>);
     /// The peer's address in memcached's notation (`tcp:127.0.0.1:41000`, `unix:/path`).
     fn peer(&self) -> String;
 }

@@ -44,6 +44,8 @@ struct Link {
     to_server: Pipe,
     to_client: Pipe,
     reset: bool,
+    /// Of `to_client`, where the server has said how much.
+    unsent_max: Option<usize>,
 }
 
 struct State {
@@ -54,6 +56,12 @@ struct State {
 }
 
 impl State {
+    /// What a pipe to the client holds before writes answer `WouldBlock`.
+    fn room(&self, link: usize) -> usize {
+        let pipe_bytes = self.faults.pipe_bytes;
+        self.links[link].unsent_max.map_or(pipe_bytes, |most| most.min(pipe_bytes))
+    }
+
     fn happens(&mut self, parts_of_256: u8) -> bool {
         parts_of_256 > 0 && self.draws.next() & 0xFF < u32::from(parts_of_256)
     }
@@ -194,7 +202,7 @@ impl Stream for MemoryStream {
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = self.net.lock();
-        let room = state.faults.pipe_bytes;
+        let room = state.room(self.link);
         let free = room.saturating_sub(state.links[self.link].to_client.bytes.len());
         let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
         let moved = state.allowed(self.link, wanted.min(free))?;
@@ -206,6 +214,10 @@ impl Stream for MemoryStream {
             left -= whole;
         }
         Ok(moved)
+    }
+
+    fn limit_unsent(&mut self, bytes_max: Option<usize>) {
+        self.net.lock().links[self.link].unsent_max = bytes_max;
     }
 
     fn peer(&self) -> String {
@@ -257,9 +269,9 @@ impl MemoryTransport {
     }
 
     fn is_ready(&self, state: &State, link: usize, interest: Interest) -> bool {
-        let Link { to_server, to_client, reset } = &state.links[link];
+        let Link { to_server, to_client, reset, .. } = &state.links[link];
         let readable = !to_server.bytes.is_empty() || to_server.closed;
-        let writable = to_client.bytes.len() < state.faults.pipe_bytes;
+        let writable = to_client.bytes.len() < state.room(link);
         *reset
             || match interest {
                 Interest::Read => readable,

@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -116,6 +116,16 @@ impl Stream for SocketStream {
         let mut none = SendAncillaryBuffer::default();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         Ok(rustix::net::sendmsg(&self.socket, pieces, &mut none, flags)?)
+    }
+
+    fn limit_unsent(&mut self, bytes_max: Option<usize>) {
+        if self.peer.is_none() {
+            return; // a unix socket: what is written has arrived
+        }
+        // To the kernel, 0 is no limit of this socket's own.
+        let bytes = bytes_max.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX).max(1));
+        // Where it is refused, more waits than was wanted, as it does everywhere else.
+        let _ = SockRef::from(&self.socket).set_tcp_notsent_lowat(bytes);
     }
 
     fn peer(&self) -> String {

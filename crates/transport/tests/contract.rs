@@ -140,16 +140,33 @@ fn check<T: Transport, P: Peer>(mut one: T, mut two: T, connect: impl Fn() -> P)
     accept(&mut two);
 }
 
-/// Write until the peer takes no more.
-fn fill<S: Stream>(stream: &mut S) {
-    let block = [b'f'; 1 << 16];
+/// Write until the peer takes no more; how many bytes that were.
+fn fill<S: Stream>(stream: &mut S) -> usize {
+    let block = [b'f'; 1 << 12];
+    let mut taken = 0;
     loop {
         match stream.write(&[IoSlice::new(&block)]) {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Ok(bytes) => taken += bytes,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return taken,
             Err(error) => panic!("writing failed: {error}"),
         }
     }
+}
+
+/// A peer that reads nothing is left fewer bytes under a limit, and no less than ever without one.
+fn check_limit<T: Transport, P: Peer>(mut transport: T, connect: impl Fn() -> P) {
+    transport.watch_listeners(true).expect("listeners can be watched");
+    let (_limited, _free) = (connect(), connect());
+    let mut stream = || {
+        next(&mut transport);
+        transport.accept(0).expect("accepting works").expect("two wait")
+    };
+    let (mut limited, mut free) = (stream(), stream());
+    limited.limit_unsent(Some(1 << 14));
+    let (few, many) = (fill(&mut limited), fill(&mut free));
+    assert!(0 < few && few < many, "{few}, and without a limit {many}");
+    limited.limit_unsent(None);
+    assert!(fill(&mut limited) > 0, "{few} were all, though the limit is gone");
 }
 
 fn sockets(listener: Listener) -> (SocketTransport, SocketTransport, Option<SocketAddr>) {
@@ -181,6 +198,16 @@ fn memory_keeps_the_contract() {
     let transports: [MemoryTransport; 2] = [net.transport(), net.transport()];
     let [one, two] = transports;
     check(one, two, || MemoryPeer(net.connect()));
+}
+
+#[test]
+fn what_is_left_unsent_can_be_limited() {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let (one, _, address) = sockets(Listener::tcp(any, 16).expect("loopback listens"));
+    let address = address.expect("TCP has one");
+    check_limit(one, || TcpStream::connect(address).expect("connects"));
+    let net = Net::new(Faults::NONE);
+    check_limit(net.transport(), || MemoryPeer(net.connect()));
 }
 
 #[test]
