@@ -229,7 +229,7 @@ pub(crate) fn writes(verb: GetVerb) -> bool {
 }
 
 /// The beginning of a line that asks for keys, up to the first of them.
-fn verb_words(verb: GetVerb, exptime: i64) -> Vec<u8> {
+pub(crate) fn verb_words(verb: GetVerb, exptime: i64) -> Vec<u8> {
     match verb {
         GetVerb::Get => b"get ".to_vec(),
         GetVerb::Gets => b"gets ".to_vec(),

@@ -479,6 +479,26 @@ fn datagrams_are_served_durably_too() {
 }
 
 #[test]
+fn long_multigets_by_datagram_are_whole_whether_memory_or_the_folder_has_their_items() {
+    const TIMES: usize = 700; // more than one turn looks up
+    let machine = machine();
+    let plan = || Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(2, Form::TimeShare) };
+    let request = [b"get", " small none".repeat(TIMES).as_bytes(), b"\r\n"].concat();
+    let wanted = [hit("small", b"abc").repeat(TIMES), b"END\r\n".to_vec()].concat();
+    let (mut rig, kept) = started_with(&machine, settings(), plan());
+    let mut peer = Peer::new(&rig);
+    peer.small(0, 1, b"set small 0 0 3\r\nabc\r\n");
+    assert_eq!(peer.until(&mut rig, 1), b"STORED\r\n");
+    peer.send(0, 2, &request);
+    assert!(peer.until(&mut rig, 2) == wanted, "out of memory");
+    drop((rig, kept));
+    let (mut rig, _kept) = started_with(&machine, settings(), plan());
+    let mut peer = Peer::new(&rig);
+    peer.send(0, 1, &request);
+    assert!(peer.until(&mut rig, 1) == wanted, "out of the folder");
+}
+
+#[test]
 fn with_an_interval_replies_do_not_wait_and_a_crash_loses_no_more_than_that() {
     let machine = machine();
     let tier =

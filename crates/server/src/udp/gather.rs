@@ -6,10 +6,13 @@
 
 use super::state::{At, Desk, From, Gathering};
 use crate::clock::Clock;
+use crate::durable::shared::KEEPER;
+use crate::forward::verb_words;
 use crate::handoff::{Finished, Job, Origin, Served, Work};
 use crate::output::Output;
 use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN};
 use crate::worker::Worker;
+use laneway_policy::ItemBytes;
 use laneway_transport::Transport;
 use laneway_wire::reply::END;
 use laneway_wire::udp::MESSAGE_BYTES_MAX;
@@ -55,7 +58,7 @@ fn gathering(job: &Job, limits: &Limits) -> Option<Gathering> {
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Begin a job slowly if it is a multiget of many keys; others are given back.
     pub(crate) fn begin_gathering(&mut self, job: Job) -> Option<Job> {
-        let Some(gathering) = self.gathering(&job) else { return Some(job) };
+        let Some(gathering) = gathering(&job, &self.limits) else { return Some(job) };
         let Some(mut udp) = self.udp.take() else { return Some(job) };
         let shared = udp.desk.shared.clone();
         let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
@@ -66,14 +69,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// The same, of a job that this worker has received itself.
     pub(super) fn gather_here(&mut self, desk: &mut Desk, at: At<'_>, job: Job) -> Option<Job> {
-        let Some(gathering) = self.gathering(&job) else { return Some(job) };
+        let Some(gathering) = gathering(&job, &self.limits) else { return Some(job) };
         self.gather_later(desk, at, gathering);
         None
-    }
-
-    /// Where items are kept durably all of it is one job, of this worker or of the keeper.
-    fn gathering(&self, job: &Job) -> Option<Gathering> {
-        if self.shared.durable.get().is_some() { None } else { gathering(job, &self.limits) }
     }
 
     fn gather_later(&mut self, desk: &mut Desk, at: At<'_>, gathering: Gathering) {
@@ -85,6 +83,23 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         at.shared.given_up(to.queue, &(to.peer, to.request_id), self.clock.nanos());
     }
 
+    /// Memory alone does not know all of it: the keeper begins again, from the first key.
+    fn gather_at_keeper(&mut self, at: At<'_>, gathering: Gathering) {
+        let Gathering { to, verb, exptime, keys, served, .. } = gathering;
+        let mut line = verb_words(verb, exptime);
+        line.extend_from_slice(&keys);
+        line.extend_from_slice(b"\r\n");
+        let origin = Origin::Datagram(to);
+        let job = Job::request(line, ItemBytes(0), served.arrived_nanos, origin);
+        match self.enqueue(KEEPER, job) {
+            Ok(()) => at.counts.requests_handed_over.add_owner(1),
+            Err(_) => {
+                at.counts.requests_queue_full.add_owner(1);
+                at.shared.given_up(to.queue, &(to.peer, to.request_id), served.arrived_nanos);
+            }
+        }
+    }
+
     /// Look up a turn's worth of keys.
     pub(super) fn gather_slice(&mut self, desk: &mut Desk, at: At<'_>) {
         let Some(mut gathering) = desk.gatherings.pop_front() else { return };
@@ -93,6 +108,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let added = self.perform_keys(served, (*verb, *exptime), &mut left, MOST, reply);
         *done = keys.len() - left.rest().len();
         let is_last = left.next().is_none();
+        if served.kept {
+            return self.gather_at_keeper(at, gathering);
+        }
         gathering.reply_bytes += added;
         let to = gathering.to;
         if gathering.reply_bytes + END.len() > MESSAGE_BYTES_MAX {
@@ -107,6 +125,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let Gathering { mut reply, served: Served { tally, large, .. }, .. } = gathering;
         reply.push_bytes(END);
         let origin = Origin::Datagram(to);
-        self.finish_datagram(desk, at, Finished { origin, reply, tally, large, closes: false });
+        self.finish_datagram(
+            desk,
+            at,
+            Finished { origin, reply, tally, large, closes: false },
+        );
     }
 }
