@@ -93,6 +93,8 @@ pub struct Flags {
     pub design: Option<String>,
     /// `--access`
     pub access: Option<String>,
+    /// `--numa`
+    pub numa: Option<String>,
     /// `--handoff-workers`
     pub handoff_workers: Option<u16>,
     /// `--extra-large`
@@ -207,6 +209,7 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "-o" | "--extended" => extended(flags, &text(parser)?)?,
         "--design" => flags.design = Some(text(parser)?),
         "--access" => flags.access = Some(text(parser)?),
+        "--numa" => flags.numa = Some(text(parser)?),
         "--handoff-workers" => flags.handoff_workers = Some(number(parser)?),
         "--extra-large" => flags.extra_large = true,
         "--put-lock" => flags.put_lock = true,

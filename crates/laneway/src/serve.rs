@@ -164,14 +164,18 @@ fn announce(server: &Server, flags: &Flags, verbose: bool) {
     }
     if !flags.daemon {
         let plan = shared.plan.get();
+        let domains = match server.domains() {
+            1 => String::new(),
+            count => format!(" in {count} NUMA domains"),
+        };
         eprintln!(
-            "laneway {}: ready on {}; {} workers, design {}, form {}, {} MiB for items",
+            "laneway {}: ready on {}; {} workers{domains}, design {}, form {}, {} MiB for items",
             env!("CARGO_PKG_VERSION"),
             places.join(", "),
-            settings.workers,
+            server.workers(),
             plan.design,
             plan.form,
-            settings.memory_bytes / MEBIBYTE,
+            settings.memory_bytes * server.domains() as u64 / MEBIBYTE,
         );
     }
     if verbose {
@@ -192,6 +196,8 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
             .ok_or_else(|| format!("-m {megabytes}: more than any machine has; give MiB"))?,
     };
     let udp = udp::settings(flags, workers)?;
+    let domains = numa::settings(flags, workers)?;
+    let memory_of_one = memory_bytes / domains.len().max(1) as u64;
     let unix_mask = flags.unix_mask.unwrap_or(UNIX_MASK);
     let unix = flags.unix_socket.as_ref().map(|path| (PathBuf::from(path), unix_mask));
     Ok(Settings {
@@ -202,7 +208,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         udp,
         backlog: flags.backlog.unwrap_or(BACKLOG),
         connections_max: connections(flags)?,
-        item_bytes_max: item_bytes_max(flags, memory_bytes)? as usize,
+        item_bytes_max: item_bytes_max(flags, memory_of_one)? as usize,
         memory_bytes,
         store_mode: flags.no_evictions,
         huge_pages: flags.large_pages,
@@ -214,6 +220,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         idle: idle(flags)?,
         epoch: epoch(flags)?,
         drain: flags.drain_milliseconds.map_or(DRAIN, Duration::from_millis),
+        domains,
         put_lock: flags.put_lock,
         hot_seed: hot::seed(),
         policy,
@@ -296,7 +303,8 @@ fn item_bytes_max(flags: &Flags, memory_bytes: u64) -> Result<u64, String> {
     if bytes > memory_bytes / 2 && flags.item_bytes_max.is_some() {
         let half = memory_bytes / 2;
         return Err(format!(
-            "-I {bytes}: must be at most half of -m ({half} bytes); give more memory with -m"
+            "-I {bytes}: must be at most half of -m, or of a NUMA domain's part of it ({half} \
+             bytes); give more memory with -m"
         ));
     }
     Ok(bytes)
@@ -349,6 +357,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 
 mod hot;
 mod kernel;
+mod numa;
 pub mod tier;
 mod udp;
 

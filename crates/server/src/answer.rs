@@ -1,20 +1,21 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
 use crate::counters::Totals;
+use crate::domains::Domains;
 use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::kernel::Kernel;
 use crate::latency::{self, Operation};
 use crate::receive::REQUESTS_PER_TURN;
-use crate::shared::{Shared, WorkerShared, lock};
+use crate::shared::{Shared, lock};
 use crate::stats::{
-    self, BalanceSnapshot, ConnectionSnapshot, GeneralSnapshot, HotKeyLine, HotKeysSnapshot,
-    LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot, SlotsSnapshot,
-    TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
+    self, BalanceSnapshot, ConnectionSnapshot, DomainLanes, GeneralSnapshot, HotKeyLine,
+    HotKeysSnapshot, LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot,
+    SlotsSnapshot, TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
 };
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
-use laneway_store::ItemMeta;
+use laneway_store::{ClassStats, ItemMeta, Stats};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,32 +32,31 @@ impl<S> Shared<S> {
         match question {
             Question::General => stats::write_general(&self.general(now_seconds), &mut out),
             Question::Settings => stats::write_settings(&self.settings_snapshot(), &mut out),
-            Question::Items => stats::write_items(&self.store.class_stats(), &mut out),
+            Question::Items => stats::write_items(&self.class_stats(), &mut out),
             Question::Slabs => {
-                stats::write_slabs(&self.store.class_stats(), &self.store.stats(), &mut out);
+                stats::write_slabs(&self.class_stats(), &self.store_stats(), &mut out);
             }
-            Question::Sizes => stats::write_sizes(&self.store.class_stats(), &mut out),
+            Question::Sizes => stats::write_sizes(&self.class_stats(), &mut out),
             Question::Connections => {
                 stats::write_connections(&self.connection_snapshots(now_seconds), &mut out);
             }
             Question::Reset => {
-                self.board.reset();
-                if let Some(kernel) = self.kernel.get() {
-                    kernel.reset();
-                }
-                self.workers.iter().for_each(|worker| worker.book.reset());
-                self.hot.iter().for_each(|hot| hot.reset());
+                self.each_domain(Shared::reset);
                 stats::write_reset(&mut out);
             }
             Question::Detail(on) => {
-                self.detail.store(*on, Relaxed);
+                self.each_domain(|shared| shared.detail.store(*on, Relaxed));
                 stats::write_detail(&mut out);
             }
             Question::Lanes => stats::write_lanes(&self.lanes(), &mut out),
             Question::Latency => stats::write_latency(&self.latency(), &mut out),
             Question::Cachedump { class, limit } => {
                 let most = if *limit == 0 { usize::MAX } else { *limit as usize };
-                stats::write_cachedump(&self.store.list(*class, most, now_seconds), &mut out);
+                let mut items = self.store.list(*class, most, now_seconds);
+                for store in self.other_stores() {
+                    items.extend(store.list(*class, most - items.len(), now_seconds));
+                }
+                stats::write_cachedump(&items, &mut out);
             }
             Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
             // Where there is a tier its keeper answers.
@@ -74,11 +74,46 @@ impl<S> Shared<S> {
         out
     }
 
+    /// `stats reset`, of this domain.
+    fn reset(&self) {
+        self.board.reset();
+        if let Some(kernel) = self.kernel.get() {
+            kernel.reset();
+        }
+        self.workers.iter().for_each(|worker| worker.book.reset());
+        self.hot.iter().for_each(|hot| hot.reset());
+    }
+
+    /// The sum over all domains.
+    fn sum(&self, mut of: impl FnMut(&Shared<S>) -> u64) -> u64 {
+        let mut sum = 0;
+        self.each_domain(|shared| sum += of(shared));
+        sum
+    }
+
+    fn store_stats(&self) -> Stats {
+        let mut sum = self.store.stats();
+        self.other_stores().iter().for_each(|store| sum.add(&store.stats()));
+        sum
+    }
+
+    fn class_stats(&self) -> Vec<ClassStats> {
+        let mut classes = self.store.class_stats();
+        for class in self.other_stores().iter().flat_map(|store| store.class_stats()) {
+            match classes.iter_mut().find(|known| known.class == class.class) {
+                Some(known) => known.add(&class),
+                None => classes.push(class),
+            }
+        }
+        classes.sort_by_key(|class| class.class);
+        classes
+    }
+
     fn general(&self, now_seconds: u32) -> GeneralSnapshot {
         let connections = &self.connections;
         // Both fail only for an invalid argument; zero is what is left to say then.
         let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
-        let workers = self.workers.len() as u64;
+        let workers = self.sum(|shared| shared.workers.len() as u64);
         GeneralSnapshot {
             pid: std::process::id(),
             uptime_seconds: u64::from(now_seconds.saturating_sub(self.started_seconds)),
@@ -98,15 +133,16 @@ impl<S> Shared<S> {
             accepting_stopped: connections.paused.load(Relaxed),
             workers,
             counters: self.totals(),
-            store: self.store.stats(),
-            swept: self.swept.load(Relaxed),
+            store: self.store_stats(),
+            swept: self.sum(|shared| shared.swept.load(Relaxed)),
             design: self.settings.policy.design.name(),
         }
     }
 
     /// What all workers counted, and the GETs that never came to one.
     fn totals(&self) -> Totals {
-        let mut totals = self.board.totals();
+        let mut totals = Totals::default();
+        self.each_domain(|shared| totals.add_totals(&shared.board.totals()));
         let hits = self.kernel_hits();
         totals.cmd_get += hits;
         totals.get_hits += hits;
@@ -141,7 +177,7 @@ impl<S> Shared<S> {
         let interfaces: Vec<String> =
             settings.addresses.iter().map(|address| address.ip().to_string()).collect();
         SettingsSnapshot {
-            memory_bytes: self.store.stats().limit_bytes,
+            memory_bytes: self.store_stats().limit_bytes,
             connections_max: settings.connections_max as u64,
             tcp_port: settings.addresses.first().map_or(0, |address| address.port()),
             udp_port: self.udp_port_ordinary().unwrap_or(0),
@@ -152,7 +188,7 @@ impl<S> Shared<S> {
             unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
             unix_mode: settings.unix.as_ref().map_or(0o700, |(_, mode)| *mode),
             shutdown: settings.shutdown,
-            workers: settings.workers as u64,
+            workers: self.sum(|shared| shared.workers.len() as u64),
             detail: self.detail.load(Relaxed),
             requests_per_turn: REQUESTS_PER_TURN as u64,
             cas: settings.cas,
@@ -182,48 +218,62 @@ impl<S> Shared<S> {
     }
 
     fn lanes(&self) -> LanesSnapshot {
+        let mut domains = Vec::new();
+        let mut workers = Vec::new();
+        self.each_domain(|shared| {
+            let plan = shared.plan.get();
+            domains.push(DomainLanes {
+                threshold_bytes: plan.threshold.0,
+                epochs: shared.epochs.load(Relaxed),
+                role_changes: shared.role_changes.load(Relaxed),
+                workers_large: u64::from(plan.workers_large()),
+            });
+            workers.extend((0..shared.workers.len()).map(|number| shared.lane(&plan, number)));
+        });
         let plan = self.plan.get();
-        let end = self.settings.item_bytes_max as u64;
-        let lane = |(number, worker): (usize, &WorkerShared<S>)| {
-            let lanes = &worker.lanes;
-            WorkerLane {
-                role: role(plan.role(WorkerId(number as u16))),
-                range_bytes: range_bytes(&plan, WorkerId(number as u16), end),
-                requests_small: lanes.requests_small.get(),
-                requests_large: lanes.requests_large.get(),
-                packets: lanes.packets.get(),
-                slices: lanes.slices.get(),
-                connections: worker.connections.load(Relaxed) as u64,
-                queue_small: lanes.waiting_small.get(),
-                queue_large: lanes.waiting_large.get(),
-                queue_arriving: worker.mailbox.len() as u64,
-                moved_to_large: lanes.moved_to_large.get(),
-                moved_home: lanes.moved_home.get(),
-                queue_jobs: worker.jobs.len() as u64,
-                handed_over: lanes.handed_over.get(),
-                forwarded: lanes.forwarded.get(),
-                jobs_of_others: lanes.jobs_of_others.get(),
-                stolen: lanes.stolen.get(),
-                tx_backed_up_us: lanes.tx_backed_up_nanos.get() / 1000,
-            }
-        };
         LanesSnapshot {
             design: plan.design.name(),
             form: plan.form.name(),
-            threshold_bytes: plan.threshold.0,
             percentile: self.settings.policy.percentile,
             epoch_ms: self.settings.epoch.as_millis() as u64,
-            epochs: self.epochs.load(Relaxed),
-            role_changes: self.role_changes.load(Relaxed),
-            queue_shared: self.large_queue.len() as u64,
-            queue_shared_jobs: self.large_jobs.len() as u64,
-            workers: self.workers.iter().enumerate().map(lane).collect(),
+            queue_shared: self.sum(|shared| shared.large_queue.len() as u64),
+            queue_shared_jobs: self.sum(|shared| shared.large_jobs.len() as u64),
+            domains,
+            workers,
+        }
+    }
+
+    fn lane(&self, plan: &policy::CorePlan, number: usize) -> WorkerLane {
+        let (worker, id) = (&self.workers[number], WorkerId(number as u16));
+        let lanes = &worker.lanes;
+        WorkerLane {
+            role: role(plan.role(id)),
+            range_bytes: range_bytes(plan, id, self.settings.item_bytes_max as u64),
+            requests_small: lanes.requests_small.get(),
+            requests_large: lanes.requests_large.get(),
+            packets: lanes.packets.get(),
+            slices: lanes.slices.get(),
+            connections: worker.connections.load(Relaxed) as u64,
+            queue_small: lanes.waiting_small.get(),
+            queue_large: lanes.waiting_large.get(),
+            queue_arriving: worker.mailbox.len() as u64,
+            moved_to_large: lanes.moved_to_large.get(),
+            moved_home: lanes.moved_home.get(),
+            queue_jobs: worker.jobs.len() as u64,
+            handed_over: lanes.handed_over.get(),
+            forwarded: lanes.forwarded.get(),
+            items_abroad: lanes.items_abroad.get(),
+            jobs_of_others: lanes.jobs_of_others.get(),
+            stolen: lanes.stolen.get(),
+            tx_backed_up_us: lanes.tx_backed_up_nanos.get() / 1000,
         }
     }
 
     fn latency(&self) -> LatencySnapshot {
         let mut rows = latency::empty_rows();
-        self.workers.iter().for_each(|worker| worker.book.merge_into(&mut rows));
+        self.each_domain(|shared| {
+            shared.workers.iter().for_each(|worker| worker.book.merge_into(&mut rows));
+        });
         let row = |operation: Operation, large: bool| {
             let histogram = &rows[latency::row(operation, large)];
             LatencyRow {
@@ -277,9 +327,12 @@ impl<S> Shared<S> {
     fn balance(&self, now_nanos: u64) -> BalanceSnapshot {
         let executed = |w: usize| self.workers[w].lanes.executed();
         let slots = self.hot.as_ref().map(|hot| hot.report(now_nanos, executed).balance);
-        let executed = (0..self.workers.len()).map(executed).collect();
+        let mut all = Vec::new();
+        self.each_domain(|shared| {
+            all.extend(shared.workers.iter().map(|worker| worker.lanes.executed()));
+        });
         BalanceSnapshot {
-            executed,
+            executed: all,
             slots: slots.map(|balance| SlotsSnapshot {
                 slots: balance.slots,
                 ratio_run: max_ave_ratio(&balance.run),
@@ -297,24 +350,26 @@ impl<S> Shared<S> {
         let mut ports: Vec<u16> = settings.addresses.iter().map(|address| address.port()).collect();
         ports.sort_unstable();
         ports.dedup();
-        let queues = self.udp.get().map_or(&[][..], |udp| &udp.queues);
-        let udp_port = |worker: usize| {
-            let mine = queues.iter().find(|queue| queue.chosen && queue.worker == worker);
-            mine.map(|queue| queue.address.port())
-        };
-        let udp_port_base = udp_port(0);
-        let workers = self.workers.len();
+        let (mut workers, mut domain) = (Vec::new(), 0);
+        self.each_domain(|shared| {
+            let queues = shared.udp.get().map_or(&[][..], |udp| &udp.queues);
+            workers.extend((0..shared.workers.len()).map(|worker| {
+                let mine = queues.iter().find(|queue| queue.chosen && queue.worker == worker);
+                WorkerPlace { udp_port: mine.map(|queue| queue.address.port()), domain, cpu: None }
+            }));
+            domain += 1;
+        });
+        let udp_port_base = workers.first().and_then(|worker| worker.udp_port);
+        let placement = self.domains.get().map_or(&self.placement, Domains::placement);
         TopologySnapshot {
             tcp_ports: ports,
             unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
             udp_port_base,
             udp_port: self.udp_port_ordinary(),
-            queues: workers as u64,
-            placement: udp_port_base.map(|_| self.placement),
+            queues: workers.len() as u64,
+            placement: udp_port_base.map(|_| *placement),
             access: udp_port_base.map(|_| self.plan.get().access),
-            workers: (0..workers)
-                .map(|worker| WorkerPlace { udp_port: udp_port(worker), cpu: None })
-                .collect(),
+            workers,
         }
     }
 
@@ -325,30 +380,27 @@ impl<S> Shared<S> {
     }
 
     fn udp_snapshot(&self) -> Option<UdpSnapshot> {
-        let udp = self.udp.get()?;
+        let is_public = self.udp.get()?.guard.is_public();
         let mut counts: Vec<(&'static str, u64)> = Vec::new();
-        for worker in &udp.counts {
-            for (place, (name, count)) in worker.each().enumerate() {
-                match counts.get_mut(place) {
-                    Some((_, sum)) => *sum += count,
-                    None => counts.push((name, count)),
+        let (mut kept, mut queues) = ((0, 0), Vec::new());
+        self.each_domain(|shared| {
+            let Some(udp) = shared.udp.get() else { return };
+            for worker in &udp.counts {
+                for (place, (name, count)) in worker.each().enumerate() {
+                    match counts.get_mut(place) {
+                        Some((_, sum)) => *sum += count,
+                        None => counts.push((name, count)),
+                    }
                 }
             }
-        }
-        let (replies, bytes) = udp.kept();
+            let (replies, bytes) = udp.kept();
+            kept = (kept.0 + replies as u64, kept.1 + bytes as u64);
+            queues.extend(udp.queues.iter().map(|one| (one.address.to_string(), one.chosen)));
+        });
         // Elsewhere than on Linux there is no such file, and nothing to tell.
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
-        Some(UdpSnapshot {
-            queues: udp
-                .queues
-                .iter()
-                .map(|queue| (queue.address.to_string(), queue.chosen))
-                .collect(),
-            public: udp.guard.is_public(),
-            counts,
-            kept: (replies as u64, bytes as u64),
-            kernel: stats::kernel_counts(&snmp),
-        })
+        let kernel = stats::kernel_counts(&snmp);
+        Some(UdpSnapshot { queues, public: is_public, counts, kept, kernel })
     }
 }
 

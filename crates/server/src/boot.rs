@@ -1,12 +1,13 @@
 //! From settings to running threads, and back: listen, make the store, start the workers; on a stop
 //! let what is under way finish, then join them.
 
+use crate::abroad;
 use crate::clock::{Clock, SystemClock};
 use crate::control::Control;
 use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
 use crate::settings::Settings;
-use crate::shared::{Phase, Shared};
+use crate::shared::{Company, Phase, Shared};
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_store::layout::Hasher;
@@ -23,6 +24,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 mod keeper;
+mod numa;
 
 pub use keeper::{Opened, open};
 
@@ -89,9 +91,11 @@ impl std::error::Error for StartError {}
 
 /// A running server.
 pub struct Server {
-    shared: Arc<Shared<SocketStream>>,
+    /// One for each NUMA domain.
+    domains: Vec<Arc<Shared<SocketStream>>>,
     listeners: Arc<Vec<Listener>>,
-    sockets: Option<Arc<Sockets>>,
+    /// Of each domain, where UDP is served.
+    sockets: Vec<Arc<Sockets>>,
     threads: Vec<JoinHandle<()>>,
     keeper: Option<keeper::Running>,
     clock: SystemClock,
@@ -102,38 +106,29 @@ impl Server {
     pub fn start(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
         settings.policy.check().map_err(StartError::Policy)?;
         let listeners = Arc::new(listen(&settings)?);
-        let sockets = bind(&settings)?;
+        let parts = numa::parts(&settings);
+        let sockets = bind(&settings, &parts)?;
         let clock = SystemClock::start();
-        let mut kernel = Kernel::load(&settings).map_err(StartError::Kernel)?;
-        let mut config = store_config(&settings);
-        config.window = kernel.window().map_err(StartError::Kernel)?;
-        let hasher = Hasher::new(config.hash_seed);
-        let store = match &opened {
-            None => Store::new(config),
-            Some(_) => Store::with_hook(config, Box::new(Capture)),
-        };
-        let store = store.map_err(StartError::Store)?;
-        let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
-        let plan = policy.initial();
-        let epoch_nanos = settings.epoch.as_nanos() as u64;
-        let shared = Shared::new(store, settings, plan, clock.unix_seconds(clock.nanos()));
-        if let Some(opened) = &opened {
-            shared.store.raise_seq(opened.seq_after());
-            shared.durable.get_or_init(|| Arc::new(opened.share()));
+        let (company, seed) = (Company::default(), hash_seed());
+        let mut domains = Vec::new();
+        let mut controls = Vec::new();
+        for (number, part) in parts.into_iter().enumerate() {
+            let opened = opened.as_ref();
+            let company = company.clone();
+            let sockets = sockets.get(number);
+            let (shared, control) = domain(part, opened, seed, company, sockets, clock)?;
+            domains.push(shared);
+            controls.push(control);
         }
-        if let Some(sockets) = &sockets {
-            attach(&mut kernel, &shared, sockets, &hasher, clock).map_err(StartError::Kernel)?;
+        if let Some(placement) = numa::placement(&settings) {
+            abroad::link(&domains, placement);
         }
-        // Nobody else has seen it yet.
-        let _ = shared.kernel.set(kernel);
-        let mut control = Some(Control::new(policy, epoch_nanos, clock.nanos()));
         let mut workers = Vec::new();
-        for number in 0..shared.workers.len() {
-            let id = policy::WorkerId(number as u16);
-            let worker = worker(id, &shared, &listeners, sockets.as_ref(), clock, control.take());
-            workers.push(worker.map_err(StartError::Worker)?);
+        for (number, (shared, control)) in domains.iter().zip(controls).enumerate() {
+            let sockets = sockets.get(number);
+            workers.extend(workers_of(shared, &listeners, sockets, clock, control)?);
         }
-        let running = opened.map(|opened| keeper::Running::start(opened, &shared, clock));
+        let running = opened.map(|opened| keeper::Running::start(opened, &domains[0], clock));
         let keeper = running.transpose().map_err(StartError::Keeper)?;
         let mut threads = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
@@ -141,7 +136,7 @@ impl Server {
             let thread = builder.spawn(move || run(worker)).map_err(StartError::Worker)?;
             threads.push(thread);
         }
-        Ok(Server { shared, listeners, sockets, threads, keeper, clock })
+        Ok(Server { domains, listeners, sockets, threads, keeper, clock })
     }
 
     /// Where it listens, with the ports that the kernel chose.
@@ -154,29 +149,89 @@ impl Server {
         self.sockets.iter().flat_map(|sockets| sockets.queues()).collect()
     }
 
-    /// What its workers share.
+    /// Its workers, of all NUMA domains together.
+    pub fn workers(&self) -> usize {
+        self.domains.iter().map(|shared| shared.workers.len()).sum()
+    }
+
+    /// How many NUMA domains it has.
+    pub fn domains(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// What its workers share; of several NUMA domains, those of the first one.
     pub fn shared(&self) -> &Arc<Shared<SocketStream>> {
-        &self.shared
+        &self.domains[0]
     }
 
     /// Finish what is under way, at most as long as the settings allow, and stop. An error is the
     /// data folder's: what was acknowledged is in it all the same, unless it says otherwise.
     pub fn stop(self) -> laneway_tier::Result<()> {
-        let deadline = self.clock.nanos() + self.shared.settings.drain.as_nanos() as u64;
-        if let Some(kernel) = self.shared.kernel.get() {
+        let first = &self.domains[0];
+        let deadline = self.clock.nanos() + first.settings.drain.as_nanos() as u64;
+        if let Some(kernel) = first.kernel.get() {
             kernel.close();
         }
-        self.shared.enter_phase(Phase::Draining);
-        while !self.shared.is_drained() && self.clock.nanos() < deadline {
+        self.domains.iter().for_each(|shared| shared.enter_phase(Phase::Draining));
+        while !first.is_drained() && self.clock.nanos() < deadline {
             thread::sleep(DRAIN_TICK);
         }
-        self.shared.enter_phase(Phase::Stopped);
+        self.domains.iter().for_each(|shared| shared.enter_phase(Phase::Stopped));
         for thread in self.threads {
             // A worker that panicked has said so already.
             let _ = thread.join();
         }
         self.keeper.map_or(Ok(()), keeper::Running::stop)
     }
+}
+
+/// What the workers of one NUMA domain share, and their control loop.
+fn domain(
+    settings: Settings,
+    opened: Option<&Opened>,
+    hash_seed: (u64, u64),
+    company: Company,
+    sockets: Option<&Arc<Sockets>>,
+    clock: SystemClock,
+) -> Result<(Arc<Shared<SocketStream>>, Control), StartError> {
+    let mut kernel = Kernel::load(&settings).map_err(StartError::Kernel)?;
+    let mut config = store_config(&settings, hash_seed);
+    config.window = kernel.window().map_err(StartError::Kernel)?;
+    let hasher = Hasher::new(config.hash_seed);
+    let store = match &opened {
+        None => Store::new(config),
+        Some(_) => Store::with_hook(config, Box::new(Capture)),
+    };
+    let store = store.map_err(StartError::Store)?;
+    let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
+    let plan = policy.initial();
+    let epoch_nanos = settings.epoch.as_nanos() as u64;
+    let started = clock.unix_seconds(clock.nanos());
+    let shared = Shared::in_company(store, settings, plan, started, company);
+    if let Some(opened) = opened {
+        shared.store.raise_seq(opened.seq_after());
+        shared.durable.get_or_init(|| Arc::new(opened.share()));
+    }
+    if let Some(sockets) = sockets {
+        attach(&mut kernel, &shared, sockets, &hasher, clock).map_err(StartError::Kernel)?;
+    }
+    // Nobody else has seen it yet.
+    let _ = shared.kernel.set(kernel);
+    Ok((shared, Control::new(policy, epoch_nanos, clock.nanos())))
+}
+
+/// The workers of a NUMA domain; the first one has its control loop.
+fn workers_of(
+    shared: &Arc<Shared<SocketStream>>,
+    listeners: &Arc<Vec<Listener>>,
+    sockets: Option<&Arc<Sockets>>,
+    clock: SystemClock,
+    control: Control,
+) -> Result<Vec<Worker<SocketTransport, SystemClock>>, StartError> {
+    let mut control = Some(control);
+    let ids = (0..shared.workers.len()).map(|number| policy::WorkerId(number as u16));
+    let workers = ids.map(|id| worker(id, shared, listeners, sockets, clock, control.take()));
+    workers.collect::<io::Result<_>>().map_err(StartError::Worker)
 }
 
 /// Attach what is asked of the kernel, and give up the right to.
@@ -221,6 +276,7 @@ fn worker(
 }
 
 fn run(mut worker: Worker<SocketTransport, SystemClock>) {
+    numa::stay(worker.cpus());
     loop {
         match worker.step() {
             Ok(Progress::Over) => break,
@@ -234,15 +290,18 @@ fn run(mut worker: Worker<SocketTransport, SystemClock>) {
     worker.finish();
 }
 
-fn bind(settings: &Settings) -> Result<Option<Arc<Sockets>>, StartError> {
-    let Some(udp) = &settings.udp else { return Ok(None) };
+/// The sockets of each domain; none where UDP is not served.
+fn bind(settings: &Settings, parts: &[Settings]) -> Result<Vec<Arc<Sockets>>, StartError> {
+    let Some(udp) = &settings.udp else { return Ok(Vec::new()) };
     let ports = Ports {
         addresses: vec![udp.address],
         workers: settings.workers,
         base: udp.port_base,
         ordinary: udp.port,
     };
-    Sockets::bind(&ports).map(|sockets| Some(Arc::new(sockets))).map_err(StartError::Udp)
+    let sockets = Sockets::bind(&ports).map_err(StartError::Udp)?;
+    let workers: Vec<usize> = parts.iter().map(|part| part.workers).collect();
+    Ok(sockets.split(&workers).into_iter().map(Arc::new).collect())
 }
 
 fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
@@ -267,15 +326,19 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
     Ok(listeners)
 }
 
-fn store_config(settings: &Settings) -> Config {
-    // Two draws from the standard library's own random keys: a seed nobody outside can guess.
+/// Two draws from the standard library's own random keys: a seed nobody outside can guess.
+fn hash_seed() -> (u64, u64) {
     let draw = |salt: u64| RandomState::new().hash_one(salt);
+    (draw(0), draw(1))
+}
+
+fn store_config(settings: &Settings, hash_seed: (u64, u64)) -> Config {
     let item_bytes_max = settings.item_bytes_max as u64;
     Config {
         memory_bytes: settings.memory_bytes,
         mode: if settings.store_mode { Mode::Store } else { Mode::Cache },
         item_bytes_max,
-        hash_seed: (draw(0), draw(1)),
+        hash_seed,
         // Half the memory may be on its way in, or one item of the largest size.
         unpublished_bytes_max: (settings.memory_bytes / 2).max(item_bytes_max),
         buckets_initial: BUCKETS_INITIAL,

@@ -60,6 +60,11 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
             }
 
+            /// Add what others counted.
+            pub fn add_totals(&mut self, others: &Totals) {
+                $(self.$name = self.$name.wrapping_add(others.$name);)*
+            }
+
             /// What was counted since `baseline`.
             pub fn since(&self, baseline: &Totals) -> Totals {
                 Totals { $($name: self.$name.wrapping_sub(baseline.$name),)* }

@@ -280,7 +280,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
-        let context = self.context(&touched);
+        let context = self.context_for(&touched, key);
         if rest.len() >= whole {
             let body = execute::Body::of(&rest[head..whole]);
             let alone = self.shared.put_locks.enter(|| self.shared.store.hash(key));
@@ -338,7 +338,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let rest = incoming.draft().missing() + VALUE_END.len();
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
-        incoming.out_of_memory(&self.context(&touched), &mut out);
+        let context = self.context_for(&touched, incoming.key());
+        incoming.out_of_memory(&context, &mut out);
         self.out = out;
         connection.mode = Mode::Swallow(rest as u64);
         connection.large = false;
@@ -396,7 +397,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn malformed(&mut self, connection: &mut Connection<T::Stream>, what: &Malformed<'_>) -> Step {
         self.out.extend_from_slice(what.reply);
         let touched = Cell::new(0);
-        execute::refused_by_size(&self.context(&touched), what);
+        execute::refused_by_size(&self.context_of_malformed(&touched, what), what);
         match what.then {
             Then::Continue => {}
             Then::Swallow(bytes) => connection.mode = Mode::Swallow(bytes as u64),
@@ -442,6 +443,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn context<'a>(&'a self, touched: &'a Cell<u64>) -> Context<'a> {
         Context {
             store: &self.shared.store,
+            others: self.shared.other_stores(),
             now: self.now_seconds,
             counters: self.counters(),
             settings: &self.execute_settings,

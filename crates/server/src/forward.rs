@@ -41,7 +41,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn rules(&self) -> (bool, bool) {
         let elsewhere = |size| matches!(route(&self.plan, self.id, size), Route::Hand(_));
         let sizes = elsewhere(self.plan.threshold) || elsewhere(ItemBytes(u64::MAX));
-        (sizes, hands_unseen(&self.plan) || self.shared.durable.get().is_some())
+        let unseen = hands_unseen(&self.plan) || self.shared.durable.get().is_some();
+        (sizes, unseen || self.has_domains())
     }
 
     /// The queue for a request for `key`, if not here and now. `size`: of its item, 0 if unknown.
@@ -51,6 +52,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         if !self.hands_unseen && (!self.hands_over || size == 0) {
             return None;
+        }
+        if let Some(abroad) = self.abroad(key) {
+            return Some(abroad);
         }
         let owner = match self.plan.design {
             Design::Hkh => self.owner_of(key),

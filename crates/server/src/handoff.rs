@@ -63,6 +63,15 @@ pub enum Work {
     Body(Box<Incoming>),
 }
 
+/// The worker of another NUMA domain that received a request, and sends its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Home {
+    /// Its domain.
+    pub domain: u16,
+    /// Its number there.
+    pub worker: WorkerId,
+}
+
 /// One request that somebody else executes.
 pub struct Job {
     /// What is to be done.
@@ -73,12 +82,15 @@ pub struct Job {
     pub arrived_nanos: u64,
     /// Where the reply goes.
     pub origin: Origin,
+    /// By whom, where another domain has received the request.
+    pub home: Option<Home>,
 }
 
 impl Job {
     /// A whole request.
     pub fn request(bytes: Vec<u8>, size: ItemBytes, arrived_nanos: u64, origin: Origin) -> Job {
-        Job { work: Work::Request { bytes, ends: true }, size, arrived_nanos, origin }
+        let work = Work::Request { bytes, ends: true };
+        Job { work, size, arrived_nanos, origin, home: None }
     }
 }
 
@@ -94,6 +106,8 @@ pub struct Finished {
     pub large: bool,
     /// The client wants to leave.
     pub closes: bool,
+    /// By whom it is sent, where another domain has received the request.
+    pub home: Option<Home>,
 }
 
 /// What executing has found out, besides the reply.

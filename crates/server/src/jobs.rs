@@ -46,7 +46,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let ticket = connection.output.reserve();
         let origin =
             Origin::Stream(StreamOrigin { worker: self.id, token: connection.token, ticket });
-        self.enqueue(to, Job { work, size, arrived_nanos, origin }).map_err(|job| {
+        self.enqueue(to, Job { work, size, arrived_nanos, origin, home: None }).map_err(|job| {
             connection.output.give_up(ticket);
             job.work
         })
@@ -63,6 +63,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.lanes().handed_over.add_owner(1);
             self.count(Operation::Other, size);
             return Ok(());
+        }
+        if Self::is_abroad(to) {
+            return self.enqueue_abroad(to, job);
         }
         match to {
             WorkerTarget::Shared => {
@@ -208,7 +211,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Origin::Stream(origin) => origin.worker != self.id,
             Origin::Datagram(origin) => usize::from(origin.queue) != self.id.index(),
         };
-        if elsewhere {
+        if elsewhere || job.home.is_some() {
             self.lanes().jobs_of_others.add_owner(1);
         }
         let Some(job) = self.begin_gathering(job) else { return Ok(()) };
@@ -219,7 +222,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Take a reply to who waits for it.
-    pub(crate) fn deliver(&mut self, finished: Finished) -> io::Result<()> {
+    pub(crate) fn deliver(&mut self, mut finished: Finished) -> io::Result<()> {
+        if let Some(home) = finished.home.take() {
+            self.send_home_abroad(home, finished);
+            return Ok(());
+        }
         let origin = match finished.origin {
             Origin::Stream(origin) => origin,
             Origin::Datagram(_) => {
@@ -280,7 +287,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Execute one job. `None`: the keeper does, and answers.
     pub(crate) fn perform(&mut self, job: Job) -> Option<Finished> {
-        let Job { work, size, arrived_nanos, origin } = job;
+        let Job { work, size, arrived_nanos, origin, home } = job;
         let mut served = Served::new(arrived_nanos);
         let mut reply = match work {
             Work::Body(incoming) => {
@@ -296,7 +303,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let reply = self.perform_request(&mut served, &bytes, ends);
                 if served.kept {
                     let work = Work::Request { bytes, ends };
-                    let job = Job { work, size, arrived_nanos, origin };
+                    let job = Job { work, size, arrived_nanos, origin, home };
                     if self.enqueue(KEEPER, job).is_ok() {
                         return None;
                     }
@@ -308,7 +315,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if kept {
             reply = Output::of(BUSY.to_vec());
         }
-        Some(Finished { origin, reply, tally, large, closes })
+        Some(Finished { origin, reply, tally, large, closes, home })
     }
 
     fn perform_request(&mut self, served: &mut Served, bytes: &[u8], ends: bool) -> Output {
@@ -386,7 +393,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let before = out.len();
             let hash = self.shared.store.hash(key);
             let touched = Cell::new(0);
-            let context = self.context_of_job(&touched);
+            // Its size is no reason to leave it to somebody else, and neither is its place.
+            let context = Context { large_from: u64::MAX, ..self.context_for(&touched, key) };
             let outcome = execute::get_key(&context, verb, expires, key, hash, &mut out);
             self.count_job(served, Operation::Get, touched.get());
             if matches!(outcome, Outcome::Kept) {

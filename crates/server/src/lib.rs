@@ -6,6 +6,7 @@
 //! [`hot`] says whose a key is that everybody asks for. [`boot`] gives every worker its thread.
 #![forbid(unsafe_code)]
 
+pub mod abroad;
 pub mod ahead;
 pub mod answer;
 pub mod backlog;
@@ -15,6 +16,7 @@ pub mod connection;
 pub mod control;
 pub mod counters;
 pub mod dispatch;
+pub mod domains;
 pub mod durable;
 pub mod execute;
 pub mod forward;

@@ -58,6 +58,13 @@ pub struct LaneSettings {
     pub peers: Vec<Range>,
 }
 
+/// A NUMA domain.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DomainSettings {
+    /// Where its workers run; anywhere if it has none.
+    pub cpus: Vec<usize>,
+}
+
 /// Everything a server needs to know before it starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -99,6 +106,8 @@ pub struct Settings {
     pub drain: Duration,
     /// What of the kernel it uses.
     pub kernel: KernelSettings,
+    /// The NUMA domains; none given is one.
+    pub domains: Vec<DomainSettings>,
     /// PUTs are guarded by a spinlock, as in Minos (`--put-lock`).
     pub put_lock: bool,
     /// Goes into the sketches that find hot keys; random, and told to nobody.

@@ -4,6 +4,7 @@
 
 use crate::connection::{Card, Connection};
 use crate::counters::Board;
+use crate::domains::Domains;
 use crate::durable::shared::Durable;
 use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::hot::board::HotBoard;
@@ -59,8 +60,10 @@ pub struct LaneCounts {
     pub moved_home: Count,
     /// Requests that this worker put into another's queue, or into the shared one.
     pub handed_over: Count,
-    /// Of these, the ones that came to another than the key's owner.
+    /// Of these, the ones that came to another than the key's owner, or to another NUMA domain.
     pub forwarded: Count,
+    /// Items of another NUMA domain looked at or written here.
+    pub items_abroad: Count,
     /// Requests executed here that another worker received.
     pub jobs_of_others: Count,
     /// Of these, the ones taken from another worker's queue unasked.
@@ -268,8 +271,10 @@ pub struct Shared<S> {
     pub detail: AtomicBool,
     /// Items that the background sweep found expired.
     pub swept: AtomicU64,
-    /// Connections.
-    pub connections: Connections,
+    /// Connections, of all NUMA domains.
+    pub connections: Arc<Connections>,
+    /// The NUMA domains, where there are several; set before a worker is made.
+    pub domains: OnceLock<Domains<Shared<S>>>,
     /// Unix time of a `flush_all` to come; 0 for none.
     pub flush_at: AtomicU32,
     /// How verbose (`-v`, `verbosity`).
@@ -281,7 +286,14 @@ pub struct Shared<S> {
     /// Epochs planned.
     pub epochs: AtomicU64,
     phase: AtomicU8,
-    stop_asked: (Mutex<bool>, Condvar),
+    stop_asked: Arc<(Mutex<bool>, Condvar)>,
+}
+
+/// What the NUMA domains of one server have in common.
+#[derive(Default, Clone)]
+pub struct Company {
+    connections: Arc<Connections>,
+    stop_asked: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl<S> Shared<S> {
@@ -291,6 +303,17 @@ impl<S> Shared<S> {
         settings: Settings,
         plan: CorePlan,
         started_seconds: u32,
+    ) -> Arc<Shared<S>> {
+        Self::in_company(store, settings, plan, started_seconds, Company::default())
+    }
+
+    /// The same of one of its NUMA domains.
+    pub fn in_company(
+        store: Arc<Store>,
+        settings: Settings,
+        plan: CorePlan,
+        started_seconds: u32,
+        company: Company,
     ) -> Arc<Shared<S>> {
         let placement = Placement::new(owner::SEED, plan.workers(), 1);
         let workers = (0..settings.workers).map(|_| WorkerShared::default()).collect();
@@ -311,14 +334,15 @@ impl<S> Shared<S> {
             board: Board::new(settings.workers + 1),
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),
-            connections: Connections::default(),
+            connections: company.connections,
+            domains: OnceLock::new(),
             flush_at: AtomicU32::new(0),
             verbosity: AtomicU32::new(settings.verbosity),
             started_seconds,
             role_changes: AtomicU64::new(0),
             epochs: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Running as u8),
-            stop_asked: (Mutex::new(false), Condvar::new()),
+            stop_asked: company.stop_asked,
             settings,
         })
     }
@@ -344,25 +368,48 @@ impl<S> Shared<S> {
         if self.connections.open.load(Ordering::Relaxed) > 0 {
             return false;
         }
-        let Some(udp) = self.udp.get() else { return true };
-        let are_drained =
-            || self.workers.iter().all(|worker| worker.drained.load(Ordering::Acquire));
-        let is_nowhere = || {
-            let trains = udp.trains.iter().all(Ring::is_empty);
-            let jobs = self
-                .workers
-                .iter()
-                .all(|worker| worker.jobs.is_empty() && worker.finished.is_empty());
-            let kept = self.durable.get().is_none_or(|durable| durable.is_idle());
-            trains && jobs && kept && self.large_jobs.is_empty()
+        if self.udp.get().is_none() {
+            return true;
+        }
+        let every = |is: fn(&Self) -> bool| {
+            let mut all = true;
+            self.each_domain(|shared| all &= is(shared));
+            all
         };
         // Who gave something away had finished before (D), so it lies in a queue, or its taker has
         // said, before it took it, that it is not drained.
-        if !are_drained() || !is_nowhere() {
+        if !every(Self::are_drained) || !every(Self::is_nothing_between) {
             return false;
         }
         fence(Ordering::SeqCst); // (E) pairs with (F): a queue that was emptied has a busy taker
-        are_drained()
+        every(Self::are_drained)
+    }
+
+    fn are_drained(&self) -> bool {
+        self.workers.iter().all(|worker| worker.drained.load(Ordering::Acquire))
+    }
+
+    /// Whether no request and no reply lies between two workers of this domain.
+    fn is_nothing_between(&self) -> bool {
+        let trains = self.udp.get().is_none_or(|udp| udp.trains.iter().all(Ring::is_empty));
+        let is_empty =
+            |worker: &WorkerShared<S>| worker.jobs.is_empty() && worker.finished.is_empty();
+        let jobs = self.workers.iter().all(is_empty);
+        let kept = self.durable.get().is_none_or(|durable| durable.is_idle());
+        trains && jobs && kept && self.large_jobs.is_empty()
+    }
+
+    /// Of all NUMA domains, this one apart, the stores.
+    pub fn other_stores(&self) -> &[Arc<Store>] {
+        self.domains.get().map_or(&[], Domains::other_stores)
+    }
+
+    /// Visit every NUMA domain, in their order.
+    pub fn each_domain(&self, mut visit: impl FnMut(&Shared<S>)) {
+        match self.domains.get() {
+            None => visit(self),
+            Some(domains) => domains.all().for_each(|shared| visit(&shared)),
+        }
     }
 
     /// Ask the server to stop: the `shutdown` command, or a signal.
@@ -381,12 +428,12 @@ impl<S> Shared<S> {
 
     /// Flush everything when it is this second; 0 forgets a flush to come.
     pub fn flush_at(&self, at: u32) {
-        self.flush_at.store(at, Ordering::Relaxed);
+        self.each_domain(|shared| shared.flush_at.store(at, Ordering::Relaxed));
     }
 
     /// Be this verbose from now on.
     pub fn set_verbosity(&self, level: u32) {
-        self.verbosity.store(level, Ordering::Relaxed);
+        self.each_domain(|shared| shared.verbosity.store(level, Ordering::Relaxed));
     }
 
     /// End every worker's wait.

@@ -431,6 +431,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         matches!(self.plan.role(self.id), Role::Large | Role::Standby)
     }
 
+    /// The CPUs of its NUMA domain, if it is to stay on them.
+    pub fn cpus(&self) -> &[usize] {
+        self.shared.settings.domains.first().map_or(&[], |domain| &domain.cpus)
+    }
+
     /// The reply to a `stats` question.
     pub(crate) fn answer_question(&self, question: &Question) -> Vec<u8> {
         self.shared.answer(question, self.now_seconds, self.clock.nanos())

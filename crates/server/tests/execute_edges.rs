@@ -32,6 +32,7 @@ impl Server {
     fn context(&self) -> Context<'_> {
         Context {
             store: &self.store,
+            others: &[],
             now: NOW,
             counters: self.board.worker(0),
             settings: &self.settings,

@@ -150,6 +150,7 @@ fn random_conversations_are_answered_as_the_model_answers() {
             let (request, expected) = step(&mut random, &mut model);
             let context = Context {
                 store: &store,
+                others: &[],
                 now: model.now,
                 counters: &counters,
                 settings: &settings,

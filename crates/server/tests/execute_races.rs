@@ -24,6 +24,7 @@ impl Client {
         let touched = Cell::new(0);
         let context = Context {
             store: &self.store,
+            others: &[],
             now: NOW,
             counters: &self.counters,
             settings: &self.settings,

@@ -157,6 +157,38 @@ pub struct Stats {
     pub demotions: u64,
 }
 
+impl Stats {
+    /// Add another store's, for who has several.
+    pub fn add(&mut self, other: &Stats) {
+        self.items += other.items;
+        self.items_total += other.items_total;
+        self.bytes += other.bytes;
+        self.limit_bytes += other.limit_bytes;
+        self.evictions += other.evictions;
+        self.evicted_unfetched += other.evicted_unfetched;
+        self.evicted_active += other.evicted_active;
+        self.expired_unfetched += other.expired_unfetched;
+        self.found_expired += other.found_expired;
+        self.found_flushed += other.found_flushed;
+        self.reclaimed += other.reclaimed;
+        self.index_bytes += other.index_bytes;
+        self.buckets += other.buckets;
+        self.buckets_overflow += other.buckets_overflow;
+        self.slots_filled += other.slots_filled;
+        self.metadata_bytes += other.metadata_bytes;
+        self.pool_bytes += other.pool_bytes;
+        self.pool_free_bytes += other.pool_free_bytes;
+        self.pinned_dead_bytes += other.pinned_dead_bytes;
+        self.unpublished_bytes += other.unpublished_bytes;
+        self.read_retries += other.read_retries;
+        self.seq = self.seq.max(other.seq);
+        self.window_bytes += other.window_bytes;
+        self.window_items += other.window_items;
+        self.promotions += other.promotions;
+        self.demotions += other.demotions;
+    }
+}
+
 /// One slab class.
 #[derive(Debug, Clone, Default)]
 pub struct ClassStats {
@@ -174,4 +206,15 @@ pub struct ClassStats {
     pub evicted: u64,
     /// The class's number.
     pub class: u32,
+}
+
+impl ClassStats {
+    /// Add those of the same class in another store, for who has several.
+    pub fn add(&mut self, other: &ClassStats) {
+        self.chunks += other.chunks;
+        self.slots += other.slots;
+        self.used += other.used;
+        self.bytes += other.bytes;
+        self.evicted += other.evicted;
+    }
 }

@@ -119,6 +119,24 @@ impl Sockets {
         Ok(Sockets { pairs })
     }
 
+    /// The queues of so many workers each, from worker 0 on, whose workers count from 0 again.
+    pub fn split(self, workers: &[usize]) -> Vec<Sockets> {
+        let mut parts: Vec<Sockets> =
+            workers.iter().map(|_| Sockets { pairs: Vec::new() }).collect();
+        for mut pair in self.pairs {
+            let mut first = 0;
+            for (part, &count) in parts.iter_mut().zip(workers) {
+                if (first..first + count).contains(&pair.queue.worker) {
+                    pair.queue.worker -= first;
+                    part.pairs.push(pair);
+                    break;
+                }
+                first += count;
+            }
+        }
+        parts
+    }
+
     /// What the queues are.
     pub fn queues(&self) -> impl Iterator<Item = Queue> + '_ {
         self.pairs.iter().map(|pair| pair.queue)

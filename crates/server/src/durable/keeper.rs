@@ -179,6 +179,7 @@ impl<S> Keeper<S> {
     pub(super) fn context<'a>(&'a self, touched: &'a Cell<u64>) -> Context<'a> {
         Context {
             store: &self.shared.store,
+            others: &[],
             now: self.now_seconds,
             counters: self.counters(),
             settings: &self.execute_settings,

@@ -80,7 +80,7 @@ pub struct Task {
 impl Task {
     /// Of a job.
     pub fn of(job: Job) -> Task {
-        let Job { work, size, arrived_nanos, origin } = job;
+        let Job { work, size, arrived_nanos, origin, home: _ } = job;
         Task { bytes: size.0, ..Task::new(work, arrived_nanos, Some(origin)) }
     }
 
@@ -140,6 +140,6 @@ impl Task {
             Some(_) if quiet => (Output::default(), false),
             Some(why) => (Output::of(format!("SERVER_ERROR {why}\r\n").into_bytes()), false),
         };
-        Some(Finished { origin: origin?, reply, tally, large, closes })
+        Some(Finished { origin: origin?, reply, tally, large, closes, home: None })
     }
 }

@@ -43,7 +43,9 @@ pub(super) fn memory_limit(
     let line = match megabytes {
         0..MEMORY_MEGABYTES_MIN => MEMORY_LIMIT_TOO_SMALL,
         MEMORY_MEGABYTES_MIN..=MEMORY_MEGABYTES_MAX => {
-            context.store.set_memory_bytes(megabytes * MEGABYTE);
+            let share = megabytes * MEGABYTE / (1 + context.others.len() as u64);
+            let stores = std::iter::once(context.store).chain(context.others);
+            stores.for_each(|store| store.set_memory_bytes(share));
             OK
         }
         _ => MEMORY_LIMIT_NOT_MEGABYTES,

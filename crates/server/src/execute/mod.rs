@@ -64,6 +64,8 @@ impl Default for ExecuteSettings {
 pub struct Context<'a> {
     /// The store.
     pub store: &'a Arc<Store>,
+    /// Those of other NUMA domains, for commands that are about every item.
+    pub others: &'a [Arc<Store>],
     /// The second it is.
     pub now: UnixSeconds,
     /// The counters of the worker that executes.

@@ -48,7 +48,7 @@ pub(super) fn flush_all(
 ) -> Outcome {
     let at = expires_at(delay.unwrap_or(0), context.now);
     let now = context.settings.flush_enabled && at <= context.now;
-    if now && !context.store.flush_all() {
+    if now && !std::iter::once(context.store).chain(context.others).all(|one| one.flush_all()) {
         return Outcome::Again;
     }
     context.counters.cmd_flush.bump_owner();

@@ -58,14 +58,30 @@ pub struct WorkerLane {
     pub queue_jobs: u64,
     /// Requests that it put into another's queue, or the shared one.
     pub handed_over: u64,
-    /// Of these, the ones that a client had sent to another than the key's owner.
+    /// Of these, the ones that a client had sent to another than the key's owner, or to another
+    /// NUMA domain.
     pub forwarded: u64,
+    /// Items of another NUMA domain that this worker looked at or wrote itself.
+    pub items_abroad: u64,
     /// Requests executed here that another worker received.
     pub jobs_of_others: u64,
     /// Of these, the ones taken from another worker's queue.
     pub stolen: u64,
     /// How long large replies have waited here for the wire, microseconds.
     pub tx_backed_up_us: u64,
+}
+
+/// What the control loop of one NUMA domain has come to.
+#[derive(Debug, Clone)]
+pub struct DomainLanes {
+    /// From this size on a request is large, bytes.
+    pub threshold_bytes: u64,
+    /// Plans made.
+    pub epochs: u64,
+    /// Plans that changed a worker's role.
+    pub role_changes: u64,
+    /// Workers for large requests only.
+    pub workers_large: u64,
 }
 
 /// What `stats lanes` tells.
@@ -75,16 +91,12 @@ pub struct LanesSnapshot {
     pub design: &'static str,
     /// `time-share` or `roles`.
     pub form: &'static str,
-    /// From this size on a request is large, bytes.
-    pub threshold_bytes: u64,
     /// The percentile that the threshold follows.
     pub percentile: f64,
     /// Seconds between two plans.
     pub epoch_ms: u64,
-    /// Plans made.
-    pub epochs: u64,
-    /// Plans that changed a worker's role.
-    pub role_changes: u64,
+    /// The NUMA domains, of which there is one at least.
+    pub domains: Vec<DomainLanes>,
     /// Connections in the queue that all large workers share, now.
     pub queue_shared: u64,
     /// Requests in the queue that several workers take from, now.
@@ -99,14 +111,16 @@ pub fn write_lanes(snapshot: &LanesSnapshot, out: &mut Vec<u8>) {
         |role| snapshot.workers.iter().filter(|worker| worker.role == role).count() as u64;
     let migrations: u64 =
         snapshot.workers.iter().map(|worker| worker.moved_to_large + worker.moved_home).sum();
+    let domains = &snapshot.domains;
     let mut lines = Lines::new(out);
     lines.text("design", snapshot.design);
     lines.text("form", snapshot.form);
-    lines.number("threshold_bytes", snapshot.threshold_bytes);
+    // Of several domains, the first one's; all of them stand below.
+    lines.number("threshold_bytes", domains.first().map_or(0, |domain| domain.threshold_bytes));
     lines.shown("percentile", snapshot.percentile);
     lines.number("epoch_ms", snapshot.epoch_ms);
-    lines.number("epochs", snapshot.epochs);
-    lines.number("role_changes", snapshot.role_changes);
+    lines.number("epochs", domains.first().map_or(0, |domain| domain.epochs));
+    lines.number("role_changes", domains.iter().map(|domain| domain.role_changes).sum());
     lines.number("workers", snapshot.workers.len() as u64);
     lines.number("workers_small", with_role(Role::Small));
     lines.number("workers_large", with_role(Role::Large));
@@ -115,6 +129,13 @@ pub fn write_lanes(snapshot: &LanesSnapshot, out: &mut Vec<u8>) {
     lines.number("migrations", migrations);
     lines.number("queue_shared", snapshot.queue_shared);
     lines.number("queue_shared_jobs", snapshot.queue_shared_jobs);
+    for (index, domain) in domains.iter().enumerate().filter(|_| domains.len() > 1) {
+        let mut line = |name: &str, value| lines.number(&format!("domain:{index}:{name}"), value);
+        line("threshold_bytes", domain.threshold_bytes);
+        line("epochs", domain.epochs);
+        line("role_changes", domain.role_changes);
+        line("workers_large", domain.workers_large);
+    }
     for (index, worker) in snapshot.workers.iter().enumerate() {
         write_worker(index, worker, &mut lines);
     }
@@ -143,6 +164,7 @@ fn write_worker(index: usize, worker: &WorkerLane, lines: &mut Lines<'_>) {
     line("queue_jobs", &worker.queue_jobs);
     line("handed_over", &worker.handed_over);
     line("forwarded", &worker.forwarded);
+    line("items_abroad", &worker.items_abroad);
     line("jobs_of_others", &worker.jobs_of_others);
     line("stolen", &worker.stolen);
     line("tx_backed_up_us", &worker.tx_backed_up_us);

@@ -22,7 +22,7 @@ pub use general::{GeneralSnapshot, write_general};
 pub use hot::{BalanceSnapshot, HotKeyLine, HotKeysSnapshot, SlotsSnapshot};
 pub use hot::{write_balance, write_hot_keys};
 pub use kernel::{KernelLaneSnapshot, KernelSnapshot, write_kernel};
-pub use lanes::{LanesSnapshot, Role, WorkerLane, write_lanes};
+pub use lanes::{DomainLanes, LanesSnapshot, Role, WorkerLane, write_lanes};
 pub use latency::{LatencyRow, LatencySnapshot, write_latency};
 pub use settings::{SettingsSnapshot, write_settings};
 pub use slabs::{write_items, write_sizes, write_slabs};

@@ -203,6 +203,7 @@ fn lanes_are_told_per_worker() {
         queue_jobs: 2,
         handed_over: 7,
         forwarded: 5,
+        items_abroad: 0,
         jobs_of_others: 6,
         stolen: 1,
         tx_backed_up_us: 25,
@@ -213,14 +214,14 @@ fn lanes_are_told_per_worker() {
         moved_home: 3,
         ..worker.clone()
     };
-    let snapshot = LanesSnapshot {
+    let domain =
+        DomainLanes { threshold_bytes: 1456, epochs: 5, role_changes: 2, workers_large: 1 };
+    let mut snapshot = LanesSnapshot {
         design: "lanes",
         form: "roles",
-        threshold_bytes: 1456,
         percentile: 99.0,
         epoch_ms: 1000,
-        epochs: 5,
-        role_changes: 2,
+        domains: vec![domain],
         queue_shared: 1,
         queue_shared_jobs: 9,
         workers: vec![worker, large],
@@ -245,6 +246,11 @@ fn lanes_are_told_per_worker() {
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }
+    assert!(!text.contains("domain:"), "{text}");
+    snapshot.domains.push(snapshot.domains[0].clone());
+    let several = self::text(|out| write_lanes(&snapshot, out));
+    assert!(several.contains("STAT domain:1:threshold_bytes 1456\r\n"), "{several}");
+    assert!(several.contains("STAT role_changes 4\r\n"), "{several}");
 }
 
 #[test]

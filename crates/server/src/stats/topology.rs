@@ -9,6 +9,8 @@ use laneway_policy::{Access, Placement};
 pub struct WorkerPlace {
     /// UDP port of its queue, if it has one.
     pub udp_port: Option<u16>,
+    /// Its NUMA domain.
+    pub domain: u16,
     /// CPU it is pinned to.
     pub cpu: Option<u32>,
 }
@@ -63,6 +65,9 @@ pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
     for (index, worker) in snapshot.workers.iter().enumerate() {
         if let Some(port) = worker.udp_port {
             lines.number(&format!("worker:{index}:udp_port"), port.into());
+        }
+        if snapshot.workers.iter().any(|one| one.domain > 0) {
+            lines.number(&format!("worker:{index}:domain"), worker.domain.into());
         }
         if let Some(cpu) = worker.cpu {
             lines.number(&format!("worker:{index}:cpu"), cpu.into());

@@ -204,12 +204,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if self.shared.durable.get().is_some() {
             return Some(KEEPER);
         }
-        if let Route::Hand(to) = route(&self.plan, self.id, size) {
-            return Some(to);
-        }
         let mut scratch = [0; KEY_BYTES_MAX];
         let frame = parse(message.piece(0), &self.limits).ok()??;
         let key = execute::key_of_store(&frame.request, &mut scratch);
+        if let Some(abroad) = self.abroad(key) {
+            return Some(abroad);
+        }
+        if let Route::Hand(to) = route(&self.plan, self.id, size) {
+            return Some(to);
+        }
         self.queue_for(key, true, size.0)
     }
 

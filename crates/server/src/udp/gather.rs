@@ -128,7 +128,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.finish_datagram(
             desk,
             at,
-            Finished { origin, reply, tally, large, closes: false },
+            Finished { origin, reply, tally, large, closes: false, home: None },
         );
     }
 }

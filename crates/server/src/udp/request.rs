@@ -200,6 +200,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut scratch = [0; KEY_BYTES_MAX];
         let to = match request {
             _ if !self.hands_unseen => None,
+            // Its keys may be of several domains, and its reply is one message.
+            Request::Get(get) if self.has_domains() && get.keys.clone().nth(1).is_some() => None,
             // A multiget is one message: it goes where its first key goes.
             Request::Get(get) => {
                 let first = get.keys.rest().split(|byte| *byte == b' ').find(|key| !key.is_empty());
@@ -318,7 +320,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.count_hot(key, forward::writes(get.verb));
             let hash = self.ahead.hash(&self.shared.store, key);
             let touched = Cell::new(0);
-            let context = Context { large_from, ..self.context(&touched) };
+            let context = Context { large_from, ..self.context_for(&touched, key) };
             let out = desk.batches[from.queue()].out();
             match execute::get_key(&context, get.verb, expires, key, hash, out) {
                 Outcome::Elsewhere => {
@@ -340,8 +342,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     fn size_of_all(&self, get: &Get<'_>) -> ItemBytes {
-        let store = &self.shared.store;
+        let touched = Cell::new(0);
         let size = |key: &[u8]| {
+            let store = self.context_for(&touched, key).store;
             let meta = store.peek(store.hash(key), key, self.now_seconds);
             meta.map_or(0, |meta| u64::from(meta.key_bytes) + u64::from(meta.value_bytes))
         };
@@ -398,7 +401,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// The client is wrong: tell it, and go on as over TCP, as far as the message goes.
     fn refuse(&mut self, desk: &mut Desk, from: &From, what: &Malformed<'_>, rest: &[u8]) -> Next {
         desk.batches[from.queue()].out().extend_from_slice(what.reply);
-        execute::refused_by_size(&self.context(&Cell::new(0)), what);
+        execute::refused_by_size(&self.context_of_malformed(&Cell::new(0), what), what);
         match what.then {
             Then::Continue => Next::Took(what.head_bytes),
             Then::Swallow(bytes) => Next::Took(rest.len().min(what.head_bytes + bytes)),

@@ -102,6 +102,7 @@ impl Session {
         let touched = Cell::new(0);
         let context = Context {
             store: &self.store,
+            others: &[],
             now: self.now,
             counters: self.board.worker(0),
             settings: &self.settings,
@@ -231,6 +232,7 @@ impl Session {
         let touched = Cell::new(0);
         let context = Context {
             store: &self.store,
+            others: &[],
             now: self.now,
             counters: self.board.worker(0),
             settings: &self.settings,

@@ -348,6 +348,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         idle: Idle::Block,
         epoch: Duration::from_secs(1),
         drain: Duration::ZERO,
+        domains: Vec::new(),
         put_lock: plan.put_lock,
         kernel: Default::default(),
         hot_seed: 0x5eed,

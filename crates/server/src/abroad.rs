@@ -1,0 +1,128 @@
+//! What belongs to another NUMA domain ([`crate::domains`]): a connection's requests for its keys
+//! are handed over, one parsed request each, as in the rival designs ([`crate::forward`]), and so
+//! is a datagram that came to a wrong domain. The reply comes back to who received the request,
+//! and leaves from there. Departs from Minos §3.1, which has no connections.
+//!
+//! Two things are done in another domain's memory directly, and counted: the bytes of a large
+//! value that arrives by a connection go straight into their item, and a multiget by UDP whose
+//! keys are of several domains is answered by who received it, since its reply is one message.
+
+use crate::clock::Clock;
+use crate::domains::Domains;
+use crate::execute::Context;
+use crate::handoff::{Finished, Home, Job};
+use crate::shared::Shared;
+use crate::worker::Worker;
+use laneway_policy::{Placement, WorkerId, WorkerTarget};
+use laneway_store::Store;
+use laneway_transport::Transport;
+use laneway_wire::{KEY_BYTES_MAX, Malformed};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+/// A domain takes jobs as a worker does, under a number that no worker has and the keeper has not.
+const ABROAD: u16 = 1 << 15;
+
+/// Tell every domain of the others. Called once, before a worker is made.
+pub fn link<S>(all: &[Arc<Shared<S>>], placement: Placement) {
+    let stores: Vec<Arc<Store>> = all.iter().map(|shared| shared.store.clone()).collect();
+    for (own, shared) in all.iter().enumerate() {
+        let neighbours = all.iter().map(Arc::downgrade).collect();
+        let domains = Domains::new(own as u16, placement, neighbours, &stores);
+        assert!(shared.domains.set(domains).is_ok(), "linked twice");
+    }
+}
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Whether the server has several domains.
+    pub(crate) fn has_domains(&self) -> bool {
+        self.shared.domains.get().is_some()
+    }
+
+    /// The queue for a request for `key`, if another domain holds it.
+    pub(crate) fn abroad(&self, key: &[u8]) -> Option<WorkerTarget> {
+        let domains = self.shared.domains.get()?;
+        let domain = domains.of(key);
+        let is_abroad = domain != domains.own() && !key.is_empty();
+        is_abroad.then_some(WorkerTarget::Worker(WorkerId(ABROAD + domain)))
+    }
+
+    /// What a command about `key` is executed in, wherever the key's memory is.
+    pub(crate) fn context_for<'a>(&'a self, touched: &'a Cell<u64>, key: &[u8]) -> Context<'a> {
+        let context = self.context(touched);
+        let Some(domains) = self.shared.domains.get() else { return context };
+        let domain = domains.of(key);
+        if domain == domains.own() {
+            return context;
+        }
+        self.lanes().items_abroad.add_owner(1);
+        Context { store: domains.store(domain), ..context }
+    }
+
+    /// What is answered to `what` is executed in: it may be about a key.
+    pub(crate) fn context_of_malformed<'a>(
+        &'a self,
+        touched: &'a Cell<u64>,
+        what: &Malformed<'_>,
+    ) -> Context<'a> {
+        let mut scratch = [0; KEY_BYTES_MAX];
+        match &what.unlink {
+            Some(key) => self.context_for(touched, key.bytes(&mut scratch)),
+            None => self.context(touched),
+        }
+    }
+
+    /// Whether this is the place of another domain.
+    pub(crate) fn is_abroad(to: WorkerTarget) -> bool {
+        let of_domain = |id: WorkerId| (ABROAD..u16::MAX).contains(&id.0);
+        matches!(to, WorkerTarget::Worker(id) if of_domain(id))
+    }
+
+    /// Put a job into a queue of another domain: that of a worker that serves small requests there.
+    pub(crate) fn enqueue_abroad(&mut self, to: WorkerTarget, mut job: Job) -> Result<(), Job> {
+        let (Some(domains), WorkerTarget::Worker(WorkerId(number))) =
+            (self.shared.domains.get(), to)
+        else {
+            return Err(job);
+        };
+        let Some(there) = domains.neighbour(number - ABROAD) else {
+            return Err(job);
+        };
+        job.home = Some(Home { domain: domains.own(), worker: self.id });
+        let small = usize::from(there.plan.get().workers_small);
+        let worker = self.id.index() % small;
+        if let Err(mut job) = there.workers[worker].jobs.push(job) {
+            job.home = None;
+            return Err(job);
+        }
+        self.lanes().handed_over.add_owner(1);
+        self.lanes().forwarded.add_owner(1);
+        wake_there(&there, worker);
+        Ok(())
+    }
+
+    /// Take a reply back to the domain where its request was received; it stays here while there is
+    /// no room.
+    pub(crate) fn send_home_abroad(&mut self, home: Home, finished: Finished) {
+        let domains = self.shared.domains.get();
+        let there = domains.and_then(|domains| domains.neighbour(home.domain));
+        let Some(there) = there else { return }; // the server has ended
+        match there.workers[home.worker.index()].finished.push(finished) {
+            Ok(()) => wake_there(&there, home.worker.index()),
+            Err(finished) => {
+                let finished = Finished { home: Some(home), ..finished };
+                self.undelivered.push_back(finished);
+            }
+        }
+    }
+}
+
+/// Wake a worker of another domain if it sleeps, as [`Worker::wake_one`] does.
+fn wake_there<S>(there: &Shared<S>, worker: usize) {
+    fence(Ordering::SeqCst); // (S) pairs with (T) in `jobs`
+    let asleep = &there.workers[worker].asleep;
+    if asleep.load(Ordering::Relaxed) && asleep.swap(false, Ordering::Relaxed) {
+        there.workers[worker].wake();
+    }
+}
