@@ -4,6 +4,7 @@
 use crate::arguments::{number, text, usage};
 use crate::connection::Target;
 use crate::cpu;
+use crate::crowds::Crowds;
 use crate::dialect::Dialect;
 use crate::report::json::Mode;
 use crate::report::table;
@@ -221,6 +222,12 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         }
         "first-key" => typed.workload.first_key = number(name, parser)?,
         "zipf" => typed.workload.zipf_exponent = number(name, parser)?,
+        "hot-shift" => typed.workload.crowds.shift_s = number(name, parser)?,
+        "flash-share" => typed.workload.crowds.flash_share = number(name, parser)?,
+        "flash-at" => typed.workload.crowds.flash_at_s = number(name, parser)?,
+        "flash-for" => typed.workload.crowds.flash_for_s = number(name, parser)?,
+        "write-keys" => typed.workload.crowds.write_keys = number(name, parser)?,
+        "write-share" => typed.workload.crowds.write_share = number(name, parser)?,
         "seed" => typed.workload.seed = number(name, parser)?,
         "rate" => {
             let list = text(name, parser)?;
@@ -372,9 +379,10 @@ fn with_trace(plan: Plan, path: &Path, typed: &Typed) -> Result<Plan, String> {
         || typed.closed
         || plan.threads > 1
         || !plan.steps.is_empty()
+        || typed.workload.crowds != Crowds::default()
     {
         return Err("--trace: has a schedule and items of its own; leave out --udp, --floor, \
-                    --closed, --threads and --p-large-steps"
+                    --closed, --threads, --p-large-steps, --hot-shift and the like"
             .into());
     }
     if !(1e-3..=1e6).contains(&typed.speed) {
@@ -414,6 +422,9 @@ fn sizes(typed: &Typed) -> Result<Sizes, String> {
 }
 
 fn check_floor(typed: &Typed) -> Result<(), String> {
+    if typed.floor && typed.workload.crowds.write_keys > 0 {
+        return Err("--floor: it answers GETs only; leave out --write-keys".into());
+    }
     if typed.floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
         return Err(
             "--floor: a floor has values of one size and speaks memcached's protocol; give \
@@ -481,6 +492,7 @@ mod tests {
             ("--timeout-ms 5", "--timeout-ms: means something with --udp only"),
             ("--udp --socket /s", "--udp: needs a --server"),
             ("--udp-port 1 --udp-base 2 --udp-queues 1", "--udp-port 1: one port or many"),
+            ("--floor --write-keys 1 --write-share 1", "--floor: it answers GETs only"),
             ("--floor", "--floor: a floor has values of one size"),
             ("--p-large-steps some", "--p-large-steps some: percentages"),
             ("--p-large-steps 1,200", "--p-large 200: a percentage"),
@@ -489,6 +501,7 @@ mod tests {
             ("--trace /no/such/trace.csv", "--trace /no/such/trace.csv: "),
             ("--trace x --closed", "--trace: has a schedule"),
             ("--trace x --speed 0", "--speed 0: must be"),
+            ("--trace x --hot-shift 1", "--trace: has a schedule"),
             ("--workload fb-all", "--workload fb-all: there are etc fb-usr"),
             ("--workload twitter-5", "twitter-5: its"),
             ("--workload fb-usr --s-large 5000", "--s-large 5000: this workload has no"),
@@ -500,6 +513,8 @@ mod tests {
             ("--delete-share 0.1", "--delete-share 0.1: must be"),
             ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
             ("--cpu 1 --threads 2", "--cpu: 2 threads"),
+            ("--flash-share 0.5", "give --flash-for too"),
+            ("--write-share 0.5", "give --write-keys too"),
         ] {
             let message = parsed(line).map(|_| ()).expect_err(line);
             assert!(message.contains(words), "{line}: {message}");
@@ -537,6 +552,12 @@ mod tests {
             "value-bytes",
             "get-share",
             "zipf",
+            "hot-shift",
+            "flash-share",
+            "flash-at",
+            "flash-for",
+            "write-keys",
+            "write-share",
             "seed",
             "rate",
             "closed",

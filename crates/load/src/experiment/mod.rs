@@ -26,12 +26,12 @@ use std::process::ExitCode;
 pub const HELP: &str = "\
 laneway bench EXPERIMENT: an experiment of the papers, on servers that it starts itself
 
-usage: laneway bench service-time | access-modes | direction | designs | designs-p-large |
-                     designs-s-large [flags]
+usage: laneway bench EXPERIMENT [flags]
 
   service-time   what a GET costs by the size of its value, 1 B to 1 MB (Minos, figure 1)
   access-modes   EREW, CREW and CRCW, uniform and skewed keys, 50 to 100 % GETs (MICA, section 4.1)
   direction      queues chosen by the client, against a flow hash and hand-over by the server
+  hot-threshold  latency by the threshold of hot keys, 256 down to 32 (KeySched, figure 3b)
   designs        lanes, minos, hkh, hkh-ws and sho under the default workload, at shares of the
                  best peak, which it finds first (Minos, section 6)
   designs-p-large
@@ -56,6 +56,8 @@ pub enum Experiment {
     AccessModes,
     /// Client-chosen queues or flow hash.
     Direction,
+    /// KeySched, figure 3(b), live.
+    HotThreshold,
     /// The five designs.
     Designs(Sweep),
 }
@@ -71,11 +73,25 @@ pub struct Picture {
     pub chart: Chart<'static>,
 }
 
+/// Of KeySched's figure 3(b).
+const HOT_THRESHOLD: &[Picture] = &[
+    hot("p50", "/latency_us/small/p50", "p50 (us)"),
+    hot("p99", "/latency_us/small/p99", "p99 (us)"),
+    hot("cpu", "/server/cpu_us_per_request", "server CPU per request (us)"),
+];
+
+const fn hot(name: &'static str, value: &'static str, y_label: &'static str) -> Picture {
+    let title = "Hot keys, 20 k requests/s";
+    let x_label = "threshold (requests in a slot of 2 000)";
+    Picture { name, value, chart: Chart { title, x_label, y_label, log: Log::Neither } }
+}
+
 impl Experiment {
-    const ALL: [(&'static str, Experiment); 6] = [
+    const ALL: [(&'static str, Experiment); 7] = [
         ("service-time", Experiment::ServiceTime),
         ("access-modes", Experiment::AccessModes),
         ("direction", Experiment::Direction),
+        ("hot-threshold", Experiment::HotThreshold),
         ("designs", Experiment::Designs(Sweep::Load)),
         ("designs-p-large", Experiment::Designs(Sweep::PLarge)),
         ("designs-s-large", Experiment::Designs(Sweep::SLarge)),
@@ -104,6 +120,9 @@ impl Experiment {
             }
             Experiment::Direction => {
                 Some(include_str!("../../../../bench/definitions/direction.toml"))
+            }
+            Experiment::HotThreshold => {
+                Some(include_str!("../../../../bench/definitions/hot-threshold.toml"))
             }
             Experiment::Designs(_) => None,
         }
@@ -169,6 +188,7 @@ impl Experiment {
                     ]
                 }
             }
+            Experiment::HotThreshold => HOT_THRESHOLD,
             Experiment::Designs(sweep) => sweep.pictures(),
         }
     }

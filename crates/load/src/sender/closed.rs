@@ -80,7 +80,8 @@ impl ClosedLoop {
         index: usize,
         now_ns: u64,
     ) {
-        let ask = connections.context().workload.draw(&mut self.asks, &mut self.draws);
+        let workload = connections.context().workload;
+        let ask = workload.draw_at(&mut self.asks, &mut self.draws, now_ns);
         let version = self.versions.word() as u32;
         connections.push(index, connections.request(ask, now_ns, version));
         recorder.sent(now_ns, now_ns, false);
