@@ -10,6 +10,7 @@ mod bench;
 mod client;
 mod fuzz;
 mod histories;
+mod hot_cost;
 mod instructions;
 mod kernel;
 mod loom;
@@ -47,6 +48,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
     Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
     Subcommand { name: "histories", help: histories::HELP, main: histories::main },
+    Subcommand { name: "hot-cost", help: hot_cost::HELP, main: hot_cost::main },
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },

@@ -80,6 +80,7 @@ const STEPS: &[Step] = &[
     step("needless cost", "xtask instructions --canary", false),
     step("release build", "build --quiet --release --workspace", false),
     step("histories", "xtask histories --operations 200000", false),
+    step("hot cost", "xtask hot-cost --check", false),
     step("replay", "xtask replay --against both", false),
     step("memccapable", "xtask memccapable", false),
     step("pymemcache", "xtask pymemcache", false),

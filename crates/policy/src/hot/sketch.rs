@@ -57,7 +57,7 @@ impl Cell {
 /// A sketch of so many rows and columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountMin<const ROWS: usize, const COLUMNS: usize> {
-    cells: Box<[[Cell; COLUMNS]]>,
+    cells: Box<[[Cell; COLUMNS]; ROWS]>,
     stamp: u16,
     seed: u64,
 }
@@ -78,7 +78,9 @@ impl<const ROWS: usize, const COLUMNS: usize> CountMin<ROWS, COLUMNS> {
     /// An empty sketch. `seed`: any random number that is told to nobody.
     pub fn new(seed: u64) -> Self {
         // Untouched cells claim slot 0, but hold nothing.
+        // Made on the heap: it is too large to pass over the stack.
         let cells = vec![[Cell::default(); COLUMNS]; ROWS].into_boxed_slice();
+        let Ok(cells) = cells.try_into() else { unreachable!("it has that many rows") };
         CountMin { cells, stamp: 1, seed }
     }
 
@@ -86,18 +88,19 @@ impl<const ROWS: usize, const COLUMNS: usize> CountMin<ROWS, COLUMNS> {
     /// few (up to 65 535, where counting stops), perhaps too many.
     #[inline]
     pub fn count(&mut self, key: KeyHash) -> u16 {
+        // By number and not by iterator: so the rows are unrolled.
         let places = self.places(key);
         let stamp = self.stamp;
         let mut estimate = [0; ROWS];
         let mut lowest = u16::MAX;
-        for ((row, place), count) in self.cells.iter().zip(places).zip(&mut estimate) {
-            *count = row[place].count(stamp);
-            lowest = lowest.min(*count);
+        for row in 0..ROWS {
+            estimate[row] = self.cells[row][places[row]].count(stamp);
+            lowest = lowest.min(estimate[row]);
         }
         let next = lowest.saturating_add(1);
-        for ((row, place), count) in self.cells.iter_mut().zip(places).zip(estimate) {
-            if count == lowest {
-                row[place] = Cell::new(stamp, next);
+        for row in 0..ROWS {
+            if estimate[row] == lowest {
+                self.cells[row][places[row]] = Cell::new(stamp, next);
             }
         }
         next

@@ -22,9 +22,9 @@ pub struct HotWorker {
     routes: Routes,
     version: u64,
     words: Vec<u64>,
-    /// Requests that it executed until it last looked whether the slot is over.
-    looked_at: u64,
-    look_every: u64,
+    /// Requests that it counted since it last looked whether the slot is over.
+    unlooked: u32,
+    look_every: u32,
     /// When this turn began.
     pub now_nanos: u64,
 }
@@ -42,8 +42,8 @@ impl HotWorker {
             routes: Routes::new(settings.keys_max),
             version: 0,
             words: Vec::new(),
-            looked_at: 0,
-            look_every: u64::from(settings.slot.requests / looks).max(1),
+            unlooked: 0,
+            look_every: (settings.slot.requests / looks).max(1),
             now_nanos: 0,
         }
     }
@@ -75,14 +75,21 @@ impl HotWorker {
         }
     }
 
-    /// Whether to look if the slot is over, now that `executed` requests were executed here.
+    /// A turn begins. Whether to look if the slot is over.
     #[inline]
-    pub fn looks(&mut self, executed: u64) -> bool {
-        let looks = executed - self.looked_at >= self.look_every;
+    pub fn turn(&mut self, now: u64) -> bool {
+        self.now_nanos = now;
+        let looks = self.unlooked >= self.look_every;
         if looks {
-            self.looked_at = executed;
+            self.unlooked = 0;
         }
         looks
+    }
+
+    /// A request is executed here.
+    #[inline]
+    pub fn executes(&mut self) {
+        self.unlooked += 1;
     }
 
     /// The key's entry, if it is hot.

@@ -1,7 +1,7 @@
 //! What a worker does about hot keys: count what it executes, look up whose a key is, read the
 //! slot's table, and see that the slot ends.
 
-use super::board::Finding;
+use super::board::{Finding, HotBoard};
 use super::local::HotWorker;
 use crate::clock::Clock;
 use crate::forward;
@@ -16,36 +16,38 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// The top of a turn: is the slot over?
     #[inline]
     pub(crate) fn turn_hot(&mut self, now: u64) {
-        if self.hot.is_some() {
-            self.turn_slot(now);
+        if let Some(hot) = &mut self.hot
+            && Self::turn_slot(hot, now)
+        {
+            self.close_slot(now);
         }
     }
 
     /// Before requests are served: whose are the hot keys now?
     #[inline]
     pub(crate) fn follow_hot(&mut self) {
-        if self.hot.is_some() {
-            self.follow_table();
-        }
-    }
-
-    // Not inlined, as `follow_table`, `hot_owner` and `count_access` are not: these four are all
-    // that hot keys cost, and a profiler tells them by their names.
-    #[inline(never)]
-    fn turn_slot(&mut self, now: u64) {
-        let (Some(hot), Some(board)) = (&mut self.hot, &self.shared.hot) else { return };
-        hot.now_nanos = now;
-        let executed = |worker: usize| self.shared.workers[worker].lanes.executed();
-        if hot.looks(executed(self.id.index())) {
-            board.end_slot(now, executed);
-        }
-    }
-
-    #[inline(never)]
-    fn follow_table(&mut self) {
         if let (Some(hot), Some(board)) = (&mut self.hot, &self.shared.hot) {
-            hot.follow(board);
+            Self::follow_table(hot, board);
         }
+    }
+
+    // Not inlined, as `close_slot`, `follow_table`, `hot_owner` and `count_access` are not: these
+    // are all that hot keys cost, and `cargo xtask hot-cost` counts them by their names.
+    #[inline(never)]
+    fn turn_slot(hot: &mut HotWorker, now: u64) -> bool {
+        hot.turn(now)
+    }
+
+    #[inline(never)]
+    fn close_slot(&self, now: u64) {
+        if let Some(board) = &self.shared.hot {
+            board.end_slot(now, |worker| self.shared.workers[worker].lanes.executed());
+        }
+    }
+
+    #[inline(never)]
+    fn follow_table(hot: &mut HotWorker, board: &HotBoard) {
+        hot.follow(board);
     }
 
     /// The worker that a key belongs to in this slot.
@@ -84,6 +86,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     #[inline(never)]
     fn count_access(&mut self, key: &[u8], writes: bool) {
         let (Some(hot), Some(board)) = (&mut self.hot, &self.shared.hot) else { return };
+        hot.executes();
         let hash = self.shared.placement.hash(key);
         if let Some(routed) = hot.routed(KeyHash(hash.0)) {
             return board.count_owner(self.id, routed.number, writes);
