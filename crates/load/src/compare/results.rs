@@ -212,6 +212,7 @@ pub fn commands(record: &Record) -> Vec<(String, String)> {
                     run.requests, run.key_bytes, run.value_bytes
                 ),
                 Kind::Program => run.command.clone(),
+                Kind::Balance => format!("requests per worker of a fresh server: {flags}"),
                 Kind::Lookaside => format!("look-aside cache on a fresh server: {flags}"),
             };
             all.push((run.name.clone(), line));

@@ -10,6 +10,8 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("get-16-16m", include_str!("../../../../bench/definitions/get-16-16m.toml")),
     ("get-floor", include_str!("../../../../bench/definitions/get-floor.toml")),
     ("hkh", include_str!("../../../../bench/definitions/hkh.toml")),
+    ("hot-balance", include_str!("../../../../bench/definitions/hot-balance.toml")),
+    ("hot-threshold", include_str!("../../../../bench/definitions/hot-threshold.toml")),
     ("index", include_str!("../../../../bench/definitions/index.toml")),
     ("kernel-get", include_str!("../../../../bench/definitions/kernel-get.toml")),
     ("large-4mb-0125", include_str!("../../../../bench/definitions/large-4mb-0125.toml")),

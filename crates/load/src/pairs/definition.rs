@@ -16,6 +16,8 @@ pub enum Kind {
     Memory,
     /// Miss ratio of a fresh server as a look-aside cache, after the sizes of `phases`.
     Lookaside,
+    /// How evenly a fresh server's workers are loaded by `requests`, and how soon hot keys are found.
+    Balance,
     /// A program of its own that prints what it measured; no server.
     Program,
 }
@@ -128,7 +130,7 @@ pub struct RunDefinition {
     /// Look-aside: what each phase writes, in units of the server's memory.
     #[serde(default = "two")]
     pub written_over_memory: f64,
-    /// Look-aside: GETs measured after that. Memory: items.
+    /// Look-aside: GETs measured after that. Memory: items. Balance: requests.
     #[serde(default = "million")]
     pub requests: u64,
     /// Memory: bytes of a key.

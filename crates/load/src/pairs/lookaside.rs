@@ -7,20 +7,18 @@
 //! batch can miss twice, for all servers alike. Knows no latency.
 
 use super::Measured;
+use super::batches::Batches;
 use super::definition::{Definition, RunDefinition};
 use super::server::{Server, words};
 use crate::cli::{self, Command};
 use crate::connection::{Completion, Context, Outcome};
 use crate::random::Random;
-use crate::sender::{Clock, Connections};
 use crate::values::Values;
 use crate::workload::{Ask, Draws, KEY_BYTES, Key, Operation, Sizes, Workload, WorkloadOptions};
 use serde_json::json;
-use std::time::{Duration, Instant};
 
 /// Requests in flight.
 const BATCH: usize = 64;
-const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Keys of a phase, so that their values would fill the memory this many times.
 const KEYS_OVER_MEMORY: u64 = 4;
 
@@ -94,14 +92,11 @@ fn phase(base: &WorkloadOptions, value_bytes: u64, memory_bytes: u64) -> Workloa
 }
 
 struct LookAside<'a> {
-    connections: Connections<'a>,
-    clock: Clock,
+    batches: Batches<'a>,
     /// Added to every key drawn, so that each phase has keys of its own.
     first_key: u32,
     asks: Random,
     draws: Draws,
-    versions: Random,
-    ended: Vec<Completion>,
     gets: u64,
     misses: u64,
     sets_refused: u64,
@@ -110,17 +105,12 @@ struct LookAside<'a> {
 
 impl<'a> LookAside<'a> {
     fn new(context: Context<'a>, server: &Server, first_key: u32) -> Result<Self, String> {
-        let seed = context.workload.options().seed;
-        let connections = Connections::open(context, &server.target, 1)
-            .map_err(|error| format!("{}: {error}", server.target))?;
+        let batches = Batches::open(context, server, 1)?;
         Ok(LookAside {
-            connections,
-            clock: Clock::starting(Instant::now()),
+            asks: batches.asks(),
+            batches,
             first_key,
-            asks: Random::stream(seed, 1),
             draws: Draws::default(),
-            versions: Random::stream(seed, 2),
-            ended: Vec::new(),
             gets: 0,
             misses: 0,
             sets_refused: 0,
@@ -135,12 +125,11 @@ impl<'a> LookAside<'a> {
     /// A batch of what is drawn, and SETs for the GETs that missed.
     fn batch(&mut self) -> Result<(), String> {
         for _ in 0..BATCH {
-            let ask = self.connections.context().workload.draw(&mut self.asks, &mut self.draws);
-            self.push(Ask { key: Key(ask.key.0 + self.first_key), ..ask });
+            let ask = self.batches.workload().draw(&mut self.asks, &mut self.draws);
+            self.batches.push(Ask { key: Key(ask.key.0 + self.first_key), ..ask });
         }
-        self.finish()?;
         let mut missed: Vec<Key> = Vec::new();
-        for completion in std::mem::take(&mut self.ended) {
+        for completion in self.batches.finish()? {
             match (completion.request.operation, &completion.outcome) {
                 (Operation::Get, Outcome::Hit) => self.gets += 1,
                 (Operation::Get, Outcome::Miss) => {
@@ -157,10 +146,9 @@ impl<'a> LookAside<'a> {
         missed.sort_unstable();
         missed.dedup();
         for key in missed {
-            self.push(Ask::one(key, Operation::Set));
+            self.batches.push(Ask::one(key, Operation::Set));
         }
-        self.finish()?;
-        for completion in std::mem::take(&mut self.ended) {
+        for completion in self.batches.finish()? {
             self.written(&completion)?;
         }
         Ok(())
@@ -175,28 +163,6 @@ impl<'a> LookAside<'a> {
             other => return Err(format!("SET: {other:?}")),
         }
         self.written_bytes += completion.request.value_bytes + KEY_BYTES as u64;
-        Ok(())
-    }
-
-    fn push(&mut self, ask: Ask) {
-        let request = self.connections.request(ask, 0, self.versions.word() as u32);
-        self.connections.push(0, request);
-    }
-
-    /// Sends what was pushed and waits for every reply.
-    fn finish(&mut self) -> Result<(), String> {
-        let broken = |error: std::io::Error| format!("the connection broke: {error}");
-        self.connections.flush(0).map_err(broken)?;
-        let mut ready = Vec::new();
-        while self.connections.in_flight() > 0 {
-            self.connections.poll(SILENCE_MAX, &mut ready).map_err(broken)?;
-            if ready.is_empty() {
-                return Err(format!("no reply for {} s", SILENCE_MAX.as_secs()));
-            }
-            for &event in &ready {
-                self.connections.serve(event, &self.clock, &mut self.ended).map_err(broken)?;
-            }
-        }
         Ok(())
     }
 }

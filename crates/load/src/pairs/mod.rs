@@ -8,6 +8,8 @@
 //! one CPU under a real-time scheduler, the client spins on another. docs/bench-method.md says why,
 //! and what this cannot see. Definitions stand in bench/definitions, results go to bench/record.
 
+pub mod balance;
+pub mod batches;
 pub mod bench;
 pub mod builtin;
 pub mod definition;
@@ -270,6 +272,7 @@ impl Comparison<'_> {
         let seed = number as u64;
         match kind {
             Kind::Memory => memory::measure(run, &server).map(Ok),
+            Kind::Balance => balance::measure(self.definition, run, &server, seed).map(Ok),
             _ => lookaside::measure(self.definition, run, &server, seed).map(Ok),
         }
     }

@@ -5,10 +5,10 @@
 //! Pinning and scheduling are done by `taskset` and `chrt` of util-linux around the server's
 //! command: they replace themselves by it, so the child's process number is the server's. `setpriv`
 //! has the kernel end it should we be killed. Without the right to SCHED_FIFO it runs without, and
-//! says so.
+//! says so. Where nothing is timed, it has every CPU and the ordinary scheduler.
 
 use super::Options;
-use super::definition::{Definition, ServerDefinition};
+use super::definition::{Definition, Kind, ServerDefinition};
 use super::namespace::Namespace;
 use crate::admin;
 use crate::connection::Target;
@@ -58,12 +58,15 @@ impl Places {
         std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
         let mut wrapper = words("setpriv --pdeathsig KILL");
         wrapper.extend(namespace.iter().flat_map(Namespace::wrapper));
-        wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
-        let fifo = Command::new("chrt").args(["-f", "1", "true"]).stderr(Stdio::null()).status();
-        let real_time = fifo.is_ok_and(|status| status.success());
+        // What only counts requests is to be seen as threads run everywhere, on every CPU.
+        let is_timed = definition.runs.iter().any(|run| definition.kind_of(run) != Kind::Balance);
+        let real_time = is_timed && may_be_real_time();
+        if is_timed {
+            wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
+        }
         if real_time {
             wrapper.extend(words("chrt -f 1"));
-        } else {
+        } else if is_timed {
             eprintln!("warning: no right to SCHED_FIFO here: the tails are other processes' noise");
         }
         Ok(Places {
@@ -219,6 +222,12 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 /// A port that was free a moment ago.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Whether this user may run programs under SCHED_FIFO.
+fn may_be_real_time() -> bool {
+    let fifo = Command::new("chrt").args(["-f", "1", "true"]).stderr(Stdio::null()).status();
+    fifo.is_ok_and(|status| status.success())
 }
 
 /// The words of a line; `''` is an empty word.

@@ -106,12 +106,20 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
         ("beyond key and value", "/beyond_bytes_per_item"),
         ("metadata", "/metadata_bytes_per_item"),
         ("resident", "/resident_bytes_per_item"),
+        ("busiest over mean", "/max_ave_ratio"),
+        ("by hash", "/max_ave_ratio_by_hash"),
+        ("within slots", "/max_ave_ratio_slot"),
+        ("found in slots", "/found_slots_max"),
     ];
     for (words, pointer) in parts {
         if let Some(value) = measured.pointer(pointer).and_then(Measured::as_f64)
             && value > 0.0
         {
-            let digits = if value < 1.0 { 4 } else { usize::from(value < 1_000.0) };
+            let digits = match value {
+                ..1.0 => 4,
+                ..2.0 => 3,
+                _ => usize::from(value < 1_000.0),
+            };
             let _ = write!(out, "  {words} {value:.digits$}");
         }
     }

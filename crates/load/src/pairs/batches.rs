@@ -1,0 +1,71 @@
+//! Requests in batches, each sent whole and waited for: for what is counted and not timed. Knows no
+//! latency.
+
+use super::server::Server;
+use crate::connection::{Completion, Context};
+use crate::random::Random;
+use crate::sender::{Clock, Connections};
+use crate::workload::{Ask, Workload};
+use std::time::{Duration, Instant};
+
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Of the workload's seed: [`Batches::asks`] is stream 1.
+const VERSIONS_STREAM: u64 = 2;
+
+/// Connections, and what is in flight on them.
+pub struct Batches<'a> {
+    connections: Connections<'a>,
+    clock: Clock,
+    versions: Random,
+    ended: Vec<Completion>,
+}
+
+impl<'a> Batches<'a> {
+    /// Opens so many connections.
+    pub fn open(context: Context<'a>, server: &Server, count: usize) -> Result<Self, String> {
+        let connections = Connections::open(context, &server.target, count)
+            .map_err(|error| format!("{}: {error}", server.target))?;
+        Ok(Batches {
+            connections,
+            clock: Clock::starting(Instant::now()),
+            versions: Random::stream(context.workload.options().seed, VERSIONS_STREAM),
+            ended: Vec::new(),
+        })
+    }
+
+    /// What is asked for.
+    pub fn workload(&self) -> &'a Workload {
+        self.connections.context().workload
+    }
+
+    /// The random numbers that asks are drawn with.
+    pub fn asks(&self) -> Random {
+        Random::stream(self.workload().options().seed, 1)
+    }
+
+    /// Puts one more request into the batch; they go to the connections in turn.
+    pub fn push(&mut self, ask: Ask) {
+        let request = self.connections.request(ask, 0, self.versions.word() as u32);
+        let index = self.connections.in_flight() % self.connections.count();
+        self.connections.push(index, request);
+    }
+
+    /// Sends what was pushed and waits for every reply: how each ended.
+    pub fn finish(&mut self) -> Result<Vec<Completion>, String> {
+        let broken = |error: std::io::Error| format!("the connection broke: {error}");
+        for index in 0..self.connections.count() {
+            self.connections.flush(index).map_err(broken)?;
+        }
+        let mut ready = Vec::new();
+        while self.connections.in_flight() > 0 {
+            self.connections.poll(SILENCE_MAX, &mut ready).map_err(broken)?;
+            if ready.is_empty() {
+                return Err(format!("no reply for {} s", SILENCE_MAX.as_secs()));
+            }
+            for &event in &ready {
+                self.connections.serve(event, &self.clock, &mut self.ended).map_err(broken)?;
+            }
+        }
+        Ok(std::mem::take(&mut self.ended))
+    }
+}
