@@ -320,6 +320,7 @@ impl<S> Shared<S> {
             keys_max: report.settings.keys_max as u64,
             found: report.found,
             moved: report.moved,
+            executed: report.executed,
             keys: report.keys.into_iter().map(line).collect(),
         })
     }

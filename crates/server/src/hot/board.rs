@@ -123,6 +123,8 @@ pub struct HotReport {
     pub found: u64,
     /// Times that a hot key went to another owner at a slot's end.
     pub moved: u64,
+    /// Reads and writes of keys that were hot, by the worker that executed them, so far.
+    pub executed: Vec<(u64, u64)>,
     /// The hot keys, the one asked for most first.
     pub keys: Vec<HotKeyCard>,
     /// How evenly the workers were loaded.
@@ -271,6 +273,7 @@ impl HotBoard {
             threshold: turn.scheduler.threshold(),
             found: turn.scheduler.found_count(),
             moved: turn.scheduler.moved_count(),
+            executed: (0..self.counts.len()).map(|worker| self.executed(worker)).collect(),
             keys,
             balance: turn.balance.clone(),
         }
@@ -310,6 +313,15 @@ impl HotBoard {
         pairs.fold(Pair::default(), |sum, pair| Pair {
             reads: sum.reads + pair.reads,
             writes: sum.writes + pair.writes,
+        })
+    }
+
+    /// Reads and writes of keys that were hot, executed by one worker. A number goes to another key
+    /// when its own is forgotten, but its counts go on.
+    fn executed(&self, worker: usize) -> (u64, u64) {
+        let counts = self.counts[worker].0.iter();
+        counts.fold((0, 0), |(reads, writes), count| {
+            (reads + count.reads.get(), writes + count.writes.get())
         })
     }
 

@@ -47,6 +47,8 @@ pub struct HotKeysSnapshot {
     pub found: u64,
     /// Times that a hot key went to another worker at a slot's end.
     pub moved: u64,
+    /// Reads and writes of keys that were hot, by the worker that executed them, so far.
+    pub executed: Vec<(u64, u64)>,
     /// The hot keys, the one asked for most first.
     pub keys: Vec<HotKeyLine>,
 }
@@ -67,6 +69,12 @@ pub fn write_hot_keys(snapshot: Option<&HotKeysSnapshot>, out: &mut Vec<u8>) {
     lines.number("keys", snapshot.keys.len() as u64);
     lines.number("found", snapshot.found);
     lines.number("moved", snapshot.moved);
+    lines.number("reads", snapshot.executed.iter().map(|(reads, _)| reads).sum());
+    lines.number("writes", snapshot.executed.iter().map(|(_, writes)| writes).sum());
+    for (worker, (reads, writes)) in snapshot.executed.iter().enumerate() {
+        lines.number(&format!("worker:{worker}:reads"), *reads);
+        lines.number(&format!("worker:{worker}:writes"), *writes);
+    }
     for (number, key) in snapshot.keys.iter().enumerate() {
         write_key(number, key, &mut lines);
     }

@@ -135,8 +135,16 @@ fn under_crew_reads_stay_and_writes_go_to_the_owner() {
     let before = forwarded(&rig);
     crowd.ask(&mut rig, 500, |_| get("hot"), |reply| assert!(reply.ends_with(b"value\r\nEND\r\n")));
     assert_eq!(forwarded(&rig), before, "no read is handed over");
+    let told = stats(&rig, &Question::HotKeys);
+    let reads = (0..4).map(|worker| number(&told, &format!("worker:{worker}:reads")));
+    assert!(reads.clone().all(|reads| reads > 500.0), "every worker reads it: {told:?}");
+    assert_eq!(reads.sum::<f64>(), number(&told, "reads"));
     crowd.ask(&mut rig, 500, |_| set("hot", b"value"), |_| {});
     assert!(forwarded(&rig) > before + 300, "three of four writes are");
+    let written = stats(&rig, &Question::HotKeys);
+    let more = number(&written, "writes") - number(&told, "writes");
+    assert!((400.0..=500.0).contains(&more), "{more}");
+    assert_eq!(number(&written, "reads"), number(&told, "reads"));
 }
 
 /// Datagrams that a client sends to the key's owner by hash are handed on to that of the slot.
