@@ -4,6 +4,7 @@
 //! Knows no command line. What fits together is checked with the policies' other settings.
 
 use crate::hot::loads::Rank;
+use crate::hot::routes::ROUTES_MAX;
 use crate::units::Nanos;
 
 /// Hot keys at a time (KeySched §2 "at most 32 hot keys scheduled").
@@ -110,9 +111,13 @@ impl HotSettings {
         }
     }
 
-    /// Our own, for exclusive access: every key has one owner at a time.
+    /// Our own, for exclusive access: every key has one owner at a time. With more workers than 32
+    /// there are as many hot keys: what evens a worker out in a slot is a key that it was given.
     pub const fn lanes_exclusive(workers: u16) -> HotSettings {
+        let workers_even =
+            if workers as usize > ROUTES_MAX { ROUTES_MAX } else { workers as usize };
         HotSettings {
+            keys_max: if workers_even > HOT_KEYS_MAX { workers_even } else { HOT_KEYS_MAX },
             threshold: HotThreshold::ShareOfSlot,
             rank: Rank::SumAndThisSlot,
             carry_over: true,

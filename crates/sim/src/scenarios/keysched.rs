@@ -24,11 +24,17 @@ const KEYS: u64 = 811_000;
 const ZIPF: f64 = 0.99;
 const SLOT_REQUESTS: u64 = 15_000;
 const READS: f64 = 0.95;
-const CORES: [u16; 6] = [8, 16, 24, 32, 48, 64];
+const CORES: &[u16] = &[8, 16, 24, 32, 48, 64];
+/// Of a full study, which has many more seeds.
+const CORES_FULL: &[u16] = &[8, 64];
 const THRESHOLDS: [u32; 4] = [256, 128, 64, 32];
 
 /// More than the scheduler looks back on (100), so that it is seen with all that it remembers.
 const SLOTS_QUICK: u64 = 120;
+const SLOTS_FULL: u64 = 200;
+/// Seeds for each of a study: 104 in all in a full one, for balance is a matter of which hash.
+const SEEDS_QUICK: u64 = 2;
+const SEEDS_FULL: u64 = 13;
 
 /// The threshold that figure 3(a) of the poster is taken to have: the one with the best balance.
 const THRESHOLD: u32 = 32;
@@ -99,8 +105,8 @@ fn balance(task: &Task, slots: u64, seed: u64) -> Balance {
 }
 
 fn rows(study: &Study, name: &str, tasks: &[Task]) -> Vec<Row> {
-    let slots = study.effort.pick(SLOTS_QUICK, 500);
-    let seeds = study.seeds() * study.effort.pick(2, 4);
+    let slots = study.effort.pick(SLOTS_QUICK, SLOTS_FULL);
+    let seeds = study.seeds() * study.effort.pick(SEEDS_QUICK, SEEDS_FULL);
     let balances = study.parallel(name, tasks, |task| {
         study.counted(|| {
             let each = study.seed..study.seed + seeds;
@@ -144,7 +150,7 @@ fn chart(window: &str, x: &'static str, x_label: &'static str) -> Chart {
 
 pub(super) fn ratio(study: &Study, _setup: &Setup) -> Figure {
     let mut tasks = Vec::new();
-    for cores in CORES {
+    for &cores in study.effort.pick(CORES, CORES_FULL) {
         let policies = [
             ("hash", None),
             ("keysched", Some(HotSettings::keysched_2018(cores, THRESHOLD))),
