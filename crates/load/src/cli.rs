@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use udp::UdpTyped;
 
+mod crowds;
 mod udp;
 
 /// What `--help` prints.
@@ -222,12 +223,6 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         }
         "first-key" => typed.workload.first_key = number(name, parser)?,
         "zipf" => typed.workload.zipf_exponent = number(name, parser)?,
-        "hot-shift" => typed.workload.crowds.shift_s = number(name, parser)?,
-        "flash-share" => typed.workload.crowds.flash_share = number(name, parser)?,
-        "flash-at" => typed.workload.crowds.flash_at_s = number(name, parser)?,
-        "flash-for" => typed.workload.crowds.flash_for_s = number(name, parser)?,
-        "write-keys" => typed.workload.crowds.write_keys = number(name, parser)?,
-        "write-share" => typed.workload.crowds.write_share = number(name, parser)?,
         "seed" => typed.workload.seed = number(name, parser)?,
         "rate" => {
             let list = text(name, parser)?;
@@ -263,6 +258,7 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "cpu" => typed.cpu = Some(number(name, parser)?),
         "json" => typed.json = Some(text(name, parser)?.into()),
         "quiet" => typed.quiet = true,
+        _ if crowds::flag(&mut typed.workload.crowds, name, parser)? => {}
         _ => return typed.udp.flag(name, parser),
     }
     Ok(())

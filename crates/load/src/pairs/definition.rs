@@ -16,7 +16,7 @@ pub enum Kind {
     Memory,
     /// Miss ratio of a fresh server as a look-aside cache, after the sizes of `phases`.
     Lookaside,
-    /// How evenly a fresh server's workers are loaded by `requests`, and how soon hot keys are found.
+    /// How evenly a fresh server's workers are loaded, and how soon hot keys are found.
     Balance,
     /// A program of its own that prints what it measured; no server.
     Program,
