@@ -5,11 +5,13 @@ use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{User, daemon, geteuid, initgroups, setgid, setuid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Descriptors beside those of connections: listeners, epoll sets, eventfds, standard streams.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -82,39 +84,40 @@ impl Drop for PidFile {
     }
 }
 
-/// What the first SIGTERM or SIGINT calls: nothing yet while the server sets itself up, when there
-/// is nothing to finish and the process ends with 0.
-type Stop = Box<dyn Fn() + Send>;
-
-/// Whoever waits for signals.
-pub struct StopSignal(Arc<Mutex<Option<Stop>>>);
+/// Whoever waits for signals. While the server sets itself up there is nothing to finish, and one
+/// ends the process with 0; no thread waits for it meanwhile, as that would keep rights which the
+/// others give up.
+pub struct StopSignal {
+    starting: Arc<AtomicBool>,
+}
 
 impl StopSignal {
-    /// Watch from now on. A second signal ends the process at once. SIGUSR1 asks for a graceful end
-    /// too, as it does of memcached; SIGHUP means nothing, as it does to memcached.
+    /// Watch from now on. SIGUSR1 asks for a graceful end too, as it does of memcached; SIGHUP
+    /// means nothing, as it does to memcached.
     pub fn watch() -> io::Result<StopSignal> {
-        let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
-        let stop: Arc<Mutex<Option<Stop>>> = Arc::default();
-        let called = stop.clone();
+        let starting = Arc::new(AtomicBool::new(true));
+        for signal in [SIGTERM, SIGINT, SIGUSR1] {
+            flag::register_conditional_shutdown(signal, 0, starting.clone())?;
+        }
+        flag::register(SIGHUP, Arc::default())?;
+        Ok(StopSignal { starting })
+    }
+
+    /// Call this at the first one, from now on; a second one ends the process at once.
+    pub fn calls(self, stop: impl Fn() + Send + 'static) -> io::Result<()> {
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1])?;
+        self.starting.store(false, Ordering::SeqCst); // pairs with the load of the crate's handler
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let mut asked = false;
-            for signal in signals.forever().filter(|&signal| signal != SIGHUP) {
+            for signal in signals.forever() {
                 if asked {
                     std::process::exit(128 + signal);
                 }
                 asked = true;
-                match &*called.lock().unwrap_or_else(PoisonError::into_inner) {
-                    Some(stop) => stop(),
-                    None => std::process::exit(0),
-                }
+                stop();
             }
         })?;
-        Ok(StopSignal(stop))
-    }
-
-    /// Call this at the first one, from now on.
-    pub fn calls(&self, stop: impl Fn() + Send + 'static) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(stop));
+        Ok(())
     }
 }
 

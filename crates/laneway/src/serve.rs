@@ -82,9 +82,10 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
     {
         return refuse(STATUS_SETUP, &error);
     }
+    let unwatched = |error| refuse(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
     let signals = match process::StopSignal::watch() {
         Ok(signals) => signals,
-        Err(error) => return refuse(STATUS_SETUP, &format!("signals cannot be watched: {error}")),
+        Err(error) => return unwatched(error),
     };
     keep_to_limits(flags, &mut settings);
     let verbose = settings.verbosity > 0;
@@ -106,7 +107,9 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
         eprintln!("laneway: -P: the pid file cannot be written: {error}");
     }
     let shared = server.shared().clone();
-    signals.calls(move || shared.request_stop());
+    if let Err(error) = signals.calls(move || shared.request_stop()) {
+        return unwatched(error);
+    }
     announce(&server, flags, verbose);
     server.shared().wait_for_stop();
     if verbose {

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an answer may take before the test says the server hangs. Never waited out when all
 /// is well.
@@ -78,6 +78,39 @@ fn sigterm_and_sigint_end_it_with_status_0() {
         server.signal(signal);
         assert_eq!(read_to_end(&mut client), b"");
         assert_eq!(server.end().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn sigterm_while_it_starts_ends_it_with_status_0() {
+    let (pid_file, socket) = (scratch("pid-fifo"), scratch("early.sock"));
+    // Nobody reads the pid, so it gets no further than that.
+    let made = Command::new("mkfifo").arg(&pid_file).status().expect("coreutils are there");
+    assert!(made.success());
+    let mut child = Command::new(BINARY)
+        .arg("serve")
+        .args(["-P".as_ref(), pid_file.as_os_str(), "-s".as_ref(), socket.as_os_str()])
+        .spawn()
+        .expect("the binary was built for this test");
+    let began = Instant::now();
+    while UnixStream::connect(&socket).is_err() {
+        assert!(began.elapsed() < HANG, "it never listens");
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill").success());
+    assert_eq!(child.wait().expect("it can be waited for").code(), Some(0));
+    let _ = (fs::remove_file(&pid_file), fs::remove_file(&socket)); // the next run makes its own
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_panic() {
+    for command in [&["help"][..], &["sim", "--help"], &["bench", "--help"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = Command::new(BINARY).args(command).stdout(writer).output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*told), (Some(0), ""), "{command:?}");
     }
 }
 
