@@ -201,6 +201,18 @@ fn called_memcached_it_is_the_server() {
 }
 
 #[test]
+fn who_says_nothing_for_the_idle_timeout_is_let_go_and_counted() {
+    let server = Server::start(&["-o", "idle_timeout=1"]);
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    assert_eq!(read_to_end(&mut client), b"");
+    let stats = ask(&mut server.connect(), b"stats\r\n", b"END\r\n");
+    let stats = String::from_utf8_lossy(&stats);
+    assert!(stats.contains("STAT idle_kicks 1\r\n"), "{stats}");
+    server.stop();
+}
+
+#[test]
 fn the_pid_file_is_written_and_removed() {
     let path = scratch("pid");
     let name = path.to_str().expect("temp paths are text").to_owned();
