@@ -4,8 +4,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
+/// How long an end may take. Far less than some tests' servers are allowed to drain: one that waits
+/// for that deadline, though nothing is under way, must not pass.
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
 /// `laneway serve` that runs.
 pub struct Process {
@@ -53,7 +57,14 @@ impl Process {
 
     /// Wait until it ends by itself; it must not have panicked.
     pub fn end(mut self) -> ExitStatus {
-        let status = self.child.wait().expect("it can be waited for");
+        let asked = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                break status;
+            }
+            assert!(asked.elapsed() < ENDS_WITHIN, "it does not end");
+            std::thread::yield_now();
+        };
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).expect("stderr can be read");
         assert!(!rest.contains("panicked"), "{rest}");
