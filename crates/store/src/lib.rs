@@ -11,7 +11,7 @@
 //! `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in pieces);
 //! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`, `promote`
 //! (memory that a lane in the kernel looks at, and who lies in it); `read`, `draft`, `entry` (how
-//! they are used); `stats`.
+//! they are used); `stats`. Beside it all `heap`: the allocator's memory, which holds no item.
 
 mod bucket;
 mod charge;
@@ -22,6 +22,7 @@ mod entry;
 mod evict;
 mod geometry;
 mod hash;
+pub mod heap;
 mod hook;
 mod index;
 mod large;
