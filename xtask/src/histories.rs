@@ -32,7 +32,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     let mut test = process::cargo();
     test.args(["test", "--release", "--quiet", "-p", "laneway-server", "--test", "hot"]);
-    test.args(["--", "histor", "owner_that_writes_back"]);
+    test.args(["--", "histor", "owner_that_does_not_look"]);
     test.env("LANEWAY_HISTORY_OPERATIONS", operations.to_string());
     test.env("LANEWAY_HISTORY_SEED", seed.to_string());
     process::run(&mut test)?;

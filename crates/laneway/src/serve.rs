@@ -87,7 +87,6 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
         Ok(signals) => signals,
         Err(error) => return unwatched(error),
     };
-    laneway_store::heap::give_back_large_buffers();
     keep_to_limits(flags, &mut settings);
     let verbose = settings.verbosity > 0;
     let opened = match durable.map(tier::open).transpose() {

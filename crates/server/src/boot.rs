@@ -103,8 +103,11 @@ pub struct Server {
 
 impl Server {
     /// Listen, and start the workers; items are kept in `opened`, if that is given.
+    ///
+    /// Sets how the process's allocator treats large buffers ([`laneway_store::heap`]).
     pub fn start(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
         settings.policy.check().map_err(StartError::Policy)?;
+        laneway_store::heap::give_back_large_buffers();
         let listeners = Arc::new(listen(&settings)?);
         let parts = numa::parts(&settings);
         let sockets = bind(&settings, &parts)?;

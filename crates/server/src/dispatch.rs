@@ -120,7 +120,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if let Some(to) = self.queue_for_unseen(request) {
             return self.hand_request(connection, to, line, 0, arrived);
         }
-        self.count_hot_request(request);
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
         let outcome = execute::command(&self.context(&touched), request, &mut out);
@@ -134,6 +133,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if matches!(outcome, Outcome::Again) {
             return Step::Stop(0, Stop::Quota); // others come first
         }
+        self.count_hot_request(request);
         self.account(connection, operation(request), touched.get(), arrived);
         self.conclude(connection, outcome, head, true)
     }
@@ -209,7 +209,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             if let Some(to) = self.queue_for(key, forward::writes(verb), 0) {
                 return self.hand_keys(connection, to, left, usize::MAX, 0, arrived);
             }
-            self.count_hot(key, forward::writes(verb));
             if self.ahead.is_used_up() && !keys.rest().is_empty() {
                 self.ahead.look_at_keys(&self.shared.store, Keys::new(&text[before..]));
             }
@@ -233,6 +232,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 connection.mode = Mode::Keys { verb, exptime, line_bytes };
                 return Step::Stop(before, Stop::Hand);
             }
+            self.count_hot(key, forward::writes(verb));
             self.account(connection, Operation::Get, touched.get(), arrived);
             if let Outcome::Transfer(transfer) = outcome {
                 let none_left = keys.clone().next().is_none();

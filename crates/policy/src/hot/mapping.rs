@@ -9,6 +9,18 @@ use crate::units::WorkerId;
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// How sure it is that a key is hot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Standing {
+    /// All its requests were counted.
+    #[default]
+    Certain,
+    /// One worker's share of them was, and stands for all; from now on all are.
+    Estimated,
+    /// This is the first whole slot in which all are counted: it decides.
+    OnTrial,
+}
+
 /// One hot key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HotKey {
@@ -24,6 +36,8 @@ pub struct HotKey {
     pub expected: u32,
     /// Times that it has gone to another owner since it was found.
     pub moves: u32,
+    /// How sure it is.
+    pub standing: Standing,
 }
 
 /// No key lives here.

@@ -19,6 +19,7 @@
 //! Ownership is routing, never safety: the bucket's own protocol keeps a key that two workers
 //! write at once in order. Knows no clock, thread or packet. Unit: requests.
 
+pub mod hasher;
 pub mod loads;
 pub mod mapping;
 pub mod routes;
@@ -107,7 +108,8 @@ impl HotKeys {
         if count < self.scheduler.threshold() {
             return HotRoute::Home;
         }
-        let found = Found { key, requests: count, owned: if spread { 0 } else { count } };
+        let owned = if spread { 0 } else { count };
+        let found = Found { key, requests: count, owned, is_estimate: false };
         self.scheduler.found(found).map_or(HotRoute::Home, route)
     }
 

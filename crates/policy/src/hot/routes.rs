@@ -139,7 +139,7 @@ impl Routes {
     }
 
     fn first_place(&self, key: KeyHash) -> usize {
-        // Middle bits: the high ones say whose the key is when it is cold.
+        // Any bits will do.
         (key.0 >> 16) as usize & (self.index.len() - 1)
     }
 }

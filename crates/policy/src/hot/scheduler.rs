@@ -11,20 +11,12 @@
 //! all at once before a question is asked ([`Scheduler::tell`]). Unit: requests.
 
 use crate::hot::loads::CoreLoads;
-use crate::hot::mapping::{HotKey, Mapping};
+use crate::hot::mapping::{HotKey, Mapping, Standing};
 use crate::hot::settings::{HOT_KEEP_DIVISOR, HOT_REQUESTS_MIN, HOT_SHARE_DIVISOR, LOCAL_MIN};
 use crate::hot::settings::{HotSettings, HotThreshold, Reads};
 use crate::hot::sketch::KeyHash;
 use crate::units::WorkerId;
 use alloc::vec::Vec;
-
-/// A key that was found when there was no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Waiting {
-    key: KeyHash,
-    requests: u32,
-    owned: u32,
-}
 
 /// What one count of a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +27,8 @@ pub struct Found {
     pub requests: u32,
     /// Of these, the ones that only its owner may serve.
     pub owned: u32,
+    /// It is one worker's share of requests that are spread over all, times the workers.
+    pub is_estimate: bool,
 }
 
 /// The scheduler.
@@ -43,7 +37,8 @@ pub struct Scheduler {
     settings: HotSettings,
     mapping: Mapping,
     loads: CoreLoads,
-    waiting: Vec<Waiting>,
+    /// Found when there was no room.
+    waiting: Vec<Found>,
     threshold: u32,
     found: u64,
     moved: u64,
@@ -115,25 +110,23 @@ impl Scheduler {
             }
             return None;
         }
-        self.found += 1;
-        let Found { key, requests, owned } = found;
-        let owner = self.loads.least(self.settings.rank);
-        self.mapping.insert(HotKey { key, owner, requests, owned, expected: 0, moves: 0 });
-        Some(owner)
+        let hot = HotKey { owner: self.loads.least(self.settings.rank), ..hot_key(found) };
+        // An estimate is put to the proof, if there is a next slot for it.
+        self.found += u64::from(!found.is_estimate || !self.settings.carry_over);
+        self.mapping.insert(hot);
+        Some(hot.owner)
     }
 
     /// Remember a key that finds no room, if it is heavier than another that waits.
     fn wait(&mut self, found: Found) {
-        let Found { key, requests, owned } = found;
-        let waiting = Waiting { key, requests, owned };
-        if let Some(known) = self.waiting.iter_mut().find(|waiting| waiting.key == key) {
-            *known = waiting;
+        if let Some(known) = self.waiting.iter_mut().find(|waiting| waiting.key == found.key) {
+            *known = found;
         } else if self.waiting.len() < self.settings.keys_max {
-            self.waiting.push(waiting);
+            self.waiting.push(found);
         } else if let Some(lightest) = self.waiting.iter_mut().min_by_key(|other| other.requests)
-            && lightest.requests < requests
+            && lightest.requests < found.requests
         {
-            *lightest = waiting;
+            *lightest = found;
         }
     }
 
@@ -144,14 +137,11 @@ impl Scheduler {
         let mut next: Vec<(HotKey, bool)> = Vec::new();
         if self.settings.carry_over {
             next.extend(self.mapping.keys().iter().map(|hot| (*hot, true)));
-            next.extend(self.waiting.iter().map(|waiting| {
-                let Waiting { key, requests, owned } = *waiting;
-                let owner = WorkerId(0);
-                (HotKey { key, owner, requests, owned, expected: 0, moves: 0 }, false)
-            }));
+            next.extend(self.waiting.iter().map(|waiting| (hot_key(*waiting), false)));
             let keep = self.threshold.div_ceil(HOT_KEEP_DIVISOR);
             next.retain(|(hot, is_hot)| {
-                hot.requests >= if *is_hot { keep } else { self.threshold }
+                let has_proved = *is_hot && hot.standing != Standing::OnTrial;
+                hot.requests >= if has_proved { keep } else { self.threshold }
             });
             next.sort_by_key(|(hot, _)| core::cmp::Reverse((hot.owned, hot.requests, hot.key)));
             next.truncate(self.settings.keys_max);
@@ -163,9 +153,15 @@ impl Scheduler {
             self.loads.promise(owner, hot.owned);
             let moves = had_owner && owner != hot.owner;
             self.moved += u64::from(moves);
-            self.found += u64::from(!had_owner);
+            let (standing, is_new) = match hot.standing {
+                Standing::Estimated => (Standing::OnTrial, false),
+                Standing::OnTrial => (Standing::Certain, true),
+                Standing::Certain => (Standing::Certain, !had_owner),
+            };
+            self.found += u64::from(is_new);
             self.mapping.insert(HotKey {
                 owner,
+                standing,
                 requests: 0,
                 owned: 0,
                 expected: hot.owned,
@@ -185,7 +181,8 @@ impl Scheduler {
         self.mapping.has_room()
     }
 
-    /// Keys found hot since the beginning, carried ones not counted again.
+    /// Keys found hot since the beginning: carried ones not counted again, estimates when they have
+    /// proved true.
     pub fn found_count(&self) -> u64 {
         self.found
     }
@@ -201,8 +198,8 @@ impl Scheduler {
     }
 
     /// The same for one worker's share of requests that are spread over all workers. A key that is
-    /// hot has as many at one worker at least; whether it is hot the next slot tells, in which its
-    /// requests are counted everywhere.
+    /// hot has as many at one worker at least; whether it is hot its first whole slot tells, in
+    /// which its requests are counted everywhere and must reach the threshold.
     pub fn threshold_local(&self) -> u32 {
         match self.settings.reads {
             Reads::ByOwner => self.threshold,
@@ -216,6 +213,12 @@ impl Scheduler {
     pub fn loads(&self) -> &CoreLoads {
         &self.loads
     }
+}
+
+/// A key that was just found; nobody's yet.
+fn hot_key(Found { key, requests, owned, is_estimate }: Found) -> HotKey {
+    let standing = if is_estimate { Standing::Estimated } else { Standing::Certain };
+    HotKey { key, owner: WorkerId(0), requests, owned, expected: 0, moves: 0, standing }
 }
 
 fn threshold(settings: &HotSettings, slot_requests: u32) -> u32 {

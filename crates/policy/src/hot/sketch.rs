@@ -10,8 +10,10 @@
 //! How far off it is: of N requests in a slot a row adds N / [`CountMin::COLUMNS`] of strangers to
 //! a key's cell on average, so by Markov's inequality an estimate is too high by more than
 //! k · N / columns with a probability of at most k^-rows; without conservative update, which only
-//! lowers it. That holds for whatever keys are asked for by somebody who does not know the seed:
-//! it goes into the hash before everything else, and is to be drawn at random.
+//! lowers it. That holds for whatever hashes come from somebody who does not know the seed: it goes
+//! into what chooses the cells before everything else, and is to be drawn at random. Keys that
+//! share a hash share all cells whatever the seed; who counts keys of others hashes them by
+//! [`crate::hot::hasher`].
 //!
 //! Knows no key, only its 64-bit hash. Unit: requests.
 
@@ -77,11 +79,11 @@ impl<const ROWS: usize, const COLUMNS: usize> CountMin<ROWS, COLUMNS> {
 
     /// An empty sketch. `seed`: any random number that is told to nobody.
     pub fn new(seed: u64) -> Self {
-        // Untouched cells claim slot 0, but hold nothing.
+        // Untouched cells claim slot 0, which is the first, but hold nothing.
         // Made on the heap: it is too large to pass over the stack.
         let cells = vec![[Cell::default(); COLUMNS]; ROWS].into_boxed_slice();
         let Ok(cells) = cells.try_into() else { unreachable!("it has that many rows") };
-        CountMin { cells, stamp: 1, seed }
+        CountMin { cells, stamp: 0, seed }
     }
 
     /// Count one request for `key`; how many there were in this slot, itself included: never too

@@ -1,7 +1,7 @@
 //! Hot keys: counting, ranking, the mapping of a slot, and what carries over to the next.
 
 use laneway_policy::hot::loads::{CoreLoads, LOAD_SLOTS, Rank};
-use laneway_policy::hot::mapping::{HotKey, Mapping};
+use laneway_policy::hot::mapping::{HotKey, Mapping, Standing};
 use laneway_policy::hot::routes::{Routes, SlotHead, encode, words_max};
 use laneway_policy::hot::scheduler::{Found, Scheduler};
 use laneway_policy::hot::sketch::{KeyHash, SKETCH_COLUMNS, Sketch};
@@ -123,6 +123,7 @@ fn the_table_holds_what_fits_and_finds_it() {
         owned: 0,
         expected: 0,
         moves: 0,
+        standing: Standing::Certain,
     };
     let taken: Vec<bool> = (0..4).map(|number| mapping.insert(key(number))).collect();
     assert_eq!(taken, [true, true, true, false]);
@@ -256,7 +257,12 @@ fn counts_told_at_once_are_as_good_as_request_by_request() {
     let settings = HotSettings::lanes_exclusive(3);
     let mut scheduler = Scheduler::new(settings);
     scheduler.tell([300, 100, 200], []);
-    let found = |number, requests| Found { key: hash(number), requests, owned: requests };
+    let found = |number, requests| Found {
+        key: hash(number),
+        requests,
+        owned: requests,
+        is_estimate: false,
+    };
     assert_eq!(scheduler.found(found(1, 50)), Some(WorkerId(1)));
     scheduler.tell([300, 350, 200], [(300, 300)]);
     assert_eq!(scheduler.found(found(2, 60)), Some(WorkerId(2)));
@@ -278,7 +284,12 @@ fn counts_told_at_once_are_as_good_as_request_by_request() {
 fn who_finds_no_room_gets_in_at_the_slots_end_by_its_weight() {
     let settings = HotSettings { keys_max: 2, ..HotSettings::lanes_exclusive(4) };
     let mut scheduler = Scheduler::new(settings);
-    let found = |number, requests| Found { key: hash(number), requests, owned: requests };
+    let found = |number, requests| Found {
+        key: hash(number),
+        requests,
+        owned: requests,
+        is_estimate: false,
+    };
     assert!(scheduler.found(found(1, 100)).is_some());
     assert!(scheduler.found(found(2, 40)).is_some());
     // Of those that wait the heaviest two are remembered, and a weight grows.
@@ -294,6 +305,29 @@ fn who_finds_no_room_gets_in_at_the_slots_end_by_its_weight() {
     assert_eq!(keys, wanted);
     scheduler.slot_ended(100);
     assert_eq!(scheduler.hot(), [], "who waited is forgotten too");
+}
+
+/// One worker's share times the workers is a guess: the first slot in which all requests are
+/// counted decides, by the whole threshold.
+#[test]
+fn an_estimate_is_hot_only_after_a_slot_that_proves_it() {
+    let settings = HotSettings { threshold: HotThreshold::Requests(16), ..HotSettings::lanes(8) };
+    for (requests, is_hot) in [(10, false), (16, true)] {
+        let mut scheduler = Scheduler::new(settings);
+        let found = Found { key: hash(1), requests: 32, owned: 0, is_estimate: true };
+        assert!(scheduler.found(found).is_some());
+        scheduler.tell([0; 8], [(33, 0)]);
+        scheduler.slot_ended(2_000);
+        assert_eq!((scheduler.hot().len(), scheduler.found_count()), (1, 0), "it is on trial");
+        scheduler.tell([0; 8], [(requests, 0)]);
+        scheduler.slot_ended(2_000);
+        let found = u64::from(is_hot);
+        assert_eq!((scheduler.hot().len(), scheduler.found_count()), (found as usize, found));
+        // From then on half of it is enough.
+        scheduler.tell([0; 8], [(8, 0)]);
+        scheduler.slot_ended(2_000);
+        assert_eq!((scheduler.hot().len(), scheduler.found_count()), (found as usize, found));
+    }
 }
 
 #[test]
@@ -324,6 +358,7 @@ proptest! {
             owned: 1,
             expected: 1,
             moves: 1,
+            standing: Standing::Certain,
         };
         let keys: Vec<HotKey> = numbers.iter().map(hot).collect();
         let counted: Vec<u16> = (0..keys.len() as u16).map(|n| n ^ 0x155).collect();

@@ -9,6 +9,7 @@
 
 use super::window::{Balance, Mark, Since, Window};
 use crate::counters::Counter;
+use laneway_policy::hot::loads::LOAD_SLOTS;
 use laneway_policy::hot::mapping::HotKey;
 use laneway_policy::hot::routes::{self, SlotHead};
 use laneway_policy::hot::scheduler::{Found, Scheduler};
@@ -43,7 +44,7 @@ struct Pair {
     writes: u64,
 }
 
-/// A key that was found: hot, or waiting for the slot's end.
+/// A key that was found: hot, waiting for the slot's end, or hot a while ago.
 #[derive(Debug)]
 struct Known {
     text: Box<[u8]>,
@@ -53,6 +54,10 @@ struct Known {
     /// What it had in this slot before it was counted under its number: requests, and the owner's.
     before: (u32, u32),
     window: Window,
+    /// The last slot in which it was hot, and whose it was then.
+    last: (u64, WorkerId),
+    /// Times that it has gone to another owner: since it was last found, and before that.
+    moves: (u32, u32),
 }
 
 /// What happens once at a time.
@@ -67,6 +72,8 @@ struct Turn {
     executed: Vec<u64>,
     /// Worker after worker: its count of each number when the slot began.
     counted: Vec<Pair>,
+    /// Times that a key came back to another owner than it had had.
+    moved: u64,
     balance: Balance,
     words: Vec<u64>,
 }
@@ -121,7 +128,7 @@ pub struct HotReport {
     pub threshold: u32,
     /// Keys found hot so far.
     pub found: u64,
-    /// Times that a hot key went to another owner at a slot's end.
+    /// Times that a hot key went to another owner: at a slot's end, or when it was found again.
     pub moved: u64,
     /// Reads and writes of keys that were hot, by the worker that executed them, so far.
     pub executed: Vec<(u64, u64)>,
@@ -145,6 +152,7 @@ impl HotBoard {
             number_next: 0,
             executed: vec![0; workers],
             counted: vec![Pair::default(); workers * numbers],
+            moved: 0,
             balance: Balance::new(workers),
             words: Vec::new(),
         };
@@ -197,31 +205,45 @@ impl HotBoard {
             return; // it was so in a slot that is over
         }
         let key = finding.found.key;
-        let is_hot = turn.known.get(&key).is_some_and(|known| known.number.is_some());
-        if is_hot {
+        if turn.scheduler.hot().iter().any(|hot| hot.key == key) {
             return; // another worker was first, and the table is on its way
         }
         let may_wait = self.settings.carry_over && turn.known.len() < self.numbers();
         if !turn.scheduler.has_room() && !may_wait {
             return;
         }
+        let executed = self.each(executed);
         self.tell(turn, &executed);
-        let gets_in = turn.scheduler.found(finding.found).is_some();
-        let number = gets_in.then(|| self.next_number(turn));
-        let sums = number.map_or(Pair::default(), |number| self.sums(number));
-        let all = (0..self.counts.len()).map(executed).sum();
-        let known = Known {
-            text: finding.text.into(),
-            home: finding.home,
-            number,
-            before: (finding.found.requests, finding.found.owned),
-            window: Window::new(Mark { nanos: now, reads: sums.reads, writes: sums.writes, all }),
+        let owner = turn.scheduler.found(finding.found);
+        let mark = |sums: Pair| Mark {
+            nanos: now,
+            reads: sums.reads,
+            writes: sums.writes,
+            all: executed.iter().sum(),
         };
+        let known_number = turn.known.get(&key).and_then(|known| known.number);
+        let number = known_number.or_else(|| owner.is_some().then(|| self.next_number(turn)));
         if let Some(number) = number {
             self.mark(turn, number);
         }
-        turn.known.insert(key, known);
-        if gets_in {
+        let sums = number.map_or(Pair::default(), |number| self.sums(number));
+        let last = (turn.slot, owner.unwrap_or(finding.home));
+        let known = turn.known.entry(key).or_insert_with(|| Known {
+            text: finding.text.into(),
+            home: finding.home,
+            number,
+            before: (0, 0),
+            window: Window::new(mark(sums)),
+            last,
+            moves: (0, 0),
+        });
+        known.number = number;
+        known.before = (finding.found.requests, finding.found.owned);
+        if let Some(owner) = owner {
+            let moves = owner != known.last.1;
+            known.moves.1 = known.moves.1.saturating_add(u32::from(moves));
+            turn.moved += u64::from(moves);
+            known.last = last;
             self.post(turn);
         }
     }
@@ -230,8 +252,10 @@ impl HotBoard {
     pub fn end_slot(&self, now: u64, executed: impl Fn(usize) -> u64) {
         let Some(mut turn) = self.try_lock() else { return };
         let turn = &mut *turn;
+        // Asked once: what somebody executes from now on is the next slot's.
+        let executed = self.each(executed);
         let loads: Vec<u64> =
-            turn.executed.iter().enumerate().map(|(w, before)| executed(w) - before).collect();
+            executed.iter().zip(&turn.executed).map(|(now, before)| now - before).collect();
         let requests = u32::try_from(loads.iter().sum::<u64>()).unwrap_or(u32::MAX);
         if !self.settings.slot.is_over(Nanos(now.saturating_sub(turn.slot_nanos)), requests) {
             return;
@@ -239,12 +263,16 @@ impl HotBoard {
         self.tell(turn, &executed);
         let by_hash = self.loads_by_hash(turn, &loads);
         turn.balance.add(&loads, &by_hash);
+        for hot in turn.scheduler.hot() {
+            if let Some(known) = turn.known.get_mut(&hot.key) {
+                known.last = (turn.slot, hot.owner);
+                known.moves.0 = hot.moves;
+            }
+        }
         turn.scheduler.slot_ended(requests);
         turn.slot += 1;
         turn.slot_nanos = now;
-        for (worker, before) in turn.executed.iter_mut().enumerate() {
-            *before += loads[worker];
-        }
+        turn.executed = executed;
         self.keep_known(turn, now);
         self.post(turn);
     }
@@ -262,7 +290,7 @@ impl HotBoard {
                 since: known.window.since(mark),
                 owner: hot.owner,
                 home: known.home,
-                moves: hot.moves,
+                moves: hot.moves.saturating_add(known.moves.1),
             })
         };
         let mut keys: Vec<HotKeyCard> = turn.scheduler.hot().iter().filter_map(card).collect();
@@ -272,7 +300,7 @@ impl HotBoard {
             slot: turn.slot,
             threshold: turn.scheduler.threshold(),
             found: turn.scheduler.found_count(),
-            moved: turn.scheduler.moved_count(),
+            moved: turn.scheduler.moved_count() + turn.moved,
             executed: (0..self.counts.len()).map(|worker| self.executed(worker)).collect(),
             keys,
             balance: turn.balance.clone(),
@@ -282,6 +310,11 @@ impl HotBoard {
     /// `stats reset`: the balance counts from here.
     pub fn reset(&self) {
         self.lock().balance = Balance::new(self.counts.len());
+    }
+
+    /// What each worker has executed so far.
+    fn each(&self, executed: impl Fn(usize) -> u64) -> Vec<u64> {
+        (0..self.counts.len()).map(executed).collect()
     }
 
     /// Numbers that there are.
@@ -347,10 +380,10 @@ impl HotBoard {
     }
 
     /// Tell the scheduler what was counted in this slot so far.
-    fn tell(&self, turn: &mut Turn, executed: &impl Fn(usize) -> u64) {
+    fn tell(&self, turn: &mut Turn, executed: &[u64]) {
         let clamp = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        let before = turn.executed.iter().enumerate();
-        let loads: Vec<u32> = before.map(|(w, before)| clamp(executed(w) - before)).collect();
+        let both = executed.iter().zip(&turn.executed);
+        let loads: Vec<u32> = both.map(|(now, before)| clamp(now - before)).collect();
         let count = |hot: &HotKey| {
             let Some(known) = turn.known.get(&hot.key) else { return (0, 0) };
             let Some(number) = known.number else { return (0, 0) };
@@ -378,31 +411,57 @@ impl HotBoard {
         by_hash
     }
 
-    /// The next slot has begun: forget who is not hot in it, and count the others from here.
+    /// The next slot has begun: forget who has not been hot for long, and count the others from
+    /// here. Those that come back, as by the poster's rule all do in each slot, go on with their
+    /// counts and moves.
     fn keep_known(&self, turn: &mut Turn, now: u64) {
         let hot: Vec<KeyHash> = turn.scheduler.hot().iter().map(|hot| hot.key).collect();
-        turn.known.retain(|key, _| hot.contains(key));
-        let all = turn.executed.iter().sum();
-        for key in hot {
-            let number = match turn.known.get(&key) {
-                Some(Known { number: Some(number), .. }) => *number,
-                _ => self.next_number(turn),
-            };
-            self.mark(turn, number);
-            let sums = self.sums(number);
-            let mark = Mark { nanos: now, reads: sums.reads, writes: sums.writes, all };
-            if let Some(known) = turn.known.get_mut(&key) {
-                if known.number.is_none() {
-                    known.number = Some(number);
-                    known.window = Window::new(mark);
-                }
-                known.before = (0, 0);
-                known.window.advance(mark);
+        let mut cool: Vec<u64> = Vec::new();
+        for (key, known) in &mut turn.known {
+            if !hot.contains(key) && known.number.is_some() {
+                known.moves = (0, known.moves.0.saturating_add(known.moves.1));
+                cool.push(known.last.0);
             }
         }
+        cool.sort_unstable_by_key(|slot| std::cmp::Reverse(*slot));
+        // The newest, as many as may be hot: so there are always numbers left.
+        let beyond = cool.get(self.settings.keys_max).map_or(0, |slot| slot + 1);
+        let oldest = beyond.max((turn.slot).saturating_sub(LOAD_SLOTS as u64));
+        turn.known.retain(|key, known| {
+            hot.contains(key) || (known.number.is_some() && oldest <= known.last.0)
+        });
+        for key in hot {
+            // Those that waited are counted under a number from here.
+            if turn.known.get(&key).is_some_and(|known| known.number.is_none()) {
+                let number = self.next_number(turn);
+                let mark = self.mark_of(turn, number, now);
+                if let Some(known) = turn.known.get_mut(&key) {
+                    (known.number, known.window) = (Some(number), Window::new(mark));
+                }
+            }
+        }
+        self.begin_windows(turn, now);
     }
 
-    /// A number that no hot key has.
+    /// What was counted under a number until now, the slot's beginning.
+    fn mark_of(&self, turn: &Turn, number: u16, now: u64) -> Mark {
+        let Pair { reads, writes } = self.sums(number);
+        Mark { nanos: now, reads, writes, all: turn.executed.iter().sum() }
+    }
+
+    /// All known keys are counted from here.
+    fn begin_windows(&self, turn: &mut Turn, now: u64) {
+        let mut known = std::mem::take(&mut turn.known);
+        for known in known.values_mut() {
+            let Some(number) = known.number else { continue };
+            self.mark(turn, number);
+            known.before = (0, 0);
+            known.window.advance(self.mark_of(turn, number, now));
+        }
+        turn.known = known;
+    }
+
+    /// A number that no known key has.
     fn next_number(&self, turn: &mut Turn) -> u16 {
         loop {
             let number = turn.number_next;

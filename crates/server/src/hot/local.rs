@@ -3,6 +3,7 @@
 
 use super::board::HotBoard;
 use laneway_policy::hot::Detector;
+use laneway_policy::hot::hasher::KeyHasher;
 use laneway_policy::hot::routes::{Routed, Routes};
 use laneway_policy::hot::sketch::{KeyHash, WorkerSketch};
 use laneway_policy::hot::space_saving::SpaceSaving;
@@ -18,6 +19,7 @@ const LOOKS_PER_SLOT: u32 = 4;
 
 /// One worker's part.
 pub struct HotWorker {
+    hasher: KeyHasher,
     counts: Counts,
     routes: Routes,
     version: u64,
@@ -35,6 +37,7 @@ impl HotWorker {
         let settings = board.settings();
         let looks = LOOKS_PER_SLOT * u32::from(settings.workers);
         HotWorker {
+            hasher: KeyHasher::new(board.seed()),
             counts: match settings.detector {
                 Detector::Sketch => Counts::Sketch(WorkerSketch::new(board.seed())),
                 Detector::SpaceSaving(counters) => Counts::SpaceSaving(SpaceSaving::new(counters)),
@@ -73,6 +76,12 @@ impl HotWorker {
                 Counts::SpaceSaving(list) => list.slot_ended(),
             }
         }
+    }
+
+    /// By what a key is known here.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hasher.hash(key)
     }
 
     /// A turn begins. Whether to look if the slot is over.

@@ -54,17 +54,17 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     #[inline]
     pub(crate) fn owner_of(&self, key: &[u8]) -> WorkerId {
         let placement = &self.shared.placement;
-        let hash = placement.hash(key);
-        let hot = self.hot.as_deref().and_then(|hot| Self::hot_owner(hot, KeyHash(hash.0)));
-        hot.unwrap_or_else(|| placement.owner(hash))
+        let hot = self.hot.as_deref().and_then(|hot| Self::hot_owner(hot, key));
+        hot.unwrap_or_else(|| placement.owner(placement.hash(key)))
     }
 
     #[inline(never)]
-    fn hot_owner(hot: &HotWorker, key: KeyHash) -> Option<WorkerId> {
-        hot.routed(key).map(|routed| routed.owner)
+    fn hot_owner(hot: &HotWorker, key: &[u8]) -> Option<WorkerId> {
+        hot.routed(hot.hash(key)).map(|routed| routed.owner)
     }
 
-    /// A request for `key` is executed here.
+    /// A request for `key` was executed here. Not told of one that goes elsewhere after all: where
+    /// it goes it is counted.
     #[inline]
     pub(crate) fn count_hot(&mut self, key: &[u8], writes: bool) {
         if self.hot.is_some() {
@@ -87,13 +87,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn count_access(&mut self, key: &[u8], writes: bool) {
         let (Some(hot), Some(board)) = (&mut self.hot, &self.shared.hot) else { return };
         hot.executes();
-        let hash = self.shared.placement.hash(key);
-        if let Some(routed) = hot.routed(KeyHash(hash.0)) {
+        let hash = hot.hash(key);
+        if let Some(routed) = hot.routed(hash) {
             return board.count_owner(self.id, routed.number, writes);
         }
         let is_owned = board.is_owned(writes);
-        if let Some(count) = hot.count(KeyHash(hash.0), is_owned) {
-            self.found_hot(key, KeyHash(hash.0), count, is_owned);
+        if let Some(count) = hot.count(hash, is_owned) {
+            self.found_hot(key, hash, count, is_owned);
         }
     }
 
@@ -107,7 +107,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             if is_owned { (count, count) } else { (count.saturating_mul(workers), 0) };
         let finding = Finding {
             slot: hot.routes().head().slot,
-            found: Found { key: hash, requests, owned },
+            found: Found { key: hash, requests, owned, is_estimate: !is_owned },
             text: key,
             home: self.shared.placement.owner(self.shared.placement.hash(key)),
         };

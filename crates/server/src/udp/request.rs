@@ -317,7 +317,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let expires = execute::expires_at(get.exptime, self.now_seconds);
         let large_from = if is_single { self.plan.threshold.0 } else { u64::MAX };
         for key in get.keys {
-            self.count_hot(key, forward::writes(get.verb));
             let hash = self.ahead.hash(&self.shared.store, key);
             let touched = Cell::new(0);
             let context = Context { large_from, ..self.context_for(&touched, key) };
@@ -335,6 +334,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 }
                 _ => {}
             }
+            self.count_hot(key, forward::writes(get.verb));
             self.tally(desk, from, Operation::Get, touched.get());
         }
         desk.batches[from.queue()].out().extend_from_slice(END);
@@ -360,7 +360,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         request: &Request<'_>,
         bytes: &[u8],
     ) -> Next {
-        self.count_hot_request(request);
         let touched = Cell::new(0);
         let context = Context { large_from: self.plan.threshold.0, ..self.context(&touched) };
         let out = desk.batches[from.queue()].out();
@@ -394,6 +393,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Outcome::Verbosity(level) => self.shared.set_verbosity(level),
         }
+        self.count_hot_request(request);
         self.tally(desk, from, operation(request), touched.get());
         Next::Took(bytes.len())
     }

@@ -3,7 +3,7 @@
 
 use crate::crowd::{Crowd, Request, get, hot_keys, number, plan, set, stats};
 use crate::rig::peer::Peer;
-use crate::rig::{Plan, Rig};
+use crate::rig::{Plan, Rig, value};
 use laneway_load::random::Random;
 use laneway_load::zipf::Zipf;
 use laneway_policy::Access;
@@ -172,4 +172,55 @@ fn datagrams_follow_the_hot_keys_too() {
     let balance = stats(&rig, &Question::Balance);
     assert!(number(&balance, "max_ave_ratio_run_by_hash") > 1.5, "{balance:?}");
     assert!(number(&balance, "max_ave_ratio_run") < 1.15, "{balance:?}");
+}
+
+/// A large value's request is looked up by one and served by another: it is counted once.
+#[test]
+fn a_datagram_that_asks_for_a_large_value_is_counted_once() {
+    let base = plan(Access::Erew, 4, 100);
+    let datagrams = Some(DatagramFaults::NONE);
+    let mut rig = Rig::new(&Plan { datagrams, threshold_bytes: 1_000, ..base });
+    let client = rig.net.connect();
+    rig.set(&client, "large", &value(20_000, 1));
+    let mut peer = Peer::new(&rig);
+    let mut id = 0_u16;
+    let mut ask = |rig: &mut Rig, count: usize| {
+        for turn in 0..count {
+            id += 1;
+            let request: &[u8] = if turn % 2 == 0 { b"get large\r\n" } else { b"mg large v\r\n" };
+            assert!(peer.ask(rig, usize::from(id) % 4, id, request).len() > 20_000);
+        }
+        number(&stats(rig, &Question::HotKeys), "reads")
+    };
+    let before = ask(&mut rig, 400);
+    assert!(hot_keys(&rig).contains_key("large"));
+    assert_eq!(ask(&mut rig, 200) - before, 200.0);
+}
+
+/// By the poster's rule all keys are forgotten at a slot's end, and most are found again: what is
+/// told of them goes on.
+#[test]
+fn keys_that_come_back_each_slot_show_their_moves_and_rates() {
+    let base = plan(Access::Erew, 4, 500);
+    let slot = base.hot.expect("it is on").slot;
+    let hot = Some(HotSettings { slot, ..HotSettings::keysched_2018(4, 16) });
+    let mut rig = Rig::new(&Plan { hot, ..base });
+    let mut crowd = Crowd::new(&rig, 32, 1);
+    let next = |random: &mut Random| match random.below(4) {
+        0 => get("hot"),
+        _ => get(&format!("cold:{}", random.below(100_000))),
+    };
+    crowd.ask(&mut rig, 20_000, next, |_| {});
+    let told = stats(&rig, &Question::HotKeys);
+    assert!(number(&told, "moved") >= 10.0, "{told:?}");
+    // In the middle of a slot.
+    for _ in 0..10 {
+        if hot_keys(&rig).is_empty() {
+            crowd.ask(&mut rig, 100, next, |_| {});
+        }
+    }
+    let key = &hot_keys(&rig)["hot"];
+    assert!(number(key, "moves") >= 10.0, "{key:?}");
+    // A quarter of all, but for the requests of each slot before it is found again.
+    assert!((0.2..=0.25).contains(&number(key, "share")), "{key:?}");
 }

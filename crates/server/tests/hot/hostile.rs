@@ -3,14 +3,15 @@
 use crate::crowd::{Crowd, Request, get, hot_keys, number, plan, set, stats};
 use crate::rig::{Plan, Rig, value};
 use laneway_load::random::Random;
-use laneway_policy::Access;
+use laneway_policy::hot::HOT_REQUESTS_MIN;
+use laneway_policy::hot::hasher::KeyHasher;
+use laneway_policy::hot::sketch::WorkerSketch;
+use laneway_policy::{Access, owner};
 use laneway_server::stats::Question;
+use std::collections::BTreeSet;
 
 /// What a reader may be told of a key whose values tell in their flags what they are made of.
 fn check(reply: &[u8]) {
-    if reply == b"END\r\n" {
-        return;
-    }
     let line_end = reply.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
     let line = String::from_utf8_lossy(&reply[..line_end]);
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -25,7 +26,19 @@ fn set_with(salt: u64, bytes: usize, seconds: u32) -> Vec<u8> {
     [head.as_bytes(), &value(bytes, salt), b"\r\n"].concat()
 }
 
-/// Deleted, expired, evicted, replaced by a large value and by a small one, while it moves.
+/// What happens to the key while it is asked for.
+fn changed(random: &mut Random, salt: u64) -> Request {
+    let bytes = [10, 300_000, 2_000, 40_000, 1][salt as usize % 5];
+    let bytes = match random.below(4) {
+        0 => b"delete hot\r\n".to_vec(),
+        1 => set_with(salt, bytes, 1), // until the clock goes on
+        _ => set_with(salt, bytes, 0),
+    };
+    Request { bytes, end: b"\r\n" }
+}
+
+/// Deleted, expired, evicted, replaced by a large value and by a small one, while it moves and is
+/// asked for.
 #[test]
 fn whatever_becomes_of_a_hot_key_its_readers_see_whole_values() {
     for (access, seed) in [(Access::Erew, 1), (Access::Crew, 2)] {
@@ -33,36 +46,100 @@ fn whatever_becomes_of_a_hot_key_its_readers_see_whole_values() {
         let mut rig = Rig::new(&Plan { memory_bytes: 16 << 20, item_bytes_max: 1 << 20, ..base });
         let owner = rig.net.connect();
         let mut crowd = Crowd::new(&rig, 24, seed);
-        let mut seen = (0, 0);
+        let (mut hits, mut misses, mut evicted, mut salt) = (0, 0, 0, 0);
         for round in 0..60_u64 {
-            let bytes = [10, 300_000, 2_000, 40_000, 1][round as usize % 5];
-            match round % 6 {
-                0..=2 => drop(rig.ask(&owner, &set_with(round, bytes, 0), b"STORED\r\n")),
-                3 => drop(rig.ask(&owner, b"delete hot\r\n", b"\r\n")),
-                4 => {
-                    rig.ask(&owner, &set_with(round, bytes, 1), b"STORED\r\n");
-                    rig.clock.advance(1_500_000_000);
+            if round % 6 == 5 {
+                // So much else that all of what is there must go, this one too.
+                rig.ask(&owner, &set_with(round, 300_000, 0), b"STORED\r\n");
+                for number in 0..60 {
+                    rig.set(&owner, &format!("else{number}"), &value(900_000, number));
                 }
-                _ => {
-                    // So much else that cold items must go, and so may this one.
-                    for number in 0..24 {
-                        rig.set(&owner, &format!("else{number}"), &value(900_000, number));
-                    }
-                }
+                evicted += usize::from(rig.ask(&owner, b"get hot\r\n", b"END\r\n") == b"END\r\n");
             }
+            rig.clock.advance(500_000_000);
             let next = |random: &mut Random| {
-                if random.chance(0.6) { get("hot") } else { get(&random.below(3000).to_string()) }
+                salt += 1;
+                match random.below(20) {
+                    0 => changed(random, salt),
+                    1..13 => get("hot"),
+                    _ => Request {
+                        bytes: format!("mg cold{} v\r\n", random.below(3000)).into_bytes(),
+                        end: b"\r\n",
+                    },
+                }
             };
-            crowd.ask(&mut rig, 120, next, |reply| {
-                check(reply);
-                if reply.len() > 5 { seen.0 += 1 } else { seen.1 += 1 }
+            crowd.ask(&mut rig, 120, next, |reply| match reply {
+                b"END\r\n" => misses += 1,
+                b"EN\r\n" | b"STORED\r\n" | b"DELETED\r\n" | b"NOT_FOUND\r\n" => {}
+                _ => {
+                    check(reply);
+                    hits += 1;
+                }
             });
         }
-        assert!(seen.0 > 1_000 && seen.1 > 1_000, "{seen:?}");
+        let what = format!("{access}: {hits} hits, {misses} misses, evicted {evicted} times");
+        assert!(hits > 1_000 && misses > 100 && evicted > 0, "{what}");
         rig.turns(20);
         assert_eq!(rig.shared.store.stats().pinned_dead_bytes, 0);
-        assert!(number(&stats(&rig, &Question::HotKeys), "found") >= 1.0);
+        let told = stats(&rig, &Question::HotKeys);
+        assert!(number(&told, "found") >= 1.0 && number(&told, "moved") > 20.0, "{told:?}");
     }
+}
+
+/// Keys that are one by the hash that says whose a key is, as everybody can make them: that hash is
+/// public, and after each 8 bytes all it knows is in 64 bits.
+struct OneOwnerHash {
+    number: u64,
+}
+
+impl Iterator for OneOwnerHash {
+    type Item = [u8; 16];
+
+    fn next(&mut self) -> Option<[u8; 16]> {
+        const MULTIPLIER: u64 = 0x243f_6a88_85a3_08d3;
+        loop {
+            let first = *format!("{:08x}", self.number as u32).as_bytes().first_chunk::<8>()?;
+            self.number += 1;
+            let state = owner::SEED ^ 16_u64.wrapping_mul(MULTIPLIER);
+            let state = (state ^ u64::from_le_bytes(first)).wrapping_mul(MULTIPLIER);
+            let second = (state ^ (state >> 32)) ^ 0x5eed;
+            let key = [first, second.to_le_bytes()].concat();
+            if key.iter().all(|byte| *byte > b' ' && *byte != 0x7f) {
+                return key.try_into().ok();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_million_keys_made_to_share_the_owners_hash_are_not_hot_together() {
+    let hasher = KeyHasher::new(0x5eed);
+    let mut sketch = WorkerSketch::new(0x5eed);
+    let mut owners = BTreeSet::new();
+    for (number, key) in (OneOwnerHash { number: 0 }).take(1_000_000).enumerate() {
+        if number % 2_000 == 0 {
+            sketch.slot_ended();
+        }
+        owners.insert(owner::hash(owner::SEED, &key));
+        let count = sketch.count(hasher.hash(&key));
+        assert!(u32::from(count) < HOT_REQUESTS_MIN, "{key:?} is called hot");
+    }
+    assert_eq!(owners.len(), 1, "they are what they are made to be");
+}
+
+#[test]
+fn keys_made_to_share_the_owners_hash_leave_the_table_empty() {
+    let mut rig = Rig::new(&plan(Access::Erew, 4, 400));
+    let mut keys = OneOwnerHash { number: 0 };
+    let mut crowd = Crowd::new(&rig, 32, 1);
+    let next = |_: &mut Random| {
+        let key = keys.next().expect("there are many");
+        Request { bytes: [b"get ", &key[..], b"\r\n"].concat(), end: b"END\r\n" }
+    };
+    crowd.ask(&mut rig, 10_000, next, |_| {});
+    let told = stats(&rig, &Question::HotKeys);
+    assert_eq!((number(&told, "keys"), number(&told, "found")), (0.0, 0.0), "{told:?}");
+    assert!(number(&told, "slots") > 20.0, "{told:?}");
 }
 
 /// However many ask for a large hot value, there is one of it.
