@@ -119,6 +119,8 @@ pub struct Flags {
     pub hot_rank: Option<String>,
     /// `--hot-carry`
     pub hot_carry: Option<String>,
+    /// `--hot-alone`
+    pub hot_alone: bool,
     /// `--form`
     pub form: Option<String>,
     /// `--percentile`
@@ -222,6 +224,7 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--hot-counters" => flags.hot_counters = Some(number(parser)?),
         "--hot-rank" => flags.hot_rank = Some(text(parser)?),
         "--hot-carry" => flags.hot_carry = Some(text(parser)?),
+        "--hot-alone" => flags.hot_alone = true,
         "--form" => flags.form = Some(text(parser)?),
         "--percentile" => flags.percentile = Some(number(parser)?),
         "--epoch-ms" => flags.epoch_milliseconds = Some(number(parser)?),

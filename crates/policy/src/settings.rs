@@ -8,7 +8,7 @@ use crate::cores::Form;
 use crate::cost::CostModel;
 use crate::design::{Access, Design};
 use crate::hot::routes::ROUTES_MAX;
-use crate::hot::settings::{COUNTERS_MAX, Detector, HotSettings, HotThreshold};
+use crate::hot::settings::{COUNTERS_MAX, Detector, HOT_THRESHOLD_MAX, HotSettings, HotThreshold};
 use crate::units::{FRAME_BYTES, ITEM_BYTES_MAX, ItemBytes, SLICE_BYTES, WORKERS_MAX};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -195,11 +195,23 @@ impl Settings {
             ("--slot-requests", "0".to_string(), limit, "leave the flag out for 2000")
         } else if hot.threshold == HotThreshold::Requests(0) {
             let limit = "must be at least 1, or every key is hot".to_string();
-            let way_out = "leave the flag out to let the load decide";
+            let way_out = "leave the flag out to have what --hot says";
             ("--hot-threshold", "0".to_string(), limit, way_out)
+        } else if let HotThreshold::Requests(requests) = hot.threshold
+            && requests > HOT_THRESHOLD_MAX
+        {
+            let limit =
+                format!("must be at most {HOT_THRESHOLD_MAX}: the table has 16 bits for it");
+            let way_out = "leave the flag out to have what --hot says";
+            ("--hot-threshold", requests.to_string(), limit, way_out)
         } else if !(1..=ROUTES_MAX).contains(&hot.keys_max) {
             let limit = format!("must be from 1 to {ROUTES_MAX}: every worker reads the table");
-            ("--hot-keys", hot.keys_max.to_string(), limit, "leave the flag out for 32")
+            let way_out = "leave the flag out for 32, or as many as workers, up to 128";
+            ("--hot-keys", hot.keys_max.to_string(), limit, way_out)
+        } else if hot.alone && self.workers < 2 {
+            let limit = "needs --workers 2 or more, one for the key and one for the others";
+            let way_out = "leave it out, a single worker has every key";
+            ("--hot-alone", String::new(), limit.to_string(), way_out)
         } else if let Detector::SpaceSaving(counters) = hot.detector
             && !(1..=COUNTERS_MAX).contains(&counters)
         {

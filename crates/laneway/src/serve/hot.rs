@@ -51,6 +51,7 @@ pub fn settings(
         // Who may read is not a question of hot keys alone.
         reads: if access.is_owners(false) { Reads::ByOwner } else { Reads::Spread },
         keys_max: flags.hot_keys.unwrap_or(rule.keys_max),
+        alone: flags.hot_alone,
         ..rule
     }))
 }
@@ -93,6 +94,7 @@ fn without(flags: &Flags) -> Result<(), String> {
         ("--hot-counters", flags.hot_counters.is_some()),
         ("--hot-rank", flags.hot_rank.is_some()),
         ("--hot-carry", flags.hot_carry.is_some()),
+        ("--hot-alone", flags.hot_alone),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => Err(format!(

@@ -44,9 +44,13 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--hot-keys 3", "add --hot default"),
         ("--slot-us 5 --hot off", "--slot-us"),
         ("--design hkh --access erew --hot default --hot-keys 0", "from 1 to 128"),
+        ("--design hkh --access erew --hot default --hot-keys 0", "or as many as workers"),
         ("--design hkh --access erew --hot default --hot-keys 129", "from 1 to 128"),
         ("--design hkh --access erew --hot default --hot-threshold 0", "at least 1"),
+        ("--design hkh --access erew --hot default --hot-threshold 65536", "at most 65535"),
         ("--design hkh --access erew --hot default --hot-threshold warm", "or load"),
+        ("--design hkh --access erew --hot default --hot-alone -t 1", "--workers 2 or more"),
+        ("--hot-alone", "add --hot default"),
         ("--design hkh --access erew --hot default --slot-requests 0", "at least 1"),
         ("--design hkh --access erew --hot default --slot-us 99999999999999999", "any run"),
         ("--design hkh --access erew --hot default --hot-counters 0", "from 1 to 4096"),
@@ -133,6 +137,10 @@ fn hot_keys_have_a_rule_and_each_choice_by_itself() {
     assert_eq!((mixed.detector, mixed.carry_over), (Detector::SpaceSaving(64), true));
     assert_eq!((mixed.reads, mixed.rule()), (Reads::ByOwner, "default"));
     assert_eq!(hot("erew --hot default --hot-carry no").expect("on").rule(), "mixed");
+    let alone = hot("erew --hot keysched-2018 --hot-alone --hot-threshold 65535").expect("on");
+    let poster = HotSettings::keysched_2018(6, 65_535);
+    assert_eq!(alone, HotSettings { alone: true, ..poster });
+    assert_eq!((alone.rule(), poster.rule()), ("mixed", "keysched-2018"));
 }
 
 #[test]

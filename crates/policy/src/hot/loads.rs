@@ -95,6 +95,12 @@ impl CoreLoads {
 
     /// The worker with least, the lowest number among equals.
     pub fn least(&self, rank: Rank) -> WorkerId {
+        self.least_but(rank, None)
+    }
+
+    /// The same among all workers but one, where there is another.
+    pub fn least_but(&self, rank: Rank, spared: Option<WorkerId>) -> WorkerId {
+        let spared = spared.filter(|_| self.past.len() > 1);
         let slots = self.slots.max(1) as u64;
         let now =
             |worker: usize| u64::from(self.this_slot[worker]) + u64::from(self.promised[worker]);
@@ -104,7 +110,8 @@ impl CoreLoads {
             Rank::MeanAndThisSlot => self.past[worker] + now(worker) * slots,
             Rank::SumAndThisSlot => self.past[worker] + now(worker),
         };
-        let least = (0..self.past.len()).min_by_key(|&worker| load(worker));
+        let others = (0..self.past.len()).filter(|&w| spared.is_none_or(|s| s.index() != w));
+        let least = others.min_by_key(|&worker| load(worker));
         WorkerId(least.unwrap_or(0) as u16)
     }
 

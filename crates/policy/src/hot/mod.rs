@@ -7,7 +7,7 @@
 //! A key that is asked for more often than the threshold within a timeslot is hot. From then on
 //! until the slot ends it belongs to the worker that was least loaded when it was found; a cold
 //! key belongs to the worker its hash names. Three departures, each a setting, so that
-//! [`HotSettings::keysched_2018`] is the poster to the letter and [`HotSettings::lanes`] ours:
+//! [`HotSettings::keysched_2018`] is the poster's rule and [`HotSettings::lanes`] ours:
 //!
 //! - "least loaded" counts the present slot too ([`loads`]);
 //! - keys that were hot in the last slot are hot from the first request of the next, placed
@@ -29,7 +29,9 @@ pub mod sketch;
 pub mod space_saving;
 
 pub use settings::{Detector, HotSettings, HotThreshold, Reads, Slot};
-pub use settings::{HOT_KEYS_MAX, HOT_REQUESTS_MIN, HOT_SHARE_DIVISOR, LOCAL_MIN};
+pub use settings::{
+    HOT_KEYS_MAX, HOT_REQUESTS_MIN, HOT_SHARE_DIVISOR, HOT_THRESHOLD_MAX, LOCAL_MIN,
+};
 
 use crate::units::WorkerId;
 use loads::CoreLoads;

@@ -7,6 +7,13 @@
 //! compete with the others at the slot's end by their weight: or a crowd that comes late would
 //! never be seen while older keys hold every place.
 //!
+//! With [`HotSettings::alone`] the heaviest hot key has a *worker of its own*: the least loaded one
+//! when it became the heaviest, where it stays as long as it is the heaviest, and to which no other
+//! hot key goes. KeySched §2 weighs that ("allocate a single core for this key"), and balances
+//! worse than moving it: what the key has more than an even share stays where it is. The poster
+//! divides *all* other keys among the other cores; here the worker keeps the cold keys that are at
+//! home there, which only a look at each of them could send away.
+//!
 //! Counts come in two ways: request by request ([`Scheduler::request`], [`Scheduler::charge`]), or
 //! all at once before a question is asked ([`Scheduler::tell`]). Unit: requests.
 
@@ -17,6 +24,13 @@ use crate::hot::settings::{HotSettings, HotThreshold, Reads};
 use crate::hot::sketch::KeyHash;
 use crate::units::WorkerId;
 use alloc::vec::Vec;
+
+/// The heaviest hot key, and the worker that it has to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Alone {
+    key: KeyHash,
+    worker: WorkerId,
+}
 
 /// What one count of a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +53,7 @@ pub struct Scheduler {
     loads: CoreLoads,
     /// Found when there was no room.
     waiting: Vec<Found>,
+    alone: Option<Alone>,
     threshold: u32,
     found: u64,
     moved: u64,
@@ -52,6 +67,7 @@ impl Scheduler {
             mapping: Mapping::new(settings.keys_max),
             loads: CoreLoads::new(settings.workers),
             waiting: Vec::new(),
+            alone: None,
             threshold: threshold(&settings, settings.slot.requests),
             found: 0,
             moved: 0,
@@ -110,11 +126,31 @@ impl Scheduler {
             }
             return None;
         }
-        let hot = HotKey { owner: self.loads.least(self.settings.rank), ..hot_key(found) };
+        if self.alone.is_none() {
+            self.set_apart(Some(found.key)); // the first that is found is the heaviest yet
+        }
+        let hot = HotKey { owner: self.owner_of(found.key), ..hot_key(found) };
         // An estimate is put to the proof, if there is a next slot for it.
         self.found += u64::from(!found.is_estimate || !self.settings.carry_over);
         self.mapping.insert(hot);
         Some(hot.owner)
+    }
+
+    /// Whose a hot key is from now on.
+    fn owner_of(&self, key: KeyHash) -> WorkerId {
+        match self.alone {
+            Some(alone) if alone.key == key => alone.worker,
+            alone => self.loads.least_but(self.settings.rank, alone.map(|alone| alone.worker)),
+        }
+    }
+
+    /// This key is the heaviest, if there is one: it has a worker of its own, where that is wanted.
+    fn set_apart(&mut self, heaviest: Option<KeyHash>) {
+        let before = self.alone.take();
+        self.alone = heaviest.filter(|_| self.settings.alone).map(|key| match before {
+            Some(alone) if alone.key == key => alone,
+            _ => Alone { key, worker: self.loads.least(self.settings.rank) },
+        });
     }
 
     /// Remember a key that finds no room, if it is heavier than another that waits.
@@ -134,6 +170,8 @@ impl Scheduler {
     pub fn slot_ended(&mut self, requests: u32) {
         self.threshold = threshold(&self.settings, requests);
         self.loads.slot_ended();
+        let weight = |hot: &HotKey| (hot.owned, hot.requests, hot.key);
+        let mut heaviest = self.mapping.keys().iter().max_by_key(|hot| weight(hot)).map(|h| h.key);
         let mut next: Vec<(HotKey, bool)> = Vec::new();
         if self.settings.carry_over {
             next.extend(self.mapping.keys().iter().map(|hot| (*hot, true)));
@@ -143,13 +181,15 @@ impl Scheduler {
                 let has_proved = *is_hot && hot.standing != Standing::OnTrial;
                 hot.requests >= if has_proved { keep } else { self.threshold }
             });
-            next.sort_by_key(|(hot, _)| core::cmp::Reverse((hot.owned, hot.requests, hot.key)));
+            next.sort_by_key(|(hot, _)| core::cmp::Reverse(weight(hot)));
             next.truncate(self.settings.keys_max);
+            heaviest = next.first().map(|(hot, _)| hot.key);
         }
+        self.set_apart(heaviest);
         self.waiting.clear();
         self.mapping.clear();
         for (hot, had_owner) in next {
-            let owner = self.loads.least(self.settings.rank);
+            let owner = self.owner_of(hot.key);
             self.loads.promise(owner, hot.owned);
             let moves = had_owner && owner != hot.owner;
             self.moved += u64::from(moves);

@@ -330,6 +330,63 @@ fn an_estimate_is_hot_only_after_a_slot_that_proves_it() {
     }
 }
 
+/// Who is heaviest may be known from the last slot, or be the first that is found.
+#[test]
+fn the_heaviest_hot_key_has_a_worker_of_its_own_and_stays_there() {
+    for rule in [HotSettings::lanes_exclusive(4), HotSettings::keysched_2018(4, 16)] {
+        let mut hot = HotKeys::new(HotSettings { alone: true, ..rule });
+        let mut stays = None;
+        for slot in 0..20 {
+            for request in 0..600 {
+                serve(&mut hot, 0, Access::Write);
+                serve(&mut hot, 1 + request % 9, Access::Write);
+            }
+            let owner = |key| hot.hot().iter().find(|hot| hot.key == hash(key)).map(|h| h.owner);
+            let own = owner(0).expect("it is hot");
+            assert_eq!(*stays.get_or_insert(own), own, "slot {slot}: it does not move");
+            for other in 1..10 {
+                assert_ne!(owner(other).expect("hot too"), own, "slot {slot}: {rule:?}");
+            }
+            hot.slot_ended();
+        }
+    }
+}
+
+#[test]
+fn another_heaviest_key_gets_the_least_loaded_worker_for_itself() {
+    let mut scheduler =
+        Scheduler::new(HotSettings { alone: true, ..HotSettings::lanes_exclusive(3) });
+    let found = |number, requests| Found {
+        key: hash(number),
+        requests,
+        owned: requests,
+        is_estimate: false,
+    };
+    scheduler.tell([10, 20, 30], []);
+    assert_eq!(scheduler.found(found(1, 100)), Some(WorkerId(0)));
+    scheduler.tell([100, 120, 130], [(100, 100)]);
+    assert_eq!(scheduler.found(found(2, 100)), Some(WorkerId(1)), "worker 0 has least");
+    let owners = |scheduler: &Scheduler| -> Vec<(KeyHash, WorkerId)> {
+        scheduler.hot().iter().map(|hot| (hot.key, hot.owner)).collect()
+    };
+    scheduler.tell([200, 900, 130], [(200, 200), (800, 800)]);
+    scheduler.slot_ended(1230);
+    assert_eq!(owners(&scheduler), [(hash(2), WorkerId(2)), (hash(1), WorkerId(0))]);
+    // From now on it stays, however much it brings, and the other goes between the other two.
+    scheduler.tell([0, 0, 900], [(900, 900), (20, 20)]);
+    assert_eq!(scheduler.found(found(3, 90)), Some(WorkerId(0)), "200 and what is promised");
+    scheduler.tell([1000, 0, 900], [(900, 900), (20, 20), (90, 90)]);
+    scheduler.slot_ended(1900);
+    assert_eq!(owners(&scheduler)[0], (hash(2), WorkerId(2)));
+    assert!(owners(&scheduler)[1..].iter().all(|&(_, owner)| owner == WorkerId(1)));
+    // Nothing is hot any more: the next begins anew, with who has least.
+    scheduler.tell([0, 5000, 0], [(0, 0); 3]);
+    scheduler.slot_ended(5000);
+    assert_eq!(owners(&scheduler), []);
+    scheduler.tell([100, 0, 0], []);
+    assert_eq!(scheduler.found(found(4, 90)), Some(WorkerId(2)));
+}
+
 #[test]
 fn spread_requests_are_told_from_a_workers_share_on() {
     for (workers, reads_spread, local) in [(8, true, 4), (2, true, 8), (8, false, 16)] {
@@ -446,6 +503,38 @@ proptest! {
             slot[usize::from(worker)] = u64::from(load);
             past.push(slot);
             loads.slot_ended();
+        }
+    }
+
+    /// Whatever is asked, by either rule: one key at most is set apart, nobody else is where it is,
+    /// and as long as it is the heaviest it does not move.
+    #[test]
+    fn nobody_is_where_the_heaviest_key_is(
+        workers in 1_u16..7,
+        carry_over: bool,
+        slots in vec(vec((0_u64..12, 0_u64..12), 50..400), 1..8),
+    ) {
+        let rule = HotSettings::lanes_exclusive(workers);
+        let threshold = HotThreshold::Requests(8);
+        let mut hot = HotKeys::new(HotSettings { alone: true, threshold, carry_over, ..rule });
+        let (mut apart, mut seen) = (None, None);
+        for slot in slots {
+            for (one, two) in slot {
+                serve(&mut hot, one.min(two), Access::Write); // low numbers are asked for more
+            }
+            let now = hot.hot().iter().find(|hot| Some(hot.key) == apart).copied();
+            if let Some(HotKey { key, owner, .. }) = now {
+                prop_assert_eq!(*seen.get_or_insert(owner), owner);
+                let beside = |hot: &&HotKey| hot.key != key && hot.owner == owner;
+                let beside = hot.hot().iter().find(beside);
+                prop_assert!(workers == 1 || beside.is_none(), "{:?}", hot.hot());
+            }
+            let most = hot.hot().iter().max_by_key(|h| (h.owned, h.requests, h.key)).map(|h| h.key);
+            hot.slot_ended();
+            let next = if carry_over { hot.hot().first().map(|hot| hot.key) } else { most };
+            if next != apart {
+                (apart, seen) = (next, None);
+            }
         }
     }
 

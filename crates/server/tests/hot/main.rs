@@ -1,5 +1,6 @@
 //! Hot keys in whole servers over the memory network: found, moved, shown, and safe meanwhile.
 
+mod alone;
 mod balance;
 mod checker;
 mod crowd;
