@@ -197,7 +197,7 @@ const COLORS: [RGBColor; 8] = [
 ];
 
 /// Designs have the same colour in every picture; others take those that are left, in order.
-const DESIGNS: [(&str, usize); 11] = [
+const DESIGNS: [(&str, usize); 14] = [
     ("minos", 0),
     ("hkh", 1),
     ("hkh-ws", 2),
@@ -209,6 +209,9 @@ const DESIGNS: [(&str, usize); 11] = [
     ("lanes-2", 1),
     ("lanes-long", 5),
     ("lanes-split", 4),
+    ("lanes-32", 5),
+    ("lanes-alone", 6),
+    ("hash-alone", 7),
 ];
 
 fn color(name: &str, index: usize) -> RGBColor {
