@@ -78,11 +78,12 @@ const HOT_THRESHOLD: &[Picture] = &[
     hot("p50", "/latency_us/small/p50", "p50 (us)"),
     hot("p99", "/latency_us/small/p99", "p99 (us)"),
     hot("cpu", "/server/cpu_us_per_request", "server CPU per request (us)"),
+    hot("placed", "/hot/placed", "hot keys given to a worker, in the run"),
 ];
 
 const fn hot(name: &'static str, value: &'static str, y_label: &'static str) -> Picture {
     let title = "Hot keys, 20 k requests/s";
-    let x_label = "threshold (requests in a slot of 2 000)";
+    let x_label = "threshold (requests in a slot of 15 000)";
     Picture { name, value, chart: Chart { title, x_label, y_label, log: Log::Neither } }
 }
 

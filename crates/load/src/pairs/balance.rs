@@ -76,7 +76,8 @@ pub fn measure(
     Ok(measured)
 }
 
-fn ask_stats(server: &Server, words: &str) -> Result<Stats, String> {
+/// What a server answers to `stats WORDS`.
+pub(super) fn ask_stats(server: &Server, words: &str) -> Result<Stats, String> {
     if server.dialect != Dialect::Text {
         return Err("a server that speaks no memcached has no workers to tell of".into());
     }

@@ -13,6 +13,7 @@ pub mod batches;
 pub mod bench;
 pub mod builtin;
 pub mod definition;
+pub mod hot;
 pub mod lookaside;
 pub mod memory;
 pub mod namespace;
@@ -254,6 +255,19 @@ impl Comparison<'_> {
         Ok(Ok(round))
     }
 
+    /// One run of `laneway bench`, beside what the server tells of hot keys.
+    fn bench(&self, run: &RunDefinition, number: usize) -> Result<Result<Measured, Doubt>, String> {
+        let (server, definition) = (&self.servers[&run.server], self.definition.server(run));
+        let before = hot::counts(definition, server)?;
+        let mut measured = bench::measure(self.definition, run, server, self.options, number)?;
+        let after = hot::counts(definition, server)?;
+        if let (Some(before), Some(after)) = (before, after) {
+            let measured = measured.as_mut().unwrap_or_else(|doubt| &mut doubt.measured);
+            hot::put(&definition.name, (before, after), measured)?;
+        }
+        Ok(measured)
+    }
+
     fn measure(
         &mut self,
         run: &RunDefinition,
@@ -261,8 +275,7 @@ impl Comparison<'_> {
     ) -> Result<Result<Measured, Doubt>, String> {
         let kind = self.definition.kind_of(run);
         if kind == Kind::Bench {
-            let server = &self.servers[&run.server];
-            return bench::measure(self.definition, run, server, self.options, number);
+            return self.bench(run, number);
         }
         if kind == Kind::Program {
             return program::measure(run, self.places).map(Ok);

@@ -164,6 +164,12 @@ impl Server {
         Ok(server)
     }
 
+    /// One that somebody else started, for tests.
+    #[cfg(test)]
+    pub(super) fn elsewhere(target: Target) -> Self {
+        Server { child: None, target, dialect: Dialect::Text }
+    }
+
     fn wait_for_answer(&mut self) -> Result<(), String> {
         let started = Instant::now();
         loop {

@@ -110,6 +110,7 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
         ("by hash", "/max_ave_ratio_by_hash"),
         ("within slots", "/max_ave_ratio_slot"),
         ("found in slots", "/found_slots_max"),
+        ("hot keys placed", "/hot/placed"),
     ];
     for (words, pointer) in parts {
         if let Some(value) = measured.pointer(pointer).and_then(Measured::as_f64)
