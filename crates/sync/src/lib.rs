@@ -6,6 +6,7 @@
 //! - [`ring`]: a bounded queue, many producers, many consumers.
 //! - [`notice`]: a few words that one posts and many read, without waiting.
 //! - [`pin`]: one word that counts readers of memory which a writer may kill meanwhile.
+//! - [`slot`]: a message in memory that two processes share, its doorbell, and memory on loan.
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!
 //! Knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each primitive,
@@ -15,5 +16,6 @@ pub mod notice;
 pub mod pin;
 pub mod prim;
 pub mod ring;
+pub mod slot;
 pub mod version;
 pub mod words;
