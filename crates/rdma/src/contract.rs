@@ -1,0 +1,169 @@
+//! What memory between a client and a server offers, whatever kind it is. The kind over shared
+//! memory is [`crate::shmring`]; one over verbs writes with RDMA WRITE on unreliable connections
+//! and replies by SEND on datagram queue pairs (HERD §4.3), and fits the same calls.
+//!
+//! A *queue* is where requests of any client arrive, one per worker of the server. Nothing here
+//! waits or allocates per request; what finds no room says so. Messages are bytes without meaning.
+
+use std::io::{self, IoSlice};
+
+/// Longest message of a slot.
+pub const MESSAGE_BYTES_MAX: usize = crate::layout::SLOT_BYTES - 8;
+
+/// A client, as the server knows it. Numbers are used again, generations are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    /// Its place among the clients.
+    pub client: u16,
+    /// Tells it from who had the place before.
+    pub generation: u32,
+}
+
+/// What one side has asked of the memory or the card: one of these is one work request there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verbs {
+    /// Requests written into the other's memory (WRITE).
+    pub writes: u64,
+    /// Replies sent (SEND), each one frame.
+    pub sends: u64,
+    /// Replies received (RECV).
+    pub receives: u64,
+    /// Pieces of lent memory read (READ).
+    pub reads: u64,
+    /// Times that a sleeping peer was woken: a call to the kernel, no verb.
+    pub rings: u64,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posted {
+    /// It is on its way.
+    Done,
+    /// No slot is free: the peer has not taken what is there.
+    Full,
+    /// The peer is gone.
+    Gone,
+}
+
+/// A request as it lay in its slot: a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Whose.
+    pub peer: Peer,
+    /// The message.
+    pub bytes: &'a [u8],
+}
+
+/// Where a client lends memory: what a request says instead of a long message. 24 bytes,
+/// little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Which of the client's loans.
+    pub loan: u32,
+    /// The loan's number, new each time.
+    pub number: u64,
+    /// Where the memory begins, from the start of what the client may lend.
+    pub offset: u64,
+    /// How much it is.
+    pub bytes: u32,
+}
+
+/// Bytes of a descriptor.
+pub const DESCRIPTOR_BYTES: usize = 24;
+
+impl Descriptor {
+    /// As it stands in a message.
+    pub fn to_bytes(self) -> [u8; DESCRIPTOR_BYTES] {
+        let mut out = [0; DESCRIPTOR_BYTES];
+        out[..8].copy_from_slice(&self.number.to_le_bytes());
+        out[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        out[16..20].copy_from_slice(&self.bytes.to_le_bytes());
+        out[20..].copy_from_slice(&self.loan.to_le_bytes());
+        out
+    }
+
+    /// From a message; `None` if it is not as long as one.
+    pub fn parse(bytes: &[u8]) -> Option<Descriptor> {
+        let bytes: &[u8; DESCRIPTOR_BYTES] = bytes.try_into().ok()?;
+        let (words, rest) = bytes.as_chunks::<8>();
+        debug_assert!(rest.is_empty());
+        let last = u64::from_le_bytes(words[2]);
+        Some(Descriptor {
+            number: u64::from_le_bytes(words[0]),
+            offset: u64::from_le_bytes(words[1]),
+            bytes: last as u32,
+            loan: (last >> 32) as u32,
+        })
+    }
+}
+
+/// Memory that a client has lent, until this is dropped: then the client may write it again.
+pub trait Lent: Send {
+    /// How much.
+    fn bytes(&self) -> usize;
+    /// Append `bytes` from `offset` on, as they are now: each byte is to be read once.
+    ///
+    /// # Panics
+    /// If that is beyond its end.
+    fn read(&self, offset: usize, bytes: usize, out: &mut Vec<u8>);
+}
+
+/// Whoever may claim what clients lend. Any worker may: large messages have a worker of their own.
+pub trait Lenders: Send {
+    /// Begin to read. `None`: there is no such loan, it was taken back, or it was claimed before,
+    /// as by the same request that came twice.
+    fn claim(&self, peer: Peer, descriptor: Descriptor) -> Option<Box<dyn Lent>>;
+}
+
+/// The client's side. It belongs to one thread.
+pub trait Requester {
+    /// How many queues the server has.
+    fn queues(&self) -> usize;
+    /// Write a request of at most [`MESSAGE_BYTES_MAX`] bytes into the next slot of a queue.
+    fn post_request(&mut self, queue: usize, message: &[u8]) -> Posted;
+    /// Take at most `burst` replies: for each, the queue that answered and the message. Returns how
+    /// many there were.
+    fn poll_replies(&mut self, burst: usize, take: &mut dyn FnMut(usize, &[u8])) -> usize;
+    /// Wake the server's workers that sleep over what was posted. After every batch.
+    fn pump(&mut self) -> io::Result<()>;
+    /// What was asked so far.
+    fn verbs(&self) -> Verbs;
+}
+
+/// The server's side: one worker's handle on all queues.
+pub trait Responder: Send {
+    /// How many queues there are.
+    fn queues(&self) -> usize;
+    /// Take at most `burst` requests of a queue. They last until the next call.
+    fn poll_slots(&mut self, queue: usize, burst: usize) -> usize;
+    /// Request number `index` of the last poll.
+    ///
+    /// # Panics
+    /// If that poll returned no more.
+    fn request(&self, index: usize) -> Request<'_>;
+    /// Send a reply of at most [`MESSAGE_BYTES_MAX`] bytes, in pieces, in the name of a queue. Of
+    /// the client's places for replies at least `spare` stay free behind it, for who is in more of
+    /// a hurry.
+    fn reply(&mut self, peer: Peer, queue: usize, pieces: &[IoSlice<'_>], spare: usize) -> Posted;
+    /// Wake the clients that sleep over what was replied. After every batch.
+    fn pump(&mut self) -> io::Result<()>;
+    /// Who claims what clients lend.
+    fn lenders(&self) -> Box<dyn Lenders>;
+    /// What was asked so far.
+    fn verbs(&self) -> Verbs;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_comes_back_and_has_one_length() {
+        let descriptor =
+            Descriptor { loan: 3, number: 1 << 40 | 5, offset: 1 << 33, bytes: 0xffff_fffe };
+        let bytes = descriptor.to_bytes();
+        assert_eq!(Descriptor::parse(&bytes), Some(descriptor));
+        assert_eq!(Descriptor::parse(&bytes[1..]), None);
+        assert_eq!(Descriptor::parse(&[&bytes[..], b"x"].concat()), None);
+    }
+}

@@ -1,0 +1,333 @@
+//! How a client gets its region: it connects to a unix socket of the server, says hello, and is
+//! passed the memory and the doorbells (`SCM_RIGHTS`). Whoever may open the socket's path may be a
+//! client. The connection stays: its end is the client's end.
+//!
+//! The server makes the memory, seals its size and lays it out; the client is told the terms in a
+//! line. (HERD's clients are told addresses and keys by a daemon of their own, §4.2.) Nobody waits
+//! for a client that says nothing: of more than [`HELLOS_MAX`] the oldest is sent away.
+//!
+//! Knows no clock and no thread: somebody calls [`Door::turn`].
+
+use crate::contract::Peer;
+use crate::layout::{LANES_MAX, Terms};
+use crate::mapped::{self, Mapped};
+use crate::region::{Region, Registry};
+use crate::shmring::{Given, RingRequester};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, accept_with, recv, recvmsg, send, sendmsg,
+};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// What a client says, and the version of all of this.
+pub const HELLO: &[u8] = b"laneway-shm 1\n";
+/// Longest line either side says.
+const LINE_BYTES_MAX: usize = 256;
+/// Connections that have said nothing yet.
+pub const HELLOS_MAX: usize = 16;
+/// How long a door that has no descriptors left waits before it opens again.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How long a client waits for the server's line.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Descriptors passed at once: the memory, and a doorbell for each lane.
+const PASSED_MAX: usize = 1 + LANES_MAX;
+
+/// A connection that has not said hello.
+struct Hello {
+    stream: OwnedFd,
+    said: Vec<u8>,
+}
+
+/// The server's side.
+pub struct Door<L> {
+    listener: L,
+    registry: Arc<Registry>,
+    hellos: VecDeque<Hello>,
+    members: Vec<(OwnedFd, Peer)>,
+    /// Readable when the door is to close: its other end is gone.
+    stop: UnixStream,
+    paused: bool,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turned {
+    /// Nobody came or went.
+    Same,
+    /// The registry has changed: workers are to look.
+    Changed,
+    /// The door is closed.
+    Closed,
+}
+
+impl<L: AsFd> Door<L> {
+    /// A door at `listener`, a listening unix socket that does not block, for the clients of
+    /// `registry`. It closes when the second value is dropped.
+    pub fn new(listener: L, registry: Arc<Registry>) -> io::Result<(Door<L>, UnixStream)> {
+        let (stop, stopper) = UnixStream::pair()?;
+        let (hellos, members) = (VecDeque::new(), Vec::new());
+        Ok((Door { listener, registry, hellos, members, stop, paused: false }, stopper))
+    }
+
+    /// Wait for something to happen, `most` at most, and do what is to be done.
+    pub fn turn(&mut self, most: Option<&Timespec>) -> io::Result<Turned> {
+        let most = if self.paused { Some(&PAUSE) } else { most };
+        let (stops, comes, said, gone) = {
+            let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
+            let wanted = if self.paused { PollFlags::empty() } else { PollFlags::IN };
+            fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), wanted));
+            fds.extend(self.hellos.iter().map(|h| PollFd::new(&h.stream, PollFlags::IN)));
+            fds.extend(self.members.iter().map(|(m, _)| PollFd::new(m, PollFlags::IN)));
+            match poll(&mut fds, most) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let happened: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            let (hellos, members) = happened[2..].split_at(self.hellos.len());
+            (happened[0], happened[1], hellos.to_vec(), members.to_vec())
+        };
+        self.paused = false;
+        if stops {
+            return Ok(Turned::Closed);
+        }
+        let mut changed = self.part(&gone);
+        changed |= self.listen(&said);
+        if comes {
+            self.accept();
+        }
+        Ok(if changed { Turned::Changed } else { Turned::Same })
+    }
+
+    /// Members have nothing more to say: whatever comes of one, be it its end, is the end.
+    fn part(&mut self, gone: &[bool]) -> bool {
+        let mut number = 0;
+        let registry = &self.registry;
+        let before = self.members.len();
+        self.members.retain(|(_, peer)| {
+            let is_gone = gone[number];
+            number += 1;
+            if is_gone {
+                registry.leave(*peer);
+            }
+            !is_gone
+        });
+        self.members.len() < before
+    }
+
+    /// Who has said hello becomes a member; who said something else is told, and sent away.
+    fn listen(&mut self, said: &[bool]) -> bool {
+        let mut changed = false;
+        for has_said in said {
+            let Some(mut hello) = self.hellos.pop_front() else { break };
+            if !has_said {
+                self.hellos.push_back(hello);
+                continue;
+            }
+            match hello.read() {
+                Heard::Hello => changed |= self.admit(hello.stream),
+                Heard::More => self.hellos.push_back(hello),
+                Heard::Nonsense => {
+                    self.registry.hellos_bad.fetch_add(1, Relaxed);
+                    refuse(&hello.stream, "say laneway-shm 1");
+                }
+                Heard::End => {}
+            }
+        }
+        changed
+    }
+
+    fn accept(&mut self) {
+        match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(stream) => {
+                if self.hellos.len() == HELLOS_MAX {
+                    self.hellos.pop_front();
+                    self.registry.hellos_bad.fetch_add(1, Relaxed);
+                }
+                self.hellos.push_back(Hello { stream, said: Vec::new() });
+            }
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+            // For want of descriptors or memory: whoever waits would wake us again at once.
+            Err(_) => self.paused = true,
+        }
+    }
+
+    /// Give a client its region. Whether there is one more now.
+    fn admit(&mut self, stream: OwnedFd) -> bool {
+        let terms = self.registry.terms();
+        let mut passed = None;
+        let entered = self.registry.enter(|peer| {
+            let (region, fds) = make(terms, peer)?;
+            passed = Some(fds);
+            Ok(region)
+        });
+        let (region, fds) = match (entered, passed) {
+            (Ok(Some(region)), Some(fds)) => (region, fds),
+            (Ok(_), _) => {
+                let most = self.registry.clients().len();
+                refuse(&stream, &format!("there are {most} clients already: raise --shm-clients"));
+                return false;
+            }
+            (Err(error), _) => {
+                refuse(&stream, &format!("no region can be made: {error}"));
+                return false;
+            }
+        };
+        if pass(&stream, terms, &fds).is_err() {
+            self.registry.leave(region.peer());
+            return true;
+        }
+        self.members.push((stream, region.peer()));
+        true
+    }
+}
+
+/// What was heard of a connection.
+enum Heard {
+    Hello,
+    More,
+    Nonsense,
+    End,
+}
+
+impl Hello {
+    fn read(&mut self) -> Heard {
+        let mut room = [0; LINE_BYTES_MAX];
+        match recv(&self.stream, &mut room, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Heard::End,
+            Ok((count, _)) => {
+                self.said.extend_from_slice(&room[..count]);
+                match &self.said {
+                    said if said == HELLO => Heard::Hello,
+                    said if HELLO.starts_with(said) => Heard::More,
+                    _ => Heard::Nonsense,
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Heard::More,
+            Err(_) => Heard::End,
+        }
+    }
+}
+
+/// Say no. Whoever does not hear it hears the end.
+fn refuse(stream: &OwnedFd, why: &str) {
+    let line = format!("ERROR {why}\n");
+    let _ = send(stream, line.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
+fn make(terms: Terms, peer: Peer) -> io::Result<(Region, Vec<OwnedFd>)> {
+    let memory = mapped::create(terms.region_bytes())?;
+    let map = Mapped::of(&memory, terms.region_bytes())?;
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let doorbells: Vec<OwnedFd> =
+        (0..terms.lanes).map(|_| eventfd(0, flags)).collect::<Result<_, _>>()?;
+    let mut passed = vec![memory];
+    for doorbell in &doorbells {
+        passed.push(doorbell.try_clone()?);
+    }
+    Ok((Region::new(map, terms, peer, doorbells), passed))
+}
+
+fn pass(stream: &OwnedFd, terms: Terms, fds: &[OwnedFd]) -> io::Result<()> {
+    let Terms { lanes, window, replies, loans, bulk_bytes } = terms;
+    let line = format!("OK {lanes} {window} {replies} {loans} {bulk_bytes}\n");
+    let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&borrowed)), "there is space for them");
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(stream, &[IoSlice::new(line.as_bytes())], &mut control, flags)?;
+    Ok(())
+}
+
+/// Become a client of a server in this process: what the door would give, without a door. The
+/// server has to be told when it leaves, and seems gone once the stream is dropped. `None`: there
+/// is no place.
+pub fn join(registry: &Registry) -> io::Result<Option<(Given, Peer, UnixStream)>> {
+    let terms = registry.terms();
+    let mut passed = Vec::new();
+    let entered = registry.enter(|peer| {
+        let (region, fds) = make(terms, peer)?;
+        passed = fds;
+        Ok(region)
+    })?;
+    let Some(region) = entered else { return Ok(None) };
+    let (ours, theirs) = UnixStream::pair()?;
+    let doorbells = passed.split_off(1);
+    let map = Mapped::of(&passed[0], terms.region_bytes())?;
+    Ok(Some((Given { map, terms, doorbells, door: ours.into() }, region.peer(), theirs)))
+}
+
+/// Become a client of the server whose door is at `path`.
+pub fn enter(path: &Path) -> io::Result<RingRequester> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(HELLO)?;
+    let mut said = Vec::new();
+    let mut fds = Vec::new();
+    while !said.ends_with(b"\n") && said.len() <= LINE_BYTES_MAX {
+        if hear(&stream, &mut said, &mut fds)? == 0 {
+            break;
+        }
+    }
+    let line = String::from_utf8_lossy(&said).trim_end().to_string();
+    let Some(terms) = read_terms(&line) else {
+        let why = line.strip_prefix("ERROR ").unwrap_or("it does not speak laneway-shm 1");
+        return Err(io::Error::other(why.to_string()));
+    };
+    if fds.len() != 1 + terms.lanes {
+        let what = format!("{} descriptors came for {} lanes", fds.len(), terms.lanes);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    let doorbells = fds.split_off(1);
+    let map = Mapped::of(&fds[0], terms.region_bytes())?;
+    Ok(RingRequester::new(Given { map, terms, doorbells, door: stream.into() }))
+}
+
+fn hear(stream: &UnixStream, said: &mut Vec<u8>, fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut room = [0; LINE_BYTES_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut pieces = [IoSliceMut::new(&mut room)];
+    let received = recvmsg(stream, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            fds.extend(passed);
+        }
+    }
+    said.extend_from_slice(&room[..received.bytes]);
+    Ok(received.bytes)
+}
+
+fn read_terms(line: &str) -> Option<Terms> {
+    let words: Option<Vec<usize>> =
+        line.strip_prefix("OK ")?.split(' ').map(|word| word.parse().ok()).collect();
+    let &[lanes, window, replies, loans, bulk_bytes] = words?.as_slice() else { return None };
+    let terms = Terms { lanes, window, replies, loans, bulk_bytes };
+    terms.check().is_ok().then_some(terms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_read_as_they_were_written_and_impossible_ones_are_not() {
+        let terms = Terms::of(2, 8192);
+        assert_eq!(read_terms("OK 2 32 64 16 8192"), Some(terms));
+        for line in ["", "OK", "OK 2 32 64 16", "OK 2 32 64 16 8192 1", "OK 0 32 64 16 8192"] {
+            assert_eq!(read_terms(line), None, "{line}");
+        }
+        assert_eq!(read_terms("OK 2 32 64 16 -1"), None);
+        assert_eq!(read_terms("ERROR OK 2 32 64 16 8192"), None);
+    }
+}

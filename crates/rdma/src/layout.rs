@@ -1,0 +1,204 @@
+//! Where what stands in a client's region. `docs/protocol.md` has the same in a table.
+//!
+//! A page for the word by which the client sleeps; a line of bells for each of the server's lanes;
+//! a line for each loan; the slots of requests, by lane; the slots of replies, by the worker that
+//! sends them; and the memory that the client may lend. Slots are [`SLOT_BYTES`] long, 22 cache
+//! lines. Offsets are bytes from the region's start; pages are 4096.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Bytes of a slot: a datagram of memcached's UDP (1400) and the control word.
+pub const SLOT_BYTES: usize = 1408;
+/// The same in words.
+pub const SLOT_WORDS: usize = SLOT_BYTES / 8;
+/// A cache line.
+pub const LINE_BYTES: usize = 64;
+/// Where the first page ends, which belongs to 32-bit words.
+pub const HEAD_BYTES: usize = 4096;
+
+const _: () = assert!(SLOT_BYTES.is_multiple_of(LINE_BYTES));
+
+/// Lanes at most: one descriptor for each goes through the door at once, and the kernel passes 253.
+pub const LANES_MAX: usize = 128;
+/// Slots of one client and lane at most.
+pub const WINDOW_MAX: usize = 1024;
+/// Loans of one client at most.
+pub const LOANS_MAX: usize = 256;
+/// Memory that one client may lend, at most: descriptors count it in 32 bits.
+pub const BULK_BYTES_MAX: usize = 1 << 31;
+
+/// What a server gives each of its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// The server's workers, each with a lane of requests and one of replies.
+    pub lanes: usize,
+    /// Slots for requests, by lane.
+    pub window: usize,
+    /// Slots for replies, by worker. Half of them are left to small replies.
+    pub replies: usize,
+    /// Loans under way at a time.
+    pub loans: usize,
+    /// Memory to lend.
+    pub bulk_bytes: usize,
+}
+
+/// Terms that no region can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TermsError(String);
+
+impl fmt::Display for TermsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TermsError {}
+
+impl Terms {
+    /// What a server of so many workers gives where nobody says otherwise: the window of HERD's
+    /// figures at its widest (32), twice as many replies, and `bulk_bytes` to lend.
+    pub const fn of(lanes: usize, bulk_bytes: usize) -> Terms {
+        Terms { lanes, window: 32, replies: 64, loans: 16, bulk_bytes }
+    }
+
+    /// Whether a region can be so.
+    pub fn check(&self) -> Result<(), TermsError> {
+        let rows = [
+            ("lanes", self.lanes, 1, LANES_MAX),
+            ("window", self.window, 1, WINDOW_MAX),
+            ("replies", self.replies, 2, WINDOW_MAX),
+            ("loans", self.loans, 1, LOANS_MAX),
+            ("bulk_bytes", self.bulk_bytes, 0, BULK_BYTES_MAX),
+        ];
+        for (name, value, least, most) in rows {
+            if !(least..=most).contains(&value) {
+                return Err(TermsError(format!("{name} {value}: must be from {least} to {most}")));
+            }
+        }
+        Ok(())
+    }
+
+    const fn loans_at(&self) -> usize {
+        HEAD_BYTES + self.lanes * LINE_BYTES
+    }
+
+    const fn requests_at(&self) -> usize {
+        self.loans_at() + self.loans * LINE_BYTES
+    }
+
+    const fn replies_at(&self) -> usize {
+        self.requests_at() + self.lanes * self.window * SLOT_BYTES
+    }
+
+    /// Where the memory to lend begins: at a page.
+    pub const fn bulk_at(&self) -> usize {
+        (self.replies_at() + self.lanes * self.replies * SLOT_BYTES).next_multiple_of(4096)
+    }
+
+    /// Bytes of the whole region, in pages.
+    pub const fn region_bytes(&self) -> usize {
+        self.bulk_at() + self.bulk_bytes.next_multiple_of(4096)
+    }
+}
+
+/// Where things stand among the words behind the first page. Every number is bounded by the terms,
+/// whoever gave it.
+impl Terms {
+    /// The bell of a lane: rung when there is a request.
+    pub const fn bell(&self, lane: usize) -> usize {
+        assert!(lane < self.lanes);
+        lane * LINE_BYTES / 8
+    }
+
+    /// The bell beside it: rung when replies of this worker have been taken.
+    pub const fn room_bell(&self, lane: usize) -> usize {
+        self.bell(lane) + 1
+    }
+
+    /// The word of a loan.
+    pub const fn loan(&self, loan: usize) -> usize {
+        assert!(loan < self.loans);
+        (self.loans_at() - HEAD_BYTES + loan * LINE_BYTES) / 8
+    }
+
+    /// The slot of request number `sequence` (from 1) in a lane.
+    pub const fn request(&self, lane: usize, sequence: u32) -> Range<usize> {
+        assert!(lane < self.lanes && sequence > 0);
+        let slot = lane * self.window + (sequence - 1) as usize % self.window;
+        let start = (self.requests_at() - HEAD_BYTES + slot * SLOT_BYTES) / 8;
+        start..start + SLOT_WORDS
+    }
+
+    /// The slot of reply number `sequence` (from 1) of a worker.
+    pub const fn reply(&self, worker: usize, sequence: u32) -> Range<usize> {
+        assert!(worker < self.lanes && sequence > 0);
+        let slot = worker * self.replies + (sequence - 1) as usize % self.replies;
+        let start = (self.replies_at() - HEAD_BYTES + slot * SLOT_BYTES) / 8;
+        start..start + SLOT_WORDS
+    }
+
+    /// The words of the memory to lend.
+    pub const fn bulk(&self) -> Range<usize> {
+        let start = (self.bulk_at() - HEAD_BYTES) / 8;
+        start..start + self.bulk_bytes / 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn nothing_in_a_region_overlaps_and_all_of_it_fits() {
+        for terms in [
+            Terms::of(1, 0),
+            Terms::of(2, 1 << 20),
+            Terms { lanes: 3, window: 5, replies: 7, loans: 2, bulk_bytes: 8192 },
+        ] {
+            terms.check().expect("they are possible");
+            let mut taken = BTreeSet::new();
+            let mut take = |words: Range<usize>| {
+                for word in words {
+                    assert!(taken.insert(word), "word {word} twice in {terms:?}");
+                    assert!(8 * word < terms.region_bytes() - HEAD_BYTES);
+                }
+            };
+            for lane in 0..terms.lanes {
+                take(terms.bell(lane)..terms.bell(lane) + 2);
+                (1..=terms.window as u32).for_each(|each| take(terms.request(lane, each)));
+                (1..=terms.replies as u32).for_each(|each| take(terms.reply(lane, each)));
+            }
+            (0..terms.loans).for_each(|loan| take(terms.loan(loan)..terms.loan(loan) + 1));
+            take(terms.bulk());
+        }
+    }
+
+    #[test]
+    fn slots_are_used_in_turn_and_begin_at_a_cache_line() {
+        let terms = Terms::of(2, 4096);
+        assert_eq!(terms.request(1, 1), terms.request(1, 33));
+        assert_ne!(terms.request(1, 1), terms.request(1, 2));
+        for sequence in 1..40 {
+            assert_eq!(terms.request(1, sequence).start * 8 % LINE_BYTES, 0);
+            assert_eq!(terms.reply(0, sequence).start * 8 % LINE_BYTES, 0);
+        }
+    }
+
+    #[test]
+    fn impossible_terms_are_refused_by_name() {
+        let good = Terms::of(2, 0);
+        for (bad, words) in [
+            (Terms { lanes: 0, ..good }, "lanes 0"),
+            (Terms { lanes: 129, ..good }, "lanes 129"),
+            (Terms { window: 0, ..good }, "window 0"),
+            (Terms { replies: 1, ..good }, "replies 1"),
+            (Terms { loans: 0, ..good }, "loans 0"),
+            (Terms { bulk_bytes: BULK_BYTES_MAX + 1, ..good }, "bulk_bytes"),
+        ] {
+            let said = bad.check().expect_err(words).to_string();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}

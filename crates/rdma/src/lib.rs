@@ -1,0 +1,24 @@
+//! One round trip per request (HERD §4): the client writes its request into memory that the server
+//! polls, the server answers by a message of its own. Neither asks the other's kernel.
+//!
+//! - [`contract`]: what a kind of such memory offers: `post_request` and `pump` on the client's
+//!   side, `poll_slots`, `reply` and `pump` on the server's, and the verbs that they count.
+//! - [`shmring`]: the kind over shared memory, for clients on the same host: [`layout`] says where
+//!   what stands, [`door`] how a client gets its region, [`region`] is the server's side of one.
+//! - [`faults`]: any kind, with loss, duplication and delay by seed.
+//!
+//! Departs from HERD: slots carry the lines of memcached's protocol behind the eight bytes of its
+//! UDP frames, so that one grammar serves every way in; a request's last word, not its key, says
+//! that it is whole; and a large value does not go through slots: its client lends the memory where
+//! it lies ([`contract::Lent`]), and the server copies it slice by slice.
+//!
+//! Whatever a client writes is hostile: it is copied once and judged by the copy. Nothing here
+//! reads a clock, starts a thread or knows the protocol. `unsafe` is in [`mapped`] alone.
+
+pub mod contract;
+pub mod door;
+pub mod faults;
+pub mod layout;
+pub mod mapped;
+pub mod region;
+pub mod shmring;

@@ -1,0 +1,447 @@
+//! The kind over shared memory: the server's handle for one worker, and the client's.
+//!
+//! The client sleeps by a futex on a word of its region, the server's workers by what their
+//! transport sleeps by, of which each region's doorbells are a part: a worker also has streams to
+//! wait for, and a futex cannot be waited for together with them. (So a departure from a futex on
+//! both sides; the doorbell *words* spare the call while the worker is awake.)
+
+use crate::contract::{
+    Descriptor, Lenders, MESSAGE_BYTES_MAX, Peer, Posted, Request, Requester, Responder, Verbs,
+};
+use crate::layout::Terms;
+use crate::mapped::Mapped;
+use crate::region::{Look, Region, Registry, RingLenders, add};
+use laneway_sync::prim::AtomicU64;
+use laneway_sync::slot::{self, Control, Loan, Taken};
+use laneway_sync::words;
+use rustix::fs::Timespec;
+use rustix::net::RecvFlags;
+use rustix::thread::futex;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Requests taken of one client before the next has its turn.
+const TURN: usize = 4;
+
+/// One worker's handle.
+pub struct RingResponder {
+    registry: Arc<Registry>,
+    /// Of the table that `clients` is a copy of.
+    version: u64,
+    clients: Vec<Option<Arc<Region>>>,
+    worker: usize,
+    /// Whose turn it is, by lane.
+    turn: Vec<usize>,
+    room: Vec<u8>,
+    taken: Vec<(Peer, Range<usize>)>,
+    /// Clients that were replied to since the last pump.
+    replied: Vec<u16>,
+    verbs: Verbs,
+}
+
+impl RingResponder {
+    /// Worker number `worker` of those in `registry`.
+    pub fn new(registry: Arc<Registry>, worker: usize) -> RingResponder {
+        let lanes = registry.terms().lanes;
+        assert!(worker < lanes, "worker {worker} of {lanes}");
+        RingResponder {
+            registry,
+            version: 0,
+            clients: Vec::new(),
+            worker,
+            turn: vec![0; lanes],
+            room: Vec::new(),
+            taken: Vec::new(),
+            replied: Vec::new(),
+            verbs: Verbs::default(),
+        }
+    }
+
+    fn follow(&mut self) {
+        let version = self.registry.version();
+        if version != self.version {
+            self.version = version;
+            self.clients = self.registry.clients();
+        }
+    }
+
+    /// At most [`TURN`] requests of one client.
+    fn take_of(&mut self, region: &Region, queue: usize, burst: usize) {
+        let counts = &self.registry.counts[self.worker];
+        for _ in 0..TURN.min(burst - self.taken.len()) {
+            let start = self.room.len();
+            match region.take(queue, &mut self.room) {
+                Look::Request => {
+                    self.taken.push((region.peer(), start..self.room.len()));
+                    add(&counts.requests, 1);
+                }
+                Look::Stale => add(&counts.stale, 1),
+                Look::Impossible => add(&counts.impossible, 1),
+                Look::Nothing => return,
+            }
+        }
+    }
+}
+
+impl Responder for RingResponder {
+    fn queues(&self) -> usize {
+        self.registry.terms().lanes
+    }
+
+    fn poll_slots(&mut self, queue: usize, burst: usize) -> usize {
+        self.follow();
+        self.room.clear();
+        self.taken.clear();
+        let count = self.clients.len();
+        let clients = std::mem::take(&mut self.clients);
+        // Round by round, so that a client with a full window does not keep the others waiting;
+        // no more rounds than a burst, for slots that are thrown away fill no burst.
+        for _ in 0..burst.div_ceil(TURN) {
+            let before = self.taken.len();
+            for number in 0..count {
+                if self.taken.len() >= burst {
+                    break;
+                }
+                let client = (self.turn[queue] + number) % count;
+                if let Some(region) = &clients[client] {
+                    self.take_of(region, queue, burst);
+                }
+            }
+            if self.taken.len() == before || self.taken.len() >= burst {
+                break;
+            }
+        }
+        self.turn[queue] = (self.turn[queue] + 1) % count.max(1);
+        self.clients = clients;
+        self.taken.len()
+    }
+
+    fn request(&self, index: usize) -> Request<'_> {
+        let (peer, bytes) = &self.taken[index];
+        Request { peer: *peer, bytes: &self.room[bytes.clone()] }
+    }
+
+    fn reply(&mut self, peer: Peer, queue: usize, pieces: &[IoSlice<'_>], spare: usize) -> Posted {
+        self.follow();
+        let region = self.clients.get(usize::from(peer.client)).and_then(Option::as_ref);
+        let posted = match region.filter(|region| region.peer() == peer) {
+            Some(region) => region.reply(self.worker, queue, pieces, spare),
+            None => Posted::Gone,
+        };
+        let counts = &self.registry.counts[self.worker];
+        match posted {
+            Posted::Done => {
+                self.verbs.sends += 1;
+                add(&counts.verbs_send, 1);
+                if !self.replied.contains(&peer.client) {
+                    self.replied.push(peer.client);
+                }
+            }
+            Posted::Full => add(&counts.replies_without_room, 1),
+            Posted::Gone => add(&counts.replies_to_nobody, 1),
+        }
+        posted
+    }
+
+    fn pump(&mut self) -> io::Result<()> {
+        for client in self.replied.drain(..) {
+            let region = self.clients.get(usize::from(client)).and_then(Option::as_ref);
+            if region.is_some_and(|region| region.wake_client()) {
+                self.verbs.rings += 1;
+                add(&self.registry.counts[self.worker].clients_woken, 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn lenders(&self) -> Box<dyn Lenders> {
+        Box::new(RingLenders::new(self.registry.clone()))
+    }
+
+    fn verbs(&self) -> Verbs {
+        self.verbs
+    }
+}
+
+/// What a client is given.
+pub struct Given {
+    /// Its region.
+    pub map: Mapped,
+    /// How that is laid out.
+    pub terms: Terms,
+    /// One for each lane.
+    pub doorbells: Vec<OwnedFd>,
+    /// It is a client as long as this is open.
+    pub door: OwnedFd,
+}
+
+/// Memory that this client has lent, or may.
+#[derive(Debug, Clone, Default)]
+struct Block {
+    /// What of the memory it has; none if empty.
+    bytes: Range<usize>,
+    /// The loan's number.
+    number: u64,
+    /// Whoever lent it needs it no more; it is free once its reader is through.
+    is_over: bool,
+}
+
+/// The client's handle. Its region is gone when it is dropped.
+pub struct RingRequester {
+    map: Mapped,
+    terms: Terms,
+    doorbells: Vec<OwnedFd>,
+    /// By lane: the next request's number.
+    requests: Vec<u32>,
+    /// By worker: the next reply's.
+    replies: Vec<u32>,
+    /// Lanes that were posted to since the last pump, and workers whose replies were taken.
+    posted: Vec<usize>,
+    taken: Vec<usize>,
+    /// Whose replies are looked at first.
+    turn: usize,
+    room: Vec<u8>,
+    blocks: Vec<Block>,
+    numbers: u64,
+    verbs: Verbs,
+    /// What keeps the server knowing us.
+    door: OwnedFd,
+}
+
+impl RingRequester {
+    /// A client with what it was given.
+    pub fn new(given: Given) -> RingRequester {
+        let Given { map, terms, doorbells, door } = given;
+        RingRequester {
+            map,
+            terms,
+            doorbells,
+            requests: vec![1; terms.lanes],
+            replies: vec![1; terms.lanes],
+            posted: Vec::new(),
+            taken: Vec::new(),
+            turn: 0,
+            room: Vec::new(),
+            blocks: vec![Block::default(); terms.loans],
+            numbers: 0,
+            verbs: Verbs::default(),
+            door,
+        }
+    }
+
+    /// What the server gave.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    fn loan_word(&self, loan: usize) -> &AtomicU64 {
+        &self.map.words()[self.terms.loan(loan)]
+    }
+
+    /// Put a long message where the server may read it. `None`: there is no room now; for one
+    /// longer than the terms' `bulk_bytes` there never is.
+    pub fn lend(&mut self, message: &[u8]) -> Option<Descriptor> {
+        self.sweep();
+        let bytes = u32::try_from(message.len()).ok().filter(|bytes| *bytes > 0)?;
+        let loan = self.blocks.iter().position(|block| block.bytes.is_empty())?;
+        let offset = self.gap(message.len())?;
+        self.numbers += 1;
+        let number = self.numbers;
+        words::write(&self.map.words()[self.terms.bulk()], offset, message);
+        slot::offer(self.loan_word(loan), number);
+        // In whole words, so that no two loans share one.
+        let end = (offset + message.len()).next_multiple_of(8);
+        self.blocks[loan] = Block { bytes: offset..end, number, is_over: false };
+        Some(Descriptor { loan: loan as u32, number, offset: offset as u64, bytes })
+    }
+
+    /// Lend the same message again, if its last reader is through with it: a request is repeated.
+    pub fn lend_again(&mut self, descriptor: Descriptor) -> Descriptor {
+        let loan = descriptor.loan as usize;
+        if slot::loan(self.loan_word(loan)) != Loan::Ended {
+            return descriptor; // whoever reads it, or will, need not begin anew
+        }
+        self.numbers += 1;
+        self.blocks[loan].number = self.numbers;
+        slot::offer(self.loan_word(loan), self.numbers);
+        Descriptor { number: self.numbers, ..descriptor }
+    }
+
+    /// The message is needed no more: it was answered, or given up. Its memory is free once nobody
+    /// reads it.
+    pub fn take_back(&mut self, descriptor: Descriptor) {
+        self.blocks[descriptor.loan as usize].is_over = true;
+        self.sweep();
+    }
+
+    fn sweep(&mut self) {
+        for loan in 0..self.blocks.len() {
+            let Block { is_over, number, .. } = self.blocks[loan];
+            if !is_over {
+                continue;
+            }
+            let word = self.loan_word(loan);
+            if slot::loan(word) == Loan::Ended || slot::take_back(word, number) {
+                self.blocks[loan] = Block::default();
+            }
+        }
+    }
+
+    /// The first gap of so many bytes.
+    fn gap(&self, bytes: usize) -> Option<usize> {
+        let mut taken: Vec<&Range<usize>> = self
+            .blocks
+            .iter()
+            .map(|block| &block.bytes)
+            .filter(|range| !range.is_empty())
+            .collect();
+        taken.sort_unstable_by_key(|range| range.start);
+        let mut at = 0;
+        for range in taken {
+            if range.start - at >= bytes {
+                return Some(at);
+            }
+            at = range.end;
+        }
+        (self.terms.bulk_bytes.checked_sub(at)? >= bytes).then_some(at)
+    }
+
+    /// Whether the next slot of a lane is free.
+    pub fn has_room(&self, queue: usize) -> bool {
+        slot::is_free(&self.map.words()[self.terms.request(queue, self.requests[queue])])
+    }
+
+    /// Whether the server has ended, or sent us away.
+    pub fn is_server_gone(&self) -> bool {
+        let mut room = [0; 1];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        match rustix::net::recv(&self.door, &mut room, flags) {
+            Ok((count, _)) => count == 0,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Whether a reply is there.
+    pub fn has_reply(&self) -> bool {
+        let there = |worker: usize| {
+            slot::is_taken(&self.map.words()[self.terms.reply(worker, self.replies[worker])])
+        };
+        (0..self.terms.lanes).any(there)
+    }
+
+    /// Sleep until there is a reply, and at most so long.
+    pub fn sleep(&self, most: Duration) -> io::Result<()> {
+        let word = self.map.sleep_word();
+        slot::fall_asleep(word);
+        if self.has_reply() {
+            slot::wake_up(word);
+            return Ok(());
+        }
+        let most = Timespec {
+            tv_sec: most.as_secs().min(i64::MAX as u64) as i64,
+            tv_nsec: most.subsec_nanos().into(),
+        };
+        let woken = futex::wait(word, futex::Flags::empty(), 1, Some(&most));
+        slot::wake_up(word);
+        match woken {
+            Ok(()) => Ok(()),
+            Err(error) if is_over(error) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn take_reply(&mut self, worker: usize, take: &mut dyn FnMut(usize, &[u8])) -> bool {
+        let expected = self.replies[worker];
+        let slot = &self.map.words()[self.terms.reply(worker, expected)];
+        if !slot::is_taken(slot) {
+            return false;
+        }
+        self.room.clear();
+        let control = match slot::take(slot, &mut self.room) {
+            Taken::Empty => return false,
+            Taken::Message(control) => control,
+            Taken::Impossible(_) => Control { sequence: 0, note: 0, bytes: 0 },
+        };
+        slot::free(slot);
+        // The server is not hostile, but may have been killed in the middle of anything.
+        if control.sequence == expected {
+            self.replies[worker] = slot::next(expected);
+            self.verbs.receives += 1;
+            take(usize::from(control.note), &self.room);
+        }
+        if !self.taken.contains(&worker) {
+            self.taken.push(worker);
+        }
+        true
+    }
+
+    fn ring(&mut self, lane: usize, bell: usize) -> io::Result<()> {
+        if !slot::must_ring(&self.map.words()[bell]) {
+            return Ok(());
+        }
+        self.verbs.rings += 1;
+        match rustix::io::write(&self.doorbells[lane], &1u64.to_ne_bytes()) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The sleep has an end: time is up, a signal came, or the word had changed.
+fn is_over(error: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(error, Errno::TIMEDOUT | Errno::INTR | Errno::AGAIN)
+}
+
+impl Requester for RingRequester {
+    fn queues(&self) -> usize {
+        self.terms.lanes
+    }
+
+    fn post_request(&mut self, queue: usize, message: &[u8]) -> Posted {
+        assert!(message.len() <= MESSAGE_BYTES_MAX, "a request of {} bytes", message.len());
+        let sequence = self.requests[queue];
+        let slot = &self.map.words()[self.terms.request(queue, sequence)];
+        if !slot::is_free(slot) {
+            return Posted::Full;
+        }
+        let control = Control { sequence, note: 0, bytes: message.len() as u16 };
+        slot::write(slot, control, &[message]);
+        self.requests[queue] = slot::next(sequence);
+        self.verbs.writes += 1;
+        if !self.posted.contains(&queue) {
+            self.posted.push(queue);
+        }
+        Posted::Done
+    }
+
+    fn poll_replies(&mut self, burst: usize, take: &mut dyn FnMut(usize, &[u8])) -> usize {
+        let mut count = 0;
+        for number in 0..self.terms.lanes {
+            let worker = (self.turn + number) % self.terms.lanes;
+            while count < burst && self.take_reply(worker, take) {
+                count += 1;
+            }
+        }
+        self.turn = (self.turn + 1) % self.terms.lanes;
+        count
+    }
+
+    fn pump(&mut self) -> io::Result<()> {
+        while let Some(lane) = self.posted.pop() {
+            self.ring(lane, self.terms.bell(lane))?;
+        }
+        while let Some(worker) = self.taken.pop() {
+            self.ring(worker, self.terms.room_bell(worker))?;
+        }
+        Ok(())
+    }
+
+    fn verbs(&self) -> Verbs {
+        self.verbs
+    }
+}

@@ -1,0 +1,411 @@
+//! What a client may write, and what it may say at the door: everything. Nobody but itself is any
+//! the worse.
+
+use laneway_rdma::contract::{
+    Descriptor, Lenders as _, MESSAGE_BYTES_MAX, Peer, Posted, Requester as _, Responder as _,
+};
+use laneway_rdma::door::{self, Door, HELLOS_MAX, Turned};
+use laneway_rdma::layout::Terms;
+use laneway_rdma::region::Registry;
+use laneway_rdma::shmring::{Given, RingRequester, RingResponder};
+use laneway_sync::prim::Ordering::Relaxed;
+use laneway_sync::slot::{self, Control};
+use rustix::event::Timespec;
+use std::io::{IoSlice, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const TERMS: Terms = Terms { lanes: 2, window: 4, replies: 8, loans: 3, bulk_bytes: 16 << 10 };
+
+fn server(clients_max: usize) -> (Arc<Registry>, RingResponder) {
+    let registry = Arc::new(Registry::new(TERMS, clients_max));
+    let responder = RingResponder::new(registry.clone(), 0);
+    (registry, responder)
+}
+
+fn given(registry: &Registry) -> (Given, Peer, UnixStream) {
+    door::join(registry).expect("there is memory").expect("there is a place")
+}
+
+fn client(registry: &Registry) -> (RingRequester, Peer, UnixStream) {
+    let (given, peer, stream) = given(registry);
+    (RingRequester::new(given), peer, stream)
+}
+
+fn count(registry: &Registry, name: &str) -> u64 {
+    registry.sums().iter().find(|(told, _)| *told == name).expect("it is counted").1
+}
+
+/// Echo what is there; how many that were.
+fn echo(responder: &mut RingResponder, queue: usize) -> usize {
+    let count = responder.poll_slots(queue, 32);
+    for index in 0..count {
+        let request = responder.request(index);
+        let (peer, bytes) = (request.peer, request.bytes.to_vec());
+        assert_eq!(responder.reply(peer, queue, &[IoSlice::new(&bytes)], 0), Posted::Done);
+    }
+    responder.pump().expect("nobody to wake");
+    count
+}
+
+fn replies(client: &mut RingRequester) -> Vec<(usize, Vec<u8>)> {
+    let mut got = Vec::new();
+    client.poll_replies(64, &mut |queue, bytes| got.push((queue, bytes.to_vec())));
+    got
+}
+
+#[test]
+fn requests_of_any_length_arrive_whole_in_every_lane_and_come_back() {
+    let (registry, mut responder) = server(2);
+    let (mut one, _, _one) = client(&registry);
+    let (mut two, _, _two) = client(&registry);
+    for length in (0..MESSAGE_BYTES_MAX).step_by(173).chain([MESSAGE_BYTES_MAX]) {
+        for queue in 0..TERMS.lanes {
+            let message: Vec<u8> = (0..length).map(|at| (at * 7 + queue) as u8).collect();
+            assert_eq!(one.post_request(queue, &message), Posted::Done);
+            assert_eq!(two.post_request(queue, b"of two"), Posted::Done);
+            assert_eq!(echo(&mut responder, queue), 2);
+            assert_eq!(replies(&mut one), [(queue, message)]);
+            assert_eq!(replies(&mut two), [(queue, b"of two".to_vec())]);
+        }
+    }
+}
+
+#[test]
+fn a_full_window_says_so_and_has_room_again_when_the_server_has_looked() {
+    let (registry, mut responder) = server(1);
+    let (mut client, _, _server) = client(&registry);
+    for round in 0..3 {
+        for request in 0..TERMS.window {
+            assert!(client.has_room(1), "request {request} of round {round}");
+            assert_eq!(client.post_request(1, &[request as u8]), Posted::Done);
+        }
+        assert!(!client.has_room(1));
+        assert_eq!(client.post_request(1, b"too many"), Posted::Full);
+        assert_eq!(echo(&mut responder, 1), TERMS.window);
+        let got = replies(&mut client);
+        let bytes: Vec<u8> = got.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+        assert_eq!(bytes, [0, 1, 2, 3], "in their order");
+    }
+}
+
+#[test]
+fn a_full_reply_window_drops_small_replies_and_makes_large_ones_wait() {
+    let (registry, mut responder) = server(1);
+    let (mut client, peer, _server) = client(&registry);
+    let half = TERMS.replies / 2;
+    let mut large = 0;
+    while responder.reply(peer, 0, &[IoSlice::new(b"large")], half) == Posted::Done {
+        large += 1;
+    }
+    assert_eq!(large, TERMS.replies - half, "the rest is left to small ones");
+    let region = registry.clients()[0].clone().expect("it is there");
+    assert!(!region.has_room_again(0, half), "nothing was taken yet");
+    for _ in 0..half {
+        assert_eq!(responder.reply(peer, 0, &[IoSlice::new(b"small")], 0), Posted::Done);
+    }
+    assert_eq!(responder.reply(peer, 0, &[IoSlice::new(b"small")], 0), Posted::Full);
+    assert_eq!(count(&registry, "replies_without_room"), 2);
+    assert_eq!(replies(&mut client).len(), TERMS.replies);
+    assert!(region.has_room_again(0, half) && !region.has_room_again(0, half), "told once");
+    assert_eq!(responder.reply(peer, 0, &[IoSlice::new(b"large")], half), Posted::Done);
+}
+
+#[test]
+fn impossible_lengths_and_stale_numbers_are_thrown_away_and_the_next_request_is_served() {
+    let (registry, mut responder) = server(1);
+    let (given, _, _server) = given(&registry);
+    let words = given.map.words();
+    let put = |sequence: u32, bytes: u16, at: u32| {
+        let slot = &words[TERMS.request(0, at)];
+        slot.last().expect("a slot").store(Control { sequence, note: 0, bytes }.pack(), Relaxed);
+    };
+    // No message is so long; its number counts, or the lane would stand still.
+    for (number, bytes) in [(1, 1401), (2, u16::MAX)] {
+        put(number, bytes, number);
+        assert_eq!(responder.poll_slots(0, 32), 0);
+    }
+    assert_eq!(count(&registry, "impossible"), 2);
+    // Written twice, from the future, and a number that is none.
+    for sequence in [1, 2, 4, 7, u32::MAX, 0] {
+        put(sequence, 5, 3);
+        assert_eq!(responder.poll_slots(0, 32), 0);
+        assert!(slot::is_free(&words[TERMS.request(0, 3)]), "the slot is given back");
+    }
+    assert_eq!(count(&registry, "stale"), 6);
+    // Half a request: the message stands there, the last word does not.
+    let slot = &words[TERMS.request(0, 3)];
+    slot[170].store(u64::MAX, Relaxed);
+    assert_eq!(responder.poll_slots(0, 32), 0);
+    slot::write(slot, Control { sequence: 3, note: 0, bytes: 4 }, &[b"good"]);
+    assert_eq!(responder.poll_slots(0, 32), 1);
+    assert_eq!(responder.request(0).bytes, b"good");
+    // Every byte of the region, whatever it is.
+    for pattern in [u64::MAX, 0x0101_0101_0101_0101, 1, 1 << 63] {
+        words.iter().for_each(|word| word.store(pattern, Relaxed));
+        (0..TERMS.lanes).for_each(|lane| _ = responder.poll_slots(lane, 32));
+        let peer = registry.clients()[0].as_ref().expect("it is there").peer();
+        responder.reply(peer, 0, &[IoSlice::new(b"reply")], 4);
+        responder.pump().expect("nothing that fails");
+    }
+}
+
+#[test]
+fn who_fills_slots_with_rubbish_keeps_nobody_from_being_served() {
+    let (registry, mut responder) = server(2);
+    let (bad, _, _bad) = given(&registry);
+    let (mut good, _, _good) = client(&registry);
+    for round in 0..50 {
+        for slot in 1..=TERMS.window as u32 {
+            let word = bad.map.words()[TERMS.request(0, slot)].last().expect("a slot");
+            word.store(u64::MAX, Relaxed);
+        }
+        assert_eq!(good.post_request(0, b"please"), Posted::Done);
+        assert_eq!(echo(&mut responder, 0), 1, "round {round}");
+        assert_eq!(replies(&mut good).len(), 1);
+    }
+}
+
+#[test]
+fn what_is_lent_is_claimed_once_within_its_bounds_and_given_back() {
+    let (registry, responder) = server(2);
+    let (mut client, peer, _server) = client(&registry);
+    let lenders = responder.lenders();
+    let message: Vec<u8> = (0..10_001_u32).map(|at| at as u8).collect();
+    let lent = client.lend(&message).expect("there is room");
+    for wrong in [
+        Descriptor { loan: 3, ..lent },
+        Descriptor { loan: u32::MAX, ..lent },
+        Descriptor { number: 0, ..lent },
+        Descriptor { number: u64::MAX, ..lent },
+        Descriptor { offset: 16 << 10, ..lent },
+        Descriptor { offset: u64::MAX, ..lent },
+        Descriptor { bytes: u32::MAX, ..lent },
+        Descriptor { bytes: (16 << 10) + 1, ..lent },
+    ] {
+        assert!(lenders.claim(peer, wrong).is_none(), "{wrong:?}");
+    }
+    let stranger = Peer { generation: peer.generation + 1, ..peer };
+    assert!(lenders.claim(stranger, lent).is_none(), "another's");
+    assert!(lenders.claim(Peer { client: 9, ..peer }, lent).is_none(), "nobody's");
+    let claimed = lenders.claim(peer, lent).expect("it is lent");
+    assert!(lenders.claim(peer, lent).is_none(), "twice");
+    // Taken back while it is read: its memory is not lent again before.
+    client.take_back(lent);
+    assert!(client.lend(&message).is_none(), "no room for both");
+    let mut copy = Vec::new();
+    claimed.read(0, 5_000, &mut copy);
+    claimed.read(5_000, 5_001, &mut copy);
+    assert!(copy == message);
+    drop(claimed);
+    let again = client.lend(&message).expect("it is free again");
+    assert_ne!(again.number, lent.number);
+    assert!(lenders.claim(peer, lent).is_none(), "an old descriptor");
+    client.take_back(again);
+    assert!(lenders.claim(peer, again).is_none(), "it was taken back");
+    assert!(client.lend(&[0; (16 << 10) + 1]).is_none(), "more than there is");
+    let refused = count(&registry, "loans_refused");
+    assert_eq!((count(&registry, "loans_claimed"), refused), (1, 13));
+}
+
+#[test]
+fn loans_fill_the_memory_and_its_gaps() {
+    let (registry, responder) = server(1);
+    let (mut client, peer, _server) = client(&registry);
+    let lend = |client: &mut RingRequester, byte: u8, bytes| client.lend(&vec![byte; bytes]);
+    let first = lend(&mut client, 1, 6_001).expect("room");
+    let second = lend(&mut client, 2, 6_001).expect("room");
+    assert!(lend(&mut client, 3, 6_001).is_none(), "two fit");
+    client.take_back(first);
+    let third = lend(&mut client, 3, 6_001).expect("the gap");
+    assert_eq!(third.offset, first.offset);
+    let fourth = lend(&mut client, 4, 4_000).expect("the end");
+    assert!(lend(&mut client, 5, 1).is_none(), "three loans at a time");
+    for (lent, byte) in [(second, 2), (third, 3), (fourth, 4)] {
+        let lent = responder.lenders().claim(peer, lent).expect("it is lent");
+        let mut copy = Vec::new();
+        lent.read(0, lent.bytes(), &mut copy);
+        assert!(copy.iter().all(|found| *found == byte), "loan {byte}");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_with_requests_in_flight_is_forgotten_and_its_place_used_again() {
+    let (registry, mut responder) = server(1);
+    let (mut client, peer, server) = client(&registry);
+    let lent = client.lend(&[7; 9_000]).expect("room");
+    assert_eq!(client.post_request(0, b"in flight"), Posted::Done);
+    assert_eq!(responder.poll_slots(0, 32), 1);
+    let claimed = responder.lenders().claim(peer, lent).expect("it is lent");
+    assert!(!client.is_server_gone());
+    drop(client);
+    registry.leave(peer);
+    registry.leave(peer); // twice is once
+    drop(server);
+    // The memory is there as long as somebody reads it.
+    let mut copy = Vec::new();
+    claimed.read(0, 9_000, &mut copy);
+    assert!(copy == vec![7; 9_000]);
+    drop(claimed);
+    assert_eq!(responder.reply(peer, 0, &[IoSlice::new(b"late")], 0), Posted::Gone);
+    responder.pump().expect("nobody to wake");
+    let (mut next, other, server) = self::client(&registry);
+    assert_eq!((other.client, other.generation != peer.generation), (peer.client, true));
+    assert_eq!(responder.reply(peer, 0, &[IoSlice::new(b"late")], 0), Posted::Gone);
+    assert_eq!(next.post_request(0, b"mine"), Posted::Done);
+    assert_eq!(echo(&mut responder, 0), 1);
+    assert_eq!(replies(&mut next), [(0, b"mine".to_vec())]);
+    assert_eq!(count(&registry, "replies_to_nobody"), 2);
+    drop(server);
+    assert!(next.is_server_gone());
+}
+
+#[test]
+fn more_clients_than_places_are_refused() {
+    let (registry, _) = server(2);
+    let here = [client(&registry), client(&registry)];
+    assert!(door::join(&registry).expect("no error").is_none());
+    assert_eq!((registry.count(), registry.clients_refused.load(Relaxed)), (2, 1));
+    registry.leave(here[0].1);
+    assert!(door::join(&registry).expect("no error").is_some());
+}
+
+/// A door at a path of its own, turned by hand.
+struct House {
+    folder: PathBuf,
+    registry: Arc<Registry>,
+    door: Door<UnixListener>,
+    stop: Option<UnixStream>,
+}
+
+impl House {
+    fn new(name: &str, clients_max: usize) -> House {
+        let folder = std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("door");
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(path).expect("a socket");
+        listener.set_nonblocking(true).expect("it does not block");
+        let registry = Arc::new(Registry::new(TERMS, clients_max));
+        let (door, stop) = Door::new(listener, registry.clone()).expect("a door");
+        House { folder, registry, door, stop: Some(stop) }
+    }
+
+    fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.folder.join("door")).expect("the door is open")
+    }
+
+    /// Turn until nothing happens any more; whether anybody came or went.
+    fn settle(&mut self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let turns = (0..4 * HELLOS_MAX).map(|_| self.door.turn(Some(&now)).expect("it turns"));
+        turns.filter(|turned| *turned == Turned::Changed).count() > 0
+    }
+
+    /// `enter` in another thread, while the door turns here.
+    fn enter(&mut self) -> std::io::Result<RingRequester> {
+        let path = self.folder.join("door");
+        let coming = std::thread::spawn(move || door::enter(&path));
+        let short = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+        while !coming.is_finished() {
+            self.door.turn(Some(&short)).expect("it turns");
+        }
+        coming.join().expect("it came")
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn who_says_hello_at_the_door_gets_a_region_and_is_gone_when_it_hangs_up() {
+    let mut house = House::new("hello", 2);
+    let mut client = house.enter().expect("it is let in");
+    assert_eq!((client.terms(), house.registry.count()), (TERMS, 1));
+    let mut responder = RingResponder::new(house.registry.clone(), 1);
+    assert_eq!(client.post_request(1, b"hello"), Posted::Done);
+    // Nobody has said that he is awake: it rings.
+    client.pump().expect("the doorbell is there");
+    assert_eq!(client.verbs().rings, 1);
+    let region = house.registry.clients()[0].clone().expect("it is there");
+    let mut rung = [0; 8];
+    rustix::io::read(region.doorbell(1).as_fd(), &mut rung).expect("it was rung");
+    assert_eq!(echo(&mut responder, 1), 1);
+    assert_eq!(replies(&mut client), [(1, b"hello".to_vec())]);
+    let again = house.enter().expect("there is another place");
+    let refused = house.enter().err().expect("there is no third").to_string();
+    assert!(refused.contains("--shm-clients"), "{refused}");
+    drop(client);
+    assert!(house.settle());
+    assert_eq!(house.registry.count(), 1);
+    assert!(region.is_gone() && !again.is_server_gone());
+}
+
+#[test]
+fn nonsense_and_silence_at_the_door_keep_nobody_out() {
+    let mut house = House::new("nonsense", 4);
+    for said in [&b"GET / HTTP/1.1\r\n"[..], b"laneway-shm 2\n", b"laneway-shm 1\nand more"] {
+        let mut stream = house.connect();
+        stream.write_all(said).expect("it takes it");
+        house.settle();
+        let mut told = String::new();
+        stream.read_to_string(&mut told).expect("it answers");
+        assert_eq!(told, "ERROR say laneway-shm 1\n");
+    }
+    // Half a hello, and then the end.
+    let mut half = house.connect();
+    half.write_all(b"laneway").expect("it takes it");
+    house.settle();
+    drop(half);
+    // Nobody waits for whoever says nothing; the oldest is sent away.
+    let mut silent: Vec<UnixStream> = (0..HELLOS_MAX + 3).map(|_| house.connect()).collect();
+    house.settle();
+    let mut told = String::new();
+    silent[0].read_to_string(&mut told).expect("it hangs up");
+    assert_eq!(told, "");
+    house.enter().expect("it is let in all the same");
+    assert_eq!(house.registry.hellos_bad.load(Relaxed), 3 + 4);
+    // Whoever has a region and talks on is out.
+    let mut talks = house.connect();
+    talks.write_all(door::HELLO).expect("it takes it");
+    house.settle();
+    let members = house.registry.count();
+    talks.write_all(b"x").expect("it takes it");
+    assert!(house.settle());
+    assert_eq!(house.registry.count(), members - 1);
+}
+
+#[test]
+fn a_sleeping_client_is_woken_by_its_reply_and_by_nothing_else() {
+    let (registry, mut responder) = server(1);
+    let (client, peer, _server) = client(&registry);
+    let region = registry.clients()[0].clone().expect("it is there");
+    assert!(!region.wake_client(), "it is awake");
+    let sleeping = std::thread::spawn(move || {
+        let mut sleeps = 0;
+        while !client.has_reply() {
+            client.sleep(std::time::Duration::from_secs(60)).expect("a futex");
+            sleeps += 1;
+        }
+        (client, sleeps)
+    });
+    assert_eq!(responder.reply(peer, 0, &[IoSlice::new(b"wake up")], 0), Posted::Done);
+    responder.pump().expect("it is woken, or awake still");
+    let (mut client, sleeps) = sleeping.join().expect("it woke");
+    assert!(sleeps <= 1, "{sleeps} sleeps for one reply");
+    assert_eq!(replies(&mut client).len(), 1);
+    // A timeout is an end, too.
+    client.sleep(std::time::Duration::from_millis(1)).expect("a futex");
+}
+
+#[test]
+fn a_dropped_stop_closes_the_door() {
+    let mut house = House::new("stop", 1);
+    house.stop = None;
+    assert_eq!(house.door.turn(None).expect("it turns"), Turned::Closed);
+}
