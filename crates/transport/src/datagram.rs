@@ -8,9 +8,11 @@
 //! Large replies leave by [`Path::Large`]: same source address, another send buffer, so that a full
 //! one holds up no small reply.
 //!
-//! Kinds: [`crate::udp`] (kernel sockets) and [`crate::memory_datagram`] (seeded loss, duplication
-//! and reordering). Nothing here knows what a datagram means.
+//! Kinds: [`crate::udp`] (kernel sockets), [`crate::rdma`] (memory that clients write) and
+//! [`crate::memory_datagram`] (seeded loss, duplication and reordering). Nothing here knows what
+//! a datagram means.
 
+use laneway_rdma::contract::Lenders;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
@@ -114,4 +116,9 @@ pub trait Datagrams: Send {
 
     /// Send from the address of `queue`, in as few calls to the kernel as it takes.
     fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent>;
+
+    /// Who claims the memory that clients lend, where they may.
+    fn lenders(&self) -> Option<Box<dyn Lenders>> {
+        None
+    }
 }

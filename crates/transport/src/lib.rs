@@ -15,6 +15,7 @@ pub mod datagram;
 mod draws;
 pub mod memory;
 pub mod memory_datagram;
+pub mod rdma;
 pub mod socket;
 pub mod udp;
 

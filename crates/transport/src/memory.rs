@@ -126,6 +126,7 @@ impl Net {
             datagrams: None,
             queues_watched: BTreeSet::new(),
             rooms_watched: BTreeSet::new(),
+            first_in_memory: usize::MAX,
             woken: Arc::new(MemoryWake(AtomicBool::new(false))),
             next: 0,
         }
@@ -248,6 +249,8 @@ pub struct MemoryTransport {
     datagrams: Option<DatagramNet>,
     queues_watched: BTreeSet<usize>,
     rooms_watched: BTreeSet<(usize, Path)>,
+    /// Queues from this number on are in memory.
+    first_in_memory: usize,
     woken: Arc<MemoryWake>,
     /// Where the next poll begins, so that a full burst starves nobody.
     next: usize,
@@ -260,11 +263,24 @@ impl MemoryTransport {
         self
     }
 
+    /// The same with queues in memory, from this number on. Those that are watched are always said
+    /// to be ready: looking is what finds out.
+    pub fn with_rdma(mut self, first: usize) -> MemoryTransport {
+        self.first_in_memory = first;
+        self
+    }
+
     fn poll_datagrams(&self, ready: &mut Vec<Ready>) {
+        let first = self.first_in_memory;
+        let in_memory = self.queues_watched.range(first..);
+        ready.extend(in_memory.map(|queue| Ready::Datagrams(*queue)));
+        let in_memory = self.rooms_watched.range((first, Path::Small)..);
+        ready.extend(in_memory.map(|(queue, path)| Ready::Room(*queue, *path)));
         let Some(net) = &self.datagrams else { return };
-        let waiting = self.queues_watched.iter().filter(|queue| net.is_readable(**queue));
+        let waiting = self.queues_watched.range(..first).filter(|queue| net.is_readable(**queue));
         ready.extend(waiting.map(|queue| Ready::Datagrams(*queue)));
-        let free = self.rooms_watched.iter().filter(|(queue, path)| net.has_room(*queue, *path));
+        let rooms = self.rooms_watched.range(..(first, Path::Small));
+        let free = rooms.filter(|(queue, path)| net.has_room(*queue, *path));
         ready.extend(free.map(|(queue, path)| Ready::Room(*queue, *path)));
     }
 

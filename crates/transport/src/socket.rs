@@ -7,6 +7,7 @@
 //! Streams are level-triggered: what one turn leaves unread is ready again in the next.
 
 use crate::datagram::Path;
+use crate::rdma::Watch;
 use crate::udp::Sockets;
 use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ const WORD_WAKE: u64 = u64::MAX;
 const WORD_LISTENERS: u64 = u64::MAX - 0xFFFF;
 /// The sockets of queue `i` have the data words `WORD_QUEUES + 2 * i` and the one behind it.
 const WORD_QUEUES: u64 = WORD_LISTENERS - 0x2_0000;
+/// Data word of every doorbell of clients in memory.
+const WORD_DOORBELL: u64 = WORD_QUEUES - 1;
 
 /// A place where clients connect. Shared by all workers.
 pub struct Listener {
@@ -85,6 +89,12 @@ impl Listener {
     /// The TCP address, with the port that the kernel chose where 0 was asked for.
     pub fn address(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -162,6 +172,8 @@ pub struct SocketTransport {
     queues: Option<Arc<Sockets>>,
     /// What is watched for, by queue and path.
     queues_watching: BTreeMap<(usize, Path), Watching>,
+    /// Clients in memory, where they are served.
+    rdma: Option<Watch>,
 }
 
 /// What one socket of a queue is watched for.
@@ -195,7 +207,14 @@ impl SocketTransport {
             watching: false,
             queues: None,
             queues_watching: BTreeMap::new(),
+            rdma: None,
         })
+    }
+
+    /// The same with queues in memory, numbered behind those of UDP.
+    pub fn with_rdma(mut self, watch: Watch) -> SocketTransport {
+        self.rdma = Some(watch);
+        self
     }
 
     /// The same with the server's queues of datagrams, none of which is watched yet.
@@ -232,8 +251,22 @@ impl SocketTransport {
         Ok(())
     }
 
+    /// Look into the memory that clients write. How long the kernel may then wait.
+    fn poll_memory(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
+        let Some(watch) = &mut self.rdma else { return wait };
+        watch.follow(&self.epoll, WORD_DOORBELL);
+        let before = ready.len();
+        watch.look(ready);
+        match wait {
+            Wait::AtMost(_) if ready.len() == before => watch.arm(ready, wait),
+            _ => Wait::No,
+        }
+    }
+
     fn ready(&self, event: &epoll::Event) -> Ready {
         match event.data.u64() {
+            // Whoever rang has written before: the next poll looks.
+            WORD_DOORBELL => Ready::Woken,
             WORD_WAKE => {
                 let mut count = [0u8; 8];
                 let _ = rustix::io::read(&self.wake.event, &mut count); // empty: woken twice
@@ -271,6 +304,7 @@ impl Transport for SocketTransport {
     type Stream = SocketStream;
 
     fn poll(&mut self, ready: &mut Vec<Ready>, burst: usize, wait: Wait) -> io::Result<()> {
+        let wait = self.poll_memory(ready, wait);
         let timeout = match wait {
             Wait::No => Timespec { tv_sec: 0, tv_nsec: 0 },
             // Whole milliseconds, rounded up: epoll_wait rather than epoll_pwait2, and no
@@ -285,6 +319,9 @@ impl Transport for SocketTransport {
             Ok((events, _)) => ready.extend(events.iter().map(|event| self.ready(event))),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+        if let (Some(watch), Wait::AtMost(_)) = (&mut self.rdma, wait) {
+            watch.disarm();
         }
         Ok(())
     }
@@ -339,10 +376,18 @@ impl Transport for SocketTransport {
     }
 
     fn watch_datagrams(&mut self, queue: usize, watch: bool) -> io::Result<()> {
+        if let Some(rdma) = self.rdma.as_mut().filter(|rdma| rdma.has(queue)) {
+            rdma.watch(queue, watch, &self.epoll, WORD_DOORBELL);
+            return Ok(());
+        }
         self.watch_queue(queue, Path::Small, |watching| watching.arrivals = watch)
     }
 
     fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> io::Result<()> {
+        if let Some(rdma) = self.rdma.as_mut().filter(|rdma| rdma.has(queue)) {
+            rdma.watch_room(queue, watch);
+            return Ok(());
+        }
         self.watch_queue(queue, path, |watching| watching.room = watch)
     }
 

@@ -1,0 +1,397 @@
+//! Requests in memory that clients write, as datagrams: [`laneway_rdma`] has the memory and its
+//! kinds, and here it becomes queues like those of UDP, so that whoever serves datagrams serves it
+//! without knowing (HERD's requests are datagrams in all but the way they come).
+//!
+//! Its queues are numbered behind those of UDP, one per worker, and chosen by the client. Peers and
+//! queues have addresses that no kernel gives: of the discard prefix 100::/64 (RFC 6666), and with
+//! a flow label of more bits than there are, so that no datagram can come from one.
+//!
+//! [`Watch`] is the part of a worker's transport: it looks into the slots at every poll, and before
+//! a sleep has the clients ring. Nothing here waits.
+
+use crate::datagram::{Arrival, Datagrams, Departure, Path, Queue, Sent};
+use crate::{Ready, Wait};
+use laneway_rdma::contract::{Lenders, Peer, Posted, Responder};
+use laneway_rdma::region::{Region, Registry};
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use std::collections::BTreeSet;
+use std::io::{self, IoSlice};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
+
+/// Marks an address as none of the kernel's: a flow label has 20 bits.
+const FLOW: u32 = u32::MAX;
+/// The last word of a peer's address and of a queue's.
+const PEER: u16 = 1;
+const QUEUE: u16 = 0;
+
+/// The address by which a client is known.
+pub fn address(peer: Peer) -> SocketAddr {
+    let (high, low) = ((peer.generation >> 16) as u16, peer.generation as u16);
+    let ip = Ipv6Addr::new(0x100, 0, 0, 0, high, low, peer.client, PEER);
+    SocketAddr::V6(SocketAddrV6::new(ip, 0, FLOW, 0))
+}
+
+/// The client of such an address.
+pub fn peer(address: &SocketAddr) -> Option<Peer> {
+    let SocketAddr::V6(v6) = address else { return None };
+    let [0x100, 0, 0, 0, high, low, client, PEER] = v6.ip().segments() else { return None };
+    let generation = u32::from(high) << 16 | u32::from(low);
+    (v6.flowinfo() == FLOW).then_some(Peer { client, generation })
+}
+
+/// Whether an address is a queue's in memory, or that of a client there.
+pub fn is_in_memory(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(v6) if v6.flowinfo() == FLOW)
+}
+
+fn queue_of(worker: usize) -> Queue {
+    let ip = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, worker as u16, QUEUE);
+    Queue { worker, address: SocketAddr::V6(SocketAddrV6::new(ip, 0, FLOW, 0)), chosen: true }
+}
+
+/// Of a client's places for replies, how many large ones leave to small ones.
+fn spare(places: usize) -> usize {
+    places / 2
+}
+
+/// Where a poll found its arrivals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    InMemory,
+    Elsewhere,
+}
+
+/// One worker's handle on queues in memory, behind whatever other queues there are.
+pub struct RdmaDatagrams<R> {
+    others: Option<Box<dyn Datagrams>>,
+    /// How many those are.
+    first: usize,
+    responder: R,
+    spare: usize,
+    found: Found,
+}
+
+impl<R: Responder> RdmaDatagrams<R> {
+    /// `responder`, of whose clients each has so many places for replies of one worker.
+    pub fn new(responder: R, places: usize) -> RdmaDatagrams<R> {
+        RdmaDatagrams {
+            others: None,
+            first: 0,
+            responder,
+            spare: spare(places),
+            found: Found::InMemory,
+        }
+    }
+
+    /// Number its queues behind those of `others`, and serve both.
+    pub fn behind(self, others: Box<dyn Datagrams>) -> RdmaDatagrams<R> {
+        RdmaDatagrams { first: others.queues(), others: Some(others), ..self }
+    }
+
+    /// What it is made of.
+    pub fn responder(&self) -> &R {
+        &self.responder
+    }
+
+    /// One departure, datagram by datagram.
+    fn send_one(&mut self, queue: usize, spare: usize, departure: &Departure<'_>) -> One {
+        let Some(peer) = peer(&departure.peer) else { return One::Refused };
+        let Some(length) = departure.segment_bytes else {
+            return One::of(self.responder.reply(peer, queue, departure.pieces, spare), 0);
+        };
+        let mut cut = Cut { pieces: departure.pieces, at: 0 };
+        let mut datagram = Vec::with_capacity(4);
+        for datagrams in 0.. {
+            datagram.clear();
+            cut.next(length.into(), &mut datagram);
+            if datagram.is_empty() {
+                break;
+            }
+            match self.responder.reply(peer, queue, &datagram, spare) {
+                Posted::Done => {}
+                other => return One::of(other, datagrams),
+            }
+        }
+        One::Sent
+    }
+}
+
+/// What became of one departure.
+enum One {
+    Sent,
+    Refused,
+    /// No room behind so many datagrams.
+    Full(usize),
+}
+
+impl One {
+    fn of(posted: Posted, datagrams: usize) -> One {
+        match posted {
+            Posted::Done => One::Sent,
+            Posted::Gone => One::Refused,
+            Posted::Full => One::Full(datagrams),
+        }
+    }
+}
+
+/// Bytes in pieces, cut anew.
+struct Cut<'a> {
+    pieces: &'a [IoSlice<'a>],
+    /// How much of the first piece is gone.
+    at: usize,
+}
+
+impl<'a> Cut<'a> {
+    /// The next `length` bytes, or what is left.
+    fn next(&mut self, mut length: usize, out: &mut Vec<IoSlice<'a>>) {
+        while length > 0
+            && let Some((first, rest)) = self.pieces.split_first()
+        {
+            let piece: &'a [u8] = &first[self.at..];
+            let taken = piece.len().min(length);
+            if taken > 0 {
+                out.push(IoSlice::new(&piece[..taken]));
+            }
+            length -= taken;
+            self.at += taken;
+            if self.at == first.len() {
+                (self.pieces, self.at) = (rest, 0);
+            }
+        }
+    }
+}
+
+impl<R: Responder> Datagrams for RdmaDatagrams<R> {
+    fn queues(&self) -> usize {
+        self.first + self.responder.queues()
+    }
+
+    fn queue(&self, queue: usize) -> Queue {
+        match &self.others {
+            Some(others) if queue < self.first => others.queue(queue),
+            _ => queue_of(queue - self.first),
+        }
+    }
+
+    fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize> {
+        if let Some(others) = self.others.as_mut().filter(|_| queue < self.first) {
+            self.found = Found::Elsewhere;
+            return others.poll(queue, burst);
+        }
+        self.found = Found::InMemory;
+        Ok(self.responder.poll_slots(queue - self.first, burst))
+    }
+
+    fn arrival(&self, index: usize) -> Arrival<'_> {
+        if let (Some(others), Found::Elsewhere) = (&self.others, self.found) {
+            return others.arrival(index);
+        }
+        let request = self.responder.request(index);
+        let bytes = request.bytes;
+        Arrival { peer: address(request.peer), segment_bytes: bytes.len().max(1), bytes }
+    }
+
+    fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent> {
+        if let Some(others) = self.others.as_mut().filter(|_| queue < self.first) {
+            return others.send(queue, path, departures);
+        }
+        let spare = if path == Path::Large { self.spare } else { 0 };
+        let mut sent = Sent::default();
+        for departure in departures {
+            match self.send_one(queue - self.first, spare, departure) {
+                One::Sent => {}
+                // A small reply never waits for a client that takes none, or all others' would.
+                One::Full(_) if path == Path::Small => sent.refused += 1,
+                One::Refused => sent.refused += 1,
+                One::Full(datagrams) => {
+                    sent.datagrams_of_next = datagrams;
+                    break;
+                }
+            }
+            sent.done += 1;
+        }
+        self.responder.pump()?;
+        Ok(sent)
+    }
+
+    fn lenders(&self) -> Option<Box<dyn Lenders>> {
+        Some(self.responder.lenders())
+    }
+}
+
+/// What a worker's transport knows of the clients in memory.
+pub struct Watch {
+    registry: Arc<Registry>,
+    worker: usize,
+    /// Number of its first queue.
+    first: usize,
+    version: u64,
+    clients: Vec<Option<Arc<Region>>>,
+    /// Which lanes are watched.
+    lanes: Vec<bool>,
+    /// Queues of which room for large replies is waited for.
+    rooms: BTreeSet<usize>,
+    /// Clients have come or gone since room was looked for.
+    is_new: bool,
+}
+
+impl Watch {
+    /// Worker `worker` of those in `registry`, whose queues are numbered from `first` on.
+    pub fn new(registry: Arc<Registry>, worker: usize, first: usize) -> Watch {
+        let lanes = vec![false; registry.terms().lanes];
+        let (clients, rooms) = (Vec::new(), BTreeSet::new());
+        Watch { registry, worker, first, version: 0, clients, lanes, rooms, is_new: false }
+    }
+
+    /// Whether `queue` is one of these.
+    pub(crate) fn has(&self, queue: usize) -> bool {
+        (self.first..self.first + self.lanes.len()).contains(&queue)
+    }
+
+    /// A doorbell wakes whoever watches its lane; and this worker, whose replies are taken.
+    fn listens(&self, lane: usize) -> bool {
+        self.lanes[lane] || lane == self.worker
+    }
+
+    pub(crate) fn watch(&mut self, queue: usize, watch: bool, epoll: &OwnedFd, word: u64) {
+        let lane = queue - self.first;
+        let before = self.listens(lane);
+        self.lanes[lane] = watch;
+        let after = self.listens(lane);
+        for region in self.clients.iter().flatten().filter(|_| before != after) {
+            listen(epoll, region, lane, after, word);
+        }
+    }
+
+    pub(crate) fn watch_room(&mut self, queue: usize, watch: bool) {
+        if watch {
+            self.rooms.insert(queue);
+        } else {
+            self.rooms.remove(&queue);
+        }
+    }
+
+    /// Take in who has come, and let go of who has gone.
+    pub(crate) fn follow(&mut self, epoll: &OwnedFd, word: u64) {
+        let version = self.registry.version();
+        if version == self.version {
+            return;
+        }
+        self.version = version;
+        self.is_new = true;
+        let before = std::mem::replace(&mut self.clients, self.registry.clients());
+        for place in 0..self.clients.len() {
+            let (old, new) = (before.get(place).and_then(Option::as_ref), &self.clients[place]);
+            if old.map(|region| region.peer()) == new.as_ref().map(|region| region.peer()) {
+                continue;
+            }
+            for lane in (0..self.lanes.len()).filter(|lane| self.listens(*lane)) {
+                if let Some(region) = old {
+                    listen(epoll, region, lane, false, word);
+                }
+                if let Some(region) = new {
+                    listen(epoll, region, lane, true, word);
+                }
+            }
+        }
+    }
+
+    /// Say what is ready.
+    pub(crate) fn look(&mut self, ready: &mut Vec<Ready>) {
+        for lane in (0..self.lanes.len()).filter(|lane| self.lanes[*lane]) {
+            if self.clients.iter().flatten().any(|region| region.has_request(lane)) {
+                ready.push(Ready::Datagrams(self.first + lane));
+            }
+        }
+        let is_new = std::mem::take(&mut self.is_new);
+        if self.rooms.is_empty() {
+            return;
+        }
+        let spare = spare(self.registry.terms().replies);
+        let mut has_room = is_new;
+        for region in self.clients.iter().flatten() {
+            has_room |= region.has_room_again(self.worker, spare);
+        }
+        if has_room {
+            ready.extend(self.rooms.iter().map(|queue| Ready::Room(*queue, Path::Large)));
+        }
+    }
+
+    /// Before a sleep: have the clients ring, and look once more. What is to be waited then.
+    pub(crate) fn arm(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
+        let before = ready.len();
+        for region in self.clients.iter().flatten() {
+            for lane in (0..self.lanes.len()).filter(|lane| self.lanes[*lane]) {
+                region.arm(lane);
+            }
+            if !self.rooms.is_empty() {
+                region.arm_room(self.worker);
+            }
+        }
+        self.look(ready);
+        if ready.len() > before { Wait::No } else { wait }
+    }
+
+    /// Awake again.
+    pub(crate) fn disarm(&mut self) {
+        for region in self.clients.iter().flatten() {
+            for lane in (0..self.lanes.len()).filter(|lane| self.lanes[*lane]) {
+                region.disarm(lane);
+            }
+        }
+    }
+}
+
+/// Edge by edge: nobody reads a doorbell, for its client may change how it is read. A doorbell that
+/// the kernel does not take (for want of memory, say) wakes nobody: its client's requests wait for
+/// the end of a sleep, and that is a second at most.
+fn listen(epoll: &OwnedFd, region: &Region, lane: usize, listen: bool, word: u64) {
+    let doorbell = region.doorbell(lane);
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    let _ = match listen {
+        true => epoll::add(epoll, doorbell, epoll::EventData::new_u64(word), flags),
+        false => epoll::delete(epoll, doorbell),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_in_memory_come_back_and_are_none_of_the_kernels() {
+        for peer in [
+            Peer { client: 0, generation: 0 },
+            Peer { client: 63, generation: 0x8001_7fff },
+            Peer { client: u16::MAX, generation: u32::MAX },
+        ] {
+            let address = address(peer);
+            assert_eq!(super::peer(&address), Some(peer));
+            assert!(is_in_memory(&address));
+            let SocketAddr::V6(v6) = address else { panic!("it is one of IPv6") };
+            let sent = SocketAddr::V6(SocketAddrV6::new(*v6.ip(), 0, 0, 0));
+            assert_eq!((super::peer(&sent), is_in_memory(&sent)), (None, false));
+        }
+        let queue = queue_of(3);
+        assert!(is_in_memory(&queue.address) && super::peer(&queue.address).is_none());
+        assert_eq!((queue.worker, queue.chosen), (3, true));
+    }
+
+    #[test]
+    fn pieces_are_cut_anew_wherever_they_end() {
+        let pieces = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defgh")];
+        let mut cut = Cut { pieces: &pieces, at: 0 };
+        let mut got = Vec::new();
+        loop {
+            let mut out = Vec::new();
+            cut.next(2, &mut out);
+            if out.is_empty() {
+                break;
+            }
+            got.push(out.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>());
+        }
+        assert_eq!(got, [&b"ab"[..], b"cd", b"ef", b"gh"]);
+    }
+}
