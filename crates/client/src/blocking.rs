@@ -8,15 +8,19 @@
 use crate::answer::{self, Answer, Value};
 use crate::core::{Core, Counts, Ticket};
 use crate::error::Error;
+use crate::link::Link;
+use crate::memory::Memory;
 use crate::request::{Expiry, Request};
 use crate::settings::Settings;
 use crate::socket::Socket;
 use crate::topology::Topology;
+use laneway_rdma::door;
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Longest answer about the topology: two lines per worker, a thousand workers.
@@ -28,7 +32,7 @@ const BURSTS_MAX: usize = 64;
 /// A client of one server. See the crate's page for how to use it.
 pub struct Client {
     core: Core,
-    socket: Socket,
+    link: Link,
     begun: Instant,
     guide: Option<Guide>,
     /// A request was not answered: the topology may be out of date.
@@ -36,20 +40,27 @@ pub struct Client {
 }
 
 /// Whom to ask where the server takes datagrams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Guide {
     Tcp(SocketAddr),
     Udp(SocketAddr),
+    /// The door itself: who is let in again is told.
+    Memory(PathBuf),
 }
 
 impl Guide {
-    fn ask(self, settings: Settings) -> Result<Topology, Error> {
-        match self {
+    /// How the server is reached now; `None` for the link: as before.
+    fn ask(&self, settings: Settings) -> Result<(Option<Link>, Topology), Error> {
+        Ok(match self {
             Guide::Tcp(address) => {
-                topology_by_tcp(&[address], settings.topology_nanos).map(|(_, topology)| topology)
+                (None, topology_by_tcp(&[*address], settings.topology_nanos)?.1)
             }
-            Guide::Udp(address) => topology_by_udp(address, settings),
-        }
+            Guide::Udp(address) => (None, topology_by_udp(*address, settings)?),
+            Guide::Memory(path) => {
+                let Client { link, core, .. } = Client::in_memory(path, settings)?;
+                (Some(link), *core.topology())
+            }
+        })
     }
 }
 
@@ -99,11 +110,40 @@ impl Client {
         topology: Topology,
         settings: Settings,
     ) -> Result<Client, Error> {
-        let socket = Socket::open(address.ip())?;
+        let link = Link::Udp(Box::new(Socket::open(address.ip())?));
+        Ok(Client::by(link, topology, settings))
+    }
+
+    /// A client of the server on this host whose `--shm` is `path`: requests are written into
+    /// memory that the server polls. [`Settings::in_memory`] suits.
+    pub fn connect_shm(path: impl AsRef<Path>, settings: Settings) -> Result<Client, Error> {
+        let path = path.as_ref();
+        let client = Client::in_memory(path, settings)?;
+        Ok(client.guided(Guide::Memory(path.to_owned())))
+    }
+
+    fn in_memory(path: &Path, mut settings: Settings) -> Result<Client, Error> {
+        let ring = door::enter(path)?;
+        let terms = ring.terms();
+        // Half of the places for replies are small ones', and each request has one.
+        settings.window_max = settings.window_max.min((terms.replies / 2).max(1));
+        let topology = Topology::in_memory(terms.lanes as u16, terms.bulk_bytes);
+        let link = Link::Memory(Box::new(Memory::new(ring)));
+        let mut client = Client::by(link, topology, settings);
+        match client.ask(Request::stats("topology"))? {
+            Answer::Stats(stats) => {
+                client.core.move_to(topology.told(&stats).map_err(Error::NoTopology)?);
+                Ok(client)
+            }
+            _ => Err(Error::NoTopology("nothing".into())),
+        }
+    }
+
+    fn by(link: Link, topology: Topology, settings: Settings) -> Client {
         // Keys of the process's random state: another sequence of draws for every client.
-        let seed = RandomState::new().hash_one(address);
+        let seed = RandomState::new().hash_one(topology.count());
         let core = Core::new(settings, topology, seed);
-        Ok(Client { core, socket, begun: Instant::now(), guide: None, doubts: false })
+        Client { core, link, begun: Instant::now(), guide: None, doubts: false }
     }
 
     fn guided(self, guide: Guide) -> Client {
@@ -116,9 +156,16 @@ impl Client {
         if !std::mem::take(&mut self.doubts) || !self.core.is_idle() {
             return;
         }
-        if let Some(guide) = self.guide
-            && let Ok(topology) = guide.ask(self.core.settings().clone())
+        // A server in memory that is still there has only been slow.
+        if matches!(&self.link, Link::Memory(memory) if !memory.ring().is_server_gone()) {
+            return;
+        }
+        if let Some(guide) = &self.guide
+            && let Ok((link, topology)) = guide.ask(self.core.settings().clone())
         {
+            if let Some(link) = link {
+                self.link = link;
+            }
             self.core.move_to(topology);
         }
     }
@@ -219,20 +266,20 @@ impl Client {
 
     /// Sends what is to be sent, waits for what comes or for the next thing to do, and does it.
     fn turn(&mut self, now_nanos: u64) -> io::Result<()> {
-        self.socket.send(&mut self.core, now_nanos)?;
+        self.link.send(&mut self.core, now_nanos)?;
         if let Some(wake_nanos) = self.core.wake_nanos() {
-            self.socket.wait(wake_nanos.saturating_sub(self.now_nanos()))?;
+            self.link.wait(wake_nanos.saturating_sub(self.now_nanos()))?;
         }
         let now_nanos = self.now_nanos();
         // A flood, from wherever, holds up no deadline.
         for _ in 0..BURSTS_MAX {
-            if !self.socket.receive(&mut self.core, now_nanos)? {
+            if !self.link.receive(&mut self.core, now_nanos)? {
                 break;
             }
         }
         self.core.tick(now_nanos);
         // Word that a reply is whole leaves at once: nobody may call again for a long time.
-        self.socket.send(&mut self.core, now_nanos)
+        self.link.send(&mut self.core, now_nanos)
     }
 
     fn now_nanos(&self) -> u64 {

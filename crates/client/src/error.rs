@@ -82,7 +82,7 @@ impl fmt::Display for Error {
             Error::BadWords => f.write_str("the words after stats are one short line"),
             Error::RequestTooLong { bytes, bytes_max } => write!(
                 f,
-                "a request of {bytes} bytes; {bytes_max} at most over UDP to this server; use TCP"
+                "a request of {bytes} bytes; {bytes_max} at most this way to this server; use TCP"
             ),
             Error::Full => f.write_str("too many requests are held; take answers first"),
             Error::TimedOut { attempts } => {

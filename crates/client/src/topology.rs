@@ -16,19 +16,41 @@ pub struct Topology {
     placement: Option<Placement>,
     exclusive: bool,
     extended: bool,
+    /// What of a request its client may lend; 0: it goes in datagrams.
+    lent_bytes_max: usize,
 }
 
 impl Topology {
     /// One port that takes everything, of a server that may be memcached itself: a request is one
     /// datagram, and nothing is asked for again.
     pub const fn single(port: u16) -> Topology {
-        Topology { queues: 1, port_base: port, placement: None, exclusive: false, extended: false }
+        Topology {
+            queues: 1,
+            port_base: port,
+            placement: None,
+            exclusive: false,
+            extended: false,
+            lent_bytes_max: 0,
+        }
     }
 
     /// `queues` from `port_base` on, of a server of this kind.
     pub const fn queues(port_base: u16, queues: u16) -> Topology {
         assert!(queues > 0, "a server has queues");
-        Topology { queues, port_base, placement: None, exclusive: false, extended: true }
+        Topology {
+            queues,
+            port_base,
+            placement: None,
+            exclusive: false,
+            extended: true,
+            lent_bytes_max: 0,
+        }
+    }
+
+    /// `queues` in memory that the server shares, where a request of at most so many bytes is lent
+    /// if it is too long for one datagram.
+    pub const fn in_memory(queues: u16, lent_bytes_max: usize) -> Topology {
+        Topology { lent_bytes_max, ..Topology::queues(0, queues) }
     }
 
     /// With keys placed so.
@@ -57,14 +79,23 @@ impl Topology {
         if u32::from(port_base) + u32::from(queues) > 1 << 16 {
             return Err(format!("{queues} queues from port {port_base} on"));
         }
-        let topology = Topology::queues(port_base, queues);
+        Topology::queues(port_base, queues).told(stats)
+    }
+
+    /// The same with what the answer to `stats topology` says of keys; or what is missing in it.
+    pub fn told(self, stats: &[(String, String)]) -> Result<Topology, String> {
+        let find = |name: &str| {
+            stats.iter().find(|(told, _)| told == name).map(|(_, value)| value.as_str())
+        };
+        let (topology, queues) = (self, self.queues);
         let topology = if find("access") == Some("erew") { topology.exclusive() } else { topology };
         if find("hash") != Some(HASH_NAME) {
             return Ok(topology);
         }
         let seed = find("hash_seed").and_then(|seed| u64::from_str_radix(seed, 16).ok());
         let seed = seed.ok_or("a hash without a seed")?;
-        let domains = number("domains")?.unwrap_or(1);
+        let domains = find("domains").map_or(Ok(1), str::parse);
+        let domains = domains.map_err(|_| "domains that are no number".to_owned())?;
         let placement = Placement::new(seed, queues, domains);
         Ok(topology.placed(placement.ok_or_else(|| format!("{domains} domains"))?))
     }
@@ -72,6 +103,11 @@ impl Topology {
     /// Whether requests may have several datagrams, and frames may be asked for again.
     pub const fn is_extended(&self) -> bool {
         self.extended
+    }
+
+    /// What of a request its client may lend; `None`: it goes in datagrams.
+    pub const fn lent_bytes_max(&self) -> Option<usize> {
+        if self.lent_bytes_max > 0 { Some(self.lent_bytes_max) } else { None }
     }
 
     /// How many queues there are.

@@ -16,6 +16,8 @@ use crate::stats::{
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
 use laneway_store::{ClassStats, ItemMeta, Stats};
+use laneway_transport::datagram::Queue;
+use laneway_transport::rdma::is_in_memory;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::sync::atomic::Ordering::Relaxed;
@@ -59,6 +61,11 @@ impl<S> Shared<S> {
                 stats::write_cachedump(&items, &mut out);
             }
             Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
+            Question::Shm => {
+                let path = self.settings.shm.as_ref().map(|shm| shm.path.display().to_string());
+                let registry = self.rdma.get().map(|registry| &**registry);
+                stats::write_shm(registry, path.as_deref(), &mut out);
+            }
             // Where there is a tier its keeper answers.
             Question::Tier => stats::write_tier(None, &mut out),
             Question::Kernel => {
@@ -355,21 +362,24 @@ impl<S> Shared<S> {
         self.each_domain(|shared| {
             let queues = shared.udp.get().map_or(&[][..], |udp| &udp.queues);
             workers.extend((0..shared.workers.len()).map(|worker| {
-                let mine = queues.iter().find(|queue| queue.chosen && queue.worker == worker);
+                let mine = |queue: &&Queue| queue.chosen && queue.worker == worker;
+                let mine = queues.iter().filter(on_a_wire).find(mine);
                 WorkerPlace { udp_port: mine.map(|queue| queue.address.port()), domain, cpu: None }
             }));
             domain += 1;
         });
         let udp_port_base = workers.first().and_then(|worker| worker.udp_port);
+        let is_chosen = udp_port_base.is_some() || self.rdma.get().is_some();
         let placement = self.domains.get().map_or(&self.placement, Domains::placement);
         TopologySnapshot {
+            shm_path: settings.shm.as_ref().map(|shm| shm.path.display().to_string()),
             tcp_ports: ports,
             unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
             udp_port_base,
             udp_port: self.udp_port_ordinary(),
             queues: workers.len() as u64,
-            placement: udp_port_base.map(|_| *placement),
-            access: udp_port_base.map(|_| self.plan.get().access),
+            placement: is_chosen.then_some(*placement),
+            access: is_chosen.then(|| self.plan.get().access),
             workers,
         }
     }
@@ -396,13 +406,19 @@ impl<S> Shared<S> {
             }
             let (replies, bytes) = udp.kept();
             kept = (kept.0 + replies as u64, kept.1 + bytes as u64);
-            queues.extend(udp.queues.iter().map(|one| (one.address.to_string(), one.chosen)));
+            let told = udp.queues.iter().filter(on_a_wire);
+            queues.extend(told.map(|one| (one.address.to_string(), one.chosen)));
         });
         // Elsewhere than on Linux there is no such file, and nothing to tell.
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
         let kernel = stats::kernel_counts(&snmp);
         Some(UdpSnapshot { queues, public: is_public, counts, kept, kernel })
     }
+}
+
+/// Whether a queue has an address that clients reach by the kernel.
+fn on_a_wire(queue: &&Queue) -> bool {
+    !is_in_memory(&queue.address)
 }
 
 /// The sizes that a large worker serves, where each has its own; none are beyond `end`.

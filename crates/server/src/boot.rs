@@ -10,9 +10,12 @@ use crate::settings::Settings;
 use crate::shared::{Company, Phase, Shared};
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
+use laneway_rdma::region::Registry;
+use laneway_rdma::shmring::RingResponder;
 use laneway_store::layout::Hasher;
 use laneway_store::{Config, Mode, Store};
-use laneway_transport::datagram::Queue;
+use laneway_transport::datagram::{Datagrams, Queue};
+use laneway_transport::rdma::{RdmaDatagrams, Watch};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::udp::{BindError, Ports, Sockets, UdpDatagrams};
 use std::fmt;
@@ -23,6 +26,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+mod door;
 mod keeper;
 mod numa;
 
@@ -42,6 +46,8 @@ pub enum StartError {
     Policy(policy::SettingsError),
     /// An address cannot be listened on.
     Listen(String, io::Error),
+    /// The door for clients in memory cannot be listened at.
+    Shm(String, io::Error),
     /// A UDP port cannot be received on.
     Udp(BindError),
     /// No memory for the store.
@@ -70,6 +76,9 @@ impl fmt::Display for StartError {
                     _ => "choose another with -l, -p or -s",
                 })
             }
+            StartError::Shm(place, error) => {
+                write!(f, "cannot listen on {place}: {error}; choose another path with --shm")
+            }
             StartError::Udp(error) => {
                 write!(f, "{error}; choose another port with -U or --udp-base, or leave them out")
             }
@@ -97,6 +106,7 @@ pub struct Server {
     /// Of each domain, where UDP is served.
     sockets: Vec<Arc<Sockets>>,
     threads: Vec<JoinHandle<()>>,
+    door: Option<door::Running>,
     keeper: Option<keeper::Running>,
     clock: SystemClock,
 }
@@ -111,6 +121,8 @@ impl Server {
         let listeners = Arc::new(listen(&settings)?);
         let parts = numa::parts(&settings);
         let sockets = bind(&settings, &parts)?;
+        let door = door::listen(&settings);
+        let door = door.map_err(|(place, error)| StartError::Shm(place, error))?;
         let clock = SystemClock::start();
         let (company, seed) = (Company::default(), hash_seed());
         let mut domains = Vec::new();
@@ -126,6 +138,10 @@ impl Server {
         if let Some(placement) = numa::placement(&settings) {
             abroad::link(&domains, placement);
         }
+        if let Some(door) = &door {
+            // Several domains have none.
+            domains[0].rdma.get_or_init(|| door.registry.clone());
+        }
         let mut workers = Vec::new();
         for (number, (shared, control)) in domains.iter().zip(controls).enumerate() {
             let sockets = sockets.get(number);
@@ -133,13 +149,15 @@ impl Server {
         }
         let running = opened.map(|opened| keeper::Running::start(opened, &domains[0], clock));
         let keeper = running.transpose().map_err(StartError::Keeper)?;
+        let door = door.map(|door| door.open(domains[0].clone())).transpose();
+        let door = door.map_err(StartError::Worker)?;
         let mut threads = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
             let builder = thread::Builder::new().name(format!("worker-{number}"));
             let thread = builder.spawn(move || run(worker)).map_err(StartError::Worker)?;
             threads.push(thread);
         }
-        Ok(Server { domains, listeners, sockets, threads, keeper, clock })
+        Ok(Server { domains, listeners, sockets, threads, door, keeper, clock })
     }
 
     /// Where it listens, with the ports that the kernel chose.
@@ -183,6 +201,9 @@ impl Server {
         for thread in self.threads {
             // A worker that panicked has said so already.
             let _ = thread.join();
+        }
+        if let Some(door) = self.door {
+            door.close();
         }
         self.keeper.map_or(Ok(()), keeper::Running::stop)
     }
@@ -271,11 +292,34 @@ fn worker(
     if let Some(sockets) = sockets {
         transport = transport.with_datagrams(sockets.clone());
     }
-    let mut worker = Worker::new(id, shared.clone(), transport, clock, control)?;
+    let mut datagrams: Option<Box<dyn Datagrams>> = None;
     if let Some(sockets) = sockets {
-        worker.serve_datagrams(Box::new(UdpDatagrams::new(sockets.clone())))?;
+        datagrams = Some(Box::new(UdpDatagrams::new(sockets.clone())));
+    }
+    if let Some(registry) = shared.rdma.get() {
+        let first = datagrams.as_ref().map_or(0, |udp| udp.queues());
+        transport = transport.with_rdma(Watch::new(registry.clone(), id.index(), first));
+        datagrams = Some(in_memory(registry, id, datagrams));
+    }
+    let mut worker = Worker::new(id, shared.clone(), transport, clock, control)?;
+    if let Some(datagrams) = datagrams {
+        worker.serve_datagrams(datagrams)?;
     }
     Ok(worker)
+}
+
+/// A worker's handle on the queues of clients in memory, behind `others`.
+fn in_memory(
+    registry: &Arc<Registry>,
+    id: policy::WorkerId,
+    others: Option<Box<dyn Datagrams>>,
+) -> Box<dyn Datagrams> {
+    let responder = RingResponder::new(registry.clone(), id.index());
+    let datagrams = RdmaDatagrams::new(responder, registry.terms().replies);
+    match others {
+        Some(others) => Box::new(datagrams.behind(others)),
+        None => Box::new(datagrams),
+    }
 }
 
 fn run(mut worker: Worker<SocketTransport, SystemClock>) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use laneway_kernel::layout::Range;
+pub use laneway_rdma::layout::LANES_MAX;
 
 /// What an idle worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,17 @@ pub struct UdpSettings {
     /// Of how many requests in a hundred the reply is sent (`--reply-sample`): an experiment, to
     /// have more bandwidth than the wire (Minos figure 8).
     pub reply_percent: u8,
+}
+
+/// Where clients on this host get memory to write their requests into.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShmSettings {
+    /// The unix socket of the door, and its permission bits: whoever may open it may be a client.
+    pub path: PathBuf,
+    /// See above.
+    pub mode: u32,
+    /// Clients at a time.
+    pub clients_max: usize,
 }
 
 /// What of the kernel a server was asked to use.
@@ -76,6 +88,8 @@ pub struct Settings {
     pub unix: Option<(PathBuf, u32)>,
     /// UDP, where it is served.
     pub udp: Option<UdpSettings>,
+    /// Clients in memory, where they are served.
+    pub shm: Option<ShmSettings>,
     /// Kernel queue of connections not yet accepted (`-b`).
     pub backlog: i32,
     /// Most connections at a time (`-c`).

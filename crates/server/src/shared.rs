@@ -14,6 +14,7 @@ use crate::put_lock::PutLocks;
 use crate::settings::Settings;
 use crate::udp::shared::UdpShared;
 use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
+use laneway_rdma::region::Registry;
 use laneway_store::Store;
 use laneway_sync::ring::Ring;
 use laneway_transport::Wake;
@@ -259,6 +260,8 @@ pub struct Shared<S> {
     pub large_queue: Ring<Box<Connection<S>>>,
     /// Requests for whichever worker that takes from the shared queue is free.
     pub large_jobs: Ring<Job>,
+    /// Clients in memory, where they are served; set before a worker is made.
+    pub rdma: OnceLock<Arc<Registry>>,
     /// UDP, once a worker serves it.
     pub udp: OnceLock<Arc<UdpShared>>,
     /// Where items are kept durably, if they are; set before a worker is made.
@@ -328,6 +331,7 @@ impl<S> Shared<S> {
             workers,
             large_queue: Ring::new(MAILBOX_PLACES),
             large_jobs: Ring::new(JOB_PLACES),
+            rdma: OnceLock::new(),
             udp: OnceLock::new(),
             durable: OnceLock::new(),
             kernel: OnceLock::new(),

@@ -43,7 +43,8 @@ pub struct Ticket(pub u64);
 pub struct Departure {
     /// The server's queue.
     pub queue: u16,
-    /// They are datagrams of this length each, the last one maybe shorter.
+    /// They are datagrams of this length each, the last one maybe shorter. Where requests are lent
+    /// ([`Topology::in_memory`]) one may be longer than any datagram: a header and the message.
     pub segment_bytes: usize,
 }
 
@@ -146,8 +147,11 @@ impl Core {
     pub fn push(&mut self, request: Request, now_nanos: u64) -> Result<Ticket, Error> {
         let head = request.head()?;
         let bytes = Pending::message_bytes(&head, &request);
-        let bytes_max =
-            if self.topology.is_extended() { MESSAGE_BYTES_MAX } else { FRAME_BYTES_MAX };
+        let bytes_max = match self.topology.lent_bytes_max() {
+            _ if !self.topology.is_extended() => FRAME_BYTES_MAX,
+            Some(lent) => lent.clamp(FRAME_BYTES_MAX, MESSAGE_BYTES_MAX),
+            None => MESSAGE_BYTES_MAX,
+        };
         let total = frames(bytes).filter(|_| bytes <= bytes_max);
         let total = total.ok_or(Error::RequestTooLong { bytes, bytes_max })?;
         if !self.has_room(&request) {
@@ -189,6 +193,11 @@ impl Core {
     #[cfg(test)]
     pub(crate) fn settings_mut(&mut self) -> &mut Settings {
         &mut self.settings
+    }
+
+    /// Whether a request goes under this id.
+    pub fn is_under_way(&self, id: u16) -> bool {
+        self.by_id.contains_key(&id)
     }
 
     /// The server as this client knows it.
@@ -314,7 +323,12 @@ impl Core {
     /// Writes a request's next frames, and sets its timer when those were the last.
     fn put(&mut self, serial: u64, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
         let pending = self.pending.get_mut(&serial)?;
-        pending.put(out);
+        let is_lent = pending.total > 1 && self.topology.lent_bytes_max().is_some();
+        if is_lent {
+            pending.put_lent(out)
+        } else {
+            pending.put(out)
+        }
         pending.queued = pending.has_unsent();
         let queue = pending.attempt()?.queue;
         if !pending.queued {
@@ -329,7 +343,7 @@ impl Core {
             };
             self.set_timer(serial, now_nanos.saturating_add(wait_nanos));
         }
-        let segment_bytes = out.len().min(DATAGRAM_BYTES_MAX);
+        let segment_bytes = if is_lent { out.len() } else { out.len().min(DATAGRAM_BYTES_MAX) };
         (!out.is_empty()).then_some(Departure { queue, segment_bytes })
     }
 

@@ -4,7 +4,7 @@
 use crate::request::{Repeat, Request};
 use laneway_wire::udp::frames::put_train;
 use laneway_wire::udp::{
-    DATAGRAM_BYTES_MAX, Gap, HEADER_BYTES, Kind, Message, Parts, TRAIN_FRAMES_MAX,
+    DATAGRAM_BYTES_MAX, Gap, HEADER_BYTES, Header, Kind, Message, Parts, TRAIN_FRAMES_MAX,
 };
 use std::ops::Range;
 
@@ -185,6 +185,22 @@ impl Pending {
         put_train(id, &message, &mut sequences, &mut headers, put);
         for datagram in out.chunks_mut(DATAGRAM_BYTES_MAX) {
             datagram[KIND].copy_from_slice(&self.kind.number().to_be_bytes());
+        }
+    }
+
+    /// Writes all of it into `out`, which is empty, behind one header that says that it is lent.
+    pub(super) fn put_lent(&mut self, out: &mut Vec<u8>) {
+        let Some(Attempt { id, .. }) = self.attempt() else { return };
+        self.unsent.clear();
+        let message = Pending::message(&self.head, &self.request);
+        let bytes = message.message_bytes();
+        out.reserve(HEADER_BYTES + bytes);
+        out.extend_from_slice(&Header { kind: Kind::Lent, ..Header::whole(id) }.to_bytes());
+        let mut at = 0;
+        while at < bytes {
+            let piece = message.piece(at);
+            out.extend_from_slice(piece);
+            at += piece.len();
         }
     }
 

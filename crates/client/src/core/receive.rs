@@ -34,7 +34,7 @@ impl Core {
             Kind::Data => self.data(serial, attempt, header, payload, now_nanos),
             Kind::Resend => self.resend(serial, attempt, header, payload, now_nanos),
             Kind::Cookie => self.cookie(serial, attempt, payload, now_nanos),
-            Kind::Forget | Kind::Once => self.counts.stray += 1,
+            Kind::Forget | Kind::Once | Kind::Lent => self.counts.stray += 1,
             Kind::Unknown(_) => self.counts.unintelligible += 1,
         }
     }

@@ -13,6 +13,7 @@ mod lanes;
 mod latency;
 mod lines;
 mod settings;
+mod shm;
 mod slabs;
 mod tier;
 mod topology;
@@ -25,6 +26,7 @@ pub use kernel::{KernelLaneSnapshot, KernelSnapshot, write_kernel};
 pub use lanes::{DomainLanes, LanesSnapshot, Role, WorkerLane, write_lanes};
 pub use latency::{LatencyRow, LatencySnapshot, write_latency};
 pub use settings::{SettingsSnapshot, write_settings};
+pub use shm::write_shm;
 pub use slabs::{write_items, write_sizes, write_slabs};
 pub use topology::{
     ConnectionSnapshot, TopologySnapshot, WorkerPlace, write_connections, write_topology,
@@ -63,6 +65,8 @@ pub enum Question {
     Topology,
     /// `stats udp`: [`write_udp`].
     Udp,
+    /// `stats shm`: [`write_shm`].
+    Shm,
     /// `stats tier`: [`write_tier`].
     Tier,
     /// `stats kernel`: [`write_kernel`].
@@ -105,6 +109,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"latency" => Question::Latency,
         b"topology" => Question::Topology,
         b"udp" => Question::Udp,
+        b"shm" => Question::Shm,
         b"tier" => Question::Tier,
         b"kernel" => Question::Kernel,
         b"hotkeys" => Question::HotKeys,

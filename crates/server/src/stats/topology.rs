@@ -22,6 +22,8 @@ pub struct TopologySnapshot {
     pub tcp_ports: Vec<u16>,
     /// Path of the unix socket.
     pub unix_path: Option<String>,
+    /// Path of the door for clients in memory.
+    pub shm_path: Option<String>,
     /// First UDP port of the queues; queue i is at this port + i.
     pub udp_port_base: Option<u16>,
     /// UDP port that all workers share.
@@ -45,6 +47,9 @@ pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
     }
     if let Some(path) = &snapshot.unix_path {
         lines.text("unix_path", path);
+    }
+    if let Some(path) = &snapshot.shm_path {
+        lines.text("shm_path", path);
     }
     if let Some(port) = snapshot.udp_port_base {
         lines.number("udp_port_base", port.into());

@@ -80,7 +80,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             // The sender of a message of many frames may be answered as if it were one.
             let mut from =
                 From { to, once: true, allowance: allowance(payload.len()), arrived_nanos: now };
-            if header.kind == Kind::Resend {
+            if header.kind == Kind::Lent {
+                self.take_lent(desk, at, from, payload);
+            } else if header.kind == Kind::Resend {
                 self.send_again(desk, at, from, header, payload);
             } else if at.shared.guard.believes(&peer, now) {
                 self.take_frame(desk, at, from, header, payload);
@@ -124,7 +126,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// A message is whole.
-    fn whole(&mut self, desk: &mut Desk, at: At<'_>, from: From, whole: Whole) {
+    pub(super) fn whole(&mut self, desk: &mut Desk, at: At<'_>, from: From, whole: Whole) {
         let head = match parse(whole.piece(0), &self.limits) {
             Ok(Some(frame)) => match &frame.request {
                 Request::Store(store) => Some((frame, store.value_bytes)),

@@ -73,6 +73,8 @@ udp_counts! {
     frames_forwarded,
     /// Frames thrown away because that worker did not keep up.
     frames_queue_full,
+    /// Messages copied from memory that their clients lent.
+    messages_lent,
     /// Messages put together from several frames.
     messages_whole,
     /// Frames of a message that had another total before.

@@ -4,8 +4,10 @@
 //!
 //! Where a reply is longer the peer gets a *cookie* instead, a keyed hash of its address; once it
 //! has echoed that, it is believed for [`BELIEVED_NANOS`]. Nothing is kept of peers that have not.
-//! Peers on the loopback interface, and all peers of a server that is not public, need none.
+//! Peers on the loopback interface or in memory, and all peers of a server that is not public, need
+//! none.
 
+use laneway_transport::rdma;
 use laneway_wire::udp::HEADER_BYTES;
 use laneway_wire::udp::retain::{Bounds, Retained};
 use std::hash::{BuildHasher, RandomState};
@@ -58,7 +60,8 @@ impl Guard {
 
     /// Whether `peer` may be sent more than it sent.
     pub fn believes(&self, peer: &SocketAddr, now_nanos: u64) -> bool {
-        !self.is_public || peer.ip().is_loopback() || self.believed().get(peer, now_nanos).is_some()
+        let is_near = peer.ip().is_loopback() || rdma::is_in_memory(peer);
+        !self.is_public || is_near || self.believed().get(peer, now_nanos).is_some()
     }
 
     /// What a peer is to echo.

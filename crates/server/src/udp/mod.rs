@@ -5,10 +5,10 @@
 //! a small worker also 32/n_s from each large worker's, and large workers read none (Minos §3.1).
 //! [`request`]: parse in place, dispatch by size, execute into the burst's [`batch`] of replies,
 //! which one call sends. [`assemble`]: frames of longer messages go unparsed to the one worker that
-//! puts them together. [`send`]: large values go in and out slice by slice, by a send buffer of
-//! their own. [`guard`] bounds what strangers may cause, [`answers`] what
-//! was carried out once, [`shared`] is what the workers share,
-//! [`counts`] what `stats udp` tells.
+//! puts them together. [`lent`]: messages that a client in memory lends. [`send`]: large values go
+//! in and out slice by slice, by a send buffer of their own. [`guard`] bounds what strangers may
+//! cause, [`answers`] what was carried out once, [`shared`] is what the workers share, [`counts`]
+//! what `stats udp` tells.
 //!
 //! Departs from the paper: large transfers go in slices, also where a worker serves both lanes;
 //! frames that are missing are asked for, both ways; and where the datagrams of a request lie in
@@ -23,6 +23,7 @@ pub mod batch;
 pub mod counts;
 pub mod gather;
 pub mod guard;
+pub mod lent;
 pub mod receive;
 pub mod reply;
 pub mod request;

@@ -11,6 +11,7 @@ use crate::worker::Worker;
 use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
 use laneway_transport::Transport;
 use laneway_transport::datagram::{Arrival, Datagrams, Path};
+use laneway_transport::rdma;
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
 use std::io;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let queues = (0..datagrams.queues()).map(|queue| datagrams.queue(queue)).collect();
         let settings = &self.shared.settings;
         let shared = self.shared.udp.get_or_init(|| Arc::new(UdpShared::new(settings, queues)));
-        let desk = Desk::new(shared.clone(), settings.item_bytes_max);
+        let mut desk = Desk::new(shared.clone(), settings.item_bytes_max);
+        desk.lenders = datagrams.lenders();
         self.udp = Some(Box::new(Udp { datagrams, desk }));
         self.watch_queues()
     }
@@ -222,6 +224,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             at.counts.datagrams.add_owner(1);
             let start = number * segment_bytes;
             let parsed = Header::parse(datagram);
+            let is_frame = |header: &Header| is_frame(header, rdma::is_in_memory(&peer));
             let frame_of = parsed.filter(|(header, _)| is_frame(header)).map(|h| h.0.request_id);
             if let Some((from, id)) = train
                 && frame_of != Some(id)
@@ -274,7 +277,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 at.counts.peers_proved.add_owner(1);
             }
             Kind::Cookie => at.counts.cookies_wrong.add_owner(1),
-            Kind::Unknown(_) => at.counts.unknown_kind.add_owner(1),
+            Kind::Lent | Kind::Unknown(_) => at.counts.unknown_kind.add_owner(1),
         }
     }
 
@@ -305,11 +308,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 }
 
-/// Whether a datagram is part of something longer, or asks for such parts again.
-fn is_frame(header: &Header) -> bool {
+/// Whether a datagram is part of something longer, or asks for such parts again, or says where it
+/// lies: a peer that is not in memory lends nothing.
+fn is_frame(header: &Header, is_in_memory: bool) -> bool {
     match header.kind {
         Kind::Data | Kind::Once => header.total > 1 && header.is_possible(),
         Kind::Resend => header.total > 1,
+        Kind::Lent => is_in_memory,
         Kind::Forget | Kind::Cookie | Kind::Unknown(_) => false,
     }
 }

@@ -7,6 +7,7 @@ use crate::handoff::DatagramOrigin;
 use crate::latency::Tally;
 use crate::output::{Output, Piece};
 use laneway_transport::datagram::{Datagrams, Departure, Path};
+use laneway_transport::rdma;
 use laneway_wire::udp::frames::{self, Message, TRAIN_FRAMES_MAX};
 use laneway_wire::udp::{DATAGRAM_BYTES_MAX, Gap, HEADER_BYTES};
 use std::io::{self, IoSlice};
@@ -76,6 +77,8 @@ pub struct Transfer {
     pub is_first: bool,
     /// Bytes it has moved since others had their turn.
     pub run_bytes: usize,
+    /// When it last found the send buffer full.
+    pub parked_nanos: u64,
 }
 
 /// What one slice came to.
@@ -94,7 +97,7 @@ impl Transfer {
         let total = frames::frames(reply.message_bytes())?;
         // One range: there is always at least one frame.
         let left = std::iter::once(0..u32::from(total)).collect();
-        Some(Transfer { to, reply, left, tally, is_first: true, run_bytes: 0 })
+        Some(Transfer { to, reply, left, tally, is_first: true, run_bytes: 0, parked_nanos: 0 })
     }
 
     /// Some frames again; those of a gap that lies before the one in front of it are left out.
@@ -111,7 +114,8 @@ impl Transfer {
             }
         }
         left.reverse();
-        Transfer { to, reply, left, tally: Tally::default(), is_first: false, run_bytes: 0 }
+        let (tally, run_bytes, parked_nanos) = (Tally::default(), 0, 0);
+        Transfer { to, reply, left, tally, is_first: false, run_bytes, parked_nanos }
     }
 
     /// Hand about `budget` bytes to the kernel, at least one frame.
@@ -171,6 +175,11 @@ impl Transfer {
             }
             self.left.pop();
         }
+    }
+
+    /// Whether it goes to a client in memory, which alone can make room for it.
+    pub fn is_in_memory(&self) -> bool {
+        rdma::is_in_memory(&self.to.peer)
     }
 
     /// Whether nothing is left to send.

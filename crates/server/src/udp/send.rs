@@ -11,6 +11,7 @@ use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
 use laneway_transport::Transport;
 use laneway_transport::datagram::Path;
+use laneway_transport::rdma;
 use laneway_wire::reply::CRLF;
 use laneway_wire::udp::frames::{Message, TRAIN_BYTES_MAX};
 use std::cell::Cell;
@@ -19,6 +20,12 @@ use std::sync::Arc;
 
 /// Large replies that one worker has under way; more are thrown away.
 pub const TRANSFERS_MAX: usize = 1024;
+
+/// The same of one client in memory, which may leave them lying.
+const TRANSFERS_PER_CLIENT_MAX: usize = 64;
+/// How long a client in memory may leave a large reply lying before it is thrown away: as long as
+/// it is kept behind that.
+const PARKED_NANOS: u64 = 2_000_000_000;
 
 /// Bytes that one large reply moves, slice by slice, before the next one has its turn: see
 /// `lanes`.
@@ -99,6 +106,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
         }
+        if rdma::is_in_memory(&to.peer) && desk.transfers_to(&to.peer) >= TRANSFERS_PER_CLIENT_MAX {
+            at.shared.given_up(to.queue, &from.key(), now);
+            return at.counts.replies_dropped.add_owner(1);
+        }
         if !desk.is_sampled() {
             at.counts.replies_not_sampled.add_owner(1);
             return at.shared.given_up(to.queue, &from.key(), now);
@@ -142,6 +153,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.join_slice_of_datagram(&mut udp.desk, at);
                 self.flush_datagrams(&mut udp, at)
             }
+            Some(Slicing::Lent) => {
+                self.fetch_slice(&mut udp.desk, at);
+                self.flush_datagrams(&mut udp, at)
+            }
             Some(Slicing::Keys) => {
                 self.gather_slice(&mut udp.desk, at);
                 self.flush_datagrams(&mut udp, at)
@@ -167,7 +182,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 transfer.run_bytes = 0;
                 desk.transfers.push_back(transfer);
             }
-            Slice::Full(_) => {
+            Slice::Full(bytes) => {
+                if bytes > 0 || transfer.parked_nanos == 0 {
+                    transfer.parked_nanos = self.clock.nanos();
+                }
                 desk.parked.push_back(transfer);
                 self.transport.watch_room(queue, Path::Large, true)?;
             }
@@ -263,7 +281,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Once a second: let go of what is too old.
     pub(crate) fn expire_datagrams(&mut self, now: u64) {
         let Some(udp) = &mut self.udp else { return };
+        let lies = |transfer: &Transfer| {
+            transfer.is_in_memory() && now.saturating_sub(transfer.parked_nanos) > PARKED_NANOS
+        };
+        let before = udp.desk.parked.len();
+        udp.desk.parked.retain(|transfer| !lies(transfer));
+        let dropped = before - udp.desk.parked.len();
         let shared = &udp.desk.shared;
+        shared.counts[self.id.index()].replies_dropped.add_owner(dropped as u64);
         for (number, queue) in shared.queues.iter().enumerate() {
             if queue.worker == self.id.index() {
                 shared.expire(number as u16, now);

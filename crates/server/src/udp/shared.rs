@@ -12,6 +12,7 @@ use super::reply::Reply;
 use crate::settings::Settings;
 use laneway_sync::ring::Ring;
 use laneway_transport::datagram::Queue;
+use laneway_transport::rdma;
 use laneway_wire::udp::retain::{Bounds, Retained};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -95,10 +96,11 @@ impl UdpShared {
 
     /// Whether a datagram's source is one of our own queues. Somebody lies: a queue asks nobody.
     pub fn is_own(&self, peer: &SocketAddr) -> bool {
-        self.queues.iter().any(|Queue { address, .. }| {
-            let here = address.ip().is_unspecified() && peer.ip().to_canonical().is_loopback();
-            address.port() == peer.port() && (here || address.ip() == peer.ip())
-        })
+        !rdma::is_in_memory(peer)
+            && self.queues.iter().any(|Queue { address, .. }| {
+                let here = address.ip().is_unspecified() && peer.ip().to_canonical().is_loopback();
+                address.port() == peer.port() && (here || address.ip() == peer.ip())
+            })
     }
 
     /// Spreads messages over the workers that put them together.
@@ -109,6 +111,11 @@ impl UdpShared {
     /// What tells a frame from another: its number in its message, and all of its bytes.
     pub fn digest(&self, sequence: u16, payload: &[u8]) -> u64 {
         self.frame_hasher.hash_one((sequence, payload))
+    }
+
+    /// The same of a message's next piece, behind the pieces with digest `before`.
+    pub fn digest_behind(&self, before: u64, piece: &[u8]) -> u64 {
+        self.frame_hasher.hash_one((before, piece))
     }
 
     /// Keep a reply that has left.

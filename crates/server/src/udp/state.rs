@@ -8,10 +8,12 @@ use crate::execute::{Incoming, Joining};
 use crate::handoff::{DatagramOrigin, Served};
 use crate::latency::Tally;
 use crate::output::Output;
+use laneway_rdma::contract::{Lenders, Lent};
 use laneway_transport::datagram::Datagrams;
 use laneway_wire::GetVerb;
 use laneway_wire::udp::reassembly::{Bounds, Counts, Reassembly, Whole};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Messages that one worker puts together at a time.
@@ -65,6 +67,14 @@ impl From {
     }
 }
 
+/// A message that its client lends, on its way in.
+pub struct Fetching {
+    pub(super) from: From,
+    pub(super) lent: Box<dyn Lent>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) digest: u64,
+}
+
 /// A large value on its way into its item.
 pub struct Storing {
     /// Where it came from.
@@ -111,11 +121,14 @@ pub enum Slicing {
     Keys,
     /// An item that something is joined to.
     Join,
+    /// A message that a client lends.
+    Lent,
 }
 
 impl Slicing {
     /// All of them, in turn.
-    const ALL: [Slicing; 4] = [Slicing::Reply, Slicing::Value, Slicing::Keys, Slicing::Join];
+    const ALL: [Slicing; 5] =
+        [Slicing::Reply, Slicing::Value, Slicing::Keys, Slicing::Join, Slicing::Lent];
 }
 
 /// Everything but the sockets.
@@ -144,8 +157,12 @@ pub struct Desk {
     pub transfers: VecDeque<Transfer>,
     /// Large replies whose queue's send buffer is full.
     pub parked: VecDeque<Transfer>,
-    /// Bytes of the messages in `storing`.
+    /// Bytes of the messages in `fetching` and `storing`.
     pub storing_bytes: usize,
+    /// Messages that clients lend.
+    pub fetching: VecDeque<Fetching>,
+    /// Who claims them, where any do.
+    pub lenders: Option<Box<dyn Lenders>>,
     /// Large values on their way in.
     pub storing: VecDeque<Storing>,
     /// Large items that something is joined to.
@@ -197,6 +214,8 @@ impl Desk {
             transfers: VecDeque::new(),
             parked: VecDeque::new(),
             storing_bytes: 0,
+            fetching: VecDeque::new(),
+            lenders: None,
             storing: VecDeque::new(),
             joinings: VecDeque::new(),
             gatherings: VecDeque::new(),
@@ -218,7 +237,7 @@ impl Desk {
         Slicing::ALL.into_iter().any(|kind| self.has(kind))
     }
 
-    /// Whose slice it is: each kind of which there is something has every fourth one at least, so
+    /// Whose slice it is: each kind of which there is something has every fifth one at least, so
     /// that a stream of values on their way in holds up no reply, and the other way round.
     pub fn take_turn(&mut self) -> Option<Slicing> {
         let from = Slicing::ALL.into_iter().position(|kind| kind == self.next).unwrap_or(0);
@@ -234,6 +253,7 @@ impl Desk {
             Slicing::Value => !self.storing.is_empty(),
             Slicing::Keys => !self.gatherings.is_empty(),
             Slicing::Join => !self.joinings.is_empty(),
+            Slicing::Lent => !self.fetching.is_empty(),
         }
     }
 
@@ -242,6 +262,7 @@ impl Desk {
     pub fn is_idle(&self) -> bool {
         let replies = !self.transfers.is_empty() || !self.parked.is_empty();
         let requests = !self.storing.is_empty()
+            || !self.fetching.is_empty()
             || !self.gatherings.is_empty()
             || !self.joinings.is_empty()
             || !self.assembly.is_empty();
@@ -251,7 +272,9 @@ impl Desk {
     /// Whether replies wait for room in a send buffer, and there is no other large one to send
     /// meanwhile.
     pub fn waits_for_room(&self) -> bool {
-        let large = !self.parked.is_empty() && self.transfers.is_empty();
+        // A client in memory that takes nothing is no wire that is full.
+        let waits = self.parked.iter().any(|transfer| !transfer.is_in_memory());
+        let large = waits && self.transfers.is_empty();
         large || self.full.contains(&true)
     }
 
@@ -259,6 +282,19 @@ impl Desk {
     /// may lie here in pieces, and one of any length.
     pub fn may_store(&self, message_bytes: usize) -> bool {
         self.storing.is_empty() || self.storing_bytes + message_bytes <= self.bounds.bytes_max
+    }
+
+    /// Large replies under way to one peer.
+    pub fn transfers_to(&self, peer: &SocketAddr) -> usize {
+        let all = self.transfers.iter().chain(&self.parked);
+        all.filter(|transfer| transfer.to.peer == *peer).count()
+    }
+
+    /// Whether a message of so many bytes may be copied from its client: as if it came in pieces.
+    pub fn may_fetch(&self, message_bytes: usize) -> bool {
+        message_bytes <= self.bounds.message_bytes_max
+            && (self.storing.is_empty() && self.fetching.is_empty()
+                || self.storing_bytes + message_bytes <= self.bounds.bytes_max)
     }
 
     /// Whether the next reply is sent, of which only some are.

@@ -9,6 +9,11 @@ use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
 use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, LargeLane, Role};
 use laneway_policy::{Nanos, SizeHistogram, SmoothHistogram, WorkerId, build};
+use laneway_rdma::contract::Peer;
+use laneway_rdma::layout::Terms;
+use laneway_rdma::region::Registry;
+use laneway_rdma::shmring::{RingRequester, RingResponder};
+use laneway_rdma::{door, faults};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
@@ -18,11 +23,19 @@ use laneway_server::settings::{Idle, Settings, UdpSettings};
 use laneway_server::shared::Shared;
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Mode, Store};
+use laneway_transport::datagram::Datagrams;
 use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
 use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet};
+use laneway_transport::rdma::RdmaDatagrams;
 use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What a client in memory may lend: two of the largest items of the mix.
+const BULK_BYTES: usize = 4 << 20;
+/// Clients in memory.
+const CLIENTS_MAX: usize = 4;
 
 /// What a step takes on the rig's clock.
 pub const STEP_NANOS: u64 = 10_000;
@@ -30,6 +43,7 @@ pub const STEP_NANOS: u64 = 10_000;
 pub struct Rig {
     pub net: Net,
     pub datagrams: Option<DatagramNet>,
+    pub registry: Option<Arc<Registry>>,
     pub shared: Arc<Shared<MemoryStream>>,
     pub clock: ManualClock,
     pub workers: Vec<Worker<MemoryTransport, ManualClock>>,
@@ -60,6 +74,8 @@ pub struct Plan {
     pub shutdown: bool,
     /// Datagrams are served, on a network with these faults.
     pub datagrams: Option<DatagramFaults>,
+    /// Clients in memory are served, by memory with these faults.
+    pub shm: Option<faults::Faults>,
     /// Strangers may ask.
     pub public: bool,
     /// Of how many requests in a hundred the reply is sent.
@@ -90,6 +106,7 @@ impl Plan {
             flush: true,
             shutdown: false,
             datagrams: None,
+            shm: None,
             public: false,
             reply_percent: 100,
             kept: None,
@@ -206,24 +223,49 @@ impl Rig {
         let net = Net::new(plan.faults);
         let mut control = Some(Control::new(policy, 1_000_000_000, 0));
         let datagrams = plan.datagrams.map(|faults| DatagramNet::new(faults, plan.workers));
+        let first = if datagrams.is_some() { plan.workers } else { 0 };
+        let registry = plan.shm.map(|_| {
+            let terms = Terms::of(plan.workers, BULK_BYTES);
+            Arc::new(Registry::new(terms, CLIENTS_MAX))
+        });
+        if let Some(registry) = &registry {
+            shared.rdma.get_or_init(|| registry.clone());
+        }
         let worker = |number| {
             let id = WorkerId(number as u16);
             let mut transport = net.transport();
             if let Some(datagrams) = &datagrams {
                 transport = transport.with_datagrams(datagrams);
             }
+            if registry.is_some() {
+                transport = transport.with_rdma(first);
+            }
             let mut worker =
                 Worker::new(id, shared.clone(), transport, clock.clone(), control.take())
                     .expect("memory transports do not fail");
+            let mut queues: Option<Box<dyn Datagrams>> = None;
             if let Some(net) = &datagrams {
-                let queues = Box::new(net.datagrams());
+                queues = Some(Box::new(net.datagrams()));
+            }
+            if let (Some(registry), Some(faults)) = (&registry, plan.shm) {
+                queues = Some(in_memory(registry, number, faults, queues));
+            }
+            if let Some(queues) = queues {
                 worker.serve_datagrams(queues).expect("memory transports do not fail");
             }
             worker
         };
         let workers = (0..plan.workers).map(worker).collect();
         let keeper = plan.kept.as_ref().map(|kept| Keeper::new(shared.clone(), kept.hands()));
-        Rig { net, datagrams, shared, clock, workers, keeper, steps: 0 }
+        Rig { net, datagrams, registry, shared, clock, workers, keeper, steps: 0 }
+    }
+
+    /// A client in memory. The server is there as long as the stream is.
+    pub fn enter(&self) -> (RingRequester, Peer, UnixStream) {
+        let registry = self.registry.as_ref().expect("it serves clients in memory");
+        let given = door::join(registry).expect("there is memory");
+        let (given, peer, server) = given.expect("there is a place");
+        (RingRequester::new(given), peer, server)
     }
 
     /// One step of every worker.
@@ -322,6 +364,23 @@ impl Rig {
     }
 }
 
+/// A worker's handle on the queues in memory, with faults, behind `others`.
+fn in_memory(
+    registry: &Arc<Registry>,
+    worker: usize,
+    faults: faults::Faults,
+    others: Option<Box<dyn Datagrams>>,
+) -> Box<dyn Datagrams> {
+    let faults = faults::Faults { seed: faults.seed ^ worker as u64, ..faults };
+    let responder = RingResponder::new(registry.clone(), worker);
+    let responder = faults::Lossy::new(responder, faults);
+    let queues = RdmaDatagrams::new(responder, registry.terms().replies);
+    match others {
+        Some(others) => Box::new(queues.behind(others)),
+        None => Box::new(queues),
+    }
+}
+
 fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
     Settings {
         workers: plan.workers,
@@ -334,6 +393,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
             public: plan.public,
             reply_percent: plan.reply_percent,
         }),
+        shm: None,
         backlog: 16,
         connections_max: plan.connections_max,
         item_bytes_max: plan.item_bytes_max,

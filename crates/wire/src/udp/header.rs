@@ -34,6 +34,9 @@ pub enum Kind {
     /// 4: a server that strangers reach has the payload for its client to send back, as it is, to
     /// prove its address; until then longer replies are withheld.
     Cookie,
+    /// 5: the request does not stand here, but in memory that its client lends: the payload says
+    /// where (a descriptor of 24 bytes). Only where requests come by memory.
+    Lent,
     /// Anything else means nothing yet.
     Unknown(u16),
 }
@@ -48,6 +51,7 @@ impl Kind {
             2 => Kind::Forget,
             3 => Kind::Once,
             4 => Kind::Cookie,
+            5 => Kind::Lent,
             other => Kind::Unknown(other),
         }
     }
@@ -61,6 +65,7 @@ impl Kind {
             Kind::Forget => 2,
             Kind::Once => 3,
             Kind::Cookie => 4,
+            Kind::Lent => 5,
             Kind::Unknown(other) => other,
         }
     }

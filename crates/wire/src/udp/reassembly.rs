@@ -115,6 +115,12 @@ pub struct Whole {
 }
 
 impl Whole {
+    /// A message that came whole, and its digest.
+    pub fn of(bytes: Vec<u8>, digest: u64) -> Whole {
+        let count = bytes.len();
+        Whole { pieces: alloc::vec![bytes], piece_bytes: count.max(1), bytes: count, digest }
+    }
+
     /// The sum of what [`Reassembly::take_digested`] was told of its frames.
     pub fn digest(&self) -> u64 {
         self.digest

@@ -1,0 +1,85 @@
+//! The door for clients in memory: its registry, and the thread that opens to them. The thread
+//! sleeps until somebody comes or goes; no request passes it.
+
+use crate::settings::{Settings, ShmSettings};
+use crate::shared::Shared;
+use laneway_rdma::door::{Door, Turned};
+use laneway_rdma::layout::{BULK_BYTES_MAX, Terms};
+use laneway_rdma::region::Registry;
+use laneway_transport::socket::Listener;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+/// What a client may lend, at least: a few large values at once.
+const BULK_BYTES_MIN: usize = 8 << 20;
+/// Lines around a value, and what alignment takes.
+const LINE_BYTES: usize = 64 << 10;
+const PAGE_BYTES: usize = 4096;
+
+/// What every client gets: memory for two items of the largest size.
+pub fn terms(settings: &Settings) -> Terms {
+    let bulk = (2 * settings.item_bytes_max + LINE_BYTES).max(BULK_BYTES_MIN);
+    let bulk = bulk.next_multiple_of(PAGE_BYTES).min(BULK_BYTES_MAX);
+    Terms::of(settings.workers, bulk)
+}
+
+/// A door that nobody has come through yet.
+pub struct Closed {
+    door: Door<Listener>,
+    stopper: UnixStream,
+    /// Who has come through.
+    pub registry: Arc<Registry>,
+}
+
+/// An open one.
+pub struct Running {
+    stopper: UnixStream,
+    thread: JoinHandle<()>,
+}
+
+/// Listen, if that is asked for.
+pub fn listen(settings: &Settings) -> Result<Option<Closed>, (String, io::Error)> {
+    let Some(ShmSettings { path, mode, clients_max }) = &settings.shm else { return Ok(None) };
+    let told = |error| (path.display().to_string(), error);
+    let terms = terms(settings);
+    terms.check().map_err(|error| told(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+    let listener = Listener::unix(path, *mode, settings.backlog).map_err(told)?;
+    let registry = Arc::new(Registry::new(terms, *clients_max));
+    let (door, stopper) = Door::new(listener, registry.clone()).map_err(told)?;
+    Ok(Some(Closed { door, stopper, registry }))
+}
+
+impl Closed {
+    /// Let clients in.
+    pub fn open<S: Send + 'static>(self, shared: Arc<Shared<S>>) -> io::Result<Running> {
+        let Closed { door, stopper, .. } = self;
+        let builder = thread::Builder::new().name("shm-door".into());
+        let thread = builder.spawn(move || run(door, &shared))?;
+        Ok(Running { stopper, thread })
+    }
+}
+
+impl Running {
+    /// Let everybody go.
+    pub fn close(self) {
+        drop(self.stopper);
+        // One that panicked has said so already.
+        let _ = self.thread.join();
+    }
+}
+
+fn run<S>(mut door: Door<Listener>, shared: &Shared<S>) {
+    loop {
+        match door.turn(None) {
+            Ok(Turned::Same) => {}
+            Ok(Turned::Changed) => shared.wake_all(),
+            Ok(Turned::Closed) => return,
+            Err(error) => {
+                eprintln!("laneway: --shm: no client comes or goes any more: {error}");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The client library's core against the real workers, over memory that both share, which loses,
+//! doubles and delays by seed: every answer right, in the designs and forms that route differently.
+//! And what a request costs, counted.
+//!
+//! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test shm_client`.
+
+#[path = "../../client/tests/core/mix.rs"]
+mod mix;
+mod rig;
+
+use laneway_client::{Answer, Core, Memory, Request, Settings, Topology};
+use laneway_policy::{Design, Form, Placement, owner};
+use laneway_rdma::contract::{Requester as _, Verbs};
+use laneway_rdma::faults::Faults;
+use laneway_server::clock::Clock;
+use mix::{MILLISECOND, Mix, World as _, seed};
+use rig::{Plan, Rig};
+use std::os::unix::net::UnixStream;
+
+/// What a turn takes beside the workers' steps.
+const TURN_NANOS: u64 = MILLISECOND / 10;
+
+struct World {
+    rig: Rig,
+    core: Core,
+    memory: Memory,
+    _server: UnixStream,
+}
+
+impl World {
+    fn new(plan: &Plan, seed: u64) -> World {
+        let rig = Rig::new(plan);
+        let (ring, _, server) = rig.enter();
+        let queues = plan.workers as u16;
+        let placement = Placement::new(owner::SEED, queues, 1).expect("there are workers");
+        let topology = Topology::in_memory(queues, ring.terms().bulk_bytes).placed(placement);
+        let core = Core::new(Settings::in_memory(), topology, seed);
+        World { rig, core, memory: Memory::new(ring), _server: server }
+    }
+
+    fn ask(&mut self, request: Request) -> Answer {
+        let now_nanos = self.now_nanos();
+        self.core.push(request, now_nanos).expect("it is a fine request");
+        loop {
+            self.turn();
+            if let Some((_, answer)) = self.core.answer() {
+                return answer.expect("the server is there");
+            }
+        }
+    }
+
+    /// What the server counts under a name.
+    fn count(&self, name: &str) -> u64 {
+        let sums = self.rig.registry.as_ref().expect("it serves memory").sums();
+        sums.iter().find(|(told, _)| *told == name).expect("it is counted").1
+    }
+
+    fn verbs(&self) -> Verbs {
+        self.memory.ring().verbs()
+    }
+}
+
+impl mix::World for World {
+    fn core(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    fn now_nanos(&self) -> u64 {
+        self.rig.clock.nanos()
+    }
+
+    fn turn(&mut self) {
+        let now_nanos = self.now_nanos();
+        self.memory.send(&mut self.core, now_nanos).expect("memory does not fail");
+        self.rig.turn();
+        self.rig.clock.advance(TURN_NANOS);
+        let now_nanos = self.now_nanos();
+        self.memory.receive(&mut self.core, now_nanos).expect("memory does not fail");
+        self.core.tick(now_nanos);
+    }
+}
+
+fn check(plan: Plan, requests: u64, failures: u64) -> Mix<World> {
+    let seed = plan.shm.expect("it serves memory").seed;
+    let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test shm_client");
+    mix::check(World::new(&plan, seed), seed, (requests, 32, failures), again)
+}
+
+fn faults(parts: u64) -> Option<Faults> {
+    Some(Faults::each(seed(), parts))
+}
+
+#[test]
+fn ten_thousand_mixed_requests_are_answered_right_and_nothing_is_lost() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mix = check(plan, 10_000, 0);
+    let counts = mix.world.core.counts();
+    assert_eq!((counts.garbled, counts.unintelligible, counts.given_up), (0, 0, 0));
+    for name in ["stale", "impossible", "replies_to_nobody"] {
+        assert_eq!(mix.world.count(name), 0, "{name}");
+    }
+    assert!(mix.world.count("loans_claimed") > 50, "large values were lent");
+}
+
+#[test]
+fn ten_thousand_mixed_requests_are_answered_right_at_one_percent_of_each_fault() {
+    let plan = Plan { shm: faults(100), ..Plan::of(2, Form::TimeShare) };
+    let mix = check(plan, 10_000, 10);
+    let counts = mix.world.core.counts();
+    assert!(counts.retries > 0 && counts.resends_asked > 0);
+    assert_eq!((counts.garbled, counts.unintelligible), (0, 0));
+}
+
+#[test]
+fn every_design_answers_right_whatever_the_memory_does() {
+    let designs = [
+        (Design::Lanes, 6, Form::Roles),
+        (Design::Minos, 6, Form::Roles),
+        (Design::Hkh, 4, Form::TimeShare),
+        (Design::HkhWs, 4, Form::TimeShare),
+        (Design::Sho, 4, Form::TimeShare),
+    ];
+    for (design, workers, form) in designs {
+        let plan = Plan { shm: faults(300), design, ..Plan::of(workers, form) };
+        check(plan, 1_500, 2);
+    }
+}
+
+#[test]
+fn a_set_that_is_repeated_is_carried_out_once() {
+    let plan = Plan { shm: faults(1000), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    for round in 0..300_u64 {
+        // A second set would change the id that the first has given.
+        assert_eq!(world.ask(Request::set("k", round.to_string())), Answer::Done);
+        let Answer::Value(before) = world.ask(Request::gets("k")) else { panic!("it is there") };
+        for _ in 0..20 {
+            world.turn();
+        }
+        let Answer::Value(after) = world.ask(Request::gets("k")) else { panic!("it is there") };
+        assert_eq!(before, after, "round {round}, seed {}", seed());
+    }
+}
+
+#[test]
+fn a_small_request_is_one_write_there_and_one_send_back() {
+    for bytes in [16, 64, 256, 1024] {
+        let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+        let mut world = World::new(&plan, seed());
+        let rounds = 500;
+        for round in 0..rounds {
+            let key = format!("key:{}", round % 7);
+            assert_eq!(world.ask(Request::set(key.as_str(), vec![7; bytes])), Answer::Done);
+            let Answer::Value(value) = world.ask(Request::get(key)) else { panic!("it is there") };
+            assert_eq!(value.data, vec![7; bytes]);
+        }
+        let asked = 2 * rounds;
+        let verbs = world.verbs();
+        let client = (verbs.writes, verbs.receives, verbs.sends, verbs.reads);
+        assert_eq!(client, (asked, asked, 0, 0), "{bytes} bytes: one round trip each");
+        let server = (world.count("verbs_send"), world.count("verbs_read"));
+        assert_eq!(server, (asked, 0), "{bytes} bytes: one verb of the server each");
+        assert_eq!(world.count("requests"), asked);
+    }
+}
+
+#[test]
+fn a_large_value_is_read_where_it_lies_and_its_memory_is_free_again() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    // More than the client may lend at a time, one behind the other.
+    for round in 0..10_u8 {
+        let value = vec![round; 1 << 20];
+        assert_eq!(world.ask(Request::set("large", value.clone())), Answer::Done);
+        let Answer::Value(found) = world.ask(Request::get("large")) else { panic!("it is there") };
+        assert!(found.data == value, "round {round}");
+    }
+    assert_eq!(world.count("loans_claimed"), 10);
+    let slices = (1 << 20) / (32 * 1024) + 1;
+    assert_eq!(world.count("verbs_read"), 10 * slices);
+    // The last `I have it whole` leaves with the next request.
+    assert_eq!(world.verbs().writes as usize, 10 + 10 + 9, "set, get and `I have it whole`");
+}
+
+#[test]
+fn many_clients_with_full_windows_all_get_their_answers() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    let more: Vec<_> = (0..3).map(|_| world.rig.enter()).collect();
+    let mut others: Vec<(Core, Memory)> = Vec::new();
+    let mut servers = Vec::new();
+    for (number, (ring, _, server)) in more.into_iter().enumerate() {
+        let topology = Topology::in_memory(2, ring.terms().bulk_bytes);
+        let core = Core::new(Settings::in_memory(), topology, number as u64);
+        others.push((core, Memory::new(ring)));
+        servers.push(server);
+    }
+    let asked = 400;
+    for (number, (core, _)) in others.iter_mut().enumerate() {
+        for request in 0..asked {
+            let set = Request::set(format!("{number}:{request}"), vec![number as u8; 700]);
+            core.push(set, 0).expect("there is room");
+        }
+    }
+    for _ in 0..100_000 {
+        if others.iter().all(|(core, _)| core.is_idle()) {
+            return;
+        }
+        for (core, memory) in &mut others {
+            memory.send(core, world.now_nanos()).expect("memory does not fail");
+        }
+        world.turn();
+        for (core, memory) in &mut others {
+            memory.receive(core, world.now_nanos()).expect("memory does not fail");
+            while let Some((_, answer)) = core.answer() {
+                assert_eq!(answer.expect("it is stored"), Answer::Done);
+            }
+        }
+    }
+    panic!("not all were answered");
+}
