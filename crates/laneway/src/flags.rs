@@ -39,6 +39,12 @@ pub struct Flags {
     pub udp_listen: Option<String>,
     /// `--udp-public`
     pub udp_public: bool,
+    /// `--shm`
+    pub shm: Option<OsString>,
+    /// `--shm-mask`, octal
+    pub shm_mask: Option<u32>,
+    /// `--shm-clients`
+    pub shm_clients: Option<usize>,
     /// `--kernel-lane`
     pub kernel_lane: Option<String>,
     /// `--kernel-lane-hook`
@@ -183,6 +189,9 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--reply-sample" => flags.reply_percent = Some(number(parser)?),
         "--udp-listen" => flags.udp_listen = Some(text(parser)?),
         "--udp-public" => flags.udp_public = true,
+        "--shm" => flags.shm = Some(parser.value().map_err(sentence)?),
+        "--shm-mask" => flags.shm_mask = Some(octal(&text(parser)?)?),
+        "--shm-clients" => flags.shm_clients = Some(number(parser)?),
         "--kernel-lane" => flags.kernel_lane = Some(text(parser)?),
         "--kernel-lane-hook" => flags.kernel_lane_hook = Some(text(parser)?),
         "--kernel-lane-memory" => flags.kernel_lane_megabytes = Some(number(parser)?),

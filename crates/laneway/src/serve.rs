@@ -123,7 +123,9 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
 
 /// Ask the machine for what the settings need; say what it does not have.
 fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
-    let fit = process::raise_descriptors(settings.connections_max);
+    let in_memory = settings.shm.as_ref().map_or(0, |shm| shm::descriptors(shm, settings.workers));
+    let fit = process::raise_descriptors(settings.connections_max + in_memory);
+    let fit = fit.saturating_sub(in_memory);
     if fit < settings.connections_max {
         let asked = settings.connections_max;
         eprintln!("laneway: -c {asked}: only {fit} descriptors are allowed; see ulimit -n");
@@ -153,6 +155,9 @@ fn announce(server: &Server, flags: &Flags, verbose: bool) {
         server.addresses().iter().map(|address| address.to_string()).collect();
     if let Some((path, _)) = &settings.unix {
         places.push(path.display().to_string());
+    }
+    if let Some(shm) = &settings.shm {
+        places.push(format!("shm:{}", shm.path.display()));
     }
     let mut udp: Vec<String> =
         server.queues().iter().map(|queue| format!("udp:{}", queue.address)).collect();
@@ -209,6 +214,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         unix,
         kernel: kernel::settings(flags, udp.as_ref(), memory_bytes)?,
         udp,
+        shm: shm::settings(flags, workers)?,
         backlog: flags.backlog.unwrap_or(BACKLOG),
         connections_max: connections(flags)?,
         item_bytes_max: item_bytes_max(flags, memory_of_one)? as usize,
@@ -361,6 +367,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 mod hot;
 mod kernel;
 mod numa;
+mod shm;
 pub mod tier;
 mod udp;
 

@@ -93,6 +93,11 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--kernel-lane-memory 4 -U 5000", "--kernel-lane IFACE"),
         ("--kernel-lane-hook xdp -U 5000", "--kernel-lane IFACE"),
         ("--kernel-lane-peers ::/0 -U 5000", "--kernel-lane IFACE"),
+        ("--shm-clients 3", "add --shm PATH"),
+        ("--shm-mask 777", "add --shm PATH"),
+        ("--shm /s --shm-clients 0", "from 1 to 4096"),
+        ("--shm /s -s /s", "choose another"),
+        ("--shm /s -t 129", "at most 128"),
         ("-l no.such.host.invalid", "-l no.such.host.invalid"),
     ] {
         let error = given(line).expect_err(line);

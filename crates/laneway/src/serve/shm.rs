@@ -1,0 +1,50 @@
+//! Where clients on this host get memory to write into: `--shm`, `--shm-mask`, `--shm-clients`,
+//! checked.
+
+use super::UNIX_MASK;
+use crate::flags::Flags;
+use laneway_server::settings::{LANES_MAX, ShmSettings};
+use std::path::PathBuf;
+
+/// Clients at a time where the flag is left out.
+const CLIENTS: usize = 64;
+/// And at most: each takes a descriptor for every worker and one more.
+const CLIENTS_MAX: usize = 4096;
+
+/// Descriptors that all clients take: a connection each, and a doorbell for each worker.
+pub fn descriptors(shm: &ShmSettings, workers: usize) -> usize {
+    shm.clients_max * (1 + workers)
+}
+
+/// The settings, or none where no flag asks for it.
+pub fn settings(flags: &Flags, workers: usize) -> Result<Option<ShmSettings>, String> {
+    let Some(path) = &flags.shm else {
+        let alone = [
+            ("--shm-mask", flags.shm_mask.is_some()),
+            ("--shm-clients", flags.shm_clients.is_some()),
+        ];
+        return match alone.into_iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => Err(format!("{flag}: nobody comes by memory; add --shm PATH")),
+            None => Ok(None),
+        };
+    };
+    if flags.unix_socket.as_ref() == Some(path) {
+        let path = path.display();
+        return Err(format!("--shm {path}: -s has this path; choose another for one of them"));
+    }
+    let clients_max = flags.shm_clients.unwrap_or(CLIENTS);
+    if !(1..=CLIENTS_MAX).contains(&clients_max) {
+        return Err(format!(
+            "--shm-clients {clients_max}: must be from 1 to {CLIENTS_MAX}; leave it out for \
+             {CLIENTS}"
+        ));
+    }
+    if workers > LANES_MAX {
+        return Err(format!(
+            "--shm: each client has a lane for each worker, at most {LANES_MAX}; choose fewer \
+             than {workers} --workers"
+        ));
+    }
+    let mode = flags.shm_mask.unwrap_or(UNIX_MASK);
+    Ok(Some(ShmSettings { path: PathBuf::from(path), mode, clients_max }))
+}
