@@ -15,6 +15,7 @@ const TIMEOUT_MS_MAX: f64 = 60_000.0;
 #[derive(Debug, Clone, Default)]
 pub(super) struct UdpTyped {
     udp: bool,
+    in_memory: bool,
     port: Option<u16>,
     base: Option<u16>,
     queues: Option<u16>,
@@ -29,6 +30,12 @@ impl UdpTyped {
     pub(super) fn flag(&mut self, name: &str, parser: &mut Parser) -> Result<(), String> {
         match name {
             "udp" => self.udp = true,
+            "transport" => match text(name, parser)?.as_str() {
+                "tcp" => (self.udp, self.in_memory) = (false, false),
+                "udp" => (self.udp, self.in_memory) = (true, false),
+                "shm" => (self.udp, self.in_memory) = (true, true),
+                other => return Err(format!("--transport {other}: must be tcp, udp or shm")),
+            },
             "udp-port" => self.port = Some(number(name, parser)?),
             "udp-base" => self.base = Some(number(name, parser)?),
             "udp-queues" => self.queues = Some(number(name, parser)?),
@@ -71,6 +78,12 @@ impl UdpTyped {
             }
             (None, None) => None,
         };
+        if self.in_memory {
+            let ports = [("udp-port", self.port.is_some()), ("udp-base", base.is_some())];
+            if let Some((name, _)) = ports.iter().find(|(_, given)| *given) {
+                return Err(format!("--{name}: --transport shm has no ports; leave one out"));
+            }
+        }
         if let (Some(port), Some(_)) = (self.port, base) {
             return Err(format!("--udp-port {port}: one port or many; leave out one of them"));
         }
@@ -97,6 +110,7 @@ impl UdpTyped {
         Ok(Some(Wanted {
             port: self.port,
             base,
+            in_memory: self.in_memory,
             rule: self.rule.unwrap_or(Rule::Any),
             large_sets: self.large_sets,
             timeout: Duration::from_secs_f64(timeout_ms / 1e3),

@@ -4,6 +4,7 @@
 //! memcached answers with nothing, and then its UDP port has the number of its TCP port, as is its
 //! habit.
 
+use super::memory;
 use super::peers::{Choice, Peers};
 use super::{LargeSets, Options};
 use crate::admin;
@@ -31,6 +32,8 @@ pub struct Wanted {
     pub port: Option<u16>,
     /// The first of many, and how many; asked of the server where they are not given.
     pub base: Option<(u16, u16)>,
+    /// By memory shared with the server, not by its ports.
+    pub in_memory: bool,
     /// How to choose among many.
     pub rule: Rule,
     /// Which way large SETs go; where it is not given, by UDP to whom it is known to understand it.
@@ -55,6 +58,9 @@ impl Wanted {
             .and_then(|(host, port)| Some((host.trim_matches(['[', ']']), port.parse().ok()?)))
             .ok_or_else(|| format!("--server {address}: must be HOST:PORT"))?;
         let told = admin::stats(target, dialect, "topology").unwrap_or_default();
+        if self.in_memory {
+            return self.resolve_in_memory(&told);
+        }
         let (port, choice) = match (self.base, self.port) {
             (Some((base, queues)), _) => (base, self.choose(told_seed(&told), queues, 1)?),
             (None, Some(port)) => (port, Choice::Server),
@@ -78,7 +84,25 @@ impl Wanted {
         };
         Ok(Options {
             peers: Peers::new(host, port, choice)?,
+            door: None,
             large_sets: self.large_sets.unwrap_or(large_sets),
+            timeout: self.timeout,
+        })
+    }
+
+    /// The door of a server on this host, as it tells.
+    fn resolve_in_memory(&self, told: &BTreeMap<String, String>) -> Result<Options, String> {
+        let door = told.get("shm_path").ok_or(
+            "--transport shm: the server hands out no memory; start it with --shm PATH on this \
+             host",
+        )?;
+        let (queues, domains) = (number(told, "queues"), number(told, "domains"));
+        let queues = queues.ok_or("--transport shm: the server does not tell its queues")?;
+        let choice = self.choose(told_seed(told), queues, domains.unwrap_or(1))?;
+        Ok(Options {
+            peers: Peers::new(&memory::QUEUES_AT.to_string(), 0, choice)?,
+            door: Some(door.into()),
+            large_sets: self.large_sets.unwrap_or(LargeSets::Udp),
             timeout: self.timeout,
         })
     }
@@ -135,7 +159,9 @@ mod tests {
     fn what_cannot_be_asked_by_udp_is_refused() {
         let timeout = Duration::from_millis(250);
         let (port, base, rule, large_sets) = (None, None, Rule::Any, None);
-        let wanted = Wanted { port, base, rule, large_sets, timeout, reply_percent: 100 };
+        let in_memory = false;
+        let wanted =
+            Wanted { port, base, in_memory, rule, large_sets, timeout, reply_percent: 100 };
         let tcp = |address: &str| Target::Tcp(address.into());
         for (target, dialect, words) in [
             (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),

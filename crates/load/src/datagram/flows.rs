@@ -1,7 +1,8 @@
 //! The sockets of one thread, with everything in flight on them.
 
 use super::flight::Flight;
-use super::socket::{Inbox, Outbox, Socket};
+use super::line::Line;
+use super::socket::{Inbox, Outbox};
 use super::upload::Upload;
 use super::{Counts, LargeSets, Options};
 use crate::connection::{Completion, Context, Request};
@@ -30,7 +31,7 @@ pub fn fits_one(request: &Request) -> bool {
 
 #[derive(Debug)]
 struct Flow {
-    socket: Socket,
+    line: Line,
     flight: Flight,
     outbox: Outbox,
     uploads: HashMap<u16, Upload>,
@@ -45,6 +46,8 @@ pub struct Flows<'a> {
     all: Vec<Flow>,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
+    /// Flows that something has come on, or may have.
+    ready: Vec<usize>,
     inbox: Inbox,
     random: Random,
     /// What became of what.
@@ -62,11 +65,13 @@ impl<'a> Flows<'a> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut all = Vec::with_capacity(count);
         for index in 0..count {
-            let socket = Socket::open(options.peers.first())?;
-            let data = epoll::EventData::new_u64(index as u64);
-            epoll::add(&epoll, &socket, data, epoll::EventFlags::IN)?;
+            let line = Line::open(options)?;
+            if let Line::Kernel(socket) = &line {
+                let data = epoll::EventData::new_u64(index as u64);
+                epoll::add(&epoll, socket, data, epoll::EventFlags::IN)?;
+            }
             all.push(Flow {
-                socket,
+                line,
                 flight: Flight::default(),
                 outbox: Outbox::default(),
                 uploads: HashMap::new(),
@@ -79,6 +84,7 @@ impl<'a> Flows<'a> {
             all,
             epoll,
             events: Vec::with_capacity(count),
+            ready: Vec::with_capacity(count),
             inbox: Inbox::default(),
             random,
             counts: Counts::default(),
@@ -103,7 +109,7 @@ impl<'a> Flows<'a> {
     /// Puts a request on a socket; [`Flows::flush`] sends it. False where the socket has no request
     /// id left.
     pub fn push(&mut self, index: usize, request: Request, now_ns: u64) -> bool {
-        let Flow { flight, outbox, uploads, sending, .. } = &mut self.all[index];
+        let Flow { line, flight, outbox, uploads, sending } = &mut self.all[index];
         let name = self.context.workload.key_name(request.key);
         let peer = self.options.peers.choose(request.operation, &name, &mut self.random);
         let Some(id) = flight.begin(request, peer, now_ns) else { return false };
@@ -118,6 +124,11 @@ impl<'a> Flows<'a> {
         }
         let mut message = Vec::with_capacity(request.value_bytes as usize + 64);
         write_request(context, &request, &mut message);
+        if let Line::Memory(memory) = line {
+            // One that nobody can be lent is lost, when its time is up.
+            memory.lend(id, peer, message);
+            return true;
+        }
         if let Some(upload) = Upload::new(peer, message) {
             uploads.insert(id, upload);
             sending.push_back(id);
@@ -127,10 +138,11 @@ impl<'a> Flows<'a> {
 
     /// Sends what was pushed on a socket, and one train of what is large.
     pub fn flush(&mut self, index: usize) -> io::Result<()> {
-        let Flow { socket, outbox, uploads, sending, .. } = &mut self.all[index];
-        if !outbox.is_empty() {
-            socket.send(outbox)?;
+        let Flow { line, outbox, uploads, sending, .. } = &mut self.all[index];
+        if !outbox.is_empty() || line.has_long() {
+            line.send(outbox)?;
         }
+        let Line::Kernel(socket) = line else { return Ok(()) };
         let Some(id) = sending.pop_front() else { return Ok(()) };
         // One that was answered or given up meanwhile is gone.
         let Some(upload) = uploads.get_mut(&id) else { return Ok(()) };
@@ -146,10 +158,28 @@ impl<'a> Flows<'a> {
     /// Sends what is left on any socket.
     pub fn flush_rest(&mut self) -> io::Result<()> {
         for index in 0..self.all.len() {
-            if !self.all[index].outbox.is_empty() || !self.all[index].sending.is_empty() {
+            let Flow { line, outbox, sending, .. } = &self.all[index];
+            if !outbox.is_empty() || !sending.is_empty() || line.has_long() {
                 self.flush(index)?;
             }
         }
+        Ok(())
+    }
+
+    /// Finds out on which flows something has come: of those in memory it may have on all.
+    fn look(&mut self) -> io::Result<()> {
+        self.ready.clear();
+        if self.options.door.is_some() {
+            self.ready.extend(0..self.all.len());
+            return Ok(());
+        }
+        self.events.clear();
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&now)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.ready.extend(self.events.iter().map(|event| event.data.u64() as usize));
         Ok(())
     }
 
@@ -160,18 +190,13 @@ impl<'a> Flows<'a> {
         clock: &Clock,
         mut each: impl FnMut(usize, Completion, u64),
     ) -> io::Result<()> {
-        self.events.clear();
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&now)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        self.look()?;
         let (context, counts) = (self.context, &mut self.counts);
-        for event in &self.events {
-            let index = event.data.u64() as usize;
-            let Flow { socket, flight, outbox, uploads, sending } = &mut self.all[index];
+        for &index in &self.ready {
+            let Flow { line, flight, outbox, uploads, sending } = &mut self.all[index];
             let now_ns = || clock.now_ns();
-            socket.receive(&mut self.inbox, now_ns, |&now_ns, from, datagram| {
+            let mut ended = Vec::new();
+            line.receive(&mut self.inbox, now_ns, |&now_ns, from, datagram| {
                 let Some((header, payload)) = Header::parse(datagram) else {
                     counts.impossible += 1;
                     return;
@@ -210,9 +235,11 @@ impl<'a> Flows<'a> {
                 if let Some(completion) = flight.take(context, from, header, payload, counts) {
                     counts.answered += 1;
                     uploads.remove(&header.request_id);
+                    ended.push(header.request_id);
                     each(index, completion, now_ns);
                 }
             })?;
+            ended.into_iter().for_each(|id| line.ended(id));
         }
         Ok(())
     }
@@ -223,10 +250,11 @@ impl<'a> Flows<'a> {
         let Some(sent_by_ns) = now_ns.checked_sub(timeout_ns) else { return };
         let counts = &mut self.counts;
         for (index, flow) in self.all.iter_mut().enumerate() {
-            let Flow { flight, uploads, .. } = flow;
+            let Flow { line, flight, uploads, .. } = flow;
             flight.expire(sent_by_ns, now_ns, |request, id| {
                 counts.lost += 1;
                 uploads.remove(&id);
+                line.ended(id);
                 lost(index, request);
             });
         }

@@ -3,8 +3,9 @@
 //! a GET, that of the key's owner for a PUT (Minos §4.1).
 //!
 //! In the order a request meets it: [`sender`] (when), [`peers`] (to which port), [`flows`] (the
-//! sockets), [`upload`] (a request of many datagrams), [`socket`] (bursts to and from the kernel),
-//! [`flight`] (which request a datagram answers), [`reply`] (whether every byte of it is right).
+//! flows), [`line`] (what one goes by: a socket, or [`memory`] shared with the server), [`upload`]
+//! (a request of many datagrams), [`socket`] (bursts to and from the kernel), [`flight`] (which
+//! request a datagram answers), [`reply`] (whether every byte of it is right).
 //!
 //! Whatever is sent is answered or lost, and both are counted: a request without a whole reply when
 //! its time is up is given up, never sent again, and counts with that time as its latency, so that
@@ -14,6 +15,8 @@
 pub mod endpoint;
 pub mod flight;
 pub mod flows;
+pub mod line;
+pub mod memory;
 pub mod peers;
 pub mod reply;
 pub mod sender;
@@ -22,6 +25,7 @@ pub mod upload;
 
 use peers::Peers;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which way large SETs go: those that one datagram does not hold.
@@ -39,6 +43,9 @@ pub enum LargeSets {
 pub struct Options {
     /// To which ports.
     pub peers: Peers,
+    /// The server's door for clients that share memory with it, where that is the way: its queues
+    /// are then those that the ports stand for.
+    pub door: Option<PathBuf>,
     /// The way of large SETs.
     pub large_sets: LargeSets,
     /// When a request without a whole reply is given up.

@@ -296,6 +296,7 @@ mod tests {
         let port = silent.local_addr().expect("bound").port();
         let options = Options {
             peers: Peers::new("127.0.0.1", port, Choice::Server).expect("an address"),
+            door: None,
             large_sets: LargeSets::Udp,
             timeout: Duration::from_millis(50),
         };

@@ -22,6 +22,9 @@ const ARRIVAL_BYTES_MAX: usize = 64 << 10;
 /// What the kernel is asked to hold for us: the replies of a few milliseconds.
 const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
 
+/// How many of an outbox may have left one by one before it is tidied.
+const LEFT_MAX: usize = 256;
+
 /// Room for a burst of arrivals, shared by all sockets of a thread.
 #[derive(Debug)]
 pub struct Inbox {
@@ -40,6 +43,9 @@ pub struct Outbox {
     bytes: Vec<u8>,
     /// To whom, and where each ends.
     each: Vec<(SockaddrStorage, usize)>,
+    /// How many of them have left one by one, and where their bytes end.
+    sent: usize,
+    begin: usize,
 }
 
 impl Outbox {
@@ -47,6 +53,23 @@ impl Outbox {
     pub fn add(&mut self, peer: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.each.push((peer.into(), self.bytes.len()));
+    }
+
+    /// Gives what is first to `send`, and lets go of it if that is true. `None`: nothing waits.
+    pub fn first(&mut self, send: impl FnOnce(SocketAddr, &[u8]) -> bool) -> Option<bool> {
+        let &(peer, end) = self.each.get(self.sent)?;
+        let Some(peer) = address(&peer) else { return Some(false) };
+        let sent = send(peer, &self.bytes[self.begin..end]);
+        if sent {
+            (self.sent, self.begin) = (self.sent + 1, end);
+        }
+        if self.sent == self.each.len() || self.sent == LEFT_MAX {
+            self.each.drain(..self.sent);
+            self.bytes.drain(..self.begin);
+            self.each.iter_mut().for_each(|(_, end)| *end -= self.begin);
+            (self.sent, self.begin) = (0, 0);
+        }
+        Some(sent)
     }
 
     /// Whether nothing waits.

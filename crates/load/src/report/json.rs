@@ -56,6 +56,9 @@ pub struct Report {
 /// How UDP was used. `connections` are then sockets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Udp {
+    /// By memory shared with the server: a port is then a queue's number.
+    #[serde(default)]
+    pub in_memory: bool,
     /// The first port of the server.
     pub port: u16,
     /// How many there are.
@@ -258,6 +261,7 @@ impl Udp {
     /// As resolved.
     pub fn of(options: &datagram::Options) -> Self {
         Udp {
+            in_memory: options.door.is_some(),
             port: options.peers.first().port(),
             queues: options.peers.queues(),
             choice: options.peers.choice_name().into(),
