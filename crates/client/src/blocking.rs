@@ -52,9 +52,7 @@ impl Guide {
     /// How the server is reached now; `None` for the link: as before.
     fn ask(&self, settings: Settings) -> Result<(Option<Link>, Topology), Error> {
         Ok(match self {
-            Guide::Tcp(address) => {
-                (None, topology_by_tcp(&[*address], settings.topology_nanos)?.1)
-            }
+            Guide::Tcp(address) => (None, topology_by_tcp(&[*address], settings.topology_nanos)?.1),
             Guide::Udp(address) => (None, topology_by_udp(*address, settings)?),
             Guide::Memory(path) => {
                 let Client { link, core, .. } = Client::in_memory(path, settings)?;

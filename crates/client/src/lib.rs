@@ -48,8 +48,8 @@
 //!
 //! [`Core`] has neither socket nor clock: requests and datagrams go in, datagrams and answers come
 //! out, time is an argument. It can be driven by any event loop, and is tested on a network that
-//! loses, doubles and reorders by seed. [`Client`] is the core with a socket: blocking calls, bursts
-//! of datagrams in one call to the kernel, trains that the kernel cuts; or with [`Memory`].
+//! loses, doubles and reorders by seed. [`Client`] is the core with a socket: blocking calls,
+//! bursts of datagrams in one call to the kernel, trains that the kernel cuts; or with [`Memory`].
 //!
 //! An id is not used again before it has rested ([`Settings::id_rest_nanos_read`],
 //! [`Settings::id_rest_nanos_write`]); so one client asks at most 65 000 reads a second, and 5 000

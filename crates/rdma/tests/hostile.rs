@@ -2,7 +2,7 @@
 //! the worse.
 
 use laneway_rdma::contract::{
-    Descriptor, Lenders as _, MESSAGE_BYTES_MAX, Peer, Posted, Requester as _, Responder as _,
+    Descriptor, MESSAGE_BYTES_MAX, Peer, Posted, Requester as _, Responder as _,
 };
 use laneway_rdma::door::{self, Door, HELLOS_MAX, Turned};
 use laneway_rdma::layout::Terms;

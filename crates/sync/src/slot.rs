@@ -208,7 +208,7 @@ pub enum Loan {
 #[inline]
 pub fn offer(grant: &AtomicU64, number: u64) {
     // (G) pairs with (H): who claims it sees the memory.
-    grant.store(number * STATES | OFFERED, Release);
+    grant.store((number * STATES) | OFFERED, Release);
 }
 
 /// Begin to read loan `number`: true for one of all who try, and only if it was not taken back.
@@ -247,7 +247,7 @@ pub fn loan(grant: &AtomicU64) -> Loan {
 /// Take loan `number` back: false if somebody reads it, or has.
 #[inline]
 pub fn take_back(grant: &AtomicU64, number: u64) -> bool {
-    grant.compare_exchange(number * STATES | OFFERED, 0, Acquire, Relaxed).is_ok()
+    grant.compare_exchange((number * STATES) | OFFERED, 0, Acquire, Relaxed).is_ok()
 }
 
 #[cfg(all(test, not(loom)))]

@@ -99,7 +99,8 @@ fn memory_on_loan_is_read_by_one_and_written_again_after_that() {
         if back || slot::loan(&grant) == slot::Loan::Ended {
             memory.store(2, Relaxed);
         }
-        let claims = readers.into_iter().map(|reader| usize::from(reader.join().unwrap())).sum();
+        let claims: usize =
+            readers.into_iter().map(|reader| usize::from(reader.join().unwrap())).sum();
         assert_eq!(usize::from(back) + claims, 1, "one of all has it");
     });
 }
