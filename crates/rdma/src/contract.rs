@@ -120,6 +120,9 @@ pub trait Requester {
     /// How many queues the server has.
     fn queues(&self) -> usize;
     /// Write a request of at most [`MESSAGE_BYTES_MAX`] bytes into the next slot of a queue.
+    ///
+    /// # Panics
+    /// If it is longer.
     fn post_request(&mut self, queue: usize, message: &[u8]) -> Posted;
     /// Take at most `burst` replies: for each, the queue that answered and the message. Returns how
     /// many there were.
@@ -144,9 +147,14 @@ pub trait Responder: Send {
     /// Send a reply of at most [`MESSAGE_BYTES_MAX`] bytes, in pieces, in the name of a queue. Of
     /// the client's places for replies at least `spare` stay free behind it, for who is in more of
     /// a hurry.
+    ///
+    /// # Panics
+    /// If it is longer.
     fn reply(&mut self, peer: Peer, queue: usize, pieces: &[IoSlice<'_>], spare: usize) -> Posted;
     /// Wake the clients that sleep over what was replied. After every batch.
     fn pump(&mut self) -> io::Result<()>;
+    /// Let go of clients that are gone. Now and then, also by who polls nothing.
+    fn tidy(&mut self);
     /// Who claims what clients lend.
     fn lenders(&self) -> Box<dyn Lenders>;
     /// What was asked so far.

@@ -35,7 +35,8 @@ pub const HELLO: &[u8] = b"laneway-shm 1\n";
 const LINE_BYTES_MAX: usize = 256;
 /// Connections that have said nothing yet.
 pub const HELLOS_MAX: usize = 16;
-/// How long a door that has no descriptors left waits before it opens again.
+/// How long a door that has no descriptors left waits before it opens again, and how often it looks
+/// for regions that nobody has hold of any more.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How long a client waits for the server's line.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -81,7 +82,9 @@ impl<L: AsFd> Door<L> {
 
     /// Wait for something to happen, `most` at most, and do what is to be done.
     pub fn turn(&mut self, most: Option<&Timespec>) -> io::Result<Turned> {
-        let most = if self.paused { Some(&PAUSE) } else { most };
+        // What is left is let go of soon, but nobody says when.
+        let is_left = self.registry.bury();
+        let most = if self.paused || is_left && most.is_none() { Some(&PAUSE) } else { most };
         let (stops, comes, said, gone) = {
             let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
             let wanted = if self.paused { PollFlags::empty() } else { PollFlags::IN };
@@ -191,6 +194,13 @@ impl<L: AsFd> Door<L> {
     }
 }
 
+/// Whose door is closed is no client any more.
+impl<L> Drop for Door<L> {
+    fn drop(&mut self) {
+        self.members.iter().for_each(|(_, peer)| self.registry.leave(*peer));
+    }
+}
+
 /// What was heard of a connection.
 enum Heard {
     Hello,
@@ -225,7 +235,7 @@ fn refuse(stream: &OwnedFd, why: &str) {
 }
 
 fn make(terms: Terms, peer: Peer) -> io::Result<(Region, Vec<OwnedFd>)> {
-    let memory = mapped::create(terms.region_bytes())?;
+    let memory = mapped::create(terms.region_bytes(), terms.bulk_at())?;
     let map = Mapped::of(&memory, terms.region_bytes())?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let doorbells: Vec<OwnedFd> =

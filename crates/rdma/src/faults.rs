@@ -176,6 +176,10 @@ impl<R: Responder> Responder for Lossy<R> {
         self.inner.pump()
     }
 
+    fn tidy(&mut self) {
+        self.inner.tidy();
+    }
+
     fn lenders(&self) -> Box<dyn Lenders> {
         self.inner.lenders()
     }

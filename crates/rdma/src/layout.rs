@@ -76,6 +76,10 @@ impl Terms {
                 return Err(TermsError(format!("{name} {value}: must be from {least} to {most}")));
             }
         }
+        if !self.bulk_bytes.is_multiple_of(8) {
+            let bulk_bytes = self.bulk_bytes;
+            return Err(TermsError(format!("bulk_bytes {bulk_bytes}: must be a multiple of 8")));
+        }
         Ok(())
     }
 
@@ -196,6 +200,7 @@ mod tests {
             (Terms { replies: 1, ..good }, "replies 1"),
             (Terms { loans: 0, ..good }, "loans 0"),
             (Terms { bulk_bytes: BULK_BYTES_MAX + 1, ..good }, "bulk_bytes"),
+            (Terms { bulk_bytes: 12, ..good }, "multiple of 8"),
         ] {
             let said = bad.check().expect_err(words).to_string();
             assert!(said.contains(words), "{said}");

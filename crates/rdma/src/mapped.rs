@@ -1,13 +1,17 @@
 //! A region, mapped: the only place of this crate with `unsafe`.
 //!
-//! A region is a memfd whose size is sealed before anybody else has it, so that no peer can take
-//! pages away under us (an access beyond a file's end is SIGBUS). The peer may write any byte at
-//! any moment; what is reached through a mapping is atomic words. The first page is reached as
-//! 32-bit words, the others as 64-bit ones, and none as both.
+//! A region is a memfd whose size is sealed before anybody else has it, so that no peer can cut it
+//! short under us (an access beyond a file's end is SIGBUS). What a peer can do is give pages back
+//! (`fallocate` punches holes); then they are zeroes again, for which the kernel must find memory.
+//! Where it promises none that it has not got (`vm.overcommit_memory` 2) and has none, that is
+//! SIGBUS after all: nothing here can help that.
+//!
+//! The peer may write any byte at any moment; what is reached through a mapping is atomic words.
+//! The first page is reached as 32-bit words, the others as 64-bit ones, and none as both.
 
 use crate::layout::HEAD_BYTES;
 use laneway_sync::prim::AtomicU64;
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,11 +22,14 @@ use std::sync::atomic::AtomicU32;
 /// What keeps the size of a region as it is, and the seals themselves.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Memory for a region, its size sealed. Pages are taken as they are touched.
-pub fn create(bytes: usize) -> io::Result<OwnedFd> {
+/// Memory for a region, its size sealed. The first `taken` bytes are taken at once, so that a
+/// machine that has no more says so here and not when they are written; other pages as they are
+/// touched.
+pub fn create(bytes: usize, taken: usize) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("laneway-region", flags)?;
     rustix::fs::ftruncate(&memory, bytes as u64)?;
+    rustix::fs::fallocate(&memory, FallocateFlags::empty(), 0, taken as u64)?;
     rustix::fs::fcntl_add_seals(&memory, SEALS)?;
     Ok(memory)
 }
@@ -96,7 +103,7 @@ mod tests {
 
     #[test]
     fn both_sides_see_one_memory_that_begins_as_zeroes() {
-        let memory = create(4 * HEAD_BYTES).expect("memory");
+        let memory = create(4 * HEAD_BYTES, HEAD_BYTES).expect("memory");
         let here = Mapped::of(&memory, 4 * HEAD_BYTES).expect("mapped");
         let there = Mapped::of(&memory, 4 * HEAD_BYTES).expect("mapped twice");
         assert_eq!(here.words().len(), 3 * HEAD_BYTES / 8);
@@ -108,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_region_cannot_be_cut_short_or_made_longer() {
-        let memory = create(2 * HEAD_BYTES).expect("memory");
+        let memory = create(2 * HEAD_BYTES, HEAD_BYTES).expect("memory");
         for bytes in [0, HEAD_BYTES, 64 * HEAD_BYTES] {
             let refused = rustix::fs::ftruncate(&memory, bytes as u64);
             assert_eq!(refused, Err(rustix::io::Errno::PERM), "{bytes}");
@@ -124,7 +131,7 @@ mod tests {
         rustix::fs::ftruncate(&memory, 2 * HEAD_BYTES as u64).expect("sized");
         let said = Mapped::of(&memory, 2 * HEAD_BYTES).expect_err("not sealed").to_string();
         assert!(said.contains("not sealed"), "{said}");
-        let sealed = create(2 * HEAD_BYTES).expect("memory");
+        let sealed = create(2 * HEAD_BYTES, HEAD_BYTES).expect("memory");
         for bytes in [HEAD_BYTES, 3 * HEAD_BYTES] {
             let said = Mapped::of(&sealed, bytes).expect_err("another size").to_string();
             assert!(said.contains("bytes"), "{said}");

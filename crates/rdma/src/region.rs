@@ -156,14 +156,15 @@ impl Region {
         slot::arm(&self.map.words()[self.terms.room_bell(worker)]);
     }
 
-    /// Whether the next slot of a lane holds something, at a glance.
+    /// Whether the next slot of a lane holds something, at a glance, or may soon.
     #[inline]
     pub fn has_request(&self, lane: usize) -> bool {
         let next = match self.requests[lane].try_lock() {
             Ok(next) => *next,
             Err(TryLockError::Poisoned(next)) => *next.into_inner(),
-            // Whoever has it looks again.
-            Err(TryLockError::WouldBlock) => return false,
+            // Whoever has it takes a request and may leave the next one, which nobody will ring
+            // for: who looks before a sleep is to look again.
+            Err(TryLockError::WouldBlock) => return true,
         };
         slot::is_taken(&self.map.words()[self.terms.request(lane, next)])
     }
@@ -299,7 +300,12 @@ pub struct Registry {
     terms: Terms,
     /// Counts up with every client that comes or goes.
     version: AtomicU64,
+    /// Held while a client gets its region, which takes a while: workers wait for `clients`.
+    entering: Mutex<()>,
     clients: Mutex<Vec<Option<Arc<Region>>>>,
+    /// Regions whose clients are gone, as long as a worker has hold of them: to unmap one may take
+    /// milliseconds, and is not for a worker to do.
+    retired: Mutex<Vec<Arc<Region>>>,
     /// By worker.
     pub counts: Vec<Counts>,
     /// Of what is nobody's alone.
@@ -319,7 +325,9 @@ impl Registry {
         Registry {
             terms,
             version: AtomicU64::new(1),
+            entering: Mutex::new(()),
             clients,
+            retired: Mutex::new(Vec::new()),
             counts: (0..terms.lanes).map(|_| Counts::default()).collect(),
             shared: Counts::default(),
             clients_come: AtomicU64::new(0),
@@ -364,26 +372,46 @@ impl Registry {
         &self,
         make: impl FnOnce(Peer) -> io::Result<Region>,
     ) -> io::Result<Option<Arc<Region>>> {
-        let mut clients = self.lock();
-        let Some(place) = clients.iter().position(Option::is_none) else {
+        let _alone = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody else takes a place meanwhile.
+        let Some(place) = self.lock().iter().position(Option::is_none) else {
             self.clients_refused.fetch_add(1, Relaxed);
             return Ok(None);
         };
         let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
         let region = Arc::new(make(Peer { client: place as u16, generation })?);
+        let mut clients = self.lock();
         clients[place] = Some(region.clone());
         self.version.fetch_add(1, Release); // (Q)
         Ok(Some(region))
     }
 
-    /// A client is gone: its place is free.
+    /// A client is gone: its place is free. Its memory goes by [`Registry::bury`].
     pub fn leave(&self, peer: Peer) {
         let mut clients = self.lock();
         let place = &mut clients[usize::from(peer.client)];
         if let Some(region) = place.take_if(|region| region.peer() == peer) {
             region.leave();
             self.version.fetch_add(1, Release); // (Q)
+            self.retired().push(region);
         }
+    }
+
+    /// Unmap the regions of clients that are gone and that no worker has hold of any more. Whether
+    /// some are left.
+    pub fn bury(&self) -> bool {
+        let mut retired = self.retired();
+        let (held, free): (Vec<_>, Vec<_>) =
+            retired.drain(..).partition(|region| Arc::strong_count(region) > 1);
+        *retired = held;
+        let is_left = !retired.is_empty();
+        drop(retired); // who is told that a client leaves does not wait for what follows
+        drop(free);
+        is_left
+    }
+
+    fn retired(&self) -> MutexGuard<'_, Vec<Arc<Region>>> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Region>>>> {
@@ -419,5 +447,27 @@ impl Lenders for RingLenders {
             bytes: descriptor.bytes as usize,
         };
         Some(Box::new(lent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapped;
+
+    #[test]
+    fn a_lane_that_another_worker_looks_into_is_looked_into_again() {
+        let terms = Terms { lanes: 2, window: 2, replies: 2, loans: 1, bulk_bytes: 0 };
+        let memory = mapped::create(terms.region_bytes(), terms.bulk_at()).expect("memory");
+        let map = Mapped::of(&memory, terms.region_bytes()).expect("mapped");
+        let doorbells = vec![memory.try_clone().expect("any descriptor"), memory];
+        let peer = Peer { client: 0, generation: 0 };
+        let region = Region::new(map, terms, peer, doorbells);
+        assert!(!region.has_request(0));
+        let other = region.requests[0].lock().expect("not poisoned");
+        assert_eq!(region.take(0, &mut Vec::new()), Look::Nothing);
+        assert!(region.has_request(0) && !region.has_request(1));
+        drop(other);
+        assert!(!region.has_request(0));
     }
 }

@@ -157,6 +157,10 @@ impl Responder for RingResponder {
         Ok(())
     }
 
+    fn tidy(&mut self) {
+        self.follow();
+    }
+
     fn lenders(&self) -> Box<dyn Lenders> {
         Box::new(RingLenders::new(self.registry.clone()))
     }

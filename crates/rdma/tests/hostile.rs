@@ -263,6 +263,20 @@ fn a_client_that_leaves_with_requests_in_flight_is_forgotten_and_its_place_used_
 }
 
 #[test]
+fn the_memory_of_who_is_gone_goes_when_no_worker_has_hold_of_it() {
+    let (registry, mut responder) = server(1);
+    let (client, peer, _server) = client(&registry);
+    assert!(!registry.bury());
+    assert_eq!(responder.poll_slots(0, 32), 0); // from now on it knows the region
+    let region = Arc::downgrade(registry.clients()[0].as_ref().expect("it is there"));
+    registry.leave(peer);
+    drop(client);
+    assert!(registry.bury() && region.upgrade().is_some(), "a worker may be writing there");
+    responder.tidy();
+    assert!(!registry.bury() && region.upgrade().is_none());
+}
+
+#[test]
 fn more_clients_than_places_are_refused() {
     let (registry, _) = server(2);
     let here = [client(&registry), client(&registry)];
@@ -401,6 +415,17 @@ fn a_sleeping_client_is_woken_by_its_reply_and_by_nothing_else() {
     assert_eq!(replies(&mut client).len(), 1);
     // A timeout is an end, too.
     client.sleep(std::time::Duration::from_millis(1)).expect("a futex");
+}
+
+#[test]
+fn who_came_by_a_door_that_is_no_more_is_a_client_no_more() {
+    let mut house = House::new("dropped", 1);
+    let client = house.enter().expect("it is let in");
+    let registry = house.registry.clone();
+    assert_eq!(registry.count(), 1);
+    drop(house);
+    assert_eq!(registry.count(), 0);
+    assert!(client.is_server_gone());
 }
 
 #[test]

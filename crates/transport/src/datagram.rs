@@ -117,6 +117,9 @@ pub trait Datagrams: Send {
     /// Send from the address of `queue`, in as few calls to the kernel as it takes.
     fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent>;
 
+    /// Let go of peers that are gone, where they are known. Once a second or so.
+    fn tidy(&mut self) {}
+
     /// Who claims the memory that clients lend, where they may.
     fn lenders(&self) -> Option<Box<dyn Lenders>> {
         None

@@ -216,6 +216,13 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
         Ok(sent)
     }
 
+    fn tidy(&mut self) {
+        if let Some(others) = &mut self.others {
+            others.tidy();
+        }
+        self.responder.tidy();
+    }
+
     fn lenders(&self) -> Option<Box<dyn Lenders>> {
         Some(self.responder.lenders())
     }

@@ -1,0 +1,156 @@
+//! Fuzzes the server's side of a client's region: the client writes whatever it likes, wherever it
+//! can, between all that the server does.
+//!
+//! The input is a list of steps of six bytes: what happens, where, and what is written or said.
+//! What is checked: nothing panics; no request is longer than a slot; what is claimed lies within
+//! what may be lent, and one loan is claimed once; and however it ends, a client that then behaves
+//! is served in every lane, within as many numbers as the server can have seen.
+
+#![no_main]
+
+use laneway_rdma::contract::{Descriptor, Lent, MESSAGE_BYTES_MAX, Peer, Responder};
+use laneway_rdma::door;
+use laneway_rdma::layout::Terms;
+use laneway_rdma::region::{Region, Registry};
+use laneway_rdma::shmring::RingResponder;
+use laneway_sync::prim::AtomicU64;
+use laneway_sync::prim::Ordering::Relaxed;
+use laneway_sync::slot::{self, Control};
+use libfuzzer_sys::fuzz_target;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+const TERMS: Terms = Terms { lanes: 2, window: 2, replies: 4, loans: 2, bulk_bytes: 4096 };
+/// Requests of a poll.
+const BURST: usize = 8;
+/// Loans that are read at a time.
+const CLAIMED_MAX: usize = 4;
+/// Lengths by number: edges, and many small ones.
+const LENGTHS: [u16; 8] = [0, 1, 8, 9, 1399, 1400, 1401, u16::MAX];
+
+struct World {
+    responder: RingResponder,
+    region: Arc<Region>,
+    claimed: Vec<Box<dyn Lent>>,
+}
+
+fuzz_target!(|input: &[u8]| {
+    let registry = Arc::new(Registry::new(TERMS, 1));
+    let (given, peer, _server) =
+        door::join(&registry).expect("there is memory").expect("there is a place");
+    let region = registry.clients()[0].clone().expect("it has come");
+    let responder = RingResponder::new(registry.clone(), 0);
+    let mut world = World { responder, region, claimed: Vec::new() };
+    let words = given.map.words();
+    let mut steps = 1;
+    for step in input.chunks_exact(6) {
+        let &[what, low, high, a, b, c] = step else { unreachable!() };
+        let at = usize::from(u16::from_le_bytes([low, high]));
+        match what % 3 {
+            0 => scribble(words, what / 3, at, [a, b, c]),
+            1 => write_slot(words, low, high, [a, b, c]),
+            _ => world.serve(peer, what / 3, at, [a, b, c]),
+        }
+        steps += 1;
+    }
+    drop(world.claimed);
+    words.iter().for_each(|word| word.store(0, Relaxed));
+    for lane in 0..TERMS.lanes {
+        let is_served = |number: u32| {
+            let control = Control { sequence: number, note: 0, bytes: 4 };
+            slot::write(&words[TERMS.request(lane, number)], control, &[b"good"]);
+            world.responder.poll_slots(lane, 1) == 1 && world.responder.request(0).bytes == b"good"
+        };
+        // A poll takes a burst at most, and what is wrong beside it.
+        let most = steps * BURST as u32 * 2;
+        assert!((1..=most).any(is_served), "lane {lane} stands still");
+    }
+});
+
+/// Anything, anywhere.
+fn scribble(words: &[AtomicU64], kind: u8, at: usize, [a, b, c]: [u8; 3]) {
+    // The words that mean something are few among those of slots.
+    let place = match kind % 4 {
+        0 => TERMS.bell(at % TERMS.lanes),
+        1 => TERMS.room_bell(at % TERMS.lanes),
+        2 => TERMS.loan(at % TERMS.loans),
+        _ => at % words.len(),
+    };
+    let value = match a % 4 {
+        0 => u64::from(b),
+        1 => u64::MAX - u64::from(b),
+        2 => u64::from(b) << 32 | u64::from(c),
+        _ => u64::from_le_bytes([b, c, b, c, b, c, b, c]),
+    };
+    words[place].store(value, Relaxed);
+}
+
+/// A control word that may be right, of a request or a reply; or nothing, as who takes replies has
+/// it.
+fn write_slot(words: &[AtomicU64], low: u8, high: u8, [a, b, c]: [u8; 3]) {
+    let (lane, number) = (usize::from(a) % TERMS.lanes, u32::from(high) % 64 + 1);
+    let slot = match c & 1 {
+        0 => &words[TERMS.request(lane, number)],
+        _ => &words[TERMS.reply(lane, number)],
+    };
+    let bytes = LENGTHS[usize::from(b) % LENGTHS.len()];
+    // Most often the number that belongs there.
+    let sequence = if low < 200 { number } else { u32::from(low) };
+    let control = Control { sequence, note: 0, bytes };
+    let word = slot.last().expect("a slot has a control word");
+    word.store(if c & 2 == 0 { control.pack().to_le() } else { 0 }, Relaxed);
+}
+
+impl World {
+    fn serve(&mut self, peer: Peer, kind: u8, at: usize, [a, b, c]: [u8; 3]) {
+        let lane = usize::from(a) % TERMS.lanes;
+        match kind % 6 {
+            0 => {
+                let count = self.responder.poll_slots(lane, 1 + usize::from(b) % BURST);
+                assert!(count <= 1 + usize::from(b) % BURST);
+                for index in 0..count {
+                    let request = self.responder.request(index);
+                    assert!(request.peer == peer && request.bytes.len() <= MESSAGE_BYTES_MAX);
+                }
+            }
+            1 => {
+                let reply = vec![b; at % (MESSAGE_BYTES_MAX + 1)];
+                let (front, back) = reply.split_at(reply.len() / 2);
+                let pieces = [IoSlice::new(front), IoSlice::new(back)];
+                self.responder.reply(peer, lane, &pieces, usize::from(c));
+            }
+            2 => {
+                self.responder.pump().expect("to wake nobody is no failure");
+                self.responder.tidy();
+            }
+            3 => {
+                self.region.arm(lane);
+                self.region.arm_room(lane);
+                self.region.has_request(lane);
+                self.region.has_room_again(lane, usize::from(b));
+                self.region.disarm(lane);
+            }
+            4 => self.claim(peer, at, [a, b, c]),
+            _ => _ = self.claimed.pop(),
+        }
+    }
+
+    fn claim(&mut self, peer: Peer, at: usize, [a, b, c]: [u8; 3]) {
+        let far = |byte: u8, number: u64| if byte > 250 { u64::MAX - number } else { number };
+        let descriptor = Descriptor {
+            loan: u32::from(a) % 4,
+            number: far(a, u64::from(b)),
+            offset: far(c, at as u64),
+            bytes: u32::from(c) * 32 + u32::from(a),
+        };
+        let lenders = self.responder.lenders();
+        let Some(lent) = lenders.claim(peer, descriptor) else { return };
+        assert!(descriptor.offset as usize + lent.bytes() <= TERMS.bulk_bytes);
+        assert!(lenders.claim(peer, descriptor).is_none(), "claimed twice");
+        let mut copy = Vec::new();
+        lent.read(0, lent.bytes(), &mut copy);
+        assert_eq!(copy.len(), lent.bytes());
+        self.claimed.truncate(CLAIMED_MAX - 1);
+        self.claimed.push(lent);
+    }
+}
