@@ -10,9 +10,11 @@ mod rig;
 
 use laneway_client::{Answer, Core, Memory, Request, Settings, Topology};
 use laneway_policy::{Design, Form, Placement, owner};
-use laneway_rdma::contract::{Requester as _, Verbs};
+use laneway_rdma::contract::{Descriptor, Posted, Requester as _, Verbs};
 use laneway_rdma::faults::Faults;
+use laneway_rdma::shmring::RingRequester;
 use laneway_server::clock::Clock;
+use laneway_wire::udp::{Header, Kind};
 use mix::{MILLISECOND, Mix, World as _, seed};
 use rig::{Plan, Rig};
 use std::os::unix::net::UnixStream;
@@ -218,4 +220,76 @@ fn many_clients_with_full_windows_all_get_their_answers() {
         }
     }
     panic!("not all were answered");
+}
+
+/// A datagram of a client that does as it likes.
+fn datagram(kind: Kind, request_id: u16, payload: &[u8]) -> Vec<u8> {
+    [&Header { kind, ..Header::whole(request_id) }.to_bytes()[..], payload].concat()
+}
+
+#[test]
+fn a_large_reply_goes_on_for_as_long_as_its_client_takes_of_it() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    let value = vec![3; 1 << 20];
+    assert_eq!(world.ask(Request::set("large", value.clone())), Answer::Done);
+    let (mut slow, _, _server) = world.rig.enter();
+    assert_eq!(slow.post_request(0, &datagram(Kind::Data, 9, b"get large\r\n")), Posted::Done);
+    let mut frames = std::collections::BTreeMap::new();
+    for _ in 0..1_000 {
+        world.rig.turn();
+        // Each turn a fifth of a second, and some dozens of seven hundred frames: many seconds.
+        world.rig.clock.advance(200 * MILLISECOND);
+        slow.poll_replies(64, &mut |_, bytes| {
+            let (header, payload) = Header::parse(bytes).expect("it has a header");
+            frames.insert(header.sequence, (header.total, payload.to_vec()));
+        });
+        slow.pump().expect("memory does not fail");
+    }
+    let total = frames.first_key_value().expect("it was answered").1.0;
+    assert_eq!(frames.len(), usize::from(total), "all of them");
+    let message: Vec<u8> = frames.into_values().flat_map(|(_, payload)| payload).collect();
+    assert!(message == [b"VALUE large 0 1048576\r\n", &value[..], b"\r\nEND\r\n"].concat());
+}
+
+#[test]
+fn descriptors_that_say_what_is_not_so_harm_nobody() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    let (mut bad, _, _server) = world.rig.enter();
+    let mut said = 0;
+    let mut say = |bad: &mut RingRequester, world: &mut World, bytes: &[u8]| {
+        said += 1;
+        assert_eq!(bad.post_request(0, &datagram(Kind::Lent, said, bytes)), Posted::Done);
+        (0..20).for_each(|_| world.turn());
+        let mut replies = 0;
+        bad.poll_replies(64, &mut |_, _| replies += 1);
+        replies
+    };
+    for short in [&b""[..], b"12345678", &[0; 25]] {
+        assert_eq!(say(&mut bad, &mut world, short), 0);
+    }
+    // Empty, one byte, no request, and a request that is cut short: claimed, and no more than that.
+    for (bytes, message) in [
+        (0, &b"get k\r\n"[..]),
+        (1, b"get k\r\n"),
+        (9, b"no such\r\n"),
+        (16, b"set k 0 0 9\r\nxyz"),
+    ] {
+        let lent = Descriptor { bytes, ..bad.lend(message).expect("there is room") };
+        say(&mut bad, &mut world, &lent.to_bytes());
+        assert_eq!(say(&mut bad, &mut world, &lent.to_bytes()), 0, "it was claimed before");
+        bad.take_back(lent);
+    }
+    assert_eq!((world.count("loans_claimed"), world.count("loans_refused")), (4, 4));
+    // Beyond what it may lend, and longer than any item.
+    let lent = bad.lend(b"get k\r\n").expect("there is room");
+    let end = bad.terms().bulk_bytes as u64;
+    for (offset, bytes) in [(end, 1), (end - 4, 8), (u64::MAX, 8), (0, u32::MAX), (8, end as u32)] {
+        let wrong = Descriptor { offset, bytes, ..lent };
+        assert_eq!(say(&mut bad, &mut world, &wrong.to_bytes()), 0, "{wrong:?}");
+    }
+    assert_eq!(world.count("loans_claimed"), 4);
+    assert_eq!(say(&mut bad, &mut world, &lent.to_bytes()), 1, "END");
+    assert_eq!(world.ask(Request::set("k", "v")), Answer::Done);
 }

@@ -93,8 +93,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// for tests.
     pub fn unfinished_messages(&self) -> (usize, usize) {
         let held = |udp: &Udp| {
-            let Desk { assembly, storing, storing_bytes, .. } = &udp.desk;
-            (assembly.len() + storing.len(), assembly.bytes() + storing_bytes)
+            let Desk { assembly, fetching, storing, storing_bytes, .. } = &udp.desk;
+            let unstored = fetching.len() + storing.len();
+            (assembly.len() + unstored, assembly.bytes() + storing_bytes)
         };
         self.udp.as_deref().map_or((0, 0), held)
     }

@@ -85,7 +85,7 @@ pub struct Transfer {
 pub enum Slice {
     /// So many bytes left; there is more.
     More(usize),
-    /// So many bytes left; the send buffer takes no more for now.
+    /// So many bytes left, maybe none; the send buffer takes no more for now.
     Full(usize),
     /// So many bytes left, the last ones.
     Last(usize),
@@ -123,9 +123,10 @@ impl Transfer {
         let mut moved = 0;
         while moved == 0 || moved + DATAGRAM_BYTES_MAX <= budget {
             let frames = ((budget - moved) / DATAGRAM_BYTES_MAX).clamp(1, TRAIN_FRAMES_MAX);
-            match self.train(datagrams, frames)? {
-                Some(bytes) => moved += bytes,
-                None => return Ok(Slice::Full(moved)),
+            let (bytes, is_full) = self.train(datagrams, frames)?;
+            moved += bytes;
+            if is_full {
+                return Ok(Slice::Full(moved));
             }
             if self.left.is_empty() {
                 return Ok(Slice::Last(moved));
@@ -134,8 +135,8 @@ impl Transfer {
         Ok(Slice::More(moved))
     }
 
-    /// One train of at most `frames`; `None` if the send buffer is full.
-    fn train(&mut self, datagrams: &mut dyn Datagrams, frames: usize) -> io::Result<Option<usize>> {
+    /// One train of at most `frames`: how many bytes left, and whether the send buffer is full.
+    fn train(&mut self, datagrams: &mut dyn Datagrams, frames: usize) -> io::Result<(usize, bool)> {
         let mut headers = [[0; HEADER_BYTES]; TRAIN_FRAMES_MAX];
         let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(4 * frames);
         let mut sequences = self.left.iter().rev().cloned().flatten().map(|number| number as u16);
@@ -158,11 +159,12 @@ impl Transfer {
         let queue = usize::from(self.to.queue);
         let sent = datagrams.send(queue, Path::Large, &[departure])?;
         if sent.done == 0 {
-            self.advance(sent.datagrams_of_next);
-            return Ok(None);
+            let part = sent.datagrams_of_next;
+            self.advance(part);
+            return Ok((bytes.min(part * DATAGRAM_BYTES_MAX), true));
         }
         self.advance(count);
-        Ok(Some(bytes))
+        Ok((bytes, false))
     }
 
     fn advance(&mut self, mut frames: usize) {

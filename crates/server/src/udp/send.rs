@@ -5,7 +5,7 @@
 use super::reply::{Reply, Slice, Transfer};
 use super::state::{At, Desk, From, JoiningFrom, Slicing, Storing, Udp};
 use crate::clock::Clock;
-use crate::handoff::{Finished, Origin};
+use crate::handoff::{DatagramOrigin, Finished, Origin};
 use crate::latency::Operation;
 use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
@@ -281,14 +281,21 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Once a second: let go of what is too old.
     pub(crate) fn expire_datagrams(&mut self, now: u64) {
         let Some(udp) = &mut self.udp else { return };
-        let lies = |transfer: &Transfer| {
-            transfer.is_in_memory() && now.saturating_sub(transfer.parked_nanos) > PARKED_NANOS
-        };
-        let before = udp.desk.parked.len();
-        udp.desk.parked.retain(|transfer| !lies(transfer));
-        let dropped = before - udp.desk.parked.len();
-        let shared = &udp.desk.shared;
-        shared.counts[self.id.index()].replies_dropped.add_owner(dropped as u64);
+        let Udp { datagrams, desk } = &mut **udp;
+        datagrams.tidy();
+        let Desk { parked, shared, .. } = desk;
+        parked.retain(|transfer| {
+            let waited = now.saturating_sub(transfer.parked_nanos);
+            let lies = transfer.is_in_memory() && waited > PARKED_NANOS;
+            if lies {
+                let DatagramOrigin { queue, peer, request_id } = transfer.to;
+                if transfer.is_first {
+                    shared.given_up(queue, &(peer, request_id), now);
+                }
+                shared.counts[self.id.index()].replies_dropped.add_owner(1);
+            }
+            !lies
+        });
         for (number, queue) in shared.queues.iter().enumerate() {
             if queue.worker == self.id.index() {
                 shared.expire(number as u16, now);
