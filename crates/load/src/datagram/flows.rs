@@ -125,7 +125,7 @@ impl<'a> Flows<'a> {
         let mut message = Vec::with_capacity(request.value_bytes as usize + 64);
         write_request(context, &request, &mut message);
         if let Line::Memory(memory) = line {
-            // One that nobody can be lent is lost, when its time is up.
+            // One that is too long to be lent is lost, when its time is up.
             memory.lend(id, peer, message);
             return true;
         }

@@ -10,7 +10,7 @@ use laneway_rdma::contract::{Descriptor, Posted, Requester as _};
 use laneway_rdma::door;
 use laneway_rdma::shmring::RingRequester;
 use laneway_wire::udp::{Header, Kind};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,9 +37,14 @@ struct Long {
 /// A client's region.
 pub struct Memory {
     ring: RingRequester,
-    /// Requests without an end.
+    /// Whether a request is posted and has not ended, by id; and how many are.
+    is_posted: Vec<bool>,
     under_way: usize,
     under_way_max: usize,
+    /// Of requests that ended while they waited in the outbox, how many, by id: none is posted.
+    given_up: HashMap<u16, u32>,
+    /// Requests longer than anything that may be lent.
+    never: HashSet<u16>,
     /// Not yet lent.
     long: VecDeque<Long>,
     lent: HashMap<u16, Descriptor>,
@@ -54,21 +59,33 @@ impl fmt::Debug for Memory {
 impl Memory {
     /// A region of the server whose door is at `path`.
     pub fn open(path: &Path) -> io::Result<Memory> {
-        let ring = door::enter(path)?;
-        // Half of the places are those of small replies, and each request has one.
-        let under_way_max = (ring.terms().replies / 2).max(1);
-        let (long, lent) = (VecDeque::new(), HashMap::new());
-        Ok(Memory { ring, under_way: 0, under_way_max, long, lent })
+        Ok(Memory::new(door::enter(path)?))
     }
 
-    /// Takes a request that no slot holds, for the queue that `peer` stands for. False if it is
-    /// longer than anything that may be lent.
-    pub fn lend(&mut self, id: u16, peer: SocketAddr, message: Vec<u8>) -> bool {
-        let fits = message.len() <= self.ring.terms().bulk_bytes;
-        if fits {
-            self.long.push_back(Long { id, queue: peer.port().into(), message });
+    /// With nothing under way.
+    fn new(ring: RingRequester) -> Memory {
+        // Half of the places are those of small replies, and each request has one.
+        let under_way_max = (ring.terms().replies / 2).max(1);
+        Memory {
+            ring,
+            is_posted: vec![false; 1 << 16],
+            under_way: 0,
+            under_way_max,
+            given_up: HashMap::new(),
+            never: HashSet::new(),
+            long: VecDeque::new(),
+            lent: HashMap::new(),
         }
-        fits
+    }
+
+    /// Takes a request that no slot holds, for the queue that `peer` stands for. One that is longer
+    /// than anything that may be lent is never sent.
+    pub fn lend(&mut self, id: u16, peer: SocketAddr, message: Vec<u8>) {
+        if message.len() <= self.ring.terms().bulk_bytes {
+            self.long.push_back(Long { id, queue: peer.port().into(), message });
+        } else {
+            self.never.insert(id);
+        }
     }
 
     /// Whether something waits to be lent.
@@ -79,20 +96,35 @@ impl Memory {
     /// Sends what waits, as far as there is room; true if something is left.
     pub fn send(&mut self, outbox: &mut Outbox) -> io::Result<bool> {
         while self.under_way < self.under_way_max {
-            let ring = &mut self.ring;
-            let posted = outbox
-                .first(|peer, bytes| ring.post_request(peer.port().into(), bytes) == Posted::Done);
-            match posted {
-                Some(true) => self.under_way += 1,
-                Some(false) => break,
-                None => match self.send_long() {
-                    true => self.under_way += 1,
-                    false => break,
-                },
+            let first = outbox.first(|peer, bytes| self.send_short(peer, bytes));
+            if !first.unwrap_or_else(|| self.send_long()) {
+                break;
             }
         }
         self.ring.pump()?;
         Ok(!outbox.is_empty() || self.has_long())
+    }
+
+    /// Posts a request, unless it ended while it waited. False: no room.
+    fn send_short(&mut self, peer: SocketAddr, bytes: &[u8]) -> bool {
+        let Some((Header { request_id: id, .. }, _)) = Header::parse(bytes) else { return true };
+        if let Some(count) = self.given_up.get_mut(&id) {
+            *count -= 1;
+            if *count == 0 {
+                self.given_up.remove(&id);
+            }
+            return true;
+        }
+        let is_posted = self.ring.post_request(peer.port().into(), bytes) == Posted::Done;
+        if is_posted {
+            self.begun(id);
+        }
+        is_posted
+    }
+
+    fn begun(&mut self, id: u16) {
+        self.is_posted[usize::from(id)] = true;
+        self.under_way += 1;
     }
 
     fn send_long(&mut self) -> bool {
@@ -107,21 +139,24 @@ impl Memory {
             self.ring.take_back(descriptor);
             return false;
         }
-        self.lent.insert(*id, descriptor);
+        let id = *id;
+        self.lent.insert(id, descriptor);
         self.long.pop_front();
+        self.begun(id);
         true
     }
 
     /// A request has ended, by its reply or without one.
     pub fn ended(&mut self, id: u16) {
-        let waiting = self.long.iter().position(|long| long.id == id);
-        if let Some(at) = waiting {
+        if std::mem::take(&mut self.is_posted[usize::from(id)]) {
+            self.under_way -= 1;
+            if let Some(descriptor) = self.lent.remove(&id) {
+                self.ring.take_back(descriptor);
+            }
+        } else if let Some(at) = self.long.iter().position(|long| long.id == id) {
             self.long.remove(at);
-            return;
-        }
-        self.under_way = self.under_way.saturating_sub(1);
-        if let Some(descriptor) = self.lent.remove(&id) {
-            self.ring.take_back(descriptor);
+        } else if !self.never.remove(&id) {
+            *self.given_up.entry(id).or_default() += 1;
         }
     }
 
@@ -138,5 +173,56 @@ impl Memory {
         let token = after_look();
         self.ring.poll_replies(BURST, &mut |queue, bytes| take(&token, Some(peer(queue)), bytes));
         self.ring.pump()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use laneway_rdma::contract::Responder as _;
+    use laneway_rdma::layout::Terms;
+    use laneway_rdma::region::Registry;
+    use laneway_rdma::shmring::RingResponder;
+    use std::sync::Arc;
+
+    /// Two requests under way at a time, and one kilobyte to lend.
+    const TERMS: Terms = Terms { lanes: 1, window: 4, replies: 4, loans: 2, bulk_bytes: 1024 };
+
+    fn add(outbox: &mut Outbox, id: u16) {
+        outbox.add(peer(0), |out| out.extend_from_slice(&Header::whole(id).to_bytes()));
+    }
+
+    /// Ids of the requests that came, in their order.
+    fn come(responder: &mut RingResponder) -> Vec<u16> {
+        let count = responder.poll_slots(0, 32);
+        let id = |at| Header::parse(responder.request(at).bytes).expect("a header").0.request_id;
+        (0..count).map(id).collect()
+    }
+
+    #[test]
+    fn no_more_are_under_way_than_have_a_place_and_those_that_ended_waiting_are_not_sent() {
+        let registry = Arc::new(Registry::new(TERMS, 1));
+        let (given, _, _server) = door::join(&registry).expect("memory").expect("a place");
+        let mut responder = RingResponder::new(registry, 0);
+        let mut memory = Memory::new(RingRequester::new(given));
+        let mut outbox = Outbox::default();
+        (1..=5).for_each(|id| add(&mut outbox, id));
+        memory.lend(6, peer(0), vec![6; 500]);
+        memory.lend(7, peer(0), vec![7; 2000]);
+        assert!(memory.send(&mut outbox).expect("it is there"));
+        assert_eq!(come(&mut responder), [1, 2]);
+        // Given up while they wait: of the same id one that is new is sent.
+        (3..=4).for_each(|id| memory.ended(id));
+        memory.ended(7);
+        add(&mut outbox, 3);
+        memory.ended(1);
+        assert!(memory.send(&mut outbox).expect("it is there"));
+        assert_eq!(come(&mut responder), [5]);
+        [2, 5].into_iter().for_each(|id| memory.ended(id));
+        assert!(!memory.send(&mut outbox).expect("it is there"));
+        assert_eq!(come(&mut responder), [3, 6]);
+        assert!(!memory.has_long() && outbox.is_empty());
+        [3, 6].into_iter().for_each(|id| memory.ended(id));
+        assert_eq!((memory.under_way, memory.given_up.len(), memory.lent.len()), (0, 0, 0));
     }
 }
