@@ -47,6 +47,9 @@ impl Memory {
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
         self.end_loans(core);
         while let Some((queue, bytes)) = self.waiting.pop_front() {
+            if is_over(core, &bytes) {
+                continue;
+            }
             if !self.post(queue, &bytes)? {
                 self.waiting.push_front((queue, bytes));
                 return self.ring.pump();
@@ -101,6 +104,11 @@ impl Memory {
 
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
+        // The core may have something to send at once, but there is no room for it.
+        let nanos = match self.waiting.is_empty() {
+            true => nanos,
+            false => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
+        };
         for look in 0..LOOKS + YIELDS {
             if nanos == 0 || self.ring.has_reply() {
                 return Ok(());
@@ -122,6 +130,12 @@ impl Memory {
         self.ring.pump()?;
         Ok(count == BURST)
     }
+}
+
+/// Whether a request that waited to be lent was given up meanwhile.
+fn is_over(core: &Core, bytes: &[u8]) -> bool {
+    let is_long = bytes.len() > MESSAGE_BYTES_MAX;
+    is_long && Header::parse(bytes).is_some_and(|(header, _)| !core.is_under_way(header.request_id))
 }
 
 fn posted(posted: Posted) -> io::Result<bool> {

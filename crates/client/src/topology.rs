@@ -50,6 +50,8 @@ impl Topology {
     /// `queues` in memory that the server shares, where a request of at most so many bytes is lent
     /// if it is too long for one datagram.
     pub const fn in_memory(queues: u16, lent_bytes_max: usize) -> Topology {
+        // There are no frames in memory: what may not be lent may not be longer than one.
+        let lent_bytes_max = if lent_bytes_max == 0 { 1 } else { lent_bytes_max };
         Topology { lent_bytes_max, ..Topology::queues(0, queues) }
     }
 
