@@ -123,9 +123,13 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
 
 /// Ask the machine for what the settings need; say what it does not have.
 fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
-    let in_memory = settings.shm.as_ref().map_or(0, |shm| shm::descriptors(shm, settings.workers));
-    let fit = process::raise_descriptors(settings.connections_max + in_memory);
-    let fit = fit.saturating_sub(in_memory);
+    let wanted =
+        settings.connections_max + shm::descriptors(settings.shm.as_ref(), settings.workers);
+    let fit = process::raise_descriptors(wanted);
+    if let Some(shm) = settings.shm.as_mut().filter(|_| fit < wanted) {
+        shm::keep_to(shm, settings.workers, fit);
+    }
+    let fit = fit.saturating_sub(shm::descriptors(settings.shm.as_ref(), settings.workers));
     if fit < settings.connections_max {
         let asked = settings.connections_max;
         eprintln!("laneway: -c {asked}: only {fit} descriptors are allowed; see ulimit -n");

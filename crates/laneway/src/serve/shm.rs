@@ -12,8 +12,19 @@ const CLIENTS: usize = 64;
 const CLIENTS_MAX: usize = 4096;
 
 /// Descriptors that all clients take: a connection each, and a doorbell for each worker.
-pub fn descriptors(shm: &ShmSettings, workers: usize) -> usize {
-    shm.clients_max * (1 + workers)
+pub fn descriptors(shm: Option<&ShmSettings>, workers: usize) -> usize {
+    shm.map_or(0, |shm| shm.clients_max * (1 + workers))
+}
+
+/// Of `fit` descriptors that are not all that were asked for, have such clients take half at most;
+/// say so if it is less.
+pub fn keep_to(shm: &mut ShmSettings, workers: usize, fit: usize) {
+    let most = (fit / 2 / (1 + workers)).max(1);
+    if shm.clients_max > most {
+        let asked = shm.clients_max;
+        eprintln!("laneway: --shm-clients {asked}: descriptors for {most} are left; see ulimit -n");
+        shm.clients_max = most;
+    }
 }
 
 /// The settings, or none where no flag asks for it.
@@ -47,4 +58,22 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Option<ShmSettings>, St
     }
     let mode = flags.shm_mask.unwrap_or(UNIX_MASK);
     Ok(Some(ShmSettings { path: PathBuf::from(path), mode, clients_max }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_few_descriptors_clients_in_memory_leave_half() {
+        let of = |clients_max| ShmSettings { path: "/s".into(), mode: 0o700, clients_max };
+        for (asked, workers, fit, kept) in
+            [(64, 4, 2000, 64), (64, 4, 400, 40), (4096, 1, 1000, 250), (8, 100, 90, 1)]
+        {
+            let mut shm = of(asked);
+            keep_to(&mut shm, workers, fit);
+            assert_eq!(shm.clients_max, kept, "{asked} clients of {workers} workers in {fit}");
+        }
+        assert_eq!((descriptors(Some(&of(8)), 4), descriptors(None, 4)), (40, 0));
+    }
 }
