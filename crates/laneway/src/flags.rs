@@ -189,9 +189,6 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--reply-sample" => flags.reply_percent = Some(number(parser)?),
         "--udp-listen" => flags.udp_listen = Some(text(parser)?),
         "--udp-public" => flags.udp_public = true,
-        "--shm" => flags.shm = Some(parser.value().map_err(sentence)?),
-        "--shm-mask" => flags.shm_mask = Some(octal(&text(parser)?)?),
-        "--shm-clients" => flags.shm_clients = Some(number(parser)?),
         "--kernel-lane" => flags.kernel_lane = Some(text(parser)?),
         "--kernel-lane-hook" => flags.kernel_lane_hook = Some(text(parser)?),
         "--kernel-lane-memory" => flags.kernel_lane_megabytes = Some(number(parser)?),
@@ -246,12 +243,23 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--idle" => flags.idle = Some(text(parser)?),
         "--drain-ms" => flags.drain_milliseconds = Some(number(parser)?),
         other => {
-            if !tier(&mut flags.tier, other, parser)? {
+            if !tier(&mut flags.tier, other, parser)? && !shm(flags, other, parser)? {
                 foreign(flags, other, parser);
             }
         }
     }
     Ok(())
+}
+
+/// Of clients in memory; false if it is none of theirs.
+fn shm(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, String> {
+    match flag {
+        "--shm" => flags.shm = Some(parser.value().map_err(sentence)?),
+        "--shm-mask" => flags.shm_mask = Some(octal(&text(parser)?)?),
+        "--shm-clients" => flags.shm_clients = Some(number(parser)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// memcached's flags that mean nothing here, and whether a value belongs to them.
