@@ -3,9 +3,9 @@
 //! a GET, that of the key's owner for a PUT (Minos §4.1).
 //!
 //! In the order a request meets it: [`sender`] (when), [`peers`] (to which port), [`flows`] (the
-//! flows), [`line`] (what one goes by: a socket, or [`memory`] shared with the server), [`upload`]
-//! (a request of many datagrams), [`socket`] (bursts to and from the kernel), [`flight`] (which
-//! request a datagram answers), [`reply`] (whether every byte of it is right).
+//! flows), [`mod@line`] (what one goes by: a socket, or [`memory`] shared with the server),
+//! [`upload`] (a request of many datagrams), [`socket`] (bursts to and from the kernel), [`flight`]
+//! (which request a datagram answers), [`reply`] (whether every byte of it is right).
 //!
 //! Whatever is sent is answered or lost, and both are counted: a request without a whole reply when
 //! its time is up is given up, never sent again, and counts with that time as its latency, so that
