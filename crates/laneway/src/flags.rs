@@ -291,9 +291,23 @@ fn foreign(flags: &mut Flags, flag: &str, parser: &mut Parser) {
         }
         None => {
             let _ = parser.optional_value();
-            flags.warnings.push(format!("{flag} is not known and ignored; see --help"));
+            let meant = nearest(flag).map(|meant| format!("did you mean {meant}? "));
+            flags.warnings.push(format!(
+                "{flag} is not known and ignored; {}see --help",
+                meant.unwrap_or_default()
+            ));
         }
     }
+}
+
+/// The long flag that differs from `flag` in one or two letters: of those that the help names.
+fn nearest(flag: &str) -> Option<&'static str> {
+    /// Letters left out, put in, changed, or swapped with the next.
+    const SLIPS_MAX: usize = 2;
+    let words = include_str!("serve_help.txt").split(|c: char| !c.is_alphanumeric() && c != '-');
+    let long = words.filter(|word| word.starts_with("--") && word.len() > "--".len());
+    let distances = long.map(|long| (strsim::damerau_levenshtein(flag, long), long));
+    distances.filter(|(slips, _)| *slips <= SLIPS_MAX).min().map(|(_, long)| long)
 }
 
 fn protocol(flags: &mut Flags, name: &str) {

@@ -60,3 +60,19 @@ fn extended_keys_are_honoured_or_named() {
     assert_eq!(flags.warnings.len(), 1);
     assert!(flags.warnings[0].contains("hashpower"), "{:?}", flags.warnings);
 }
+
+#[test]
+fn a_flag_with_a_slip_is_told_which_was_meant() {
+    for (typed, meant) in [
+        ("--data-dri", Some("--data-dir")),
+        ("--treshold", Some("--threshold")),
+        ("--desing", Some("--design")),
+        ("--nothing-like-it", None),
+    ] {
+        let warning = flags(typed).warnings.concat();
+        assert!(warning.contains("ignored"), "{typed}: {warning}");
+        let told = meant.map(|meant| format!("did you mean {meant}?"));
+        assert_eq!(warning.contains("did you mean"), told.is_some(), "{typed}: {warning}");
+        assert!(warning.contains(&told.unwrap_or_default()), "{typed}: {warning}");
+    }
+}
