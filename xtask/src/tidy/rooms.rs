@@ -16,7 +16,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("client", &["policy", "wire", "rdma"]),
     ("load", &["policy", "wire", "rdma", "client"]),
     ("sim", &["policy", "load"]),
-    ("laneway", &["policy", "wire", "store", "server", "tier", "client", "load", "sim"]),
+    ("laneway", &["policy", "wire", "server", "tier", "client", "load", "sim"]),
 ];
 /// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.
 const ALONE: &[&str] = &["policy", "wire", "sync"];
