@@ -341,7 +341,11 @@ fn topology_by_tcp(
     let mut told = Vec::new();
     let mut room = [0; 4096];
     while told.len() <= TOPOLOGY_BYTES_MAX {
-        let count = stream.read(&mut room)?;
+        let count = match stream.read(&mut room) {
+            // A process that was halted and goes on.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         told.extend_from_slice(&room[..count]);
         if let Ok(answer) = answer::read(&request, told.as_slice()) {
             return Ok((address, topology_of(answer)?));

@@ -2,7 +2,7 @@
 //! which knows to which a key belongs, and over TCP, which does not.
 
 use laneway_client::{Client, Request, Settings, Topology};
-use rig::{BINARY, Process, ask};
+use rig::{BINARY, Process, ask, awaited};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -194,7 +194,7 @@ fn datagrams_that_come_to_a_wrong_domain_are_answered_too() {
         let datagram = [&header, line.as_bytes()].concat();
         socket.send_to(&datagram, ("127.0.0.1", port)).expect("it leaves");
         let mut room = [0; 2_000];
-        let (bytes, from) = socket.recv_from(&mut room).expect("an answer comes");
+        let (bytes, from) = awaited(|| socket.recv_from(&mut room));
         assert_eq!(from.port(), port);
         assert!(room[..8] == header && room[8..bytes] == expected, "queue {number}");
     }
@@ -204,7 +204,7 @@ fn datagrams_that_come_to_a_wrong_domain_are_answered_too() {
 fn read_some(stream: &mut TcpStream) -> Vec<u8> {
     use std::io::Read as _;
     let mut buffer = vec![0; 65_536];
-    let bytes = stream.read(&mut buffer).expect("an answer comes");
+    let bytes = awaited(|| stream.read(&mut buffer));
     assert!(bytes > 0, "closed");
     buffer.truncate(bytes);
     buffer

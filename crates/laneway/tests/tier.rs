@@ -5,7 +5,7 @@ mod rig;
 use rig::{BINARY, Process, ask};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -148,7 +148,11 @@ fn write_on(stream: &mut TcpStream, known: &mut Known, name: u64, round: u64, en
         if stream.write_all(&set(&key, &value(version, bytes))).is_err() {
             return true;
         }
-        match stream.read(&mut buffer) {
+        let mut read = stream.read(&mut buffer);
+        while matches!(&read, Err(error) if error.kind() == io::ErrorKind::Interrupted) {
+            read = stream.read(&mut buffer);
+        }
+        match read {
             Ok(8) => assert_eq!(&buffer[..8], b"STORED\r\n"),
             Ok(0) | Err(_) => return true,
             Ok(bytes) => panic!("{}", text(&buffer[..bytes])),

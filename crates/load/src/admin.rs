@@ -112,9 +112,12 @@ fn ask(target: &Target, request: &[u8], is_whole: impl Fn(&[u8]) -> bool) -> io:
     let mut reply = Vec::new();
     let mut buffer = [0; 4_096];
     while !is_whole(&reply) && reply.len() < ANSWER_BYTES_MAX {
-        match stream.read(&mut buffer)? {
-            0 => break,
-            read => reply.extend_from_slice(&buffer[..read]),
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => reply.extend_from_slice(&buffer[..read]),
+            // A process that was halted and goes on.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(String::from_utf8_lossy(&reply).into_owned())

@@ -41,7 +41,13 @@ impl Peer for UdpPeer {
     }
     fn receive(&self) -> (SocketAddr, Vec<u8>) {
         let mut room = vec![0; 1 << 16];
-        let (bytes, from) = self.0.recv_from(&mut room).expect("a datagram comes");
+        let (bytes, from) = loop {
+            match self.0.recv_from(&mut room) {
+                // The process was halted and goes on.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                other => break other.expect("a datagram comes"),
+            }
+        };
         room.truncate(bytes);
         (from, room)
     }

@@ -82,7 +82,13 @@ pub fn datagram(text: &str) -> Vec<u8> {
 /// The text of the next datagram, and who sent it.
 pub fn heard(socket: &UdpSocket) -> (String, std::net::SocketAddr) {
     let mut bytes = [0; 2048];
-    let (length, from) = socket.recv_from(&mut bytes).expect("a datagram within a minute");
+    let (length, from) = loop {
+        match socket.recv_from(&mut bytes) {
+            // The process was halted and goes on.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => break other.expect("a datagram within a minute"),
+        }
+    };
     assert_eq!(bytes[..8], [0x42, 0x43, 0, 0, 0, 1, 0, 0]);
     (String::from_utf8(bytes[8..length].to_vec()).expect("text"), from)
 }

@@ -2,7 +2,7 @@
 //! the test that started it; and how a test talks to it.
 #![allow(dead_code)] // each test file uses its part
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -91,12 +91,23 @@ impl Drop for Process {
     }
 }
 
+/// Waits for what a call waits for. A socket with a time-out, and a process that is halted and goes
+/// on: then the call returns early, as interrupted.
+pub fn awaited<T>(mut call: impl FnMut() -> io::Result<T>) -> T {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.expect("an answer comes"),
+        }
+    }
+}
+
 /// What comes until it ends with `end`.
 pub fn read_to(stream: &mut impl Read, end: &[u8]) -> Vec<u8> {
     let mut got = Vec::new();
     let mut buffer = [0; 65536];
     while !got.ends_with(end) {
-        match stream.read(&mut buffer).expect("an answer comes") {
+        match awaited(|| stream.read(&mut buffer)) {
             0 => panic!("closed after {:?}", String::from_utf8_lossy(&got)),
             bytes => got.extend_from_slice(&buffer[..bytes]),
         }

@@ -91,7 +91,13 @@ impl Server {
     /// Takes a datagram; a request, if it is the last of one.
     fn receive(&mut self) -> Option<(SocketAddr, u16, Vec<u8>)> {
         let mut datagram = [0; 2_048];
-        let (bytes, peer) = self.socket.recv_from(&mut datagram).expect("a datagram");
+        let (bytes, peer) = loop {
+            match self.socket.recv_from(&mut datagram) {
+                // The process was halted and goes on.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                other => break other.expect("a datagram"),
+            }
+        };
         let (header, payload) = Header::parse(&datagram[..bytes]).expect("a header");
         assert_eq!(header.kind, Kind::Data);
         if self.trouble == Trouble::AsksAgain && header.total > 1 && header.sequence == 0 {
