@@ -36,17 +36,6 @@ impl World {
             now_nanos: SECOND,
         }
     }
-
-    /// The answer to one request.
-    fn ask(&mut self, request: Request) -> Result<Answer, Error> {
-        self.core.push(request, self.now_nanos).expect("it is a fine request");
-        loop {
-            self.turn();
-            if let Some((_, answer)) = self.core.answer() {
-                return answer;
-            }
-        }
-    }
 }
 
 impl mix::World for World {

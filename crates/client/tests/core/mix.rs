@@ -19,6 +19,18 @@ pub trait World {
     fn now_nanos(&self) -> u64;
     /// One turn of client and server; time passes.
     fn turn(&mut self);
+
+    /// The answer to one request.
+    fn ask(&mut self, request: Request) -> Result<Answer, Error> {
+        let now_nanos = self.now_nanos();
+        self.core().push(request, now_nanos).expect("it is a fine request");
+        loop {
+            self.turn();
+            if let Some((_, answer)) = self.core().answer() {
+                return answer;
+            }
+        }
+    }
 }
 
 /// SplitMix64.

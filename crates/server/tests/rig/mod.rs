@@ -150,6 +150,17 @@ pub fn plans_of_lanes() -> Vec<Plan> {
     forms.chain([Plan::of(1, Form::TimeShare)]).collect()
 }
 
+/// Each design once, with workers enough to differ.
+pub fn one_of_each_design() -> [Plan; 5] {
+    [
+        Plan::of(6, Form::Roles),
+        Plan { design: Design::Minos, ..Plan::of(6, Form::Roles) },
+        Plan { design: Design::Hkh, ..Plan::of(4, Form::TimeShare) },
+        Plan { design: Design::HkhWs, ..Plan::of(4, Form::TimeShare) },
+        Plan { design: Design::Sho, ..Plan::of(4, Form::TimeShare) },
+    ]
+}
+
 /// The other designs on 1, 2 and 6 workers, with all that can be chosen of them.
 pub fn plans_of_rivals() -> Vec<Plan> {
     let mut plans = vec![Plan::design(Design::Hkh, 1)]; // where no design has anything to decide
