@@ -6,6 +6,8 @@
 //! - [`shmring`]: the kind over shared memory, for clients on the same host: [`layout`] says where
 //!   what stands, [`door`] how a client gets its region, [`region`] is the server's side of one.
 //! - [`faults`]: any kind, with loss, duplication and delay by seed.
+//! - [`rivals`]: the designs that HERD is compared with, whose clients READ, to count what they
+//!   cost. No server of ours uses them.
 //!
 //! Departs from HERD: slots carry the lines of memcached's protocol behind the eight bytes of its
 //! UDP frames, so that one grammar serves every way in; a request's last word, not its key, says
@@ -21,4 +23,5 @@ pub mod faults;
 pub mod layout;
 pub mod mapped;
 pub mod region;
+pub mod rivals;
 pub mod shmring;
