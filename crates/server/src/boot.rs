@@ -227,6 +227,7 @@ fn domain(
         Some(_) => Store::with_hook(config, Box::new(Capture)),
     };
     let store = store.map_err(StartError::Store)?;
+    numa::bind(&store, &settings);
     let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
     let plan = policy.initial();
     let epoch_nanos = settings.epoch.as_nanos() as u64;

@@ -75,6 +75,8 @@ pub struct LaneSettings {
 pub struct DomainSettings {
     /// Where its workers run; anywhere if it has none.
     pub cpus: Vec<usize>,
+    /// Where its memory is; where it is first touched if that is not said.
+    pub node: Option<u32>,
 }
 
 /// Everything a server needs to know before it starts.

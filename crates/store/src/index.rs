@@ -153,6 +153,12 @@ impl Index {
         })
     }
 
+    /// Have the buckets on this NUMA node.
+    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
+        self.region.prefer_node(node)?;
+        self.overflow_region.prefer_node(node)
+    }
+
     /// A partition has so many primary buckets from now on. The caller is inside the bucket that
     /// came or went.
     fn set_buckets(&self, partition: usize, buckets: u64) {

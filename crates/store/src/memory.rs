@@ -124,6 +124,11 @@ impl Memory {
         })
     }
 
+    /// Have the items, and what is known of their slots, on this NUMA node.
+    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
+        [&self.items, &self.marks, &self.bitmaps].iter().try_for_each(|it| it.prefer_node(node))
+    }
+
     fn tables(&self) -> Tables<'_> {
         Tables {
             infos: &self.infos,

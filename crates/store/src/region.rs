@@ -30,6 +30,9 @@ unsafe impl Sync for Region {}
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// What mappings are made of.
 const PAGE_BYTES: usize = 4096;
+/// NUMA nodes that Linux counts up to.
+const NODES_MAX: usize = 1024;
+const WORD_BITS: usize = libc::c_ulong::BITS as usize;
 
 impl Region {
     /// Reserve `bytes` (rounded up to huge pages) of anonymous memory.
@@ -71,6 +74,23 @@ impl Region {
         unsafe { mmap(region.base.as_ptr().cast(), shared_bytes, access, flags, &array.file, 0) }?;
         region.shared_bytes = shared_bytes;
         Ok(region)
+    }
+
+    /// Have its pages on this NUMA node, as long as there is room; those that were touched before
+    /// stay where they are.
+    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
+        let mut nodes: [libc::c_ulong; NODES_MAX / WORD_BITS] = [0; NODES_MAX / WORD_BITS];
+        let word = nodes.get_mut(node as usize / WORD_BITS).ok_or(io::ErrorKind::InvalidInput)?;
+        *word = 1 << (node as usize % WORD_BITS);
+        // The kernel takes the length of the set less one.
+        let length = NODES_MAX as libc::c_ulong + 1;
+        let (base, policy) = (self.base.as_ptr(), libc::MPOL_PREFERRED);
+        // SAFETY: mbind changes no content; the range is exactly our own mapping, and the set is as
+        // long as is said and outlives the call. (glibc has no function for it.)
+        let refused = unsafe {
+            libc::syscall(libc::SYS_mbind, base, self.bytes, policy, nodes.as_ptr(), length, 0)
+        };
+        if refused == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Length in bytes.
@@ -148,4 +168,25 @@ fn prefetch(address: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_prefers_the_node_it_is_told() {
+        let region = Region::reserve(HUGE_PAGE_BYTES, false).expect("room for 2 MiB");
+        if let Err(error) = region.prefer_node(0) {
+            eprintln!("skipped: the kernel binds no memory here: {error}");
+            return;
+        }
+        region.words()[0].store(1, std::sync::atomic::Ordering::Relaxed);
+        let maps = std::fs::read_to_string("/proc/self/numa_maps").expect("a kernel that binds");
+        let begins = format!("{:x} ", region.base.as_ptr().addr());
+        let line = maps.lines().find(|line| line.starts_with(&begins)).expect("it is mapped");
+        assert!(line.contains("prefer:0") && line.contains("N0=1"), "{line}");
+        assert!(region.prefer_node(NODES_MAX as u32).is_err(), "no such node");
+        assert!(region.prefer_node(NODES_MAX as u32 - 1).is_err(), "no machine has so many");
+    }
 }

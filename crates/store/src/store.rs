@@ -154,6 +154,13 @@ impl Store {
         }
     }
 
+    /// Have what is stored from now on, and the index, on this NUMA node as long as it has room.
+    /// An error says that the kernel does not bind memory, or not for us, and changes nothing else.
+    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
+        self.index.prefer_node(node)?;
+        self.memory.prefer_node(node)
+    }
+
     /// `cache_memlimit`. Raising reaches as far as address space was reserved (four times the first
     /// limit, 1 GiB at least). Lowering takes effect little by little, with every draft and sweep.
     pub fn set_memory_bytes(&self, bytes: u64) {

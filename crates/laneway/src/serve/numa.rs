@@ -59,7 +59,8 @@ fn read(nodes: &Path) -> Vec<DomainSettings> {
         let path = nodes.join(format!("node{node}/cpulist"));
         list(&std::fs::read_to_string(path).unwrap_or_default())
     };
-    let domains = list(&online).into_iter().map(|node| DomainSettings { cpus: cpus(node) });
+    let domain = |node| DomainSettings { cpus: cpus(node), node: u32::try_from(node).ok() };
+    let domains = list(&online).into_iter().map(domain);
     domains.filter(|domain| !domain.cpus.is_empty()).take(usize::from(DOMAINS_MAX)).collect()
 }
 
@@ -92,8 +93,9 @@ mod tests {
             std::fs::write(own.join("cpulist"), cpus).unwrap();
         }
         std::fs::write(folder.join("online"), "0-2\n").unwrap();
-        let cpus: Vec<Vec<usize>> = read(&folder).into_iter().map(|domain| domain.cpus).collect();
-        assert_eq!(cpus, [vec![0, 1], vec![2, 3]]);
+        let found: Vec<(Option<u32>, Vec<usize>)> =
+            read(&folder).into_iter().map(|domain| (domain.node, domain.cpus)).collect();
+        assert_eq!(found, [(Some(0), vec![0, 1]), (Some(2), vec![2, 3])]);
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(read(&folder), []);
     }

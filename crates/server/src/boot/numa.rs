@@ -1,10 +1,12 @@
 //! A server's settings divided among NUMA domains, and workers that stay where their domain is.
 //!
-//! Memory is where it is first touched, and that is where the worker runs that stores an item; so
-//! workers that stay on their domain's CPUs have its items there.
+//! A domain's store is bound to its node. Where the kernel does not do that, memory is where it is
+//! first touched, which is where the worker runs that stores an item: workers that stay on their
+//! domain's CPUs have its items there, but for what other domains' workers write for them.
 
 use crate::settings::Settings;
 use laneway_policy::{Placement, owner};
+use laneway_store::Store;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -28,6 +30,15 @@ pub fn parts(settings: &Settings) -> Vec<Settings> {
         part
     };
     (0..placement.domains()).map(part).collect()
+}
+
+/// Have a domain's items on its node; anywhere if it has none.
+pub fn bind(store: &Store, settings: &Settings) {
+    let Some(node) = settings.domains.first().and_then(|domain| domain.node) else { return };
+    // Memory elsewhere is merely slower. (A container may forbid it: it takes CAP_SYS_NICE there.)
+    if let Err(error) = store.prefer_node(node) {
+        eprintln!("laneway: --numa: memory cannot be bound to node {node}: {error}");
+    }
 }
 
 /// Have this thread run on these CPUs only; on any where there are none.
