@@ -64,7 +64,8 @@ pub enum Ready {
     /// A stream has what it was waiting for, or its peer is gone (the next read or write tells).
     Stream(Token),
     /// A queue has something to [`receive`](datagram::Datagrams::poll), or another worker has been
-    /// first.
+    /// first. Told once: what is left in the queue is not told again until more arrives, or it is
+    /// watched anew.
     Datagrams(usize),
     /// A queue that was full on this path has room for departures.
     Room(usize, Path),

@@ -124,7 +124,7 @@ impl Net {
             attached: BTreeMap::new(),
             watching: false,
             datagrams: None,
-            queues_watched: BTreeSet::new(),
+            queues_watched: BTreeMap::new(),
             rooms_watched: BTreeSet::new(),
             first_in_memory: usize::MAX,
             woken: Arc::new(MemoryWake(AtomicBool::new(false))),
@@ -247,7 +247,8 @@ pub struct MemoryTransport {
     attached: BTreeMap<usize, (Token, Interest)>,
     watching: bool,
     datagrams: Option<DatagramNet>,
-    queues_watched: BTreeSet<usize>,
+    /// Watched queues, and of how many arrivals of each was told.
+    queues_watched: BTreeMap<usize, u64>,
     rooms_watched: BTreeSet<(usize, Path)>,
     /// Queues from this number on are in memory.
     first_in_memory: usize,
@@ -270,15 +271,23 @@ impl MemoryTransport {
         self
     }
 
-    fn poll_datagrams(&self, ready: &mut Vec<Ready>) {
+    fn poll_datagrams(&mut self, ready: &mut Vec<Ready>, room_end: usize) {
         let first = self.first_in_memory;
         let in_memory = self.queues_watched.range(first..);
-        ready.extend(in_memory.map(|queue| Ready::Datagrams(*queue)));
+        ready.extend(in_memory.map(|(queue, _)| Ready::Datagrams(*queue)));
         let in_memory = self.rooms_watched.range((first, Path::Small)..);
         ready.extend(in_memory.map(|(queue, path)| Ready::Room(*queue, *path)));
         let Some(net) = &self.datagrams else { return };
-        let waiting = self.queues_watched.range(..first).filter(|queue| net.is_readable(**queue));
-        ready.extend(waiting.map(|queue| Ready::Datagrams(*queue)));
+        for (queue, told) in self.queues_watched.range_mut(..first) {
+            // Told once, so not where the caller has no room for it.
+            if ready.len() < room_end
+                && let Some(arrivals) = net.arrivals(*queue)
+                && arrivals != *told
+            {
+                *told = arrivals;
+                ready.push(Ready::Datagrams(*queue));
+            }
+        }
         let rooms = self.rooms_watched.range(..(first, Path::Small));
         let free = rooms.filter(|(queue, path)| net.has_room(*queue, *path));
         ready.extend(free.map(|(queue, path)| Ready::Room(*queue, *path)));
@@ -322,14 +331,14 @@ impl Transport for MemoryTransport {
         }
         drop(state);
         self.next = last;
-        self.poll_datagrams(ready);
+        self.poll_datagrams(ready, room_end);
         ready.truncate(room_end);
         Ok(())
     }
 
     fn watch_datagrams(&mut self, queue: usize, watch: bool) -> io::Result<()> {
         if watch {
-            self.queues_watched.insert(queue);
+            self.queues_watched.entry(queue).or_insert(0);
         } else {
             self.queues_watched.remove(&queue);
         }

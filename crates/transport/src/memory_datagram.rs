@@ -69,11 +69,14 @@ struct Datagram {
 struct Buffer {
     datagrams: VecDeque<Datagram>,
     bytes: usize,
+    /// How many have ever come.
+    pushed: u64,
 }
 
 impl Buffer {
     fn push(&mut self, datagram: Datagram) {
         self.bytes += datagram.bytes.len();
+        self.pushed += 1;
         self.datagrams.push_back(datagram);
     }
 
@@ -240,12 +243,13 @@ impl DatagramNet {
         self.lock().fates
     }
 
-    /// Whether a poll of `queue` would return something.
-    pub fn is_readable(&self, queue: usize) -> bool {
+    /// If a poll of `queue` would return something: how many datagrams have ever come to it.
+    pub fn arrivals(&self, queue: usize) -> Option<u64> {
         let mut state = self.lock();
         let address = state.queues[queue].address;
         state.catch_up(&address);
-        state.receivers.get(&address).is_some_and(|buffer| !buffer.datagrams.is_empty())
+        let buffer = state.receivers.get(&address)?;
+        (!buffer.datagrams.is_empty()).then_some(buffer.pushed)
     }
 
     /// Whether `queue` takes departures by `path`.

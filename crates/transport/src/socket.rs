@@ -4,7 +4,8 @@
 //! waits, one wakes. (A listener per worker by `SO_REUSEPORT` would leave connections hashed to a
 //! worker that turned large, or is busy, waiting in its backlog.)
 //!
-//! Streams are level-triggered: what one turn leaves unread is ready again in the next.
+//! Streams are level-triggered: what one turn leaves unread is ready again in the next. Queues of
+//! datagrams are told of once.
 
 use crate::datagram::Path;
 use crate::rdma::Watch;
@@ -184,9 +185,10 @@ struct Watching {
 }
 
 impl Watching {
-    /// Several workers may watch one queue: one waits, one wakes.
+    /// Several workers may watch one queue: one waits, one wakes. Told once (edge-triggered), or
+    /// the kernel would look at the queue again in the next wait, only to find it empty.
     fn flags(self) -> epoll::EventFlags {
-        let mut flags = epoll::EventFlags::EXCLUSIVE;
+        let mut flags = epoll::EventFlags::EXCLUSIVE | epoll::EventFlags::ET;
         flags.set(epoll::EventFlags::IN, self.arrivals);
         flags.set(epoll::EventFlags::OUT, self.room);
         flags

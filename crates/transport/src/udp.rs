@@ -362,7 +362,9 @@ impl Datagrams for UdpDatagrams {
                 // Fewer than asked for: there are no more.
                 Ok(count) if count < most => break,
                 Ok(_) => most = burst - self.count,
-                Err(Errno::EAGAIN | Errno::EINTR) => break,
+                Err(Errno::EAGAIN) => break,
+                // Who is told once does not stop before the queue is empty.
+                Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -57,9 +57,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 result = result.and(self.transport.watch_datagrams(queue, watch));
             }
         }
-        // What was ready is not read on: others read it now, or nobody.
+        // What was ready is not read on: others read it now, or nobody. Who has been told of it may
+        // have left it, and is not told again: whoever watches a queue now looks into it.
         let Desk { ready, watched, .. } = &mut udp.desk;
-        ready.retain(|queue| watched[*queue]);
+        ready.clear();
+        ready.extend((0..watched.len()).filter(|queue| watched[*queue]));
         self.udp = Some(udp);
         result
     }
