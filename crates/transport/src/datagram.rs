@@ -104,8 +104,8 @@ pub trait Datagrams: Send {
     fn queue(&self, queue: usize) -> Queue;
 
     /// Receive at most `burst` (and at most [`BURST`]) arrivals of any worker's queue, in one call
-    /// to the kernel. Returns how many; fewer than `burst` when there are no more now. They are read by
-    /// [`arrival`](Datagrams::arrival), and last until the next `poll`.
+    /// to the kernel. Returns how many; fewer than `burst` when there are no more now. They are
+    /// read by [`arrival`](Datagrams::arrival), and last until the next `poll`.
     fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize>;
 
     /// Arrival number `index` of the last poll.
