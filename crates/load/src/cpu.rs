@@ -128,7 +128,21 @@ pub struct Machine {
     pub cpus: usize,
     /// Kernel release.
     pub kernel: String,
+    /// Where an idle CPU is a virtual one: how long it polls at most before it halts. Older records
+    /// do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt_poll_ns: Option<u64>,
 }
+
+/// What a virtual machine's idle CPUs do before they halt.
+const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
+/// What to do about virtual CPUs that halt at once when idle: then the host may give their place
+/// away, and take milliseconds to give it back.
+pub const HALTS_AT_ONCE: &str = "\
+an idle CPU of this virtual machine halts at once, and its host may be slow to give it back; as root,
+  echo 1000000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns
+keeps it until the next boot (docs/bench-method.md, \"Virtual machines\")";
 
 impl Machine {
     /// This one.
@@ -138,7 +152,14 @@ impl Machine {
         let model = model.map_or("", |rest| rest.trim_start_matches([' ', '\t', ':']));
         let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Machine { cpu_model: model.into(), cpus, kernel: release.trim().into() }
+        let halt_poll_ns = fs::read_to_string(HALT_POLL).ok();
+        let halt_poll_ns = halt_poll_ns.and_then(|text| text.trim().parse().ok());
+        Machine { cpu_model: model.into(), cpus, kernel: release.trim().into(), halt_poll_ns }
+    }
+
+    /// Whether it is a virtual one whose idle CPUs halt at once.
+    pub fn halts_at_once(&self) -> bool {
+        self.halt_poll_ns == Some(0)
     }
 }
 

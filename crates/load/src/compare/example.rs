@@ -127,7 +127,12 @@ pub fn record() -> Record {
         id: "example".into(),
         ended: "2026-01-02T03:04:05Z".into(),
         commit: "0123456789ab".into(),
-        machine: Machine { cpu_model: "A CPU".into(), cpus: 2, kernel: "6.1".into() },
+        machine: Machine {
+            cpu_model: "A CPU".into(),
+            cpus: 2,
+            kernel: "6.1".into(),
+            halt_poll_ns: None,
+        },
         client: "laneway bench".into(),
         versions: [("laneway".to_owned(), "1.6.45 (laneway)".to_owned())].into(),
         real_time: Some(true),

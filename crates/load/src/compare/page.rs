@@ -169,7 +169,14 @@ fn runs(results: Results<'_>, out: &mut String) {
 }
 
 fn machine(record: &Record, out: &mut String) {
-    let crate::cpu::Machine { cpu_model, cpus, kernel } = &record.machine;
+    let crate::cpu::Machine { cpu_model, cpus, kernel, halt_poll_ns } = &record.machine;
+    let idle = match halt_poll_ns {
+        None => String::new(),
+        Some(0) => ", virtual; idle ones halt at once, and the host may keep them".into(),
+        Some(ns) => {
+            format!(", virtual; idle ones poll for up to {} µs before they halt", ns / 1000)
+        }
+    };
     let scheduler = match record.real_time {
         Some(true) => "SCHED_FIFO, so that no other program delays them",
         _ => "the ordinary scheduler: the slowest requests may be other programs' doing",
@@ -177,7 +184,7 @@ fn machine(record: &Record, out: &mut String) {
     let _ = writeln!(
         out,
         "<h2>Machine and versions</h2>\n<table>\n\
-         <tr><td>processor</td><td>{}, {cpus} CPUs</td></tr>\n\
+         <tr><td>processor</td><td>{}, {cpus} CPUs{idle}</td></tr>\n\
          <tr><td>kernel</td><td>Linux {}</td></tr>\n<tr><td>servers</td><td>on CPU 0, one thread \
          each, under {scheduler}</td></tr>\n<tr><td>client</td><td>spinning on CPU 1, over \
          loopback</td></tr>",

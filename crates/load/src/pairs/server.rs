@@ -12,6 +12,7 @@ use super::definition::{Definition, Kind, ServerDefinition};
 use super::namespace::Namespace;
 use crate::admin;
 use crate::connection::Target;
+use crate::cpu::{HALTS_AT_ONCE, Machine};
 use crate::dialect::Dialect;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -68,6 +69,9 @@ impl Places {
             wrapper.extend(words("chrt -f 1"));
         } else if is_timed {
             eprintln!("warning: no right to SCHED_FIFO here: the tails are other processes' noise");
+        }
+        if is_timed && Machine::this().halts_at_once() {
+            eprintln!("warning: {HALTS_AT_ONCE}");
         }
         Ok(Places {
             root: options.root.clone(),
