@@ -140,7 +140,8 @@ const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 /// What to do about virtual CPUs that halt at once when idle: then the host may give their place
 /// away, and take milliseconds to give it back.
 pub const HALTS_AT_ONCE: &str = "\
-an idle CPU of this virtual machine halts at once, and its host may be slow to give it back; as root,
+an idle CPU of this virtual machine halts at once, and its host may be slow to give it back; as
+root,
   echo 1000000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns
 keeps it until the next boot (docs/bench-method.md, \"Virtual machines\")";
 
