@@ -292,3 +292,23 @@ fn bench_asks_by_memory_and_every_value_is_right() {
     assert!(number("answered") > 0);
     assert!(served.stat("loans_claimed") > 0, "large SETs are lent");
 }
+
+#[test]
+fn bench_verbs_counts_one_round_trip_and_one_verb_of_the_server_at_every_length() {
+    let served = Served::new("bench-verbs", &["-t", "2"]);
+    let mut bench = Command::new(BINARY);
+    bench.args(["bench", "verbs", "--keys", "200", "--value-bytes", "16,64,256,1024"]);
+    bench.args(["--window", "1,16", "--designs", "herd", "--shm"]);
+    let output = bench.arg(served.door()).output().expect("it starts");
+    let told = String::from_utf8(output.stdout).expect("it is text");
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let cells = |line: &str| -> Vec<String> {
+        line.split('|').map(|cell| cell.trim().to_string()).collect()
+    };
+    let rows: Vec<_> = told.lines().map(cells).filter(|cells| cells[1] == "laneway").collect();
+    assert_eq!(rows.len(), 2 * 4 * 2, "{told}");
+    for row in rows {
+        // Round trips, what the client posts, what the server does, what its card has to do with.
+        assert_eq!(row[5..9], ["1", "1 WRITE, 1 RECV", "1 SEND", "2"], "{row:?}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::arguments::usage;
 use crate::floor::flags::Error;
-use crate::{cli, compare, experiment, floor, trace};
+use crate::{cli, compare, experiment, floor, trace, verbs};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -22,6 +22,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
     if first == "compare" {
         return compare::main(arguments[1..].to_vec());
+    }
+    if first == "verbs" {
+        return verbs::main(arguments[1..].to_vec());
     }
     if first != "floor" {
         return cli::main(arguments);

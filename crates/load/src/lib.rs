@@ -1,7 +1,7 @@
 //! The load generator: what is asked ([`workload`], [`arrivals`]), how it is sent ([`sender`]),
 //! what is recorded ([`recorder`]), whether it may be believed ([`verdict`]), how it is shown
 //! ([`report`]); the pair runner that compares servers ([`pairs`]), and a server that does nothing,
-//! to compare with ([`floor`]).
+//! to compare with ([`floor`]); and what requests in memory cost in verbs ([`verbs`]).
 //!
 //! After the evaluation of Minos (§5), with two differences: TCP and unix sockets beside UDP
 //! ([`datagram`]), and latency from the time a request was due instead of the time it left. It
@@ -34,6 +34,7 @@ pub mod sender;
 pub mod timeline;
 pub mod trace;
 pub mod values;
+pub mod verbs;
 pub mod verdict;
 pub mod workload;
 pub mod zipf;

@@ -7,6 +7,7 @@ mod invocation;
 mod scripted;
 mod scripted_udp;
 mod sender;
+mod verbs;
 
 /// A thread that has no CPU for a whole window sees nothing in it.
 const TRIES: usize = 200;

@@ -1,6 +1,7 @@
 //! Memory that a server writes and its clients READ, over shared memory. It is atomic words: a READ
 //! that meets a write may be torn between any two of them, as one by a card may be between cache
-//! lines, and its reader finds out by checksums alone.
+//! lines, and its reader finds out by checksums alone. Records keep their order: who READs one of
+//! them finds those that were written before it, in what it READs then.
 //!
 //! The server can be stopped between any two words that it writes ([`Opened::hold`]): that is how a
 //! test catches it halfway. Whoever may READ here might also write, which a card forbids; so both
@@ -9,6 +10,8 @@
 use crate::contract::{Posted, Reader, Verbs};
 use crate::layout::HEAD_BYTES;
 use crate::mapped::{self, Mapped};
+use laneway_sync::prim::Ordering::{Acquire, Release};
+use laneway_sync::prim::fence;
 use laneway_sync::words;
 use std::collections::VecDeque;
 use std::io;
@@ -52,6 +55,8 @@ impl Opened {
     /// If that is not within the memory.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(at.is_multiple_of(WORD_BYTES), "words begin at multiples of 8, not at {at}");
+        // (A) pairs with (B): an item that moves is in its new place before it leaves the old.
+        fence(Release);
         for (number, bytes) in bytes.chunks(WORD_BYTES).enumerate() {
             let mut word = [0; WORD_BYTES];
             word[..bytes.len()].copy_from_slice(bytes);
@@ -72,6 +77,7 @@ impl Opened {
     pub fn let_through(&mut self, count: usize) -> usize {
         let Some(held) = &mut self.held else { return 0 };
         for (at, word) in held.drain(..count.min(held.len())) {
+            fence(Release); // (A)
             words::write(self.map.words(), at, &word);
         }
         held.len()
@@ -108,6 +114,9 @@ impl RingReader {
         }
         self.room.clear();
         words::read_into(words, address, bytes, &mut self.room);
+        // (B) pairs with (A): whoever saw a record overwritten sees in the next READ what was
+        // written before.
+        fence(Acquire);
         Some(&self.room)
     }
 }

@@ -298,8 +298,8 @@ impl Shape {
     /// Bytes of the index; extents are behind it.
     pub const fn index_bytes(&self) -> usize {
         match self {
-            Shape::Cuckoo { buckets } => *buckets * BUCKET_BYTES,
-            Shape::Hopscotch(slots) => slots.count() * slots.slot_bytes(),
+            Shape::Cuckoo { buckets } => buckets.saturating_mul(BUCKET_BYTES),
+            Shape::Hopscotch(slots) => slots.count().saturating_mul(slots.slot_bytes()),
         }
     }
 }

@@ -1,0 +1,87 @@
+//! `laneway bench verbs`: what a GET and a PUT cost in round trips and verbs, counted as they run,
+//! for HERD's way and the designs that it is compared with (HERD §5.1); and, in a closed loop, in
+//! time. The designs are those of `laneway_rdma::rivals`, both ends of them in this process; a
+//! Laneway that serves (`serve --shm`) can be counted beside them.
+//!
+//! What the numbers say and what not: they are of shared memory, where a READ takes no time of a
+//! card and a round trip none of a wire. Counts carry over to a network, times do not.
+
+mod closed;
+mod counted;
+mod flags;
+mod laneway;
+mod report;
+mod rig;
+mod table;
+
+pub use flags::{HELP, Options, parse};
+pub use report::{Counted, Posts, Report, SCHEMA, Timed};
+
+use crate::arguments::usage;
+use crate::values::Values;
+use rig::Items;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Runs with these arguments, `verbs` not among them.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let options = match parse(arguments) {
+        Ok(None) => {
+            // Whoever closed the pipe has read enough.
+            let _ = std::io::stdout().write_all(HELP.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Ok(Some(options)) => options,
+        Err(message) => return usage("bench verbs", &message),
+    };
+    match run(&options).and_then(|report| show(&options, &report).map(|()| report)) {
+        Ok(report) if report.is_good() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("laneway bench verbs: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Counts, or measures, everything that is asked for.
+pub fn run(options: &Options) -> Result<Report, String> {
+    let values = Values::new(options.seed);
+    let mut report = Report { schema: SCHEMA.into(), ..Report::default() };
+    for &value_bytes in &options.value_bytes {
+        let Options { keys, key_bytes, seed, .. } = *options;
+        let items = Items { keys, key_bytes, value_bytes, seed, values: &values };
+        for &window in &options.windows {
+            if let Some(path) = &options.shm {
+                report.counted.extend(laneway::count(path, &items, window)?);
+            }
+            for &design in &options.designs {
+                match &options.closed {
+                    None => report.counted.extend(counted::count(design, &items, window)?),
+                    Some(closed) => {
+                        report.timed.push(closed::run(design, &items, window, closed)?);
+                    }
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+fn show(options: &Options, report: &Report) -> Result<(), String> {
+    let table = table::render(report);
+    let Some(path) = &options.json else {
+        let _ = std::io::stdout().write_all(table.as_bytes());
+        return Ok(());
+    };
+    let mut text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
+    text.push('\n');
+    if path.as_os_str() == "-" {
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        let _ = std::io::stderr().write_all(table.as_bytes());
+        return Ok(());
+    }
+    let _ = std::io::stdout().write_all(table.as_bytes());
+    std::fs::write(path, text).map_err(|error| format!("--json {}: {error}", path.display()))
+}

@@ -1,0 +1,136 @@
+//! What `laneway bench verbs` tells, as data.
+
+use laneway_rdma::rivals::tally::Tally;
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the report's form.
+pub const SCHEMA: &str = "laneway-verbs/1";
+
+/// Work requests that one side posts for a request, on average.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Posts {
+    /// WRITE.
+    pub write: f64,
+    /// SEND.
+    pub send: f64,
+    /// RECV.
+    pub recv: f64,
+    /// READ.
+    pub read: f64,
+}
+
+impl Posts {
+    /// Of a side that counted `tally` over so many requests.
+    pub(super) fn of(tally: &Tally, requests: u64) -> Posts {
+        let mean = |count: u64| count as f64 / requests.max(1) as f64;
+        let verbs = tally.verbs;
+        Posts {
+            write: mean(verbs.writes),
+            send: mean(verbs.sends),
+            recv: mean(verbs.receives),
+            read: mean(verbs.reads),
+        }
+    }
+
+    /// All of them.
+    pub fn sum(&self) -> f64 {
+        self.write + self.send + self.recv + self.read
+    }
+}
+
+/// What one kind of request costs. Everything but `requests`, `torn` and what describes the run is
+/// per request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Which design.
+    pub design: String,
+    /// `GET` or `PUT`.
+    pub operation: String,
+    /// Length of every value.
+    pub value_bytes: usize,
+    /// Requests under way at a time.
+    pub window: usize,
+    /// How many there were.
+    pub requests: u64,
+    /// Times that something was asked and waited for.
+    pub round_trips: f64,
+    /// What the client posts.
+    pub client: Posts,
+    /// What the server's CPU posts.
+    pub server: Posts,
+    /// What the server's card has to do with: all of both but RECVs.
+    pub server_card: f64,
+    /// Payload that goes to the server.
+    pub bytes_to_server: f64,
+    /// Payload that comes back.
+    pub bytes_to_client: f64,
+    /// READs that met a write.
+    pub torn: u64,
+}
+
+/// Both sides' tallies over some requests.
+pub(super) struct Tallies {
+    pub client: Tally,
+    pub server: Tally,
+    pub requests: u64,
+    pub trips: u64,
+    pub torn: u64,
+}
+
+impl Tallies {
+    /// The same per request, of what kind of which run is for the caller to say.
+    pub fn counted(&self) -> Counted {
+        let mean = |count: u64| count as f64 / self.requests.max(1) as f64;
+        let Tallies { client, server, requests, trips, torn } = self;
+        Counted {
+            requests: *requests,
+            round_trips: mean(*trips),
+            client: Posts::of(client, *requests),
+            server: Posts::of(server, *requests),
+            server_card: mean(client.on_the_wire() + server.on_the_wire()),
+            bytes_to_server: mean(client.bytes_sent),
+            bytes_to_client: mean(client.bytes_read + server.bytes_sent),
+            torn: *torn,
+            ..Counted::default()
+        }
+    }
+}
+
+/// A closed loop.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timed {
+    /// Costs of a request of the mix; `operation` is `mix`.
+    pub counted: Counted,
+    /// Share of GETs.
+    pub get_share: f64,
+    /// How long it was measured.
+    pub seconds: f64,
+    /// Requests that ended then, a second.
+    pub requests_per_s: f64,
+    /// From the request's begin to its end.
+    pub latency_us_p50: f64,
+    /// The same.
+    pub latency_us_p99: f64,
+    /// GETs that were given up, for they never saw a whole value.
+    pub given_up: u64,
+    /// Values that came back and never were.
+    pub corrupt: u64,
+}
+
+/// The report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Costs of each kind of request.
+    pub counted: Vec<Counted>,
+    /// Closed loops.
+    pub timed: Vec<Timed>,
+}
+
+impl Report {
+    /// Whether every value was right.
+    pub fn is_good(&self) -> bool {
+        self.timed.iter().all(|timed| timed.corrupt == 0)
+    }
+}
