@@ -1,6 +1,7 @@
 //! How a client gets its region: it connects to a unix socket of the server, says hello, and is
 //! passed the memory and the doorbells (`SCM_RIGHTS`). Whoever may open the socket's path may be a
-//! client. The connection stays: its end is the client's end.
+//! client. The connection stays: its end is the client's end. What lies behind the door, a
+//! [`House`], is another one where clients come over a network ([`crate::verbs`]).
 //!
 //! The server makes the memory, seals its size and lays it out; the client is told the terms in a
 //! line. (HERD's clients are told addresses and keys by a daemon of their own, §4.2.) Nobody waits
@@ -49,10 +50,49 @@ struct Hello {
     said: Vec<u8>,
 }
 
+/// What was heard of a connection.
+pub enum Heard<T> {
+    /// All that it has to say.
+    Hello(T),
+    /// Less.
+    More,
+    /// Something else.
+    Nonsense,
+}
+
+/// What became of who said hello.
+pub enum Admitted {
+    /// It is a member, until its connection ends.
+    Member(Peer),
+    /// It was one, and is gone.
+    Gone,
+    /// There is no place for it, and it was told.
+    Refused,
+}
+
+/// Where the clients of a door live.
+pub trait House {
+    /// What a client says.
+    type Hello;
+    /// What whoever said something else is told to say.
+    const SAY: &str;
+
+    /// Judge all that a connection has said.
+    fn hear(&self, said: &[u8]) -> Heard<Self::Hello>;
+    /// Give a client its place, and say so.
+    fn admit(&self, hello: Self::Hello, stream: &OwnedFd) -> Admitted;
+    /// Somebody said something else, or nothing for too long.
+    fn misheard(&self);
+    /// A member is gone.
+    fn leave(&self, peer: Peer);
+    /// Let go of what those had that are gone, as far as nobody uses it; whether some is left.
+    fn bury(&self) -> bool;
+}
+
 /// The server's side.
-pub struct Door<L> {
+pub struct Door<L, H: House = Registry> {
     listener: L,
-    registry: Arc<Registry>,
+    house: Arc<H>,
     hellos: VecDeque<Hello>,
     members: Vec<(OwnedFd, Peer)>,
     /// Readable when the door is to close: its other end is gone.
@@ -71,19 +111,19 @@ pub enum Turned {
     Closed,
 }
 
-impl<L: AsFd> Door<L> {
-    /// A door at `listener`, a listening unix socket that does not block, for the clients of
-    /// `registry`. It closes when the second value is dropped.
-    pub fn new(listener: L, registry: Arc<Registry>) -> io::Result<(Door<L>, UnixStream)> {
+impl<L: AsFd, H: House> Door<L, H> {
+    /// A door at `listener`, a listening socket that does not block, for the clients of `house`. It
+    /// closes when the second value is dropped.
+    pub fn new(listener: L, house: Arc<H>) -> io::Result<(Door<L, H>, UnixStream)> {
         let (stop, stopper) = UnixStream::pair()?;
         let (hellos, members) = (VecDeque::new(), Vec::new());
-        Ok((Door { listener, registry, hellos, members, stop, paused: false }, stopper))
+        Ok((Door { listener, house, hellos, members, stop, paused: false }, stopper))
     }
 
     /// Wait for something to happen, `most` at most, and do what is to be done.
     pub fn turn(&mut self, most: Option<&Timespec>) -> io::Result<Turned> {
         // What is left is let go of soon, but nobody says when.
-        let is_left = self.registry.bury();
+        let is_left = self.house.bury();
         let most = if self.paused || is_left && most.is_none() { Some(&PAUSE) } else { most };
         let (stops, comes, said, gone) = {
             let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
@@ -114,13 +154,13 @@ impl<L: AsFd> Door<L> {
     /// Members have nothing more to say: whatever comes of one, be it its end, is the end.
     fn part(&mut self, gone: &[bool]) -> bool {
         let mut number = 0;
-        let registry = &self.registry;
+        let house = &self.house;
         let before = self.members.len();
         self.members.retain(|(_, peer)| {
             let is_gone = gone[number];
             number += 1;
             if is_gone {
-                registry.leave(*peer);
+                house.leave(*peer);
             }
             !is_gone
         });
@@ -136,14 +176,23 @@ impl<L: AsFd> Door<L> {
                 self.hellos.push_back(hello);
                 continue;
             }
-            match hello.read() {
-                Heard::Hello => changed |= self.admit(hello.stream),
+            if !hello.read() {
+                continue; // that was its end
+            }
+            match self.house.hear(&hello.said) {
+                Heard::Hello(said) => match self.house.admit(said, &hello.stream) {
+                    Admitted::Member(peer) => {
+                        self.members.push((hello.stream, peer));
+                        changed = true;
+                    }
+                    Admitted::Gone => changed = true,
+                    Admitted::Refused => {}
+                },
                 Heard::More => self.hellos.push_back(hello),
                 Heard::Nonsense => {
-                    self.registry.hellos_bad.fetch_add(1, Relaxed);
-                    refuse(&hello.stream, "say laneway-shm 1");
+                    self.house.misheard();
+                    refuse(&hello.stream, H::SAY);
                 }
-                Heard::End => {}
             }
         }
         changed
@@ -154,7 +203,7 @@ impl<L: AsFd> Door<L> {
             Ok(stream) => {
                 if self.hellos.len() == HELLOS_MAX {
                     self.hellos.pop_front();
-                    self.registry.hellos_bad.fetch_add(1, Relaxed);
+                    self.house.misheard();
                 }
                 self.hellos.push_back(Hello { stream, said: Vec::new() });
             }
@@ -163,12 +212,48 @@ impl<L: AsFd> Door<L> {
             Err(_) => self.paused = true,
         }
     }
+}
 
-    /// Give a client its region. Whether there is one more now.
-    fn admit(&mut self, stream: OwnedFd) -> bool {
-        let terms = self.registry.terms();
+/// Whose door is closed is no client any more.
+impl<L, H: House> Drop for Door<L, H> {
+    fn drop(&mut self) {
+        self.members.iter().for_each(|(_, peer)| self.house.leave(*peer));
+    }
+}
+
+impl Hello {
+    /// Take in what came. False: it was the end.
+    fn read(&mut self) -> bool {
+        let mut room = [0; LINE_BYTES_MAX];
+        match recv(&self.stream, &mut room, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => false,
+            Ok((count, _)) => {
+                self.said.extend_from_slice(&room[..count]);
+                true
+            }
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+}
+
+impl House for Registry {
+    type Hello = ();
+    const SAY: &str = "say laneway-shm 1";
+
+    fn hear(&self, said: &[u8]) -> Heard<()> {
+        match said {
+            said if said == HELLO => Heard::Hello(()),
+            said if HELLO.starts_with(said) => Heard::More,
+            _ => Heard::Nonsense,
+        }
+    }
+
+    /// Give a client its region.
+    fn admit(&self, (): (), stream: &OwnedFd) -> Admitted {
+        let terms = self.terms();
         let mut passed = None;
-        let entered = self.registry.enter(|peer| {
+        let entered = self.enter(|peer| {
             let (region, fds) = make(terms, peer)?;
             passed = Some(fds);
             Ok(region)
@@ -176,60 +261,38 @@ impl<L: AsFd> Door<L> {
         let (region, fds) = match (entered, passed) {
             (Ok(Some(region)), Some(fds)) => (region, fds),
             (Ok(_), _) => {
-                let most = self.registry.clients().len();
-                refuse(&stream, &format!("there are {most} clients already: raise --shm-clients"));
-                return false;
+                let most = self.clients().len();
+                refuse(stream, &format!("there are {most} clients already: raise --shm-clients"));
+                return Admitted::Refused;
             }
             (Err(error), _) => {
-                refuse(&stream, &format!("no region can be made: {error}"));
-                return false;
+                refuse(stream, &format!("no region can be made: {error}"));
+                return Admitted::Refused;
             }
         };
-        if pass(&stream, terms, &fds).is_err() {
-            self.registry.leave(region.peer());
-            return true;
+        let peer = region.peer();
+        if pass(stream, terms, &fds).is_err() {
+            self.leave(peer);
+            return Admitted::Gone;
         }
-        self.members.push((stream, region.peer()));
-        true
+        Admitted::Member(peer)
     }
-}
 
-/// Whose door is closed is no client any more.
-impl<L> Drop for Door<L> {
-    fn drop(&mut self) {
-        self.members.iter().for_each(|(_, peer)| self.registry.leave(*peer));
+    fn misheard(&self) {
+        self.hellos_bad.fetch_add(1, Relaxed);
     }
-}
 
-/// What was heard of a connection.
-enum Heard {
-    Hello,
-    More,
-    Nonsense,
-    End,
-}
+    fn leave(&self, peer: Peer) {
+        Registry::leave(self, peer);
+    }
 
-impl Hello {
-    fn read(&mut self) -> Heard {
-        let mut room = [0; LINE_BYTES_MAX];
-        match recv(&self.stream, &mut room, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Heard::End,
-            Ok((count, _)) => {
-                self.said.extend_from_slice(&room[..count]);
-                match &self.said {
-                    said if said == HELLO => Heard::Hello,
-                    said if HELLO.starts_with(said) => Heard::More,
-                    _ => Heard::Nonsense,
-                }
-            }
-            Err(Errno::AGAIN | Errno::INTR) => Heard::More,
-            Err(_) => Heard::End,
-        }
+    fn bury(&self) -> bool {
+        Registry::bury(self)
     }
 }
 
 /// Say no. Whoever does not hear it hears the end.
-fn refuse(stream: &OwnedFd, why: &str) {
+pub(crate) fn refuse(stream: &OwnedFd, why: &str) {
     let line = format!("ERROR {why}\n");
     let _ = send(stream, line.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

@@ -47,6 +47,12 @@ pub struct Terms {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TermsError(String);
 
+impl TermsError {
+    pub(crate) fn new(why: String) -> TermsError {
+        TermsError(why)
+    }
+}
+
 impl fmt::Display for TermsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

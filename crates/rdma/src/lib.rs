@@ -5,6 +5,7 @@
 //!   side, `poll_slots`, `reply` and `pump` on the server's, and the verbs that they count.
 //! - [`shmring`]: the kind over shared memory, for clients on the same host: [`layout`] says where
 //!   what stands, [`door`] how a client gets its region, [`region`] is the server's side of one.
+//! - [`verbs`]: the kind over RDMA, for clients on other hosts.
 //! - [`faults`]: any kind, with loss, duplication and delay by seed.
 //! - [`rivals`]: the designs that HERD is compared with, whose clients READ, to count what they
 //!   cost. No server of ours uses them.
@@ -15,7 +16,8 @@
 //! it lies ([`contract::Lent`]), and the server copies it slice by slice.
 //!
 //! Whatever a client writes is hostile: it is copied once and judged by the copy. Nothing here
-//! reads a clock, starts a thread or knows the protocol. `unsafe` is in [`mapped`] alone.
+//! reads a clock, starts a thread or knows the protocol. `unsafe` is in [`mapped`] alone, and in
+//! four files of [`verbs`].
 
 pub mod contract;
 pub mod door;
@@ -25,3 +27,4 @@ pub mod mapped;
 pub mod region;
 pub mod rivals;
 pub mod shmring;
+pub mod verbs;

@@ -40,6 +40,8 @@ macro_rules! counts {
     };
 }
 
+pub(crate) use counts;
+
 counts! {
     /// Requests taken out of slots.
     requests,

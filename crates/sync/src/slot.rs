@@ -62,6 +62,11 @@ fn parts(slot: &[AtomicU64]) -> (&AtomicU64, &[AtomicU64]) {
     slot.split_last().expect("a slot has a control word")
 }
 
+/// Where a message of `bytes` begins in a slot of `words` words, for who writes it from afar.
+pub const fn begins(words: usize, bytes: usize) -> usize {
+    begin(message_bytes_max(words), bytes)
+}
+
 /// Where a message of `bytes` begins in a slot whose messages have `room` bytes: right-aligned to a
 /// word.
 const fn begin(room: usize, bytes: usize) -> usize {
@@ -110,6 +115,14 @@ pub enum Taken {
 #[inline]
 pub fn is_taken(slot: &[AtomicU64]) -> bool {
     parts(slot).0.load(Relaxed) != 0
+}
+
+/// What the control word of a slot says; `None` of a free one.
+#[inline]
+pub fn control(slot: &[AtomicU64]) -> Option<Control> {
+    // (C) pairs with (A).
+    let control = u64::from_le(parts(slot).0.load(Acquire));
+    (control != 0).then(|| Control::unpack(control))
 }
 
 /// Copy the message of a slot behind what is in `out`. The slot stays as it is: [`free`] it.

@@ -1,0 +1,465 @@
+//! A device for RDMA, opened: which there are, one of its ports, what stands for that port as an
+//! address, and memory that the device may write and read.
+//!
+//! Whoever names a device does it as `ibv_devinfo` prints it, with `:PORT` and `:GID` behind it if
+//! the first port and the best address will not do.
+
+use super::ffi::{self, Gid, Library};
+use crate::mapped::{self, Mapped};
+use laneway_sync::prim::AtomicU64;
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Which device, port and address (`DEVICE[:PORT[:GID]]`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The device's name.
+    pub device: String,
+    /// Its port, from 1.
+    pub port: u8,
+    /// Index of the port's address; the best there is if none is said.
+    pub gid: Option<u8>,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let mut parts = text.split(':');
+        let device = parts.next().unwrap_or_default().to_owned();
+        // It becomes part of a path.
+        if device.is_empty() || device.contains('/') || device.starts_with('.') {
+            return Err("write DEVICE, DEVICE:PORT or DEVICE:PORT:GID".into());
+        }
+        let port = parts.next().map_or(Ok(1), str::parse).ok().filter(|port| *port > 0);
+        let port = port.ok_or("a port is a number from 1 to 255")?;
+        let gid = parts.next().map(str::parse).transpose();
+        let gid =
+            gid.map_err(|_| "GID is an index from 0 to 255, as `rdma link` or show_gids has")?;
+        match parts.next() {
+            Some(_) => Err("write DEVICE, DEVICE:PORT or DEVICE:PORT:GID".into()),
+            None => Ok(Place { device, port, gid }),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.device, self.port)?;
+        self.gid.map_or(Ok(()), |gid| write!(f, ":{gid}"))
+    }
+}
+
+/// Why there is no RDMA, and what to do.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The library is not there.
+    NoLibrary(&'static str),
+    /// There is no device at all.
+    NoDevice,
+    /// None of this name; those that there are.
+    NoSuchDevice(String, Vec<String>),
+    /// It cannot be opened.
+    Closed(String, io::Error),
+    /// The port is not there, or down.
+    Port(Place, String),
+    /// The port has no such address.
+    Address(Place),
+    /// A resource that the device refused.
+    Refused(&'static str, io::Error),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::NoLibrary(why) => write!(
+                f,
+                "libibverbs cannot be loaded ({why}); install it (Debian: apt-get install \
+                 libibverbs1 ibverbs-providers)"
+            ),
+            Trouble::NoDevice => f.write_str(
+                "there is no RDMA device; `rdma link` lists them, and `modprobe rdma_rxe; rdma \
+                 link add rxe0 type rxe netdev IFACE` makes one of any network interface",
+            ),
+            Trouble::NoSuchDevice(name, there) => {
+                write!(f, "there is no RDMA device {name}; there is {}", there.join(", "))
+            }
+            Trouble::Closed(name, why) => write!(
+                f,
+                "the RDMA device {name} cannot be opened: {why}; the user needs to read and write \
+                 /dev/infiniband/uverbs*"
+            ),
+            Trouble::Port(place, why) => {
+                write!(f, "port {} of {} {why}", place.port, place.device)
+            }
+            Trouble::Address(place) => {
+                write!(f, "{place} has no address; name one that `rdma link` or show_gids shows")
+            }
+            Trouble::Refused(what, why) if why.raw_os_error() == Some(libc::ENOMEM) => {
+                write!(f, "{what}: {why}; memory that a device uses is locked: see ulimit -l")
+            }
+            Trouble::Refused(what, why) => write!(f, "{what}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// What the last call refused, by errno.
+pub(super) fn refused(what: &'static str) -> Trouble {
+    Trouble::Refused(what, io::Error::last_os_error())
+}
+
+/// The same of a call that returns its errno.
+pub(super) fn check(what: &'static str, status: i32) -> Result<(), Trouble> {
+    match status {
+        0 => Ok(()),
+        status => Err(Trouble::Refused(what, io::Error::from_raw_os_error(status.abs()))),
+    }
+}
+
+/// The devices that there are, until this is dropped.
+struct Devices {
+    library: &'static Library,
+    list: NonNull<*mut ffi::Device>,
+    count: usize,
+}
+
+impl Devices {
+    fn list() -> Result<Devices, Trouble> {
+        let library = ffi::library().map_err(Trouble::NoLibrary)?;
+        let mut count = 0;
+        // SAFETY: the count is ours to be written.
+        let list = unsafe { (library.get_device_list)(&raw mut count) };
+        // A kernel without any of it has no list at all.
+        let list = NonNull::new(list).ok_or(Trouble::NoDevice)?;
+        Ok(Devices { library, list, count: usize::try_from(count).unwrap_or(0) })
+    }
+
+    fn each(&self) -> impl Iterator<Item = (*mut ffi::Device, String)> {
+        (0..self.count).map(|number| {
+            // SAFETY: the list has `count` entries and lasts as long as `self`; a device's name is
+            // a C string that lasts as long as the device.
+            unsafe {
+                let device = self.list.add(number).read();
+                let name = CStr::from_ptr((self.library.get_device_name)(device));
+                (device, name.to_string_lossy().into_owned())
+            }
+        })
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        // SAFETY: the list is the library's own; a device that was opened stays open.
+        unsafe { (self.library.free_device_list)(self.list.as_ptr()) };
+    }
+}
+
+/// The names of all devices.
+pub fn names() -> Result<Vec<String>, Trouble> {
+    Ok(Devices::list()?.each().map(|(_, name)| name).collect())
+}
+
+/// MTUs as verbs number them: 2048 holds a reply, 4096 is the longest.
+pub const MTU_MIN: u8 = 4;
+/// See above.
+pub const MTU_MAX: u8 = 5;
+
+/// Where a port is, as another port reaches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// In the subnet; 0 where the link is Ethernet.
+    pub lid: u16,
+    /// Of the world.
+    pub gid: [u8; 16],
+}
+
+/// A device, its protection domain, and one of its ports.
+pub struct Card {
+    pub(super) library: &'static Library,
+    pub(super) context: NonNull<ffi::Context>,
+    pub(super) domain: NonNull<ffi::Domain>,
+    place: Place,
+    address: Address,
+    gid_index: u8,
+    mtu: u8,
+    is_ethernet: bool,
+}
+
+// SAFETY: the library's calls lock what they share; the pointers belong to no thread.
+unsafe impl Send for Card {}
+// SAFETY: as above.
+unsafe impl Sync for Card {}
+
+impl fmt::Debug for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Card").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Card {
+    /// Open a device.
+    pub fn open(place: &Place) -> Result<Arc<Card>, Trouble> {
+        let devices = Devices::list()?;
+        let found = devices.each().find(|(_, name)| *name == place.device);
+        let Some((device, _)) = found else {
+            let there: Vec<String> = devices.each().map(|(_, name)| name).collect();
+            return Err(match there.is_empty() {
+                true => Trouble::NoDevice,
+                false => Trouble::NoSuchDevice(place.device.clone(), there),
+            });
+        };
+        let library = devices.library;
+        // SAFETY: the device is of a list that is still there.
+        let context = unsafe { (library.open_device)(device) };
+        let closed = || Trouble::Closed(place.device.clone(), io::Error::last_os_error());
+        let context = NonNull::new(context).ok_or_else(closed)?;
+        // SAFETY: the context was opened above.
+        let domain = unsafe { (library.alloc_pd)(context.as_ptr()) };
+        let Some(domain) = NonNull::new(domain) else {
+            let error = refused("a protection domain");
+            // SAFETY: nothing was made in the context.
+            unsafe { (library.close_device)(context.as_ptr()) };
+            return Err(error);
+        };
+        let mut card = Card {
+            library,
+            context,
+            domain,
+            place: place.clone(),
+            address: Address { lid: 0, gid: [0; 16] },
+            gid_index: 0,
+            mtu: 0,
+            is_ethernet: false,
+        };
+        card.look_at_port()?;
+        Ok(Arc::new(card))
+    }
+
+    fn look_at_port(&mut self) -> Result<(), Trouble> {
+        let mut port = ffi::PortAttributes::default();
+        let (context, number) = (self.context.as_ptr(), self.place.port);
+        // SAFETY: the context is open, and `port` has room for the attributes of any version.
+        let status = unsafe { (self.library.query_port)(context, number, &raw mut port) };
+        let wrong = |why: &str| Trouble::Port(self.place.clone(), why.to_owned());
+        if status != 0 {
+            return Err(wrong("is not there; see `rdma link`"));
+        }
+        if port.state != ffi::PORT_ACTIVE {
+            return Err(wrong("is not up; see `rdma link`"));
+        }
+        if !(MTU_MIN..=MTU_MAX).contains(&(port.mtu_active as u8)) {
+            return Err(wrong(
+                "has packets of less than 2048 bytes, and a reply is one of up to 1400; give its \
+                 interface an MTU of 2200 or more (ip link set IFACE mtu 4200)",
+            ));
+        }
+        self.is_ethernet = port.link_layer == ffi::LINK_ETHERNET;
+        self.mtu = port.mtu_active as u8;
+        self.address.lid = port.lid;
+        let most = port.gids.clamp(0, 256) as usize;
+        let wanted = match self.place.gid {
+            Some(index) => Some(index).filter(|index| usize::from(*index) < most),
+            None => self.best_gid(most),
+        };
+        let there = wanted.and_then(|index| Some((index, self.gid(index)?)));
+        let (index, gid) = there.ok_or_else(|| Trouble::Address(self.place.clone()))?;
+        (self.gid_index, self.address.gid) = (index, gid);
+        Ok(())
+    }
+
+    /// An address of a port; none where there is none.
+    fn gid(&self, index: u8) -> Option<[u8; 16]> {
+        let mut gid = Gid::default();
+        let (context, port) = (self.context.as_ptr(), self.place.port);
+        // SAFETY: the context is open, `gid` is ours to be written.
+        let status = unsafe { (self.library.query_gid)(context, port, index.into(), &raw mut gid) };
+        (status == 0 && gid != Gid::default()).then_some(gid.0)
+    }
+
+    /// The first address, where the link is InfiniBand's; of an Ethernet's the first of RoCE v2
+    /// that is IPv4's, or the first of v2, or any.
+    fn best_gid(&self, most: usize) -> Option<u8> {
+        let there = (0..most.min(256)).map(|index| index as u8);
+        let there = there.filter_map(|index| Some((index, self.gid(index)?)));
+        let rank = |(index, gid): &(u8, [u8; 16])| {
+            let is_v4 = gid[..10] == [0; 10] && gid[10..12] == [0xff; 2];
+            match (self.is_ethernet, self.is_routable(*index)) {
+                (false, _) => 0,
+                (true, true) if is_v4 => 0,
+                (true, true) => 1,
+                (true, false) => 2,
+            }
+        };
+        there.min_by_key(rank).map(|(index, _)| index)
+    }
+
+    /// Whether an address is RoCE v2's. The library has no public question for it.
+    fn is_routable(&self, index: u8) -> bool {
+        let Place { device, port, .. } = &self.place;
+        let base = PathBuf::from("/sys/class/infiniband").join(device);
+        let path = base.join(format!("ports/{port}/gid_attrs/types/{index}"));
+        std::fs::read_to_string(path).is_ok_and(|kind| kind.contains("v2"))
+    }
+
+    /// Where it was opened.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// How another reaches this port.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Bytes of the longest packet, as the number by which verbs call it: 256 is 1, 4096 is 5.
+    pub fn mtu(&self) -> u8 {
+        self.mtu
+    }
+
+    /// How packets get from here to `to`.
+    pub(super) fn path(&self, to: &Address) -> ffi::AddressVector {
+        ffi::AddressVector {
+            route: ffi::GlobalRoute {
+                destination: Gid(to.gid),
+                source_index: self.gid_index,
+                hop_limit: HOPS_MAX,
+                ..Default::default()
+            },
+            lid: to.lid,
+            is_global: u8::from(self.is_ethernet || to.lid == 0),
+            port: self.place.port,
+            ..Default::default()
+        }
+    }
+}
+
+/// Routers that a packet may pass.
+const HOPS_MAX: u8 = 64;
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        // SAFETY: whatever was made in the domain and the context holds an `Arc` of this card, so
+        // it is gone; both are closed once.
+        unsafe {
+            (self.library.dealloc_pd)(self.domain.as_ptr());
+            (self.library.close_device)(self.context.as_ptr());
+        }
+    }
+}
+
+/// Who may write to memory that was registered, beside its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writers {
+    /// This side's device.
+    Device,
+    /// And whoever is connected and knows its key.
+    Remote,
+}
+
+/// Memory that a device may use. It is locked as long as this lasts.
+pub struct Registered {
+    card: Arc<Card>,
+    region: NonNull<ffi::MemoryRegion>,
+    // Behind the region: the device lets go of the memory before it is unmapped.
+    map: Mapped,
+    bytes: usize,
+}
+
+// SAFETY: the region belongs to no thread; the memory is atomic words.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+
+impl Registered {
+    /// Zeroes, `bytes` of them behind a page that nobody uses; in whole pages.
+    pub fn new(card: &Arc<Card>, bytes: usize, writers: Writers) -> Result<Registered, Trouble> {
+        let bytes = bytes.next_multiple_of(crate::layout::HEAD_BYTES) + crate::layout::HEAD_BYTES;
+        let mapping = |why| Trouble::Refused("memory", why);
+        let memory = mapped::create(bytes, bytes).map_err(mapping)?;
+        let map = Mapped::of(&memory, bytes).map_err(mapping)?;
+        let access = match writers {
+            Writers::Device => ffi::ACCESS_LOCAL_WRITE,
+            Writers::Remote => ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_REMOTE_WRITE,
+        };
+        let words = map.words();
+        let (start, length) = (words.as_ptr().cast_mut().cast(), size_of_val(words));
+        // SAFETY: the memory is mapped until `map` is dropped, which is behind the region's end;
+        // what a device writes there is seen through atomic words only.
+        let region = unsafe { (card.library.reg_mr)(card.domain.as_ptr(), start, length, access) };
+        let region = NonNull::new(region).ok_or_else(|| refused("registered memory"))?;
+        Ok(Registered { card: card.clone(), region, map, bytes: length })
+    }
+
+    /// The memory.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64] {
+        self.map.words()
+    }
+
+    /// How much it is.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where it begins, as devices call it.
+    pub fn address(&self) -> u64 {
+        self.map.words().as_ptr() as u64
+    }
+
+    /// By which this side's device knows it.
+    pub(super) fn lkey(&self) -> u32 {
+        // SAFETY: the region is there until `drop`.
+        unsafe { (*self.region.as_ptr()).lkey }
+    }
+
+    /// By which the other side's device does.
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { (*self.region.as_ptr()).rkey }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // SAFETY: the region is ours and let go of once. Queue pairs that use the memory hold an
+        // `Arc` of this, so none does.
+        unsafe { (self.card.library.dereg_mr)(self.region.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_is_shown_and_nothing_else_is() {
+        let place = |device: &str, port, gid| Place { device: device.into(), port, gid };
+        for (text, read, shown) in [
+            ("mlx5_0", place("mlx5_0", 1, None), "mlx5_0:1"),
+            ("rxe0:2", place("rxe0", 2, None), "rxe0:2"),
+            ("rxe0:1:3", place("rxe0", 1, Some(3)), "rxe0:1:3"),
+        ] {
+            assert_eq!(text.parse(), Ok(read.clone()));
+            assert_eq!((read.to_string().as_str(), shown.parse()), (shown, Ok(read)));
+        }
+        for bad in ["", ":1", "a/b", "..", "rxe0:0", "rxe0:256", "rxe0:x", "rxe0:1:256", "a:1:2:3"]
+        {
+            assert!(bad.parse::<Place>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_refused_with_a_way_out() {
+        let place = "no_such_device".parse().expect("a name");
+        let said = Card::open(&place).expect_err("nothing has that name").to_string();
+        let ways = ["apt-get install", "rdma link", "there is no RDMA device no_such_device"];
+        assert!(ways.iter().any(|way| said.contains(way)), "{said}");
+    }
+}

@@ -1,0 +1,308 @@
+//! What a client and a server tell each other over TCP before either can write: one line each.
+//!
+//! ```text
+//! laneway-rdma 1 SERVICE LID GID MTU QPN PSN UD_QPN UD_QKEY
+//! OK LANES WINDOW LID GID MTU QPN PSN ADDRESS RKEY        or        ERROR why
+//! ```
+//!
+//! SERVICE is `uc` or `rc`, GID 32 hexadecimal digits, all else decimal. The client tells where its
+//! datagrams are to go, the server where its slots are. (HERD has a daemon for it, §4.2.)
+//! Knows no connection: bytes in, what they say out.
+
+use super::card::{Address, MTU_MAX, MTU_MIN};
+use super::pair::{Far, NUMBER_BITS, Service};
+use super::yard::Bounds;
+use std::fmt;
+
+/// What a client's line begins with, and the version of all of this.
+const HELLO: &str = "laneway-rdma 1 ";
+/// Longest line either side says, with its end.
+pub const LINE_BYTES_MAX: usize = 256;
+/// Keys of datagrams above it are for the privileged alone.
+pub const QKEY_MAX: u32 = u32::MAX >> 1;
+
+/// What a client says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// How its requests are carried.
+    pub service: Service,
+    /// From where.
+    pub far: Far,
+    /// The queue pair that takes replies.
+    pub replies_number: u32,
+    /// And its key.
+    pub replies_qkey: u32,
+}
+
+/// What the server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Welcome {
+    /// How the slots are laid out.
+    pub bounds: Bounds,
+    /// The queue pair that requests go to.
+    pub far: Far,
+    /// Where the slots begin.
+    pub slots_address: u64,
+    /// By which key they are written.
+    pub slots_rkey: u32,
+}
+
+/// What was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard<T> {
+    /// All of it.
+    Whole(T),
+    /// More has to come.
+    More,
+    /// Nothing that could become a greeting; and why, if the other side says so.
+    Nonsense(String),
+}
+
+/// The line that is there, without its end; `None` as long as there is none.
+fn line(said: &[u8]) -> Option<Result<&str, String>> {
+    let nonsense = || Err("it is no line of text".to_owned());
+    match said.iter().position(|byte| *byte == b'\n') {
+        // Nobody has more to say than a line.
+        Some(end) if end + 1 == said.len() && said.len() <= LINE_BYTES_MAX => Some(
+            std::str::from_utf8(&said[..end]).map_err(|_| String::new()).or_else(|_| nonsense()),
+        ),
+        Some(_) => Some(nonsense()),
+        None if said.len() < LINE_BYTES_MAX => None,
+        None => Some(nonsense()),
+    }
+}
+
+/// The words of a line, taken one by one.
+struct Words<'a>(std::str::Split<'a, char>);
+
+impl<'a> Words<'a> {
+    fn of(line: &'a str) -> Words<'a> {
+        Words(line.split(' '))
+    }
+
+    fn number(&mut self, least: u64, most: u64) -> Option<u64> {
+        let word = self.0.next()?;
+        // `parse` takes a plus sign, too.
+        let number = word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok());
+        number.flatten().filter(|number| (least..=most).contains(number))
+    }
+
+    fn gid(&mut self) -> Option<[u8; 16]> {
+        let word = self.0.next().filter(|word| word.len() == 32)?;
+        let is_hex = word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u128::from_str_radix(word, 16).ok().filter(|_| is_hex)?;
+        Some(number.to_be_bytes())
+    }
+
+    fn far(&mut self) -> Option<Far> {
+        const NUMBER_MAX: u64 = (1 << NUMBER_BITS) - 1;
+        let lid = self.number(0, u16::MAX.into())? as u16;
+        let gid = self.gid()?;
+        let mtu = self.number(MTU_MIN.into(), MTU_MAX.into())? as u8;
+        let number = self.number(1, NUMBER_MAX)? as u32;
+        let psn = self.number(0, NUMBER_MAX)? as u32;
+        // An address of nobody would be found out by the first packet only.
+        (lid != 0 || gid != [0; 16]).then_some(Far {
+            address: Address { lid, gid },
+            mtu,
+            number,
+            psn,
+        })
+    }
+
+    fn end(mut self) -> Option<()> {
+        self.0.next().is_none().then_some(())
+    }
+}
+
+impl fmt::Display for Far {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Far { address: Address { lid, gid }, mtu, number, psn } = self;
+        write!(f, "{lid} {:032x} {mtu} {number} {psn}", u128::from_be_bytes(*gid))
+    }
+}
+
+impl fmt::Display for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let service = match self.service {
+            Service::Unreliable => "uc",
+            Service::Reliable => "rc",
+        };
+        let Hello { far, replies_number, replies_qkey, .. } = self;
+        writeln!(f, "{HELLO}{service} {far} {replies_number} {replies_qkey}")
+    }
+}
+
+impl fmt::Display for Welcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Welcome { bounds: Bounds { lanes, window }, far, slots_address, slots_rkey } = self;
+        writeln!(f, "OK {lanes} {window} {far} {slots_address} {slots_rkey}")
+    }
+}
+
+impl Hello {
+    /// From what a client has said so far.
+    pub fn hear(said: &[u8]) -> Heard<Hello> {
+        let begins = said.len().min(HELLO.len());
+        let nonsense = || Heard::Nonsense("say laneway-rdma 1 and who you are".into());
+        if said[..begins] != HELLO.as_bytes()[..begins] {
+            return nonsense();
+        }
+        match line(said) {
+            None => Heard::More,
+            Some(line) => {
+                let rest = line.ok().and_then(|line| line.strip_prefix(HELLO));
+                rest.and_then(Hello::read).map_or_else(nonsense, Heard::Whole)
+            }
+        }
+    }
+
+    fn read(line: &str) -> Option<Hello> {
+        let (service, rest) = line.split_once(' ')?;
+        let service = match service {
+            "uc" => Service::Unreliable,
+            "rc" => Service::Reliable,
+            _ => return None,
+        };
+        let mut words = Words::of(rest);
+        let far = words.far()?;
+        let replies_number = words.number(1, (1 << NUMBER_BITS) - 1)? as u32;
+        let replies_qkey = words.number(0, QKEY_MAX.into())? as u32;
+        words.end()?;
+        Some(Hello { service, far, replies_number, replies_qkey })
+    }
+}
+
+impl Welcome {
+    /// From what a server has said so far.
+    pub fn hear(said: &[u8]) -> Heard<Welcome> {
+        let line = match line(said) {
+            None => return Heard::More,
+            Some(Err(why)) => return Heard::Nonsense(why),
+            Some(Ok(line)) => line,
+        };
+        if let Some(why) = line.strip_prefix("ERROR ") {
+            return Heard::Nonsense(why.to_owned());
+        }
+        let read = line.strip_prefix("OK ").and_then(Welcome::read);
+        read.map_or_else(
+            || Heard::Nonsense("it does not speak laneway-rdma 1".into()),
+            Heard::Whole,
+        )
+    }
+
+    fn read(line: &str) -> Option<Welcome> {
+        let mut words = Words::of(line);
+        let lanes = words.number(1, u32::MAX.into())? as usize;
+        let window = words.number(1, u32::MAX.into())? as usize;
+        let bounds = Bounds { lanes, window };
+        bounds.check().ok()?;
+        let far = words.far()?;
+        let slots_address = words.number(0, u64::MAX - bounds.bytes() as u64)?;
+        let slots_rkey = words.number(0, u32::MAX.into())? as u32;
+        words.end()?;
+        Some(Welcome { bounds, far, slots_address, slots_rkey })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAR: Far = Far {
+        address: Address { lid: 7, gid: [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8] },
+        mtu: 5,
+        number: 0xff_ffff,
+        psn: 12,
+    };
+
+    fn hello() -> Hello {
+        let service = Service::Unreliable;
+        Hello { service, far: FAR, replies_number: 18, replies_qkey: QKEY_MAX }
+    }
+
+    fn welcome() -> Welcome {
+        let bounds = Bounds { lanes: 2, window: 32 };
+        Welcome { bounds, far: FAR, slots_address: 1 << 40, slots_rkey: u32::MAX }
+    }
+
+    #[test]
+    fn greetings_are_read_as_they_were_said_however_they_were_cut() {
+        let reliable = Hello { service: Service::Reliable, ..hello() };
+        for hello in [hello(), reliable] {
+            let said = hello.to_string();
+            assert!(said.len() <= LINE_BYTES_MAX);
+            for cut in 0..said.len() {
+                assert_eq!(Hello::hear(&said.as_bytes()[..cut]), Heard::More, "{cut}");
+            }
+            assert_eq!(Hello::hear(said.as_bytes()), Heard::Whole(hello));
+        }
+        let said = welcome().to_string();
+        assert_eq!(Welcome::hear(&said.as_bytes()[..said.len() - 1]), Heard::More);
+        assert_eq!(Welcome::hear(said.as_bytes()), Heard::Whole(welcome()));
+    }
+
+    #[test]
+    fn a_word_that_is_wrong_missing_or_too_many_is_refused() {
+        let said = hello().to_string();
+        let words: Vec<&str> = said.trim_end().split(' ').collect();
+        for number in 2..words.len() {
+            for wrong in ["", "x", "-1", "+1", "99999999999999999999", "1 1"] {
+                let mut words = words.clone();
+                words[number] = wrong;
+                let line = words.join(" ") + "\n";
+                let heard = Hello::hear(line.as_bytes());
+                assert!(matches!(heard, Heard::Nonsense(_)), "{line:?} {heard:?}");
+            }
+            let line = [&words[..number], &words[number + 1..]].concat().join(" ") + "\n";
+            assert!(matches!(Hello::hear(line.as_bytes()), Heard::Nonsense(_)), "{line:?}");
+        }
+        for wrong in [
+            &b"laneway-rdma 2 "[..],
+            b"get k\r\n",
+            b"laneway-rdma 1 uc\n",
+            b"laneway-rdma 1 \xff\n",
+            [said.as_bytes(), b"more"].concat().as_slice(),
+            [b"laneway-rdma 1 ".as_slice(), &[b'1'; LINE_BYTES_MAX]].concat().as_slice(),
+        ] {
+            assert!(matches!(Hello::hear(wrong), Heard::Nonsense(_)), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_device_gives_are_refused() {
+        let line = |far: Far, qkey: u32| {
+            Hello { far, replies_qkey: qkey, ..hello() }.to_string().into_bytes()
+        };
+        let nobody = Address { lid: 0, gid: [0; 16] };
+        for (far, qkey) in [
+            (Far { number: 0, ..FAR }, 1),
+            (Far { number: 1 << NUMBER_BITS, ..FAR }, 1),
+            (Far { psn: 1 << NUMBER_BITS, ..FAR }, 1),
+            (Far { mtu: 3, ..FAR }, 1),
+            (Far { mtu: 6, ..FAR }, 1),
+            (Far { address: nobody, ..FAR }, 1),
+            (FAR, QKEY_MAX + 1),
+        ] {
+            assert!(matches!(Hello::hear(&line(far, qkey)), Heard::Nonsense(_)), "{far:?}");
+        }
+        let bounds = |lanes, window| Bounds { lanes, window };
+        for wrong in [
+            Welcome { bounds: bounds(0, 32), ..welcome() },
+            Welcome { bounds: bounds(129, 32), ..welcome() },
+            Welcome { bounds: bounds(1, 31), ..welcome() },
+            Welcome { slots_address: u64::MAX - 5, ..welcome() },
+        ] {
+            let heard = Welcome::hear(wrong.to_string().as_bytes());
+            assert!(matches!(heard, Heard::Nonsense(_)), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_says_no_is_quoted() {
+        let heard = Welcome::hear(b"ERROR there are 64 clients already\n");
+        assert_eq!(heard, Heard::Nonsense("there are 64 clients already".into()));
+        assert!(matches!(Welcome::hear(b"OK\n"), Heard::Nonsense(_)));
+        assert!(matches!(Welcome::hear(b"OK 2 32\nOK"), Heard::Nonsense(_)));
+    }
+}

@@ -1,0 +1,300 @@
+//! The server's clients over verbs: each has a queue pair that takes its requests, memory for them
+//! that nobody else's key opens, and an address to which replies go. Workers share the table; each
+//! has one queue pair of its own for all replies (HERD §4.3: a connection for each client would not
+//! fit the card's memory).
+
+use super::card::{Card, Registered, Trouble, Writers};
+use super::greeting::{self, Hello, Welcome};
+use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, draw};
+use super::post::{Handle, Mailbox};
+use super::yard::{Bounds, Look, Yard};
+use crate::contract::Peer;
+use crate::door::{Admitted, Heard, House, refuse};
+use crate::region::counts;
+use laneway_sync::prim::AtomicU64;
+use rustix::net::{SendFlags, send, sockopt};
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// When a client whose host has vanished is asked whether it is there, how often, and how many
+/// times without an answer.
+const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE_AGAIN: Duration = Duration::from_secs(5);
+const SILENCES_MAX: u32 = 3;
+/// Places of a queue where nothing is ever told.
+const PLACES_UNUSED: usize = 16;
+
+counts! {
+    /// Requests taken out of slots.
+    requests,
+    /// Requests that never arrived, passed over.
+    requests_lost,
+    /// Slots with a length that no message has.
+    impossible,
+    /// Slots with another number than the next.
+    stale,
+    /// Replies sent: verbs of the kind SEND.
+    verbs_send,
+    /// Of these, only to tell a client that there is room.
+    credits,
+    /// Lists of them posted: doorbells of the card.
+    doorbells,
+    /// Replies that found no place in the card's queue.
+    replies_without_room,
+    /// Replies to clients that are gone.
+    replies_to_nobody,
+    /// Times that the queue pair for replies broke, and began anew.
+    broken,
+}
+
+/// One client.
+pub struct Guest {
+    peer: Peer,
+    // Behind the pair.
+    #[expect(dead_code, reason = "it takes what the client writes as long as it is there")]
+    pair: Pair,
+    memory: Arc<Registered>,
+    yard: Yard,
+    mailbox: Mailbox,
+    gone: AtomicBool,
+}
+
+impl fmt::Debug for Guest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guest").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Guest {
+    /// Whose this is.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Whether it is gone.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+
+    /// Whether the next slot of a lane holds something, at a glance, or may soon.
+    #[inline]
+    pub fn has_request(&self, lane: usize) -> bool {
+        self.yard.has_request(self.memory.words(), lane)
+    }
+
+    pub(super) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    pub(super) fn take(&self, lane: usize, far: bool, out: &mut Vec<u8>) -> (Look, u32) {
+        self.yard.take(self.memory.words(), lane, far, out)
+    }
+
+    pub(super) fn tell(&self, lane: usize) -> u32 {
+        self.yard.tell(lane)
+    }
+
+    pub(super) fn is_to_be_told(&self, lane: usize, far: bool) -> bool {
+        self.yard.is_to_be_told(self.memory.words(), lane, far)
+    }
+}
+
+/// All of them. Shared by the workers and the door.
+pub struct Hall {
+    bounds: Bounds,
+    /// Of queue pairs that only take.
+    unused: Arc<Queue>,
+    card: Arc<Card>,
+    /// Counts up with every client that comes or goes.
+    version: AtomicU64,
+    /// Held while a client gets its place, which takes a while: workers wait for `clients`.
+    entering: Mutex<()>,
+    clients: Mutex<Vec<Option<Arc<Guest>>>>,
+    /// Those that are gone, as long as a worker has hold of them.
+    retired: Mutex<Vec<Arc<Guest>>>,
+    /// By worker.
+    pub counts: Vec<Counts>,
+    /// Clients that came, were refused, and said something else than hello.
+    pub clients_come: AtomicU64,
+    /// See above.
+    pub clients_refused: AtomicU64,
+    /// See above.
+    pub hellos_bad: AtomicU64,
+}
+
+impl fmt::Debug for Hall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hall").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}
+
+impl Hall {
+    /// No client yet, and room for so many.
+    pub fn new(card: Arc<Card>, bounds: Bounds, clients_max: usize) -> Result<Hall, Trouble> {
+        let unused = Queue::new(&card, PLACES_UNUSED, None)?;
+        Ok(Hall {
+            bounds,
+            unused,
+            card,
+            version: AtomicU64::new(1),
+            entering: Mutex::new(()),
+            clients: Mutex::new(vec![None; clients_max]),
+            retired: Mutex::new(Vec::new()),
+            counts: (0..bounds.lanes).map(|_| Counts::default()).collect(),
+            clients_come: AtomicU64::new(0),
+            clients_refused: AtomicU64::new(0),
+            hellos_bad: AtomicU64::new(0),
+        })
+    }
+
+    /// How each client's memory is laid out.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// The device.
+    pub fn card(&self) -> &Arc<Card> {
+        &self.card
+    }
+
+    /// Changes when a client comes or goes.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        // (P) pairs with (Q): who sees the version finds the table as it was then, or newer.
+        self.version.load(Acquire)
+    }
+
+    /// Everybody, by number.
+    pub fn clients(&self) -> Vec<Option<Arc<Guest>>> {
+        self.lock().clone()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.lock().iter().flatten().count()
+    }
+
+    /// Every count and its name, summed.
+    pub fn sums(&self) -> Vec<(&'static str, u64)> {
+        let mut sums: Vec<(&'static str, u64)> = Counts::default().each().collect();
+        for counts in &self.counts {
+            sums.iter_mut().zip(counts.each()).for_each(|(sum, (_, count))| sum.1 += count);
+        }
+        sums
+    }
+
+    /// What a client gets.
+    fn welcome(&self, hello: &Hello, peer: Peer) -> Result<(Guest, Welcome), Trouble> {
+        let memory = Registered::new(&self.card, self.bounds.bytes(), Writers::Remote)?;
+        let memory = Arc::new(memory);
+        let depths = Depths { sends: 1, receives: 1 };
+        let service = Some(hello.service);
+        let pair = Pair::new(&self.card, service, &self.unused, &self.unused, &depths)?;
+        let psn = draw() & ((1 << NUMBER_BITS) - 1);
+        pair.connect(hello.service, psn, &hello.far)?;
+        let handle = Handle::new(&self.card, &hello.far.address)?;
+        let far =
+            Far { address: self.card.address(), mtu: self.card.mtu(), number: pair.number(), psn };
+        let welcome = Welcome {
+            bounds: self.bounds,
+            far,
+            slots_address: memory.address(),
+            slots_rkey: memory.rkey(),
+        };
+        let mailbox = Mailbox { handle, number: hello.replies_number, qkey: hello.replies_qkey };
+        let (yard, gone) = (Yard::new(self.bounds), AtomicBool::new(false));
+        Ok((Guest { peer, pair, memory, yard, mailbox, gone }, welcome))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Guest>>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn retired(&self) -> MutexGuard<'_, Vec<Arc<Guest>>> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl House for Hall {
+    type Hello = Hello;
+    const SAY: &str = "say laneway-rdma 1 and who you are";
+
+    fn hear(&self, said: &[u8]) -> Heard<Hello> {
+        match Hello::hear(said) {
+            greeting::Heard::Whole(hello) => Heard::Hello(hello),
+            greeting::Heard::More => Heard::More,
+            greeting::Heard::Nonsense(_) => Heard::Nonsense,
+        }
+    }
+
+    fn admit(&self, hello: Hello, stream: &OwnedFd) -> Admitted {
+        // There may be several doors: nobody else takes a place meanwhile.
+        let _alone = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(place) = self.lock().iter().position(Option::is_none) else {
+            self.clients_refused.fetch_add(1, Relaxed);
+            let most = self.lock().len();
+            refuse(stream, &format!("there are {most} clients already: raise --rdma-clients"));
+            return Admitted::Refused;
+        };
+        let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
+        let peer = Peer { client: place as u16, generation };
+        let (guest, welcome) = match self.welcome(&hello, peer) {
+            Ok(made) => made,
+            Err(error) => {
+                self.clients_refused.fetch_add(1, Relaxed);
+                refuse(stream, &format!("the server's device refuses: {error}"));
+                return Admitted::Refused;
+            }
+        };
+        keep_asking(stream);
+        // Before the client hears of it: it may write at once.
+        self.lock()[place] = Some(Arc::new(guest));
+        self.version.fetch_add(1, Release); // (Q)
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let line = welcome.to_string();
+        match send(stream, line.as_bytes(), flags) {
+            Ok(count) if count == line.len() => Admitted::Member(peer),
+            _ => {
+                self.leave(peer);
+                Admitted::Gone
+            }
+        }
+    }
+
+    fn misheard(&self) {
+        self.hellos_bad.fetch_add(1, Relaxed);
+    }
+
+    fn leave(&self, peer: Peer) {
+        let mut clients = self.lock();
+        let place = &mut clients[usize::from(peer.client)];
+        if let Some(guest) = place.take_if(|guest| guest.peer == peer) {
+            guest.gone.store(true, Relaxed);
+            self.version.fetch_add(1, Release); // (Q)
+            self.retired().push(guest);
+        }
+    }
+
+    fn bury(&self) -> bool {
+        let mut retired = self.retired();
+        let (held, free): (Vec<_>, Vec<_>) =
+            retired.drain(..).partition(|guest| Arc::strong_count(guest) > 1);
+        *retired = held;
+        let is_left = !retired.is_empty();
+        drop(retired); // who is told that a client leaves does not wait for what follows
+        drop(free);
+        is_left
+    }
+}
+
+/// A host that vanished closes no connection. A wish: without it such a client keeps its place.
+fn keep_asking(stream: &OwnedFd) {
+    let _ = sockopt::set_tcp_keepidle(stream, SILENCE);
+    let _ = sockopt::set_tcp_keepintvl(stream, SILENCE_AGAIN);
+    let _ = sockopt::set_tcp_keepcnt(stream, SILENCES_MAX);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+}

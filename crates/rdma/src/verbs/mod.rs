@@ -1,0 +1,39 @@
+//! The kind over RDMA verbs, as HERD has it (§4): a client writes its requests into memory of the
+//! server by WRITE on an unreliable connection, the server polls that memory, and answers by SEND
+//! of a datagram. One round trip; at the server one verb for each reply, and none for a request.
+//!
+//! - [`card`]: devices, ports, memory that they may use; [`pair`]: queue pairs; [`post`]: what goes
+//!   through them. With [`ffi`] these are the only ones with `unsafe`.
+//! - [`greeting`]: what both sides tell each other over TCP; [`hall`]: the server's clients, behind
+//!   a [`Door`](crate::door::Door); [`yard`]: a client's slots.
+//! - [`VerbsResponder`]: one worker's handle. [`VerbsRequester`]: a client's, by [`enter`].
+//! - [`look`]: what of all this a machine has.
+//!
+//! libibverbs is loaded when it is asked for: a machine without RDMA runs the same program.
+//!
+//! Departs from HERD: a lost request is passed over rather than waited for; the count of requests
+//! taken travels with each reply, so that a client may use all of its window whatever is answered
+//! first; and what is longer than a slot comes in frames, as over UDP.
+
+pub mod card;
+mod ffi;
+pub mod greeting;
+pub mod hall;
+pub mod look;
+mod pair;
+mod post;
+mod requester;
+mod responder;
+mod yard;
+
+pub use card::{Place, Trouble};
+pub use hall::Hall;
+pub use pair::{Far, Service};
+pub use requester::{VerbsRequester, enter};
+pub use responder::{DEPTH, VerbsResponder};
+pub use yard::Bounds;
+
+/// Slots of a client and lane: HERD's figures at their widest.
+pub const WINDOW: usize = 32;
+/// TCP port of the door where nobody says another: that of perftest and of the examples of verbs.
+pub const DOOR_PORT: u16 = 18515;

@@ -1,0 +1,351 @@
+//! What goes through queue pairs: lists of work requests, one doorbell for each.
+//!
+//! [`Sender`] asks for a completion of one request in [`SIGNAL_EVERY`] (HERD §3.2.2, "selective
+//! signaling"); what is short enough travels in the request itself ("inlining"). [`Receiver`] has
+//! places for datagrams and gives them back in lists.
+
+use super::card::{Address, Card, Registered, Trouble, refused};
+use super::ffi::{self, Completion};
+use super::pair::{Pair, Queue};
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Of how many work requests one says when it has completed.
+pub const SIGNAL_EVERY: u64 = 32;
+/// Bytes before a datagram's own, where its route stands, whether it has one or not.
+pub const ROUTE_BYTES: usize = 40;
+/// Completions taken by one call.
+const POLL_BURST: usize = 64;
+
+/// Where datagrams go.
+pub struct Handle {
+    card: Arc<Card>,
+    handle: NonNull<ffi::AddressHandle>,
+}
+
+// SAFETY: the pointer belongs to no thread, and nobody writes what is behind it.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    pub fn new(card: &Arc<Card>, to: &Address) -> Result<Handle, Trouble> {
+        let mut path = card.path(to);
+        // SAFETY: the domain is alive, the path ours.
+        let handle = unsafe { (card.library.create_ah)(card.domain.as_ptr(), &raw mut path) };
+        let handle = NonNull::new(handle).ok_or_else(|| refused("an address"))?;
+        Ok(Handle { card: card.clone(), handle })
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: whoever sends by it keeps it until that has completed (`Sender::send`).
+        unsafe { (self.card.library.destroy_ah)(self.handle.as_ptr()) };
+    }
+}
+
+/// What became of a list that was posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Post {
+    /// It is on its way.
+    Done,
+    /// The queue pair is broken: of what was posted nobody knows what arrived.
+    Broken,
+}
+
+/// A queue pair that sends from memory of its own.
+pub struct Sender {
+    pair: Pair,
+    // Behind the pair.
+    memory: Arc<Registered>,
+    requests: Vec<ffi::SendRequest>,
+    pieces: Vec<ffi::Piece>,
+    depth: u64,
+    /// Requests ever gathered, and ever completed.
+    gathered: u64,
+    completed: u64,
+    /// The last that will say when it has.
+    signalled: u64,
+    is_broken: bool,
+}
+
+// SAFETY: the lists point into each other only while a call posts them; the rest is `Send`.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    pub fn new(pair: Pair, memory: Arc<Registered>, depth: usize) -> Sender {
+        Sender {
+            pair,
+            memory,
+            requests: Vec::with_capacity(depth),
+            pieces: Vec::with_capacity(depth),
+            depth: depth as u64,
+            gathered: 0,
+            completed: 0,
+            signalled: 0,
+            is_broken: false,
+        }
+    }
+
+    /// The memory that it sends from.
+    pub fn memory(&self) -> &Registered {
+        &self.memory
+    }
+
+    /// How many were gathered, and how many have certainly left.
+    pub fn gathered(&self) -> u64 {
+        self.gathered
+    }
+
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Whether `more` can be gathered, and `spare` behind them.
+    pub fn has_room(&mut self, spare: usize) -> bool {
+        let room = |sender: &Sender| {
+            let under_way = sender.gathered - sender.completed;
+            under_way + 1 + spare as u64 <= sender.depth
+        };
+        if !room(self) {
+            self.poll();
+        }
+        room(self)
+    }
+
+    /// Whether something was gathered that is not posted.
+    pub fn has_gathered(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// How many can be gathered now.
+    pub fn room(&mut self) -> usize {
+        self.poll();
+        (self.depth - (self.gathered - self.completed)) as usize
+    }
+
+    /// Take in what has completed. False: the pair is broken.
+    pub fn poll(&mut self) -> bool {
+        let mut room = [Completion::default(); POLL_BURST];
+        while !self.is_broken {
+            let Ok(count) = self.pair.sends.poll(&mut room) else {
+                self.is_broken = true;
+                break;
+            };
+            for completion in &room[..count] {
+                self.completed = self.completed.max(completion.id);
+                self.is_broken |= completion.status != 0;
+            }
+            if count < room.len() {
+                break;
+            }
+        }
+        !self.is_broken
+    }
+
+    /// Gather one more: bytes `from` of the memory.
+    fn gather(&mut self, from: Range<usize>, request: ffi::SendRequest, signal: bool) {
+        assert!(from.start <= from.end && from.end <= self.memory.bytes(), "beyond the memory");
+        assert!(self.gathered - self.completed < self.depth, "no room was asked for");
+        self.gathered += 1;
+        let mut flags = 0;
+        if signal || self.gathered - self.signalled >= SIGNAL_EVERY {
+            flags |= ffi::FLAG_SIGNALED;
+            self.signalled = self.gathered;
+        }
+        if from.len() <= self.pair.inline_bytes {
+            flags |= ffi::FLAG_INLINE;
+        }
+        let address = self.memory.address() + from.start as u64;
+        let (bytes, lkey) = (from.len() as u32, self.memory.lkey());
+        self.pieces.push(ffi::Piece { address, bytes, lkey });
+        let pieces_count = i32::from(bytes > 0);
+        self.requests.push(ffi::SendRequest { id: self.gathered, pieces_count, flags, ..request });
+    }
+
+    /// Gather a WRITE of bytes `from` of the memory to `address` over there.
+    pub fn write(&mut self, from: Range<usize>, address: u64, rkey: u32) {
+        let mut request = ffi::SendRequest { operation: ffi::OP_WRITE, ..ffi::SendRequest::EMPTY };
+        (request.target.address, request.target.key) = (address, rkey);
+        self.gather(from, request, false);
+    }
+
+    /// Gather a SEND of bytes `from` of the memory. The caller keeps `to` until it has completed.
+    pub fn send(&mut self, from: Range<usize>, to: &Mailbox, immediate: u32, signal: bool) {
+        let operation = ffi::OP_SEND_WITH_IMMEDIATE;
+        let mut request = ffi::SendRequest { operation, ..ffi::SendRequest::EMPTY };
+        request.immediate = immediate.to_be();
+        request.target.address = to.handle.handle.as_ptr() as u64;
+        (request.target.key, request.target.datagram_qkey) = (to.number, to.qkey);
+        self.gather(from, request, signal);
+    }
+
+    /// Post what was gathered.
+    pub fn post(&mut self) -> Post {
+        let count = self.requests.len();
+        if count > 0 && !self.is_broken {
+            let (first, pieces) = (self.requests.as_mut_ptr(), self.pieces.as_mut_ptr());
+            // SAFETY: both vectors have `count` entries, so each pointer is to one of them, and the
+            // list ends with the last. The pair is alive; each piece lies in the memory, which
+            // `gather` has made sure of and `self` keeps longer than the pair.
+            let status = unsafe {
+                for at in 0..count {
+                    (*first.add(at)).pieces = pieces.add(at);
+                    let is_last = at + 1 == count;
+                    let next = if is_last { std::ptr::null_mut() } else { first.add(at + 1) };
+                    (*first.add(at)).next = next;
+                }
+                ffi::post_send(self.pair.pair.as_ptr(), first)
+            };
+            self.is_broken |= status != 0;
+        }
+        self.requests.clear();
+        self.pieces.clear();
+        if self.is_broken { Post::Broken } else { Post::Done }
+    }
+
+    /// Begin anew with datagrams: nothing is under way.
+    pub fn open_datagrams(&mut self, qkey: u32) -> Result<(), Trouble> {
+        self.pair.open_datagrams(qkey)?;
+        self.requests.clear();
+        self.pieces.clear();
+        // What had completed is taken first, or it would be taken for what comes.
+        let mut room = [Completion::default(); POLL_BURST];
+        while self.pair.sends.poll(&mut room).is_ok_and(|count| count > 0) {}
+        self.is_broken = false;
+        (self.completed, self.signalled) = (self.gathered, self.gathered);
+        Ok(())
+    }
+}
+
+/// Somebody who takes datagrams.
+pub struct Mailbox {
+    /// How to get there.
+    pub handle: Handle,
+    /// The queue pair.
+    pub number: u32,
+    /// What it asks of whoever sends.
+    pub qkey: u32,
+}
+
+/// A datagram that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Came {
+    place: usize,
+    /// Its length.
+    pub bytes: usize,
+    /// What was said beside.
+    pub immediate: u32,
+}
+
+/// A queue pair with places for datagrams.
+pub struct Receiver {
+    pair: Pair,
+    // Behind the pair.
+    memory: Arc<Registered>,
+    stride: usize,
+    /// Places to give back.
+    free: Vec<usize>,
+    requests: Vec<ffi::ReceiveRequest>,
+    pieces: Vec<ffi::Piece>,
+}
+
+// SAFETY: as for `Sender`.
+unsafe impl Send for Receiver {}
+
+impl Receiver {
+    /// As many places as fit, of `stride` bytes each.
+    pub fn new(
+        pair: Pair,
+        memory: Arc<Registered>,
+        stride: usize,
+        places: usize,
+    ) -> io::Result<Receiver> {
+        assert!(stride * places <= memory.bytes() && stride.is_multiple_of(8));
+        let free = (0..places).collect();
+        let (requests, pieces) = (Vec::with_capacity(places), Vec::with_capacity(places));
+        let mut receiver = Receiver { pair, memory, stride, free, requests, pieces };
+        receiver.give_back()?;
+        Ok(receiver)
+    }
+
+    /// By which senders know it.
+    pub fn number(&self) -> u32 {
+        self.pair.number()
+    }
+
+    /// The queue that says what came.
+    pub fn queue(&self) -> &Queue {
+        &self.pair.receives
+    }
+
+    /// Take what came, behind what is in `out`; a broken pair says so.
+    pub fn poll(&mut self, out: &mut Vec<Came>) -> io::Result<()> {
+        let mut room = [Completion::default(); POLL_BURST];
+        let count = self.pair.receives.poll(&mut room)?;
+        for completion in &room[..count] {
+            let place = completion.id as usize;
+            let with_word = completion.flags & ffi::WITH_IMMEDIATE != 0;
+            let bytes = (completion.bytes as usize).checked_sub(ROUTE_BYTES);
+            let fits = |bytes: &usize| with_word && *bytes <= self.stride - ROUTE_BYTES;
+            match bytes.filter(fits) {
+                _ if completion.status != 0 => {
+                    return Err(io::Error::other("the receiving queue pair is broken"));
+                }
+                Some(bytes) => {
+                    let immediate = u32::from_be(completion.immediate);
+                    out.push(Came { place, bytes, immediate });
+                }
+                None => self.free.push(place), // nobody who speaks with us sent this
+            }
+        }
+        Ok(())
+    }
+
+    /// Copy a datagram behind what is in `out`; its place is free.
+    pub fn take(&mut self, came: Came, out: &mut Vec<u8>) {
+        let at = came.place * self.stride + ROUTE_BYTES;
+        laneway_sync::words::read_into(self.memory.words(), at, came.bytes, out);
+        self.free.push(came.place);
+    }
+
+    /// Give free places to the device.
+    pub fn give_back(&mut self) -> io::Result<()> {
+        if self.free.is_empty() {
+            return Ok(());
+        }
+        self.requests.clear();
+        self.pieces.clear();
+        for place in self.free.drain(..) {
+            let address = self.memory.address() + (place * self.stride) as u64;
+            let bytes = self.stride as u32;
+            self.pieces.push(ffi::Piece { address, bytes, lkey: self.memory.lkey() });
+            self.requests.push(ffi::ReceiveRequest {
+                id: place as u64,
+                next: std::ptr::null_mut(),
+                pieces: std::ptr::null_mut(),
+                pieces_count: 1,
+            });
+        }
+        let count = self.requests.len();
+        let (first, pieces) = (self.requests.as_mut_ptr(), self.pieces.as_mut_ptr());
+        // SAFETY: as in `Sender::post`; a place is given once and comes back by a completion, and
+        // what is there is read as atomic words, whoever writes.
+        let status = unsafe {
+            for at in 0..count {
+                (*first.add(at)).pieces = pieces.add(at);
+                let is_last = at + 1 == count;
+                let next = if is_last { std::ptr::null_mut() } else { first.add(at + 1) };
+                (*first.add(at)).next = next;
+            }
+            ffi::post_receive(self.pair.pair.as_ptr(), first)
+        };
+        match status {
+            0 => Ok(()),
+            status => Err(io::Error::from_raw_os_error(status.abs())),
+        }
+    }
+}

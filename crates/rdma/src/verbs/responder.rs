@@ -1,0 +1,263 @@
+//! One worker's handle on its server's clients: requests are polled for in their memory, replies
+//! leave by the worker's own queue pair, as datagrams.
+//!
+//! Replies are gathered and posted together when the worker says so ([`Responder::pump`]): one
+//! doorbell of the card for all of a burst. With each goes the count of requests that were taken,
+//! in the 32 bits that a SEND carries beside ([`super::yard::told`]).
+
+use super::card::{Registered, Trouble, Writers};
+use super::greeting::QKEY_MAX;
+use super::hall::{Counts, Guest, Hall};
+use super::pair::{Depths, Pair, Queue, draw};
+use super::post::{Post, SIGNAL_EVERY, Sender};
+use super::yard::{self, Look};
+use crate::contract::{
+    Descriptor, Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Posted, Request, Responder, Verbs,
+};
+use crate::layout::SLOT_BYTES;
+use crate::region::add;
+use laneway_sync::words;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Replies under way of one worker.
+pub const DEPTH: usize = 256;
+/// Requests taken of one client before the next has its turn.
+const TURN: usize = 4;
+/// Of how many polls of a lane one looks for what was lost, and for clients that ask; so does one
+/// that follows a poll that found nothing.
+const FAR_EVERY: u32 = 64;
+
+const _: () = assert!((DEPTH as u64).is_multiple_of(SIGNAL_EVERY));
+
+/// A client that is gone, to whom something may be under way.
+struct Leaving {
+    guest: Arc<Guest>,
+    /// Everything sent to it has left once so many sends have completed; `None`: nothing was asked
+    /// to say so yet.
+    behind: Option<u64>,
+}
+
+/// See the module's page.
+pub struct VerbsResponder {
+    hall: Arc<Hall>,
+    sender: Sender,
+    qkey: u32,
+    /// Of the table that `clients` is a copy of.
+    version: u64,
+    clients: Vec<Option<Arc<Guest>>>,
+    leaving: Vec<Leaving>,
+    worker: usize,
+    /// Whose turn it is, by lane.
+    turn: Vec<usize>,
+    /// By lane: polls until one looks far.
+    near: Vec<u32>,
+    room: Vec<u8>,
+    taken: Vec<(Peer, Range<usize>)>,
+    verbs: Verbs,
+}
+
+impl VerbsResponder {
+    /// Worker number `worker` of those of `hall`.
+    pub fn new(hall: Arc<Hall>, worker: usize) -> Result<VerbsResponder, Trouble> {
+        let lanes = hall.bounds().lanes;
+        assert!(worker < lanes, "worker {worker} of {lanes}");
+        let card = hall.card();
+        let queue = Queue::new(card, 2 * DEPTH, None)?;
+        let depths = Depths { sends: DEPTH, receives: 1 };
+        let pair = Pair::new(card, None, &queue, &queue, &depths)?;
+        let qkey = draw() & QKEY_MAX;
+        pair.open_datagrams(qkey)?;
+        let memory = Registered::new(card, DEPTH * SLOT_BYTES, Writers::Device)?;
+        Ok(VerbsResponder {
+            sender: Sender::new(pair, Arc::new(memory), DEPTH),
+            qkey,
+            version: 0,
+            clients: Vec::new(),
+            leaving: Vec::new(),
+            worker,
+            turn: vec![0; lanes],
+            near: vec![0; lanes],
+            room: Vec::new(),
+            taken: Vec::new(),
+            verbs: Verbs::default(),
+            hall,
+        })
+    }
+
+    fn counts(&self) -> &Counts {
+        &self.hall.counts[self.worker]
+    }
+
+    fn follow(&mut self) {
+        let version = self.hall.version();
+        if version == self.version {
+            return;
+        }
+        self.version = version;
+        let before = std::mem::replace(&mut self.clients, self.hall.clients());
+        for guest in before.into_iter().flatten().filter(|guest| guest.is_gone()) {
+            self.leaving.push(Leaving { guest, behind: None });
+        }
+    }
+
+    /// Let go of clients that are gone, once nothing is under way to them: a last, empty datagram
+    /// says so.
+    fn part(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        self.sender.poll();
+        let mut leaving = std::mem::take(&mut self.leaving);
+        for one in leaving.iter_mut().filter(|one| one.behind.is_none()) {
+            if self.sender.has_room(0) {
+                self.sender.send(0..0, one.guest.mailbox(), 0, true);
+                one.behind = Some(self.sender.gathered());
+            }
+        }
+        self.post();
+        let completed = self.sender.completed();
+        leaving.retain(|one| one.behind.is_none_or(|behind| behind > completed));
+        self.leaving = leaving;
+    }
+
+    /// Post what was gathered. A pair that broke begins anew: what was under way is lost, as
+    /// datagrams may be.
+    fn post(&mut self) {
+        if self.sender.has_gathered() {
+            add(&self.counts().doorbells, 1);
+        }
+        if self.sender.post() == Post::Done {
+            return;
+        }
+        add(&self.counts().broken, 1);
+        // A device that refuses this too is gone: every later reply finds a broken pair again, and
+        // the clients hear nothing, as if they were cut off.
+        let _ = self.sender.open_datagrams(self.qkey);
+    }
+
+    /// At most [`TURN`] requests of one client.
+    fn take_of(&mut self, guest: &Guest, lane: usize, burst: usize, far: bool) {
+        for _ in 0..TURN.min(burst - self.taken.len()) {
+            let start = self.room.len();
+            let (look, lost) = guest.take(lane, far, &mut self.room);
+            let counts = &self.hall.counts[self.worker];
+            add(&counts.requests_lost, lost.into());
+            match look {
+                Look::Request => {
+                    self.taken.push((guest.peer(), start..self.room.len()));
+                    add(&counts.requests, 1);
+                }
+                Look::Stale => add(&counts.stale, 1),
+                Look::Impossible => add(&counts.impossible, 1),
+                Look::Nothing => break,
+            }
+        }
+        if self.sender.has_room(0) && guest.is_to_be_told(lane, far) {
+            self.sender.send(0..0, guest.mailbox(), yard::told(lane, guest.tell(lane)), false);
+            self.verbs.sends += 1;
+            let counts = &self.hall.counts[self.worker];
+            add(&counts.verbs_send, 1);
+            add(&counts.credits, 1);
+        }
+    }
+}
+
+impl Responder for VerbsResponder {
+    fn queues(&self) -> usize {
+        self.hall.bounds().lanes
+    }
+
+    fn poll_slots(&mut self, queue: usize, burst: usize) -> usize {
+        self.follow();
+        self.room.clear();
+        self.taken.clear();
+        let far = self.near[queue] == 0;
+        self.near[queue] = self.near[queue].checked_sub(1).unwrap_or(FAR_EVERY);
+        let count = self.clients.len();
+        let clients = std::mem::take(&mut self.clients);
+        // Round by round, so that a client with a full window does not keep the others waiting;
+        // no more rounds than a burst, for slots that are thrown away fill no burst.
+        for _ in 0..burst.div_ceil(TURN) {
+            let before = self.taken.len();
+            for number in 0..count {
+                if self.taken.len() >= burst {
+                    break;
+                }
+                let client = (self.turn[queue] + number) % count;
+                if let Some(guest) = &clients[client] {
+                    self.take_of(guest, queue, burst, far);
+                }
+            }
+            if self.taken.len() == before || self.taken.len() >= burst {
+                break;
+            }
+        }
+        self.turn[queue] = (self.turn[queue] + 1) % count.max(1);
+        self.clients = clients;
+        if self.taken.is_empty() {
+            self.near[queue] = 0;
+            self.post(); // nobody else may come to say who has room
+        }
+        self.taken.len()
+    }
+
+    fn request(&self, index: usize) -> Request<'_> {
+        let (peer, bytes) = &self.taken[index];
+        Request { peer: *peer, bytes: &self.room[bytes.clone()] }
+    }
+
+    fn reply(&mut self, peer: Peer, queue: usize, pieces: &[IoSlice<'_>], spare: usize) -> Posted {
+        self.follow();
+        let guest = self.clients.get(usize::from(peer.client)).and_then(Option::as_ref);
+        let Some(guest) = guest.filter(|guest| guest.peer() == peer && !guest.is_gone()) else {
+            add(&self.counts().replies_to_nobody, 1);
+            return Posted::Gone;
+        };
+        if !self.sender.has_room(spare) {
+            add(&self.hall.counts[self.worker].replies_without_room, 1);
+            return Posted::Full;
+        }
+        // Its place was last used by a send that has completed.
+        let start = (self.sender.gathered() % DEPTH as u64) as usize * SLOT_BYTES;
+        let mut end = start;
+        for piece in pieces {
+            assert!(end - start + piece.len() <= MESSAGE_BYTES_MAX, "a reply is one message");
+            words::write(self.sender.memory().words(), end, piece);
+            end += piece.len();
+        }
+        let word = yard::told(queue, guest.tell(queue));
+        self.sender.send(start..end, guest.mailbox(), word, false);
+        self.verbs.sends += 1;
+        add(&self.hall.counts[self.worker].verbs_send, 1);
+        Posted::Done
+    }
+
+    fn pump(&mut self) -> io::Result<()> {
+        self.post();
+        Ok(())
+    }
+
+    fn tidy(&mut self) {
+        self.follow();
+        self.part();
+    }
+
+    fn lenders(&self) -> Box<dyn Lenders> {
+        Box::new(NoLenders)
+    }
+
+    fn verbs(&self) -> Verbs {
+        self.verbs
+    }
+}
+
+/// What is long comes in frames here: nobody lends.
+struct NoLenders;
+
+impl Lenders for NoLenders {
+    fn claim(&self, _: Peer, _: Descriptor) -> Option<Box<dyn Lent>> {
+        None
+    }
+}

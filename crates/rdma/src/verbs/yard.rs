@@ -1,0 +1,370 @@
+//! The memory that one client writes requests into, and the server's side of it: in each lane a
+//! ring of slots, taken in turn.
+//!
+//! An unreliable connection loses writes silently, so a slot may stay empty for ever: now and then
+//! a lane is looked at as far as its window goes, and what was lost is passed over. Writes of one
+//! connection arrive in their order, so a slot that is written says that those before it were, or
+//! are lost. (HERD §4.2 polls each slot and leaves losses to its clients.)
+//!
+//! A client may have as many requests in a lane as its window; the server tells it with every reply
+//! how many were taken. Where that word was lost and nothing else goes to the client, it *asks*, by
+//! a word of its own beside the slots. Slots are those of [`laneway_sync::slot`]: bytes from the
+//! front of the memory, requests right-aligned before their control word.
+
+use crate::layout::{LANES_MAX, LINE_BYTES, SLOT_BYTES, SLOT_WORDS, TermsError, WINDOW_MAX};
+use laneway_sync::prim::AtomicU64;
+use laneway_sync::prim::Ordering::{Acquire, Relaxed, Release};
+use laneway_sync::slot::{self, Control, Taken};
+use std::ops::Range;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// What a control word of a request says beside its number: so none is ever zero, and numbers may
+/// count through zero.
+pub const NOTE: u16 = 1;
+
+/// How a client's memory is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// The server's workers.
+    pub lanes: usize,
+    /// Slots of each: a power of two, so that numbers go on through their end.
+    pub window: usize,
+}
+
+impl Bounds {
+    /// Whether memory can be so.
+    pub fn check(&self) -> Result<(), TermsError> {
+        let Bounds { lanes, window } = *self;
+        if !(1..=LANES_MAX).contains(&lanes) {
+            return Err(TermsError::new(format!("lanes {lanes}: must be from 1 to {LANES_MAX}")));
+        }
+        if !(1..=WINDOW_MAX).contains(&window) || !window.is_power_of_two() {
+            let why = format!("window {window}: must be a power of two, at most {WINDOW_MAX}");
+            return Err(TermsError::new(why));
+        }
+        Ok(())
+    }
+
+    /// Bytes of all of it.
+    pub const fn bytes(&self) -> usize {
+        self.lanes * (LINE_BYTES + self.window * SLOT_BYTES)
+    }
+
+    /// The word by which a client asks how many of a lane were taken.
+    pub const fn ask(&self, lane: usize) -> usize {
+        assert!(lane < self.lanes);
+        lane * LINE_BYTES / 8
+    }
+
+    /// The words of the slot of request number `number` of a lane.
+    pub const fn slot(&self, lane: usize, number: u32) -> Range<usize> {
+        assert!(lane < self.lanes);
+        let slot = lane * self.window + number as usize % self.window;
+        let start = (self.lanes * LINE_BYTES + slot * SLOT_BYTES) / 8;
+        start..start + SLOT_WORDS
+    }
+}
+
+const _: () = assert!(WINDOW_MAX.is_power_of_two());
+
+/// What became of a look into a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing there, or another worker is looking.
+    Nothing,
+    /// A request, appended to what the caller gave.
+    Request,
+    /// A slot that was thrown away: of an impossible length.
+    Impossible,
+    /// The same: not the next request.
+    Stale,
+}
+
+/// A lane, as the server keeps it where no client writes.
+#[derive(Debug, Default)]
+struct Lane {
+    /// The number of the next request.
+    next: Mutex<u32>,
+    /// The same for who only tells it.
+    taken: AtomicU32,
+    /// What the client was told last.
+    told: AtomicU32,
+}
+
+/// One client's lanes.
+#[derive(Debug)]
+pub struct Yard {
+    bounds: Bounds,
+    lanes: Vec<Lane>,
+}
+
+impl Yard {
+    /// Nothing taken yet.
+    pub fn new(bounds: Bounds) -> Yard {
+        Yard { bounds, lanes: (0..bounds.lanes).map(|_| Lane::default()).collect() }
+    }
+
+    fn next(&self, lane: usize) -> Option<MutexGuard<'_, u32>> {
+        match self.lanes[lane].next.try_lock() {
+            Ok(next) => Some(next),
+            Err(TryLockError::Poisoned(next)) => Some(next.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Whether the next slot of a lane holds something, at a glance, or may soon.
+    pub fn has_request(&self, words: &[AtomicU64], lane: usize) -> bool {
+        // Whoever has the lane takes a request and may leave the next one.
+        let Some(next) = self.next(lane) else { return true };
+        slot::is_taken(&words[self.bounds.slot(lane, *next)])
+    }
+
+    /// Take the next request of a lane: copied behind what is in `out`, its slot freed. With `far`,
+    /// what was lost before it is passed over; how many that were.
+    pub fn take(
+        &self,
+        words: &[AtomicU64],
+        lane: usize,
+        far: bool,
+        out: &mut Vec<u8>,
+    ) -> (Look, u32) {
+        let Some(mut next) = self.next(lane) else { return (Look::Nothing, 0) };
+        let mut lost = 0;
+        if !slot::is_taken(&words[self.bounds.slot(lane, *next)]) {
+            if !far {
+                return (Look::Nothing, 0);
+            }
+            lost = self.hole(words, lane, *next);
+            *next = next.wrapping_add(lost);
+        }
+        let slot = &words[self.bounds.slot(lane, *next)];
+        let start = out.len();
+        let (control, look) = match slot::take(slot, out) {
+            Taken::Empty => return (Look::Nothing, 0),
+            Taken::Message(control) => (control, Look::Request),
+            Taken::Impossible(control) => (control, Look::Impossible),
+        };
+        slot::free(slot);
+        let is_next = control.sequence == *next;
+        if !is_next {
+            out.truncate(start);
+            return (Look::Stale, lost);
+        }
+        *next = next.wrapping_add(1);
+        // (R) pairs with (S): who tells the client that a slot is free has seen it freed.
+        self.lanes[lane].taken.store(*next, Release);
+        (look, lost)
+    }
+
+    /// How many requests before the first that is there were lost; none if none is there.
+    fn hole(&self, words: &[AtomicU64], lane: usize, next: u32) -> u32 {
+        let there = |number: u32| {
+            let control = slot::control(&words[self.bounds.slot(lane, number)]);
+            control.is_some_and(|control| control.sequence == number)
+        };
+        let first = (1..self.bounds.window as u32).find(|more| there(next.wrapping_add(*more)));
+        match first {
+            // It may have come since it was looked at; then nothing is lost.
+            Some(_) if slot::control(&words[self.bounds.slot(lane, next)]).is_some() => 0,
+            Some(first) => first,
+            None => 0,
+        }
+    }
+
+    /// How many of a lane were taken, told to its client now.
+    pub fn tell(&self, lane: usize) -> u32 {
+        let taken = self.lanes[lane].taken.load(Acquire); // (S)
+        self.lanes[lane].told.store(taken, Relaxed);
+        taken
+    }
+
+    /// Whether its client is to be told: it asks, which is looked at with `far`, or half of its
+    /// window was taken since it was told.
+    pub fn is_to_be_told(&self, words: &[AtomicU64], lane: usize, far: bool) -> bool {
+        let Lane { taken, told, .. } = &self.lanes[lane];
+        let since = taken.load(Relaxed).wrapping_sub(told.load(Relaxed));
+        let ask = &words[self.bounds.ask(lane)];
+        let asks = far && ask.load(Relaxed) != 0;
+        if asks {
+            ask.store(0, Relaxed);
+        }
+        asks || since as usize >= self.bounds.window.div_ceil(2)
+    }
+}
+
+/// What the control word of request `number` says.
+pub fn control(number: u32, bytes: usize) -> Control {
+    Control { sequence: number, note: NOTE, bytes: bytes as u16 }
+}
+
+/// What a client knows of one lane.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// The next request's number.
+    pub next: u32,
+    /// How many were taken, as far as it was told.
+    taken: u32,
+    /// Times in a row that there was no room.
+    full: u32,
+}
+
+/// How much of a count is told: more than any window, and a lane's number fits beside it.
+const TOLD_BITS: u32 = 24;
+/// Of how many times that there is no room a client asks once.
+const ASK_EVERY: u32 = 16;
+
+const _: () = assert!(WINDOW_MAX < 1 << (TOLD_BITS - 1) && LANES_MAX <= 1 << (32 - TOLD_BITS));
+
+/// What a reply of a lane says beside: the lane, and how many of its requests were taken.
+pub fn told(lane: usize, taken: u32) -> u32 {
+    ((lane as u32) << TOLD_BITS) | (taken & ((1 << TOLD_BITS) - 1))
+}
+
+/// Of what lane that is.
+pub fn told_of(word: u32) -> usize {
+    (word >> TOLD_BITS) as usize
+}
+
+impl Credit {
+    /// Whether a request may be posted.
+    pub fn has_room(&self, bounds: &Bounds) -> bool {
+        self.room(bounds) > 0
+    }
+
+    /// How many may.
+    pub fn room(&self, bounds: &Bounds) -> usize {
+        bounds.window.saturating_sub(self.next.wrapping_sub(self.taken) as usize)
+    }
+
+    /// One was posted.
+    pub fn posted(&mut self) {
+        self.next = self.next.wrapping_add(1);
+        self.full = 0;
+    }
+
+    /// There was no room. Whether to ask.
+    pub fn was_full(&mut self) -> bool {
+        self.full += 1;
+        self.full.is_multiple_of(ASK_EVERY)
+    }
+
+    /// Take in what was told. Words overtake each other: an older one says less, and is not heard.
+    pub fn hear(&mut self, word: u32) {
+        let mask = (1 << TOLD_BITS) - 1;
+        let more = (word & mask).wrapping_sub(self.taken & mask) & mask;
+        if more <= self.next.wrapping_sub(self.taken) {
+            self.taken = self.taken.wrapping_add(more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { lanes: 2, window: 4 };
+
+    fn memory() -> Vec<AtomicU64> {
+        (0..BOUNDS.bytes() / 8).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    /// What a connection writes.
+    fn arrive(words: &[AtomicU64], lane: usize, number: u32, message: &[u8]) {
+        let slot = &words[BOUNDS.slot(lane, number)];
+        let at = slot::begins(SLOT_WORDS, message.len());
+        laneway_sync::words::write(slot, at, message);
+        slot[SLOT_WORDS - 1].store(control(number, message.len()).pack().to_le(), Relaxed);
+    }
+
+    fn take(yard: &Yard, words: &[AtomicU64], far: bool) -> (Look, u32, Vec<u8>) {
+        let mut out = Vec::new();
+        let (look, lost) = yard.take(words, 1, far, &mut out);
+        (look, lost, out)
+    }
+
+    #[test]
+    fn requests_are_taken_in_turn_and_what_was_lost_is_passed_over_by_who_looks_far() {
+        let (yard, words) = (Yard::new(BOUNDS), memory());
+        arrive(&words, 1, 0, b"first");
+        arrive(&words, 1, 2, b"third");
+        assert!(yard.has_request(&words, 1) && !yard.has_request(&words, 0));
+        assert_eq!(take(&yard, &words, false), (Look::Request, 0, b"first".to_vec()));
+        assert_eq!(take(&yard, &words, false), (Look::Nothing, 0, Vec::new()));
+        assert!(!yard.has_request(&words, 1));
+        assert_eq!(take(&yard, &words, true), (Look::Request, 1, b"third".to_vec()));
+        assert_eq!(take(&yard, &words, true), (Look::Nothing, 0, Vec::new()));
+        arrive(&words, 1, 3, b"");
+        arrive(&words, 1, 4, b"fifth");
+        assert_eq!(take(&yard, &words, false), (Look::Request, 0, Vec::new()));
+        assert_eq!(take(&yard, &words, false), (Look::Request, 0, b"fifth".to_vec()));
+        assert_eq!(yard.tell(1), 5);
+    }
+
+    #[test]
+    fn a_request_that_is_not_the_next_or_has_an_impossible_length_is_thrown_away() {
+        let (yard, words) = (Yard::new(BOUNDS), memory());
+        let slot = BOUNDS.slot(1, 0);
+        arrive(&words, 1, 0, b"late");
+        words[slot.end - 1].store(control(4, 4).pack().to_le(), Relaxed);
+        assert_eq!(take(&yard, &words, true), (Look::Stale, 0, Vec::new()));
+        words[slot.end - 1].store(control(0, 1401).pack().to_le(), Relaxed);
+        assert_eq!(take(&yard, &words, true).0, Look::Impossible);
+        assert_eq!(yard.tell(1), 1, "the client went on to the next slot");
+        // Another number far ahead is nothing that a connection could have written.
+        words[BOUNDS.slot(1, 2).end - 1].store(control(6, 0).pack().to_le(), Relaxed);
+        assert_eq!(take(&yard, &words, true), (Look::Nothing, 0, Vec::new()));
+    }
+
+    #[test]
+    fn a_client_is_told_by_the_half_window_and_when_it_asks() {
+        let (yard, words) = (Yard::new(BOUNDS), memory());
+        arrive(&words, 1, 0, b"a");
+        take(&yard, &words, false);
+        assert!(!yard.is_to_be_told(&words, 1, true));
+        arrive(&words, 1, 1, b"b");
+        take(&yard, &words, false);
+        assert!(yard.is_to_be_told(&words, 1, false));
+        assert_eq!(yard.tell(1), 2);
+        assert!(!yard.is_to_be_told(&words, 1, true));
+        words[BOUNDS.ask(1)].store(1, Relaxed);
+        assert!(!yard.is_to_be_told(&words, 1, false));
+        assert!(yard.is_to_be_told(&words, 1, true) && !yard.is_to_be_told(&words, 1, true));
+    }
+
+    #[test]
+    fn credit_counts_through_the_end_of_numbers_and_hears_nothing_old() {
+        let near_end = u32::MAX - 1;
+        let mut credit = Credit { next: near_end, taken: near_end, full: 0 };
+        for _ in 0..BOUNDS.window {
+            assert!(credit.has_room(&BOUNDS));
+            credit.posted();
+        }
+        assert!(!credit.has_room(&BOUNDS));
+        assert_eq!((0..ASK_EVERY).filter(|_| credit.was_full()).count(), 1);
+        let later = near_end.wrapping_add(3);
+        assert_eq!(told_of(told(1, later)), 1);
+        credit.hear(told(1, later));
+        assert_eq!(credit.taken, later);
+        credit.hear(told(1, near_end.wrapping_add(1)));
+        credit.hear(told(1, later.wrapping_add(2)));
+        assert_eq!(credit.taken, later, "older, and more than was ever posted");
+    }
+
+    #[test]
+    fn slots_and_words_do_not_overlap_and_fit() {
+        let mut places: Vec<Range<usize>> = (0..BOUNDS.lanes)
+            .flat_map(|lane| {
+                let ask = BOUNDS.ask(lane)..BOUNDS.ask(lane) + 1;
+                (0..4).map(move |number| BOUNDS.slot(lane, number)).chain([ask])
+            })
+            .collect();
+        places.sort_by_key(|place| place.start);
+        assert!(places.windows(2).all(|two| two[0].end <= two[1].start));
+        assert!(places.last().is_some_and(|last| last.end * 8 <= BOUNDS.bytes()));
+        assert_eq!(BOUNDS.slot(0, 0), BOUNDS.slot(0, 4));
+        for bad in [Bounds { window: 3, ..BOUNDS }, Bounds { lanes: 0, ..BOUNDS }] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+}
