@@ -18,6 +18,7 @@ Usage: laneway stats [--server HOST:PORT | --socket PATH] [FAMILY]
 Families: lanes      threshold, roles, and what each worker did
           latency    per operation, small and large apart, in microseconds
           kernel     what the programs in the kernel did
+          shm rdma   clients in memory and over RDMA: verbs, losses, what was bad
           topology   ports and workers
           hotkeys    keys that everybody asks for: how hot, how large, where
           balance    how evenly the workers are loaded

@@ -45,6 +45,12 @@ pub struct Flags {
     pub shm_mask: Option<u32>,
     /// `--shm-clients`
     pub shm_clients: Option<usize>,
+    /// `--rdma`
+    pub rdma: Option<String>,
+    /// `--rdma-port`
+    pub rdma_port: Option<u16>,
+    /// `--rdma-clients`
+    pub rdma_clients: Option<usize>,
     /// `--kernel-lane`
     pub kernel_lane: Option<String>,
     /// `--kernel-lane-hook`
@@ -251,12 +257,15 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
     Ok(())
 }
 
-/// Of clients in memory; false if it is none of theirs.
+/// Of clients in memory or over RDMA; false if it is none of theirs.
 fn shm(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, String> {
     match flag {
         "--shm" => flags.shm = Some(parser.value().map_err(sentence)?),
         "--shm-mask" => flags.shm_mask = Some(octal(&text(parser)?)?),
         "--shm-clients" => flags.shm_clients = Some(number(parser)?),
+        "--rdma" => flags.rdma = Some(text(parser)?),
+        "--rdma-port" => flags.rdma_port = Some(number(parser)?),
+        "--rdma-clients" => flags.rdma_clients = Some(number(parser)?),
         _ => return Ok(false),
     }
     Ok(true)

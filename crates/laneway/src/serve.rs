@@ -123,13 +123,15 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
 
 /// Ask the machine for what the settings need; say what it does not have.
 fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
-    let wanted =
-        settings.connections_max + shm::descriptors(settings.shm.as_ref(), settings.workers);
+    let wanted = settings.connections_max
+        + shm::descriptors(settings.shm.as_ref(), settings.workers)
+        + rdma::descriptors(settings.rdma.as_ref());
     let fit = process::raise_descriptors(wanted);
     if let Some(shm) = settings.shm.as_mut().filter(|_| fit < wanted) {
         shm::keep_to(shm, settings.workers, fit);
     }
     let fit = fit.saturating_sub(shm::descriptors(settings.shm.as_ref(), settings.workers));
+    let fit = fit.saturating_sub(rdma::descriptors(settings.rdma.as_ref()));
     if fit < settings.connections_max {
         let asked = settings.connections_max;
         eprintln!("laneway: -c {asked}: only {fit} descriptors are allowed; see ulimit -n");
@@ -162,6 +164,10 @@ fn announce(server: &Server, flags: &Flags, verbose: bool) {
     }
     if let Some(shm) = &settings.shm {
         places.push(format!("shm:{}", shm.path.display()));
+    }
+    if let Some(rdma) = &settings.rdma {
+        let doors = server.rdma_addresses().iter();
+        places.extend(doors.map(|address| format!("rdma:{}@{address}", rdma.place)));
     }
     let mut udp: Vec<String> =
         server.queues().iter().map(|queue| format!("udp:{}", queue.address)).collect();
@@ -219,6 +225,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         kernel: kernel::settings(flags, udp.as_ref(), memory_bytes)?,
         udp,
         shm: shm::settings(flags, workers)?,
+        rdma: rdma::settings(flags, workers)?,
         backlog: flags.backlog.unwrap_or(BACKLOG),
         connections_max: connections(flags)?,
         item_bytes_max: item_bytes_max(flags, memory_of_one)? as usize,
@@ -338,6 +345,11 @@ fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
                     -s PATH, or leave -p out"
             .to_owned());
     }
+    resolve_places(flags, port)
+}
+
+/// The addresses of `-l`, those without a port with this one; all interfaces where none is given.
+fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<SocketAddr>, String> {
     let places: Vec<&str> = flags.listen.iter().flat_map(|list| list.split(',')).collect();
     let places: Vec<&str> = places.into_iter().filter(|place| !place.is_empty()).collect();
     if places.is_empty() {
@@ -371,6 +383,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 mod hot;
 mod kernel;
 mod numa;
+mod rdma;
 mod shm;
 pub mod tier;
 mod udp;

@@ -20,12 +20,12 @@ fn a_build_without_the_programs_refuses_the_lane_and_tells_the_way_out() {
 }
 
 #[test]
-fn the_doctor_tells_every_layer_and_takes_no_argument() {
+fn the_doctor_tells_every_layer_of_the_kernel() {
     let doctor = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_laneway"));
         command.arg("doctor").args(arguments).output().expect("the binary was built for this test")
     };
-    let output = doctor(&[]);
+    let output = doctor(&["kernel"]);
     let told = String::from_utf8_lossy(&output.stdout);
     let missing = told.contains(": missing: ");
     assert_eq!(output.status.code(), Some(i32::from(missing)), "{told}");

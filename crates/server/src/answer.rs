@@ -66,6 +66,7 @@ impl<S> Shared<S> {
                 let registry = self.rdma.get().map(|registry| &**registry);
                 stats::write_shm(registry, path.as_deref(), &mut out);
             }
+            Question::Rdma => stats::write_rdma(self.verbs.get().map(|hall| &**hall), &mut out),
             // Where there is a tier its keeper answers.
             Question::Tier => stats::write_tier(None, &mut out),
             Question::Kernel => {
@@ -369,10 +370,13 @@ impl<S> Shared<S> {
             domain += 1;
         });
         let udp_port_base = workers.first().and_then(|worker| worker.udp_port);
-        let is_chosen = udp_port_base.is_some() || self.rdma.get().is_some();
+        let in_memory = self.rdma.get().is_some() || self.verbs.get().is_some();
+        let is_chosen = udp_port_base.is_some() || in_memory;
+        let rdma = settings.rdma.as_ref().and_then(|rdma| rdma.addresses.first());
         let placement = self.domains.get().map_or(&self.placement, Domains::placement);
         TopologySnapshot {
             shm_path: settings.shm.as_ref().map(|shm| shm.path.display().to_string()),
+            rdma_port: rdma.map(|address| address.port()),
             tcp_ports: ports,
             unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
             udp_port_base,

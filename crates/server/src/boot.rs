@@ -12,12 +12,14 @@ use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::RingResponder;
+use laneway_rdma::verbs::{self, Hall, VerbsResponder};
 use laneway_store::layout::Hasher;
 use laneway_store::{Config, Mode, Store};
 use laneway_transport::datagram::{Datagrams, Queue};
-use laneway_transport::rdma::{RdmaDatagrams, Watch};
+use laneway_transport::rdma::{RdmaDatagrams, Watch, Whence};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::udp::{BindError, Ports, Sockets, UdpDatagrams};
+use laneway_transport::verbs::Watch as VerbsWatch;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -27,9 +29,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 mod door;
+mod hall;
 mod keeper;
 mod numa;
 
+pub use hall::HallError;
 pub use keeper::{Opened, open};
 
 /// Exit status of a worker that lost its transport: the world is wrong, and we cannot go on.
@@ -48,6 +52,8 @@ pub enum StartError {
     Listen(String, io::Error),
     /// The door for clients in memory cannot be listened at.
     Shm(String, io::Error),
+    /// No client can come over RDMA.
+    Rdma(HallError),
     /// A UDP port cannot be received on.
     Udp(BindError),
     /// No memory for the store.
@@ -79,6 +85,7 @@ impl fmt::Display for StartError {
             StartError::Shm(place, error) => {
                 write!(f, "cannot listen on {place}: {error}; choose another path with --shm")
             }
+            StartError::Rdma(error) => error.fmt(f),
             StartError::Udp(error) => {
                 write!(f, "{error}; choose another port with -U or --udp-base, or leave them out")
             }
@@ -106,7 +113,8 @@ pub struct Server {
     /// Of each domain, where UDP is served.
     sockets: Vec<Arc<Sockets>>,
     threads: Vec<JoinHandle<()>>,
-    door: Option<door::Running>,
+    doors: Vec<door::Running>,
+    rdma_addresses: Vec<SocketAddr>,
     keeper: Option<keeper::Running>,
     clock: SystemClock,
 }
@@ -123,6 +131,7 @@ impl Server {
         let sockets = bind(&settings, &parts)?;
         let door = door::listen(&settings);
         let door = door.map_err(|(place, error)| StartError::Shm(place, error))?;
+        let hall = hall::listen(&settings).map_err(StartError::Rdma)?;
         let clock = SystemClock::start();
         let (company, seed) = (Company::default(), hash_seed());
         let mut domains = Vec::new();
@@ -142,6 +151,9 @@ impl Server {
             // Several domains have none.
             domains[0].rdma.get_or_init(|| door.registry.clone());
         }
+        if let Some(hall) = &hall {
+            domains[0].verbs.get_or_init(|| hall.hall.clone());
+        }
         let mut workers = Vec::new();
         for (number, (shared, control)) in domains.iter().zip(controls).enumerate() {
             let sockets = sockets.get(number);
@@ -149,15 +161,15 @@ impl Server {
         }
         let running = opened.map(|opened| keeper::Running::start(opened, &domains[0], clock));
         let keeper = running.transpose().map_err(StartError::Keeper)?;
-        let door = door.map(|door| door.open(domains[0].clone())).transpose();
-        let door = door.map_err(StartError::Worker)?;
+        let rdma_addresses = hall.as_ref().map_or_else(Vec::new, |hall| hall.addresses.clone());
+        let doors = open_doors(door, hall, &domains[0]).map_err(StartError::Worker)?;
         let mut threads = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
             let builder = thread::Builder::new().name(format!("worker-{number}"));
             let thread = builder.spawn(move || run(worker)).map_err(StartError::Worker)?;
             threads.push(thread);
         }
-        Ok(Server { domains, listeners, sockets, threads, door, keeper, clock })
+        Ok(Server { domains, listeners, sockets, threads, doors, rdma_addresses, keeper, clock })
     }
 
     /// Where it listens, with the ports that the kernel chose.
@@ -168,6 +180,11 @@ impl Server {
     /// Where it receives datagrams.
     pub fn queues(&self) -> Vec<Queue> {
         self.sockets.iter().flat_map(|sockets| sockets.queues()).collect()
+    }
+
+    /// Where clients over RDMA say who they are.
+    pub fn rdma_addresses(&self) -> &[SocketAddr] {
+        &self.rdma_addresses
     }
 
     /// Its workers, of all NUMA domains together.
@@ -202,11 +219,25 @@ impl Server {
             // A worker that panicked has said so already.
             let _ = thread.join();
         }
-        if let Some(door) = self.door {
-            door.close();
-        }
+        self.doors.into_iter().for_each(door::Running::close);
         self.keeper.map_or(Ok(()), keeper::Running::stop)
     }
+}
+
+/// Let in who writes into memory.
+fn open_doors(
+    door: Option<door::Closed>,
+    hall: Option<hall::Closed>,
+    shared: &Arc<Shared<SocketStream>>,
+) -> io::Result<Vec<door::Running>> {
+    let mut doors = match hall {
+        Some(hall) => hall.open(shared)?,
+        None => Vec::new(),
+    };
+    if let Some(door) = door {
+        doors.push(door.open(shared.clone())?);
+    }
+    Ok(doors)
 }
 
 /// What the workers of one NUMA domain share, and their control loop.
@@ -297,6 +328,11 @@ fn worker(
     if let Some(sockets) = sockets {
         datagrams = Some(Box::new(UdpDatagrams::new(sockets.clone())));
     }
+    if let Some(hall) = shared.verbs.get() {
+        let first = datagrams.as_ref().map_or(0, |udp| udp.queues());
+        transport = transport.with_verbs(VerbsWatch::new(hall.clone(), first));
+        datagrams = Some(over_verbs(hall, id, datagrams)?);
+    }
     if let Some(registry) = shared.rdma.get() {
         let first = datagrams.as_ref().map_or(0, |udp| udp.queues());
         transport = transport.with_rdma(Watch::new(registry.clone(), id.index(), first));
@@ -316,11 +352,25 @@ fn in_memory(
     others: Option<Box<dyn Datagrams>>,
 ) -> Box<dyn Datagrams> {
     let responder = RingResponder::new(registry.clone(), id.index());
-    let datagrams = RdmaDatagrams::new(responder, registry.terms().replies);
+    let datagrams = RdmaDatagrams::new(Whence::Here, responder, registry.terms().replies);
     match others {
         Some(others) => Box::new(datagrams.behind(others)),
         None => Box::new(datagrams),
     }
+}
+
+/// A worker's handle on the queues of clients over RDMA, behind `others`.
+fn over_verbs(
+    hall: &Arc<Hall>,
+    id: policy::WorkerId,
+    others: Option<Box<dyn Datagrams>>,
+) -> io::Result<Box<dyn Datagrams>> {
+    let responder = VerbsResponder::new(hall.clone(), id.index()).map_err(io::Error::other)?;
+    let datagrams = RdmaDatagrams::new(Whence::Afar, responder, verbs::DEPTH);
+    Ok(match others {
+        Some(others) => Box::new(datagrams.behind(others)),
+        None => Box::new(datagrams),
+    })
 }
 
 fn run(mut worker: Worker<SocketTransport, SystemClock>) {

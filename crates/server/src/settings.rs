@@ -7,6 +7,8 @@ use std::time::Duration;
 
 pub use laneway_kernel::layout::Range;
 pub use laneway_rdma::layout::LANES_MAX;
+pub use laneway_rdma::verbs::look::look;
+pub use laneway_rdma::verbs::{DOOR_PORT, Place};
 
 /// What an idle worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,17 @@ pub struct ShmSettings {
     pub path: PathBuf,
     /// See above.
     pub mode: u32,
+    /// Clients at a time.
+    pub clients_max: usize,
+}
+
+/// Clients over RDMA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RdmaSettings {
+    /// The device.
+    pub place: Place,
+    /// TCP addresses where clients say who they are.
+    pub addresses: Vec<SocketAddr>,
     /// Clients at a time.
     pub clients_max: usize,
 }
@@ -92,6 +105,8 @@ pub struct Settings {
     pub udp: Option<UdpSettings>,
     /// Clients in memory, where they are served.
     pub shm: Option<ShmSettings>,
+    /// Clients over RDMA, where they are served.
+    pub rdma: Option<RdmaSettings>,
     /// Kernel queue of connections not yet accepted (`-b`).
     pub backlog: i32,
     /// Most connections at a time (`-c`).

@@ -15,6 +15,7 @@ use crate::settings::Settings;
 use crate::udp::shared::UdpShared;
 use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
 use laneway_rdma::region::Registry;
+use laneway_rdma::verbs::Hall;
 use laneway_store::Store;
 use laneway_sync::ring::Ring;
 use laneway_transport::Wake;
@@ -262,6 +263,8 @@ pub struct Shared<S> {
     pub large_jobs: Ring<Job>,
     /// Clients in memory, where they are served; set before a worker is made.
     pub rdma: OnceLock<Arc<Registry>>,
+    /// Clients over RDMA, where they are served; set before a worker is made.
+    pub verbs: OnceLock<Arc<Hall>>,
     /// UDP, once a worker serves it.
     pub udp: OnceLock<Arc<UdpShared>>,
     /// Where items are kept durably, if they are; set before a worker is made.
@@ -332,6 +335,7 @@ impl<S> Shared<S> {
             large_queue: Ring::new(MAILBOX_PLACES),
             large_jobs: Ring::new(JOB_PLACES),
             rdma: OnceLock::new(),
+            verbs: OnceLock::new(),
             udp: OnceLock::new(),
             durable: OnceLock::new(),
             kernel: OnceLock::new(),

@@ -18,6 +18,7 @@ pub mod memory_datagram;
 pub mod rdma;
 pub mod socket;
 pub mod udp;
+pub mod verbs;
 
 use datagram::Path;
 use std::io::{self, IoSlice};

@@ -22,32 +22,55 @@ use std::sync::Arc;
 
 /// Marks an address as none of the kernel's: a flow label has 20 bits.
 const FLOW: u32 = u32::MAX;
-/// The last word of a peer's address and of a queue's.
-const PEER: u16 = 1;
-const QUEUE: u16 = 0;
+/// From where clients write into memory that the server polls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whence {
+    /// This host: the memory is shared.
+    Here,
+    /// Another, over RDMA.
+    Afar,
+}
+
+impl Whence {
+    /// The last word of a peer's address and of a queue's.
+    const fn marks(self) -> (u16, u16) {
+        match self {
+            Whence::Here => (1, 0),
+            Whence::Afar => (3, 2),
+        }
+    }
+}
 
 /// The address by which a client is known.
-pub fn address(peer: Peer) -> SocketAddr {
+pub fn address(whence: Whence, peer: Peer) -> SocketAddr {
     let (high, low) = ((peer.generation >> 16) as u16, peer.generation as u16);
-    let ip = Ipv6Addr::new(0x100, 0, 0, 0, high, low, peer.client, PEER);
+    let ip = Ipv6Addr::new(0x100, 0, 0, 0, high, low, peer.client, whence.marks().0);
     SocketAddr::V6(SocketAddrV6::new(ip, 0, FLOW, 0))
 }
 
-/// The client of such an address.
-pub fn peer(address: &SocketAddr) -> Option<Peer> {
+/// The client of such an address, if it is one from there.
+pub fn peer(whence: Whence, address: &SocketAddr) -> Option<Peer> {
     let SocketAddr::V6(v6) = address else { return None };
-    let [0x100, 0, 0, 0, high, low, client, PEER] = v6.ip().segments() else { return None };
+    let [0x100, 0, 0, 0, high, low, client, mark] = v6.ip().segments() else { return None };
     let generation = u32::from(high) << 16 | u32::from(low);
-    (v6.flowinfo() == FLOW).then_some(Peer { client, generation })
+    let is_one = v6.flowinfo() == FLOW && mark == whence.marks().0;
+    is_one.then_some(Peer { client, generation })
 }
 
-/// Whether an address is a queue's in memory, or that of a client there.
+/// Whether an address is a queue's in memory, or that of a client who writes there: it has come
+/// through a door, so it is where it says.
 pub fn is_in_memory(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.flowinfo() == FLOW)
 }
 
-fn queue_of(worker: usize) -> Queue {
-    let ip = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, worker as u16, QUEUE);
+/// Whether it is a client who shares memory with us: it lends, and has places for replies of its
+/// own, which it alone can empty.
+pub fn is_here(address: &SocketAddr) -> bool {
+    peer(Whence::Here, address).is_some()
+}
+
+fn queue_of(whence: Whence, worker: usize) -> Queue {
+    let ip = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, worker as u16, whence.marks().1);
     Queue { worker, address: SocketAddr::V6(SocketAddrV6::new(ip, 0, FLOW, 0)), chosen: true }
 }
 
@@ -65,6 +88,7 @@ enum Found {
 
 /// One worker's handle on queues in memory, behind whatever other queues there are.
 pub struct RdmaDatagrams<R> {
+    whence: Whence,
     others: Option<Box<dyn Datagrams>>,
     /// How many those are.
     first: usize,
@@ -74,9 +98,10 @@ pub struct RdmaDatagrams<R> {
 }
 
 impl<R: Responder> RdmaDatagrams<R> {
-    /// `responder`, of whose clients each has so many places for replies of one worker.
-    pub fn new(responder: R, places: usize) -> RdmaDatagrams<R> {
+    /// `responder`, which has so many places for replies, of one client or of all.
+    pub fn new(whence: Whence, responder: R, places: usize) -> RdmaDatagrams<R> {
         RdmaDatagrams {
+            whence,
             others: None,
             first: 0,
             responder,
@@ -97,7 +122,7 @@ impl<R: Responder> RdmaDatagrams<R> {
 
     /// One departure, datagram by datagram.
     fn send_one(&mut self, queue: usize, spare: usize, departure: &Departure<'_>) -> One {
-        let Some(peer) = peer(&departure.peer) else { return One::Refused };
+        let Some(peer) = peer(self.whence, &departure.peer) else { return One::Refused };
         let Some(length) = departure.segment_bytes else {
             return One::of(self.responder.reply(peer, queue, departure.pieces, spare), 0);
         };
@@ -171,7 +196,7 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
     fn queue(&self, queue: usize) -> Queue {
         match &self.others {
             Some(others) if queue < self.first => others.queue(queue),
-            _ => queue_of(queue - self.first),
+            _ => queue_of(self.whence, queue - self.first),
         }
     }
 
@@ -190,7 +215,8 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
         }
         let request = self.responder.request(index);
         let bytes = request.bytes;
-        Arrival { peer: address(request.peer), segment_bytes: bytes.len().max(1), bytes }
+        let peer = address(self.whence, request.peer);
+        Arrival { peer, segment_bytes: bytes.len().max(1), bytes }
     }
 
     fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent> {
@@ -223,8 +249,12 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
         self.responder.tidy();
     }
 
+    /// Only who is here lends.
     fn lenders(&self) -> Option<Box<dyn Lenders>> {
-        Some(self.responder.lenders())
+        match self.whence {
+            Whence::Here => Some(self.responder.lenders()),
+            Whence::Afar => self.others.as_ref().and_then(|others| others.lenders()),
+        }
     }
 }
 
@@ -374,16 +404,23 @@ mod tests {
             Peer { client: 63, generation: 0x8001_7fff },
             Peer { client: u16::MAX, generation: u32::MAX },
         ] {
-            let address = address(peer);
-            assert_eq!(super::peer(&address), Some(peer));
-            assert!(is_in_memory(&address));
-            let SocketAddr::V6(v6) = address else { panic!("it is one of IPv6") };
-            let sent = SocketAddr::V6(SocketAddrV6::new(*v6.ip(), 0, 0, 0));
-            assert_eq!((super::peer(&sent), is_in_memory(&sent)), (None, false));
+            for (whence, other) in [(Whence::Here, Whence::Afar), (Whence::Afar, Whence::Here)] {
+                let address = address(whence, peer);
+                assert_eq!(super::peer(whence, &address), Some(peer));
+                assert_eq!(super::peer(other, &address), None, "nobody lends for another");
+                assert_eq!(
+                    (is_in_memory(&address), is_here(&address)),
+                    (true, whence == Whence::Here)
+                );
+                let SocketAddr::V6(v6) = address else { panic!("it is one of IPv6") };
+                let sent = SocketAddr::V6(SocketAddrV6::new(*v6.ip(), 0, 0, 0));
+                assert_eq!((super::peer(whence, &sent), is_in_memory(&sent)), (None, false));
+                let queue = queue_of(whence, 3);
+                assert!(is_in_memory(&queue.address));
+                assert!(super::peer(whence, &queue.address).is_none() && !is_here(&queue.address));
+                assert_eq!((queue.worker, queue.chosen), (3, true));
+            }
         }
-        let queue = queue_of(3);
-        assert!(is_in_memory(&queue.address) && super::peer(&queue.address).is_none());
-        assert_eq!((queue.worker, queue.chosen), (3, true));
     }
 
     #[test]

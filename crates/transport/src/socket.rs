@@ -10,6 +10,7 @@
 use crate::datagram::Path;
 use crate::rdma::Watch;
 use crate::udp::Sockets;
+use crate::verbs;
 use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
@@ -175,6 +176,8 @@ pub struct SocketTransport {
     queues_watching: BTreeMap<(usize, Path), Watching>,
     /// Clients in memory, where they are served.
     rdma: Option<Watch>,
+    /// Clients over RDMA, where they are.
+    verbs: Option<verbs::Watch>,
 }
 
 /// What one socket of a queue is watched for.
@@ -210,12 +213,19 @@ impl SocketTransport {
             queues: None,
             queues_watching: BTreeMap::new(),
             rdma: None,
+            verbs: None,
         })
     }
 
     /// The same with queues in memory, numbered behind those of UDP.
     pub fn with_rdma(mut self, watch: Watch) -> SocketTransport {
         self.rdma = Some(watch);
+        self
+    }
+
+    /// The same with queues of clients over RDMA, numbered behind those of UDP, too.
+    pub fn with_verbs(mut self, watch: verbs::Watch) -> SocketTransport {
+        self.verbs = Some(watch);
         self
     }
 
@@ -255,6 +265,19 @@ impl SocketTransport {
 
     /// Look into the memory that clients write. How long the kernel may then wait.
     fn poll_memory(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
+        let before = ready.len();
+        if let Some(watch) = &mut self.verbs {
+            watch.look(ready);
+        }
+        let wait = if ready.len() == before { wait } else { Wait::No };
+        let wait = self.poll_shared_memory(ready, wait);
+        match &mut self.verbs {
+            Some(watch) if ready.len() == before => watch.wait(ready, wait),
+            _ => wait,
+        }
+    }
+
+    fn poll_shared_memory(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
         let Some(watch) = &mut self.rdma else { return wait };
         watch.follow(&self.epoll, WORD_DOORBELL);
         let before = ready.len();
@@ -382,12 +405,20 @@ impl Transport for SocketTransport {
             rdma.watch(queue, watch, &self.epoll, WORD_DOORBELL);
             return Ok(());
         }
+        if let Some(verbs) = self.verbs.as_mut().filter(|verbs| verbs.has(queue)) {
+            verbs.watch(queue, watch);
+            return Ok(());
+        }
         self.watch_queue(queue, Path::Small, |watching| watching.arrivals = watch)
     }
 
     fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> io::Result<()> {
         if let Some(rdma) = self.rdma.as_mut().filter(|rdma| rdma.has(queue)) {
             rdma.watch_room(queue, watch);
+            return Ok(());
+        }
+        if let Some(verbs) = self.verbs.as_mut().filter(|verbs| verbs.has(queue)) {
+            verbs.watch_room(queue, watch);
             return Ok(());
         }
         self.watch_queue(queue, path, |watching| watching.room = watch)

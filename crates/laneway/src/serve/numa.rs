@@ -38,6 +38,7 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Vec<DomainSettings>, St
         ("--kernel-lane", flags.kernel_lane.is_some()),
         ("--steer", flags.steer),
         ("--shm", flags.shm.is_some()),
+        ("--rdma", flags.rdma.is_some()),
         ("--hot", flags.hot.as_deref().is_some_and(|hot| hot != "off")),
         ("--access", flags.access.as_deref().is_some_and(|access| access != "crcw")),
     ];

@@ -98,6 +98,12 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--shm /s --shm-clients 0", "from 1 to 4096"),
         ("--shm /s -s /s", "choose another"),
         ("--shm /s -t 129", "at most 128"),
+        ("--rdma-clients 3", "add --rdma DEVICE"),
+        ("--rdma-port 3", "add --rdma DEVICE"),
+        ("--rdma rxe0:0", "from 1 to 255"),
+        ("--rdma rxe0 --rdma-clients 0", "from 1 to 4096"),
+        ("--rdma rxe0 --rdma-port 0", "from 1 to 65535"),
+        ("--rdma rxe0 -t 129", "at most 128"),
         ("-l no.such.host.invalid", "-l no.such.host.invalid"),
     ] {
         let error = given(line).expect_err(line);

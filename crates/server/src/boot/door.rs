@@ -3,7 +3,7 @@
 
 use crate::settings::{Settings, ShmSettings};
 use crate::shared::Shared;
-use laneway_rdma::door::{Door, Turned};
+use laneway_rdma::door::{Door, House, Turned};
 use laneway_rdma::layout::{BULK_BYTES_MAX, Terms};
 use laneway_rdma::region::Registry;
 use laneway_transport::socket::Listener;
@@ -55,13 +55,23 @@ impl Closed {
     /// Let clients in.
     pub fn open<S: Send + 'static>(self, shared: Arc<Shared<S>>) -> io::Result<Running> {
         let Closed { door, stopper, .. } = self;
-        let builder = thread::Builder::new().name("shm-door".into());
-        let thread = builder.spawn(move || run(door, &shared))?;
-        Ok(Running { stopper, thread })
+        Running::open("shm", door, stopper, shared)
     }
 }
 
 impl Running {
+    /// Have a thread stand at `door`, which `flag` asked for.
+    pub fn open<S: Send + 'static, H: House + Send + Sync + 'static>(
+        flag: &'static str,
+        door: Door<Listener, H>,
+        stopper: UnixStream,
+        shared: Arc<Shared<S>>,
+    ) -> io::Result<Running> {
+        let builder = thread::Builder::new().name(format!("{flag}-door"));
+        let thread = builder.spawn(move || run(flag, door, &shared))?;
+        Ok(Running { stopper, thread })
+    }
+
     /// Let everybody go.
     pub fn close(self) {
         drop(self.stopper);
@@ -70,14 +80,14 @@ impl Running {
     }
 }
 
-fn run<S>(mut door: Door<Listener>, shared: &Shared<S>) {
+fn run<S, H: House>(flag: &str, mut door: Door<Listener, H>, shared: &Shared<S>) {
     loop {
         match door.turn(None) {
             Ok(Turned::Same) => {}
             Ok(Turned::Changed) => shared.wake_all(),
             Ok(Turned::Closed) => return,
             Err(error) => {
-                eprintln!("laneway: --shm: no client comes or goes any more: {error}");
+                eprintln!("laneway: --{flag}: no client comes or goes any more: {error}");
                 return;
             }
         }

@@ -12,6 +12,7 @@ mod kernel;
 mod lanes;
 mod latency;
 mod lines;
+mod rdma;
 mod settings;
 mod shm;
 mod slabs;
@@ -25,6 +26,7 @@ pub use hot::{write_balance, write_hot_keys};
 pub use kernel::{KernelLaneSnapshot, KernelSnapshot, write_kernel};
 pub use lanes::{DomainLanes, LanesSnapshot, Role, WorkerLane, write_lanes};
 pub use latency::{LatencyRow, LatencySnapshot, write_latency};
+pub use rdma::write_rdma;
 pub use settings::{SettingsSnapshot, write_settings};
 pub use shm::write_shm;
 pub use slabs::{write_items, write_sizes, write_slabs};
@@ -67,6 +69,8 @@ pub enum Question {
     Udp,
     /// `stats shm`: [`write_shm`].
     Shm,
+    /// `stats rdma`: [`write_rdma`].
+    Rdma,
     /// `stats tier`: [`write_tier`].
     Tier,
     /// `stats kernel`: [`write_kernel`].
@@ -110,6 +114,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"topology" => Question::Topology,
         b"udp" => Question::Udp,
         b"shm" => Question::Shm,
+        b"rdma" => Question::Rdma,
         b"tier" => Question::Tier,
         b"kernel" => Question::Kernel,
         b"hotkeys" => Question::HotKeys,

@@ -24,6 +24,8 @@ pub struct TopologySnapshot {
     pub unix_path: Option<String>,
     /// Path of the door for clients in memory.
     pub shm_path: Option<String>,
+    /// TCP port where clients over RDMA say who they are.
+    pub rdma_port: Option<u16>,
     /// First UDP port of the queues; queue i is at this port + i.
     pub udp_port_base: Option<u16>,
     /// UDP port that all workers share.
@@ -50,6 +52,9 @@ pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
     }
     if let Some(path) = &snapshot.shm_path {
         lines.text("shm_path", path);
+    }
+    if let Some(port) = snapshot.rdma_port {
+        lines.number("rdma_port", port.into());
     }
     if let Some(port) = snapshot.udp_port_base {
         lines.number("udp_port_base", port.into());

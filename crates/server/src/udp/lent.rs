@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::worker::Worker;
 use laneway_rdma::contract::{Descriptor, MESSAGE_BYTES_MAX};
 use laneway_transport::Transport;
-use laneway_transport::rdma;
+use laneway_transport::rdma::{self, Whence};
 use laneway_wire::udp::DATAGRAM_BYTES_MAX;
 use laneway_wire::udp::reassembly::Whole;
 
@@ -28,7 +28,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if self.stopping {
             return at.counts.requests_while_stopping.add_owner(1);
         }
-        let (descriptor, peer) = (Descriptor::parse(said), rdma::peer(&from.to.peer));
+        let peer = rdma::peer(Whence::Here, &from.to.peer);
+        let descriptor = Descriptor::parse(said);
         let (Some(descriptor), Some(peer)) = (descriptor, peer) else {
             return at.counts.unknown_kind.add_owner(1);
         };

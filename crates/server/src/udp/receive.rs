@@ -227,7 +227,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             at.counts.datagrams.add_owner(1);
             let start = number * segment_bytes;
             let parsed = Header::parse(datagram);
-            let is_frame = |header: &Header| is_frame(header, rdma::is_in_memory(&peer));
+            let is_frame = |header: &Header| is_frame(header, rdma::is_here(&peer));
             let frame_of = parsed.filter(|(header, _)| is_frame(header)).map(|h| h.0.request_id);
             if let Some((from, id)) = train
                 && frame_of != Some(id)
@@ -312,12 +312,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 }
 
 /// Whether a datagram is part of something longer, or asks for such parts again, or says where it
-/// lies: a peer that is not in memory lends nothing.
-fn is_frame(header: &Header, is_in_memory: bool) -> bool {
+/// lies: a peer that shares no memory lends nothing.
+fn is_frame(header: &Header, lends: bool) -> bool {
     match header.kind {
         Kind::Data | Kind::Once => header.total > 1 && header.is_possible(),
         Kind::Resend => header.total > 1,
-        Kind::Lent => is_in_memory,
+        Kind::Lent => lends,
         Kind::Forget | Kind::Cookie | Kind::Unknown(_) => false,
     }
 }

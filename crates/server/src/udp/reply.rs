@@ -179,9 +179,9 @@ impl Transfer {
         }
     }
 
-    /// Whether it goes to a client in memory, which alone can make room for it.
+    /// Whether it goes to a client that shares memory, which alone can make room for it.
     pub fn is_in_memory(&self) -> bool {
-        rdma::is_in_memory(&self.to.peer)
+        rdma::is_here(&self.to.peer)
     }
 
     /// Whether nothing is left to send.

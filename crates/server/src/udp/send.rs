@@ -106,7 +106,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
         }
-        if rdma::is_in_memory(&to.peer) && desk.transfers_to(&to.peer) >= TRANSFERS_PER_CLIENT_MAX {
+        if rdma::is_here(&to.peer) && desk.transfers_to(&to.peer) >= TRANSFERS_PER_CLIENT_MAX {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
         }

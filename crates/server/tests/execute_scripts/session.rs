@@ -221,7 +221,11 @@ impl Session {
             Question::Topology => out.extend_from_slice(b"STAT workers 1\r\nEND\r\n"),
             Question::HotKeys => stats::write_hot_keys(None, out),
             Question::Balance => stats::write_balance(&BalanceSnapshot::default(), out),
-            Question::Latency | Question::Connections | Question::Udp | Question::Shm => {
+            Question::Latency
+            | Question::Connections
+            | Question::Udp
+            | Question::Shm
+            | Question::Rdma => {
                 out.extend_from_slice(b"END\r\n");
             }
         }

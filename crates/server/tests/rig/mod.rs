@@ -26,7 +26,7 @@ use laneway_store::{Config, Mode, Store};
 use laneway_transport::datagram::Datagrams;
 use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
 use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet};
-use laneway_transport::rdma::RdmaDatagrams;
+use laneway_transport::rdma::{RdmaDatagrams, Whence};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -385,7 +385,7 @@ fn in_memory(
     let faults = faults::Faults { seed: faults.seed ^ worker as u64, ..faults };
     let responder = RingResponder::new(registry.clone(), worker);
     let responder = faults::Lossy::new(responder, faults);
-    let queues = RdmaDatagrams::new(responder, registry.terms().replies);
+    let queues = RdmaDatagrams::new(Whence::Here, responder, registry.terms().replies);
     match others {
         Some(others) => Box::new(queues.behind(others)),
         None => Box::new(queues),
@@ -405,6 +405,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
             reply_percent: plan.reply_percent,
         }),
         shm: None,
+        rdma: None,
         backlog: 16,
         connections_max: plan.connections_max,
         item_bytes_max: plan.item_bytes_max,

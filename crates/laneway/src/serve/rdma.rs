@@ -1,0 +1,57 @@
+//! By which device clients come over RDMA: `--rdma`, `--rdma-port`, `--rdma-clients`, checked.
+//! Whether the device is there is found when it is opened.
+
+use super::resolve_places;
+use crate::flags::Flags;
+use laneway_server::settings::{DOOR_PORT, LANES_MAX, Place, RdmaSettings};
+
+/// Clients at a time where the flag is left out.
+const CLIENTS: usize = 64;
+/// And at most: a card holds the state of so many connections (HERD §3.3 has some hundreds before
+/// they cost).
+const CLIENTS_MAX: usize = 4096;
+
+/// Descriptors that all clients take: a connection each, and a few of the device's.
+pub fn descriptors(rdma: Option<&RdmaSettings>) -> usize {
+    rdma.map_or(0, |rdma| rdma.clients_max + DEVICE_DESCRIPTORS)
+}
+
+const DEVICE_DESCRIPTORS: usize = 8;
+
+/// The settings, or none where no flag asks for it.
+pub fn settings(flags: &Flags, workers: usize) -> Result<Option<RdmaSettings>, String> {
+    let Some(wanted) = &flags.rdma else {
+        let alone = [
+            ("--rdma-port", flags.rdma_port.is_some()),
+            ("--rdma-clients", flags.rdma_clients.is_some()),
+        ];
+        return match alone.into_iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => Err(format!("{flag}: nobody comes over RDMA; add --rdma DEVICE")),
+            None => Ok(None),
+        };
+    };
+    let place: Place = wanted.parse().map_err(|why| format!("--rdma {wanted}: {why}"))?;
+    let clients_max = flags.rdma_clients.unwrap_or(CLIENTS);
+    if !(1..=CLIENTS_MAX).contains(&clients_max) {
+        return Err(format!(
+            "--rdma-clients {clients_max}: must be from 1 to {CLIENTS_MAX}; leave it out for \
+             {CLIENTS}"
+        ));
+    }
+    if workers > LANES_MAX {
+        return Err(format!(
+            "--rdma: each client has a lane for each worker, at most {LANES_MAX}; choose fewer \
+             than {workers} --workers"
+        ));
+    }
+    if flags.rdma_port == Some(0) {
+        return Err("--rdma-port 0: must be from 1 to 65535; leave it out for 18515".to_owned());
+    }
+    let port = flags.rdma_port.unwrap_or(DOOR_PORT);
+    let mut addresses = resolve_places(flags, port)?;
+    // Ports of -l are those of TCP.
+    addresses.iter_mut().for_each(|address| address.set_port(port));
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(Some(RdmaSettings { place, addresses, clients_max }))
+}

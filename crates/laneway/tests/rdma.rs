@@ -1,0 +1,41 @@
+//! The binary on a machine without RDMA, or without the device that is named: it says so, and what
+//! to do.
+
+use std::process::{Command, Output};
+
+fn laneway(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
+    command.args(arguments).output().expect("the binary was built for this test")
+}
+
+#[test]
+fn the_doctor_tells_what_rdma_needs_and_what_is_missing() {
+    let output = laneway(&["doctor", "rdma"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    for need in ["libibverbs: ", "RDMA device: ", "locked memory: ", "rdma_rxe, "] {
+        assert!(told.lines().any(|line| line.starts_with(need)), "{need} in {told}");
+    }
+    let is_there = told.contains("RDMA is there; laneway serve --rdma DEVICE");
+    assert_eq!(output.status.code(), Some(i32::from(!is_there)), "{told}");
+    for line in told.lines().filter(|line| line.contains("libibverbs: missing")) {
+        assert!(line.contains("apt-get install libibverbs1"), "{line}");
+    }
+    for line in told.lines().filter(|line| line.contains("RDMA device: missing")) {
+        assert!(line.contains("rdma link add") || line.contains("libibverbs"), "{line}");
+    }
+    let both = laneway(&["doctor"]);
+    let both = String::from_utf8_lossy(&both.stdout);
+    assert!(both.contains("capabilities: ") && both.contains("RDMA device: "), "{both}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused_and_the_way_out_is_said() {
+    let output = laneway(&["serve", "-p", "-1", "-l", "127.0.0.1", "--rdma", "no_such_device"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(71), "{told}");
+    assert!(told.contains("--rdma: ") && told.contains("see laneway doctor"), "{told}");
+    let output = laneway(&["serve", "--rdma", "rxe0:zero"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("a port is a number"), "{told}");
+}

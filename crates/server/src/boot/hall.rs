@@ -1,0 +1,83 @@
+//! The doors for clients over RDMA: one at each TCP address, of one hall, each with a thread that
+//! sleeps until somebody comes or goes. No request passes it.
+
+use super::door::Running;
+use crate::settings::{RdmaSettings, Settings};
+use crate::shared::Shared;
+use laneway_rdma::door::Door;
+use laneway_rdma::verbs::card::Card;
+use laneway_rdma::verbs::{Bounds, Hall, Trouble, WINDOW};
+use laneway_transport::socket::Listener;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Why no client can come over RDMA.
+#[derive(Debug)]
+pub enum HallError {
+    /// There is no such device, or it refuses.
+    Device(Trouble),
+    /// The door cannot be listened at.
+    Listen(SocketAddr, io::Error),
+}
+
+impl fmt::Display for HallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HallError::Device(trouble) => {
+                write!(f, "--rdma: {trouble}. Without --rdma the server runs; see laneway doctor")
+            }
+            HallError::Listen(address, error) => {
+                write!(f, "cannot listen on {address}: {error}; choose another with --rdma-port")
+            }
+        }
+    }
+}
+
+/// Doors that nobody has come through yet.
+pub struct Closed {
+    doors: Vec<(Door<Listener, Hall>, UnixStream)>,
+    /// Who has come through.
+    pub hall: Arc<Hall>,
+    /// Where they are, with the ports that the kernel chose.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Open the device and listen, if that is asked for.
+pub fn listen(settings: &Settings) -> Result<Option<Closed>, HallError> {
+    let Some(RdmaSettings { place, addresses, clients_max }) = &settings.rdma else {
+        return Ok(None);
+    };
+    let bounds = Bounds { lanes: settings.workers, window: WINDOW };
+    let card = Card::open(place).map_err(HallError::Device)?;
+    let hall = Hall::new(card, bounds, *clients_max).map_err(HallError::Device)?;
+    let hall = Arc::new(hall);
+    let (mut doors, mut told) = (Vec::new(), Vec::new());
+    for address in addresses {
+        let wrong = |error| HallError::Listen(*address, error);
+        match Listener::tcp(*address, settings.backlog) {
+            Ok(listener) => {
+                told.extend(listener.address());
+                doors.push(Door::new(listener, hall.clone()).map_err(wrong)?);
+            }
+            // A machine without IPv6 still serves the IPv4 wildcard.
+            Err(error)
+                if address.is_ipv6()
+                    && address.ip().is_unspecified()
+                    && error.kind() != io::ErrorKind::AddrInUse
+                    && !doors.is_empty() => {}
+            Err(error) => return Err(wrong(error)),
+        }
+    }
+    Ok(Some(Closed { doors, hall, addresses: told }))
+}
+
+impl Closed {
+    /// Let clients in.
+    pub fn open<S: Send + 'static>(self, shared: &Arc<Shared<S>>) -> io::Result<Vec<Running>> {
+        let doors = self.doors.into_iter();
+        doors.map(|(door, stopper)| Running::open("rdma", door, stopper, shared.clone())).collect()
+    }
+}
