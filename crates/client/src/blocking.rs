@@ -10,11 +10,13 @@ use crate::core::{Core, Counts, Ticket};
 use crate::error::Error;
 use crate::link::Link;
 use crate::memory::Memory;
+use crate::remote::Remote;
 use crate::request::{Expiry, Request};
 use crate::settings::Settings;
 use crate::socket::Socket;
 use crate::topology::Topology;
 use laneway_rdma::door;
+use laneway_rdma::verbs::{self, Place, Service};
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -46,6 +48,8 @@ enum Guide {
     Udp(SocketAddr),
     /// The door itself: who is let in again is told.
     Memory(PathBuf),
+    /// The same of RDMA.
+    Remote(SocketAddr, Place, Service),
 }
 
 impl Guide {
@@ -54,6 +58,10 @@ impl Guide {
         Ok(match self {
             Guide::Tcp(address) => (None, topology_by_tcp(&[*address], settings.topology_nanos)?.1),
             Guide::Udp(address) => (None, topology_by_udp(*address, settings)?),
+            Guide::Remote(door, place, service) => {
+                let client = Client::by_rdma(&[*door], place, *service, settings)?.0;
+                (Some(client.link), *client.core.topology())
+            }
             Guide::Memory(path) => {
                 let Client { link, core, .. } = Client::in_memory(path, settings)?;
                 (Some(link), *core.topology())
@@ -127,14 +135,49 @@ impl Client {
         settings.window_max = settings.window_max.min((terms.replies / 2).max(1));
         let topology = Topology::in_memory(terms.lanes as u16, terms.bulk_bytes);
         let link = Link::Memory(Box::new(Memory::new(ring)));
-        let mut client = Client::by(link, topology, settings);
-        match client.ask(Request::stats("topology"))? {
+        Client::by(link, topology, settings).told()
+    }
+
+    /// The same, knowing what the server tells of its keys.
+    fn told(mut self) -> Result<Client, Error> {
+        match self.ask(Request::stats("topology"))? {
             Answer::Stats(stats) => {
-                client.core.move_to(topology.told(&stats).map_err(Error::NoTopology)?);
-                Ok(client)
+                let topology = self.core.topology().told(&stats).map_err(Error::NoTopology)?;
+                self.core.move_to(topology);
+                Ok(self)
             }
             _ => Err(Error::NoTopology("nothing".into())),
         }
+    }
+
+    /// A client of the server whose `--rdma-port` is at `door`, by a device of this host's, such as
+    /// `mlx5_0` or `rxe0:1`. [`Settings::in_memory`] suits. Requests travel by the service that is
+    /// chosen; HERD's is the unreliable one.
+    pub fn connect_rdma(
+        door: impl ToSocketAddrs,
+        place: &Place,
+        service: Service,
+        settings: Settings,
+    ) -> Result<Client, Error> {
+        let doors: Vec<SocketAddr> = door.to_socket_addrs()?.collect();
+        let (client, door) = Client::by_rdma(&doors, place, service, settings)?;
+        Ok(client.guided(Guide::Remote(door, place.clone(), service)))
+    }
+
+    fn by_rdma(
+        doors: &[SocketAddr],
+        place: &Place,
+        service: Service,
+        mut settings: Settings,
+    ) -> Result<(Client, SocketAddr), Error> {
+        let stream = connect_any(doors, Duration::from_nanos(settings.topology_nanos))?;
+        let door = stream.peer_addr()?;
+        let verbs = verbs::enter(stream, place, service)?;
+        let bounds = verbs.bounds();
+        settings.window_max = settings.window_max.min(bounds.window);
+        let link = Link::Remote(Box::new(Remote::new(verbs)));
+        let client = Client::by(link, Topology::queues(0, bounds.lanes as u16), settings);
+        Ok((client.told()?, door))
     }
 
     fn by(link: Link, topology: Topology, settings: Settings) -> Client {
@@ -155,7 +198,12 @@ impl Client {
             return;
         }
         // A server in memory that is still there has only been slow.
-        if matches!(&self.link, Link::Memory(memory) if !memory.ring().is_server_gone()) {
+        let is_there = match &self.link {
+            Link::Udp(_) => false,
+            Link::Memory(memory) => !memory.ring().is_server_gone(),
+            Link::Remote(remote) => !remote.verbs().is_server_gone(),
+        };
+        if is_there {
             return;
         }
         if let Some(guide) = &self.guide

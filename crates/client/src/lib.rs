@@ -1,5 +1,6 @@
-//! A client for Laneway over UDP, or over memory that a server on the same host shares with it
-//! ([`Client::connect_shm`]; `serve --shm`).
+//! A client for Laneway over UDP, over memory that a server on the same host shares with it
+//! ([`Client::connect_shm`]; `serve --shm`), or over RDMA ([`Client::connect_rdma`]; `serve
+//! --rdma`).
 //!
 //! Over UDP the client chooses the queue, and with it the worker: a write goes to the owner of its
 //! key, a read to any queue (Minos §4.1), so that the server hands nothing over. What that takes
@@ -49,7 +50,8 @@
 //! [`Core`] has neither socket nor clock: requests and datagrams go in, datagrams and answers come
 //! out, time is an argument. It can be driven by any event loop, and is tested on a network that
 //! loses, doubles and reorders by seed. [`Client`] is the core with a socket: blocking calls,
-//! bursts of datagrams in one call to the kernel, trains that the kernel cuts; or with [`Memory`].
+//! bursts of datagrams in one call to the kernel, trains that the kernel cuts; or with [`Memory`]
+//! or [`Remote`].
 //!
 //! An id is not used again before it has rested ([`Settings::id_rest_nanos_read`],
 //! [`Settings::id_rest_nanos_write`]); so one client asks at most 65 000 reads a second, and 5 000
@@ -63,6 +65,7 @@ mod core;
 mod error;
 mod link;
 mod memory;
+mod remote;
 mod request;
 mod settings;
 mod socket;
@@ -73,6 +76,9 @@ pub use crate::blocking::Client;
 pub use crate::core::{Core, Counts, Departure, Ticket};
 pub use crate::error::{Error, Refusal};
 pub use crate::memory::Memory;
+pub use crate::remote::Remote;
 pub use crate::request::{Expiry, Repeat, Request};
 pub use crate::settings::Settings;
 pub use crate::topology::Topology;
+/// By which device, and how: for [`Client::connect_rdma`].
+pub use laneway_rdma::verbs::{Place as RdmaPlace, Service as RdmaService};

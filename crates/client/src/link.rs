@@ -1,15 +1,17 @@
-//! What lies between the core and a server: a UDP socket, or memory that both share. Knows no
-//! clock.
+//! What lies between the core and a server: a UDP socket, memory that both share, or memory of the
+//! server that is written over RDMA. Knows no clock.
 
 use crate::core::Core;
 use crate::memory::Memory;
+use crate::remote::Remote;
 use crate::socket::Socket;
 use std::io;
 
-/// One of the two.
+/// One of the three.
 pub(crate) enum Link {
     Udp(Box<Socket>),
     Memory(Box<Memory>),
+    Remote(Box<Remote>),
 }
 
 impl Link {
@@ -18,6 +20,7 @@ impl Link {
         match self {
             Link::Udp(socket) => socket.send(core, now_nanos),
             Link::Memory(memory) => memory.send(core, now_nanos),
+            Link::Remote(remote) => remote.send(core, now_nanos),
         }
     }
 
@@ -26,6 +29,7 @@ impl Link {
         match self {
             Link::Udp(socket) => socket.wait(nanos),
             Link::Memory(memory) => memory.wait(nanos),
+            Link::Remote(remote) => remote.wait(nanos),
         }
     }
 
@@ -34,6 +38,7 @@ impl Link {
         match self {
             Link::Udp(socket) => socket.receive(core, now_nanos),
             Link::Memory(memory) => memory.receive(core, now_nanos),
+            Link::Remote(remote) => remote.receive(core, now_nanos),
         }
     }
 }

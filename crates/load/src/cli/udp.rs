@@ -3,6 +3,7 @@
 use crate::arguments::{number, text};
 use crate::datagram::LargeSets;
 use crate::datagram::endpoint::{Rule, Wanted};
+use laneway_rdma::verbs::{Place, Service};
 use lexopt::Parser;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ const TIMEOUT_MS_MAX: f64 = 60_000.0;
 pub(super) struct UdpTyped {
     udp: bool,
     in_memory: bool,
+    over_rdma: bool,
+    rdma_device: Option<Place>,
+    rdma_service: Option<Service>,
     port: Option<u16>,
     base: Option<u16>,
     queues: Option<u16>,
@@ -31,11 +35,26 @@ impl UdpTyped {
         match name {
             "udp" => self.udp = true,
             "transport" => match text(name, parser)?.as_str() {
-                "tcp" => (self.udp, self.in_memory) = (false, false),
-                "udp" => (self.udp, self.in_memory) = (true, false),
-                "shm" => (self.udp, self.in_memory) = (true, true),
-                other => return Err(format!("--transport {other}: must be tcp, udp or shm")),
+                "tcp" => self.transport(false, false, false),
+                "udp" => self.transport(true, false, false),
+                "shm" => self.transport(true, true, false),
+                "rdma" => self.transport(true, false, true),
+                other => {
+                    return Err(format!("--transport {other}: must be tcp, udp, shm or rdma"));
+                }
             },
+            "rdma-device" => {
+                let place = text(name, parser)?;
+                let parsed = place.parse().map_err(|why| format!("--{name} {place}: {why}"))?;
+                self.rdma_device = Some(parsed);
+            }
+            "rdma-service" => {
+                self.rdma_service = Some(match text(name, parser)?.as_str() {
+                    "uc" => Service::Unreliable,
+                    "rc" => Service::Reliable,
+                    other => return Err(format!("--rdma-service {other}: must be uc or rc")),
+                });
+            }
             "udp-port" => self.port = Some(number(name, parser)?),
             "udp-base" => self.base = Some(number(name, parser)?),
             "udp-queues" => self.queues = Some(number(name, parser)?),
@@ -63,6 +82,25 @@ impl UdpTyped {
         Ok(())
     }
 
+    fn transport(&mut self, udp: bool, in_memory: bool, over_rdma: bool) {
+        (self.udp, self.in_memory, self.over_rdma) = (udp, in_memory, over_rdma);
+    }
+
+    /// By which device, where RDMA is the way.
+    fn rdma(&self) -> Result<Option<(Place, Service)>, String> {
+        let service = self.rdma_service.unwrap_or(Service::Unreliable);
+        match (self.over_rdma, &self.rdma_device) {
+            (true, Some(place)) => Ok(Some((place.clone(), service))),
+            (true, None) => {
+                Err("--transport rdma: needs --rdma-device NAME, as `rdma link` shows it".into())
+            }
+            (false, None) if self.rdma_service.is_none() => Ok(None),
+            (false, _) => Err("--rdma-device and --rdma-service: mean something with --transport \
+                               rdma only"
+                .into()),
+        }
+    }
+
     /// What is wanted; nothing where no flag asks for UDP.
     pub(super) fn check(&self) -> Result<Option<Wanted>, String> {
         let base = match (self.base, self.queues) {
@@ -78,10 +116,14 @@ impl UdpTyped {
             }
             (None, None) => None,
         };
-        if self.in_memory {
+        let rdma = self.rdma()?;
+        if self.in_memory || self.over_rdma {
             let ports = [("udp-port", self.port.is_some()), ("udp-base", base.is_some())];
             if let Some((name, _)) = ports.iter().find(|(_, given)| *given) {
-                return Err(format!("--{name}: --transport shm has no ports; leave one out"));
+                let transport = if self.in_memory { "shm" } else { "rdma" };
+                return Err(format!(
+                    "--{name}: --transport {transport} has no ports; leave one out"
+                ));
             }
         }
         if let (Some(port), Some(_)) = (self.port, base) {
@@ -111,6 +153,7 @@ impl UdpTyped {
             port: self.port,
             base,
             in_memory: self.in_memory,
+            rdma,
             rule: self.rule.unwrap_or(Rule::Any),
             large_sets: self.large_sets,
             timeout: Duration::from_secs_f64(timeout_ms / 1e3),

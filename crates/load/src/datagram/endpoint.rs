@@ -6,11 +6,13 @@
 
 use super::memory;
 use super::peers::{Choice, Peers};
-use super::{LargeSets, Options};
+use super::remote::Way;
+use super::{Door, LargeSets, Options};
 use crate::admin;
 use crate::connection::Target;
 use crate::dialect::Dialect;
 use laneway_policy::{Placement, owner};
+use laneway_rdma::verbs::{Place, Service};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ pub enum Rule {
 }
 
 /// What the flags say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The one port.
     pub port: Option<u16>,
@@ -34,6 +36,8 @@ pub struct Wanted {
     pub base: Option<(u16, u16)>,
     /// By memory shared with the server, not by its ports.
     pub in_memory: bool,
+    /// Or by memory of its own, over RDMA, with this device.
+    pub rdma: Option<(Place, Service)>,
     /// How to choose among many.
     pub rule: Rule,
     /// Which way large SETs go; where it is not given, by UDP to whom it is known to understand it.
@@ -60,6 +64,9 @@ impl Wanted {
         let told = admin::stats(target, dialect, "topology").unwrap_or_default();
         if self.in_memory {
             return self.resolve_in_memory(&told);
+        }
+        if let Some((place, service)) = &self.rdma {
+            return self.resolve_rdma(&told, host, place.clone(), *service);
         }
         let (port, choice) = match (self.base, self.port) {
             (Some((base, queues)), _) => (base, self.choose(told_seed(&told), queues, 1)?),
@@ -96,12 +103,32 @@ impl Wanted {
             "--transport shm: the server hands out no memory; start it with --shm PATH on this \
              host",
         )?;
+        self.by_door(told, Door::Memory(door.into()))
+    }
+
+    /// The door of a server that takes clients over RDMA, as it tells.
+    fn resolve_rdma(
+        &self,
+        told: &BTreeMap<String, String>,
+        host: &str,
+        place: Place,
+        service: Service,
+    ) -> Result<Options, String> {
+        let port: u16 = number(told, "rdma_port").ok_or(
+            "--transport rdma: the server takes no clients over RDMA; start it with --rdma DEVICE",
+        )?;
+        let door =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        self.by_door(told, Door::Rdma(Way { door, place, service }))
+    }
+
+    fn by_door(&self, told: &BTreeMap<String, String>, door: Door) -> Result<Options, String> {
         let (queues, domains) = (number(told, "queues"), number(told, "domains"));
-        let queues = queues.ok_or("--transport shm: the server does not tell its queues")?;
+        let queues = queues.ok_or("--transport: the server does not tell its queues")?;
         let choice = self.choose(told_seed(told), queues, domains.unwrap_or(1))?;
         Ok(Options {
             peers: Peers::new(&memory::QUEUES_AT.to_string(), 0, choice)?,
-            door: Some(door.into()),
+            door: Some(door),
             large_sets: self.large_sets.unwrap_or(LargeSets::Udp),
             timeout: self.timeout,
         })
@@ -160,8 +187,9 @@ mod tests {
         let timeout = Duration::from_millis(250);
         let (port, base, rule, large_sets) = (None, None, Rule::Any, None);
         let in_memory = false;
+        let rdma = None;
         let wanted =
-            Wanted { port, base, in_memory, rule, large_sets, timeout, reply_percent: 100 };
+            Wanted { port, base, in_memory, rdma, rule, large_sets, timeout, reply_percent: 100 };
         let tcp = |address: &str| Target::Tcp(address.into());
         for (target, dialect, words) in [
             (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),

@@ -142,11 +142,10 @@ impl<'a> Flows<'a> {
         if !outbox.is_empty() || line.has_long() {
             line.send(outbox)?;
         }
-        let Line::Kernel(socket) = line else { return Ok(()) };
         let Some(id) = sending.pop_front() else { return Ok(()) };
         // One that was answered or given up meanwhile is gone.
         let Some(upload) = uploads.get_mut(&id) else { return Ok(()) };
-        let had_room = upload.step(id, socket)?;
+        let had_room = upload.step(id, line)?;
         match (had_room, upload.is_sent()) {
             (true, true) => {}
             (true, false) => sending.push_back(id),

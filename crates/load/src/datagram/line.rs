@@ -1,25 +1,30 @@
-//! What one flow of requests goes by: a UDP socket, or memory that is shared with the server.
+//! What one flow of requests goes by: a UDP socket, memory that is shared with the server, or
+//! memory of the server's over RDMA.
 
-use super::Options;
 use super::memory::Memory;
+use super::remote::Remote;
 use super::socket::{Inbox, Outbox, Socket};
-use std::io;
+use super::{Door, Options};
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
-/// One of the two.
+/// One of the three.
 #[derive(Debug)]
 pub enum Line {
     /// A socket.
     Kernel(Socket),
     /// A region.
     Memory(Box<Memory>),
+    /// A connection over RDMA.
+    Remote(Box<Remote>),
 }
 
 impl Line {
     /// One to the server that the options name.
     pub fn open(options: &Options) -> io::Result<Line> {
         Ok(match &options.door {
-            Some(door) => Line::Memory(Box::new(Memory::open(door)?)),
+            Some(Door::Memory(door)) => Line::Memory(Box::new(Memory::open(door)?)),
+            Some(Door::Rdma(way)) => Line::Remote(Box::new(Remote::open(way)?)),
             None => Line::Kernel(Socket::open(options.peers.first())?),
         })
     }
@@ -29,6 +34,22 @@ impl Line {
         match self {
             Line::Kernel(socket) => socket.send(outbox),
             Line::Memory(memory) => memory.send(outbox),
+            Line::Remote(remote) => remote.send(outbox),
+        }
+    }
+
+    /// Sends frames of a large request, all but the last `segment_bytes` long; false if there is no
+    /// room now. In memory there are no frames.
+    pub fn send_train(
+        &mut self,
+        peer: SocketAddr,
+        pieces: &[IoSlice<'_>],
+        segment_bytes: u16,
+    ) -> io::Result<bool> {
+        match self {
+            Line::Kernel(socket) => socket.send_train(peer, pieces, segment_bytes),
+            Line::Remote(remote) => remote.send_train(peer, pieces, segment_bytes),
+            Line::Memory(_) => Ok(false),
         }
     }
 
@@ -54,6 +75,7 @@ impl Line {
         match self {
             Line::Kernel(socket) => socket.receive(inbox, after_read, take).map(|_| ()),
             Line::Memory(memory) => memory.receive(after_read, take),
+            Line::Remote(remote) => remote.receive(after_read, take),
         }
     }
 }

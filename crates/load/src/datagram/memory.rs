@@ -23,7 +23,7 @@ const BURST: usize = 64;
 pub const QUEUES_AT: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// The address that stands for a queue.
-fn peer(queue: usize) -> SocketAddr {
+pub(super) fn peer(queue: usize) -> SocketAddr {
     SocketAddr::from((QUEUES_AT, queue as u16))
 }
 

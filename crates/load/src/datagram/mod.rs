@@ -3,7 +3,8 @@
 //! a GET, that of the key's owner for a PUT (Minos §4.1).
 //!
 //! In the order a request meets it: [`sender`] (when), [`peers`] (to which port), [`flows`] (the
-//! flows), [`mod@line`] (what one goes by: a socket, or [`memory`] shared with the server),
+//! flows), [`mod@line`] (what one goes by: a socket, [`memory`] shared with the server, or a
+//! connection over RDMA, [`remote`]),
 //! [`upload`] (a request of many datagrams), [`socket`] (bursts to and from the kernel), [`flight`]
 //! (which request a datagram answers), [`reply`] (whether every byte of it is right).
 //!
@@ -18,6 +19,7 @@ pub mod flows;
 pub mod line;
 pub mod memory;
 pub mod peers;
+pub mod remote;
 pub mod reply;
 pub mod sender;
 pub mod socket;
@@ -38,14 +40,23 @@ pub enum LargeSets {
     Tcp,
 }
 
+/// Where a server gives room in its memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Door {
+    /// Shared with this host's.
+    Memory(PathBuf),
+    /// To be written over RDMA.
+    Rdma(remote::Way),
+}
+
 /// How requests travel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// To which ports.
     pub peers: Peers,
-    /// The server's door for clients that share memory with it, where that is the way: its queues
-    /// are then those that the ports stand for.
-    pub door: Option<PathBuf>,
+    /// The server's door, where its memory is the way: its queues are then those that the ports
+    /// stand for.
+    pub door: Option<Door>,
     /// The way of large SETs.
     pub large_sets: LargeSets,
     /// When a request without a whole reply is given up.

@@ -2,7 +2,7 @@
 //! is in time for everything else, and kept until it is answered, as the server may ask for frames
 //! that it misses.
 
-use super::socket::Socket;
+use super::line::Line;
 use laneway_wire::udp::frames::{frames, put_train};
 use laneway_wire::udp::{DATAGRAM_BYTES_MAX, Gap, HEADER_BYTES};
 use std::collections::VecDeque;
@@ -61,8 +61,8 @@ impl Upload {
         }
     }
 
-    /// Sends a train; false if the kernel has no room.
-    pub fn step(&mut self, id: u16, socket: &mut Socket) -> io::Result<bool> {
+    /// Sends a train; false if there is no room.
+    pub fn step(&mut self, id: u16, line: &mut Line) -> io::Result<bool> {
         let Some(range) = self.left.front().cloned() else { return Ok(true) };
         let mut sequences = range.clone().map(|sequence| sequence as u16);
         let mut headers = [[0; HEADER_BYTES]; TRAIN_FRAMES];
@@ -70,7 +70,7 @@ impl Upload {
         let count = put_train(id, self.message.as_slice(), &mut sequences, &mut headers, |piece| {
             pieces.push(IoSlice::new(piece));
         });
-        if !socket.send_train(self.peer, &pieces, DATAGRAM_BYTES_MAX as u16)? {
+        if !line.send_train(self.peer, &pieces, DATAGRAM_BYTES_MAX as u16)? {
             return Ok(false);
         }
         let rest = range.start + count as u32..range.end;

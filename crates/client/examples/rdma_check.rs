@@ -1,0 +1,121 @@
+//! Stores and reads values of many sizes over RDMA, and looks at every byte of them.
+//!
+//! `laneway serve --rdma rxe0` on one host, then
+//! `cargo run -p laneway-client --example rdma_check HOST:18515 rxe0 uc 2000` on another, or on the
+//! same. Ends with status 1 at the first value that is wrong. With `outside` in place of `uc 2000`
+//! it writes where it may not, and sees that it is refused.
+use laneway_client::{Client, RdmaPlace, RdmaService, Request, Settings};
+use laneway_rdma::contract::Requester as _;
+use laneway_rdma::verbs;
+use std::error::Error;
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Values of HERD's figures, one slot's most, and some that go in frames.
+const BYTES: [usize; 8] = [16, 32, 48, 256, 1_000, 1_024, 1_300, 6_000];
+/// Of how many values one is long.
+const LONG_EVERY: usize = 500;
+const LONG_BYTES: usize = 200_000;
+/// How long an answer may take: emulated machines are slow.
+const PATIENCE_NANOS: u64 = 120_000_000_000;
+/// Requests under way together.
+const TOGETHER: usize = 16;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [door, place, word] = &words[..]
+        && word == "outside"
+    {
+        return outside(door, &place.parse()?);
+    }
+    let [door, place, service, count] = &words[..] else {
+        return Err("rdma_check HOST:PORT DEVICE[:PORT[:GID]] uc|rc COUNT, or outside".into());
+    };
+    let service = match service.as_str() {
+        "uc" => RdmaService::Unreliable,
+        "rc" => RdmaService::Reliable,
+        other => return Err(format!("{other}: must be uc or rc").into()),
+    };
+    run(door, &place.parse()?, service, count.parse()?)
+}
+
+fn connect(door: &str, place: &RdmaPlace, service: RdmaService) -> Result<Client, Box<dyn Error>> {
+    let settings = Settings {
+        deadline_nanos: PATIENCE_NANOS,
+        topology_nanos: PATIENCE_NANOS,
+        ..Settings::in_memory()
+    };
+    Ok(Client::connect_rdma(door, place, service, settings)?)
+}
+
+fn run(
+    door: &str,
+    place: &RdmaPlace,
+    service: RdmaService,
+    count: usize,
+) -> Result<(), Box<dyn Error>> {
+    let mut client = connect(door, place, service)?;
+    println!("{} queues by {place}", client.topology().count());
+    for first in (0..count).step_by(TOGETHER) {
+        let numbers = first..count.min(first + TOGETHER);
+        let sets = numbers.clone().map(|number| Request::set(key(number), value(number)));
+        for answer in client.ask_many(sets) {
+            answer?;
+        }
+        let found = client.get_many(numbers.clone().map(key));
+        for (number, found) in numbers.zip(found) {
+            let found = found?.ok_or_else(|| format!("{} is not there", key(number)))?;
+            if found.data != value(number) {
+                return Err(format!("{} is another value", key(number)).into());
+            }
+        }
+    }
+    // Those of before are still what they were.
+    let last = count - 1;
+    if client.get(key(last))?.is_none_or(|found| found.data != value(last)) {
+        return Err("the last value is another".into());
+    }
+    println!("{count} SETs and {count} GETs, every byte right; {:?}", client.counts());
+    Ok(())
+}
+
+/// Looks at a broken connection so often, and sleeps a tenth of a second each time.
+const LOOKS: u32 = 300;
+
+/// A write behind the memory that the server gave breaks the connection, and none of the others.
+fn outside(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
+    let mut neighbour = connect(door, place, RdmaService::Unreliable)?;
+    neighbour.set(key(0), value(0))?;
+    let mut hostile = verbs::enter(TcpStream::connect(door)?, place, RdmaService::Reliable)?;
+    hostile.write_outside();
+    hostile.pump()?;
+    let mut looks = 0;
+    while !hostile.is_server_gone() {
+        looks += 1;
+        if looks > LOOKS {
+            return Err("nobody refused a write outside of what was given".into());
+        }
+        hostile.sleep(Duration::from_millis(100))?;
+    }
+    println!("the device refused it");
+    if neighbour.get(key(0))?.is_none_or(|found| found.data != value(0)) {
+        return Err("and another client lost its value".into());
+    }
+    Ok(())
+}
+
+fn key(number: usize) -> String {
+    format!("rdma:{number}")
+}
+
+/// Bytes that differ from those of any other number.
+fn value(number: usize) -> Vec<u8> {
+    let is_long = number % LONG_EVERY == LONG_EVERY - 1;
+    let bytes = if is_long { LONG_BYTES } else { BYTES[number % BYTES.len()] };
+    let mut state = number as u64 + 1;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (state >> 33) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}

@@ -1,0 +1,97 @@
+//! One connection over RDMA, in place of a socket: requests are written into slots of the server's
+//! memory, long ones in frames, and replies come as datagrams. Never blocks, and never sleeps: the
+//! loop spins, as with sockets. Knows no request.
+
+use super::memory::peer;
+use super::socket::Outbox;
+use laneway_rdma::contract::{Posted, Requester as _};
+use laneway_rdma::verbs::{self, Place, Service, VerbsRequester};
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpStream};
+
+/// Replies that one look takes at most.
+const BURST: usize = 64;
+
+/// How a server is reached over RDMA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// Its door, `HOST:PORT`.
+    pub door: String,
+    /// Our device.
+    pub place: Place,
+    /// How requests travel.
+    pub service: Service,
+}
+
+/// A connection.
+pub struct Remote {
+    verbs: VerbsRequester,
+    frame: Vec<u8>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("verbs", &self.verbs).finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// One to the server behind a door.
+    pub fn open(way: &Way) -> io::Result<Remote> {
+        let stream = TcpStream::connect(&way.door)?;
+        let verbs = verbs::enter(stream, &way.place, way.service)?;
+        Ok(Remote { verbs, frame: Vec::new() })
+    }
+
+    /// Sends what waits, as far as there is room; true if something is left.
+    pub fn send(&mut self, outbox: &mut Outbox) -> io::Result<bool> {
+        let verbs = &mut self.verbs;
+        let mut post = |peer: SocketAddr, bytes: &[u8]| {
+            verbs.post_request(peer.port().into(), bytes) == Posted::Done
+        };
+        while outbox.first(&mut post) == Some(true) {}
+        self.verbs.pump()?;
+        Ok(!outbox.is_empty())
+    }
+
+    /// Sends frames of a large request, all but the last `segment_bytes` long; false if there is no
+    /// room for all of them now.
+    pub fn send_train(
+        &mut self,
+        peer: SocketAddr,
+        pieces: &[IoSlice<'_>],
+        segment_bytes: u16,
+    ) -> io::Result<bool> {
+        let queue = usize::from(peer.port());
+        self.frame.clear();
+        pieces.iter().for_each(|piece| self.frame.extend_from_slice(piece));
+        let frames = self.frame.chunks(segment_bytes.max(1).into());
+        if self.verbs.room(queue) < frames.len() {
+            // Posting nothing, it asks for room now and then.
+            self.verbs.want_room(queue);
+            self.verbs.pump()?;
+            return Ok(false);
+        }
+        for frame in frames {
+            self.verbs.post_request(queue, frame);
+        }
+        self.verbs.pump()?;
+        Ok(true)
+    }
+
+    /// Hands every datagram that is there to `take` with the queue it came from; `after_look` runs
+    /// once, if there is one.
+    pub fn receive<T>(
+        &mut self,
+        after_look: impl FnOnce() -> T,
+        mut take: impl FnMut(&T, Option<SocketAddr>, &[u8]),
+    ) -> io::Result<()> {
+        if !self.verbs.has_reply() {
+            return Ok(());
+        }
+        let token = after_look();
+        self.verbs.poll_replies(BURST, &mut |queue, bytes| take(&token, Some(peer(queue)), bytes));
+        self.verbs.pump()
+    }
+}
