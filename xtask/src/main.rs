@@ -19,6 +19,7 @@ mod outcome;
 mod process;
 mod pymemcache;
 mod random;
+mod rdma_vm;
 mod readme;
 mod replay;
 mod sched_fifo;
@@ -53,6 +54,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
     Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
+    Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
     Subcommand { name: "readme", help: readme::HELP, main: readme::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },

@@ -75,6 +75,7 @@ const STEPS: &[Step] = &[
     step("fuzz", "xtask fuzz text --seconds 30", false),
     step("fuzz frames", "xtask fuzz udp_reassembly --seconds 20", false),
     step("fuzz shared memory", "xtask fuzz shm_region --seconds 20", false),
+    step("fuzz RDMA's door", "xtask fuzz rdma_greeting --seconds 10", false),
     step("kernel lane", "xtask kernel", false),
     step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", false),
     step("instructions", "xtask instructions", false),

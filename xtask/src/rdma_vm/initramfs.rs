@@ -1,0 +1,280 @@
+//! The guest's files as one archive, in the form that the kernel unpacks (`cpio -H newc`): the
+//! script that it runs first, programs with the libraries that they name, modules with those that
+//! they depend on.
+
+use super::packages::Debian;
+use crate::process;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Modules that the guest loads, each after what it depends on. (rxe asks for a checksum by name,
+/// which no dependency says.)
+const MODULES: &[&str] = &["crc32_generic", "veth", "rdma_rxe"];
+/// Programs of the packages.
+const PROGRAMS: &[&str] = &["ip", "rdma"];
+/// What busybox is called by.
+const APPLETS: &[&str] = &[
+    "sh", "mount", "mkdir", "insmod", "cat", "echo", "sleep", "kill", "reboot", "sync", "dmesg",
+    "tail",
+];
+/// Where libraries are looked for.
+const LIBRARY_FOLDERS: &[&str] =
+    &["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib64", "lib64"];
+const LOADER: &str = "ld-linux-x86-64.so.2";
+const PROGRAM_MODE: u32 = 0o100_755;
+const FOLDER_MODE: u32 = 0o040_755;
+const LINK_MODE: u32 = 0o120_777;
+const DEVICE_MODE: u32 = 0o020_600;
+
+/// An archive under way.
+#[derive(Default)]
+struct Archive {
+    bytes: Vec<u8>,
+    inode: u32,
+    folders: BTreeSet<String>,
+}
+
+impl Archive {
+    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
+        self.inode += 1;
+        let fields = [
+            self.inode,
+            mode,
+            0,
+            0,
+            1,
+            0,
+            content.len() as u32,
+            0,
+            0,
+            device.0,
+            device.1,
+            name.len() as u32 + 1,
+            0,
+        ];
+        self.bytes.extend_from_slice(b"070701");
+        for field in fields {
+            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
+        }
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(0);
+        self.align();
+        self.bytes.extend_from_slice(content);
+        self.align();
+    }
+
+    fn align(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    /// The folders above `name`, each once.
+    fn folders_of(&mut self, name: &str) {
+        for (at, _) in name.match_indices('/') {
+            if self.folders.insert(name[..at].to_owned()) {
+                self.entry(&name[..at], FOLDER_MODE, (0, 0), b"");
+            }
+        }
+    }
+
+    fn file(&mut self, name: &str, content: &[u8]) {
+        self.folders_of(name);
+        self.entry(name, PROGRAM_MODE, (0, 0), content);
+    }
+
+    fn link(&mut self, name: &str, to: &str) {
+        self.folders_of(name);
+        self.entry(name, LINK_MODE, (0, 0), to.as_bytes());
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.entry("TRAILER!!!", 0, (0, 0), b"");
+        self.bytes
+    }
+}
+
+/// Writes it; where it is.
+pub fn write(
+    folder: &Path,
+    debian: &Debian,
+    programs: &[&Path],
+    script: &str,
+) -> Result<PathBuf, String> {
+    let mut archive = Archive::default();
+    // Before anything is mounted the kernel gives the script this to speak by.
+    archive.folders_of("dev/console");
+    archive.entry("dev/console", DEVICE_MODE, (5, 1), b"");
+    for empty in ["proc/x", "sys/x", "tmp/x"] {
+        archive.folders_of(empty);
+    }
+    archive.file("init", script.as_bytes());
+    let busybox = under(&debian.root, &["bin", "usr/bin"], "busybox")?;
+    archive.file("bin/busybox", &read(&busybox)?);
+    for applet in APPLETS {
+        archive.link(&format!("bin/{applet}"), "busybox");
+    }
+    let mut dynamic: Vec<PathBuf> = programs.iter().map(|path| path.to_path_buf()).collect();
+    for name in PROGRAMS {
+        dynamic.push(under(&debian.root, &["bin", "sbin", "usr/bin", "usr/sbin"], name)?);
+    }
+    for program in &dynamic {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        archive.file(&format!("bin/{name}"), &read(program)?);
+    }
+    providers(&mut archive, debian, &mut dynamic)?;
+    // It loads this when it is asked to, so nothing names it.
+    let verbs = "libibverbs.so.1";
+    dynamic.push(library(&debian.root, verbs)?);
+    archive.file(&format!("lib/{verbs}"), &read(&library(&debian.root, verbs)?)?);
+    for (name, path) in libraries(&debian.root, dynamic)?.iter().filter(|one| one.0 != verbs) {
+        archive.file(&format!("lib/{name}"), &read(path)?);
+    }
+    archive.file(&format!("lib64/{LOADER}"), &read(&library(&debian.root, LOADER)?)?);
+    modules(&mut archive, debian)?;
+    let path = folder.join("initramfs.cpio");
+    fs::write(&path, archive.end()).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    Ok(path)
+}
+
+/// The provider for rxe, and the file that names it.
+fn providers(
+    archive: &mut Archive,
+    debian: &Debian,
+    dynamic: &mut Vec<PathBuf>,
+) -> Result<(), String> {
+    let named = debian.root.join("etc/libibverbs.d/rxe.driver");
+    archive.file("etc/libibverbs.d/rxe.driver", &read(&named)?);
+    let place = "usr/lib/x86_64-linux-gnu/libibverbs";
+    let found = fs::read_dir(debian.root.join(place)).map_err(|e| format!("{place}: {e}"))?;
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let found = found.flatten().map(|entry| entry.path());
+    let provider = found.into_iter().find(|path| name(path).starts_with("librxe-"));
+    let provider = provider.ok_or_else(|| format!("{place}: no provider for rxe"))?;
+    archive.file(&format!("{place}/{}", name(&provider)), &read(&provider)?);
+    dynamic.push(provider);
+    Ok(())
+}
+
+/// The libraries that files name, and those that these name.
+fn libraries(root: &Path, files: Vec<PathBuf>) -> Result<BTreeMap<String, PathBuf>, String> {
+    let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut left = VecDeque::from(files);
+    while let Some(file) = left.pop_front() {
+        let (status, told) = process::capture(Command::new("objdump").arg("-p").arg(&file))?;
+        if !status.success() {
+            return Err(format!("objdump -p {}: {}", file.display(), told.trim()));
+        }
+        let names = told.lines().filter_map(|line| line.trim().strip_prefix("NEEDED"));
+        for name in names.map(str::trim).filter(|name| *name != LOADER) {
+            if !found.contains_key(name) {
+                let path = library(root, name)?;
+                left.push_back(path.clone());
+                found.insert(name.to_owned(), path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A library of the packages, or of this machine, which our programs were linked with.
+fn library(root: &Path, name: &str) -> Result<PathBuf, String> {
+    under(root, LIBRARY_FOLDERS, name).or_else(|_| under(Path::new("/"), LIBRARY_FOLDERS, name))
+}
+
+fn under(root: &Path, folders: &[&str], name: &str) -> Result<PathBuf, String> {
+    let places = folders.iter().map(|folder| root.join(folder).join(name));
+    let found = places.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| format!("{name} is in none of {}", folders.join(", ")))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+}
+
+/// Modules, and the order in which they can be loaded.
+fn modules(archive: &mut Archive, debian: &Debian) -> Result<(), String> {
+    let top = ["lib/modules", "usr/lib/modules"].map(|dir| debian.root.join(dir));
+    let top = top.into_iter().map(|dir| dir.join(&debian.release)).find(|dir| dir.is_dir());
+    let top = top.ok_or_else(|| format!("no modules of kernel {}", debian.release))?;
+    let mut all = BTreeMap::new();
+    collect(&top, &mut all)?;
+    let mut order = Vec::new();
+    for module in MODULES {
+        place(module, &all, &mut order)?;
+    }
+    for name in &order {
+        archive.file(&format!("modules/{name}.ko"), &read(&all[name])?);
+    }
+    let lines: Vec<String> = order.iter().map(|name| format!("{name}.ko")).collect();
+    archive.file("modules/order", lines.join("\n").as_bytes());
+    Ok(())
+}
+
+/// Every module of a folder, by name.
+fn collect(folder: &Path, all: &mut BTreeMap<String, PathBuf>) -> Result<(), String> {
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() && !path.is_symlink() {
+            collect(&path, all)?;
+        } else if path.extension().is_some_and(|extension| extension == "ko") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");
+            all.insert(name, path);
+        }
+    }
+    Ok(())
+}
+
+/// Puts a module behind what it depends on. One that is not there is part of the kernel.
+fn place(
+    name: &str,
+    all: &BTreeMap<String, PathBuf>,
+    order: &mut Vec<String>,
+) -> Result<(), String> {
+    let Some(path) = all.get(name) else { return Ok(()) };
+    if order.iter().any(|placed| placed == name) {
+        return Ok(());
+    }
+    for needed in depends(&read(path)?) {
+        place(&needed, all, order)?;
+    }
+    order.push(name.to_owned());
+    Ok(())
+}
+
+/// What a module says that it depends on.
+fn depends(module: &[u8]) -> Vec<String> {
+    const SAID: &[u8] = b"\0depends=";
+    let Some(at) = module.windows(SAID.len()).position(|window| window == SAID) else {
+        return Vec::new();
+    };
+    let rest = &module[at + SAID.len()..];
+    let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+    let list = String::from_utf8_lossy(&rest[..end]);
+    let names = list.split(',').filter(|name| !name.is_empty());
+    names.map(|name| name.replace('-', "_")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_has_every_folder_once_and_is_aligned() {
+        let mut archive = Archive::default();
+        archive.file("a/b/c", b"12345");
+        archive.file("a/b/d", b"");
+        archive.link("a/e", "b/c");
+        let bytes = archive.end();
+        let text = String::from_utf8_lossy(&bytes);
+        assert_eq!(text.matches("070701").count(), 6, "a, a/b, three files, the end");
+        assert!(bytes.len().is_multiple_of(4) && text.contains("TRAILER!!!"));
+    }
+
+    #[test]
+    fn a_module_says_what_it_depends_on() {
+        let module = b"\x7fELF\0license=GPL\0depends=ib_core,ip6-udp-tunnel\0intree=Y\0";
+        assert_eq!(depends(module), ["ib_core", "ip6_udp_tunnel"]);
+        assert!(depends(b"\0depends=\0").is_empty() && depends(b"nothing").is_empty());
+    }
+}

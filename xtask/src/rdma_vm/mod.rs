@@ -1,0 +1,181 @@
+//! RDMA without a card: a Debian kernel under QEMU's software emulation, in it `rdma_rxe` over a
+//! pair of virtual Ethernet interfaces, and over that this tree's server and client.
+//!
+//! One guest, one device, both ends: what is shown is that the verbs do what we think, that every
+//! value comes back right, and that a client cannot write where it may not. How long anything takes
+//! there means nothing. The guest is made of Debian's packages ([`packages`]) and of what was built
+//! here, as an archive that the kernel unpacks ([`initramfs`]); it says how it went on its console.
+
+mod initramfs;
+mod packages;
+
+use crate::outcome::{Failure, Outcome, failed, passed, skipped};
+use crate::process::{self, Guarded};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub const HELP: &str = "\
+Run the server and a client over rdma_rxe, RDMA in software, in an emulated machine.
+
+usage: cargo xtask rdma-vm [--requests N]
+
+  --requests N   GETs and SETs of each kind (2000)
+
+Needs QEMU (apt-get install --no-install-recommends qemu-system-x86) on an x86-64 Debian; fetches
+a kernel and the guest's programs as Debian packages, once, and unpacks them below the target
+folder: nothing is installed. Takes some minutes, so `cargo xtask test` leaves it out.";
+
+const QEMU: &str = "qemu-system-x86_64";
+const REQUESTS: u32 = 2_000;
+/// The guest starts in well under a minute; emulated, a request takes some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
+const MEMORY_MEGABYTES: &str = "1024";
+/// What the guest says last if all went well.
+const VERDICT: &str = "RDMA-VM: everything was right";
+const LINES_SHOWN_MAX: usize = 60;
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    use lexopt::prelude::*;
+    let mut requests = REQUESTS;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("requests") => requests = parser.value()?.parse()?,
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    if requests == 0 {
+        return Err(Failure::Usage("--requests 0: must be at least 1".into()));
+    }
+    if let Some(reason) = lacking() {
+        return skipped(reason);
+    }
+    let folder = process::scratch_dir("rdma-vm")?;
+    let debian = packages::fetch(&folder)?;
+    let [server, client] = build()?;
+    let programs = [server.as_path(), client.as_path()];
+    let archive = initramfs::write(&folder, &debian, &programs, &script(requests))?;
+    let began = Instant::now();
+    let log = folder.join("console.log");
+    let said = run(&debian.kernel, &archive, &log)?;
+    for line in said.lines().filter(|line| line.starts_with("RDMA-VM: ")) {
+        println!("{line}");
+    }
+    if !said.lines().any(|line| line.trim_end() == VERDICT) {
+        let lines: Vec<&str> = said.lines().collect();
+        let from = lines.len().saturating_sub(LINES_SHOWN_MAX);
+        lines[from..].iter().for_each(|line| println!("    {line}"));
+        return failed(format!("the guest did not say that all was right; see {}", log.display()));
+    }
+    passed(format!(
+        "{requests} SETs and {requests} GETs over UC and UD, and over RC and UD, under kernel {} \
+         in {:.0} s",
+        debian.release,
+        began.elapsed().as_secs_f64()
+    ))
+}
+
+/// What this machine lacks.
+fn lacking() -> Option<String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Some("the guest is an x86-64 machine, and its programs are built here".into());
+    }
+    if process::find_program(QEMU).is_none() {
+        return Some(format!(
+            "{QEMU} is not here (Debian: apt-get install --no-install-recommends qemu-system-x86)"
+        ));
+    }
+    let missing = ["apt-get", "dpkg-deb", "objdump"];
+    let missing = missing.into_iter().find(|name| process::find_program(name).is_none());
+    missing.map(|name| format!("{name} is not here: the guest is made of Debian's packages"))
+}
+
+/// The server and the client that checks it, with every assertion on.
+fn build() -> Result<[PathBuf; 2], String> {
+    process::run(process::cargo().args(["build", "--quiet", "-p", "laneway"]))?;
+    let line = ["build", "--quiet", "-p", "laneway-client", "--example", "rdma_check"];
+    process::run(process::cargo().args(line))?;
+    let built = process::target_dir().join("debug");
+    Ok([built.join("laneway"), built.join("examples").join("rdma_check")])
+}
+
+fn run(kernel: &Path, archive: &Path, log: &Path) -> Result<String, String> {
+    let mut command = Command::new(QEMU);
+    command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"]);
+    command.args(["-m", MEMORY_MEGABYTES, "-nodefaults", "-no-reboot", "-display", "none"]);
+    command.args(["-serial", "stdio", "-monitor", "none"]);
+    command.args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off"]);
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(archive);
+    let mut guest = Guarded::start(&mut command, log)?;
+    let ended = guest.wait(PATIENCE);
+    drop(guest);
+    let said = std::fs::read(log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
+    let said = String::from_utf8_lossy(&said).replace('\r', "");
+    match ended {
+        Some(_) => Ok(said),
+        None => Ok(said + "\nstill running when its time was up: ended"),
+    }
+}
+
+/// What the guest does: the first process of its kernel.
+fn script(requests: u32) -> String {
+    SCRIPT.replace("@REQUESTS@", &requests.to_string()).replace("@VERDICT@", VERDICT)
+}
+
+const SCRIPT: &str = r#"#!/bin/sh
+# The shell prefers its own `ip`, which knows no pairs: hence the paths.
+export PATH=/bin
+say() { echo "RDMA-VM: $*"; }
+off() { sync; reboot -f; sleep 60; }
+fail() { say "FAIL $*"; dmesg | tail -20; off; }
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mkdir -p /dev/shm /tmp
+ulimit -l unlimited
+for module in $(cat /modules/order); do
+    insmod /modules/$module || fail "module $module"
+done
+/bin/ip link set lo up
+/bin/ip link add veth0 type veth peer name veth1 || fail "a pair of interfaces"
+# Packets of 4096 bytes: a reply is one packet.
+/bin/ip link set veth0 mtu 4200 && /bin/ip link set veth1 mtu 4200
+/bin/ip link set veth0 up && /bin/ip link set veth1 up
+/bin/ip addr add 10.77.0.1/24 dev veth0
+rdma link add rxe0 type rxe netdev veth0 || fail "rdma_rxe"
+rdma link
+laneway doctor rdma || fail "the doctor"
+laneway serve --rdma rxe0 -l 10.77.0.1 -t 2 -m 64 &
+server=$!
+tries=0
+until laneway stats --server 10.77.0.1:11211 topology >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -lt 120 ] || fail "the server does not listen"
+    kill -0 $server || fail "the server ended"
+    sleep 1
+done
+for service in uc rc; do
+    rdma_check 10.77.0.1:18515 rxe0 $service @REQUESTS@ || fail "the client over $service"
+    say "$service and ud: @REQUESTS@ SETs and GETs, every value right"
+done
+rdma_check 10.77.0.1:18515 rxe0 outside || fail "a client that writes where it may not"
+say "a client that writes where it may not is refused by the device, and alone is cut off"
+laneway stats --server 10.77.0.1:11211 rdma
+kill $server
+wait $server || fail "the server's end"
+say "the server stopped as it should"
+echo "@VERDICT@"
+off
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_ends_with_the_verdict_and_asks_for_what_was_asked() {
+        let script = script(17);
+        assert!(script.contains("rxe0 $service 17 ") && !script.contains('@'));
+        assert!(script.contains(&format!("echo \"{VERDICT}\"\noff\n")));
+    }
+}
