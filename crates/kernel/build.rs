@@ -16,6 +16,7 @@ const OBJECTS: &[(&str, &str, &[&str])] = &[
     ("lane_xdp", "lane.bpf.c", &["-DLANE_XDP"]),
     ("lane_unvalidated", "lane.bpf.c", &["-DLANE_UNVALIDATED"]),
     ("steer", "steer.bpf.c", &[]),
+    ("redirect", "redirect.bpf.c", &[]),
 ];
 
 fn main() -> ExitCode {

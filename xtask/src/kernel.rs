@@ -1,5 +1,5 @@
-//! The lane in the kernel: its programs compiled by clang, taken by this kernel's verifier, run on
-//! frames and in network namespaces that the tests make themselves.
+//! The lane in the kernel and the way past its stack: their programs compiled by clang, taken by
+//! this kernel's verifier, run on frames and in network namespaces that the tests make themselves.
 //!
 //! A crate's feature of its own, so the ordinary build and its tests need neither clang nor
 //! privileges. What a machine lacks is said by the crate's probe, layer by layer; then this is
@@ -19,8 +19,9 @@ usage: cargo xtask kernel [NAME] [--torn READS] [--fuzz FRAMES]
                  (10000000 take some minutes)
   --fuzz FRAMES  only the comparison with the server's parser, on so many random frames
 
-Needs clang (14 or newer), iproute2, Linux 6.6, and CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and
-CAP_SYS_ADMIN (for the tests' network namespaces): root has them. Without them it says what is
+Needs clang (14 or newer), iproute2, Linux 6.6 with CONFIG_XDP_SOCKETS, and CAP_BPF,
+CAP_NET_ADMIN, CAP_PERFMON, CAP_NET_RAW and CAP_SYS_ADMIN (for the tests' network namespaces):
+root has them. Without them it says what is
 missing and is skipped.";
 
 const COMPILERS: [&str; 2] = ["clang-14", "clang"];

@@ -15,6 +15,11 @@ pub(crate) const REBUILD: &str = "built without the feature `kernel`; build with
      --release --features kernel`, which needs clang (Debian: apt-get install clang-14)";
 
 impl Error {
+    /// What was asked for, and why it cannot be.
+    pub fn said(what: impl Into<String>, why: impl Into<String>) -> Error {
+        Error { what: what.into(), why: why.into() }
+    }
+
     /// The programs are not in this build.
     #[cfg(not(feature = "kernel"))]
     pub(crate) fn absent(what: &str) -> Error {
@@ -35,10 +40,6 @@ impl Error {
             source = inner.source();
         }
         Error { what: what.into(), why: told }
-    }
-
-    pub(crate) fn said(what: impl Into<String>, why: impl Into<String>) -> Error {
-        Error { what: what.into(), why: why.into() }
     }
 }
 

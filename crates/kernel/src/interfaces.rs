@@ -1,9 +1,9 @@
-//! What the lane must know of the interfaces it is attached to: their addresses, who is on their
+//! What a program must know of the interfaces it is attached to: their addresses, who is on their
 //! links, and how long a packet may be. Read in the calling thread's network namespace.
 
 use crate::error::Error;
-use crate::layout::Range;
-use nix::ifaddrs::getifaddrs;
+use crate::layout::{Interface, Range};
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
 use std::net::IpAddr;
 
@@ -26,12 +26,7 @@ pub fn look(names: &[String]) -> Result<Interfaces, Error> {
     let mut links = Vec::new();
     for name in names {
         if !all.iter().any(|one| one.interface_name == *name) {
-            let mut there: Vec<&str> = all.iter().map(|one| &one.interface_name[..]).collect();
-            there.sort_unstable();
-            there.dedup();
-            let told =
-                format!("there is no interface of that name; there are {}", there.join(", "));
-            return Err(Error::said(format!("--kernel-lane {name}"), told));
+            return Err(absent(&format!("--kernel-lane {name}"), &all));
         }
         for one in all.iter().filter(|one| one.interface_name == *name) {
             let (Some(address), Some(mask)) = (one.address.as_ref(), one.netmask.as_ref()) else {
@@ -44,6 +39,33 @@ pub fn look(names: &[String]) -> Result<Interfaces, Error> {
     }
     let mtu_bytes = names.iter().map(|name| mtu(name)).min().unwrap_or(MTU_BYTES_LEAST);
     Ok(Interfaces { links, mtu_bytes })
+}
+
+fn absent(what: &str, all: &[InterfaceAddress]) -> Error {
+    let mut there: Vec<&str> = all.iter().map(|one| &one.interface_name[..]).collect();
+    there.sort_unstable();
+    there.dedup();
+    Error::said(what, format!("there is no interface of that name; there are {}", there.join(", ")))
+}
+
+/// One interface by its name, which must be there and have an Ethernet address.
+pub fn look_at(name: &str) -> Result<Interface, Error> {
+    let what = format!("--af-xdp {name}");
+    let all: Vec<_> = getifaddrs().map_err(|why| Error::new(&what[..], &why))?.collect();
+    let link = |one: &InterfaceAddress| {
+        let link = *one.address.as_ref()?.as_link_addr()?;
+        Some((link.ifindex() as u32, link.addr()?))
+    };
+    let mut here = all.iter().filter(|one| one.interface_name == name).peekable();
+    if here.peek().is_none() {
+        return Err(absent(&what, &all));
+    }
+    match here.find_map(link) {
+        Some((index, ethernet)) if ethernet != [0; 6] => {
+            Ok(Interface { index, ethernet, mtu_bytes: mtu(name) as usize })
+        }
+        _ => Err(Error::said(what, "it is no Ethernet interface: packets there have no link")),
+    }
 }
 
 fn ip(address: &SockaddrStorage) -> Option<IpAddr> {

@@ -43,6 +43,17 @@ pub const HOT_MAX: usize = 64;
 /// Cells of the sketch.
 pub const SKETCH_CELLS: usize = 4 * 4096;
 
+/// What an interface is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub index: u32,
+    /// Its Ethernet address.
+    pub ethernet: [u8; 6],
+    /// Longest packet, without the Ethernet header.
+    pub mtu_bytes: usize,
+}
+
 /// Addresses that begin alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {

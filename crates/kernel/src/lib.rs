@@ -7,6 +7,7 @@
 //! - `lane`, `steer`: the two programs, loaded, configured, attached, counted. Both only with the
 //!   feature `kernel`.
 //! - [`service`], [`steering`]: the same as a server uses them, in any build.
+//! - [`redirect`]: the program that leads datagrams past the stack, to AF_XDP sockets.
 //!
 //! Departs from Hippos, whose kernel module keeps a cache of its own: here the program reads the
 //! very bytes that user space owns, under the version of the bucket, so nothing must be
@@ -27,6 +28,7 @@ pub mod layout;
 #[cfg(feature = "kernel")]
 mod mapped;
 pub mod probe;
+pub mod redirect;
 pub mod service;
 #[cfg(feature = "kernel")]
 mod steer;

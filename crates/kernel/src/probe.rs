@@ -3,6 +3,10 @@
 //! Looks by trying: the programs are loaded and let go again, nothing is attached.
 
 use crate::capabilities::{grant, missing_capabilities};
+#[cfg(feature = "kernel")]
+use crate::capabilities::{grant_bypass, missing_for_bypass};
+#[cfg(feature = "kernel")]
+use rustix::net::{AddressFamily, SocketType};
 use std::fmt;
 
 /// One layer.
@@ -71,7 +75,23 @@ fn programs(layers: &mut Vec<Layer>) {
         Layer { name: "GET lane at tc ingress", missing: lane(Program::TrafficControl) },
         Layer { name: "GET lane at XDP", missing: lane(Program::Xdp) },
         Layer { name: "key steering", missing: steering },
+        Layer { name: "AF_XDP", missing: bypass() },
     ]);
+}
+
+/// The sockets and their program.
+#[cfg(feature = "kernel")]
+fn bypass() -> Option<String> {
+    let lacking = missing_for_bypass();
+    if !lacking.is_empty() {
+        let (lacking, grant) = (lacking.join(", "), grant_bypass());
+        return Some(format!("this process lacks {lacking}; grant them with `{grant}`"));
+    }
+    let kind = (AddressFamily::XDP, SocketType::RAW);
+    if let Err(why) = rustix::net::socket(kind.0, kind.1, None) {
+        return Some(format!("this kernel makes no such sockets (CONFIG_XDP_SOCKETS): {why}"));
+    }
+    crate::redirect::Redirect::load().err().map(|why| why.to_string())
 }
 
 #[cfg(not(feature = "kernel"))]

@@ -15,8 +15,9 @@ Usage: laneway doctor [kernel | rdma]
 
 A layer that is missing takes nothing from the rest: serve works without any of
 them. --kernel-lane needs the GET lane at tc ingress (or at XDP, with
---kernel-lane-hook xdp), --steer the key steering, --rdma libibverbs, a device
-and memory that may be locked; rdma_rxe makes a device of any network interface.
+--kernel-lane-hook xdp), --steer the key steering, --af-xdp AF_XDP, --rdma
+libibverbs, a device and memory that may be locked; rdma_rxe makes a device of
+any network interface.
 Exit status 1 if something is missing of what is asked for (of the kernel's, if
 nothing is).
 ";

@@ -61,6 +61,10 @@ pub struct Flags {
     pub kernel_lane_peers: Option<String>,
     /// `--steer`
     pub steer: bool,
+    /// `--af-xdp`
+    pub af_xdp: Option<String>,
+    /// `--af-xdp-copy`
+    pub af_xdp_copy: bool,
     /// `-s`
     pub unix_socket: Option<OsString>,
     /// `-a`, octal
@@ -249,7 +253,7 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--idle" => flags.idle = Some(text(parser)?),
         "--drain-ms" => flags.drain_milliseconds = Some(number(parser)?),
         other => {
-            if !tier(&mut flags.tier, other, parser)? && !shm(flags, other, parser)? {
+            if !tier(&mut flags.tier, other, parser)? && !ways(flags, other, parser)? {
                 foreign(flags, other, parser);
             }
         }
@@ -257,8 +261,8 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
     Ok(())
 }
 
-/// Of clients in memory or over RDMA; false if it is none of theirs.
-fn shm(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, String> {
+/// Of the other ways in, by memory, RDMA and past the stack; false if it is none of theirs.
+fn ways(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, String> {
     match flag {
         "--shm" => flags.shm = Some(parser.value().map_err(sentence)?),
         "--shm-mask" => flags.shm_mask = Some(octal(&text(parser)?)?),
@@ -266,6 +270,8 @@ fn shm(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, Strin
         "--rdma" => flags.rdma = Some(text(parser)?),
         "--rdma-port" => flags.rdma_port = Some(number(parser)?),
         "--rdma-clients" => flags.rdma_clients = Some(number(parser)?),
+        "--af-xdp" => flags.af_xdp = Some(text(parser)?),
+        "--af-xdp-copy" => flags.af_xdp_copy = true,
         _ => return Ok(false),
     }
     Ok(true)

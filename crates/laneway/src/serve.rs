@@ -7,6 +7,7 @@ use laneway_policy as policy;
 use laneway_server::boot::Server;
 use laneway_server::durable::DurableSettings;
 use laneway_server::execute::VERSION;
+use laneway_server::kernel::Kernel;
 use laneway_server::settings::{Idle, Settings};
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -179,6 +180,10 @@ fn announce(server: &Server, flags: &Flags, verbose: bool) {
             lane.interfaces.join(", "),
             lane.items_bytes / MEBIBYTE,
         );
+    }
+    let way = shared.kernel.get().and_then(Kernel::bypass);
+    if let (Some(way), false) = (way, flags.daemon) {
+        eprintln!("laneway: {}", way.told());
     }
     if !flags.daemon {
         let plan = shared.plan.get();

@@ -1,6 +1,6 @@
-//! `laneway serve --kernel-lane` and `--steer`, in network namespaces of the test's own, over
-//! virtual Ethernet: what is written is read at once, hits are answered while the server is
-//! stopped, and nothing stays behind when it is killed. Without the feature: what the flags say.
+//! `laneway serve --kernel-lane`, `--steer` and `--af-xdp`, in network namespaces of the test's
+//! own, over virtual Ethernet: what is written is read at once, hits are answered while the server
+//! is stopped, and nothing stays behind when it is killed. Without the feature: what the flags say.
 
 #[cfg(feature = "kernel")]
 #[path = "../../kernel/tests/common/hosts.rs"]
@@ -55,11 +55,21 @@ mod with {
 
     /// Whether the layers are there; if not, says so (the runner shows it).
     fn available() -> bool {
-        let layers = laneway_server::kernel::layers();
-        for layer in layers.iter().filter(|layer| layer.missing.is_some()) {
+        has(|layer| layer != "AF_XDP")
+    }
+
+    /// Those of the way past the stack, too.
+    fn bypass_available() -> bool {
+        has(|_| true)
+    }
+
+    fn has(needed: impl Fn(&str) -> bool) -> bool {
+        let mut layers = laneway_server::kernel::layers();
+        layers.retain(|layer| needed(layer.name) && layer.missing.is_some());
+        for layer in &layers {
             println!("SKIPPED: {layer}");
         }
-        layers.iter().all(|layer| layer.missing.is_none())
+        layers.is_empty()
     }
 
     struct Server {
@@ -387,7 +397,12 @@ mod with {
     /// The same program with no right to what it is asked for.
     fn without_rights(host: &Host, flags: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new("setpriv");
-        command.args(["--bounding-set", "-cap_39,-cap_12,-cap_38,-cap_21", BINARY, "serve"]);
+        command.args([
+            "--bounding-set",
+            "-cap_39,-cap_12,-cap_38,-cap_21,-cap_13",
+            BINARY,
+            "serve",
+        ]);
         command.args(["-p", "11311", "-l", "127.0.0.1", "-U", "11311"]).args(flags);
         let mut child = host.run(|| command.stderr(Stdio::piped()).spawn()).expect("setpriv");
         let mut log = BufReader::new(child.stderr.take().expect("it was piped"));
@@ -449,5 +464,128 @@ mod with {
         assert_eq!(client.udp("get key\r\n"), value("key", "x"));
         assert_eq!(client.hits(), 1, "counts are read without them");
         server.stop();
+    }
+
+    /// What a client far away asks for past the stack here, by two RX queues.
+    const BYPASS: [&str; 4] = ["-t", "2", "--af-xdp", INTERFACE];
+
+    /// A message in frames of memcached's format.
+    fn frames(id: u8, message: &[u8]) -> Vec<Vec<u8>> {
+        let chunks: Vec<&[u8]> = message.chunks(1392).collect();
+        let total = chunks.len() as u16;
+        let frame = |(number, chunk): (usize, &&[u8])| {
+            let [high, low] = (number as u16).to_be_bytes();
+            let [total_high, total_low] = total.to_be_bytes();
+            [&[0, id, high, low, total_high, total_low, 0, 0], *chunk].concat()
+        };
+        chunks.iter().enumerate().map(frame).collect()
+    }
+
+    /// Set and get a value of many frames, by a socket whose address the server comes to believe.
+    fn large_both_ways(socket: &UdpSocket) {
+        let hear = || {
+            let mut room = [0; 2048];
+            let bytes = socket.recv(&mut room).expect("a datagram within a minute");
+            room[..bytes].to_vec()
+        };
+        let large: Vec<u8> =
+            (0..60_000_u32).map(|at| b'a' + (at * 7 + at / 251) as u8 % 26).collect();
+        let set = [&b"set large 0 0 60000\r\n"[..], &large, b"\r\n"].concat();
+        let send =
+            |frame: &[u8]| assert_eq!(socket.send_to(frame, ADDRESS).expect("sent"), frame.len());
+        send(&frames(9, b"stats topology\r\n")[0]);
+        let cookie = hear();
+        assert!(cookie[8..].starts_with(b"ERROR cookie "), "{cookie:?}");
+        send(&cookie); // the kind of an echo is that of the cookie, in its header's last bytes
+        frames(1, &set).iter().for_each(|frame| send(frame));
+        assert_eq!(hear()[8..], *b"STORED\r\n");
+        send(&frames(2, b"get large\r\n")[0]);
+        let mut parts = BTreeMap::new();
+        let expected = [&b"VALUE large 0 60000\r\n"[..], &large, b"\r\nEND\r\n"].concat();
+        let total = frames(2, &expected).len();
+        while parts.len() < total {
+            let part = hear();
+            parts.insert(u16::from_be_bytes([part[2], part[3]]), part[8..].to_vec());
+        }
+        assert!(parts.into_values().flatten().eq(expected), "another value came back");
+    }
+
+    #[test]
+    fn datagrams_come_and_leave_past_the_stack_small_and_large() {
+        if !bypass_available() {
+            return;
+        }
+        let (server_host, client_host) = hosts::connected_by(2);
+        let server = Server::start(&server_host, &[&PUBLIC[..], &BYPASS].concat());
+        let told = "comes past the stack, by 2 RX queues, copied by the kernel";
+        assert!(server.said.contains(told), "{}", server.said);
+        let mut client = Client::new(&client_host, "10.9.0.2:0", ADDRESS);
+        client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
+        for number in 0..20 {
+            let socket = client_host.socket("10.9.0.2:0");
+            assert_eq!(hosts::ask(&socket, ADDRESS, "get key\r\n"), value("key", "value"));
+            let text = format!("set k{number} 0 0 1\r\nx\r\n");
+            assert_eq!(hosts::ask(&socket, ADDRESS, &text), "STORED\r\n");
+            assert_eq!(
+                client.udp(&format!("get k{number}\r\n")),
+                value(&format!("k{number}"), "x")
+            );
+        }
+        large_both_ways(&client_host.socket("10.9.0.2:0"));
+        let stats = client.stats("kernel");
+        let count = |name: &str| stats[&format!("af_xdp:{name}")].parse::<u64>().expect("a number");
+        assert_eq!((&stats["af_xdp"][..], &stats["af_xdp:queues"][..]), ("yes", "2"));
+        assert!(count("received") >= 60 + 44 && count("sent") >= 60 + 44, "{stats:?}");
+        for name in ["dropped:checksum", "dropped:length", "invalid_descriptors", "sent_by_stack"] {
+            assert_eq!(count(name), 0, "{name}: {stats:?}");
+        }
+        server.stop();
+    }
+
+    #[test]
+    fn nothing_of_the_way_past_the_stack_is_left_when_the_server_is_killed() {
+        if !bypass_available() {
+            return;
+        }
+        let (server_host, client_host) = hosts::connected_by(2);
+        for _ in 0..2 {
+            let mut server = Server::start(&server_host, &[&PUBLIC[..], &BYPASS].concat());
+            let socket = client_host.socket("10.9.0.2:0");
+            assert_eq!(hosts::ask(&socket, ADDRESS, "get key\r\n"), "END\r\n");
+            server.child.kill().expect("it runs");
+            server.child.wait().expect("it can be waited for");
+        }
+        // Sockets by the stack hear what came past it before.
+        let plain = Server::start(&server_host, &PUBLIC);
+        let socket = client_host.socket("10.9.0.2:0");
+        assert_eq!(hosts::ask(&socket, ADDRESS, "get key\r\n"), "END\r\n");
+        plain.stop();
+    }
+
+    #[test]
+    fn the_way_past_the_stack_is_refused_with_the_way_out() {
+        if !bypass_available() {
+            return;
+        }
+        let (host, _client) = hosts::connected_by(2);
+        let flags = ["--udp-listen", "10.9.0.1", "--udp-public", "--af-xdp"];
+        let (status, said) = without_rights(&host, &[&flags[..], &[INTERFACE]].concat());
+        assert_eq!(status, Some(71), "{said}");
+        assert!(said.contains("lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_NET_RAW"), "{said}");
+        let rights = "cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw+ep";
+        assert!(said.contains(&format!("`setcap {rights} {BINARY}`")), "{said}");
+        for (interface, workers, way_out) in [
+            (INTERFACE, "3", "it has 2 RX queues, and there are 3 workers"),
+            ("lo", "1", "it is no Ethernet interface"),
+            ("nowhere0", "1", "there are lane0, lo"),
+        ] {
+            let mut command = Command::new(BINARY);
+            command.args(["serve", "-p", "11211", "-l", "127.0.0.1", "-U", "11211"]);
+            command.args(flags).args([interface, "-t", workers]);
+            let output = host.run(|| command.output()).expect("the binary was built for this test");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(71), "{told}");
+            assert!(told.contains(interface) && told.contains(way_out), "{told}");
+        }
     }
 }

@@ -20,6 +20,8 @@ use laneway_transport::rdma::{RdmaDatagrams, Watch, Whence};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::udp::{BindError, Ports, Sockets, UdpDatagrams};
 use laneway_transport::verbs::Watch as VerbsWatch;
+use laneway_transport::xdp::handle::XdpDatagrams;
+use laneway_transport::xdp::watch::Watch as BypassWatch;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -308,6 +310,7 @@ fn attach(
     }
     let queues: Vec<Queue> = sockets.queues().collect();
     kernel.attach(&queues, hasher, &clock)?;
+    kernel.open_bypass(&shared.settings, &queues)?;
     kernel.drop_capabilities();
     Ok(())
 }
@@ -327,6 +330,12 @@ fn worker(
     let mut datagrams: Option<Box<dyn Datagrams>> = None;
     if let Some(sockets) = sockets {
         datagrams = Some(Box::new(UdpDatagrams::new(sockets.clone())));
+    }
+    let way = shared.kernel.get().and_then(Kernel::bypass);
+    if let (Some(way), Some(sockets)) = (way, datagrams.take_if(|_| way.is_some())) {
+        let (bypass, sender) = way.share(id.index()).ok_or(io::ErrorKind::NotFound)?;
+        transport = transport.with_bypass(BypassWatch::new(bypass.clone(), id.index()));
+        datagrams = Some(Box::new(XdpDatagrams::new(bypass, id.index(), sender, sockets)));
     }
     if let Some(hall) = shared.verbs.get() {
         let first = datagrams.as_ref().map_or(0, |udp| udp.queues());

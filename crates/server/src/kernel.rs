@@ -1,10 +1,12 @@
 //! The layers in the kernel, as a server uses them: the lane that answers GETs below the socket
-//! (Hippos §3), and the steering of keys to the socket of their owner (MICA §4.1.2).
+//! (Hippos §3), the steering of keys to the socket of their owner (MICA §4.1.2), and the way past
+//! the stack ([`crate::bypass`]).
 //!
 //! The lane reads the very buckets and items of the store, so nothing here keeps it up to date but
 //! its clock. Both are loaded and attached before the workers start; then the capabilities that
 //! this took are given up. Links are file descriptors: any end of the process detaches them.
 
+use crate::bypass::Way;
 use crate::clock::Clock;
 use crate::settings::{LaneSettings, Settings, UdpSettings};
 use crate::stats::{KernelLaneSnapshot, KernelSnapshot};
@@ -33,6 +35,7 @@ const CLOCK_NANOS: u64 = 1_000_000_000;
 pub struct Kernel {
     lane: Option<Service>,
     steering: Option<Steering>,
+    bypass: Option<Way>,
     /// The counts at the last `stats reset`.
     baseline: Mutex<Option<Counts>>,
     clock_due_nanos: AtomicU64,
@@ -46,7 +49,7 @@ impl Kernel {
             _ => None,
         };
         let (baseline, clock_due_nanos) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Kernel { lane, steering: None, baseline, clock_due_nanos })
+        Ok(Kernel { lane, steering: None, bypass: None, baseline, clock_due_nanos })
     }
 
     /// The memory that the lane looks at.
@@ -60,6 +63,18 @@ impl Kernel {
         let owner = |hash| u32::from(placement.owner(OwnerHash(hash)).0);
         self.steering = Some(Steering::start(placement.seed(), &sockets.ordinary(), owner)?);
         Ok(())
+    }
+
+    /// Receive datagrams past the stack, if that is asked for.
+    pub fn open_bypass(&mut self, settings: &Settings, queues: &[Queue]) -> Result<(), Error> {
+        let wanted = settings.kernel.bypass.as_ref();
+        self.bypass = wanted.map(|bypass| Way::open(bypass, queues)).transpose()?;
+        Ok(())
+    }
+
+    /// The way past the stack, where there is one.
+    pub fn bypass(&self) -> Option<&Way> {
+        self.bypass.as_ref()
     }
 
     /// Attach the lane, for a store in its memory whose keys are hashed by `hasher`.
@@ -76,9 +91,9 @@ impl Kernel {
     /// Give up the capabilities that loading and attaching took, in this thread and those that it
     /// starts.
     pub fn drop_capabilities(&self) {
-        if (self.lane.is_some() || self.steering.is_some()) && !laneway_kernel::drop_capabilities()
-        {
-            eprintln!("laneway: the capabilities for the kernel lane could not be given up");
+        let used = self.lane.is_some() || self.steering.is_some() || self.bypass.is_some();
+        if used && !laneway_kernel::drop_capabilities() {
+            eprintln!("laneway: the capabilities for the kernel could not be given up");
         }
     }
 
@@ -94,6 +109,9 @@ impl Kernel {
     /// Serve nothing any more.
     pub fn close(&self) {
         if let Some(Err(error)) = self.lane.as_ref().map(Service::close) {
+            eprintln!("laneway: {error}; it goes with the process");
+        }
+        if let Some(Err(error)) = self.bypass.as_ref().map(Way::close) {
             eprintln!("laneway: {error}; it goes with the process");
         }
     }
@@ -149,7 +167,7 @@ impl Kernel {
             let names = ["steered", "unsteered", "socketless"];
             names.into_iter().zip([counts.steered, counts.unsteered, counts.socketless]).collect()
         });
-        KernelSnapshot { lane, steering }
+        KernelSnapshot { lane, steering, bypass: self.bypass.as_ref().map(Way::snapshot) }
     }
 }
 

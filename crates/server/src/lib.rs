@@ -11,6 +11,7 @@ pub mod ahead;
 pub mod answer;
 pub mod backlog;
 pub mod boot;
+pub mod bypass;
 pub mod clock;
 pub mod connection;
 pub mod control;

@@ -66,8 +66,19 @@ pub struct RdmaSettings {
 pub struct KernelSettings {
     /// Answer GETs below the socket.
     pub lane: Option<LaneSettings>,
+    /// Receive datagrams past the stack.
+    pub bypass: Option<BypassSettings>,
     /// Steer the keys of the ordinary UDP port to their owners' sockets, where that is allowed.
     pub steer: bool,
+}
+
+/// Where datagrams are received past the kernel's stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BypassSettings {
+    /// The interface.
+    pub interface: String,
+    /// The kernel copies packets even where the card could move them itself.
+    pub copy: bool,
 }
 
 /// Where the lane is, and for whom.

@@ -6,12 +6,14 @@
 //! - [`ring`]: a bounded queue, many producers, many consumers.
 //! - [`notice`]: a few words that one posts and many read, without waiting.
 //! - [`pin`]: one word that counts readers of memory which a writer may kill meanwhile.
+//! - [`descriptors`]: the ends of a ring of descriptors, one who puts in and one who takes out.
 //! - [`slot`]: a message in memory that two processes share, its doorbell, and memory on loan.
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!
 //! Knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each primitive,
 //! and one canary feature per ordering shows that the models would notice its absence.
 
+pub mod descriptors;
 pub mod notice;
 pub mod pin;
 pub mod prim;

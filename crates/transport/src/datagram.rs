@@ -8,9 +8,9 @@
 //! Large replies leave by [`Path::Large`]: same source address, another send buffer, so that a full
 //! one holds up no small reply.
 //!
-//! Kinds: [`crate::udp`] (kernel sockets), [`crate::rdma`] (memory that clients write) and
-//! [`crate::memory_datagram`] (seeded loss, duplication and reordering). Nothing here knows what
-//! a datagram means.
+//! Kinds: [`crate::udp`] (kernel sockets), [`crate::xdp`] (past the kernel's stack, before others),
+//! [`crate::rdma`] (memory that clients write) and [`crate::memory_datagram`] (seeded loss,
+//! duplication and reordering). Nothing here knows what a datagram means.
 
 use laneway_rdma::contract::Lenders;
 use std::io::{self, IoSlice};

@@ -11,6 +11,7 @@
 //! place.
 #![forbid(unsafe_code)]
 
+mod cut;
 pub mod datagram;
 mod draws;
 pub mod memory;
@@ -19,6 +20,7 @@ pub mod rdma;
 pub mod socket;
 pub mod udp;
 pub mod verbs;
+pub mod xdp;
 
 use datagram::Path;
 use std::io::{self, IoSlice};

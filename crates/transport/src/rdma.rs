@@ -9,6 +9,7 @@
 //! [`Watch`] is the part of a worker's transport: it looks into the slots at every poll, and before
 //! a sleep has the clients ring. Nothing here waits.
 
+use crate::cut::Cut;
 use crate::datagram::{Arrival, Datagrams, Departure, Path, Queue, Sent};
 use crate::{Ready, Wait};
 use laneway_rdma::contract::{Lenders, Peer, Posted, Responder};
@@ -16,7 +17,7 @@ use laneway_rdma::region::{Region, Registry};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeSet;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
@@ -126,7 +127,7 @@ impl<R: Responder> RdmaDatagrams<R> {
         let Some(length) = departure.segment_bytes else {
             return One::of(self.responder.reply(peer, queue, departure.pieces, spare), 0);
         };
-        let mut cut = Cut { pieces: departure.pieces, at: 0 };
+        let mut cut = Cut::new(departure.pieces);
         let mut datagram = Vec::with_capacity(4);
         for datagrams in 0.. {
             datagram.clear();
@@ -157,33 +158,6 @@ impl One {
             Posted::Done => One::Sent,
             Posted::Gone => One::Refused,
             Posted::Full => One::Full(datagrams),
-        }
-    }
-}
-
-/// Bytes in pieces, cut anew.
-struct Cut<'a> {
-    pieces: &'a [IoSlice<'a>],
-    /// How much of the first piece is gone.
-    at: usize,
-}
-
-impl<'a> Cut<'a> {
-    /// The next `length` bytes, or what is left.
-    fn next(&mut self, mut length: usize, out: &mut Vec<IoSlice<'a>>) {
-        while length > 0
-            && let Some((first, rest)) = self.pieces.split_first()
-        {
-            let piece: &'a [u8] = &first[self.at..];
-            let taken = piece.len().min(length);
-            if taken > 0 {
-                out.push(IoSlice::new(&piece[..taken]));
-            }
-            length -= taken;
-            self.at += taken;
-            if self.at == first.len() {
-                (self.pieces, self.at) = (rest, 0);
-            }
         }
     }
 }
@@ -421,21 +395,5 @@ mod tests {
                 assert_eq!((queue.worker, queue.chosen), (3, true));
             }
         }
-    }
-
-    #[test]
-    fn pieces_are_cut_anew_wherever_they_end() {
-        let pieces = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defgh")];
-        let mut cut = Cut { pieces: &pieces, at: 0 };
-        let mut got = Vec::new();
-        loop {
-            let mut out = Vec::new();
-            cut.next(2, &mut out);
-            if out.is_empty() {
-                break;
-            }
-            got.push(out.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>());
-        }
-        assert_eq!(got, [&b"ab"[..], b"cd", b"ef", b"gh"]);
     }
 }

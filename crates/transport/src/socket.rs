@@ -11,6 +11,7 @@ use crate::datagram::Path;
 use crate::rdma::Watch;
 use crate::udp::Sockets;
 use crate::verbs;
+use crate::xdp::watch::Watch as BypassWatch;
 use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
@@ -37,6 +38,10 @@ const WORD_LISTENERS: u64 = u64::MAX - 0xFFFF;
 const WORD_QUEUES: u64 = WORD_LISTENERS - 0x2_0000;
 /// Data word of every doorbell of clients in memory.
 const WORD_DOORBELL: u64 = WORD_QUEUES - 1;
+/// RX queue `i` of the way past the stack has the data word `WORD_PLACES - i`; no slot has these.
+const WORD_PLACES: u64 = WORD_DOORBELL - 1;
+/// There are fewer.
+const PLACES_MAX: u64 = 0x1_0000;
 
 /// A place where clients connect. Shared by all workers.
 pub struct Listener {
@@ -178,6 +183,8 @@ pub struct SocketTransport {
     rdma: Option<Watch>,
     /// Clients over RDMA, where they are.
     verbs: Option<verbs::Watch>,
+    /// The way past the stack, where there is one.
+    bypass: Option<BypassWatch>,
 }
 
 /// What one socket of a queue is watched for.
@@ -214,7 +221,14 @@ impl SocketTransport {
             queues_watching: BTreeMap::new(),
             rdma: None,
             verbs: None,
+            bypass: None,
         })
+    }
+
+    /// The same with a way past the stack to the server's queues of datagrams.
+    pub fn with_bypass(mut self, watch: BypassWatch) -> SocketTransport {
+        self.bypass = Some(watch);
+        self
     }
 
     /// The same with queues in memory, numbered behind those of UDP.
@@ -288,6 +302,20 @@ impl SocketTransport {
         }
     }
 
+    /// Tell an event. One of the way past the stack is one of each of its queues, and a queue's
+    /// may come by both ways.
+    fn tell(&self, event: &epoll::Event, ready: &mut Vec<Ready>) {
+        let Some(bypass) = &self.bypass else { return ready.push(self.ready(event)) };
+        let place = WORD_PLACES.wrapping_sub(event.data.u64());
+        if place < PLACES_MAX {
+            return bypass.told(place as usize, ready);
+        }
+        match self.ready(event) {
+            Ready::Datagrams(queue) => bypass.told_by_socket(queue, ready),
+            told => ready.push(told),
+        }
+    }
+
     fn ready(&self, event: &epoll::Event) -> Ready {
         match event.data.u64() {
             // Whoever rang has written before: the next poll looks.
@@ -329,6 +357,10 @@ impl Transport for SocketTransport {
     type Stream = SocketStream;
 
     fn poll(&mut self, ready: &mut Vec<Ready>, burst: usize, wait: Wait) -> io::Result<()> {
+        let wait = match &mut self.bypass {
+            Some(bypass) => bypass.look(ready, wait),
+            None => wait,
+        };
         let wait = self.poll_memory(ready, wait);
         let timeout = match wait {
             Wait::No => Timespec { tv_sec: 0, tv_nsec: 0 },
@@ -341,7 +373,7 @@ impl Transport for SocketTransport {
         };
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_MAX];
         match epoll::wait(&self.epoll, &mut room[..burst.min(EVENTS_MAX)], Some(&timeout)) {
-            Ok((events, _)) => ready.extend(events.iter().map(|event| self.ready(event))),
+            Ok((events, _)) => events.iter().for_each(|event| self.tell(event, ready)),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -409,6 +441,9 @@ impl Transport for SocketTransport {
             verbs.watch(queue, watch);
             return Ok(());
         }
+        if let Some(bypass) = &mut self.bypass {
+            bypass.watch(queue, watch, &self.epoll, WORD_PLACES)?;
+        }
         self.watch_queue(queue, Path::Small, |watching| watching.arrivals = watch)
     }
 
@@ -419,6 +454,9 @@ impl Transport for SocketTransport {
         }
         if let Some(verbs) = self.verbs.as_mut().filter(|verbs| verbs.has(queue)) {
             verbs.watch_room(queue, watch);
+            return Ok(());
+        }
+        if self.bypass.as_mut().is_some_and(|bypass| bypass.watch_room(queue, path, watch)) {
             return Ok(());
         }
         self.watch_queue(queue, path, |watching| watching.room = watch)

@@ -4,7 +4,7 @@ use super::code::word_positions;
 use super::{Finding, Source, Tree};
 
 /// The rooms that may say `unsafe`; every other crate forbids it.
-const UNSAFE_ROOMS: &[&str] = &["sync", "store", "rdma", "transport", "tier", "kernel"];
+const UNSAFE_ROOMS: &[&str] = &["sync", "store", "rdma", "xdp", "transport", "tier", "kernel"];
 
 /// Where time may be read: the server's own clock, and the programs around it.
 const CLOCK_PLACES: &[&str] = &[
@@ -20,7 +20,8 @@ const CLOCK_PLACES: &[&str] = &[
 const CLOCK_WORDS: &[&str] =
     &["Instant::now", "SystemTime::now", "UNIX_EPOCH", "clock_gettime", "_rdtsc"];
 /// The rooms whose tests may not read a clock either.
-const CLOCKLESS_ROOMS: &[&str] = &["policy", "wire", "sync", "store", "tier", "rdma", "transport"];
+const CLOCKLESS_ROOMS: &[&str] =
+    &["policy", "wire", "sync", "store", "tier", "rdma", "xdp", "transport"];
 
 /// Where threads may be started.
 const THREAD_PLACES: &[&str] = &[

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Where the server's end of the pair is.
 pub const INTERFACE: &str = "lane0";
+/// Where the client's is.
+pub const PEER: &str = "lane1";
 /// Only failing tests wait so long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -58,10 +60,17 @@ impl Host {
 
 /// Server (10.9.0.1, fd09::1) and client (10.9.0.2, fd09::2).
 pub fn connected() -> (Host, Host) {
+    connected_by(1)
+}
+
+/// The same, by interfaces of so many queues each way.
+pub fn connected_by(queues: usize) -> (Host, Host) {
     let (server, client) = (Host::new(), Host::new());
     let there = format!("/proc/{}/fd/{}", std::process::id(), client.namespace.as_raw_fd());
-    server.ip(&format!("link add {INTERFACE} type veth peer name lane1 netns {there}"));
-    for (host, interface, number) in [(&server, INTERFACE, 1), (&client, "lane1", 2)] {
+    let each = format!("numtxqueues {queues} numrxqueues {queues}");
+    let peer = format!("peer name {PEER} {each} netns {there}");
+    server.ip(&format!("link add {INTERFACE} {each} type veth {peer}"));
+    for (host, interface, number) in [(&server, INTERFACE, 1), (&client, PEER, 2)] {
         host.ip(&format!("addr add 10.9.0.{number}/24 dev {interface}"));
         host.ip(&format!("-6 addr add fd09::{number}/64 dev {interface} nodad"));
         host.ip(&format!("link set {interface} up"));

@@ -6,11 +6,23 @@ pub mod frame;
 pub mod hosts;
 pub mod writer;
 
+/// The layer that only the way past the stack needs.
+const BYPASS: &str = "AF_XDP";
+
 /// Whether the lane can be loaded here; if not, says so (the runner shows it).
 pub fn available() -> bool {
+    has(|layer| layer != BYPASS)
+}
+
+/// Whether the way past the stack can be opened as well.
+pub fn bypass_available() -> bool {
+    has(|_| true)
+}
+
+fn has(needed: impl Fn(&str) -> bool) -> bool {
     let missing: Vec<_> = laneway_kernel::probe::layers()
         .into_iter()
-        .filter(|layer| layer.missing.is_some())
+        .filter(|layer| needed(layer.name) && layer.missing.is_some())
         .collect();
     for layer in &missing {
         println!("SKIPPED: {layer}");

@@ -1,9 +1,10 @@
-//! What of the kernel is used: `--kernel-lane` and what belongs to it, `--steer`, checked.
+//! What of the kernel is used: `--kernel-lane` and what belongs to it, `--steer`, `--af-xdp`,
+//! checked.
 
 use super::MEBIBYTE;
 use crate::flags::Flags;
 use laneway_server::kernel::parse_range;
-use laneway_server::settings::{KernelSettings, LaneSettings, Range, UdpSettings};
+use laneway_server::settings::{BypassSettings, KernelSettings, LaneSettings, Range, UdpSettings};
 
 /// The lane's share of the memory for items, where none is given.
 const MEMORY_SHARE: u64 = 4;
@@ -30,7 +31,41 @@ pub fn settings(
             None
         }
     };
-    Ok(KernelSettings { lane, steer: flags.steer })
+    Ok(KernelSettings { lane, bypass: bypass(flags, udp)?, steer: flags.steer })
+}
+
+/// Where datagrams come past the stack.
+fn bypass(flags: &Flags, udp: Option<&UdpSettings>) -> Result<Option<BypassSettings>, String> {
+    let Some(name) = &flags.af_xdp else {
+        return match flags.af_xdp_copy {
+            true => Err("--af-xdp-copy: nothing comes past the stack; say where with --af-xdp \
+                         IFACE too"
+                .to_owned()),
+            false => Ok(None),
+        };
+    };
+    let wrong = |why: &str| Err(format!("--af-xdp {name}: {why}"));
+    if name.is_empty() || name.contains(',') {
+        return wrong("name one interface, such as eth0");
+    }
+    let Some(udp) = udp else {
+        return wrong("UDP is off; give it a port with -U PORT or --udp-base PORT too");
+    };
+    if udp.address.is_loopback() || udp.address.is_unspecified() {
+        return wrong(&format!(
+            "UDP listens on {}, and replies past the stack need one address of the interface to \
+             come from; name it with --udp-listen ADDRESS --udp-public",
+            udp.address
+        ));
+    }
+    // The lane would see nothing of what is led past the stack, and its XDP hook is taken.
+    for (flag, given) in [("--kernel-lane", flags.kernel_lane.is_some()), ("--steer", flags.steer)]
+    {
+        if given {
+            return wrong(&format!("does not go with {flag}; leave one of the two out"));
+        }
+    }
+    Ok(Some(BypassSettings { interface: name.clone(), copy: flags.af_xdp_copy }))
 }
 
 /// Flags that say something of a lane that there is not.

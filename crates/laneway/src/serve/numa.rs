@@ -37,6 +37,7 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Vec<DomainSettings>, St
         ("--data-dir", flags.tier.data_dir.is_some()),
         ("--kernel-lane", flags.kernel_lane.is_some()),
         ("--steer", flags.steer),
+        ("--af-xdp", flags.af_xdp.is_some()),
         ("--shm", flags.shm.is_some()),
         ("--rdma", flags.rdma.is_some()),
         ("--hot", flags.hot.as_deref().is_some_and(|hot| hot != "off")),

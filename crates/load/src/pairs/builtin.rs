@@ -3,6 +3,7 @@
 /// Every definition: its identifier and its text.
 pub const BUILTIN: &[(&str, &str)] = &[
     ("access-modes", include_str!("../../../../bench/definitions/access-modes.toml")),
+    ("af-xdp", include_str!("../../../../bench/definitions/af-xdp.toml")),
     ("compare", include_str!("../../../../bench/definitions/compare.toml")),
     ("direction", include_str!("../../../../bench/definitions/direction.toml")),
     ("get-1", include_str!("../../../../bench/definitions/get-1.toml")),

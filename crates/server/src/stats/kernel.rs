@@ -28,6 +28,21 @@ pub struct KernelLaneSnapshot {
     pub hits_of_class: Vec<u64>,
 }
 
+/// What `stats kernel` tells of the way past the stack.
+#[derive(Debug, Clone, Default)]
+pub struct BypassSnapshot {
+    /// The interface.
+    pub interface: String,
+    /// Who moves packets.
+    pub mode: &'static str,
+    /// Where the program is attached.
+    pub hook: &'static str,
+    /// RX queues.
+    pub queues: usize,
+    /// Packets and their fates, since the start.
+    pub counts: Vec<(String, u64)>,
+}
+
 /// What `stats kernel` tells.
 #[derive(Debug, Clone, Default)]
 pub struct KernelSnapshot {
@@ -35,6 +50,8 @@ pub struct KernelSnapshot {
     pub lane: Option<KernelLaneSnapshot>,
     /// Datagrams that were steered, or not, since the start, and their names.
     pub steering: Option<Vec<(&'static str, u64)>>,
+    /// The way past the stack.
+    pub bypass: Option<BypassSnapshot>,
 }
 
 /// Answer `stats kernel`.
@@ -60,6 +77,16 @@ pub fn write_kernel(snapshot: &KernelSnapshot, out: &mut Vec<u8>) {
     lines.yes("steering", snapshot.steering.is_some());
     for (name, count) in snapshot.steering.iter().flatten() {
         lines.number(name, *count);
+    }
+    lines.yes("af_xdp", snapshot.bypass.is_some());
+    if let Some(bypass) = &snapshot.bypass {
+        lines.text("af_xdp:interface", &bypass.interface);
+        lines.text("af_xdp:mode", bypass.mode);
+        lines.text("af_xdp:hook", bypass.hook);
+        lines.number("af_xdp:queues", bypass.queues as u64);
+        for (name, count) in &bypass.counts {
+            lines.number(&format!("af_xdp:{name}"), *count);
+        }
     }
     lines.end();
 }

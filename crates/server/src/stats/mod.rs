@@ -23,7 +23,7 @@ mod udp;
 pub use general::{GeneralSnapshot, write_general};
 pub use hot::{BalanceSnapshot, HotKeyLine, HotKeysSnapshot, SlotsSnapshot};
 pub use hot::{write_balance, write_hot_keys};
-pub use kernel::{KernelLaneSnapshot, KernelSnapshot, write_kernel};
+pub use kernel::{BypassSnapshot, KernelLaneSnapshot, KernelSnapshot, write_kernel};
 pub use lanes::{DomainLanes, LanesSnapshot, Role, WorkerLane, write_lanes};
 pub use latency::{LatencyRow, LatencySnapshot, write_latency};
 pub use rdma::write_rdma;

@@ -344,7 +344,7 @@ fn udp_tells_its_queues_its_counts_and_the_kernels() {
 #[test]
 fn the_kernel_tells_its_hits_and_why_it_passed_the_rest() {
     let none = text(|out| write_kernel(&KernelSnapshot::default(), out));
-    assert_eq!(none, "STAT kernel_lane no\r\nSTAT steering no\r\nEND\r\n");
+    assert_eq!(none, "STAT kernel_lane no\r\nSTAT steering no\r\nSTAT af_xdp no\r\nEND\r\n");
     let lane = KernelLaneSnapshot {
         interfaces: vec!["eth0".to_owned(), "lo".to_owned()],
         hook: "tcx",
@@ -353,7 +353,15 @@ fn the_kernel_tells_its_hits_and_why_it_passed_the_rest() {
         hits_of_class: vec![0, 0, 0, 5],
         ..KernelLaneSnapshot::default()
     };
-    let snapshot = KernelSnapshot { lane: Some(lane), steering: Some(vec![("steered", 7)]) };
+    let bypass = BypassSnapshot {
+        interface: "eth1".to_owned(),
+        mode: "copy",
+        hook: "driver",
+        queues: 4,
+        counts: vec![("dropped:checksum".to_owned(), 3)],
+    };
+    let steering = Some(vec![("steered", 7)]);
+    let snapshot = KernelSnapshot { lane: Some(lane), steering, bypass: Some(bypass) };
     let told = text(|out| write_kernel(&snapshot, out));
     for line in [
         "kernel_lane yes",
@@ -364,6 +372,12 @@ fn the_kernel_tells_its_hits_and_why_it_passed_the_rest() {
         "hits:from_8_bytes 5",
         "steering yes",
         "steered 7",
+        "af_xdp yes",
+        "af_xdp:interface eth1",
+        "af_xdp:mode copy",
+        "af_xdp:hook driver",
+        "af_xdp:queues 4",
+        "af_xdp:dropped:checksum 3",
     ] {
         assert!(told.contains(&format!("STAT {line}\r\n")), "{line}: {told}");
     }

@@ -1,0 +1,194 @@
+//! The way past the kernel's stack, as a server uses it: a socket on each RX queue of an interface,
+//! the program that leads datagrams to them, and for each worker its share.
+//!
+//! Opened before the workers start, while there are rights to; then everything is reached by
+//! descriptors, and any end of the process takes it away.
+
+use crate::settings::BypassSettings;
+use crate::stats::BypassSnapshot;
+use laneway_kernel::Error;
+use laneway_kernel::redirect::{self, Hook, QUEUES_MAX, Redirect, RedirectSettings};
+use laneway_transport::datagram::Queue;
+use laneway_transport::xdp::{Bypass, Part, SIZES};
+use laneway_xdp::packet::{MTU_BYTES_MAX_RECEIVED, Own};
+use laneway_xdp::queue::Sender;
+use laneway_xdp::socket::{self, Mode, Wanted};
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The way, open.
+pub struct Way {
+    interface: String,
+    bypass: Arc<Bypass>,
+    /// Each worker's way out, until it takes it.
+    senders: Mutex<Vec<Option<Sender>>>,
+    redirect: Mutex<Redirect>,
+    hook: Hook,
+    mode: Mode,
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Way").field("interface", &self.interface).finish_non_exhaustive()
+    }
+}
+
+impl Way {
+    /// Open it before the server's queues, all of which have one address.
+    pub fn open(settings: &BypassSettings, queues: &[Queue]) -> Result<Way, Error> {
+        let name = &settings.interface;
+        let what = format!("--af-xdp {name}");
+        redirect::require(name)?;
+        let interface = redirect::look(name)?;
+        if interface.mtu_bytes > MTU_BYTES_MAX_RECEIVED {
+            let told = format!(
+                "its packets may have {} bytes, and {MTU_BYTES_MAX_RECEIVED} are received past the \
+                 stack at most; `ip link set {name} mtu {MTU_BYTES_MAX_RECEIVED}` makes them fit",
+                interface.mtu_bytes
+            );
+            return Err(Error::said(what, told));
+        }
+        let Some(first) = queues.first() else {
+            return Err(Error::said(what, "there is no UDP port"));
+        };
+        let mut redirect = Redirect::load()?;
+        let wanted = if settings.copy { Wanted::Copy } else { Wanted::Best };
+        let (mut parts, mut mode) = (Vec::new(), Mode::ZeroCopy);
+        while parts.len() < QUEUES_MAX {
+            let opened = socket::open(interface.index, parts.len() as u32, SIZES, wanted);
+            let opened = opened.map_err(|error| Error::said(&what[..], explained(&error)))?;
+            let Some(queue) = opened else { break };
+            redirect.set_socket(parts.len() as u32, queue.socket.as_fd())?;
+            if queue.mode == Mode::Copy {
+                mode = Mode::Copy;
+            }
+            let socket::Queue { receiver, sender, socket, .. } = queue;
+            parts.push(Part { receiver, sender, socket: Some(socket) });
+        }
+        let own = Own { address: first.address.ip(), scope: interface.index };
+        let (bypass, senders) = Bypass::new(parts, queues.to_vec(), own, interface.mtu_bytes)
+            .map_err(|few| {
+                let told = format!(
+                    "it has {} RX queues, and there are {} workers, each of which needs one; \
+                     `ethtool -L {name} combined {}` gives it more where it can have them, or \
+                     start fewer workers with -t",
+                    few.queues, few.workers, few.workers
+                );
+                Error::said(&what[..], told)
+            })?;
+        let port = |chosen: bool| {
+            let ports = queues.iter().filter(move |queue| queue.chosen == chosen);
+            ports.map(|queue| queue.address.port())
+        };
+        let led = RedirectSettings {
+            interface: name.clone(),
+            address: own.address,
+            ordinary: port(false).min(),
+            base: port(true).min(),
+            workers: senders.len(),
+        };
+        let hook = redirect.attach(&led, &interface)?;
+        let senders = Mutex::new(senders.into_iter().map(Some).collect());
+        let (interface, redirect) = (name.clone(), Mutex::new(redirect));
+        Ok(Way { interface, bypass, senders, redirect, hook, mode })
+    }
+
+    /// A worker's share, for it alone: the second time there is none.
+    pub fn share(&self, worker: usize) -> Option<(Arc<Bypass>, Sender)> {
+        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = senders.get_mut(worker)?.take()?;
+        Some((self.bypass.clone(), sender))
+    }
+
+    fn redirect(&self) -> MutexGuard<'_, Redirect> {
+        self.redirect.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on everything goes up the stack.
+    pub fn close(&self) -> Result<(), Error> {
+        self.redirect().detach()
+    }
+
+    /// What it is, in words.
+    pub fn told(&self) -> String {
+        let how = match (self.mode, self.hook) {
+            (Mode::ZeroCopy, _) => "zero-copy",
+            (Mode::Copy, Hook::Driver) => {
+                "copied by the kernel: its driver has no zero-copy, or \
+                                           was not to use it"
+            }
+            (Mode::Copy, Hook::Generic) => {
+                "copied by the kernel behind the driver, which has no \
+                                            XDP: this gains little"
+            }
+        };
+        let queues = self.bypass.places();
+        format!("UDP at {} comes past the stack, by {queues} RX queues, {how}", self.interface)
+    }
+
+    /// For `stats kernel`.
+    pub fn snapshot(&self) -> BypassSnapshot {
+        let counted = self.bypass.counted();
+        let program = self.redirect().counts().unwrap_or_default();
+        let mut counts = vec![("led".to_owned(), program.led)];
+        counts.extend(program.passed().map(|(cause, count)| (format!("passed:{cause}"), count)));
+        counts.push(("received".into(), counted.received));
+        counts.extend(counted.wrong.iter().map(|(why, count)| (format!("dropped:{why}"), *count)));
+        let lost = counted.lost;
+        for (name, count) in [
+            ("lost:receive_ring_full", lost.receive_ring_full),
+            ("lost:fill_ring_empty", lost.fill_ring_empty),
+            ("lost:other", lost.receive_dropped),
+            ("invalid_descriptors", lost.invalid_descriptors),
+            ("waiting", counted.waiting),
+            ("sent", counted.sent),
+            ("sent_by_stack", counted.by_stack),
+            ("send_ring_full", counted.full),
+            ("interface_down", counted.down),
+        ] {
+            counts.push((name.into(), count));
+        }
+        BypassSnapshot {
+            interface: self.interface.clone(),
+            mode: self.mode.name(),
+            hook: self.hook.name(),
+            queues: self.bypass.places(),
+            counts,
+        }
+    }
+}
+
+/// What an error of the sockets means, and what to do.
+fn explained(error: &io::Error) -> String {
+    let help = match error.raw_os_error() {
+        Some(ENOBUFS | ENOMEM) => {
+            "; each RX queue takes 6 MiB of locked memory: allow more with `ulimit -l`, or grant \
+             cap_ipc_lock, too"
+        }
+        Some(EBUSY) => "; another program receives past the stack there: stop it",
+        Some(EAFNOSUPPORT) => "; this kernel was built without CONFIG_XDP_SOCKETS",
+        _ => "",
+    };
+    format!("opening a socket for an RX queue: {error}{help}")
+}
+
+/// Numbers of errors on Linux.
+const ENOMEM: i32 = 12;
+const EBUSY: i32 = 16;
+const EAFNOSUPPORT: i32 = 97;
+const ENOBUFS: i32 = 105;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_sockets_say_what_to_do() {
+        for (number, way_out) in [(ENOBUFS, "ulimit -l"), (EBUSY, "stop it")] {
+            let told = explained(&io::Error::from_raw_os_error(number));
+            assert!(told.contains(way_out), "{told}");
+        }
+    }
+}

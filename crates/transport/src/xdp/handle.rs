@@ -1,0 +1,366 @@
+//! One worker's handle on the queues: what comes past the stack, and behind it in the same burst
+//! what comes by the socket.
+
+use super::links::Links;
+use super::{Bypass, add};
+use crate::cut::Cut;
+use crate::datagram::{Arrival, BURST, Datagrams, Departure, Path, Queue, Sent};
+use laneway_rdma::contract::Lenders;
+use laneway_xdp::mapped::Frame;
+use laneway_xdp::packet::{self, Datagram, Link, Wrong};
+use laneway_xdp::queue::{Kick, Receiver, Sender};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, TryLockError};
+
+/// Of all frames to send with, the part that trains of large replies leave to small ones.
+const SPARE_PART: usize = 2;
+/// Packets that one poll takes, at most: those of a peer may make one arrival together.
+const PACKETS_MAX: usize = 4 * BURST;
+/// Packets posted before the kernel is asked to send them: as many as it takes at a time.
+const PACKETS_PER_KICK: usize = 32;
+/// One poll in so many asks the socket first, that datagrams by the stack never starve.
+const SOCKET_TURN: u32 = 16;
+
+struct Received {
+    peer: SocketAddr,
+    start: usize,
+    bytes: usize,
+    segment_bytes: usize,
+}
+
+impl Received {
+    /// Whether another datagram may be told in the same arrival, as kernels do with trains.
+    fn joins(&self, from: SocketAddr, bytes: usize) -> bool {
+        from == self.peer
+            && self.bytes > 0
+            && self.bytes.is_multiple_of(self.segment_bytes)
+            && (1..=self.segment_bytes).contains(&bytes)
+    }
+}
+
+/// A worker's handle.
+pub struct XdpDatagrams {
+    bypass: Arc<Bypass>,
+    others: Box<dyn Datagrams>,
+    /// The worker's own way out, that of the RX queue of its number.
+    worker: usize,
+    sender: Sender,
+    /// Frames that trains of large replies leave to small ones.
+    spare: usize,
+    /// Posted since the kernel was last asked to send.
+    posted: usize,
+    /// The interface was down when it was last asked.
+    is_down: bool,
+    links: Links,
+    room: Vec<u8>,
+    received: Vec<Received>,
+    /// Arrivals of the last poll by the socket, behind those received past the stack.
+    by_socket: usize,
+    polls: u32,
+}
+
+/// What became of a departure.
+enum One {
+    Sent,
+    /// No frame was left behind so many datagrams.
+    Full(usize),
+}
+
+impl XdpDatagrams {
+    /// Worker `worker`'s handle, before its handle on the sockets. `sender` is its way out, as
+    /// [`Bypass::new`] gave it.
+    pub fn new(
+        bypass: Arc<Bypass>,
+        worker: usize,
+        sender: Sender,
+        others: Box<dyn Datagrams>,
+    ) -> XdpDatagrams {
+        let (held, away) = sender.held_and_away();
+        XdpDatagrams {
+            spare: (held + away) / SPARE_PART,
+            bypass,
+            others,
+            worker,
+            sender,
+            posted: 0,
+            is_down: false,
+            links: Links::default(),
+            room: Vec::new(),
+            received: Vec::with_capacity(BURST),
+            by_socket: 0,
+            polls: 0,
+        }
+    }
+
+    /// Take what came past the stack for `queue`: at most `burst` arrivals.
+    fn receive(&mut self, queue: usize, burst: usize) {
+        self.room.clear();
+        self.received.clear();
+        let bypass = self.bypass.clone();
+        let places = bypass.places_of(queue);
+        // Another one first each time, or a busy one would starve the others.
+        let first = self.polls as usize % places.clone().count().max(1);
+        let (mut packets, mut has_left) = (PACKETS_MAX, false);
+        for number in places.clone().skip(first).chain(places.take(first)) {
+            let mut receiver = match bypass.places[number].receiver.try_lock() {
+                Ok(receiver) => receiver,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    has_left = true; // another worker is at it, and may just have finished
+                    continue;
+                }
+            };
+            packets = self.take(number, &mut receiver, queue, burst, packets);
+            has_left |= receiver.look().is_some();
+            receiver.refill();
+        }
+        // Whoever gets less than a burst believes that there is no more.
+        if has_left && self.received.len() < burst {
+            let here = bypass.queues.iter().zip(&bypass.states[self.worker]);
+            let whose = bypass.queues[queue].worker;
+            for (_, state) in here.filter(|(queue, _)| queue.worker == whose) {
+                state.again.store(true, Relaxed); // read by the same worker
+            }
+        }
+        self.is_down &= self.received.is_empty();
+    }
+
+    /// Take what came by the socket, if anything may have: at most `burst` arrivals.
+    fn receive_by_socket(&mut self, queue: usize, burst: usize) -> io::Result<()> {
+        // Written and read by this very worker.
+        let state = &self.bypass.states[self.worker][queue];
+        let may_have = state.by_socket.load(Relaxed) || !state.is_watched.load(Relaxed);
+        self.by_socket = 0;
+        if may_have && burst > 0 {
+            self.by_socket = self.others.poll(queue, burst)?;
+            state.by_socket.store(self.by_socket == burst, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Take at most `packets` packets of one RX queue. How many more there may be.
+    fn take(
+        &mut self,
+        number: usize,
+        receiver: &mut Receiver,
+        queue: usize,
+        burst: usize,
+        mut packets: usize,
+    ) -> usize {
+        let bypass = self.bypass.clone();
+        let port = |queue: usize| bypass.queues[queue].address.port();
+        let counts = &bypass.places[number].counts;
+        let mut count = 0;
+        while packets > 0
+            && let Some(packet) = receiver.look()
+        {
+            match packet::parse(packet.bytes, &bypass.own) {
+                Ok(datagram) if datagram.port == port(queue) => {
+                    if !self.accept(&datagram, burst) {
+                        break;
+                    }
+                    self.links.learn(&bypass.neighbours, datagram.from.ip(), datagram.link);
+                    count += 1;
+                }
+                // The next one is for another queue of the same worker, which polls that, too.
+                Ok(datagram) if bypass.queues_at(number).any(|at| port(at) == datagram.port) => {
+                    break;
+                }
+                Ok(_) => add(&counts.wrong[Wrong::Destination as usize], 1),
+                Err(wrong) => add(&counts.wrong[wrong as usize], 1),
+            }
+            receiver.pass();
+            packets -= 1;
+        }
+        add(&counts.received, count);
+        packets
+    }
+
+    /// Keep a datagram. False if there is no room in this burst.
+    fn accept(&mut self, datagram: &Datagram<'_>, burst: usize) -> bool {
+        let (from, bytes) = (datagram.from, datagram.payload.len());
+        let start = self.room.len();
+        let is_full = self.received.len() == burst;
+        match self.received.last_mut() {
+            Some(last) if last.joins(from, bytes) => last.bytes += bytes,
+            _ if is_full => return false,
+            _ => {
+                let segment_bytes = bytes.max(1);
+                self.received.push(Received { peer: from, start, bytes, segment_bytes });
+            }
+        }
+        self.room.extend_from_slice(datagram.payload);
+        true
+    }
+
+    /// By which link a departure leaves; none: by the socket.
+    fn link(&mut self, from: &SocketAddr, departure: &Departure<'_>) -> Option<Link> {
+        let to = &departure.peer;
+        if self.is_down || to.port() == 0 || from.is_ipv4() != to.is_ipv4() {
+            return None;
+        }
+        let all = || departure.pieces.iter().map(|piece| piece.len()).sum();
+        let bytes = departure.segment_bytes.map_or_else(all, usize::from);
+        if bytes > packet::payload_bytes_max(to, self.bypass.mtu_bytes) {
+            return None;
+        }
+        self.links.find(&self.bypass.neighbours, to.ip())
+    }
+
+    /// Post one departure, datagram by datagram.
+    fn post(
+        &mut self,
+        link: &Link,
+        from: &SocketAddr,
+        spare: usize,
+        departure: &Departure<'_>,
+    ) -> One {
+        let to = &departure.peer;
+        let Some(length) = departure.segment_bytes else {
+            let pieces = departure.pieces.iter().map(|piece| &piece[..]);
+            return match self.post_one(link, from, to, spare, pieces) {
+                true => One::Sent,
+                false => One::Full(0),
+            };
+        };
+        let mut cut = Cut::new(departure.pieces);
+        let mut datagram: Vec<IoSlice<'_>> = Vec::with_capacity(4);
+        for datagrams in 0.. {
+            datagram.clear();
+            cut.next(length.into(), &mut datagram);
+            if datagram.is_empty() {
+                break;
+            }
+            let pieces = datagram.iter().map(|piece| &piece[..]);
+            if !self.post_one(link, from, to, spare, pieces) {
+                return One::Full(datagrams);
+            }
+        }
+        One::Sent
+    }
+
+    /// Post one datagram. False if there is no frame for it.
+    fn post_one<'a>(
+        &mut self,
+        link: &Link,
+        from: &SocketAddr,
+        to: &SocketAddr,
+        spare: usize,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> bool {
+        let Some(mut frame) = self.frame(spare) else { return false };
+        let room = &mut frame.bytes_mut()[..];
+        let Some(bytes) = packet::compose(room, link, from, to, pieces) else {
+            // What does not fit a frame was to leave by the socket: it is lost, as on a wire.
+            self.sender.put_back(frame);
+            return true;
+        };
+        if !self.sender.post(frame, bytes) {
+            return false;
+        }
+        self.posted += 1;
+        add(&self.bypass.places[self.worker].counts.sent, 1);
+        if self.posted == PACKETS_PER_KICK {
+            self.flush();
+        }
+        true
+    }
+
+    fn frame(&mut self, spare: usize) -> Option<Frame> {
+        if let Some(frame) = self.sender.frame(spare) {
+            return Some(frame);
+        }
+        self.flush(); // what leaves now may come back now
+        self.sender.frame(spare)
+    }
+
+    /// Show what was posted, and ask the kernel to send it.
+    fn flush(&mut self) {
+        self.sender.publish();
+        self.posted = 0;
+        if self.sender.outlet().kick() == Kick::Down {
+            self.is_down = true;
+            add(&self.bypass.places[self.worker].counts.down, 1);
+        }
+    }
+}
+
+impl Datagrams for XdpDatagrams {
+    fn queues(&self) -> usize {
+        self.others.queues()
+    }
+
+    fn queue(&self, queue: usize) -> Queue {
+        self.others.queue(queue)
+    }
+
+    fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize> {
+        self.polls = self.polls.wrapping_add(1);
+        let burst = burst.min(BURST);
+        if self.polls.is_multiple_of(SOCKET_TURN) {
+            self.receive_by_socket(queue, burst)?;
+            self.receive(queue, burst - self.by_socket);
+        } else {
+            self.receive(queue, burst);
+            self.receive_by_socket(queue, burst - self.received.len())?;
+        }
+        Ok(self.received.len() + self.by_socket)
+    }
+
+    fn arrival(&self, index: usize) -> Arrival<'_> {
+        let Some(received) = self.received.get(index) else {
+            let index = index - self.received.len();
+            assert!(index < self.by_socket, "there are not so many");
+            return self.others.arrival(index);
+        };
+        let Received { peer, start, bytes, segment_bytes } = *received;
+        Arrival { peer, segment_bytes, bytes: &self.room[start..start + bytes] }
+    }
+
+    fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent> {
+        let from = self.bypass.queues[queue].address;
+        let spare = if path == Path::Large { self.spare } else { 0 };
+        let bypass = self.bypass.clone();
+        let counts = &bypass.places[self.worker].counts;
+        self.links.follow(&bypass.neighbours);
+        let mut sent = Sent::default();
+        while let Some(next) = departures.get(sent.done) {
+            if let Some(link) = self.link(&from, next) {
+                match self.post(&link, &from, spare, next) {
+                    One::Sent => sent.done += 1,
+                    One::Full(datagrams) => {
+                        sent.datagrams_of_next = datagrams;
+                        bypass.waits[self.worker].store(true, Relaxed); // read by the same worker
+                        add(&counts.full, 1);
+                        break;
+                    }
+                }
+                continue;
+            }
+            let rest = &departures[sent.done..];
+            let count = rest.iter().take_while(|one| self.link(&from, one).is_none()).count();
+            let more = self.others.send(queue, path, &rest[..count])?;
+            add(&counts.by_stack, (more.done - more.refused) as u64);
+            sent.done += more.done;
+            sent.refused += more.refused;
+            if more.done < count {
+                sent.datagrams_of_next = more.datagrams_of_next;
+                break;
+            }
+        }
+        if self.posted > 0 {
+            self.flush();
+        }
+        Ok(sent)
+    }
+
+    fn tidy(&mut self) {
+        self.others.tidy();
+    }
+
+    fn lenders(&self) -> Option<Box<dyn Lenders>> {
+        self.others.lenders()
+    }
+}
