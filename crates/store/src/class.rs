@@ -66,6 +66,11 @@ impl<'a> Tables<'a> {
     }
 }
 
+/// A byte evicted weighs this over the root of its slot's size: an item four times as large is
+/// worth twice as much room to keep, not four times. (All of the misses of a mix of sizes are
+/// fewest where an item counts as one whatever its size; large values would hardly be kept then.)
+const BYTE_WEIGHT_ONE: u64 = 1 << 16;
+
 /// A class.
 #[derive(Debug)]
 pub struct Class {
@@ -77,6 +82,8 @@ pub struct Class {
     pub slots: usize,
     /// Divides by `slot_bytes`.
     pub divider: Divider,
+    /// What a byte evicted from here counts in the competition for chunks.
+    pub byte_weight: u64,
     /// Slots evicted so far.
     pub evicted: AtomicU64,
     /// Evictions since the class last got a chunk.
@@ -121,6 +128,7 @@ impl Class {
             slot_bytes,
             slots: chunk_bytes / slot_bytes,
             divider: Divider::new(slot_bytes),
+            byte_weight: BYTE_WEIGHT_ONE / (slot_bytes as u64).isqrt(),
             evicted: AtomicU64::new(0),
             evicted_since_chunk: AtomicU64::new(0),
             evicted_bytes_recent: AtomicU64::new(0),

@@ -5,12 +5,13 @@
 //! no lock), the hand takes it down and evicts what it finds at 0. New items begin at 0, right
 //! behind the hand.
 //!
-//! Classes compete for chunks by turnover: bytes evicted lately per byte held. A class that turns
-//! over faster than the whole, and has evicted a chunk's worth since it got its last chunk, is
-//! entitled to one more. Chunks are emptied for it ahead of time, a few slots per draft, chosen by
-//! one hand that walks all chunks in address order and skips classes with a turnover above the
-//! mean; items of it that were used lately move to other slots of their class. So sizes that nobody
-//! stores any more give their memory up, and a mix at rest moves nothing.
+//! Classes compete for chunks by turnover: bytes evicted lately per byte held, where a byte of an
+//! item weighs less the larger the item is (by its root). A class that turns over faster than the
+//! whole, and has evicted a chunk's worth since it got its last chunk, is entitled to one more.
+//! Chunks are emptied for it ahead of time, a few slots per draft, chosen by one hand that walks
+//! all chunks in address order and skips classes with a turnover above the mean; items of it that
+//! were used lately move to other slots of their class. So sizes that nobody stores any more give
+//! their memory up, and a mix at rest moves nothing.
 //!
 //! Every call does a bounded amount of work. Nothing here is called from inside a bucket.
 
@@ -121,13 +122,13 @@ impl Store {
         None
     }
 
-    /// Bytes evicted lately and bytes held, of one class.
+    /// Bytes evicted lately, weighed, and bytes held, of one class.
     fn turnover(&self, class: usize) -> (u64, u64) {
         let this = self.memory.class(class);
         let held = this.chunks_held.load(Relaxed) * (this.slots * this.slot_bytes) as u64;
         let recent = this.evicted_bytes_recent.load(Relaxed);
         let (n, d) = if class == self.memory.block_class() { LARGE_WEIGHT } else { (1, 1) };
-        (recent * n / d, held)
+        (recent * this.byte_weight * n / d, held)
     }
 
     /// The same of all classes that share a pool with one.

@@ -67,7 +67,7 @@ impl Store {
             && self.memory.window_class_for(record.header.record_bytes()).is_some()
     }
 
-    /// Move an item into the window, if there is room, or can be made.
+    /// Move an item into the window, if there is room, or can be made. `mark` is with the hit.
     #[cold]
     pub(crate) fn promote(&self, record: &Record, mark: Mark) {
         if !self.counters.promotable.fetch_add(1, Relaxed).is_multiple_of(PROMOTE_ONE_IN) {

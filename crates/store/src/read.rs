@@ -93,7 +93,7 @@ impl Store {
                             mark::store(place, mark, mark.hit(now));
                         }
                         if self.is_promotable(&record, mark) {
-                            self.promote(&record, mark);
+                            self.promote(&record, mark.hit(now));
                         }
                         return got;
                     }

@@ -109,6 +109,25 @@ impl Random {
 }
 
 /// Ranks by Zipf's law with exponent 0.99, scattered over the keys.
+#[test]
+fn the_hit_that_moves_an_item_in_counts() {
+    let (store, _foreign) = windowed(Mode::Cache, 32 * MEBIBYTE, 2 * MEBIBYTE);
+    let keys: Vec<Vec<u8>> = (0..100_000).map(name).collect();
+    keys.iter().for_each(|key| set(&store, key, &[b'v'; 100], 0));
+    let mut now = NOW;
+    for round in 0..50 {
+        for key in keys.iter().step_by(97) {
+            now += 1;
+            let (hash, mut out) = (store.hash(key), Vec::new());
+            if matches!(store.get(hash, key, now, &mut out, &mut |_, _| ()), Got::Copied(_)) {
+                let meta = store.peek(hash, key, now).expect("it was just hit");
+                assert_eq!((meta.idle_seconds, meta.fetched), (0, true), "round {round}");
+            }
+        }
+    }
+    assert!(store.stats().promotions > 0, "none moved");
+}
+
 fn zipf(keys: u64) -> impl Fn(&mut Random) -> u64 {
     let mut sum = 0.0;
     let add = |rank: u64| {
