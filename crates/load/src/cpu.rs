@@ -9,6 +9,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs;
 use std::io;
 
+/// The CPU that comparisons give to their servers.
+pub const SERVER_CPU: usize = 0;
+/// The CPU that they give to their client.
+pub const CLIENT_CPU: usize = 1;
+
 /// Time that threads spent, up to a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
@@ -58,18 +63,39 @@ fn parse_schedstat(text: &str) -> Option<CpuTime> {
     Some(CpuTime { busy_ns: words.next()??, kept_waiting_ns: words.next()?? })
 }
 
-/// Time that all our CPUs spent on anything, interrupts included, in the kernel's ticks: where part
-/// of a server's work is done in the kernel on somebody else's account, only this shows all of it.
-pub fn machine_busy_ns() -> u64 {
-    busy_ticks(&fs::read_to_string("/proc/stat").unwrap_or_default()) * TICK_NS
+/// Time that CPUs spent on anything, interrupts included, in the kernel's ticks: where part of a
+/// server's work is done in the kernel on somebody else's account, only this shows all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Busy {
+    /// All of them.
+    pub machine_ns: u64,
+    /// CPU 0, which comparisons give to their servers.
+    pub cpu_0_ns: u64,
 }
 
-/// Ticks that were neither idle nor stolen, in the first line of /proc/stat.
-fn busy_ticks(stat: &str) -> u64 {
+impl Busy {
+    /// Up to now.
+    pub fn now() -> Busy {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let of = |cpu: &str| busy_ticks(&stat, cpu) * TICK_NS;
+        Busy { machine_ns: of("cpu"), cpu_0_ns: of("cpu0") }
+    }
+
+    /// The time between `earlier` and this.
+    pub fn since(self, earlier: Busy) -> Busy {
+        Busy {
+            machine_ns: self.machine_ns.saturating_sub(earlier.machine_ns),
+            cpu_0_ns: self.cpu_0_ns.saturating_sub(earlier.cpu_0_ns),
+        }
+    }
+}
+
+/// Ticks that were neither idle nor stolen, in a line of /proc/stat.
+fn busy_ticks(stat: &str, cpu: &str) -> u64 {
     /// user, nice, system; irq, softirq (idle and iowait stand between).
     const BUSY_WORDS: [usize; 5] = [1, 2, 3, 6, 7];
-    let line = stat.lines().next().unwrap_or_default();
-    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let mut lines = stat.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<&str>>());
+    let words = lines.find(|words| words.first() == Some(&cpu)).unwrap_or_default();
     let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
     BUSY_WORDS.into_iter().map(ticks).sum()
 }
@@ -140,10 +166,10 @@ const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 /// What to do about virtual CPUs that halt at once when idle: then the host may give their place
 /// away, and take milliseconds to give it back.
 pub const HALTS_AT_ONCE: &str = "\
-an idle CPU of this virtual machine halts at once, and its host may be slow to give it back; as
-root,
+an idle CPU of this virtual machine halts at once, and its host may be slow to give it back. As
+root, until the next boot:
   echo 1000000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns
-keeps it until the next boot (docs/bench-method.md, \"Virtual machines\")";
+(docs/bench-method.md, \"Virtual machines\")";
 
 impl Machine {
     /// This one.
@@ -178,8 +204,9 @@ mod tests {
 
     #[test]
     fn a_machine_is_busy_while_it_is_neither_idle_nor_stolen() {
-        assert_eq!(busy_ticks("cpu  1 20 300 4 5 6000 70000 8 0 0\ncpu0 9 9 9\n"), 76_321);
-        assert_eq!((busy_ticks(""), busy_ticks("cpu x")), (0, 0));
+        let stat = "cpu  1 20 300 4 5 6000 70000 8 0 0\ncpu0 9 9 9\ncpu1 1\n";
+        assert_eq!((busy_ticks(stat, "cpu"), busy_ticks(stat, "cpu0")), (76_321, 27));
+        assert_eq!((busy_ticks("", "cpu"), busy_ticks("cpu x", "cpu")), (0, 0));
     }
 
     #[test]

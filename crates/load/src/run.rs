@@ -3,7 +3,7 @@
 use crate::admin;
 use crate::arrivals::{self, Arrival};
 use crate::connection::{Context, Target};
-use crate::cpu::{self, CpuTime, Machine};
+use crate::cpu::{self, Busy, CpuTime, Machine};
 use crate::datagram::sender::{Lines, Pace};
 use crate::datagram::{self, endpoint};
 use crate::dialect::Dialect;
@@ -136,7 +136,7 @@ struct Sample {
     server: Option<CpuTime>,
     client: CpuTime,
     stolen_ns: u64,
-    machine_busy_ns: u64,
+    busy: Busy,
 }
 
 impl Sample {
@@ -145,7 +145,7 @@ impl Sample {
             server: server_pid.and_then(|pid| cpu::of_process(pid).ok()),
             client: cpu::of_this_thread(),
             stolen_ns: cpu::stolen_ns(),
-            machine_busy_ns: cpu::machine_busy_ns(),
+            busy: Busy::now(),
         }
     }
 }
@@ -199,6 +199,8 @@ fn one_run(
     let fault = recorder.first_fault.as_deref();
     let verdict = judge(counts, late_max, plan.reply_percent(), fault);
     let [before, after] = samples;
+    let busy = after.busy.since(before.busy);
+    let us_per_request = |ns: u64| ns as f64 / 1e3 / counts.ended_within.max(1) as f64;
     Ok(Run {
         mode,
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
@@ -211,10 +213,8 @@ fn one_run(
         client: ClientCpu {
             kept_waiting_ms: after.client.since(before.client).kept_waiting_ns as f64 / 1e6,
             stolen_ms: after.stolen_ns.saturating_sub(before.stolen_ns) as f64 / 1e6,
-            machine_cpu_us_per_request: after.machine_busy_ns.saturating_sub(before.machine_busy_ns)
-                as f64
-                / 1e3
-                / counts.ended_within.max(1) as f64,
+            machine_cpu_us_per_request: us_per_request(busy.machine_ns),
+            cpu_0_us_per_request: us_per_request(busy.cpu_0_ns),
         },
         verdict,
     })

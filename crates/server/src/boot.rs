@@ -166,9 +166,10 @@ impl Server {
         let rdma_addresses = hall.as_ref().map_or_else(Vec::new, |hall| hall.addresses.clone());
         let doors = open_doors(door, hall, &domains[0]).map_err(StartError::Worker)?;
         let mut threads = Vec::new();
+        let crowded = workers.len() > thread::available_parallelism().map_or(1, usize::from);
         for (number, worker) in workers.into_iter().enumerate() {
             let builder = thread::Builder::new().name(format!("worker-{number}"));
-            let thread = builder.spawn(move || run(worker)).map_err(StartError::Worker)?;
+            let thread = builder.spawn(move || run(worker, crowded)).map_err(StartError::Worker)?;
             threads.push(thread);
         }
         Ok(Server { domains, listeners, sockets, threads, doors, rdma_addresses, keeper, clock })
@@ -382,12 +383,16 @@ fn over_verbs(
     })
 }
 
-fn run(mut worker: Worker<SocketTransport, SystemClock>) {
+/// The thread of a worker. Where workers share CPUs (`crowded`) each lets the others run after
+/// every slice of a large transfer: a scheduler that does not take the CPU away by itself,
+/// SCHED_FIFO most of all, would have their small requests wait for the whole of it.
+fn run(mut worker: Worker<SocketTransport, SystemClock>, crowded: bool) {
     numa::stay(worker.cpus());
     loop {
         match worker.step() {
             Ok(Progress::Over) => break,
-            Ok(Progress::Busy | Progress::Idle) => {}
+            Ok(Progress::Sliced) if crowded => thread::yield_now(),
+            Ok(Progress::Busy | Progress::Sliced | Progress::Idle) => {}
             Err(error) => {
                 eprintln!("laneway: a worker lost its transport and cannot go on: {error}");
                 std::process::exit(STATUS_TRANSPORT);

@@ -46,6 +46,8 @@ const DRAIN_SLEEP: Duration = Duration::from_millis(10);
 pub enum Progress {
     /// It did.
     Busy,
+    /// It did, a slice of a large transfer among it: somebody small may come first now.
+    Sliced,
     /// It did not.
     Idle,
     /// The server has stopped: do not call again.
@@ -195,7 +197,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if self.shared.phase() == Phase::Stopped {
             return Ok(Progress::Over);
         }
-        Ok(if busy { Progress::Busy } else { Progress::Idle })
+        Ok(match (sliced, busy) {
+            (true, _) => Progress::Sliced,
+            (false, true) => Progress::Busy,
+            (false, false) => Progress::Idle,
+        })
     }
 
     /// Let go of everything (after the last step).

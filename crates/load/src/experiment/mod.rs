@@ -319,7 +319,7 @@ fn lines(definition: &Definition, value: &str, rounds: &[Round]) -> Vec<Line> {
 fn table(definition: &Definition, pictures: &[Picture], rounds: &[Round]) -> String {
     let mut out = format!("{}\n\n| run |", definition.about);
     for picture in pictures {
-        let _ = write!(out, " {} |", picture.chart.y_label);
+        let _ = write!(out, " {}: {} |", picture.chart.title, picture.chart.y_label);
     }
     let _ = write!(out, "\n|---|{}", "---|".repeat(pictures.len()));
     for run in &definition.runs {

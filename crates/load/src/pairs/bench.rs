@@ -4,9 +4,10 @@
 //! built for debugging must not slow it. Its report comes back as JSON in a file.
 
 use super::definition::{Definition, RunDefinition};
-use super::server::{CLIENT_CPU, Server, words};
+use super::server::{Server, words};
 use super::{Doubt, Measured, Options};
 use crate::connection::Target;
+use crate::cpu::CLIENT_CPU;
 use crate::report::json::{Report, Run};
 use std::io::IsTerminal;
 use std::path::Path;

@@ -15,6 +15,7 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("hot-threshold", include_str!("../../../../bench/definitions/hot-threshold.toml")),
     ("index", include_str!("../../../../bench/definitions/index.toml")),
     ("kernel-get", include_str!("../../../../bench/definitions/kernel-get.toml")),
+    ("kernel-get-veth", include_str!("../../../../bench/definitions/kernel-get-veth.toml")),
     ("large-4mb-0125", include_str!("../../../../bench/definitions/large-4mb-0125.toml")),
     ("large-4mb-075", include_str!("../../../../bench/definitions/large-4mb-075.toml")),
     ("large-500kb-0125", include_str!("../../../../bench/definitions/large-500kb-0125.toml")),

@@ -1,9 +1,14 @@
 //! A network namespace for the servers, joined to ours by a veth pair: what a benchmark sends then
 //! crosses a device with queues of its own, not the loopback. The client stays where it is.
 //!
+//! A veth has no wire and no interrupt: left alone, whoever sends does the receiving side's work in
+//! the kernel, too. So each end hands its packets to its own side's CPU first (receive packet
+//! steering, `rps_cpus`): both pay for what they receive, as two machines would.
+//!
 //! Made by `ip` of iproute2, which needs root; taken down again when dropped, and the pair with it.
 //! Addresses are of the network for benchmarks (RFC 2544).
 
+use crate::cpu::{CLIENT_CPU, SERVER_CPU};
 use std::process::{Command, Stdio};
 
 /// Queues of the pair, each way.
@@ -40,7 +45,27 @@ impl Namespace {
         ip(&format!("-n {name} address add {host}/30 dev eth0"))?;
         ip(&format!("-n {name} link set eth0 up"))?;
         ip(&format!("-n {name} link set lo up"))?;
+        namespace.steer(&link);
         Ok(namespace)
+    }
+
+    /// Has each end's packets received on its own side's CPU.
+    fn steer(&self, link: &str) {
+        let set = |device: &str, cpu: usize| {
+            let mask = format!("{:x}", 1_u64 << cpu);
+            let all = format!("/sys/class/net/{device}/queues/rx-*/rps_cpus");
+            format!("for queue in {all}; do echo {mask} > $queue || exit 1; done")
+        };
+        let ours = words_of_shell(&[], &set(link, CLIENT_CPU));
+        // In the namespace `ip` shows its own /sys.
+        let theirs = words_of_shell(&self.wrapper(), &set("eth0", SERVER_CPU));
+        for words in [ours, theirs] {
+            let mut command = Command::new(&words[0]);
+            let status = command.args(&words[1..]).stdin(Stdio::null()).status();
+            if !status.is_ok_and(|status| status.success()) {
+                eprintln!("warning: no receive packet steering: who sends pays for receiving, too");
+            }
+        }
     }
 
     /// The servers' address.
@@ -61,6 +86,12 @@ impl Drop for Namespace {
             eprintln!("warning: {error}");
         }
     }
+}
+
+/// A line for the shell, behind `wrapper`.
+fn words_of_shell(wrapper: &[String], line: &str) -> Vec<String> {
+    let shell = ["sh", "-c", line].map(str::to_owned);
+    wrapper.iter().cloned().chain(shell).collect()
 }
 
 fn ip(line: &str) -> Result<(), String> {
@@ -105,6 +136,12 @@ mod tests {
         let output = Command::new(&command[0]).args(&command[1..]).output().expect("ip runs");
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(shown.contains(namespace.host()), "{shown}");
+        let read = "cat /sys/class/net/eth0/queues/rx-1/rps_cpus";
+        let words = words_of_shell(&namespace.wrapper(), read);
+        let output = Command::new(&words[0]).args(&words[1..]).output().expect("a shell runs");
+        let mask = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        // Empty where the kernel was built without it.
+        assert!(mask.is_empty() || mask.ends_with('1'), "{mask}: not the servers' CPU");
         drop(namespace);
         assert!(!exists(&name));
     }

@@ -12,7 +12,7 @@ use super::definition::{Definition, Kind, ServerDefinition};
 use super::namespace::Namespace;
 use crate::admin;
 use crate::connection::Target;
-use crate::cpu::{HALTS_AT_ONCE, Machine};
+use crate::cpu::{HALTS_AT_ONCE, Machine, SERVER_CPU};
 use crate::dialect::Dialect;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -21,10 +21,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The CPU of the servers; the client has the next one.
-pub const SERVER_CPU: usize = 0;
-/// The CPU of the client.
-pub const CLIENT_CPU: usize = 1;
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(20);

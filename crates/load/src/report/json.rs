@@ -255,6 +255,10 @@ pub struct ClientCpu {
     /// All CPUs' time, client and server and everybody else, per request that ended.
     #[serde(default)]
     pub machine_cpu_us_per_request: f64,
+    /// Of it CPU 0's, which comparisons give to their servers: what the kernel does there for a
+    /// server is in it, on whosever account.
+    #[serde(default)]
+    pub cpu_0_us_per_request: f64,
 }
 
 impl Udp {
