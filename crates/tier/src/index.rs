@@ -119,6 +119,47 @@ pub struct Index {
     tree: RwLock<Tree>,
 }
 
+/// Makes an index of entries that come in key order, without looking for the place of each.
+#[derive(Default)]
+pub struct Builder {
+    tree: Tree,
+    /// The leaf under way.
+    slots: Vec<Slot>,
+    /// What did not come in order.
+    late: Vec<(Box<[u8]>, Entry)>,
+}
+
+impl Builder {
+    /// Adds an entry.
+    pub fn push(&mut self, key: &[u8], entry: Entry) {
+        if self.slots.last().is_some_and(|last| key <= last.key.as_ref()) {
+            return self.late.push((key.into(), entry));
+        }
+        // As full as a split leaves them where keys come in order.
+        if self.slots.len() == LEAF_ENTRIES_MAX - 1 {
+            self.end_leaf();
+        }
+        self.slots.push(Slot { key: key.into(), entry, weight: AtomicU8::new(0) });
+    }
+
+    fn end_leaf(&mut self) {
+        let slots = std::mem::replace(&mut self.slots, Vec::with_capacity(LEAF_ENTRIES_MAX));
+        // The first leaf takes whatever comes before its first key, too.
+        let first = slots.first().filter(|_| !self.tree.is_empty());
+        self.tree.insert(first.map_or_else(Box::default, |slot| slot.key.clone()), slots.into());
+    }
+
+    /// The index.
+    pub fn finish(mut self) -> Index {
+        self.end_leaf();
+        let index = Index { tree: RwLock::new(self.tree) };
+        for (key, entry) in self.late {
+            index.publish(&key, entry, Tie::Keep);
+        }
+        index
+    }
+}
+
 /// How equal sequences are decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tie {
@@ -357,5 +398,54 @@ impl Counts {
     /// All that can be read.
     pub fn items(&self) -> u64 {
         self.small_in_log + self.small_on_ssd + self.large
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::Random;
+
+    fn entry(sequence: u64) -> Entry {
+        let what = What::Small { value_bytes: sequence as u32 };
+        Entry { sequence, home: Home::log(0), record_bytes: 0, expires_at_seconds: 0, what }
+    }
+
+    fn all(index: &Index) -> Vec<(Vec<u8>, u64)> {
+        let mut found = Vec::new();
+        index.walk(|key, entry| found.push((key.to_vec(), entry.sequence)));
+        found
+    }
+
+    #[test]
+    fn an_index_that_is_built_is_the_one_that_is_published() {
+        for count in [0, 1, 2, 127, 128, 129, 1000] {
+            let (mut builder, published) = (Builder::default(), Index::default());
+            for number in 0..count {
+                let key = format!("key-{number:05}");
+                builder.push(key.as_bytes(), entry(number));
+                published.publish(key.as_bytes(), entry(number), Tie::Keep);
+            }
+            let built = builder.finish();
+            assert_eq!(all(&built), all(&published), "{count} entries");
+            // Both ends and the middle take new ones.
+            for key in ["a", "key-00064x", "z"] {
+                let offered = built.publish(key.as_bytes(), entry(count), Tie::Keep);
+                assert_eq!(offered, Published::Current(None));
+                assert_eq!(built.get(key.as_bytes()), Some(entry(count)));
+            }
+        }
+    }
+
+    #[test]
+    fn entries_out_of_order_find_their_places_too() {
+        let (mut builder, published) = (Builder::default(), Index::default());
+        let mut random = Random::new(1);
+        for number in 0..2000 {
+            let key = random.below(500).to_be_bytes();
+            builder.push(&key, entry(number));
+            published.publish(&key, entry(number), Tie::Keep);
+        }
+        assert_eq!(all(&builder.finish()), all(&published), "the newest of each");
     }
 }

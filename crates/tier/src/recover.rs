@@ -7,14 +7,14 @@
 
 use crate::checkpoint;
 use crate::disk::{Barrier, Disk};
-use crate::index::{Entry, Home, Index, Tie, What};
+use crate::index::{Builder, Entry, Home, Index, Tie, What};
 use crate::large::is_there;
 use crate::log::{Log, Slot};
 use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::record::{Kind, Record};
 use crate::segment::{Header, Listed, Met, Scan, Shape, life_of};
-use crate::space::Space;
+use crate::space::{Claims, Space};
 use crate::stats::Counters;
 use crate::store::{Accounts, Checkpoint, Maintenance, SUPER_BLOCKS, Shared, Writer};
 use crate::superblock::{Front, Superblock};
@@ -262,13 +262,11 @@ impl<'a> Recovery<'a> {
                 // Made before the first checkpoint: all of the log is still there.
                 return Ok(Position::default());
             }
-            let index = Index::default();
-            let publish = |key: &[u8], entry| {
-                index.publish(key, entry, Tie::Keep);
-            };
-            match checkpoint::read(&*self.media.ssd, body, blocks, publish) {
+            let mut builder = Builder::default();
+            let add = |key: &[u8], entry| builder.push(key, entry);
+            match checkpoint::read(&*self.media.ssd, body, blocks, add) {
                 Ok(head) if head.position == *position => {
-                    self.index = index;
+                    self.index = builder.finish();
                     self.report.checkpoint_bytes = body.bytes;
                     self.sequence = head.sequence;
                     self.flush_sequence = head.flush_sequence;
@@ -535,16 +533,16 @@ impl<'a> Recovery<'a> {
 
     /// Takes the blocks that are in use, and adds up what is current.
     fn claim(&mut self, slots: &[Slot]) -> (Space, Accounts) {
-        let space = Space::new(SUPER_BLOCKS, self.superblock.blocks);
+        let mut claims = Claims::new(SUPER_BLOCKS, self.superblock.blocks);
         let mut accounts = Accounts { segments: vec![0; slots.len()], tables: Tables::default() };
         let mut problems = Vec::new();
         for checkpoint in &self.superblock.checkpoints {
-            if !space.claim(&checkpoint.body.extents) {
+            if !claims.claim(&checkpoint.body.extents) {
                 problems.push("the blocks of a checkpoint are used twice".to_string());
             }
         }
         for table in self.tables.values() {
-            if !space.claim(&[table.extent]) {
+            if !claims.claim(&[table.extent]) {
                 problems.push(format!("the blocks of sort table {} are used twice", table.id));
             }
             accounts.tables.add(*table);
@@ -581,7 +579,7 @@ impl<'a> Recovery<'a> {
                 None => lost.push((key.into(), entry.sequence, "its record is in no container")),
             }
             if let What::Large(pointer) = &entry.what
-                && !space.claim(&pointer.extents)
+                && !claims.claim(&pointer.extents)
             {
                 lost.push((key.into(), entry.sequence, "its blocks are used twice"));
             }
@@ -594,6 +592,6 @@ impl<'a> Recovery<'a> {
             self.index.mark_lost(&key, sequence);
         }
         self.report.problems.extend(problems);
-        (space, accounts)
+        (claims.into_space(), accounts)
     }
 }

@@ -10,6 +10,9 @@ use crate::types::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
+/// Bits of a word.
+const BITS: u64 = u64::BITS as u64;
+
 #[derive(Default)]
 struct State {
     /// Free runs by their start.
@@ -33,15 +36,76 @@ pub struct Space {
     blocks: u64,
 }
 
-impl Space {
+/// Blocks as they are found in use, in any order, when a store is opened; what is left is free.
+///
+/// A bit for each block. Values are found in the order of their keys, which is none on the SSD:
+/// taking them out of the free runs one by one would cut and search millions of runs.
+pub struct Claims {
+    /// Bits of blocks that are used, and of those that there are not.
+    used: Vec<u64>,
+    blocks: u64,
+}
+
+impl Claims {
     /// Blocks from `first` to `blocks`, all free.
-    pub fn new(first: u32, blocks: u64) -> Space {
-        let space = Space { state: Mutex::default(), blocks };
-        let blocks = (blocks.min(u64::from(u32::MAX)) as u32).saturating_sub(first);
-        space.lock().insert(Extent { start: first, blocks });
-        space
+    pub fn new(first: u32, blocks: u64) -> Claims {
+        let end = blocks.min(u64::from(u32::MAX));
+        let mut claims = Claims { used: vec![0; end.div_ceil(BITS) as usize], blocks };
+        for block in (0..u64::from(first).min(end)).chain(end..end.next_multiple_of(BITS)) {
+            claims.set(block);
+        }
+        claims
     }
 
+    /// Marks blocks as used; false if some already are.
+    pub fn claim(&mut self, extents: &[Extent]) -> bool {
+        extents.iter().all(|extent| {
+            let blocks =
+                u64::from(extent.start)..u64::from(extent.start) + u64::from(extent.blocks);
+            let free = blocks.clone().all(|block| self.is_free(block));
+            if free {
+                blocks.for_each(|block| self.set(block));
+            }
+            free
+        })
+    }
+
+    fn is_free(&self, block: u64) -> bool {
+        self.used.get((block / BITS) as usize).is_some_and(|word| word >> (block % BITS) & 1 == 0)
+    }
+
+    fn set(&mut self, block: u64) {
+        self.used[(block / BITS) as usize] |= 1 << (block % BITS);
+    }
+
+    /// All others are free.
+    pub fn into_space(self) -> Space {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for (word, used) in self.used.iter().enumerate() {
+            let first = (word as u64 * BITS) as u32;
+            let mut free = !used;
+            while free != 0 {
+                let skip = free.trailing_zeros();
+                let (start, blocks) = (first + skip, (free >> skip).trailing_ones());
+                match runs.last_mut().filter(|(before, count)| before + count == start) {
+                    Some((_, count)) => *count += blocks,
+                    None => runs.push((start, blocks)),
+                }
+                // All ones up to the run's end go; a run to the word's end leaves nothing.
+                free &= u64::MAX.checked_shl(skip + blocks).unwrap_or(0);
+            }
+        }
+        let state = State {
+            free_blocks: runs.iter().map(|(_, blocks)| u64::from(*blocks)).sum(),
+            by_length: runs.iter().map(|&(start, blocks)| (blocks, start)).collect(),
+            runs: runs.into_iter().collect(),
+            pins: HashMap::new(),
+        };
+        Space { state: Mutex::new(state), blocks: self.blocks }
+    }
+}
+
+impl Space {
     /// How many blocks there are, free or not.
     pub fn blocks(&self) -> u64 {
         self.blocks
@@ -91,12 +155,6 @@ impl Space {
             taken.push(extent);
         }
         Ok(taken)
-    }
-
-    /// Marks blocks as used, for recovery; false if some already are.
-    pub fn claim(&self, extents: &[Extent]) -> bool {
-        let mut state = self.lock();
-        extents.iter().all(|&extent| extent.blocks == 0 || state.take(extent))
     }
 
     /// Gives blocks back, once nobody reads them.
@@ -181,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_and_given_back_in_any_order_joins_again() {
-        let space = Space::new(2, 1000);
+        let space = Claims::new(2, 1000).into_space();
         let mut random = Random::new(5);
         let mut held = Vec::new();
         for _ in 0..2000 {
@@ -207,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_is_read_is_freed_by_the_last_reader() {
-        let space = Space::new(0, 10);
+        let space = Claims::new(0, 10).into_space();
         let extents = space.take(10).unwrap();
         space.pin(extents[0].start);
         space.pin(extents[0].start);
@@ -220,10 +278,42 @@ mod tests {
 
     #[test]
     fn a_claim_of_used_blocks_is_refused() {
-        let space = Space::new(0, 10);
-        assert!(space.claim(&[Extent { start: 3, blocks: 4 }]));
-        assert!(!space.claim(&[Extent { start: 6, blocks: 2 }]));
-        assert!(!space.claim(&[Extent { start: 9, blocks: 2 }]));
-        assert_eq!(space.free_blocks(), 6);
+        let mut claims = Claims::new(1, 10);
+        assert!(claims.claim(&[Extent { start: 3, blocks: 4 }, Extent { start: 0, blocks: 0 }]));
+        assert!(!claims.claim(&[Extent { start: 6, blocks: 2 }]), "half of it is used");
+        assert!(!claims.claim(&[Extent { start: 9, blocks: 2 }]), "half of it is not there");
+        assert!(!claims.claim(&[Extent { start: 0, blocks: 1 }]), "never free");
+        assert!(!claims.claim(&[Extent { start: u32::MAX, blocks: u32::MAX }]));
+        assert_eq!(claims.into_space().free_blocks(), 5);
+    }
+
+    #[test]
+    fn what_was_not_claimed_is_free_in_runs_as_long_as_they_are() {
+        const BLOCKS: u32 = 1000;
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let mut claims = Claims::new(3, BLOCKS.into());
+            let mut used = BTreeSet::from([0, 1, 2]);
+            for _ in 0..random.below(60) {
+                let start = random.below(BLOCKS.into()) as u32;
+                let blocks = random.below(130) as u32;
+                let mut range = start..start + blocks;
+                let free = range.end <= BLOCKS && !range.clone().any(|b| used.contains(&b));
+                let extent = Extent { start, blocks };
+                // Of no blocks nobody asks where they are.
+                assert_eq!(claims.claim(&[extent]), free || blocks == 0);
+                if free {
+                    used.extend(&mut range);
+                }
+            }
+            let space = claims.into_space();
+            assert_eq!(space.free_blocks(), u64::from(BLOCKS) - used.len() as u64);
+            let state = space.lock();
+            let free: Vec<u32> = state.runs.iter().flat_map(|(&s, &n)| s..s + n).collect();
+            assert!(free.iter().all(|block| !used.contains(block)), "seed {seed}");
+            let joined = state.runs.iter().zip(state.runs.iter().skip(1));
+            assert!(joined.into_iter().all(|((s, n), (next, _))| s + n < *next), "seed {seed}");
+            assert_eq!(state.by_length.len(), state.runs.len());
+        }
     }
 }
