@@ -6,6 +6,7 @@
 //! Knows the command lines of the tools it calls; knows nothing of the server's insides.
 #![forbid(unsafe_code)]
 
+mod aligned;
 mod bench;
 mod client;
 mod fuzz;
@@ -16,18 +17,21 @@ mod kernel;
 mod loom;
 mod memccapable;
 mod outcome;
+mod power_cut;
 mod process;
 mod pymemcache;
 mod random;
 mod rdma_vm;
 mod readme;
 mod replay;
+mod restart;
 mod sched_fifo;
 mod server;
 mod setup;
 mod soak;
 mod steps;
 mod tidy;
+mod vm;
 
 use outcome::{Failure, Outcome, Verdict};
 use std::process::ExitCode;
@@ -55,6 +59,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
     Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
     Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },
+    Subcommand { name: "power-cut", help: power_cut::HELP, main: power_cut::main },
+    Subcommand { name: "restart", help: restart::HELP, main: restart::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
     Subcommand { name: "readme", help: readme::HELP, main: readme::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },

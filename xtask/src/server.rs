@@ -128,9 +128,14 @@ impl Server {
     }
 
     /// SIGTERM; fails unless it then ends in time with status 0.
-    pub fn stop(mut self) -> Result<(), String> {
+    pub fn stop(self) -> Result<(), String> {
+        self.stop_within(STOP_PATIENCE)
+    }
+
+    /// As `stop`, of a server that has much to do before its end.
+    pub fn stop_within(mut self, patience: Duration) -> Result<(), String> {
         self.check_alive()?;
-        let status = self.child.terminate(STOP_PATIENCE)?;
+        let status = self.child.terminate(patience)?;
         match status.success() {
             true => Ok(()),
             false => Err(format!(

@@ -9,16 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Modules that the guest loads, each after what it depends on. (rxe asks for a checksum by name,
-/// which no dependency says.)
-const MODULES: &[&str] = &["crc32_generic", "veth", "rdma_rxe"];
-/// Programs of the packages.
-const PROGRAMS: &[&str] = &["ip", "rdma"];
-/// What busybox is called by.
-const APPLETS: &[&str] = &[
-    "sh", "mount", "mkdir", "insmod", "cat", "echo", "sleep", "kill", "reboot", "sync", "dmesg",
-    "tail",
-];
 /// Where libraries are looked for.
 const LIBRARY_FOLDERS: &[&str] =
     &["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib64", "lib64"];
@@ -94,13 +84,29 @@ impl Archive {
     }
 }
 
+/// What a guest is made of.
+pub struct Contents<'a> {
+    /// The packages.
+    pub debian: &'a Debian,
+    /// Programs of ours, called by their files' names.
+    pub ours: &'a [&'a Path],
+    /// Programs of the packages, by name.
+    pub programs: &'a [&'a str],
+    /// What busybox is called by.
+    pub applets: &'a [&'a str],
+    /// Libraries that nothing names, since they are loaded when they are asked for.
+    pub loaded: &'a [&'a str],
+    /// The provider of libibverbs for this kind of device, if it has one.
+    pub provider: Option<&'a str>,
+    /// Modules that the guest loads, each after what it depends on.
+    pub modules: &'a [&'a str],
+    /// What the kernel runs first.
+    pub script: &'a str,
+}
+
 /// Writes it; where it is.
-pub fn write(
-    folder: &Path,
-    debian: &Debian,
-    programs: &[&Path],
-    script: &str,
-) -> Result<PathBuf, String> {
+pub fn write(folder: &Path, contents: &Contents<'_>) -> Result<PathBuf, String> {
+    let debian = contents.debian;
     let mut archive = Archive::default();
     // Before anything is mounted the kernel gives the script this to speak by.
     archive.folders_of("dev/console");
@@ -108,49 +114,54 @@ pub fn write(
     for empty in ["proc/x", "sys/x", "tmp/x"] {
         archive.folders_of(empty);
     }
-    archive.file("init", script.as_bytes());
+    archive.file("init", contents.script.as_bytes());
     let busybox = under(&debian.root, &["bin", "usr/bin"], "busybox")?;
     archive.file("bin/busybox", &read(&busybox)?);
-    for applet in APPLETS {
+    for applet in contents.applets {
         archive.link(&format!("bin/{applet}"), "busybox");
     }
-    let mut dynamic: Vec<PathBuf> = programs.iter().map(|path| path.to_path_buf()).collect();
-    for name in PROGRAMS {
+    let mut dynamic: Vec<PathBuf> = contents.ours.iter().map(|path| path.to_path_buf()).collect();
+    for name in contents.programs {
         dynamic.push(under(&debian.root, &["bin", "sbin", "usr/bin", "usr/sbin"], name)?);
     }
     for program in &dynamic {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         archive.file(&format!("bin/{name}"), &read(program)?);
     }
-    providers(&mut archive, debian, &mut dynamic)?;
-    // It loads this when it is asked to, so nothing names it.
-    let verbs = "libibverbs.so.1";
-    dynamic.push(library(&debian.root, verbs)?);
-    archive.file(&format!("lib/{verbs}"), &read(&library(&debian.root, verbs)?)?);
-    for (name, path) in libraries(&debian.root, dynamic)?.iter().filter(|one| one.0 != verbs) {
+    if let Some(device) = contents.provider {
+        provider(&mut archive, debian, device, &mut dynamic)?;
+    }
+    for name in contents.loaded {
+        let path = library(&debian.root, name)?;
+        archive.file(&format!("lib/{name}"), &read(&path)?);
+        dynamic.push(path);
+    }
+    let named = libraries(&debian.root, dynamic)?;
+    for (name, path) in named.iter().filter(|one| !contents.loaded.contains(&one.0.as_str())) {
         archive.file(&format!("lib/{name}"), &read(path)?);
     }
     archive.file(&format!("lib64/{LOADER}"), &read(&library(&debian.root, LOADER)?)?);
-    modules(&mut archive, debian)?;
+    modules(&mut archive, debian, contents.modules)?;
     let path = folder.join("initramfs.cpio");
     fs::write(&path, archive.end()).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     Ok(path)
 }
 
-/// The provider for rxe, and the file that names it.
-fn providers(
+/// The provider of libibverbs for a kind of device, and the file that names it.
+fn provider(
     archive: &mut Archive,
     debian: &Debian,
+    device: &str,
     dynamic: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
-    let named = debian.root.join("etc/libibverbs.d/rxe.driver");
-    archive.file("etc/libibverbs.d/rxe.driver", &read(&named)?);
+    let file = format!("etc/libibverbs.d/{device}.driver");
+    archive.file(&file, &read(&debian.root.join(&file))?);
     let place = "usr/lib/x86_64-linux-gnu/libibverbs";
     let found = fs::read_dir(debian.root.join(place)).map_err(|e| format!("{place}: {e}"))?;
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let found = found.flatten().map(|entry| entry.path());
-    let provider = found.into_iter().find(|path| name(path).starts_with("librxe-"));
-    let provider = provider.ok_or_else(|| format!("{place}: no provider for rxe"))?;
+    let mut found = found.flatten().map(|entry| entry.path());
+    let provider = found.find(|path| name(path).starts_with(&format!("lib{device}-")));
+    let provider = provider.ok_or_else(|| format!("{place}: no provider for {device}"))?;
     archive.file(&format!("{place}/{}", name(&provider)), &read(&provider)?);
     dynamic.push(provider);
     Ok(())
@@ -193,14 +204,14 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Modules, and the order in which they can be loaded.
-fn modules(archive: &mut Archive, debian: &Debian) -> Result<(), String> {
+fn modules(archive: &mut Archive, debian: &Debian, wanted: &[&str]) -> Result<(), String> {
     let top = ["lib/modules", "usr/lib/modules"].map(|dir| debian.root.join(dir));
     let top = top.into_iter().map(|dir| dir.join(&debian.release)).find(|dir| dir.is_dir());
     let top = top.ok_or_else(|| format!("no modules of kernel {}", debian.release))?;
     let mut all = BTreeMap::new();
     collect(&top, &mut all)?;
     let mut order = Vec::new();
-    for module in MODULES {
+    for module in wanted {
         place(module, &all, &mut order)?;
     }
     for name in &order {

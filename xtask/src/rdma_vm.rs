@@ -3,16 +3,12 @@
 //!
 //! One guest, one device, both ends: what is shown is that the verbs do what we think, that every
 //! value comes back right, and that a client cannot write where it may not. How long anything takes
-//! there means nothing. The guest is made of Debian's packages ([`packages`]) and of what was built
-//! here, as an archive that the kernel unpacks ([`initramfs`]); it says how it went on its console.
-
-mod initramfs;
-mod packages;
+//! there means nothing. How the guest is made: [`crate::vm`].
 
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process::{self, Guarded};
+use crate::vm::{self, initramfs, packages};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub const HELP: &str = "\
@@ -26,14 +22,34 @@ Needs QEMU (apt-get install --no-install-recommends qemu-system-x86) on an x86-6
 a kernel and the guest's programs as Debian packages, once, and unpacks them below the target
 folder: nothing is installed. Takes some minutes, so `cargo xtask test` leaves it out.";
 
-const QEMU: &str = "qemu-system-x86_64";
 const REQUESTS: u32 = 2_000;
 /// The guest starts in well under a minute; emulated, a request takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 const MEMORY_MEGABYTES: &str = "1024";
 /// What the guest says last if all went well.
 const VERDICT: &str = "RDMA-VM: everything was right";
-const LINES_SHOWN_MAX: usize = 60;
+/// Modules that the guest loads, each after what it depends on. (rxe asks for a checksum by name,
+/// which no dependency says.)
+const MODULES: &[&str] = &["crc32_generic", "veth", "rdma_rxe"];
+/// What the guest runs beside our programs: a shell and its tools, `ip` and `rdma`, libibverbs and
+/// the provider for rxe, and the libraries of these.
+const PACKAGES: &[&str] = &[
+    "busybox-static",
+    "iproute2",
+    "libbpf1",
+    "libcap2",
+    "libelf1",
+    "libibverbs1",
+    "ibverbs-providers",
+    "libmnl0",
+    "libnl-3-200",
+    "libnl-route-3-200",
+    "zlib1g",
+];
+const APPLETS: &[&str] = &[
+    "sh", "mount", "mkdir", "insmod", "cat", "echo", "sleep", "kill", "reboot", "sync", "dmesg",
+    "tail",
+];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     use lexopt::prelude::*;
@@ -47,24 +63,31 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if requests == 0 {
         return Err(Failure::Usage("--requests 0: must be at least 1".into()));
     }
-    if let Some(reason) = lacking() {
+    if let Some(reason) = vm::lacking() {
         return skipped(reason);
     }
     let folder = process::scratch_dir("rdma-vm")?;
-    let debian = packages::fetch(&folder)?;
+    let debian = packages::fetch(PACKAGES)?;
     let [server, client] = build()?;
-    let programs = [server.as_path(), client.as_path()];
-    let archive = initramfs::write(&folder, &debian, &programs, &script(requests))?;
+    let contents = initramfs::Contents {
+        debian: &debian,
+        ours: &[server.as_path(), client.as_path()],
+        programs: &["ip", "rdma"],
+        applets: APPLETS,
+        loaded: &["libibverbs.so.1"],
+        provider: Some("rxe"),
+        modules: MODULES,
+        script: &script(requests),
+    };
+    let archive = initramfs::write(&folder, &contents)?;
     let began = Instant::now();
     let log = folder.join("console.log");
-    let said = run(&debian.kernel, &archive, &log)?;
+    let said = run(&debian, &archive, &log)?;
     for line in said.lines().filter(|line| line.starts_with("RDMA-VM: ")) {
         println!("{line}");
     }
     if !said.lines().any(|line| line.trim_end() == VERDICT) {
-        let lines: Vec<&str> = said.lines().collect();
-        let from = lines.len().saturating_sub(LINES_SHOWN_MAX);
-        lines[from..].iter().for_each(|line| println!("    {line}"));
+        vm::show_end(&said);
         return failed(format!("the guest did not say that all was right; see {}", log.display()));
     }
     passed(format!(
@@ -73,21 +96,6 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         debian.release,
         began.elapsed().as_secs_f64()
     ))
-}
-
-/// What this machine lacks.
-fn lacking() -> Option<String> {
-    if !cfg!(target_arch = "x86_64") {
-        return Some("the guest is an x86-64 machine, and its programs are built here".into());
-    }
-    if process::find_program(QEMU).is_none() {
-        return Some(format!(
-            "{QEMU} is not here (Debian: apt-get install --no-install-recommends qemu-system-x86)"
-        ));
-    }
-    let missing = ["apt-get", "dpkg-deb", "objdump"];
-    let missing = missing.into_iter().find(|name| process::find_program(name).is_none());
-    missing.map(|name| format!("{name} is not here: the guest is made of Debian's packages"))
 }
 
 /// The server and the client that checks it, with every assertion on.
@@ -99,18 +107,13 @@ fn build() -> Result<[PathBuf; 2], String> {
     Ok([built.join("laneway"), built.join("examples").join("rdma_check")])
 }
 
-fn run(kernel: &Path, archive: &Path, log: &Path) -> Result<String, String> {
-    let mut command = Command::new(QEMU);
-    command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"]);
-    command.args(["-m", MEMORY_MEGABYTES, "-nodefaults", "-no-reboot", "-display", "none"]);
-    command.args(["-serial", "stdio", "-monitor", "none"]);
-    command.args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off"]);
-    command.arg("-kernel").arg(kernel).arg("-initrd").arg(archive);
+fn run(debian: &packages::Debian, archive: &Path, log: &Path) -> Result<String, String> {
+    let mut command = vm::command(debian, archive, "");
+    command.args(["-m", MEMORY_MEGABYTES]);
     let mut guest = Guarded::start(&mut command, log)?;
     let ended = guest.wait(PATIENCE);
     drop(guest);
-    let said = std::fs::read(log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
-    let said = String::from_utf8_lossy(&said).replace('\r', "");
+    let said = vm::said(log)?;
     match ended {
         Some(_) => Ok(said),
         None => Ok(said + "\nstill running when its time was up: ended"),

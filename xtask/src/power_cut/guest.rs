@@ -1,0 +1,157 @@
+//! What runs inside the machine whose power is cut: opens a store, compares it with what was
+//! acknowledged in earlier lives, and writes on until it is done or the power is gone.
+//!
+//! An acknowledgement leaves the machine before the next group begins: as a line on the console,
+//! waited for until its last bit is out; or as a block on a partition of the very disk that is
+//! logged, written but not flushed, so that the log says what came before it.
+
+use super::workload::{self, Expected, LOG_BYTES, Life, SSD_BYTES, Workload};
+use crate::aligned::Aligned;
+use crate::outcome::{Failure, Outcome, passed};
+use laneway_tier::disk::Disk;
+use laneway_tier::disk::real::{FileDisk, Fresh};
+use laneway_tier::{BLOCK_BYTES, Backend, Directory, DirectorySettings};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Begins each line that is meant for whoever watches the console.
+pub const TOLD: &str = "POWER-CUT: ";
+/// Begins, behind that, what is acknowledged.
+pub const ACKNOWLEDGED: &str = "acknowledged ";
+/// Where the store's lock lies.
+const FOLDER: &str = "/run/store";
+
+/// The flags, as they are in the script.
+#[derive(Default)]
+struct Flags {
+    log: PathBuf,
+    ssd: PathBuf,
+    dax: bool,
+    acknowledgements: Option<PathBuf>,
+    seed: u64,
+    lives: Vec<Life>,
+    until: u64,
+}
+
+impl Flags {
+    fn read(mut parser: lexopt::Parser) -> Result<Flags, Failure> {
+        use lexopt::prelude::*;
+        let mut flags = Flags { until: u64::MAX, ..Flags::default() };
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Long("log") => flags.log = parser.value()?.into(),
+                Long("ssd") => flags.ssd = parser.value()?.into(),
+                Long("dax") => flags.dax = true,
+                Long("acks") => flags.acknowledgements = Some(parser.value()?.into()),
+                Long("seed") => flags.seed = parser.value()?.parse()?,
+                Long("lives") => flags.lives = lives(&parser.value()?.string()?)?,
+                Long("until") => flags.until = parser.value()?.parse()?,
+                _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+            }
+        }
+        Ok(flags)
+    }
+}
+
+/// `1-153,160-300`, as [`told_lives`] writes it.
+fn lives(text: &str) -> Result<Vec<Life>, Failure> {
+    let life = |part: &str| {
+        let (first, acknowledged) = part.split_once('-')?;
+        Some(Life { first: first.parse().ok()?, acknowledged: acknowledged.parse().ok()? })
+    };
+    let parts = text.split(',').filter(|part| !part.is_empty());
+    let lives: Option<Vec<Life>> = parts.map(life).collect();
+    lives.ok_or_else(|| Failure::Usage(format!("--lives {text}: expected first-last,first-last")))
+}
+
+/// Lives as the flag has them.
+pub fn told_lives(lives: &[Life]) -> String {
+    let parts = lives.iter().map(|life| format!("{}-{}", life.first, life.acknowledged));
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// Where acknowledgements go.
+enum Acknowledgements {
+    Console,
+    Disk(FileDisk, Aligned),
+}
+
+impl Acknowledgements {
+    fn open(flags: &Flags) -> Result<Acknowledgements, String> {
+        let Some(path) = &flags.acknowledgements else { return Ok(Acknowledgements::Console) };
+        let disk = FileDisk::open(path, 0, Fresh::Reserved).map_err(|error| error.to_string())?;
+        Ok(Acknowledgements::Disk(disk, Aligned::zeroed(BLOCK_BYTES)))
+    }
+
+    fn tell(&mut self, number: u64) -> Result<(), String> {
+        match self {
+            Acknowledgements::Console => {
+                let mut console = std::io::stdout().lock();
+                writeln!(console, "{TOLD}{ACKNOWLEDGED}{number}")
+                    .and_then(|()| console.flush())
+                    .and_then(|()| Ok(rustix::termios::tcdrain(&console)?))
+                    .map_err(|error| format!("the console: {error}"))
+            }
+            Acknowledgements::Disk(disk, block) => {
+                let bytes = block.bytes_mut();
+                bytes[..8].copy_from_slice(&number.to_le_bytes());
+                disk.write_all(0, bytes).map_err(|error| format!("acknowledgements: {error}"))
+            }
+        }
+    }
+}
+
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let flags = Flags::read(parser)?;
+    let workload = Workload { seed: flags.seed };
+    let settings = DirectorySettings {
+        path: FOLDER.into(),
+        pm_path: Some(flags.log.clone()),
+        backend: if flags.dax { Backend::Dax } else { Backend::Wal },
+        pm_bytes: LOG_BYTES,
+        ssd_path: Some(flags.ssd.clone()),
+        ssd_bytes: SSD_BYTES,
+        // On the disk that is logged nothing happens beside the writer, so that the log tells what
+        // was flushed and what was not; the thread's work is done between two groups.
+        settings: workload::settings(flags.dax),
+    };
+    let (tier, report) =
+        Directory::open(&settings, &mut |_, _| {}).map_err(|error| error.to_string())?;
+    workload::sound(&report.problems)?;
+    let items = Expected::after(workload, &flags.lives).check(&tier)?;
+    if let Some(life) = flags.lives.last() {
+        println!(
+            "{TOLD}recovered {items} items from {} bytes of log; none of {} acknowledged \
+             operations lost",
+            report.replayed_bytes, life.acknowledged
+        );
+    }
+    let mut acknowledgements = Acknowledgements::open(&flags)?;
+    let mut next = flags.lives.last().map_or(1, |life| life.next(&workload));
+    while next <= flags.until {
+        let end = workload.group_end(next);
+        workload.write_group(&tier, next..=end)?;
+        acknowledgements.tell(end)?;
+        if !flags.dax {
+            tier.maintain().map_err(|error| error.to_string())?;
+        }
+        next = end + 1;
+    }
+    tier.close().map_err(|error| error.to_string())?;
+    passed("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lives_are_read_as_they_are_told() {
+        let some = [Life { first: 1, acknowledged: 153 }, Life { first: 160, acknowledged: 159 }];
+        assert_eq!(lives(&told_lives(&some)).unwrap(), some);
+        assert!(lives("").unwrap().is_empty());
+        for wrong in ["1", "1-", "a-b", "1-2-3", "1-2;3-4"] {
+            assert!(matches!(lives(wrong), Err(Failure::Usage(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! How long a server with a data folder takes from its start to the first request that it serves.
+//!
+//! A folder of many gigabytes is filled; then a server is started on it, killed behind some writes
+//! and started again, stopped and started again, each time with cold caches. The bound that is
+//! asserted: 2 s, and besides as long as the medium takes to read the log behind the newest
+//! checkpoint, at the rate that is measured here.
+
+use crate::aligned::Aligned;
+use crate::client::Client;
+use crate::outcome::{Failure, Outcome, failed, passed};
+use crate::process;
+use crate::random::{Random, Value};
+use crate::server::{Executable, Server};
+use laneway_tier::disk::Disk;
+use laneway_tier::disk::real::FileDisk;
+use laneway_tier::{Directory, DirectorySettings, ItemMeta};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+pub const HELP: &str = "\
+Fill a data folder, restart the server, and hold the time to the first request to its bound.
+
+usage: cargo xtask restart [--size 10g] [flags]
+
+  --size N[k|m|g]   bytes of keys and values in the folder; less, and it says so, where the disk
+                    has no room for them (default 10g)
+  --folder DIR      where the folder is made and afterwards removed (default: below the target
+                    folder); it must not be there yet
+  --server PROGRAM  restart this executable instead of a release build of this tree
+  --seed N          which items are looked at after a start (default 1)
+
+Half of the items have 256 bytes, half 4096; they are put into the folder without a server, some
+are then written again through it. Starts after the filling, after SIGKILL right behind these
+writes, and after SIGTERM, which leaves a checkpoint; drops the page cache before each if it may
+(root). Fails if a start takes longer than 2 s and the bytes of log behind the newest checkpoint
+divided by the rate at which the folder's files are read, or if an item is missing.";
+
+const SIZE_BYTES: u64 = 10 << 30;
+const SIZE_BYTES_MIN: u64 = 32 << 20;
+/// What a start may take besides reading the log.
+const START_BOUND: Duration = Duration::from_secs(2);
+const LOG_BYTES: u64 = 256 << 20;
+/// What is written before the kill: less than what a checkpoint is made after, so that all of it is
+/// still to be read.
+const REWRITTEN_BYTES: u64 = 24 << 20;
+/// Left free on the disk.
+const SPARE_BYTES: u64 = 1 << 30;
+/// What an even and an odd item hold.
+const VALUE_BYTES: [usize; 2] = [256, 4096];
+const ITEM_BYTES: u64 = (VALUE_BYTES[0] + VALUE_BYTES[1]) as u64 / 2;
+/// Items of a group.
+const BATCH: u64 = 256;
+const FILLERS: u64 = 4;
+const REPORTS: u64 = 10;
+/// Items that are looked at after a start.
+const LOOKS: usize = 500;
+const READ_BYTES: usize = 1 << 20;
+const READ_BYTES_MAX: u64 = 256 << 20;
+/// A stop writes a checkpoint of the whole index.
+const STOP_PATIENCE: Duration = Duration::from_secs(120);
+const CACHE_DROPPER: &str = "/proc/sys/vm/drop_caches";
+
+struct Options {
+    size_bytes: u64,
+    folder: Option<PathBuf>,
+    server: Option<PathBuf>,
+    seed: u64,
+}
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    use lexopt::prelude::*;
+    let mut options = Options { size_bytes: SIZE_BYTES, folder: None, server: None, seed: 1 };
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("size") => options.size_bytes = bytes(&parser.value()?.string()?)?,
+            Long("folder") => options.folder = Some(parser.value()?.into()),
+            Long("server") => options.server = Some(parser.value()?.into()),
+            Long("seed") => options.seed = parser.value()?.parse()?,
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    if options.size_bytes < SIZE_BYTES_MIN {
+        let (size, least) = (options.size_bytes, SIZE_BYTES_MIN >> 20);
+        return Err(Failure::Usage(format!("--size {size}: must be at least {least}m")));
+    }
+    let executable = Executable::named_or_laneway(options.server.as_deref())?;
+    let folder = match options.folder {
+        Some(folder) => folder,
+        None => {
+            let folder = process::scratch_dir("restart")?.join("store");
+            // Ours, from a run that did not come to its end.
+            let _ = fs::remove_dir_all(&folder);
+            folder
+        }
+    };
+    let folder = Removed::make(folder)?;
+    let size_bytes = room(&folder.0, options.size_bytes)?;
+    let rig = Rig { executable, folder: &folder.0, items: size_bytes / ITEM_BYTES, size_bytes };
+    rig.run(options.seed)
+}
+
+/// `10g`, as the server's own flags have it.
+fn bytes(text: &str) -> Result<u64, Failure> {
+    let shift = match text.bytes().last() {
+        Some(b'k') => 10,
+        Some(b'm') => 20,
+        Some(b'g') => 30,
+        _ => 0,
+    };
+    let digits = text.trim_end_matches(['k', 'm', 'g']);
+    let number = (digits.len() + usize::from(shift != 0) == text.len()).then_some(digits);
+    let bytes = number.and_then(|digits| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
+    bytes.ok_or_else(|| Failure::Usage(format!("--size {text}: a number, or one with k, m or g")))
+}
+
+/// A folder of ours, removed when this is dropped.
+struct Removed(PathBuf);
+
+impl Removed {
+    fn make(folder: PathBuf) -> Result<Removed, String> {
+        match fs::create_dir(&folder) {
+            Ok(()) => Ok(Removed(folder)),
+            Err(error) => Err(format!("cannot make {}: {error}", folder.display())),
+        }
+    }
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+/// The size of the SSD's file for so many bytes of items: checkpoints, and room to migrate, too.
+fn ssd_bytes(size_bytes: u64) -> u64 {
+    size_bytes.saturating_add(size_bytes / 4).saturating_add(512 << 20)
+}
+
+/// As many bytes of items as there is room for.
+fn room(folder: &Path, wanted: u64) -> Result<u64, String> {
+    let told = |why: String| format!("{}: {why}", folder.display());
+    let space = rustix::fs::statvfs(folder).map_err(|error| told(error.to_string()))?;
+    let free = space.f_bavail * space.f_frsize;
+    let fits = fitting(free, wanted);
+    if fits < SIZE_BYTES_MIN {
+        return Err(told(format!("{} MiB are free: too little", free >> 20)));
+    }
+    if fits < wanted {
+        let [free, fits, wanted] = [free, fits, wanted].map(|bytes| bytes >> 20);
+        println!("{free} MiB are free: {fits} MiB of items instead of {wanted}");
+    }
+    Ok(fits)
+}
+
+/// What fits where so much is free.
+fn fitting(free: u64, wanted: u64) -> u64 {
+    let besides = LOG_BYTES + SPARE_BYTES;
+    match ssd_bytes(wanted).saturating_add(besides) <= free {
+        true => wanted,
+        false => free.saturating_sub(besides + ssd_bytes(0)) / 5 * 4,
+    }
+}
+
+struct Rig<'a> {
+    executable: Executable,
+    folder: &'a Path,
+    items: u64,
+    size_bytes: u64,
+}
+
+/// How one start went.
+struct Start {
+    took: Duration,
+    bound: Duration,
+}
+
+impl Rig<'_> {
+    fn run(&self, seed: u64) -> Outcome {
+        self.fill()?;
+        let mut random = Random::new(seed, 0);
+        let (server, filled) = self.start_cold("filled", 0, &mut random)?;
+        let rewritten = (REWRITTEN_BYTES / ITEM_BYTES).min(self.items / 2);
+        self.rewrite(&server, rewritten)?;
+        drop(server); // by SIGKILL
+        let (server, killed) = self.start_cold("killed", rewritten, &mut random)?;
+        server.stop_within(STOP_PATIENCE)?;
+        let (server, stopped) = self.start_cold("stopped", rewritten, &mut random)?;
+        server.stop_within(STOP_PATIENCE)?;
+        let starts = [("filled", filled), ("killed", killed), ("stopped", stopped)];
+        let told = starts.iter().map(|(when, Start { took, bound })| {
+            format!("{when} {:.2} s (bound {:.2})", took.as_secs_f64(), bound.as_secs_f64())
+        });
+        let told = format!(
+            "{} MiB, from the start to the first request served: {}",
+            self.size_bytes >> 20,
+            told.collect::<Vec<_>>().join(", ")
+        );
+        match starts.iter().all(|(_, start)| start.took <= start.bound) {
+            true => passed(told),
+            false => failed(told),
+        }
+    }
+
+    /// Puts the items into the folder, with as many writes at a time as there are threads.
+    fn fill(&self) -> Result<(), String> {
+        let began = Instant::now();
+        let mut settings = DirectorySettings::new(self.folder);
+        (settings.pm_bytes, settings.ssd_bytes) = (LOG_BYTES, ssd_bytes(self.size_bytes));
+        let told = |error: laneway_tier::Error| format!("filling the folder: {error}");
+        let (store, _) = Directory::open(&settings, &mut |_, _| {}).map_err(told)?;
+        let next = AtomicU64::new(0);
+        let fill = || -> Result<(), String> {
+            let mut bytes = Vec::new();
+            loop {
+                // A ticket for a batch; nothing else hangs on the order.
+                let first = next.fetch_add(BATCH, Relaxed);
+                if self.items <= first {
+                    return Ok(());
+                }
+                for item in first..(first + BATCH).min(self.items) {
+                    bytes.clear();
+                    value(item, 0).write(&mut bytes);
+                    let key = key(item);
+                    // As a server would number them: never 0.
+                    let meta = ItemMeta { cas: item + 1, ..ItemMeta::default() };
+                    store.submit_put(key.as_bytes(), &bytes, meta, None).map_err(told)?;
+                }
+                store.commit().map_err(told)?;
+                self.report(first, began);
+            }
+        };
+        std::thread::scope(|scope| {
+            let fillers: Vec<_> = (0..FILLERS).map(|_| scope.spawn(fill)).collect();
+            fillers.into_iter().try_for_each(|filler| filler.join().expect("a filler panics"))
+        })?;
+        store.close().map_err(told)?;
+        let (items, took) = (self.items, began.elapsed().as_secs_f64());
+        println!("{items} items, {} MiB, written in {took:.0} s", self.size_bytes >> 20);
+        Ok(())
+    }
+
+    /// Says now and then how far the filling is.
+    fn report(&self, first: u64, began: Instant) {
+        let tenth = |item: u64| item * REPORTS / self.items;
+        if tenth(first) != tenth(first + BATCH) {
+            let percent = tenth(first + BATCH) * 100 / REPORTS;
+            println!("{percent} % written after {:.0} s", began.elapsed().as_secs_f64());
+        }
+    }
+
+    fn start(&self) -> Result<Server, String> {
+        let folder = self.folder.display().to_string();
+        let ssd = format!("{}m", ssd_bytes(self.size_bytes) >> 20);
+        let log = format!("{}m", LOG_BYTES >> 20);
+        let flags = ["--data-dir", &folder, "--ssd-size", &ssd, "--pm-size", &log, "-m", "512"];
+        self.executable.start("restart", &flags)
+    }
+
+    /// Writes the first items again; all of them are durable when this returns.
+    fn rewrite(&self, server: &Server, items: u64) -> Result<(), String> {
+        let mut client = Client::connect(server.address())?;
+        let mut out = Vec::new();
+        for first in (0..items).step_by(BATCH as usize) {
+            out.clear();
+            for item in first..(first + BATCH).min(items) {
+                let value = value(item, 1);
+                let head = format!("ms {} {} q\r\n", key(item), value.length);
+                out.extend_from_slice(head.as_bytes());
+                value.write(&mut out);
+                out.extend_from_slice(b"\r\n");
+            }
+            // Only failures are answered, and this, behind all of them.
+            out.extend_from_slice(b"mn\r\n");
+            client.send(&out)?;
+            client.expect("MN")?;
+        }
+        Ok(())
+    }
+
+    /// Starts with cold caches, and looks at what is there. Items below `rewritten` are newer.
+    fn start_cold(
+        &self,
+        when: &str,
+        rewritten: u64,
+        random: &mut Random,
+    ) -> Result<(Server, Start), String> {
+        let cold = drop_caches();
+        let began = Instant::now();
+        let server = self.start()?;
+        let mut client = Client::connect(server.address())?;
+        let item = random.next() % self.items;
+        look(&mut client, item, rewritten)?;
+        let took = began.elapsed();
+        let stats = client.stats("tier")?;
+        let number = |name: &str| {
+            let found = stats.iter().find(|(known, _)| known == name);
+            let number = found.and_then(|(_, value)| value.parse::<u64>().ok());
+            number.ok_or_else(|| format!("`stats tier` has no number {name}"))
+        };
+        let (items, problems) = (number("recovery_items")?, number("recovery_problems")?);
+        if (items, problems) != (self.items, 0) {
+            return Err(format!("{when}: {items} of {} items, {problems} problems", self.items));
+        }
+        for _ in 0..LOOKS {
+            look(&mut client, random.next() % self.items, rewritten)?;
+        }
+        let rate = read_rate(&self.folder.join("ssd"), self.size_bytes / 2)?;
+        let replayed = number("recovery_replayed_bytes")?;
+        let bound = START_BOUND + Duration::from_secs_f64(replayed as f64 / rate);
+        println!(
+            "{when}: first request served after {:.2} s, bound {:.2} s ({} MiB of log behind the \
+             checkpoint, read at {:.0} MB/s); recovery {} ms, {} MiB of checkpoint; page cache {}",
+            took.as_secs_f64(),
+            bound.as_secs_f64(),
+            replayed >> 20,
+            rate / 1e6,
+            number("recovery_ms")?,
+            number("recovery_checkpoint_bytes")? >> 20,
+            if cold { "dropped" } else { "warm (not root)" }
+        );
+        Ok((server, Start { took, bound }))
+    }
+}
+
+/// Keys in no order, as keys are: what is written in one go lies apart in the index.
+fn key(item: u64) -> String {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    format!("item-{:016x}", item.wrapping_mul(ODD))
+}
+
+fn value(item: u64, version: u64) -> Value {
+    Value { key: item, version, length: VALUE_BYTES[(item % 2) as usize] }
+}
+
+fn look(client: &mut Client, item: u64, rewritten: u64) -> Result<(), String> {
+    let value = value(item, u64::from(item < rewritten));
+    let told = |why: String| format!("{}: {why}", key(item));
+    client.send(format!("mg {} v\r\n", key(item)).as_bytes())?;
+    client.expect(&format!("VA {}", value.length)).map_err(told)?;
+    client.body(value.length, |bytes| value.is(bytes)).map_err(told)
+}
+
+/// Empties the page cache, where we may. What the store reads goes round it anyway, the server's
+/// own pages do not.
+fn drop_caches() -> bool {
+    const PAGES_AND_INODES: &str = "3";
+    rustix::process::geteuid().is_root() && fs::write(CACHE_DROPPER, PAGES_AND_INODES).is_ok()
+}
+
+/// Bytes a second, read as the store reads: in order, past the page cache.
+fn read_rate(path: &Path, bytes: u64) -> Result<f64, String> {
+    let told = |why: String| format!("cannot read {}: {why}", path.display());
+    let disk = FileDisk::open_read_only(path).map_err(|error| told(error.to_string()))?;
+    let mut buffer = Aligned::zeroed(READ_BYTES);
+    let pieces = (bytes.min(READ_BYTES_MAX).min(disk.bytes()) / READ_BYTES as u64).max(1);
+    let began = Instant::now();
+    for piece in 0..pieces {
+        let read = disk.read_all(piece * READ_BYTES as u64, buffer.bytes_mut());
+        read.map_err(|error| told(error.to_string()))?;
+    }
+    Ok((pieces * READ_BYTES as u64) as f64 / began.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_one_suffix_or_none() {
+        assert_eq!(bytes("10g").unwrap(), SIZE_BYTES);
+        assert_eq!((bytes("200m").unwrap(), bytes("4096").unwrap()), (200 << 20, 4096));
+        for wrong in ["", "g", "10gg", "1.5g", "10t", "-1", "99999999999g"] {
+            assert!(matches!(bytes(wrong), Err(Failure::Usage(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_fits_is_what_the_disk_has_room_for() {
+        assert_eq!(fitting(20 << 30, SIZE_BYTES), SIZE_BYTES);
+        let less = fitting(8 << 30, SIZE_BYTES);
+        assert!(less < SIZE_BYTES && ssd_bytes(less) + LOG_BYTES + SPARE_BYTES <= 8 << 30);
+        assert_eq!((fitting(1 << 30, SIZE_BYTES), fitting(0, u64::MAX)), (0, 0));
+    }
+
+    #[test]
+    fn a_rate_is_measured_on_a_file_of_the_store() {
+        let path = std::env::temp_dir().join(format!("laneway-rate-{}", std::process::id()));
+        fs::write(&path, vec![1; 2 * READ_BYTES]).unwrap();
+        let rate = read_rate(&path, u64::MAX).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(0.0 < rate && rate.is_finite());
+        assert!(read_rate(&path, u64::MAX).unwrap_err().contains("cannot read"));
+    }
+}
