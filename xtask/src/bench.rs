@@ -1,24 +1,28 @@
 //! Runs a benchmark of bench/definitions in adjacent pairs; the runner itself is in crates/load.
+//! What a definition runs is built first, and RocksDB installed where it is one of those compared.
 
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
 use crate::readme;
-use laneway_load::pairs;
+use crate::tier_bench;
+use laneway_load::pairs::{self, definition::Kind};
 use std::process::ExitCode;
 
 pub const HELP: &str = "\
 Run a benchmark in adjacent pairs; print ratio, bound, spread and verdict.
 
-usage: cargo xtask bench ID [--check] [--pairs N] [--no-record]
+usage: cargo xtask bench ID [--check] [--pairs N] [--with FLAGS] [--no-record]
        cargo xtask bench --list
 
   ID           one of those that --list shows; their definitions are bench/definitions/ID.toml
   --check      exit with 1 if a bound is missed (default: only say so)
   --pairs N    rounds, where not as many as the definition says
+  --with FLAGS definitions that run programs of their own: further flags of each, in one word
+               (bench tier-unsynced --with '--records 700000 --memory-mb 700')
   --no-record  do not append the result to bench/record
   --list       the benchmarks and what each is about
 
-Builds the release binary first. Takes minutes, wants an otherwise idle machine, and is no part
+Builds what it measures first. Takes minutes, wants an otherwise idle machine, and is no part
 of CI.";
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
@@ -31,6 +35,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         match argument {
             Long("check") => options.check = true,
             Long("pairs") => options.pairs = Some(parser.value()?.parse()?),
+            Long("with") => options.with = parser.value()?.string()?,
             Long("no-record") => options.record = false,
             Long("list") => list = true,
             Value(name) if id.is_none() => id = Some(name.string()?),
@@ -52,14 +57,15 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if options.pairs == Some(0) {
         return Err(Failure::Usage("--pairs 0: must be at least 1".into()));
     }
-    let features = pairs::definition::read(&options.root, &id)?.features;
-    let mut build = process::cargo();
-    build.args(["build", "--release", "--quiet", "-p", "laneway", "--features", &features]);
-    process::run(&mut build)?;
-    if pairs::needs_examples(&options.root, &id)? {
-        let example =
-            ["build", "--release", "--quiet", "-p", "laneway-store", "--example", "index"];
-        process::run(process::cargo().args(example))?;
+    let definition = pairs::definition::read(&options.root, &id)?;
+    if definition.runs.iter().any(|run| definition.kind_of(run) != Kind::Program) {
+        let mut build = process::cargo();
+        let features = ["--features", &definition.features];
+        build.args(["build", "--release", "--quiet", "-p", "laneway"]).args(features);
+        process::run(&mut build)?;
+    }
+    for program in pairs::programs(&options.root, &id)? {
+        build_program(&program)?;
     }
     // The runner has told its figures and its verdict already.
     let ended = pairs::main(&id, &options);
@@ -69,5 +75,19 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     match ended == ExitCode::SUCCESS {
         true => passed(""),
         false => Err(Failure::Told),
+    }
+}
+
+/// Builds what a definition calls by this name.
+fn build_program(name: &str) -> Result<(), Failure> {
+    match name {
+        "{examples}/index" => {
+            let example =
+                ["build", "--release", "--quiet", "-p", "laneway-store", "--example", "index"];
+            Ok(process::run(process::cargo().args(example))?)
+        }
+        tier_bench::PROGRAM => tier_bench::build(),
+        // Some other program, which is there or is not.
+        _ => Ok(()),
     }
 }

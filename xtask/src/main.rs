@@ -31,6 +31,7 @@ mod setup;
 mod soak;
 mod steps;
 mod tidy;
+mod tier_bench;
 mod vm;
 
 use outcome::{Failure, Outcome, Verdict};
@@ -63,6 +64,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "restart", help: restart::HELP, main: restart::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
     Subcommand { name: "readme", help: readme::HELP, main: readme::main },
+    Subcommand { name: "tier-bench", help: tier_bench::HELP, main: tier_bench::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },
 ];
 

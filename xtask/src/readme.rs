@@ -82,7 +82,7 @@ fn table<'a>(records: impl Iterator<Item = (&'a str, &'a str)>) -> Result<String
     for (name, text) in records {
         let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) else { continue };
         let record = Record::parse(line).map_err(|error| format!("{RECORDS}{name}: {error}"))?;
-        let ratios = record.figures.iter().filter(|judged| judged.figure.over.is_some());
+        let ratios = record.figures.iter().filter(|judged| judged.figure.is_ratio());
         for judged in ratios {
             row(&record, judged, &mut out);
         }
@@ -91,7 +91,7 @@ fn table<'a>(records: impl Iterator<Item = (&'a str, &'a str)>) -> Result<String
 }
 
 fn row(record: &Record, judged: &Judged, out: &mut String) {
-    let Some(bound) = judged.figure.at_most else { return };
+    let Some(bound) = judged.figure.bounds() else { return };
     let missed = if judged.is_good() { "" } else { ", **missed**" };
     let values = spread(judged.values.iter().copied());
     let day = record.ended.split('T').next().unwrap_or_default();

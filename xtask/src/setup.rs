@@ -39,6 +39,10 @@ const NEEDS: &[Need] = &[
     Need { what: "chrt and taskset", package: "util-linux", is_there: || program("chrt") },
 ];
 
+/// What only a benchmark needs: CI does without.
+const ROCKSDB: Need =
+    Need { what: "RocksDB", package: "librocksdb-dev", is_there: || library("librocksdb.so") };
+
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const APT_LOCK_SECONDS: &str = "DPkg::Lock::Timeout=300";
 
@@ -51,9 +55,22 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         }
     }
     components()?;
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
+    match provide(NEEDS, check_only)? {
+        None => passed("everything that the tests need is here"),
+        Some(packages) => passed(format!("installed {packages}")),
+    }
+}
+
+/// RocksDB, for who compares with it.
+pub fn provide_rocksdb() -> Result<(), Failure> {
+    provide(&[ROCKSDB], false).map(drop)
+}
+
+/// Installs what is missing; the names of these packages, if there were any.
+fn provide(needs: &[Need], check_only: bool) -> Result<Option<String>, Failure> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)()).collect();
     if missing.is_empty() {
-        return passed("everything that the tests need is here");
+        return Ok(None);
     }
     let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
     let told = format!("missing: {}", list(&missing));
@@ -62,9 +79,9 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     println!("{told}; installing {}", packages.join(" "));
     install(&packages)?;
-    let still: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
+    let still: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)()).collect();
     match still.is_empty() {
-        true => passed(format!("installed {}", packages.join(" "))),
+        true => Ok(Some(packages.join(" "))),
         false => Err(Failure::Failed(format!("still missing after apt-get: {}", list(&still)))),
     }
 }
@@ -75,6 +92,13 @@ fn list(needs: &[&Need]) -> String {
 
 fn program(name: &str) -> bool {
     process::find_program(name).is_some()
+}
+
+/// Whether the loader knows a library by this name: its cache is what `ldconfig` prints.
+fn library(name: &str) -> bool {
+    let ldconfig = process::find_program("ldconfig").unwrap_or_else(|| "ldconfig".into());
+    let printed = process::capture(Command::new(ldconfig).arg("-p"));
+    printed.is_ok_and(|(_, text)| text.split_whitespace().any(|word| word == name))
 }
 
 fn clang() -> bool {

@@ -78,6 +78,7 @@ const STEPS: &[Step] = &[
     step("fuzz RDMA's door", "xtask fuzz rdma_greeting --seconds 10", false),
     step("kernel lane", "xtask kernel", false),
     step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", false),
+    step("tier bench", "xtask tier-bench", false),
     step("instructions", "xtask instructions", false),
     step("needless cost", "xtask instructions --canary", false),
     step("release build", "build --quiet --release --workspace", false),

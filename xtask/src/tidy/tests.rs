@@ -37,6 +37,8 @@ fn unsafe_stays_in_its_rooms() {
     check("crates/wire/src/lib.rs", "#![forbid(unsafe_code)]\npub mod a;", &[]);
     check("crates/wire/src/lib.rs", "// #![forbid(unsafe_code)]\npub mod a;", &["forbid-unsafe"]);
     check("crates/store/src/lib.rs", "pub mod a;", &[]);
+    check("bench/tier/src/engine/rocksdb/a.rs", "fn f() { unsafe { g() } }", &[]);
+    check("bench/tier/src/engine/a.rs", "fn f() { unsafe { g() } }", &["unsafe"]);
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn copy_runs(definition: &mut Definition, like: &str, name: &str) {
 pub fn drop_lonely_figures(definition: &mut Definition) {
     let Definition { runs, figures, .. } = definition;
     let there = |name: &String| runs.iter().any(|run| run.name == *name);
-    figures.retain(|figure| there(&figure.of) && figure.over.as_ref().is_none_or(there));
+    figures.retain(|figure| figure.runs().all(there));
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub struct Definition {
     /// Rounds.
     #[serde(default = "five")]
     pub pairs: usize,
-    /// Flags of the client that all runs share.
+    /// Flags of the client, or of the programs, that all runs share.
     #[serde(default)]
     pub load: String,
     /// `-m` of the servers, put where their commands say `{memory}`.
@@ -79,7 +79,12 @@ pub struct Definition {
 pub struct Place {
     /// The servers are in a network namespace of their own, behind a veth pair (needs root);
     /// otherwise on the loopback.
+    #[serde(default)]
     pub netns: bool,
+    /// Programs have every CPU and the ordinary scheduler; otherwise one, under SCHED_FIFO. For
+    /// what has threads of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub every_cpu: bool,
 }
 
 /// A server.
@@ -109,7 +114,8 @@ pub struct RunDefinition {
     /// Whom it measures.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server: String,
-    /// Program: its command line, with `{examples}` replaced by the folder of built examples.
+    /// Program: its command line, with `{examples}` replaced by the folder of built examples and
+    /// `{release}` by that of laneway itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     /// Which measurement, where not that of the definition.
@@ -118,7 +124,7 @@ pub struct RunDefinition {
     /// Whether it is made where there is only a minute.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub quick: bool,
-    /// Flags of the client, after those that all runs share.
+    /// Flags of the client, or of the program, after those that all runs share.
     #[serde(default)]
     pub load: String,
     /// Look-aside: sizes of values, one after the other; empty means as `load` says.
@@ -154,9 +160,42 @@ pub struct Figure {
     /// The run it is divided by; without one, it stands alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
-    /// Its bound; without one, it is only printed.
+    /// Runs of which the largest value of the round is what it is divided by, instead of `over`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over_best: Vec<String>,
+    /// Two runs whose quotient, the first's value over the second's, it is divided by as well: a
+    /// ratio held against another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<(String, String)>,
+    /// Its bound from above; without one, it is only printed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
+    /// Its bound from below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+}
+
+impl Figure {
+    /// Every run that it looks at.
+    pub fn runs(&self) -> impl Iterator<Item = &String> {
+        let against = self.against.iter().flat_map(|(first, second)| [first, second]);
+        std::iter::once(&self.of).chain(&self.over).chain(&self.over_best).chain(against)
+    }
+
+    /// Whether it is a quotient, and not a number with a unit.
+    pub fn is_ratio(&self) -> bool {
+        self.over.is_some() || !self.over_best.is_empty()
+    }
+
+    /// Its bounds in words, if there are any.
+    pub fn bounds(&self) -> Option<String> {
+        match (self.at_least, self.at_most) {
+            (None, None) => None,
+            (None, Some(most)) => Some(format!("{most}")),
+            (Some(least), None) => Some(format!("≥ {least}")),
+            (Some(least), Some(most)) => Some(format!("{least} to {most}")),
+        }
+    }
 }
 
 fn kind_bench() -> Kind {
@@ -278,7 +317,10 @@ pub fn parse(text: &str) -> Result<Definition, String> {
         }
     }
     for figure in &definition.figures {
-        for name in std::iter::once(&figure.of).chain(&figure.over) {
+        if figure.over.is_some() && !figure.over_best.is_empty() {
+            return Err(format!("figure {}: over or over_best, not both", figure.name));
+        }
+        for name in figure.runs() {
             if !definition.runs.iter().any(|run| run.name == *name) {
                 return Err(format!("figure {}: there is no run {name}", figure.name));
             }
@@ -324,6 +366,13 @@ mod tests {
             ("--rate 1000", "--rote 1000", "run first: --rote: no such flag"),
             ("command = \"{laneway} serve -p {port}\"", "", "server one: needs a command or"),
             ("about", "abuot", "abuot"),
+            ("at_most = 2.0", "over_best = [\"last\"]", "figure p99: there is no run last"),
+            ("at_most = 2.0", "against = [\"first\", \"x\"]", "figure p99: there is no run x"),
+            (
+                "at_most = 2.0",
+                "over = \"first\"\nover_best = [\"first\"]",
+                "figure p99: over or over_best",
+            ),
             ("[[figure]]", "pears = 5\n[[figure]]", "pears"),
         ] {
             let message = parse(&GOOD.replace(from, to)).expect_err(words);

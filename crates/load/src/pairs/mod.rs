@@ -28,7 +28,7 @@ use record::Record;
 use serde_json::json;
 use server::{Places, Server};
 use statistics::{Judged, judge};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -44,6 +44,8 @@ pub struct Options {
     pub client: Vec<String>,
     /// Rounds, where not as many as the definition says.
     pub pairs: Option<usize>,
+    /// Flags of programs, after those that their commands have.
+    pub with: String,
     /// Whether a missed bound is a failure.
     pub check: bool,
     /// Whether the result is appended to bench/record.
@@ -97,6 +99,7 @@ impl Options {
             laneway: root.join("target/release/laneway"),
             client: Vec::new(),
             pairs: None,
+            with: String::new(),
             check: true,
             record: true,
             patience: Patience::Insist,
@@ -115,10 +118,13 @@ pub fn list(root: &Path) -> Result<Vec<(String, String)>, String> {
     definition::list(root)
 }
 
-/// Whether the definition `id` runs programs that are built apart from the server.
-pub fn needs_examples(root: &Path, id: &str) -> Result<bool, String> {
+/// The programs that the definition `id` runs and that are built apart from the server, by the
+/// first words of their commands.
+pub fn programs(root: &Path, id: &str) -> Result<BTreeSet<String>, String> {
     let definition = definition::read(root, id)?;
-    Ok(definition.runs.iter().any(|run| definition.kind_of(run) == Kind::Program))
+    let runs = definition.runs.iter().filter(|run| definition.kind_of(run) == Kind::Program);
+    let first = |run: &RunDefinition| run.command.split_whitespace().next().map(str::to_owned);
+    Ok(runs.filter_map(first).collect())
 }
 
 /// Runs the definition `id`. Success means that it ran, and with `check` that every bound holds; a
@@ -139,6 +145,9 @@ fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
     if let Some(pairs) = options.pairs {
         definition.pairs = pairs;
     }
+    if !options.with.is_empty() {
+        append_to_programs(&mut definition, &options.with)?;
+    }
     println!("{id}: {}", definition.about);
     let collected = collect(&definition, options)?;
     let judged = judge(&definition.figures, &collected.rounds)?;
@@ -151,6 +160,17 @@ fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
     }
     println!("{id}: {}", if good { "PASS" } else { "FAIL" });
     Ok(good)
+}
+
+/// Puts flags behind all others of every run, so that the record has them too.
+fn append_to_programs(definition: &mut Definition, with: &str) -> Result<(), String> {
+    if let Some(run) = definition.runs.iter().find(|run| definition.kind_of(run) != Kind::Program) {
+        return Err(format!("--with {with}: only for programs of their own; {} is none", run.name));
+    }
+    for run in &mut definition.runs {
+        run.load = format!("{} {with}", run.load).trim_start().to_owned();
+    }
+    Ok(())
 }
 
 /// What came of a definition.
@@ -278,7 +298,7 @@ impl Comparison<'_> {
             return self.bench(run, number);
         }
         if kind == Kind::Program {
-            return program::measure(run, self.places).map(Ok);
+            return program::measure(self.definition, run, self.places).map(Ok);
         }
         let server = Server::start(self.definition.server(run), self.places)?;
         self.versions.insert(run.server.clone(), server.version()?);

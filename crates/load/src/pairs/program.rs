@@ -2,14 +2,19 @@
 //! that. It runs where the servers run, pinned and scheduled as they are.
 
 use super::Measured;
-use super::definition::RunDefinition;
+use super::definition::{Definition, RunDefinition};
 use super::server::Places;
 use std::process::{Command, Stdio};
 
-/// Runs it to its end.
-pub fn measure(run: &RunDefinition, places: &Places) -> Result<Measured, String> {
-    let command = places.around(&run.command);
-    let shown = || format!("{} ({})", run.name, run.command);
+/// Runs it to its end: its command, the flags that all runs share, its own.
+pub fn measure(
+    definition: &Definition,
+    run: &RunDefinition,
+    places: &Places,
+) -> Result<Measured, String> {
+    let line = [run.command.as_str(), &definition.load, &run.load].join(" ");
+    let command = places.around(&line);
+    let shown = || format!("{} ({})", run.name, line.trim_end());
     let output = Command::new(&command[0])
         .args(&command[1..])
         .stdin(Stdio::null())

@@ -56,7 +56,8 @@ impl Places {
         let mut wrapper = words("setpriv --pdeathsig KILL");
         wrapper.extend(namespace.iter().flat_map(Namespace::wrapper));
         // What only counts requests is to be seen as threads run everywhere, on every CPU.
-        let is_timed = definition.runs.iter().any(|run| definition.kind_of(run) != Kind::Balance);
+        let is_timed = !definition.place.every_cpu
+            && definition.runs.iter().any(|run| definition.kind_of(run) != Kind::Balance);
         let real_time = is_timed && may_be_real_time();
         if is_timed {
             wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
@@ -102,9 +103,11 @@ impl Places {
 
     /// A program's command, with what goes around it: its CPU and its scheduler.
     pub fn around(&self, command: &str) -> Vec<String> {
-        let folder = self.laneway.parent().unwrap_or(Path::new(".")).join("examples");
-        let own = words(&command.replace("{examples}", &folder.to_string_lossy()));
-        self.wrapper.iter().cloned().chain(own).collect()
+        let folder = self.laneway.parent().unwrap_or(Path::new("."));
+        let command = command
+            .replace("{examples}", &folder.join("examples").to_string_lossy())
+            .replace("{release}", &folder.to_string_lossy());
+        self.wrapper.iter().cloned().chain(words(&command)).collect()
     }
 }
 

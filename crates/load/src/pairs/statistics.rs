@@ -19,9 +19,10 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Whether the bound holds, if there is one.
+    /// Whether the bounds hold, if there are any.
     pub fn is_good(&self) -> bool {
         self.figure.at_most.is_none_or(|bound| self.median <= bound)
+            && self.figure.at_least.is_none_or(|bound| bound <= self.median)
     }
 }
 
@@ -58,13 +59,26 @@ fn value(figure: &Figure, round: &Round) -> Result<f64, String> {
         let found = round.get(run).and_then(|measured| measured.pointer(&figure.value)?.as_f64());
         found.ok_or_else(|| format!("figure {}: {run} has no {}", figure.name, figure.value))
     };
-    let of = at(&figure.of)?;
-    let Some(over) = &figure.over else { return Ok(of) };
-    let over_value = at(over)?;
-    if over_value <= 0.0 {
-        return Err(format!("figure {}: {over} has {over_value}", figure.name));
+    let divided = |value: f64, by: f64, run: &String| match by > 0.0 {
+        true => Ok(value / by),
+        false => Err(format!("figure {}: {run} has {by}", figure.name)),
+    };
+    let mut found = at(&figure.of)?;
+    if let Some(over) = &figure.over {
+        found = divided(found, at(over)?, over)?;
     }
-    Ok(of / over_value)
+    let mut rivals = Vec::new();
+    for run in &figure.over_best {
+        rivals.push((at(run)?, run));
+    }
+    if let Some((best, run)) = rivals.into_iter().max_by(|one, two| one.0.total_cmp(&two.0)) {
+        found = divided(found, best, run)?;
+    }
+    if let Some((first, second)) = &figure.against {
+        let quotient = divided(at(first)?, at(second)?, second)?;
+        found = divided(found, quotient, first)?;
+    }
+    Ok(found)
 }
 
 /// The figures, for people.
@@ -76,12 +90,12 @@ pub fn render(definition: &Definition, judged: &[Judged]) -> String {
         "figure", "value", "bound", definition.pairs
     );
     for one in judged {
-        let (bound, verdict) = match one.figure.at_most {
+        let (bound, verdict) = match one.figure.bounds() {
             None => ("-".into(), "-"),
-            Some(bound) if one.is_good() => (format!("{bound}"), "PASS"),
-            Some(bound) => (format!("{bound}"), "FAIL"),
+            Some(bound) if one.is_good() => (bound, "PASS"),
+            Some(bound) => (bound, "FAIL"),
         };
-        let ratio = if one.figure.over.is_some() { "x" } else { " " };
+        let ratio = if one.figure.is_ratio() { "x" } else { " " };
         let values = spread(one.values.iter().copied());
         let _ = writeln!(out, "{:<52} {values:<21}{ratio} {bound:>7}  {verdict}", one.figure.name);
     }
@@ -111,6 +125,18 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
         ("within slots", "/max_ave_ratio_slot"),
         ("found in slots", "/found_slots_max"),
         ("hot keys placed", "/hot/placed"),
+        ("load/s", "/load/operations_per_s"),
+        ("A/s", "/workloads/A/operations_per_s"),
+        ("A@2/s", "/workloads/A@2/operations_per_s"),
+        ("A@64/s", "/workloads/A@64/operations_per_s"),
+        ("B/s", "/workloads/B/operations_per_s"),
+        ("C/s", "/workloads/C/operations_per_s"),
+        ("D/s", "/workloads/D/operations_per_s"),
+        ("E/s", "/workloads/E/operations_per_s"),
+        ("F/s", "/workloads/F/operations_per_s"),
+        ("write us", "/workloads/W/latency_us/mean"),
+        ("written", "/whole/write_amplification"),
+        ("restart s", "/restart_seconds"),
     ];
     for (words, pointer) in parts {
         if let Some(value) = measured.pointer(pointer).and_then(Measured::as_f64)
@@ -138,7 +164,10 @@ mod tests {
             value: "/a/p99".into(),
             of: "one".into(),
             over: over.map(Into::into),
+            over_best: Vec::new(),
+            against: None,
             at_most,
+            at_least: None,
         }
     }
 
@@ -169,6 +198,30 @@ mod tests {
         }
         let alone = judge(&[figure(None, Some(12.0))], &rounds).expect("all there");
         assert_eq!((alone[0].median, alone[0].is_good()), (12.0, true));
+    }
+
+    #[test]
+    fn the_best_rival_of_each_round_counts_and_a_bound_may_be_from_below() {
+        let of = |value: f64| json!({ "a": { "p99": value } });
+        let round = |ours: f64, rivals: [f64; 2]| {
+            let [one, two] = rivals.map(of);
+            Round::from([("one".into(), of(ours)), ("x".into(), one), ("y".into(), two)])
+        };
+        let rounds = [round(30.0, [10.0, 5.0]), round(20.0, [4.0, 5.0]), round(30.0, [1.0, 15.0])];
+        for (at_least, good) in [(3.0, true), (3.01, false)] {
+            let figure = Figure {
+                over_best: vec!["x".into(), "y".into()],
+                at_least: Some(at_least),
+                ..figure(None, None)
+            };
+            let judged = judge(&[figure], &rounds).expect("all there");
+            assert_eq!(judged[0].values, [3.0, 4.0, 2.0]);
+            assert_eq!(judged[0].is_good(), good, "{at_least}");
+        }
+        let against = Some(("x".into(), "y".into()));
+        let figure = Figure { against, ..figure(Some("x"), None) };
+        let judged = judge(&[figure], &rounds[..2]).expect("all there");
+        assert_eq!(judged[0].values, [1.5, 5.0 / 0.8]);
     }
 
     #[test]
