@@ -1,9 +1,10 @@
 //! RDMA without a card: a Debian kernel under QEMU's software emulation, in it `rdma_rxe` over a
 //! pair of virtual Ethernet interfaces, and over that this tree's server and client.
 //!
-//! One guest, one device, both ends: what is shown is that the verbs do what we think, that every
-//! value comes back right, and that a client cannot write where it may not. How long anything takes
-//! there means nothing. How the guest is made: [`crate::vm`].
+//! One guest, one device, both ends: what is shown is that the verbs do what we think (WRITE, READ,
+//! SEND; inline or not; signalled or not), that every value comes back right, to the client library
+//! and to the load generator, and that a client cannot write where it may not. How long anything
+//! takes there means nothing. How the guest is made: [`crate::vm`].
 
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process::{self, Guarded};
@@ -23,6 +24,8 @@ a kernel and the guest's programs as Debian packages, once, and unpacks them bel
 folder: nothing is installed. Takes some minutes, so `cargo xtask test` leaves it out.";
 
 const REQUESTS: u32 = 2_000;
+/// Work requests of each kind that are tried alone: some batches.
+const TRIALS: u32 = 640;
 /// The guest starts in well under a minute; emulated, a request takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 const MEMORY_MEGABYTES: &str = "1024";
@@ -91,8 +94,8 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         return failed(format!("the guest did not say that all was right; see {}", log.display()));
     }
     passed(format!(
-        "{requests} SETs and {requests} GETs over UC and UD, and over RC and UD, under kernel {} \
-         in {:.0} s",
+        "{requests} SETs and {requests} GETs over UC and UD, and over RC and UD, {TRIALS} of each \
+         verb in every way, under kernel {} in {:.0} s",
         debian.release,
         began.elapsed().as_secs_f64()
     ))
@@ -122,7 +125,8 @@ fn run(debian: &packages::Debian, archive: &Path, log: &Path) -> Result<String, 
 
 /// What the guest does: the first process of its kernel.
 fn script(requests: u32) -> String {
-    SCRIPT.replace("@REQUESTS@", &requests.to_string()).replace("@VERDICT@", VERDICT)
+    let script = SCRIPT.replace("@REQUESTS@", &requests.to_string());
+    script.replace("@TRIALS@", &TRIALS.to_string()).replace("@VERDICT@", VERDICT)
 }
 
 const SCRIPT: &str = r#"#!/bin/sh
@@ -148,6 +152,12 @@ done
 rdma link add rxe0 type rxe netdev veth0 || fail "rdma_rxe"
 rdma link
 laneway doctor rdma || fail "the doctor"
+told=$(laneway bench verbs --rdma rxe0 --value-bytes 32,256 --operations @TRIALS@)
+right=$?
+echo "$told" | while read -r line; do say "$line"; done
+[ $right = 0 ] || fail "a verb that does not do what it is asked"
+case "$told" in *refused*) fail "messages that may not be inline" ;; esac
+say "WRITE over uc and rc, READ, SEND: @TRIALS@ of each, inline or not, signalled or not"
 laneway serve --rdma rxe0 -l 10.77.0.1 -t 2 -m 64 &
 server=$!
 tries=0
@@ -161,6 +171,13 @@ for service in uc rc; do
     rdma_check 10.77.0.1:18515 rxe0 $service @REQUESTS@ || fail "the client over $service"
     say "$service and ud: @REQUESTS@ SETs and GETs, every value right"
 done
+told=$(laneway bench --server 10.77.0.1:11211 --transport rdma --rdma-device rxe0 \
+    --closed --depth 4 --connections 1 --keys 300 --keys-large 4 --s-large 20000 --p-large 1 \
+    --timeout-ms 20000 --warmup 1 --duration 10 --drain 60 --quiet --json -)
+right=$?
+[ $right = 0 ] || { echo "$told"; fail "the load generator"; }
+case "$told" in *'"hits": 0,'*) fail "a load generator that has no answers" ;; esac
+say "the load generator: every value right"
 rdma_check 10.77.0.1:18515 rxe0 outside || fail "a client that writes where it may not"
 say "a client that writes where it may not is refused by the device, and alone is cut off"
 laneway stats --server 10.77.0.1:11211 rdma
@@ -179,6 +196,7 @@ mod tests {
     fn the_script_ends_with_the_verdict_and_asks_for_what_was_asked() {
         let script = script(17);
         assert!(script.contains("rxe0 $service 17 ") && !script.contains('@'));
+        assert!(script.contains(&format!("--operations {TRIALS})")));
         assert!(script.contains(&format!("echo \"{VERDICT}\"\noff\n")));
     }
 }

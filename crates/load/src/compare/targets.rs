@@ -80,6 +80,7 @@ pub fn put_in(
             command: String::new(),
             address: Some(address.clone()),
             dialect,
+            spins: false,
         };
         if let Some(server) = definition.servers.iter_mut().find(|server| server.name == *name) {
             *server = own;

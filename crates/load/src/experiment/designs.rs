@@ -95,7 +95,8 @@ const fn picture(
     x_label: &'static str,
     y_label: &'static str,
 ) -> Picture {
-    Picture { name, value, chart: Chart { title, x_label, y_label, log: Log::Vertical } }
+    let chart = Chart { title, x_label, y_label, log: Log::Vertical };
+    Picture { name, value, x: None, chart }
 }
 
 /// The text of a definition: each design at each of `points`, which are a place on the horizontal

@@ -32,6 +32,8 @@ usage: laneway bench EXPERIMENT [flags]
   access-modes   EREW, CREW and CRCW, uniform and skewed keys, 50 to 100 % GETs (MICA, section 4.1)
   direction      queues chosen by the client, against a flow hash and hand-over by the server
   hot-threshold  latency by the threshold of hot keys, 256 down to 32 (KeySched, figure 3b)
+  shm-sizes      shared memory beside UDP and a unix socket, values of 16 B to 1 KB (HERD)
+  shm-window     the same by the window, items of 48 B, and latency against throughput (HERD)
   designs        lanes, minos, hkh, hkh-ws and sho under the default workload, at shares of the
                  best peak, which it finds first (Minos, section 6)
   designs-p-large
@@ -58,6 +60,10 @@ pub enum Experiment {
     Direction,
     /// KeySched, figure 3(b), live.
     HotThreshold,
+    /// Shared memory, by the size of the value.
+    ShmSizes,
+    /// The same by the window: latency against throughput (HERD §5).
+    ShmWindow,
     /// The five designs.
     Designs(Sweep),
 }
@@ -69,6 +75,8 @@ pub struct Picture {
     pub name: &'static str,
     /// Where the number stands in what a run measured.
     pub value: &'static str,
+    /// Where that of the horizontal axis does, if it is not the one in the run's name.
+    pub x: Option<&'static str>,
     /// The rest.
     pub chart: Chart<'static>,
 }
@@ -84,15 +92,43 @@ const HOT_THRESHOLD: &[Picture] = &[
 const fn hot(name: &'static str, value: &'static str, y_label: &'static str) -> Picture {
     let title = "Hot keys, 20 k requests/s";
     let x_label = "threshold (requests in a slot of 15 000)";
-    Picture { name, value, chart: Chart { title, x_label, y_label, log: Log::Neither } }
+    Picture { name, value, x: None, chart: Chart { title, x_label, y_label, log: Log::Neither } }
+}
+
+/// Of shared memory.
+const SHM_SIZES: &[Picture] = &[
+    shm("round-trip", P50, None, "value (bytes)", P50_WORDS),
+    shm("answered", ANSWERED, None, "value (bytes)", ANSWERED_WORDS),
+];
+const SHM_WINDOW: &[Picture] = &[
+    shm("round-trip", P50, None, "requests in flight", P50_WORDS),
+    shm("answered", ANSWERED, None, "requests in flight", ANSWERED_WORDS),
+    shm("latency", P50, Some(ANSWERED), ANSWERED_WORDS, P50_WORDS),
+];
+const P50: &str = "/latency_us/all/p50";
+const P50_WORDS: &str = "round trip, median (us)";
+const ANSWERED: &str = "/requests/answered_per_s";
+const ANSWERED_WORDS: &str = "requests/s, one worker";
+
+const fn shm(
+    name: &'static str,
+    value: &'static str,
+    x: Option<&'static str>,
+    x_label: &'static str,
+    y_label: &'static str,
+) -> Picture {
+    let title = "By memory, UDP and a unix socket, 95 % GETs";
+    Picture { name, value, x, chart: Chart { title, x_label, y_label, log: Log::Both } }
 }
 
 impl Experiment {
-    const ALL: [(&'static str, Experiment); 7] = [
+    const ALL: [(&'static str, Experiment); 9] = [
         ("service-time", Experiment::ServiceTime),
         ("access-modes", Experiment::AccessModes),
         ("direction", Experiment::Direction),
         ("hot-threshold", Experiment::HotThreshold),
+        ("shm-sizes", Experiment::ShmSizes),
+        ("shm-window", Experiment::ShmWindow),
         ("designs", Experiment::Designs(Sweep::Load)),
         ("designs-p-large", Experiment::Designs(Sweep::PLarge)),
         ("designs-s-large", Experiment::Designs(Sweep::SLarge)),
@@ -125,6 +161,12 @@ impl Experiment {
             Experiment::HotThreshold => {
                 Some(include_str!("../../../../bench/definitions/hot-threshold.toml"))
             }
+            Experiment::ShmSizes => {
+                Some(include_str!("../../../../bench/definitions/shm-sizes.toml"))
+            }
+            Experiment::ShmWindow => {
+                Some(include_str!("../../../../bench/definitions/shm-window.toml"))
+            }
             Experiment::Designs(_) => None,
         }
     }
@@ -139,7 +181,7 @@ impl Experiment {
             y_label: &'static str,
             log: Log,
         ) -> Picture {
-            Picture { name, value, chart: Chart { title, x_label, y_label, log } }
+            Picture { name, value, x: None, chart: Chart { title, x_label, y_label, log } }
         }
         const CPU: &str = "/server/cpu_us_per_request";
         const CPU_WORDS: &str = "server CPU per request (us)";
@@ -190,6 +232,8 @@ impl Experiment {
                 }
             }
             Experiment::HotThreshold => HOT_THRESHOLD,
+            Experiment::ShmSizes => SHM_SIZES,
+            Experiment::ShmWindow => SHM_WINDOW,
             Experiment::Designs(sweep) => sweep.pictures(),
         }
     }
@@ -280,7 +324,7 @@ fn carry_out(experiment: Experiment, flags: &Flags) -> Result<String, String> {
         let name = experiment.name();
         std::fs::write(folder.join(format!("{name}.md")), &table).map_err(failed)?;
         for picture in experiment.pictures() {
-            let lines = lines(&definition, picture.value, &rounds);
+            let lines = lines(&definition, picture, &rounds);
             let svg = plot::svg(picture.chart, &lines)?;
             let file = folder.join(format!("{name}-{}.svg", picture.name));
             std::fs::write(file, svg).map_err(failed)?;
@@ -297,16 +341,23 @@ fn values(run: &str, value: &str, rounds: &[Round]) -> Vec<f64> {
     values
 }
 
+/// What a run measured, in the median of its rounds.
+fn median(run: &str, value: &str, rounds: &[Round]) -> Option<f64> {
+    let values = values(run, value, rounds);
+    (!values.is_empty()).then(|| crate::report::table::median(&values))
+}
+
 /// The lines of a picture: medians over the rounds, in the order of the runs.
-fn lines(definition: &Definition, value: &str, rounds: &[Round]) -> Vec<Line> {
+fn lines(definition: &Definition, picture: &Picture, rounds: &[Round]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for run in &definition.runs {
         let Some((line, x)) = run.name.split_once(" @ ") else { continue };
-        let (Ok(x), values) = (x.parse(), values(&run.name, value, rounds)) else { continue };
-        if values.is_empty() {
-            continue;
-        }
-        let point = (x, crate::report::table::median(&values));
+        let x = match picture.x {
+            Some(x) => median(&run.name, x, rounds),
+            None => x.parse().ok(),
+        };
+        let y = median(&run.name, picture.value, rounds);
+        let Some(point) = x.zip(y) else { continue };
         match lines.iter_mut().find(|(name, _)| name == line) {
             Some((_, points)) => points.push(point),
             None => lines.push((line.to_owned(), vec![point])),
@@ -317,14 +368,17 @@ fn lines(definition: &Definition, value: &str, rounds: &[Round]) -> Vec<Line> {
 
 /// Every run and the numbers of its pictures, as Markdown.
 fn table(definition: &Definition, pictures: &[Picture], rounds: &[Round]) -> String {
+    // What is drawn against another number has its column without that.
+    let columns = pictures.iter().filter(|picture| picture.x.is_none());
+    let pictures: Vec<&Picture> = columns.collect();
     let mut out = format!("{}\n\n| run |", definition.about);
-    for picture in pictures {
+    for picture in &pictures {
         let _ = write!(out, " {}: {} |", picture.chart.title, picture.chart.y_label);
     }
     let _ = write!(out, "\n|---|{}", "---|".repeat(pictures.len()));
     for run in &definition.runs {
         let _ = write!(out, "\n| {} |", run.name);
-        for picture in pictures {
+        for picture in &pictures {
             let values = values(&run.name, picture.value, rounds);
             let _ = write!(out, " {} |", spread(values.into_iter()));
         }
@@ -361,12 +415,16 @@ mod tests {
         let mut definition = definition::parse(&text).expect("good");
         definition.runs[0].name = "lanes @ 25".into();
         let round = |p99: f64| {
-            let measured = json!({"quiet": {"small": {"p99": p99}}});
+            let answered = json!({"answered_per_s": 100.0 * p99});
+            let measured = json!({"quiet": {"small": {"p99": p99}}, "requests": answered});
             Round::from([("lanes @ 25".to_owned(), measured)])
         };
         let rounds = [round(3.0), round(1.0), round(2.0)];
-        let lines = lines(&definition, "/quiet/small/p99", &rounds);
-        assert_eq!(lines, [("lanes".to_owned(), vec![(25.0, 2.0)])]);
+        let picture = &Sweep::Load.pictures()[0];
+        let line = |x: f64| [("lanes".to_owned(), vec![(x, 2.0)])];
+        assert_eq!(lines(&definition, picture, &rounds), line(25.0));
+        let against = Picture { x: Some("/requests/answered_per_s"), ..*picture };
+        assert_eq!(lines(&definition, &against, &rounds), line(200.0));
         let table = table(&definition, Sweep::Load.pictures(), &rounds);
         assert!(table.contains("| lanes @ 25 | 2 [1..3] | - |"), "{table}");
     }

@@ -127,6 +127,7 @@ mod tests {
             command: command.into(),
             address: None,
             dialect: Dialect::Text,
+            spins: false,
         };
         let server = server(&[
             "STAT hot default\r\nSTAT slots 4\r\nSTAT found 2\r\nSTAT moved 3\r\nEND\r\n",

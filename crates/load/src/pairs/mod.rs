@@ -4,9 +4,10 @@
 //! Here the servers that are compared are measured one right after the other, in rounds whose order
 //! alternates; what counts is the ratio within a round, its median over the rounds and its spread.
 //! A run in which the client could not keep its schedule is made again, and after a few tries its
-//! whole round. The servers are pinned to
-//! one CPU under a real-time scheduler, the client spins on another. docs/bench-method.md says why,
-//! and what this cannot see. Definitions stand in bench/definitions, results go to bench/record.
+//! whole round. The servers are pinned to one CPU under a real-time scheduler, the client spins on
+//! another; a server that spins, too, is stopped while others are measured. docs/bench-method.md
+//! says why, and what this cannot see. Definitions stand in bench/definitions, results go to
+//! bench/record.
 
 pub mod balance;
 pub mod batches;
@@ -230,17 +231,26 @@ impl Comparison<'_> {
                 continue;
             }
             let server = Server::start(each, self.places)?;
-            let mut filled = Vec::new();
-            for run in runs {
-                let data = self.definition.plan(run)?.workload.options().data();
-                if !filled.contains(&data) {
-                    eprintln!("filling {}", each.name);
-                    bench::fill(self.definition, run, &server, self.options)?;
-                    filled.push(data);
-                }
-            }
-            self.versions.insert(each.name.clone(), server.version()?);
+            let version = server.while_awake(|| {
+                self.fill(&each.name, &runs, &server)?;
+                server.version()
+            })?;
+            self.versions.insert(each.name.clone(), version);
             self.servers.insert(each.name.clone(), server);
+        }
+        Ok(())
+    }
+
+    /// Writes everything that the runs of a server ask for.
+    fn fill(&self, name: &str, runs: &[&RunDefinition], server: &Server) -> Result<(), String> {
+        let mut filled = Vec::new();
+        for run in runs {
+            let data = self.definition.plan(run)?.workload.options().data();
+            if !filled.contains(&data) {
+                eprintln!("filling {name}");
+                bench::fill(self.definition, run, server, self.options)?;
+                filled.push(data);
+            }
         }
         Ok(())
     }
@@ -295,7 +305,7 @@ impl Comparison<'_> {
     ) -> Result<Result<Measured, Doubt>, String> {
         let kind = self.definition.kind_of(run);
         if kind == Kind::Bench {
-            return self.bench(run, number);
+            return self.servers[&run.server].while_awake(|| self.bench(run, number));
         }
         if kind == Kind::Program {
             return program::measure(self.definition, run, self.places).map(Ok);

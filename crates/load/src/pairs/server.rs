@@ -6,6 +6,9 @@
 //! command: they replace themselves by it, so the child's process number is the server's. `setpriv`
 //! has the kernel end it should we be killed. Without the right to SCHED_FIFO it runs without, and
 //! says so. Where nothing is timed, it has every CPU and the ordinary scheduler.
+//!
+//! Servers that are compared share their CPU. One that spins would leave the others none, so it is
+//! stopped but for its own runs ([`Server::while_awake`]).
 
 use super::Options;
 use super::definition::{Definition, Kind, ServerDefinition};
@@ -14,7 +17,7 @@ use crate::admin;
 use crate::connection::Target;
 use crate::cpu::{HALTS_AT_ONCE, Machine, SERVER_CPU};
 use crate::dialect::Dialect;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -22,8 +25,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
-const ENDED_WITHIN: Duration = Duration::from_secs(10);
+const ENDED_WITHIN: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(20);
+/// A signal reaches a thread as soon as that has a CPU.
+const STOPPED_WITHIN: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What the words in braces of a command stand for, and what goes around it.
 #[derive(Debug)]
@@ -127,15 +133,18 @@ pub struct Server {
     pub target: Target,
     /// What it speaks.
     pub dialect: Dialect,
+    /// Whether it is stopped where nobody needs it.
+    spins: bool,
 }
 
 impl Server {
-    /// Starts it and waits until it answers.
+    /// Starts it and waits until it answers. It is awake.
     pub fn start(definition: &ServerDefinition, places: &Places) -> Result<Self, String> {
         let name = &definition.name;
         if let Some(address) = &definition.address {
             let target = Target::Tcp(address.clone());
-            let server = Server { child: None, target, dialect: definition.dialect };
+            let dialect = definition.dialect;
+            let server = Server { child: None, target, dialect, spins: false };
             server.version().map_err(|error| format!("{name} at {address}: {error}"))?;
             return Ok(server);
         }
@@ -159,7 +168,8 @@ impl Server {
         } else {
             Target::Tcp(format!("{}:{port}", places.host()))
         };
-        let mut server = Server { child: Some(child), target, dialect: definition.dialect };
+        let ServerDefinition { dialect, spins, .. } = *definition;
+        let mut server = Server { child: Some(child), target, dialect, spins };
         server.wait_for_answer().map_err(|error| {
             let log = std::fs::read_to_string(&log_path).unwrap_or_default();
             format!("{name} ({}): {error}\n{log}", command.join(" "))
@@ -170,7 +180,7 @@ impl Server {
     /// One that somebody else started, for tests.
     #[cfg(test)]
     pub(super) fn elsewhere(target: Target) -> Self {
-        Server { child: None, target, dialect: Dialect::Text }
+        Server { child: None, target, dialect: Dialect::Text, spins: false }
     }
 
     fn wait_for_answer(&mut self) -> Result<(), String> {
@@ -189,6 +199,22 @@ impl Server {
         }
     }
 
+    /// Does something with it awake. Where it spins it is stopped afterwards, and what it was in
+    /// the middle of waits until it is needed again.
+    pub fn while_awake<T>(&self, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let Some(pid) = self.process().filter(|_| self.spins) else { return act() };
+        signal(pid, Signal::CONT)?;
+        let done = act();
+        // Stopped also where it failed: others go on being measured.
+        signal(pid, Signal::STOP)?;
+        wait_until_stopped(pid)?;
+        done
+    }
+
+    fn process(&self) -> Option<Pid> {
+        Pid::from_raw(self.pid()? as i32)
+    }
+
     /// Its process number, where we started it.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
@@ -202,8 +228,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        let process = self.process();
         let Some(child) = &mut self.child else { return };
-        if let Some(pid) = Pid::from_raw(child.id() as i32) {
+        if let Some(pid) = process {
+            // Who is stopped does not hear that it is to end.
+            let _ = kill_process(pid, Signal::CONT);
             let _ = kill_process(pid, Signal::TERM);
         }
         let asked = Instant::now();
@@ -214,6 +243,28 @@ impl Drop for Server {
                 return;
             }
             std::thread::sleep(ASK_EVERY);
+        }
+    }
+}
+
+fn signal(pid: Pid, signal: Signal) -> Result<(), String> {
+    let number = pid.as_raw_nonzero();
+    kill_process(pid, signal).map_err(|error| format!("process {number}: {error}"))
+}
+
+/// Waits until every thread of a process has stopped; or has ended, which others find out.
+fn wait_until_stopped(pid: Pid) -> Result<(), String> {
+    // It stays as it is for who waits for its end.
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let (number, begun) = (pid.as_raw_nonzero(), Instant::now());
+    loop {
+        match waitid(WaitId::Pid(pid), options | WaitIdOptions::NOHANG) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) | Err(rustix::io::Errno::INTR) if begun.elapsed() < STOPPED_WITHIN => {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            Ok(None) => return Err(format!("process {number} does not stop")),
+            Err(error) => return Err(format!("process {number}: {error}")),
         }
     }
 }
@@ -252,6 +303,7 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
             .replace("{host}", places.host())
             .replace("{next}", &port.wrapping_add(1).to_string())
             .replace("{socket}", &socket.to_string_lossy())
+            .replace("{door}", &socket.with_extension("door").to_string_lossy())
             .replace("{memory}", &places.memory_mb.to_string())
     };
     words(command).into_iter().map(one).collect()
@@ -273,8 +325,8 @@ mod tests {
             real_time: false,
         };
         let command =
-            "{laneway} serve -l {host} -p {port} -U {next} -s {socket} -m {memory} --save ''";
-        let expanded = expand(command, &places, 7, Path::new("/s"));
+            "{laneway} serve -l {host} -p {port} -U {next} -s {socket} --shm {door} -m {memory} ''";
+        let expanded = expand(command, &places, 7, Path::new("/s.sock"));
         let expected = [
             "/r/laneway",
             "serve",
@@ -285,10 +337,11 @@ mod tests {
             "-U",
             "8",
             "-s",
-            "/s",
+            "/s.sock",
+            "--shm",
+            "/s.door",
             "-m",
             "64",
-            "--save",
             "",
         ];
         assert_eq!(expanded, expected);

@@ -6,6 +6,7 @@ use super::flags::Closed;
 use super::report::{Counted, Tallies, Timed};
 use super::rig::{Ends, Items};
 use crate::cpu;
+use crate::pairs::rounds::order;
 use crate::random::Random;
 use hdrhistogram::Histogram;
 use laneway_rdma::rivals::client::{Answer, Client, Failure};
@@ -26,13 +27,25 @@ const LATENCY_NS_MAX: u64 = 600_000_000_000;
 /// How long answers are waited for after the end. A thread may be without a CPU for seconds.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// One design, one window.
-pub(super) fn run(
-    design: Design,
+/// Every design, as often as is asked for: one after the other, so that a machine whose speed
+/// drifts favours none.
+pub(super) fn rounds(
+    designs: &[Design],
     items: &Items<'_>,
     window: usize,
     closed: &Closed,
-) -> Result<Timed, String> {
+) -> Result<Vec<Timed>, String> {
+    let mut all = Vec::new();
+    for round in 0..closed.rounds {
+        for design in order(designs, round) {
+            all.push(Timed { round, ..run(*design, items, window, closed)? });
+        }
+    }
+    Ok(all)
+}
+
+/// One design, one window.
+fn run(design: Design, items: &Items<'_>, window: usize, closed: &Closed) -> Result<Timed, String> {
     let Ends { client, server, stream: _open } = Ends::new(design, items, window)?;
     let stop = AtomicBool::new(false);
     let (asked, served) = thread::scope(|scope| {
@@ -66,6 +79,7 @@ pub(super) fn run(
             window,
             ..tallies.counted()
         },
+        round: 0,
         get_share: closed.get_share,
         seconds: measured.seconds,
         requests_per_s: measured.latency_ns.len() as f64 / measured.seconds,

@@ -5,6 +5,7 @@ use crate::workload::keys::{KEY_BYTES, KEY_BYTES_MAX};
 use laneway_rdma::rivals::client::WINDOW_MAX;
 use laneway_rdma::rivals::design::Design;
 use laneway_rdma::rivals::message::VALUE_BYTES_MAX;
+use laneway_rdma::verbs::Place;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -38,7 +39,16 @@ time, too
   --get-share X         share of GETs, 0 to 1; the rest are PUTs                         [0.95]
   --duration SECONDS    measured                                                            [5]
   --warmup SECONDS      before that                                                       [0.5]
+  --rounds N            each design so many times, one after the other, the order turned round
+                        every time; the table has medians and spread                        [1]
   --cpus CLIENT,SERVER  the threads' CPUs                                         [any they get]
+
+a device, instead
+  --rdma DEVICE[:PORT[:GID]]
+                        HERD's microbenchmark of verbs (section 3.2) on this device: WRITE, READ and
+                        SEND, inline or not, signalled each or one in 32; both ends are here. With
+                        --value-bytes and --json only
+  --operations N        work requests of each kind, in batches of 32                    [10000]
 
 Bytes are payload: keys, values, index entries, eight bytes of header for each message, and with
 what is written its control word of eight bytes. Headers of the wire and requests of READs are not
@@ -47,7 +57,8 @@ of a wire. Counts carry over to a network, times do not.
 
 example
   laneway bench verbs --value-bytes 16,64,256,1024
-  laneway bench verbs --closed --window 1,8,32 --cpus 1,0
+  laneway bench verbs --rdma mlx5_0 --value-bytes 32,256,1024
+  laneway bench verbs --closed --get-share 1 --duration 1 --rounds 5 --window 1,16 --cpus 1,0
 
 exit status: 0 all well; 1 a wrong value, or something failed; 2 wrong flags
 ";
@@ -55,6 +66,8 @@ exit status: 0 all well; 1 a wrong value, or something failed; 2 wrong flags
 /// Most items: what memory there is must hold them four times over.
 const KEYS_MAX: u32 = 1_000_000;
 const SECONDS_MAX: f64 = 86_400.0;
+const ROUNDS_MAX: usize = 1_000;
+const OPERATIONS_MAX: u64 = 1_000_000_000;
 
 /// What to count.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,8 +88,19 @@ pub struct Options {
     pub seed: u64,
     /// Time is measured, too.
     pub closed: Option<Closed>,
+    /// A device is tried, and nothing else done.
+    pub trials: Option<Trials>,
     /// Where the report goes as data.
     pub json: Option<PathBuf>,
+}
+
+/// Work requests of every kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trials {
+    /// Which device.
+    pub place: Place,
+    /// Of each kind.
+    pub operations: u64,
 }
 
 /// A closed loop.
@@ -88,17 +112,24 @@ pub struct Closed {
     pub duration: Duration,
     /// Before that.
     pub warmup: Duration,
+    /// How often.
+    pub rounds: usize,
     /// Of the client and of the server.
     pub cpus: Option<(usize, usize)>,
 }
 
 /// Flags as typed.
 struct Typed {
+    /// The names of the flags that were there.
+    names: Vec<String>,
     options: Options,
+    place: Option<Place>,
+    operations: Option<u64>,
     is_closed: bool,
     get_share: Option<f64>,
     duration_s: Option<f64>,
     warmup_s: Option<f64>,
+    rounds: Option<usize>,
     cpus: Option<(usize, usize)>,
 }
 
@@ -113,14 +144,19 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Option<Options>, String> {
         key_bytes: 16,
         seed: 1,
         closed: None,
+        trials: None,
         json: None,
     };
     let mut typed = Typed {
+        names: Vec::new(),
         options,
+        place: None,
+        operations: None,
         is_closed: false,
         get_share: None,
         duration_s: None,
         warmup_s: None,
+        rounds: None,
         cpus: None,
     };
     let mut parser = Parser::from_args(arguments);
@@ -130,6 +166,7 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Option<Options>, String> {
             Arg::Long(name) => {
                 let name = name.to_owned();
                 flag(&mut typed, &name, &mut parser)?;
+                typed.names.push(name);
             }
             other => return Err(other.unexpected().to_string()),
         }
@@ -155,10 +192,17 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "key-bytes" => options.key_bytes = number(name, parser)?,
         "seed" => options.seed = number(name, parser)?,
         "json" => options.json = Some(text(name, parser)?.into()),
+        "rdma" => {
+            let place = text(name, parser)?;
+            let parsed = place.parse().map_err(|why| format!("--rdma {place}: {why}"))?;
+            typed.place = Some(parsed);
+        }
+        "operations" => typed.operations = Some(number(name, parser)?),
         "closed" => typed.is_closed = true,
         "get-share" => typed.get_share = Some(number(name, parser)?),
         "duration" => typed.duration_s = Some(number(name, parser)?),
         "warmup" => typed.warmup_s = Some(number(name, parser)?),
+        "rounds" => typed.rounds = Some(number(name, parser)?),
         "cpus" => match list(name, parser)?[..] {
             [client, server] => typed.cpus = Some((client, server)),
             _ => return Err("--cpus: two numbers, the client's CPU and the server's".into()),
@@ -175,8 +219,31 @@ fn list<T: FromStr>(name: &str, parser: &mut Parser) -> Result<Vec<T>, String> {
     numbers.collect::<Result<_, _>>().map_err(|_| format!("--{name} {list}: numbers, as 16,64"))
 }
 
+/// What goes with `--rdma`.
+const WITH_RDMA: [&str; 4] = ["rdma", "operations", "value-bytes", "json"];
+
+fn trials(typed: &Typed) -> Result<Option<Trials>, String> {
+    let Some(place) = typed.place.clone() else {
+        return match typed.operations {
+            None => Ok(None),
+            Some(operations) => {
+                Err(format!("--operations {operations}: means something with --rdma only"))
+            }
+        };
+    };
+    if let Some(name) = typed.names.iter().find(|name| !WITH_RDMA.contains(&name.as_str())) {
+        return Err(format!("--{name}: means nothing with --rdma; leave one of them out"));
+    }
+    let operations = typed.operations.unwrap_or(10_000);
+    if !(1..=OPERATIONS_MAX).contains(&operations) {
+        return Err(format!("--operations {operations}: must be in 1..={OPERATIONS_MAX}"));
+    }
+    Ok(Some(Trials { place, operations }))
+}
+
 fn check(typed: Typed) -> Result<Options, String> {
-    let Typed { options, is_closed, get_share, duration_s, warmup_s, cpus } = typed;
+    let trials = trials(&typed)?;
+    let Typed { options, is_closed, get_share, duration_s, warmup_s, rounds, cpus, .. } = typed;
     let Options { keys, key_bytes, .. } = options;
     for bytes in &options.value_bytes {
         if !(1..=VALUE_BYTES_MAX).contains(bytes) {
@@ -194,14 +261,13 @@ fn check(typed: Typed) -> Result<Options, String> {
     if !(KEY_BYTES..=KEY_BYTES_MAX).contains(&key_bytes) {
         return Err(format!("--key-bytes {key_bytes}: must be in {KEY_BYTES}..={KEY_BYTES_MAX}"));
     }
-    let is_timed =
-        get_share.is_some() || duration_s.is_some() || warmup_s.is_some() || cpus.is_some();
-    if !is_closed && is_timed {
-        let names = "--get-share, --duration, --warmup, --cpus";
+    let is_timed = [get_share, duration_s, warmup_s].iter().any(Option::is_some);
+    if !is_closed && (is_timed || rounds.is_some() || cpus.is_some()) {
+        let names = "--get-share, --duration, --warmup, --rounds, --cpus";
         return Err(format!("{names}: mean something with --closed only"));
     }
     let (get_share, duration_s) = (get_share.unwrap_or(0.95), duration_s.unwrap_or(5.0));
-    let warmup_s = warmup_s.unwrap_or(0.5);
+    let (warmup_s, rounds) = (warmup_s.unwrap_or(0.5), rounds.unwrap_or(1));
     if !(0.0..=1.0).contains(&get_share) {
         return Err(format!("--get-share {get_share}: must be in 0..=1"));
     }
@@ -211,13 +277,17 @@ fn check(typed: Typed) -> Result<Options, String> {
     if !(0.0..=SECONDS_MAX).contains(&warmup_s) {
         return Err(format!("--warmup {warmup_s}: seconds, 0 to {SECONDS_MAX}"));
     }
+    if !(1..=ROUNDS_MAX).contains(&rounds) {
+        return Err(format!("--rounds {rounds}: must be in 1..={ROUNDS_MAX}"));
+    }
     let closed = is_closed.then(|| Closed {
         get_share,
         duration: Duration::from_secs_f64(duration_s),
         warmup: Duration::from_secs_f64(warmup_s),
+        rounds,
         cpus,
     });
-    Ok(Options { closed, ..options })
+    Ok(Options { closed, trials, ..options })
 }
 
 #[cfg(test)]
@@ -231,13 +301,17 @@ mod tests {
     #[test]
     fn flags_become_options() {
         let line = "--designs farm,herd --value-bytes 16,1024 --window 1,32 --keys 5 --closed \
-                    --duration 0.5 --cpus 1,0 --json -";
+                    --duration 0.5 --rounds 4 --cpus 1,0 --json -";
         let options = parsed(line).expect("it is understood").expect("no question");
         assert_eq!(options.designs, [Design::Farm, Design::Herd]);
         assert_eq!((options.value_bytes, options.windows), (vec![16, 1024], vec![1, 32]));
         let closed = options.closed.expect("time is measured");
-        assert_eq!((closed.get_share, closed.cpus), (0.95, Some((1, 0))));
+        assert_eq!((closed.get_share, closed.rounds, closed.cpus), (0.95, 4, Some((1, 0))));
         assert_eq!(parsed("--help"), Ok(None));
+        let tried = parsed("--rdma rxe0:2 --operations 64 --value-bytes 8 --json f");
+        let trials = tried.expect("it is understood").expect("no question").trials;
+        let trials = trials.expect("a device is tried");
+        assert_eq!((trials.place.to_string().as_str(), trials.operations), ("rxe0:2", 64));
         let default = parsed("").expect("it is understood").expect("no question");
         assert_eq!((default.designs.len(), default.closed), (5, None));
     }
@@ -259,6 +333,12 @@ mod tests {
             ("--closed --get-share 1.1", "--get-share 1.1: must be"),
             ("--closed --warmup -1", "--warmup -1: seconds"),
             ("--closed --cpus 1", "--cpus: two numbers"),
+            ("--rounds 2", "with --closed only"),
+            ("--closed --rounds 0", "--rounds 0: must be"),
+            ("--rdma a/b", "--rdma a/b: write DEVICE"),
+            ("--rdma rxe0 --closed", "--closed: means nothing with --rdma"),
+            ("--rdma rxe0 --operations 0", "--operations 0: must be"),
+            ("--operations 5", "means something with --rdma only"),
             ("--rate 5", "--rate: no such flag"),
             ("herd", "unexpected argument \"herd\""),
         ] {

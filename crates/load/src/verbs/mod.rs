@@ -1,7 +1,8 @@
 //! `laneway bench verbs`: what a GET and a PUT cost in round trips and verbs, counted as they run,
 //! for HERD's way and the designs that it is compared with (HERD §5.1); and, in a closed loop, in
 //! time. The designs are those of `laneway_rdma::rivals`, both ends of them in this process; a
-//! Laneway that serves (`serve --shm`) can be counted beside them.
+//! Laneway that serves (`serve --shm`) can be counted beside them. On a device for RDMA, instead,
+//! HERD's microbenchmark of verbs (§3.2).
 //!
 //! What the numbers say and what not: they are of shared memory, where a READ takes no time of a
 //! card and a round trip none of a wire. Counts carry over to a network, times do not.
@@ -13,9 +14,10 @@ mod laneway;
 mod report;
 mod rig;
 mod table;
+mod trials;
 
 pub use flags::{HELP, Options, parse};
-pub use report::{Counted, Posts, Report, SCHEMA, Timed};
+pub use report::{Counted, Posts, Report, SCHEMA, Timed, Tried};
 
 use crate::arguments::usage;
 use crate::values::Values;
@@ -49,6 +51,12 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
 pub fn run(options: &Options) -> Result<Report, String> {
     let values = Values::new(options.seed);
     let mut report = Report { schema: SCHEMA.into(), ..Report::default() };
+    if let Some(asked) = &options.trials {
+        for &bytes in &options.value_bytes {
+            report.tried.extend(trials::run(asked, bytes)?);
+        }
+        return Ok(report);
+    }
     for &value_bytes in &options.value_bytes {
         let Options { keys, key_bytes, seed, .. } = *options;
         let items = Items { keys, key_bytes, value_bytes, seed, values: &values };
@@ -56,13 +64,13 @@ pub fn run(options: &Options) -> Result<Report, String> {
             if let Some(path) = &options.shm {
                 report.counted.extend(laneway::count(path, &items, window)?);
             }
+            if let Some(closed) = &options.closed {
+                let timed = closed::rounds(&options.designs, &items, window, closed)?;
+                report.timed.extend(timed);
+                continue;
+            }
             for &design in &options.designs {
-                match &options.closed {
-                    None => report.counted.extend(counted::count(design, &items, window)?),
-                    Some(closed) => {
-                        report.timed.push(closed::run(design, &items, window, closed)?);
-                    }
-                }
+                report.counted.extend(counted::count(design, &items, window)?);
             }
         }
     }

@@ -101,6 +101,9 @@ impl Tallies {
 pub struct Timed {
     /// Costs of a request of the mix; `operation` is `mix`.
     pub counted: Counted,
+    /// Which time it was made, from 0 on.
+    #[serde(default)]
+    pub round: usize,
     /// Share of GETs.
     pub get_share: f64,
     /// How long it was measured.
@@ -117,6 +120,32 @@ pub struct Timed {
     pub corrupt: u64,
 }
 
+/// Work requests of one kind on a device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// Which, and on what.
+    pub verb: String,
+    /// Length of every message.
+    pub bytes: usize,
+    /// Whether messages travelled in their requests.
+    pub inline: bool,
+    /// Whether each request said when it had completed, or one in 32.
+    pub signalled: bool,
+    /// How many there were.
+    pub operations: u64,
+    /// Completions that said so.
+    pub completions: u64,
+    /// Messages that came otherwise than they were sent.
+    pub wrong: u64,
+    /// Messages that did not come.
+    pub lost: u64,
+    /// How many completed in a second, batches of 32 one after the other.
+    pub operations_per_s: f64,
+    /// Why the device does not do it, where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
 /// The report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -126,11 +155,15 @@ pub struct Report {
     pub counted: Vec<Counted>,
     /// Closed loops.
     pub timed: Vec<Timed>,
+    /// Kinds of work requests on a device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<Tried>,
 }
 
 impl Report {
-    /// Whether every value was right.
+    /// Whether every value was right, and every message came.
     pub fn is_good(&self) -> bool {
-        self.timed.iter().all(|timed| timed.corrupt == 0)
+        let came = |tried: &Tried| tried.wrong == 0 && tried.lost == 0;
+        self.timed.iter().all(|timed| timed.corrupt == 0) && self.tried.iter().all(came)
     }
 }

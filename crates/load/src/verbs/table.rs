@@ -1,6 +1,7 @@
 //! The report, for people.
 
-use super::report::{Counted, Posts, Report, Timed};
+use super::report::{Counted, Posts, Report, Timed, Tried};
+use crate::report::table::spread;
 use std::fmt::Write as _;
 
 /// The tables, in Markdown.
@@ -35,10 +36,51 @@ pub(super) fn render(report: &Report) -> String {
             "verbs client + server",
             "torn, given up, corrupt",
         ];
-        align(&mut out, head, report.timed.iter().map(timed).collect());
-        out.push_str("\nOver shared memory: a READ takes no time of a card there.\n");
+        align(&mut out, head, rounds(&report.timed).iter().map(|rows| timed(rows)).collect());
+        out.push_str(
+            "\nMedian [least..largest] of the rounds. Over shared memory: a READ takes no time of\n\
+             a card there, and a round trip none of a wire.\n",
+        );
+    }
+    if !report.tried.is_empty() {
+        let head = [
+            "verb",
+            "bytes",
+            "inline",
+            "signalled",
+            "operations",
+            "completions",
+            "wrong, lost",
+            "operations/s",
+        ];
+        align(&mut out, head, report.tried.iter().map(tried).collect());
+        out.push_str("\nBoth ends are here, behind one port; 32 at a time, each waited for.\n");
+        let refused = |tried: &Tried| {
+            let Tried { verb, bytes, refused, .. } = tried;
+            refused.as_ref().map(|why| format!("{verb}, {bytes} bytes: {why}\n"))
+        };
+        out.extend(report.tried.iter().filter_map(refused));
     }
     out
+}
+
+fn tried(row: &Tried) -> [String; 8] {
+    let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_string();
+    let signalled = if row.signalled { "each" } else { "1 in 32" };
+    let speed = match row.refused {
+        Some(_) => "refused".to_string(),
+        None => format!("{:.0}", row.operations_per_s),
+    };
+    [
+        row.verb.clone(),
+        row.bytes.to_string(),
+        yes(row.inline),
+        signalled.to_string(),
+        row.operations.to_string(),
+        row.completions.to_string(),
+        format!("{}, {}", row.wrong, row.lost),
+        speed,
+    ]
 }
 
 fn counted(row: &Counted) -> [String; 10] {
@@ -56,19 +98,43 @@ fn counted(row: &Counted) -> [String; 10] {
     ]
 }
 
-fn timed(row: &Timed) -> [String; 10] {
-    let Timed { counted, given_up, corrupt, .. } = row;
+/// The rounds of each loop, in the order in which the loops came.
+fn rounds(all: &[Timed]) -> Vec<Vec<&Timed>> {
+    let loop_of = |timed: &Timed| {
+        let Counted { design, value_bytes, window, .. } = &timed.counted;
+        (design.clone(), *value_bytes, *window)
+    };
+    let mut loops: Vec<Vec<&Timed>> = Vec::new();
+    for timed in all {
+        match loops.iter_mut().find(|rounds| loop_of(rounds[0]) == loop_of(timed)) {
+            Some(rounds) => rounds.push(timed),
+            None => loops.push(vec![timed]),
+        }
+    }
+    loops
+}
+
+fn timed(rounds: &[&Timed]) -> [String; 10] {
+    let Timed { counted, get_share, .. } = rounds[0];
+    let across = |value: fn(&Timed) -> f64| spread(rounds.iter().map(|timed| value(timed)));
+    let sum = |count: fn(&Timed) -> u64| rounds.iter().map(|timed| count(timed)).sum::<u64>();
+    let mean = |value: fn(&Timed) -> f64| {
+        short(rounds.iter().map(|timed| value(timed)).sum::<f64>() / rounds.len() as f64)
+    };
+    let (client, server) =
+        (mean(|timed| timed.counted.client.sum()), mean(|timed| timed.counted.server.sum()));
+    let (torn, given_up) = (sum(|timed| timed.counted.torn), sum(|timed| timed.given_up));
     [
         counted.design.clone(),
-        format!("{} %", short(100.0 * row.get_share)),
+        format!("{} %", short(100.0 * get_share)),
         counted.value_bytes.to_string(),
         counted.window.to_string(),
-        format!("{:.0}", row.requests_per_s),
-        format!("{:.2}", row.latency_us_p50),
-        format!("{:.2}", row.latency_us_p99),
-        short(counted.round_trips),
-        format!("{} + {}", short(counted.client.sum()), short(counted.server.sum())),
-        format!("{}, {given_up}, {corrupt}", counted.torn),
+        across(|timed| timed.requests_per_s),
+        across(|timed| timed.latency_us_p50),
+        across(|timed| timed.latency_us_p99),
+        mean(|timed| timed.counted.round_trips),
+        format!("{client} + {server}"),
+        format!("{torn}, {given_up}, {}", sum(|timed| timed.corrupt)),
     ]
 }
 
@@ -132,5 +198,38 @@ mod tests {
         let text = render(&report);
         assert!(text.contains("| 1 WRITE, 1 RECV | nothing "), "{text}");
         assert!(text.contains("| 0, 0, 0 "), "{text}");
+    }
+
+    #[test]
+    fn what_a_device_does_and_what_it_does_not_is_told() {
+        let done = Tried { verb: "READ, RC".into(), operations: 64, ..Tried::default() };
+        let refused = Tried { refused: Some("too long".into()), bytes: 9, ..done.clone() };
+        let mut report = Report { tried: vec![done, refused], ..Report::default() };
+        let text = render(&report);
+        assert!(text.contains("| READ, RC | 0     | no     | 1 in 32   | 64 "), "{text}");
+        assert!(text.contains("| refused "), "{text}");
+        assert!(text.ends_with("\nREAD, RC, 9 bytes: too long\n"), "{text}");
+        assert!(report.is_good());
+        report.tried[0].lost = 1;
+        assert!(!report.is_good());
+    }
+
+    #[test]
+    fn rounds_of_one_loop_are_one_row() {
+        let timed = |design: &str, round: usize, us: f64| {
+            let design = design.into();
+            let counted = Counted { design, torn: 2, round_trips: us, ..Counted::default() };
+            Timed { counted, round, latency_us_p50: us, corrupt: 1, ..Timed::default() }
+        };
+        let rows = [("herd", 0, 1.0), ("farm", 0, 8.0), ("farm", 1, 6.0), ("herd", 1, 2.0)];
+        let one_more = timed("herd", 2, 6.0);
+        let timed = rows.map(|(design, round, us)| timed(design, round, us)).into_iter();
+        let timed = timed.chain([one_more]).collect();
+        let text = render(&Report { timed, ..Report::default() });
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(" 0 % ")).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].starts_with("| herd ") && lines[0].contains("| 2 [1..6] "), "{text}");
+        assert!(lines[0].contains("| 3 ") && lines[0].contains("| 6, 0, 3 "), "{text}");
+        assert!(lines[1].starts_with("| farm ") && lines[1].contains("| 7 [6..8] "), "{text}");
     }
 }

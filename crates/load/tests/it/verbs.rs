@@ -64,6 +64,16 @@ fn a_closed_loop_of_any_design_has_only_right_values() {
 }
 
 #[test]
+fn rounds_turn_round_and_each_is_told() {
+    let line = "--designs herd,farm --closed --duration 0.01 --warmup 0 --keys 50 --rounds 3";
+    let report = report(line);
+    let order: Vec<(usize, &str)> =
+        report.timed.iter().map(|timed| (timed.round, timed.counted.design.as_str())).collect();
+    let expected = [(0, "herd"), (0, "farm"), (1, "farm"), (1, "herd"), (2, "herd"), (2, "farm")];
+    assert_eq!(order, expected);
+}
+
+#[test]
 fn a_door_that_is_not_there_is_named() {
     let words = ["--shm", "/no/such/door", "--keys", "1"].map(Into::into).to_vec();
     let options = verbs::parse(words).unwrap().expect("no help was asked for");

@@ -72,6 +72,15 @@ pub enum Trouble {
     Address(Place),
     /// A resource that the device refused.
     Refused(&'static str, io::Error),
+    /// A message too long to travel in its request: how many bytes may, and how many it has.
+    Inline(usize, usize),
+}
+
+impl Trouble {
+    /// Whether it is only that a message is too long to travel in its request.
+    pub fn is_about_inline(&self) -> bool {
+        matches!(self, Trouble::Inline(..))
+    }
 }
 
 impl fmt::Display for Trouble {
@@ -104,6 +113,9 @@ impl fmt::Display for Trouble {
                 write!(f, "{what}: {why}; memory that a device uses is locked: see ulimit -l")
             }
             Trouble::Refused(what, why) => write!(f, "{what}: {why}"),
+            Trouble::Inline(most, bytes) => {
+                write!(f, "the device takes {most} bytes in a request, and not {bytes}")
+            }
         }
     }
 }
@@ -361,6 +373,8 @@ pub enum Writers {
     Device,
     /// And whoever is connected and knows its key.
     Remote,
+    /// These may READ it, too. No server of ours gives such memory away: [`super::trial`] does.
+    RemoteReaders,
 }
 
 /// Memory that a device may use. It is locked as long as this lasts.
@@ -387,6 +401,9 @@ impl Registered {
         let access = match writers {
             Writers::Device => ffi::ACCESS_LOCAL_WRITE,
             Writers::Remote => ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_REMOTE_WRITE,
+            Writers::RemoteReaders => {
+                ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_REMOTE_WRITE | ffi::ACCESS_REMOTE_READ
+            }
         };
         let words = map.words();
         let (start, length) = (words.as_ptr().cast_mut().cast(), size_of_val(words));

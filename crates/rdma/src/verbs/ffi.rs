@@ -18,6 +18,7 @@ pub const LIBRARY: &CStr = c"libibverbs.so.1";
 /// Access to registered memory, and of a queue pair to it.
 pub const ACCESS_LOCAL_WRITE: c_int = 1;
 pub const ACCESS_REMOTE_WRITE: c_int = 2;
+pub const ACCESS_REMOTE_READ: c_int = 4;
 
 /// Kinds of queue pairs.
 pub const QP_RC: c_int = 2;
@@ -51,6 +52,7 @@ pub const SET_REMOTE_QPN: c_int = 1 << 20;
 /// Verbs.
 pub const OP_WRITE: c_int = 0;
 pub const OP_SEND_WITH_IMMEDIATE: c_int = 3;
+pub const OP_READ: c_int = 4;
 
 /// How a work request is done.
 pub const FLAG_SIGNALED: c_uint = 2;

@@ -7,7 +7,7 @@
 //! - [`greeting`]: what both sides tell each other over TCP; [`hall`]: the server's clients, behind
 //!   a [`Door`](crate::door::Door); [`yard`]: a client's slots.
 //! - [`VerbsResponder`]: one worker's handle. [`VerbsRequester`]: a client's, by [`enter`].
-//! - [`look`]: what of all this a machine has.
+//! - [`look`]: what of all this a machine has; [`trial`]: whether its device does what is asked.
 //!
 //! libibverbs is loaded when it is asked for: a machine without RDMA runs the same program.
 //!
@@ -24,6 +24,7 @@ mod pair;
 mod post;
 mod requester;
 mod responder;
+pub mod trial;
 mod yard;
 
 pub use card::{Place, Trouble};

@@ -239,13 +239,29 @@ impl Pair {
 
     /// Connect it: it receives from `far`, and sends to it from packet `psn` on.
     pub fn connect(&self, service: Service, psn: u32, far: &Far) -> Result<(), Trouble> {
+        self.connect_for(ffi::ACCESS_REMOTE_WRITE, service, psn, far)
+    }
+
+    /// The same, and `far` may READ by it. Reliable connections alone can.
+    pub fn connect_readers(&self, psn: u32, far: &Far) -> Result<(), Trouble> {
+        let access = ffi::ACCESS_REMOTE_WRITE | ffi::ACCESS_REMOTE_READ;
+        self.connect_for(access, Service::Reliable, psn, far)
+    }
+
+    fn connect_for(
+        &self,
+        access: i32,
+        service: Service,
+        psn: u32,
+        far: &Far,
+    ) -> Result<(), Trouble> {
         let is_reliable = service == Service::Reliable;
         let only = |mask| if is_reliable { mask } else { 0 };
         let port = self.card.place().port;
         let begun = ffi::QueuePairAttributes {
             state: ffi::STATE_INIT,
             port,
-            access: ffi::ACCESS_REMOTE_WRITE as u32,
+            access: access as u32,
             ..Default::default()
         };
         let mask = ffi::SET_PKEY_INDEX | ffi::SET_PORT | ffi::SET_ACCESS;

@@ -69,6 +69,12 @@ pub struct Sender {
     completed: u64,
     /// The last that will say when it has.
     signalled: u64,
+    /// Of how many requests one says so.
+    signal_every: u64,
+    /// How many ever did.
+    completions: u64,
+    /// Longest message that travels in its request.
+    inline_bytes: usize,
     is_broken: bool,
 }
 
@@ -78,6 +84,7 @@ unsafe impl Send for Sender {}
 impl Sender {
     pub fn new(pair: Pair, memory: Arc<Registered>, depth: usize) -> Sender {
         Sender {
+            inline_bytes: pair.inline_bytes,
             pair,
             memory,
             requests: Vec::with_capacity(depth),
@@ -86,8 +93,27 @@ impl Sender {
             gathered: 0,
             completed: 0,
             signalled: 0,
+            signal_every: SIGNAL_EVERY,
+            completions: 0,
             is_broken: false,
         }
+    }
+
+    /// Have one of so many requests say when it has completed, and nothing travel in its request
+    /// unless it may: for who measures what these habits are worth.
+    pub fn set_habits(&mut self, may_inline: bool, signal_every: u64) {
+        self.inline_bytes = if may_inline { self.pair.inline_bytes } else { 0 };
+        self.signal_every = signal_every;
+    }
+
+    /// Longest message that travels in its request.
+    pub fn inline_bytes(&self) -> usize {
+        self.inline_bytes
+    }
+
+    /// How many requests have said that they completed.
+    pub fn completions(&self) -> u64 {
+        self.completions
     }
 
     /// The memory that it sends from.
@@ -135,6 +161,7 @@ impl Sender {
                 self.is_broken = true;
                 break;
             };
+            self.completions += count as u64;
             for completion in &room[..count] {
                 self.completed = self.completed.max(completion.id);
                 self.is_broken |= completion.status != 0;
@@ -152,11 +179,12 @@ impl Sender {
         assert!(self.gathered - self.completed < self.depth, "no room was asked for");
         self.gathered += 1;
         let mut flags = 0;
-        if signal || self.gathered - self.signalled >= SIGNAL_EVERY {
+        if signal || self.gathered - self.signalled >= self.signal_every {
             flags |= ffi::FLAG_SIGNALED;
             self.signalled = self.gathered;
         }
-        if from.len() <= self.pair.inline_bytes {
+        // What a READ brings is not there yet.
+        if from.len() <= self.inline_bytes && request.operation != ffi::OP_READ {
             flags |= ffi::FLAG_INLINE;
         }
         let address = self.memory.address() + from.start as u64;
@@ -171,6 +199,13 @@ impl Sender {
         let mut request = ffi::SendRequest { operation: ffi::OP_WRITE, ..ffi::SendRequest::EMPTY };
         (request.target.address, request.target.key) = (address, rkey);
         self.gather(from, request, false);
+    }
+
+    /// Gather a READ of what is at `address` over there, into bytes `to` of the memory.
+    pub fn read(&mut self, to: Range<usize>, address: u64, rkey: u32) {
+        let mut request = ffi::SendRequest { operation: ffi::OP_READ, ..ffi::SendRequest::EMPTY };
+        (request.target.address, request.target.key) = (address, rkey);
+        self.gather(to, request, false);
     }
 
     /// Gather a SEND of bytes `from` of the memory. The caller keeps `to` until it has completed.

@@ -1,0 +1,142 @@
+//! The runner of `cargo xtask bench` on servers of this very binary: one that spins is stopped
+//! while others are measured, and hears what it is told all the same.
+
+mod rig;
+
+use laneway_load::connection::Target;
+use laneway_load::pairs::definition::{self, Definition};
+use laneway_load::pairs::server::{Places, Server};
+use laneway_load::pairs::{self, Options, Patience};
+use rig::BINARY;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Two servers, of which one is said to spin. (That it does would tell nothing more, and cost the
+/// tests beside this one a CPU.)
+const TWO: &str = r#"
+about = "two servers"
+load = "--closed --depth 1 --connections 1 --keys 16 --value-bytes 10 --duration 0.1 --drain 120"
+[[server]]
+name = "spins"
+spins = true
+command = "{laneway} serve -s {socket} -m 64 -t 1"
+[[server]]
+name = "sleeps"
+command = "{laneway} serve -l 127.0.0.1 -p {port} -U 0 -m 64 -t 1"
+[[run]]
+name = "of-spins"
+server = "spins"
+[[run]]
+name = "of-sleeps"
+server = "sleeps"
+[[figure]]
+name = "answered"
+value = "/requests/answered_per_s"
+of = "of-spins"
+over = "of-sleeps"
+"#;
+
+/// A client that notes, whenever it is called, whose run it is and how all servers are that it has
+/// seen so far. It passes a build for debugging off as one for release, which alone is taken.
+const CLIENT: &str = r#"
+previous=
+for word in "$@"; do
+    case $previous in --server-pid) pid=$word ;; --json) json=$word ;; esac
+    previous=$word
+done
+echo $pid >> @FOLDER@/pids
+for each in $(sort -u @FOLDER@/pids); do
+    echo "$pid $each $(sed 's/.*) //; s/ .*//' /proc/$each/stat)" >> @FOLDER@/seen
+done
+@LANEWAY@ bench "$@"
+status=$?
+sed -i 's/"build": "debug"/"build": "release"/' $json
+exit $status
+"#;
+
+/// The runner keeps what it needs in one folder for each process, and here two tests are one.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn two() -> (Definition, Options) {
+    let mut options = Options::new(&std::env::temp_dir());
+    options.laneway = BINARY.into();
+    (definition::parse(TWO).expect("it is a good one"), options)
+}
+
+/// As `ps` has it: `T` is stopped.
+fn state(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+    let behind = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    behind.expect("a state stands behind the name")
+}
+
+fn is_there(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn who_spins_is_stopped_but_for_what_it_is_needed_for_and_ends_well_all_the_same() {
+    let _alone = alone();
+    let (definition, options) = two();
+    let places = Places::unpinned(&options, 64).expect("a folder");
+    let start = |at: usize| Server::start(&definition.servers[at], &places).expect("it starts");
+    let (spins, sleeps) = (start(0), start(1));
+    let pid = spins.pid().expect("it is ours");
+    for _ in 0..3 {
+        let awake = spins.while_awake(|| spins.version().map(|_| state(pid)));
+        assert_ne!(awake.expect("it answers"), 'T');
+        assert_eq!(state(pid), 'T');
+        let other = sleeps.pid().expect("it is ours");
+        let awake = sleeps.while_awake(|| sleeps.version().map(|_| state(other)));
+        assert!(awake.expect("it answers") != 'T' && state(other) != 'T');
+    }
+    let failed: Result<(), String> = spins.while_awake(|| Err("the run broke".into()));
+    assert_eq!((failed, state(pid)), (Err("the run broke".into()), 'T'));
+    let Target::Unix(socket) = spins.target.clone() else { panic!("it has a socket") };
+    assert!(socket.exists());
+    drop(spins);
+    assert!(!is_there(pid) && !socket.exists(), "who is killed tidies nothing up");
+    assert_ne!(state(sleeps.pid().expect("it is ours")), 'T');
+}
+
+#[test]
+fn in_a_comparison_who_spins_is_awake_for_its_own_runs_only() {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cpus < 2 {
+        eprintln!("skipped: servers and client need a CPU each");
+        return;
+    }
+    let _alone = alone();
+    let (definition, mut options) = two();
+    let name = format!("laneway-pairs-it-{}", std::process::id());
+    let folder: PathBuf = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let script = CLIENT.replace("@FOLDER@", &folder.to_string_lossy());
+    let client = folder.join("client.sh");
+    std::fs::write(&client, script.replace("@LANEWAY@", BINARY)).expect("it can be written");
+    options.client = vec!["sh".into(), client.to_string_lossy().into_owned()];
+    // One round of two runs, however much this machine has to do.
+    options.patience = Patience::Until(Instant::now());
+    let collected = pairs::collect(&definition, &options).expect("both servers are there");
+    assert!(collected.failures.is_empty(), "{:?}", collected.failures);
+    assert_eq!(collected.rounds.len(), 1);
+    let seen = std::fs::read_to_string(folder.join("seen")).expect("the client was called");
+    let rows: Vec<[&str; 3]> = seen
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>().try_into().expect("three words"))
+        .collect();
+    let spins = rows[0][0];
+    for [own, each, state] in &rows {
+        assert_eq!(*state == "T", *each == spins && *own != spins, "{seen}");
+    }
+    let stopped = rows.iter().filter(|[_, _, state]| *state == "T").count();
+    assert_eq!((rows.len(), stopped), (1 + 2 + 2 + 2, 2), "filled, then measured: {seen}");
+    for [_, each, _] in &rows {
+        assert!(!is_there(each.parse().expect("a number")), "{each} was to be ended");
+    }
+    std::fs::remove_dir_all(&folder).expect("ours");
+}
