@@ -173,9 +173,9 @@ for service in uc rc; do
 done
 told=$(laneway bench --server 10.77.0.1:11211 --transport rdma --rdma-device rxe0 \
     --closed --depth 4 --connections 1 --keys 300 --keys-large 4 --s-large 20000 --p-large 1 \
-    --timeout-ms 20000 --warmup 1 --duration 10 --drain 60 --quiet --json -)
+    --timeout-ms 20000 --warmup 1 --duration 10 --drain 60 --quiet --json - 2>/tmp/said)
 right=$?
-[ $right = 0 ] || { echo "$told"; fail "the load generator"; }
+[ $right = 0 ] || { cat /tmp/said; echo "$told"; fail "the load generator"; }
 case "$told" in *'"hits": 0,'*) fail "a load generator that has no answers" ;; esac
 say "the load generator: every value right"
 rdma_check 10.77.0.1:18515 rxe0 outside || fail "a client that writes where it may not"
