@@ -81,13 +81,22 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
 /// Builds what a definition calls by this name.
 fn build_program(name: &str) -> Result<(), Failure> {
     match name {
-        "{examples}/index" => {
-            let example =
-                ["build", "--release", "--quiet", "-p", "laneway-store", "--example", "index"];
-            Ok(process::run(process::cargo().args(example))?)
+        "{examples}/index" => build(&["-p", "laneway-store", "--example", "index"]),
+        "{examples}/programs" => build_of_kernel("programs"),
+        "{examples}/interception" => {
+            build(&["-p", "laneway"])?; // it starts a server, too
+            build_of_kernel("interception")
         }
         tier_bench::PROGRAM => tier_bench::build(),
         // Some other program, which is there or is not.
         _ => Ok(()),
     }
+}
+
+fn build_of_kernel(example: &str) -> Result<(), Failure> {
+    build(&["-p", "laneway-kernel", "--features", "kernel", "--example", example])
+}
+
+fn build(what: &[&str]) -> Result<(), Failure> {
+    Ok(process::run(process::cargo().args(["build", "--release", "--quiet"]).args(what))?)
 }

@@ -88,6 +88,8 @@ struct counters {
 
 /* Steering. */
 #define STEER_SLOTS 4096
+/* A slot that leads to any of the sockets that receive. */
+#define STEER_ANYONE 0xffffffffu
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 4096
 #define HOT_MAX 64

@@ -76,13 +76,54 @@ NOINLINE int step(struct window *w, u32 at) {
     return 0;
 }
 
+/* The first byte of a word that is a space or below, as its high bit; 0 where there is none. Only
+ * the lowest of the bits is right, the others may be a borrow's. */
+INLINE u64 first_end(u64 word) {
+    u64 ends = (word - 0x2121212121212121ull) & ~word & 0x8080808080808080ull;
+    return ends & -ends;
+}
+
+/* Which byte a high bit is in. */
+INLINE u32 byte_of(u64 high_bit) { return (high_bit >> 7) * 0x0001020304050607ull >> 56 & 7; }
+
+/* The same for a line that begins with a short word, one space and the key, as most do: eight
+ * characters at a time. Whether it is such a line. */
+NOINLINE int find_near(struct window *w, u32 end, u32 verb_bytes) {
+    if (!w || end > WINDOW_BYTES || verb_bytes == 0 || verb_bytes > 7)
+        return 0;
+    u32 key_at = TEXT_AT + verb_bytes + 1, at = key_at;
+    if (key_at >= end || w->bytes[key_at - 1] != ' ' || w->bytes[key_at] <= ' ')
+        return 0;
+    for (u32 i = 0; i <= KEY_BYTES_MAX / 8; i++) {
+        u64 ends = first_end(load64(w->bytes + at));
+        if (ends) {
+            at += byte_of(ends);
+            /* What lies behind the datagram's end is an older one's. */
+            u8 c = w->bytes[at];
+            if (at < end && c != ' ' && c != '\r' && c != '\n')
+                return 0;
+            break;
+        }
+        at += 8;
+        if (at >= end)
+            break;
+    }
+    w->key_at = key_at;
+    w->key_bytes = (at < end ? at : end) - key_at;
+    return 1;
+}
+
 /* Find the first key of the line: the second word, or the third of `gat` and `gats`, which name a
  * time first. */
 NOINLINE int find_key(struct window *w, u32 end) {
     if (!w || end > WINDOW_BYTES)
         return 0;
-    u32 verb = load32(w->bytes + TEXT_AT);
-    w->words_before = verb == 0x20746167 || verb == 0x73746167 ? 2 : 1;
+    u64 head = load64(w->bytes + TEXT_AT), verb_end = first_end(head);
+    u32 verb = head;
+    int has_time = verb == 0x20746167 || verb == 0x73746167;
+    if (verb_end && !has_time && find_near(w, end, byte_of(verb_end)))
+        return 0;
+    w->words_before = has_time ? 2 : 1;
     w->in_word = 0;
     w->key_at = 0;
     w->key_bytes = 0;
@@ -175,9 +216,9 @@ int steer_keys(struct sk_reuseport_md *ctx) {
     struct steer_counters *counters = bpf_map_lookup_elem(&steer_counts, &zero);
     if (!s || !w || !counters)
         return SK_PASS;
+    u32 receivers = s->receivers;
     if (!read_key(ctx, w, s->seed, &hash)) {
         counters->unsteered++;
-        u32 receivers = s->receivers;
         if (receivers) {
             u32 any = ctx->hash % receivers;
             bpf_sk_select_reuseport(ctx, &sockets, &any, 0);
@@ -187,6 +228,8 @@ int steer_keys(struct sk_reuseport_md *ctx) {
     if (s->hot_requests)
         count(hash, s->hot_requests);
     u32 socket = s->socket[hash >> 52 & (STEER_SLOTS - 1)];
+    if (socket == STEER_ANYONE && receivers)
+        socket = ctx->hash % receivers;
     if (bpf_sk_select_reuseport(ctx, &sockets, &socket, 0))
         counters->socketless++;
     else

@@ -117,7 +117,7 @@ impl Counts {
 /// The steering program's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SteerCounts {
-    /// Went to the socket of its key's slot.
+    /// Went where its key's slot leads.
     pub steered: u64,
     /// No key was found in it: the kernel chose.
     pub unsteered: u64,

@@ -17,6 +17,7 @@ use laneway_store::{Onlooker, SharedArray, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 // Where the store puts a record the program may read it.
 const _: () = assert!(WINDOW_TAIL_BYTES >= RECORD_BYTES_MAX);
@@ -236,6 +237,13 @@ impl Lane {
         let array = PerCpuArray::try_from(map).map_err(|why| Error::new(what, &why))?;
         let cpus = array.get(&0, 0).map_err(|why| Error::new(what, &why))?;
         Ok(Counts::sum(cpus.iter().copied()))
+    }
+
+    /// Runs so far and the time they took, if the kernel keeps such statistics now
+    /// (`kernel.bpf_stats_enabled`).
+    pub fn run_statistics(&self) -> Option<(u64, Duration)> {
+        let info = self.ebpf.program(NAME)?.info().ok()?;
+        Some((info.run_count(), info.run_time()))
     }
 
     /// Instructions that the verifier walked through to accept the program.

@@ -37,6 +37,31 @@ pub const PAYLOAD_BYTES_MAX: u32 = 1472;
 /// Slots of the steering table: the 12 highest bits of the owner's hash.
 pub const STEER_SLOTS: usize = 4096;
 
+/// The slot of a hash.
+pub const fn slot_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - STEER_SLOTS.ilog2())) as usize
+}
+
+/// Where a slot's datagrams go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lead {
+    /// To the socket of this index.
+    Socket(u32),
+    /// To any of those that receive, by their sender.
+    Anyone,
+}
+
+impl Lead {
+    /// As the table has it.
+    #[cfg(feature = "kernel")]
+    pub(crate) const fn word(self) -> u32 {
+        match self {
+            Lead::Socket(index) => index,
+            Lead::Anyone => u32::MAX, // STEER_ANYONE in `bpf/lane.h`
+        }
+    }
+}
+
 /// Hot keys kept in one timeslot.
 pub const HOT_MAX: usize = 64;
 

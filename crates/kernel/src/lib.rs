@@ -42,4 +42,4 @@ pub use lane::{Answered, Lane, Memory, Program, Room};
 #[cfg(feature = "kernel")]
 pub use mapped::Mapped;
 #[cfg(feature = "kernel")]
-pub use steer::Steer;
+pub use steer::{Steer, SteerTable};

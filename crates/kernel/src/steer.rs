@@ -9,23 +9,33 @@
 use crate::counts::SteerCounts;
 use crate::error::Error;
 use crate::lane::mapped;
-use crate::layout::{HOT_MAX, STEER_SLOTS, SteerWords};
+use crate::layout::{HOT_MAX, Lead, SteerWords};
 use crate::mapped::Mapped;
 use aya::maps::{PerCpuArray, ReusePortSockArray};
 use aya::programs::SkReuseport;
 use aya::{Ebpf, EbpfLoader};
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 const NAME: &str = "steer_keys";
-/// Bits of the hash below the slot.
-const SLOT_SHIFT: u32 = 64 - STEER_SLOTS.ilog2();
 const COUNTER_WORDS: usize = 3;
+
+/// The table of slots, apart from the program: who has it rewrites slots and waits for nobody.
+#[derive(Debug, Clone)]
+pub struct SteerTable(Arc<Mapped<SteerWords>>);
+
+impl SteerTable {
+    /// Where the keys of a slot go from now on.
+    pub fn set_slot(&self, slot: usize, lead: Lead) {
+        self.0[0].socket[slot].store(lead.word(), Relaxed);
+    }
+}
 
 /// The steering program, loaded.
 #[derive(Debug)]
 pub struct Steer {
-    words: Mapped<SteerWords>,
+    words: Arc<Mapped<SteerWords>>,
     ebpf: Ebpf,
 }
 
@@ -39,7 +49,7 @@ impl Steer {
             .map_err(|why| Error::new("creating the steering program's arrays", &why))?;
         let what = "loading the steering program";
         program(&mut ebpf)?.load().map_err(|why| Error::new(what, &why))?;
-        let words: Mapped<SteerWords> = mapped(&ebpf, "steer")?;
+        let words: Arc<Mapped<SteerWords>> = Arc::new(mapped(&ebpf, "steer")?);
         words[0].seed.store(seed, Relaxed);
         // Untouched cells claim timeslot 0.
         words[0].stamp.store(1, Relaxed);
@@ -72,14 +82,14 @@ impl Steer {
         self.words[0].receivers.store(receivers, Relaxed);
     }
 
-    /// The slot of a hash.
-    pub const fn slot(hash: u64) -> usize {
-        (hash >> SLOT_SHIFT) as usize
+    /// The table of slots.
+    pub fn table(&self) -> SteerTable {
+        SteerTable(self.words.clone())
     }
 
     /// Where the keys of a slot go from now on.
-    pub fn set_slot(&self, slot: usize, socket: u32) {
-        self.words[0].socket[slot].store(socket, Relaxed);
+    pub fn set_slot(&self, slot: usize, lead: Lead) {
+        self.table().set_slot(slot, lead);
     }
 
     /// Report keys asked for this often in a timeslot; 0 stops the counting.

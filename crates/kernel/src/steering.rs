@@ -1,7 +1,7 @@
 //! Steering as a server uses it: the sockets of its ordinary UDP port, each slot of the table led
 //! to the socket of the slot's owner. The same interface stands in a build without the program.
 //!
-//! Knows no owner: who leads the slots says whose each is.
+//! Knows no owner: who leads the slots says whose each is, and may say otherwise at any time.
 
 use crate::counts::SteerCounts;
 use crate::error::Error;
@@ -20,12 +20,18 @@ pub use real::Steering;
 #[cfg(feature = "kernel")]
 mod real {
     use super::{BorrowedFd, Error, STEER_SLOTS, SteerCounts, middle_of_slot};
-    use crate::steer::Steer;
+    use crate::layout::Lead;
+    use crate::steer::{Steer, SteerTable};
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::sync::{Mutex, PoisonError};
 
     /// The steering of one port.
     #[derive(Debug)]
-    pub struct Steering(Mutex<Steer>);
+    pub struct Steering {
+        table: SteerTable,
+        rewritten: AtomicU64,
+        steer: Mutex<Steer>,
+    }
 
     impl Steering {
         /// Steer the datagrams of a port to `sockets`, which share it, by their owners' numbers.
@@ -40,23 +46,30 @@ mod real {
                 steer.set_socket(index as u32, socket)?;
             }
             for slot in 0..STEER_SLOTS {
-                steer.set_slot(slot, owner(middle_of_slot(slot)));
+                steer.set_slot(slot, Lead::Socket(owner(middle_of_slot(slot))));
             }
             steer.set_receivers(sockets.len() as u32);
             if let Some(first) = sockets.first() {
                 steer.attach(first)?;
             }
-            Ok(Steering(Mutex::new(steer)))
+            let (table, rewritten) = (steer.table(), AtomicU64::new(0));
+            Ok(Steering { table, rewritten, steer: Mutex::new(steer) })
         }
 
-        /// Where the keys of a slot go from now on.
-        pub fn set_slot(&self, slot: usize, socket: u32) {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).set_slot(slot, socket);
+        /// Where the keys of a slot go from now on. Waits for nobody.
+        pub fn set_slot(&self, slot: usize, lead: Lead) {
+            self.table.set_slot(slot, lead);
+            self.rewritten.fetch_add(1, Relaxed); // only a count
+        }
+
+        /// How often a slot was rewritten since the start.
+        pub fn rewritten(&self) -> u64 {
+            self.rewritten.load(Relaxed)
         }
 
         /// What was counted since the start.
         pub fn counts(&self) -> Result<SteerCounts, Error> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).counts()
+            self.steer.lock().unwrap_or_else(PoisonError::into_inner).counts()
         }
     }
 }
@@ -67,6 +80,7 @@ pub use absent::Steering;
 #[cfg(not(feature = "kernel"))]
 mod absent {
     use super::{BorrowedFd, Error, SteerCounts};
+    use crate::layout::Lead;
 
     /// The steering of one port, of which this build has none.
     #[derive(Debug)]
@@ -83,7 +97,12 @@ mod absent {
         }
 
         /// Where the keys of a slot go from now on.
-        pub fn set_slot(&self, _slot: usize, _socket: u32) {
+        pub fn set_slot(&self, _slot: usize, _lead: Lead) {
+            match *self {}
+        }
+
+        /// How often a slot was rewritten since the start.
+        pub fn rewritten(&self) -> u64 {
             match *self {}
         }
 

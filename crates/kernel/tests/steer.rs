@@ -6,7 +6,7 @@ mod common;
 
 use common::hosts::{self, Host, PATIENCE};
 use laneway_kernel::Steer;
-use laneway_kernel::layout::STEER_SLOTS;
+use laneway_kernel::layout::{Lead, STEER_SLOTS, slot_of};
 use laneway_policy::owner::{OwnerHash, SEED, hash};
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, UdpSocket};
@@ -14,6 +14,8 @@ use std::time::Instant;
 
 const QUEUES: u16 = 4;
 const ADDRESS: &str = "127.0.0.1:11211";
+/// Enough that one of them goes elsewhere than the others.
+const SENDERS: u64 = 64;
 
 /// Sockets that share a port, and the program that chooses among them.
 struct Group {
@@ -36,7 +38,7 @@ impl Group {
         }
         for slot in 0..STEER_SLOTS {
             let middle = OwnerHash((slot as u64) << 52 | 1 << 51);
-            steer.set_slot(slot, u32::from(middle.queue(QUEUES).0));
+            steer.set_slot(slot, Lead::Socket(u32::from(middle.queue(QUEUES).0)));
         }
         steer.attach(&sockets[0]).expect("attached");
         let asking = host.socket("127.0.0.1:0");
@@ -96,11 +98,42 @@ fn every_request_reaches_the_owner_of_its_key() {
 }
 
 #[test]
+fn a_key_ends_where_its_datagram_or_its_word_ends_whatever_came_before() {
+    let Some(group) = Group::new() else { return };
+    let before = format!("get {}\r\n", "z".repeat(250));
+    for key in ["b", "seven77", "eight888", "nine99999", "sixteen16sixteen"] {
+        let owner = usize::from(hash(SEED, key.as_bytes()).queue(QUEUES).0);
+        for text in [
+            format!("get {key}"),
+            format!("get {key}\n"),
+            format!("get {key} other\r\n"),
+            format!(" get {key}\r\n"),
+            format!("get  {key}\r\n"),
+            format!("gets {key}\r\n"),
+            format!("prepend {key} 0 0 1\r\nx\r\n"),
+            format!("longer-than-that {key}\r\n"),
+        ] {
+            group.send(&before);
+            group.receiver(&before);
+            group.send(&text);
+            assert_eq!(group.receiver(&text), owner, "{text:?}");
+        }
+    }
+    // A tab is no space: with it the word before it goes on, and so does the key.
+    for (text, key) in [("get\tb c\r\n", "c"), ("get b\tc d\r\n", "b\tc")] {
+        let owner = usize::from(hash(SEED, key.as_bytes()).queue(QUEUES).0);
+        group.send(text);
+        assert_eq!(group.receiver(text), owner, "{text:?}");
+    }
+    assert_eq!(group.steer.counts().expect("counters").unsteered, 0);
+}
+
+#[test]
 fn a_slot_rewritten_moves_its_keys_and_a_socket_closed_loses_none() {
     let Some(mut group) = Group::new() else { return };
-    let slot = Steer::slot(hash(SEED, b"key").0);
+    let slot = slot_of(hash(SEED, b"key").0);
     for socket in [3, 0, 2, 1] {
-        group.steer.set_slot(slot, socket);
+        group.steer.set_slot(slot, Lead::Socket(socket));
         group.send("get key\r\n");
         assert_eq!(group.receiver("get key\r\n"), socket as usize);
     }
@@ -108,6 +141,28 @@ fn a_slot_rewritten_moves_its_keys_and_a_socket_closed_loses_none() {
     group.send("get key\r\n");
     group.receiver("get key\r\n");
     assert_eq!(group.steer.counts().expect("counters").socketless, 1);
+}
+
+#[test]
+fn a_slot_that_leads_to_anyone_is_spread_by_its_senders() {
+    let Some(group) = Group::new() else { return };
+    group.steer.set_receivers(2);
+    group.steer.set_slot(slot_of(hash(SEED, b"key").0), Lead::Anyone);
+    let mut seen = [0; QUEUES as usize];
+    for _ in 0..SENDERS {
+        let asking = group.host.socket("127.0.0.1:0");
+        let ask = || {
+            asking.send_to(&hosts::datagram("get key\r\n"), ADDRESS).expect("sent");
+            group.receiver("get key\r\n")
+        };
+        let receiver = ask();
+        assert_eq!(ask(), receiver, "a sender's datagrams stay together");
+        seen[receiver] += 1;
+    }
+    // Of sixty-four coins one is heads and one is tails.
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    assert_eq!(seen[2..], [0, 0], "these do not receive");
+    assert_eq!(group.steer.counts().expect("counters").steered, 2 * SENDERS);
 }
 
 #[test]

@@ -309,6 +309,9 @@ fn attach(
              requests for another worker's keys are handed over in software"
         );
     }
+    if let (Some(hot), Some(slots)) = (&shared.hot, kernel.slots(shared.placement)) {
+        hot.steer(slots);
+    }
     let queues: Vec<Queue> = sockets.queues().collect();
     kernel.attach(&queues, hasher, &clock)?;
     kernel.open_bypass(&shared.settings, &queues)?;

@@ -8,6 +8,7 @@
 
 use crate::bypass::Way;
 use crate::clock::Clock;
+use crate::hot::slots::Slots;
 use crate::settings::{LaneSettings, Settings, UdpSettings};
 use crate::stats::{KernelLaneSnapshot, KernelSnapshot};
 use laneway_kernel::service::{Service, ServiceSettings};
@@ -20,7 +21,7 @@ use laneway_transport::datagram::Queue;
 use laneway_transport::udp::Sockets;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use laneway_kernel::probe::layers;
 pub use laneway_kernel::service::parse_range;
@@ -34,7 +35,7 @@ const CLOCK_NANOS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Kernel {
     lane: Option<Service>,
-    steering: Option<Steering>,
+    steering: Option<Arc<Steering>>,
     bypass: Option<Way>,
     /// The counts at the last `stats reset`.
     baseline: Mutex<Option<Counts>>,
@@ -61,8 +62,16 @@ impl Kernel {
     /// workers hand requests over that are another's.
     pub fn steer(&mut self, sockets: &Sockets, placement: &Placement) -> Result<(), Error> {
         let owner = |hash| u32::from(placement.owner(OwnerHash(hash)).0);
-        self.steering = Some(Steering::start(placement.seed(), &sockets.ordinary(), owner)?);
+        let steering = Steering::start(placement.seed(), &sockets.ordinary(), owner)?;
+        self.steering = Some(Arc::new(steering));
         Ok(())
+    }
+
+    /// The table of whoever steers, for hot keys to move slots of.
+    pub fn slots(&self, placement: Placement) -> Option<Slots> {
+        let steering = self.steering.clone()?;
+        let rewrite = move |slot, lead| steering.set_slot(slot, lead);
+        Some(Slots::new(placement, Box::new(rewrite)))
     }
 
     /// Receive datagrams past the stack, if that is asked for.
@@ -162,10 +171,14 @@ impl Kernel {
                 hits_of_class: counts.hits_of_class().to_vec(),
             }
         });
-        let steering = self.steering.as_ref().and_then(|steering| steering.counts().ok());
-        let steering = steering.map(|counts| {
-            let names = ["steered", "unsteered", "socketless"];
-            names.into_iter().zip([counts.steered, counts.unsteered, counts.socketless]).collect()
+        let steering = self.steering.as_ref().and_then(|steering| {
+            let counts = steering.counts().ok()?;
+            Some(vec![
+                ("steered", counts.steered),
+                ("unsteered", counts.unsteered),
+                ("socketless", counts.socketless),
+                ("slots_rewritten", steering.rewritten()),
+            ])
         });
         KernelSnapshot { lane, steering, bypass: self.bypass.as_ref().map(Way::snapshot) }
     }

@@ -34,6 +34,9 @@ usage: laneway bench EXPERIMENT [flags]
   hot-threshold  latency by the threshold of hot keys, 256 down to 32 (KeySched, figure 3b)
   shm-sizes      shared memory beside UDP and a unix socket, values of 16 B to 1 KB (HERD)
   shm-window     the same by the window, items of 48 B, and latency against throughput (HERD)
+  interception   a GET met at XDP, at tc, at the UDP socket or in a worker (Hippos); needs root, and
+                 the program beside this one that `cargo build --release -p laneway-kernel
+                 --features kernel --example interception` makes
   designs        lanes, minos, hkh, hkh-ws and sho under the default workload, at shares of the
                  best peak, which it finds first (Minos, section 6)
   designs-p-large
@@ -64,6 +67,8 @@ pub enum Experiment {
     ShmSizes,
     /// The same by the window: latency against throughput (HERD §5).
     ShmWindow,
+    /// Hippos' study of places to hook.
+    Interception,
     /// The five designs.
     Designs(Sweep),
 }
@@ -121,14 +126,29 @@ const fn shm(
     Picture { name, value, x, chart: Chart { title, x_label, y_label, log: Log::Both } }
 }
 
+/// After Hippos's latency and CPU by the position of the hook.
+const INTERCEPTION: &[Picture] = &[
+    met("answered-cpu", "/answered/cpu_us", "CPU of client and server (us)", Log::Neither),
+    met("answered-p50", "/answered/p50_us", "median round trip (us)", Log::Vertical),
+    met("answered-p99", "/answered/p99_us", "p99 of the round trip (us)", Log::Vertical),
+    met("dropped-cpu", "/dropped/cpu_us", "CPU of a dropped one (us)", Log::Neither),
+];
+
+const fn met(name: &'static str, value: &'static str, y_label: &'static str, log: Log) -> Picture {
+    let title = "Where a GET is met";
+    let x_label = "requests/s (thousands)";
+    Picture { name, value, x: None, chart: Chart { title, x_label, y_label, log } }
+}
+
 impl Experiment {
-    const ALL: [(&'static str, Experiment); 9] = [
+    const ALL: [(&'static str, Experiment); 10] = [
         ("service-time", Experiment::ServiceTime),
         ("access-modes", Experiment::AccessModes),
         ("direction", Experiment::Direction),
         ("hot-threshold", Experiment::HotThreshold),
         ("shm-sizes", Experiment::ShmSizes),
         ("shm-window", Experiment::ShmWindow),
+        ("interception", Experiment::Interception),
         ("designs", Experiment::Designs(Sweep::Load)),
         ("designs-p-large", Experiment::Designs(Sweep::PLarge)),
         ("designs-s-large", Experiment::Designs(Sweep::SLarge)),
@@ -166,6 +186,9 @@ impl Experiment {
             }
             Experiment::ShmWindow => {
                 Some(include_str!("../../../../bench/definitions/shm-window.toml"))
+            }
+            Experiment::Interception => {
+                Some(include_str!("../../../../bench/definitions/interception.toml"))
             }
             Experiment::Designs(_) => None,
         }
@@ -234,6 +257,7 @@ impl Experiment {
             Experiment::HotThreshold => HOT_THRESHOLD,
             Experiment::ShmSizes => SHM_SIZES,
             Experiment::ShmWindow => SHM_WINDOW,
+            Experiment::Interception => INTERCEPTION,
             Experiment::Designs(sweep) => sweep.pictures(),
         }
     }

@@ -15,6 +15,7 @@ pub mod bench;
 pub mod builtin;
 pub mod definition;
 pub mod hot;
+pub mod lane;
 pub mod lookaside;
 pub mod memory;
 pub mod namespace;
@@ -210,6 +211,11 @@ pub fn collect(definition: &Definition, options: &Options) -> Result<Collected, 
     Ok(Collected { rounds, versions, real_time: places.real_time, failures })
 }
 
+/// What was measured, doubtful or not.
+fn measured_of(outcome: &mut Result<Measured, Doubt>) -> &mut Measured {
+    outcome.as_mut().unwrap_or_else(|doubt| &mut doubt.measured)
+}
+
 struct Comparison<'a> {
     definition: &'a Definition,
     options: &'a Options,
@@ -285,15 +291,19 @@ impl Comparison<'_> {
         Ok(Ok(round))
     }
 
-    /// One run of `laneway bench`, beside what the server tells of hot keys.
+    /// One run of `laneway bench`, beside what the server tells of hot keys and of its lane in the
+    /// kernel.
     fn bench(&self, run: &RunDefinition, number: usize) -> Result<Result<Measured, Doubt>, String> {
         let (server, definition) = (&self.servers[&run.server], self.definition.server(run));
         let before = hot::counts(definition, server)?;
+        let lane_before = lane::counts(definition, server)?;
         let mut measured = bench::measure(self.definition, run, server, self.options, number)?;
         let after = hot::counts(definition, server)?;
+        if let (Some(before), Some(after)) = (lane_before, lane::counts(definition, server)?) {
+            lane::put((before, after), measured_of(&mut measured));
+        }
         if let (Some(before), Some(after)) = (before, after) {
-            let measured = measured.as_mut().unwrap_or_else(|doubt| &mut doubt.measured);
-            hot::put(&definition.name, (before, after), measured)?;
+            hot::put(&definition.name, (before, after), measured_of(&mut measured))?;
         }
         Ok(measured)
     }

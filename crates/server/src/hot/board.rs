@@ -7,14 +7,18 @@
 //!
 //! Knows no worker and no clock: what each worker has executed so far and the time are arguments.
 
+use super::slots::Slots;
 use super::window::{Balance, Mark, Since, Window};
 use crate::counters::Counter;
+use laneway_kernel::layout::Lead;
+use laneway_policy::hot::Reads;
 use laneway_policy::hot::loads::LOAD_SLOTS;
 use laneway_policy::hot::mapping::HotKey;
 use laneway_policy::hot::routes::{self, SlotHead};
 use laneway_policy::hot::scheduler::{Found, Scheduler};
 use laneway_policy::hot::settings::HotSettings;
 use laneway_policy::hot::sketch::KeyHash;
+use laneway_policy::owner::OwnerHash;
 use laneway_policy::{Access, Nanos, WorkerId};
 use laneway_sync::notice::Notice;
 use std::collections::HashMap;
@@ -48,6 +52,7 @@ struct Pair {
 #[derive(Debug)]
 struct Known {
     text: Box<[u8]>,
+    place: OwnerHash,
     home: WorkerId,
     /// `None`: it waits.
     number: Option<u16>,
@@ -76,6 +81,8 @@ struct Turn {
     moved: u64,
     balance: Balance,
     words: Vec<u64>,
+    /// Slots of the kernel's table, where it steers.
+    slots: Option<Slots>,
 }
 
 /// The board.
@@ -98,6 +105,8 @@ pub struct Finding<'a> {
     pub found: Found,
     /// The key itself.
     pub text: &'a [u8],
+    /// Its hash among the owners.
+    pub place: OwnerHash,
     /// Whose it is when it is cold.
     pub home: WorkerId,
 }
@@ -155,6 +164,7 @@ impl HotBoard {
             moved: 0,
             balance: Balance::new(workers),
             words: Vec::new(),
+            slots: None,
         };
         let board = HotBoard {
             settings,
@@ -166,6 +176,13 @@ impl HotBoard {
         };
         board.post(&mut board.lock());
         board
+    }
+
+    /// From now on have the kernel lead hot keys where they belong.
+    pub fn steer(&self, slots: Slots) {
+        let mut turn = self.lock();
+        turn.slots = Some(slots);
+        self.post(&mut turn);
     }
 
     /// The settings.
@@ -230,6 +247,7 @@ impl HotBoard {
         let last = (turn.slot, owner.unwrap_or(finding.home));
         let known = turn.known.entry(key).or_insert_with(|| Known {
             text: finding.text.into(),
+            place: finding.place,
             home: finding.home,
             number,
             before: (0, 0),
@@ -486,5 +504,19 @@ impl HotBoard {
         let numbers: Vec<u16> = keys.iter().map(|hot| number(hot).unwrap_or(0)).collect();
         routes::encode(head, keys, &numbers, &mut turn.words);
         self.notice.post(&turn.words);
+        self.lead(turn);
+    }
+
+    /// Have the kernel lead the hot keys' slots to their owners; to anyone where the key is mostly
+    /// read and its reads need no owner. The scheduler has the heaviest keys first.
+    fn lead(&self, turn: &mut Turn) {
+        let Turn { slots: Some(slots), scheduler, known, .. } = turn else { return };
+        let threshold = scheduler.threshold();
+        let lead = |hot: &HotKey| match self.settings.reads {
+            Reads::Spread if hot.owned.max(hot.expected) < threshold => Lead::Anyone,
+            _ => Lead::Socket(hot.owner.0.into()),
+        };
+        let place = |hot: &HotKey| Some((known.get(&hot.key)?.place, lead(hot)));
+        slots.follow(scheduler.hot().iter().filter_map(place));
     }
 }

@@ -11,11 +11,13 @@
 //! [`board`] is what the workers share: who the hot keys of the slot belong to, posted as a notice
 //! that is read without waiting; how often each worker executed each of them; and the scheduler,
 //! which whoever notices that a slot is over turns, if nobody else is about to. [`local`] is a
-//! worker's own part, [`turn`] how it uses both, [`window`] what the statistics remember.
+//! worker's own part, [`turn`] how it uses both, [`window`] what the statistics remember, [`slots`]
+//! which slots of the kernel's steering table follow the hot keys.
 //!
 //! Off, it costs a worker one branch per request and one per turn.
 
 pub mod board;
 pub mod local;
+pub mod slots;
 pub mod turn;
 pub mod window;

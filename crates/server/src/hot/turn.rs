@@ -105,11 +105,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let workers = u32::from(board.settings().workers);
         let (requests, owned) =
             if is_owned { (count, count) } else { (count.saturating_mul(workers), 0) };
+        let placement = &self.shared.placement;
+        let place = placement.hash(key);
         let finding = Finding {
             slot: hot.routes().head().slot,
             found: Found { key: hash, requests, owned, is_estimate: !is_owned },
             text: key,
-            home: self.shared.placement.owner(self.shared.placement.hash(key)),
+            place,
+            home: placement.owner(place),
         };
         let executed = |worker: usize| self.shared.workers[worker].lanes.executed();
         board.found(hot.now_nanos, executed, &finding);

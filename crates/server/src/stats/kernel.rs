@@ -48,7 +48,7 @@ pub struct BypassSnapshot {
 pub struct KernelSnapshot {
     /// The GET lane.
     pub lane: Option<KernelLaneSnapshot>,
-    /// Datagrams that were steered, or not, since the start, and their names.
+    /// Datagrams that were steered, or not, and slots rewritten, since the start, and their names.
     pub steering: Option<Vec<(&'static str, u64)>>,
     /// The way past the stack.
     pub bypass: Option<BypassSnapshot>,

@@ -1,0 +1,183 @@
+//! What one run of each program costs, by the kernel's own run-time statistics: steering, with and
+//! without its sketch, on the loopback of a network namespace made here; the lane's hits and
+//! misses, at tc ingress of virtual Ethernet between two more. Prints one line of JSON, in
+//! nanoseconds a datagram. The statistics time each run by two looks at the clock, which are part
+//! of it.
+//!
+//! usage: programs [DATAGRAMS]; root, or what the kernel lane needs and CAP_SYS_ADMIN
+#![forbid(unsafe_code)]
+
+#[allow(dead_code)] // a part of it is used
+#[path = "../../tests/common/hosts.rs"]
+mod hosts;
+#[allow(dead_code)]
+#[path = "../../tests/common/writer.rs"]
+mod writer;
+
+use aya::sys::{Stats, enable_stats};
+use hosts::{Host, INTERFACE};
+use laneway_kernel::layout::{Lead, STEER_SLOTS};
+use laneway_kernel::steering::middle_of_slot;
+use laneway_kernel::{Program, Steer};
+use laneway_policy::owner::{OwnerHash, SEED};
+use socket2::{Domain, Socket, Type};
+use std::error::Error;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use writer::{PLAIN, Writer};
+
+const DATAGRAMS: usize = 200_000;
+const QUEUES: u16 = 4;
+const PORT_SHARED: &str = "127.0.0.1:11211";
+const SERVER: &str = "10.9.0.1:11211";
+/// Keys asked for, of 16 bytes.
+const KEYS: usize = 1024;
+const VALUE_BYTES: usize = 100;
+/// Datagrams before they are taken out: so many fit into any socket's buffer.
+const BURST: usize = 32;
+/// A timeslot, and what makes a key hot in it: about those of `--hot` with four workers.
+const SLOT_DATAGRAMS: usize = 64 * BURST;
+const HOT_REQUESTS: u16 = 32;
+/// Only what was lost is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    let datagrams = match std::env::args().nth(1).map(|text| text.parse()) {
+        None => DATAGRAMS,
+        Some(Ok(datagrams)) if datagrams >= BURST => datagrams,
+        Some(_) => {
+            eprintln!("usage: programs [DATAGRAMS], at least {BURST}");
+            return ExitCode::from(2);
+        }
+    };
+    match measure(datagrams) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("programs: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(datagrams: usize) -> Result<String> {
+    let missing = laneway_kernel::probe::layers().into_iter();
+    if let Some(layer) = missing.filter(|l| l.name != "AF_XDP").find(|l| l.missing.is_some()) {
+        return Err(layer.to_string().into());
+    }
+    let _kept = enable_stats(Stats::RunTime)?;
+    let plain = steering(datagrams, 0)?;
+    let sketch = steering(datagrams, HOT_REQUESTS)?;
+    let (hit, miss) = lane(datagrams)?;
+    Ok(format!(
+        "{{\"datagrams\": {datagrams}, \"steer_ns\": {plain:.1}, \"steer_sketch_ns\": {sketch:.1}, \
+         \"lane_hit_ns\": {hit:.1}, \"lane_miss_ns\": {miss:.1}}}"
+    ))
+}
+
+/// Requests for all keys, in an order without rhythm.
+fn requests(prefix: &str) -> Vec<Vec<u8>> {
+    let key = |i: usize| format!("{prefix}{:015}", (i * 617) % KEYS);
+    (0..KEYS).map(|i| hosts::datagram(&format!("get {}\r\n", key(i)))).collect()
+}
+
+/// Steer so many datagrams; `hot_requests` 0 is without the sketch.
+fn steering(datagrams: usize, hot_requests: u16) -> Result<f64> {
+    let host = Host::new();
+    let sockets: Vec<UdpSocket> = (0..QUEUES).map(|_| host.run(sharing)).collect();
+    let mut steer = Steer::load(SEED)?;
+    for (index, socket) in sockets.iter().enumerate() {
+        steer.set_socket(index as u32, socket)?;
+    }
+    for slot in 0..STEER_SLOTS {
+        let owner = OwnerHash(middle_of_slot(slot)).queue(QUEUES).0;
+        steer.set_slot(slot, Lead::Socket(owner.into()));
+    }
+    steer.set_receivers(QUEUES.into());
+    steer.set_hot_requests(hot_requests);
+    steer.attach(&sockets[0])?;
+    let asking = host.socket("127.0.0.1:0");
+    asking.connect(PORT_SHARED)?;
+    let taken = |sent: usize| {
+        if sent.is_multiple_of(SLOT_DATAGRAMS) {
+            steer.end_timeslot();
+        }
+        sockets.iter().map(empty).sum::<usize>()
+    };
+    let ns = mean(datagrams, &asking, &requests("k"), taken, || steer.run_statistics())?;
+    let counts = steer.counts()?;
+    match counts.steered >= datagrams as u64 && counts.unsteered + counts.socketless == 0 {
+        true => Ok(ns),
+        false => Err(format!("not all were steered: {counts:?}").into()),
+    }
+}
+
+fn sharing() -> UdpSocket {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
+    socket.set_reuse_port(true).expect("an option");
+    socket.bind(&PORT_SHARED.parse::<SocketAddr>().expect("an address").into()).expect("bound");
+    socket.set_nonblocking(true).expect("an option");
+    socket.into()
+}
+
+/// What a hit costs, and a miss.
+fn lane(datagrams: usize) -> Result<(f64, f64)> {
+    let (server, client) = hosts::connected();
+    let mut writer = Writer::new(Program::TrafficControl, &["10.9.0.1"])?;
+    for i in 0..KEYS {
+        writer.set(format!("k{i:015}").as_bytes(), &[b'x'; VALUE_BYTES], PLAIN);
+    }
+    server.run(|| writer.lane.attach(INTERFACE))?;
+    let (passed, asking) = (server.socket(SERVER), client.socket("10.9.0.2:0"));
+    passed.set_nonblocking(true)?;
+    asking.set_nonblocking(true)?;
+    asking.connect(SERVER)?;
+    let run = || writer.lane.run_statistics();
+    let hit = mean(datagrams, &asking, &requests("k"), |_| empty(&asking), run)?;
+    let miss = mean(datagrams, &asking, &requests("m"), |_| empty(&passed), run)?;
+    Ok((hit, miss))
+}
+
+/// Send so many, have them taken out in between (`taken` is told how many were sent), and tell the
+/// mean time of a run meanwhile.
+fn mean(
+    datagrams: usize,
+    asking: &UdpSocket,
+    requests: &[Vec<u8>],
+    taken: impl Fn(usize) -> usize,
+    statistics: impl Fn() -> Option<(u64, Duration)>,
+) -> Result<f64> {
+    let none = "this kernel tells no run-time statistics";
+    let before = statistics().ok_or(none)?;
+    let (mut sent, mut got) = (0, 0);
+    while sent < datagrams {
+        for _ in 0..BURST {
+            asking.send(&requests[sent % requests.len()])?;
+            sent += 1;
+        }
+        let began = Instant::now();
+        while got < sent {
+            got += taken(sent);
+            if began.elapsed() > PATIENCE {
+                return Err(format!("{got} of {sent} datagrams arrived").into());
+            }
+        }
+    }
+    let after = statistics().ok_or(none)?;
+    let runs = after.0 - before.0;
+    if runs < sent as u64 {
+        return Err(format!("{runs} runs for {sent} datagrams").into());
+    }
+    Ok((after.1 - before.1).as_nanos() as f64 / runs as f64)
+}
+
+/// Take out what has come.
+fn empty(socket: &UdpSocket) -> usize {
+    let mut bytes = [0; 2048];
+    std::iter::from_fn(|| socket.recv(&mut bytes).ok()).count()
+}
