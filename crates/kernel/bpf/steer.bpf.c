@@ -91,7 +91,8 @@ INLINE u32 byte_of(u64 high_bit) { return (high_bit >> 7) * 0x0001020304050607ul
 NOINLINE int find_near(struct window *w, u32 end, u32 verb_bytes) {
     if (!w || end > WINDOW_BYTES || verb_bytes == 0 || verb_bytes > 7)
         return 0;
-    u32 key_at = TEXT_AT + verb_bytes + 1, at = key_at;
+    OPAQUE(verb_bytes);
+    u32 key_at = TEXT_AT + 1 + (verb_bytes & 7), at = key_at;
     if (key_at >= end || w->bytes[key_at - 1] != ' ' || w->bytes[key_at] <= ' ')
         return 0;
     for (u32 i = 0; i <= KEY_BYTES_MAX / 8; i++) {
