@@ -6,6 +6,7 @@ mod rig;
 
 use laneway_policy::{BATCH_BESIDE_LARGE, Design, Form, Role};
 use laneway_server::shared::{LaneCounts, Phase};
+use laneway_server::worker::Progress;
 use laneway_transport::memory::{Client, Faults};
 use rig::{Plan, Rig, hit, plans, plans_of_lanes, plans_of_rivals, tail, value};
 use std::collections::BTreeMap;
@@ -95,6 +96,36 @@ fn a_client_that_does_not_read_costs_nobody_else_a_turn() {
         assert!(slices(&rig) - before <= 3 * needed, "the stuck client went on taking turns");
         let all = rig.until(&stuck, Vec::new(), |got| got.ends_with(b"END\r\n"));
         assert!(all == reply("big", &big), "and when it reads at last, all is there");
+    }
+}
+
+/// Where workers share a CPU their threads let each other run when a step says so: after each slice
+/// of a large transfer, and at no other time.
+#[test]
+fn a_step_says_whether_it_moved_a_slice() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let (reader, other) = (rig.net.connect(), rig.net.connect());
+    let big = value(MEDIUM, 7);
+    rig.set(&reader, "big", &big);
+    rig.set(&other, "small", b"s");
+    reader.send(b"get big\r\n");
+    let (mut got, mut sliced, mut busy) = (Vec::new(), 0, 0);
+    while !got.ends_with(b"END\r\n") {
+        let slices = |rig: &Rig| rig.shared.workers[0].lanes.slices.get();
+        let before = slices(&rig);
+        let progress = rig.workers[0].step().expect("memory transports do not fail");
+        let moved = slices(&rig) > before;
+        assert_eq!(progress == Progress::Sliced, moved, "{progress:?} after {sliced} slices");
+        sliced += u32::from(moved);
+        got.extend(reader.receive(usize::MAX));
+    }
+    assert!(got == reply("big", &big) && sliced > 10, "{sliced} slices: {}", tail(&got));
+    other.send(b"get small\r\n");
+    while other.receive(usize::MAX).is_empty() {
+        busy += 1;
+        let progress = rig.workers[0].step().expect("memory transports do not fail");
+        assert_ne!(progress, Progress::Sliced, "nothing large is left");
+        assert!(busy < 100, "a small reply is not so slow");
     }
 }
 
