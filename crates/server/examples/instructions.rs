@@ -140,7 +140,7 @@ fn lookup_batch(lookups: usize) {
             std::array::from_fn(|at| keys[(batch * BURST + at) % KEYS].as_bytes());
         let hashes = keys.map(|key| store.hash(key));
         hashes.iter().for_each(|&hash| store.prefetch(hash));
-        hashes.iter().zip(keys).for_each(|(&hash, key)| store.prefetch_item(hash, key));
+        store.prefetch_items(&hashes);
         hashes.iter().zip(keys).for_each(|(&hash, key)| find(store, hash, key, &mut out));
     }
 }

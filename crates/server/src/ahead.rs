@@ -13,15 +13,16 @@ const KEYS_AHEAD: usize = 16;
 
 /// Hashes of the keys to come.
 pub struct Ahead {
-    /// Address of the key in the input, and its hash; in the order of their turns.
-    keys: [(usize, KeyHash); KEYS_AHEAD],
+    /// Addresses of the keys in the input, in the order of their turns.
+    addresses: [usize; KEYS_AHEAD],
+    hashes: [KeyHash; KEYS_AHEAD],
     known: usize,
     used: usize,
 }
 
 impl Default for Ahead {
     fn default() -> Self {
-        Ahead { keys: [(0, KeyHash(0)); KEYS_AHEAD], known: 0, used: 0 }
+        Ahead { addresses: [0; KEYS_AHEAD], hashes: [KeyHash(0); KEYS_AHEAD], known: 0, used: 0 }
     }
 }
 
@@ -96,21 +97,19 @@ impl Ahead {
     }
 
     fn fetch(&mut self, store: &Store, keys: &[&[u8]]) {
-        for (place, key) in self.keys.iter_mut().zip(keys) {
+        for (at, key) in keys.iter().enumerate() {
             let hash = store.hash(key);
             store.prefetch(hash);
-            *place = (key.as_ptr() as usize, hash);
+            (self.addresses[at], self.hashes[at]) = (key.as_ptr() as usize, hash);
         }
         self.known = keys.len();
-        for (&(_, hash), key) in self.keys.iter().zip(keys) {
-            store.prefetch_item(hash, key);
-        }
+        store.prefetch_items(&self.hashes[..self.known]);
     }
 
     /// The hash of a key whose turn has come.
     pub fn hash(&mut self, store: &Store, key: &[u8]) -> KeyHash {
         while self.used < self.known {
-            let (address, hash) = self.keys[self.used];
+            let (address, hash) = (self.addresses[self.used], self.hashes[self.used]);
             self.used += 1;
             if address == key.as_ptr() as usize {
                 return hash;

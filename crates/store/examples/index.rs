@@ -120,7 +120,7 @@ fn batched(store: &Store, items: u64, lookups: u64) -> f64 {
         let keys: [Key; BATCH] = std::array::from_fn(|_| next());
         let hashes: [KeyHash; BATCH] = std::array::from_fn(|at| store.hash(&keys[at]));
         hashes.iter().for_each(|&hash| store.prefetch(hash));
-        hashes.iter().zip(&keys).for_each(|(&hash, key)| store.prefetch_item(hash, key));
+        store.prefetch_items(&hashes);
         for (&hash, key) in hashes.iter().zip(&keys) {
             assert!(black_box(store.peek(hash, key, NOW)).is_some());
         }

@@ -78,7 +78,7 @@ fn gets(store: &Arc<Store>, items: u64, operations: u64, mut next: impl FnMut() 
         let keys: [[u8; 16]; 16] = std::array::from_fn(|_| key(next()));
         let hashes = keys.map(|key| store.hash(&key));
         hashes.iter().for_each(|&hash| store.prefetch(hash));
-        hashes.iter().zip(&keys).for_each(|(&hash, key)| store.prefetch_item(hash, key));
+        store.prefetch_items(&hashes);
         for (hash, key) in hashes.iter().zip(&keys) {
             out.clear();
             let got = store.get(*hash, key, NOW, &mut out, &mut |_, out| {

@@ -88,6 +88,10 @@ pub struct Entered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainFull;
 
+/// What is looked for stands in an overflow bucket, if anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chained;
+
 #[derive(Debug, Default)]
 struct OverflowList {
     free: Vec<u32>,
@@ -110,6 +114,21 @@ pub struct Index {
     /// Bytes of buckets that lie in a window, in use or not.
     window_bytes: u64,
     onlooker: Option<Arc<dyn Onlooker>>,
+}
+
+/// Which of these slots bear the tag, a bit each: all are looked at, since where the first is found
+/// no branch predictor foresees. With tag 0 empty slots and links are among them.
+#[inline]
+fn tagged(slots: &[AtomicU64], tag: u16) -> u32 {
+    let bit =
+        |(at, slot): (usize, &AtomicU64)| u32::from(tag_of_slot(slot.load(Relaxed)) == tag) << at;
+    slots.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
+}
+
+/// Whether a slot's word leads to an item.
+#[inline]
+fn is_item(word: u64) -> bool {
+    word != 0 && !is_link(word)
 }
 
 impl Index {
@@ -256,18 +275,40 @@ impl Index {
         let mut node = Node::Primary(primary);
         for _ in 0..=CHAIN_MAX {
             let slots = self.slots(node);
-            for (slot, word) in slots.iter().enumerate() {
-                let word = word.load(Relaxed);
-                if tag_of_slot(word) == tag && word != 0 && !is_link(word) {
+            let mut candidates = tagged(slots, tag);
+            while candidates != 0 {
+                let slot = candidates.trailing_zeros() as usize;
+                let word = slots[slot].load(Relaxed);
+                if is_item(word) {
                     let location = Location::of_slot(word);
                     if wanted(location) {
                         return Some((Place { node, slot }, location));
                     }
                 }
+                candidates &= candidates - 1;
             }
             node = self.next(slots)?;
         }
         None
+    }
+
+    /// The first location with this tag, if it stands in the primary bucket: a guess for who looks
+    /// ahead. Where the chain goes on instead, its next line is asked for, and [`Chained`] says to
+    /// use [`find`](Self::find) in a while.
+    #[inline]
+    pub fn find_ahead(&self, primary: usize, tag: u16) -> Result<Option<Location>, Chained> {
+        let slots = &self.bucket(primary).slots;
+        let mut candidates = tagged(slots, tag);
+        while candidates != 0 {
+            let word = slots[candidates.trailing_zeros() as usize].load(Relaxed);
+            if is_item(word) {
+                return Ok(Some(Location::of_slot(word)));
+            }
+            candidates &= candidates - 1;
+        }
+        let Some(Node::Overflow(number)) = self.next(slots) else { return Ok(None) };
+        self.overflow_region.prefetch(number * size_of::<Overflow>());
+        Err(Chained)
     }
 
     /// All words in the chain, links apart, into `out`. The caller is inside, or validates.
@@ -491,4 +532,36 @@ pub fn bucket_of(hash: KeyHash, buckets: u64) -> u64 {
     let level = buckets.ilog2();
     let wide = hash.bucket() & ((2 << level) - 1);
     if wide < buckets { wide } else { hash.bucket() & ((1 << level) - 1) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::location::Medium;
+
+    /// What stands in the primary bucket is found by looking ahead; what stands behind it is asked
+    /// for, and found by `find`; what has the tag of empty slots is not taken for one of them.
+    #[test]
+    fn looking_ahead_stops_where_the_chain_goes_on() {
+        let index = Index::new(64, 64, false, None).expect("memory");
+        let hash = KeyHash(0);
+        let primary = index.primary(hash);
+        let location = |tag: u16| Location::new(Medium::Arena, 7, 100 + u64::from(tag));
+        assert_eq!(index.find_ahead(primary, 0), Ok(None), "an empty slot is no item");
+        for tag in 0..SLOTS as u16 {
+            index.insert(0, primary, location(tag).with_tag(tag)).expect("room");
+            assert_eq!(index.find_ahead(primary, tag), Ok(Some(location(tag))));
+            assert_eq!(index.find_ahead(primary, 99), Ok(None), "nothing is behind it");
+        }
+        index.insert(0, primary, location(50).with_tag(50)).expect("room");
+        let (behind, found): (Vec<u16>, Vec<u16>) = (0..SLOTS as u16)
+            .chain([50])
+            .partition(|&tag| index.find_ahead(primary, tag) == Err(Chained));
+        assert_eq!(behind, [SLOTS as u16 - 1, 50], "the last one made room for the link");
+        assert_eq!(found.len(), SLOTS - 1);
+        for tag in behind.into_iter().chain(found) {
+            let (_, there) = index.find(primary, tag, |_| true).expect("it was put there");
+            assert_eq!(there, location(tag));
+        }
+    }
 }

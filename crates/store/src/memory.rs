@@ -105,7 +105,7 @@ impl Memory {
         let window_limit = u64::from(first - 1) * chunk_bytes as u64;
         Ok(Memory {
             marks: Region::reserve(chunks * marks_stride(chunk_bytes) * 2, false)?,
-            bitmaps: Region::reserve(chunks * bitmap_words * 8, false)?,
+            bitmaps: Region::reserve(chunks * bitmap_words * 8, config.huge_pages)?,
             infos: (0..chunks).map(|_| ChunkInfo::default()).collect(),
             classes: wide.chain(cut).enumerate().map(class).collect(),
             ordinary,

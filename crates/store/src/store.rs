@@ -5,7 +5,7 @@ use crate::{
     cursor::{Drain, Sweeper},
     hash::Hasher,
     hook::Hook,
-    index::Index,
+    index::{Chained, Index},
     large::LargeTable,
     location::{Location, Medium},
     mark::{self, Mark},
@@ -141,15 +141,35 @@ impl Store {
         self.index.prefetch(hash);
     }
 
-    /// Ask the cache for the item's own lines, and its hit mark's, going by the tag; best some time
-    /// after `prefetch`.
+    /// Ask the cache for the items' own lines, and their hit marks', going by their tags; best some
+    /// time after [`prefetch`](Self::prefetch) of each. Of keys whose tag is not in their primary
+    /// bucket the overflow bucket is asked for first, and waited for when all others are on their
+    /// way.
     #[inline]
-    pub fn prefetch_item(&self, hash: KeyHash, key: &[u8]) {
-        let _ = key; // the tag decides
-        let found = self.index.find(self.index.primary(hash), hash.tag(), |_| true);
-        if let Some((_, location)) = found
-            && location.medium() == Medium::Arena
-        {
+    pub fn prefetch_items(&self, hashes: &[KeyHash]) {
+        for hashes in hashes.chunks(u64::BITS as usize) {
+            let mut chained = 0_u64;
+            for (at, &hash) in hashes.iter().enumerate() {
+                match self.index.find_ahead(self.index.primary(hash), hash.tag()) {
+                    Ok(Some(location)) => self.prefetch_location(location),
+                    Ok(None) => {}
+                    Err(Chained) => chained |= 1 << at,
+                }
+            }
+            while chained != 0 {
+                let hash = hashes[chained.trailing_zeros() as usize];
+                let found = self.index.find(self.index.primary(hash), hash.tag(), |_| true);
+                if let Some((_, location)) = found {
+                    self.prefetch_location(location);
+                }
+                chained &= chained - 1;
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch_location(&self, location: Location) {
+        if location.medium() == Medium::Arena {
             self.memory.prefetch(location.offset() as usize * 8);
         }
     }
