@@ -166,7 +166,8 @@ impl Server {
         let rdma_addresses = hall.as_ref().map_or_else(Vec::new, |hall| hall.addresses.clone());
         let doors = open_doors(door, hall, &domains[0]).map_err(StartError::Worker)?;
         let mut threads = Vec::new();
-        let crowded = workers.len() > thread::available_parallelism().map_or(1, usize::from);
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let crowded = workers.len() + usize::from(keeper.is_some()) > cpus;
         for (number, worker) in workers.into_iter().enumerate() {
             let builder = thread::Builder::new().name(format!("worker-{number}"));
             let thread = builder.spawn(move || run(worker, crowded)).map_err(StartError::Worker)?;
@@ -386,9 +387,9 @@ fn over_verbs(
     })
 }
 
-/// The thread of a worker. Where workers share CPUs (`crowded`) each lets the others run after
-/// every slice of a large transfer: a scheduler that does not take the CPU away by itself,
-/// SCHED_FIFO most of all, would have their small requests wait for the whole of it.
+/// The thread of a worker. Where workers, or they and the keeper, share CPUs (`crowded`) each lets
+/// the others run after every slice of a large transfer: a scheduler that does not take the CPU
+/// away by itself, SCHED_FIFO most of all, would have their small requests wait for all of it.
 fn run(mut worker: Worker<SocketTransport, SystemClock>, crowded: bool) {
     numa::stay(worker.cpus());
     loop {

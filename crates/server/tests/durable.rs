@@ -479,6 +479,53 @@ fn datagrams_are_served_durably_too() {
 }
 
 #[test]
+fn a_large_value_comes_in_by_stretches_and_others_in_between() {
+    const TURNS_BEFORE: usize = 3;
+    for form in FORMS {
+        let machine = machine();
+        let large = value(600_000, 4);
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        rig.set(&client, "large", &large);
+        rig.set(&client, "small", b"abc");
+        drop((rig, kept));
+        let (mut rig, kept) = started(&machine, form);
+        let (first, second) = (rig.net.connect(), rig.net.connect());
+        assert_eq!(rig.send(&first, b"get large\r\n"), b"");
+        rig.turns(TURNS_BEFORE);
+        assert_eq!(rig.send(&second, b"get small\r\n"), b"");
+        let small = rig.until(&second, Vec::new(), |got| got.ends_with(b"END\r\n"));
+        assert_eq!(small, [&hit("small", b"abc")[..], b"END\r\n"].concat());
+        assert!(first.receive(usize::MAX).is_empty(), "the small one waited for the large one");
+        let whole = rig.until(&first, Vec::new(), |got| got.ends_with(b"END\r\n"));
+        assert!(whole == [&hit("large", &large)[..], b"END\r\n"].concat());
+        let stats = kept.tier.stats();
+        assert_eq!(stats.items.items(), 2);
+        let told = rig.ask(&second, b"stats tier\r\n", b"END\r\n");
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.contains("STAT items_brought_in 2\r\n"), "{told}");
+        assert!(told.contains("STAT bytes_brought_in 600003\r\n"), "{told}");
+    }
+}
+
+#[test]
+fn a_long_value_that_lies_in_the_log_comes_in_too() {
+    const LONG: usize = 100_000;
+    let one_path = Settings { split_bytes: usize::MAX, segment_bytes: 512 << 10, ..settings() };
+    let machine = Machine::new(8 << 20, SSD_BYTES);
+    let long = value(LONG, 7);
+    let (mut rig, kept) = started_with(&machine, one_path, Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    rig.set(&client, "long", &long);
+    assert_eq!(kept.tier.stats().items.large, 0);
+    drop((rig, kept));
+    let (mut rig, _kept) = started_with(&machine, one_path, Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    let whole = rig.ask(&client, b"get long\r\n", b"END\r\n");
+    assert!(whole == [&hit("long", &long)[..], b"END\r\n"].concat());
+}
+
+#[test]
 fn long_multigets_by_datagram_are_whole_whether_memory_or_the_folder_has_their_items() {
     const TIMES: usize = 700; // more than one turn looks up
     let machine = machine();

@@ -6,7 +6,12 @@ use crate::disk::Disk;
 use crate::pointer::{Extent, PIECE_BYTES, Pointer};
 use crate::store::Shared;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
-use crc32c::crc32c;
+use crc32c::{crc32c, crc32c_append};
+
+/// What is asked of the SSD at once of a value that is read.
+const READ_STRETCH_BYTES: usize = 256 << 10;
+/// What is verified and copied in one go.
+const COPY_STRETCH_BYTES: usize = 64 << 10;
 
 /// Bytes on their way to the SSD. Dropped before `finish`, it gives its blocks back.
 pub struct LargeWriter<S: AsRef<Shared>> {
@@ -119,17 +124,29 @@ fn joined(extents: Vec<Extent>) -> Vec<Extent> {
 }
 
 /// Reads piece `index`; `None` if its crc is wrong.
+///
+/// Between two stretches others may have the CPU: a scheduler that does not take it away by itself
+/// would have a server's small requests wait for the whole piece.
 pub fn read_piece(ssd: &dyn Disk, pointer: &Pointer, index: usize) -> Result<Option<Vec<u8>>> {
     let bytes = pointer.piece_bytes(index);
     let mut blocks = Blocks::zeroed(bytes);
     let mut at = 0;
     for part in pointer.parts(index) {
         let into = &mut blocks.as_mut()[at..at + part.bytes];
-        doing("read a large value", ssd.read_all(part.at, into))?;
+        for (nth, stretch) in into.chunks_mut(READ_STRETCH_BYTES).enumerate() {
+            let from = part.at + (nth * READ_STRETCH_BYTES) as u64;
+            doing("read a large value", ssd.read_all(from, stretch))?;
+            std::thread::yield_now();
+        }
         at += part.bytes;
     }
-    let piece = &blocks.as_slice()[..bytes];
-    Ok((pointer.crcs.get(index) == Some(&crc32c(piece))).then(|| piece.to_vec()))
+    let (mut crc, mut piece) = (0, Vec::with_capacity(bytes));
+    for stretch in blocks.as_slice()[..bytes].chunks(COPY_STRETCH_BYTES) {
+        crc = crc32c_append(crc, stretch);
+        piece.extend_from_slice(stretch);
+        std::thread::yield_now();
+    }
+    Ok((pointer.crcs.get(index) == Some(&crc)).then_some(piece))
 }
 
 /// Whether a large value is whole on the SSD.

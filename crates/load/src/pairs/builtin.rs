@@ -36,6 +36,7 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("shm-window", include_str!("../../../../bench/definitions/shm-window.toml")),
     ("tier-boundary", include_str!("../../../../bench/definitions/tier-boundary.toml")),
     ("tier-latency", include_str!("../../../../bench/definitions/tier-latency.toml")),
+    ("tier-p99", include_str!("../../../../bench/definitions/tier-p99.toml")),
     ("tier-split", include_str!("../../../../bench/definitions/tier-split.toml")),
     ("tier-synced", include_str!("../../../../bench/definitions/tier-synced.toml")),
     ("tier-unsynced", include_str!("../../../../bench/definitions/tier-unsynced.toml")),

@@ -94,8 +94,8 @@ pub struct ServerDefinition {
     /// Its name in this file.
     pub name: String,
     /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{port}` or
-    /// `{socket}`, `{next}` (the port after that), `{door}` (for `--shm`), `{host}` and `{memory}`
-    /// replaced.
+    /// `{socket}`, `{next}` (the port after that), `{door}` (for `--shm`), `{data}` (for
+    /// `--data-dir`: a folder on a disk, removed afterwards), `{host}` and `{memory}` replaced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     /// Where it runs already, instead of a command: somebody else started it and will end it.

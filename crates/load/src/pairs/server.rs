@@ -148,6 +148,9 @@ impl Server {
             server.version().map_err(|error| format!("{name} at {address}: {error}"))?;
             return Ok(server);
         }
+        if definition.command.contains("{data}") {
+            on_a_disk(&places.folder).map_err(|why| format!("{name}: {why}"))?;
+        }
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let socket = places.folder.join(format!("{name}-{port}.sock"));
         let command = expand(&definition.command, places, port, &socket);
@@ -279,6 +282,19 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     places.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
 }
 
+/// Refuses a folder that lies in memory: what is read from there is read from no disk.
+fn on_a_disk(folder: &Path) -> Result<(), String> {
+    const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6]; // tmpfs, ramfs (linux/magic.h)
+    let there = rustix::fs::statfs(folder).map_err(|error| format!("{folder:?}: {error}"))?;
+    match IN_MEMORY.contains(&(there.f_type as u32)) {
+        false => Ok(()),
+        true => Err(format!(
+            "{folder:?} lies in memory, and a data folder is to be read from a disk: have TMPDIR \
+             name a folder on one"
+        )),
+    }
+}
+
 /// A port that was free a moment ago.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
@@ -304,6 +320,7 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
             .replace("{next}", &port.wrapping_add(1).to_string())
             .replace("{socket}", &socket.to_string_lossy())
             .replace("{door}", &socket.with_extension("door").to_string_lossy())
+            .replace("{data}", &socket.with_extension("data").to_string_lossy())
             .replace("{memory}", &places.memory_mb.to_string())
     };
     words(command).into_iter().map(one).collect()
@@ -324,8 +341,8 @@ mod tests {
             namespace: None,
             real_time: false,
         };
-        let command =
-            "{laneway} serve -l {host} -p {port} -U {next} -s {socket} --shm {door} -m {memory} ''";
+        let command = "{laneway} serve -l {host} -p {port} -U {next} -s {socket} --shm {door} \
+                       -m {memory} '' --data-dir {data}";
         let expanded = expand(command, &places, 7, Path::new("/s.sock"));
         let expected = [
             "/r/laneway",
@@ -343,7 +360,17 @@ mod tests {
             "-m",
             "64",
             "",
+            "--data-dir",
+            "/s.data",
         ];
         assert_eq!(expanded, expected);
+    }
+
+    #[test]
+    fn a_folder_in_memory_is_no_place_to_read_from_a_disk() {
+        let refused = on_a_disk(Path::new("/dev/shm")).expect_err("it is a tmpfs");
+        assert!(refused.contains("TMPDIR"), "{refused}");
+        assert_eq!(on_a_disk(Path::new("/proc")), Ok(()), "no disk either, but none in memory");
+        assert!(on_a_disk(Path::new("/none/such")).is_err());
     }
 }

@@ -110,8 +110,11 @@ fn keep<S>(mut keeper: Keeper<S>, durable: &Durable, clock: SystemClock) {
         if !busy && durable.is_stopping() && keeper.is_idle() {
             return;
         }
-        if !busy {
-            thread::park_timeout(SLEEP_MAX);
+        match busy {
+            // Workers on the same CPU come first: a scheduler that does not take it away by itself
+            // would have their hits wait until there is nothing left to do here.
+            true => thread::yield_now(),
+            false => thread::park_timeout(SLEEP_MAX),
         }
     }
 }

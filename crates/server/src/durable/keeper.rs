@@ -2,7 +2,7 @@
 
 use super::hands::{Done, Hands, Order};
 use super::shared::Durable;
-use super::task::{Fault, Task};
+use super::task::{Fault, Filling, Task};
 use crate::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
 use crate::handoff::Finished;
@@ -14,8 +14,9 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Jobs taken in one step, so that what ended in between is heard of.
-const JOBS_PER_STEP: usize = 512;
+/// Jobs taken in one step, so that what ended in between is heard of, and so that a worker that
+/// shares the keeper's CPU need not wait long: a job takes a few microseconds.
+const JOBS_PER_STEP: usize = 64;
 /// Items on their way into memory at a time; further jobs wait.
 const FAULTS_MAX: usize = 512;
 /// The longest line of a request that comes from a worker.
@@ -49,6 +50,8 @@ pub struct Keeper<S> {
     pub(super) busy: HashMap<Box<[u8]>, VecDeque<Task>>,
     /// Items on their way into memory.
     pub(super) faults: HashMap<u64, Fault>,
+    /// What was read and is being copied.
+    pub(super) filling: VecDeque<Filling>,
     /// Large values among them, and those that wait until these are in.
     pub(super) large_faults: usize,
     pub(super) large_waiting: VecDeque<Box<[u8]>>,
@@ -103,6 +106,7 @@ impl<S> Keeper<S> {
             number: 0,
             busy: HashMap::new(),
             faults: HashMap::new(),
+            filling: VecDeque::new(),
             large_faults: 0,
             large_waiting: VecDeque::new(),
             suspended: HashMap::new(),
@@ -141,9 +145,11 @@ impl<S> Keeper<S> {
             }
         }
         self.done = done;
+        busy |= self.fill();
         busy |= self.pass_barrier();
         for _ in 0..JOBS_PER_STEP {
-            let full = !self.undelivered.is_empty() || FAULTS_MAX <= self.faults.len();
+            let faults = self.faults.len() + self.filling.len();
+            let full = !self.undelivered.is_empty() || FAULTS_MAX <= faults;
             if full || !self.barrier.is_empty() {
                 break;
             }

@@ -13,6 +13,9 @@
 //! tier), [`fault`] (an item comes into memory), [`settle`] (groups, replies), [`hands`] (who
 //! waits for devices). [`capture`] is how the keeper learns what a command changed.
 //!
+//! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
+//! short, long values are copied by stretches, and between steps the workers may run.
+//!
 //! Knows no socket; time comes with every step. Seconds are unix seconds.
 
 pub mod admit;

@@ -202,6 +202,7 @@ impl<S> Keeper<S> {
             waits: self.durable.waits,
             requests: read(&counts.requests),
             faults: read(&counts.faults),
+            fault_bytes: read(&counts.fault_bytes),
             spills: read(&counts.spills),
             refused: read(&counts.refused),
             expired: read(&counts.expired),

@@ -35,6 +35,8 @@ pub struct Counts {
     pub requests: AtomicU64,
     /// Items that were brought into memory.
     pub faults: AtomicU64,
+    /// Bytes of their values.
+    pub fault_bytes: AtomicU64,
     /// Large values written to the SSD.
     pub spills: AtomicU64,
     /// Writes that were refused or taken back because a medium refused.
@@ -137,5 +139,10 @@ impl Durable {
 
 /// Count one more.
 pub fn bump(count: &AtomicU64) {
-    count.fetch_add(1, Ordering::Relaxed); // statistics: nothing hangs on it
+    add(count, 1);
+}
+
+/// Count so many more.
+pub fn add(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed); // statistics: nothing hangs on it
 }

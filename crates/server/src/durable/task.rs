@@ -37,6 +37,24 @@ pub struct Pieces {
     pub next: usize,
 }
 
+/// Bytes that were read, on their way into an item to be.
+pub struct Filling {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// As [`Fault::is_large`].
+    pub is_large: bool,
+    /// The item to be.
+    pub draft: Draft,
+    /// What was read.
+    pub bytes: Vec<u8>,
+    /// How much of it is in.
+    pub done: usize,
+    /// What is kept with the item.
+    pub meta: ItemMeta,
+    /// Where the rest comes from, and the piece to read next.
+    pub rest: Option<(Arc<LargeReader>, usize)>,
+}
+
 /// One job.
 pub struct Task {
     /// What is to be done; taken out while it is being done.

@@ -14,6 +14,8 @@ pub struct TierSnapshot {
     pub requests: u64,
     /// Items brought into memory.
     pub faults: u64,
+    /// Bytes of their values.
+    pub fault_bytes: u64,
     /// Large values written to the SSD.
     pub spills: u64,
     /// Writes refused, or taken back.
@@ -86,6 +88,7 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.number("keeper_queue", snapshot.queue);
     lines.number("replies_held", snapshot.held);
     lines.number("items_brought_in", snapshot.faults);
+    lines.number("bytes_brought_in", snapshot.fault_bytes);
     lines.number("large_written", snapshot.spills);
     lines.number("writes_refused", snapshot.refused);
     lines.number("items_expired", snapshot.expired);
