@@ -6,10 +6,11 @@
 //! one record the one that is replayed. No migration runs meanwhile, so that whatever is moved
 //! later is found in the log behind the position.
 
+use crate::ahead::{Piece, Pieces, read_ahead};
 use crate::bytes::{Put, Reader};
 use crate::disk::{Barrier, Disk};
 use crate::index::{Entry, Home, What};
-use crate::large::{LargeWriter, read_piece};
+use crate::large::LargeWriter;
 use crate::pointer::{Extent, Pointer};
 use crate::store::{Checkpoint, Shared};
 use crate::superblock::Superblock;
@@ -237,52 +238,65 @@ impl AsRef<Shared> for Shared {
     }
 }
 
-/// Reads a checkpoint, calling `visit` with every entry.
-pub fn read(
-    ssd: &dyn Disk,
-    body: &Pointer,
-    blocks: u64,
-    mut visit: impl FnMut(&[u8], Entry),
-) -> Result<Head> {
-    let damaged = |what: &str| Error::Corrupt(format!("checkpoint: {what}"));
-    let mut pieces = 0..body.pieces();
-    let mut bytes: Vec<u8> = Vec::new();
-    let mut more = |bytes: &mut Vec<u8>| -> Result<bool> {
-        let Some(index) = pieces.next() else { return Ok(false) };
-        let piece = read_piece(ssd, body, index)?;
-        bytes.extend_from_slice(&piece.ok_or(damaged("a piece's crc is wrong"))?);
-        Ok(true)
-    };
-    let (head, mut at) = loop {
-        let mut reader = Reader::new(&bytes);
-        if let Some(head) = Head::decode(&mut reader) {
-            break (head, bytes.len() - reader.len());
-        }
-        if !more(&mut bytes)? {
-            return Err(damaged("no head"));
-        }
-    };
-    let mut count = 0;
-    loop {
-        let mut reader = Reader::new(&bytes[at..]);
-        match decode_entry(&mut reader, blocks) {
-            Some(Next::Entry(key, entry)) => {
-                if key.is_empty() || KEY_BYTES_MAX < key.len() {
-                    return Err(damaged("a key of a wrong length"));
-                }
-                visit(key, entry);
-                count += 1;
-                at = bytes.len() - reader.len();
-            }
-            Some(Next::End(expected)) if expected == count => return Ok(head),
-            Some(Next::End(_)) => return Err(damaged("entries are missing")),
-            None => {
-                bytes.drain(..at);
-                at = 0;
-                if !more(&mut bytes)? {
-                    return Err(damaged("no end"));
-                }
-            }
-        }
+/// Whoever reads a checkpoint.
+pub trait Visit {
+    /// What stands before the entries.
+    fn head(&mut self, head: &Head);
+    /// One entry; they come in the order of their keys.
+    fn entry(&mut self, key: &[u8], entry: Entry);
+}
+
+fn damaged(what: &str) -> Error {
+    Error::Corrupt(format!("checkpoint: {what}"))
+}
+
+/// The next piece, behind what is left of the last one from an offset on.
+fn next_piece(pieces: &mut Pieces, last: Option<(Piece, usize)>, ends: &str) -> Result<Piece> {
+    let left = last.as_ref().map_or(&[][..], |(piece, at)| &piece.bytes()[*at..]);
+    let next = pieces.next(left)?;
+    if let Some((piece, _)) = last {
+        pieces.give_back(piece);
     }
+    match next {
+        Some(Some(piece)) => Ok(piece),
+        Some(None) => Err(damaged("a piece's crc is wrong")),
+        None => Err(damaged(ends)),
+    }
+}
+
+/// Reads a checkpoint.
+pub fn read(ssd: &dyn Disk, body: &Pointer, blocks: u64, visit: &mut impl Visit) -> Result<Head> {
+    read_ahead(ssd, body, |pieces| {
+        let mut piece = next_piece(pieces, None, "no head")?;
+        let (head, mut at) = loop {
+            let bytes = piece.bytes();
+            let mut reader = Reader::new(bytes);
+            match Head::decode(&mut reader) {
+                Some(head) => break (head, bytes.len() - reader.len()),
+                None => piece = next_piece(pieces, Some((piece, 0)), "no head")?,
+            }
+        };
+        visit.head(&head);
+        let mut count = 0;
+        loop {
+            let bytes = piece.bytes();
+            let mut reader = Reader::new(&bytes[at..]);
+            match decode_entry(&mut reader, blocks) {
+                Some(Next::Entry(key, entry)) => {
+                    if key.is_empty() || KEY_BYTES_MAX < key.len() {
+                        return Err(damaged("a key of a wrong length"));
+                    }
+                    visit.entry(key, entry);
+                    count += 1;
+                    at = bytes.len() - reader.len();
+                }
+                Some(Next::End(expected)) if expected == count => return Ok(head),
+                Some(Next::End(_)) => return Err(damaged("entries are missing")),
+                None => {
+                    piece = next_piece(pieces, Some((piece, at)), "no end")?;
+                    at = 0;
+                }
+            }
+        }
+    })
 }

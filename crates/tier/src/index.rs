@@ -142,6 +142,11 @@ impl Builder {
         self.slots.push(Slot { key: key.into(), entry, weight: AtomicU8::new(0) });
     }
 
+    /// Whether all came in order.
+    pub fn is_in_order(&self) -> bool {
+        self.late.is_empty()
+    }
+
     fn end_leaf(&mut self) {
         let slots = std::mem::replace(&mut self.slots, Vec::with_capacity(LEAF_ENTRIES_MAX));
         // The first leaf takes whatever comes before its first key, too.

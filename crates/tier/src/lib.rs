@@ -11,16 +11,19 @@
 //! [`Tier::submit_put`] with [`Tier::commit`], and [`Tier::reads`].
 //!
 //! Knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
-//! ([`Settings::background`]), those of [`Tier::reads`], and none besides. The parts, bottom up:
-//! `disk`, `pm` (media); `record`, `segment`, `log`, `pointer`, `space`, `tables` (how bytes lie);
-//! `index`; `append`, `large`, `read`, `reads`, `migrate`, `checkpoint`, `recover` (what is done);
-//! `tier`, `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
+//! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
+//! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
+//! `log`, `pointer`, `space`, `tables` (how bytes lie); `index`; `append`, `large`, `read`,
+//! `reads`, `migrate`, `checkpoint` with `ahead`, `recover` with `census` (what is done); `tier`,
+//! `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
+mod ahead;
 mod append;
 mod background;
 mod bytes;
+mod census;
 mod checkpoint;
 mod directory;
 pub mod disk;

@@ -5,23 +5,20 @@
 //! record before the end of what was durable is a problem: it is named if its name can be read, and
 //! everything else is served.
 
-use crate::checkpoint;
+use crate::census::{Census, Containers};
+use crate::checkpoint::{self, Head, Visit};
 use crate::disk::{Barrier, Disk};
-use crate::index::{Builder, Entry, Home, Index, Tie, What};
+use crate::index::{Builder, Entry, Home, Index, Published, Tie, What};
 use crate::large::is_there;
 use crate::log::{Log, Slot};
 use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::record::{Kind, Record};
 use crate::segment::{Header, Listed, Met, Scan, Shape, life_of};
-use crate::space::{Claims, Space};
 use crate::stats::Counters;
-use crate::store::{Accounts, Checkpoint, Maintenance, SUPER_BLOCKS, Shared, Writer};
+use crate::store::{Checkpoint, Maintenance, Shared, Writer};
 use crate::superblock::{Front, Superblock};
-use crate::tables::{
-    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, Table, Tables, for_each_record,
-    id_of, read_table,
-};
+use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
 use crate::types::{BLOCK_BYTES, Error, Position, Result, Settings, doing};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
@@ -157,6 +154,7 @@ struct Recovery<'a> {
     shape: Shape,
     report: Report,
     index: Index,
+    census: Census,
     sequence: u64,
     flush_sequence: u64,
     last_table_id: u64,
@@ -167,6 +165,33 @@ struct Recovery<'a> {
     dropped: BTreeMap<u64, Dropped>,
     /// Headers that were not whole, by slot.
     rebuilt: Vec<(u32, Header)>,
+}
+
+/// What a checkpoint fills.
+struct Filling {
+    builder: Builder,
+    census: Census,
+}
+
+impl Visit for Filling {
+    fn head(&mut self, head: &Head) {
+        head.tables.iter().for_each(|table| self.census.table(*table));
+    }
+
+    fn entry(&mut self, key: &[u8], entry: Entry) {
+        self.census.add(&entry);
+        self.builder.push(key, entry);
+    }
+}
+
+impl Filling {
+    fn finish(mut self) -> (Index, Census) {
+        if !self.builder.is_in_order() {
+            // A key that comes twice was counted twice.
+            self.census.give_up();
+        }
+        (self.builder.finish(), self.census)
+    }
 }
 
 /// A segment that is in use.
@@ -184,6 +209,7 @@ impl<'a> Recovery<'a> {
             shape,
             report,
             index: Index::default(),
+            census: Census::new(shape, superblock.blocks),
             sequence: 0,
             flush_sequence: 0,
             last_table_id: 0,
@@ -211,9 +237,22 @@ impl<'a> Recovery<'a> {
         }
         progress(total, total);
         self.load_tables()?;
-        self.index.flush(self.flush_sequence);
-        let (space, accounts) = self.claim(&slots);
-        self.report.items = self.index.count().items();
+        if self.census.lowest_sequence() < self.flush_sequence {
+            for gone in self.index.flush(self.flush_sequence) {
+                self.census.remove(&gone);
+            }
+        }
+        let containers = Containers {
+            slots: &slots,
+            tables: &self.tables,
+            dropped: &self.dropped,
+            last_table_id: self.last_table_id,
+            checkpoints: &self.superblock.checkpoints,
+        };
+        let counted = self.census.finish(&self.index, &containers);
+        self.report.items = counted.items;
+        self.report.problems.extend(counted.problems);
+        let (space, accounts) = (counted.space, counted.accounts);
         let (region, shape) = (self.media.region.clone(), self.shape);
         let store_id = self.superblock.store_id;
         let log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
@@ -262,11 +301,11 @@ impl<'a> Recovery<'a> {
                 // Made before the first checkpoint: all of the log is still there.
                 return Ok(Position::default());
             }
-            let mut builder = Builder::default();
-            let add = |key: &[u8], entry| builder.push(key, entry);
-            match checkpoint::read(&*self.media.ssd, body, blocks, add) {
+            let mut filling =
+                Filling { builder: Builder::default(), census: Census::new(self.shape, blocks) };
+            match checkpoint::read(&*self.media.ssd, body, blocks, &mut filling) {
                 Ok(head) if head.position == *position => {
-                    self.index = builder.finish();
+                    (self.index, self.census) = filling.finish();
                     self.report.checkpoint_bytes = body.bytes;
                     self.sequence = head.sequence;
                     self.flush_sequence = head.flush_sequence;
@@ -349,6 +388,9 @@ impl<'a> Recovery<'a> {
             if headers.values().any(|(known, _)| *known == slot) {
                 continue;
             }
+            if self.is_untouched(slot)? {
+                continue;
+            }
             let bytes = self.segment_bytes(slot)?;
             let (mut any, mut vouched) = (false, false);
             let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
@@ -376,6 +418,14 @@ impl<'a> Recovery<'a> {
             return Ok(Some((slot, header, vouched)));
         }
         Ok(None)
+    }
+
+    /// Whether a slot has never held a segment: zeros where its header and its first records are.
+    /// A log is made large, and to read what was never written took most of a young store's start.
+    fn is_untouched(&self, slot: u32) -> Result<bool> {
+        let mut front = vec![0; self.shape.header_bytes as usize + BLOCK_BYTES];
+        doing("read the log", self.media.region.read(self.shape.start(slot), &mut front))?;
+        Ok(front.iter().all(|&byte| byte == 0))
     }
 
     /// Where the newest segment ends, and the segments that it says are free.
@@ -462,7 +512,9 @@ impl<'a> Recovery<'a> {
                 match Table::of_record(key, body, record.sequence, home, blocks) {
                     Some(table) => {
                         self.last_table_id = self.last_table_id.max(table.id);
-                        self.tables.insert(table.id, table);
+                        if self.tables.insert(table.id, table).is_none() {
+                            self.census.table(table);
+                        }
                     }
                     None => self.problem("a record of a sort table makes no sense".into()),
                 }
@@ -480,7 +532,16 @@ impl<'a> Recovery<'a> {
         let record_bytes = record.bytes() as u32;
         let (sequence, expires_at_seconds) = (record.sequence, record.meta.expires_at_seconds);
         let entry = Entry { sequence, home, record_bytes, expires_at_seconds, what };
-        self.index.publish(record.key, entry, Tie::Replace);
+        self.publish(record.key, entry, Tie::Replace);
+    }
+
+    fn publish(&mut self, key: &[u8], entry: Entry, tie: Tie) {
+        if let Published::Current(before) = self.index.publish(key, entry.clone(), tie) {
+            if let Some(before) = before {
+                self.census.remove(&before);
+            }
+            self.census.add(&entry);
+        }
     }
 
     fn meet_damaged(&mut self, place: &str, claim: Option<(Kind, u64, &[u8])>, home: Home) {
@@ -500,7 +561,7 @@ impl<'a> Recovery<'a> {
                 self.sequence = self.sequence.max(sequence);
                 let what = What::Lost;
                 let entry = Entry { sequence, home, record_bytes: 0, expires_at_seconds: 0, what };
-                self.index.publish(key, entry, Tie::Keep);
+                self.publish(key, entry, Tie::Keep);
             }
             _ => self.problem(format!("{place}: a record is damaged, and what it was is unknown")),
         }
@@ -529,69 +590,5 @@ impl<'a> Recovery<'a> {
             });
         }
         Ok(())
-    }
-
-    /// Takes the blocks that are in use, and adds up what is current.
-    fn claim(&mut self, slots: &[Slot]) -> (Space, Accounts) {
-        let mut claims = Claims::new(SUPER_BLOCKS, self.superblock.blocks);
-        let mut accounts = Accounts { segments: vec![0; slots.len()], tables: Tables::default() };
-        let mut problems = Vec::new();
-        for checkpoint in &self.superblock.checkpoints {
-            if !claims.claim(&checkpoint.body.extents) {
-                problems.push("the blocks of a checkpoint are used twice".to_string());
-            }
-        }
-        for table in self.tables.values() {
-            if !claims.claim(&[table.extent]) {
-                problems.push(format!("the blocks of sort table {} are used twice", table.id));
-            }
-            accounts.tables.add(*table);
-        }
-        // Records of the tier's own that must stay.
-        let named = self.tables.values().map(|table| (table.home, NAMED_RECORD_BYTES));
-        let dropped = self.dropped.values().map(|drop| (drop.home, DROPPED_RECORD_BYTES));
-        for (home, bytes) in named.chain(dropped) {
-            if let Some(live) = accounts.segments.get_mut(self.shape.slot_of(home.at()) as usize) {
-                *live += u64::from(bytes);
-            }
-        }
-        accounts.tables.dropped = std::mem::take(&mut self.dropped);
-        accounts.tables.last_id = self.last_table_id;
-        let mut lost: Vec<(Box<[u8]>, u64, &str)> = Vec::new();
-        let mut forgotten: Vec<(Box<[u8]>, u64)> = Vec::new();
-        self.index.walk(|key, entry| {
-            let bytes = u64::from(entry.record_bytes);
-            let at = entry.home.at();
-            let live = match entry.home.is_ssd() {
-                true => accounts.tables.at(at).map(|table| &mut table.live),
-                false => {
-                    let slot = self.shape.slot_of(at) as usize;
-                    let used = slots.get(slot).is_some_and(|slot| *slot != Slot::Free);
-                    accounts.segments.get_mut(slot).filter(|_| used)
-                }
-            };
-            match live {
-                Some(live) => *live += bytes,
-                // Migration forgot it after the checkpoint, because nothing needed it any more.
-                None if entry.what == What::Tombstone => {
-                    forgotten.push((key.into(), entry.sequence));
-                }
-                None => lost.push((key.into(), entry.sequence, "its record is in no container")),
-            }
-            if let What::Large(pointer) = &entry.what
-                && !claims.claim(&pointer.extents)
-            {
-                lost.push((key.into(), entry.sequence, "its blocks are used twice"));
-            }
-        });
-        for (key, sequence) in forgotten {
-            self.index.remove(&key, sequence);
-        }
-        for (key, sequence, why) in lost {
-            problems.push(format!("key {}: {why}", key.escape_ascii()));
-            self.index.mark_lost(&key, sequence);
-        }
-        self.report.problems.extend(problems);
-        (claims.into_space(), accounts)
     }
 }

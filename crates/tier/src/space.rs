@@ -70,6 +70,25 @@ impl Claims {
         })
     }
 
+    /// Marks blocks as free again; false if some are already.
+    pub fn release(&mut self, extents: &[Extent]) -> bool {
+        extents.iter().all(|extent| {
+            let blocks =
+                u64::from(extent.start)..u64::from(extent.start) + u64::from(extent.blocks);
+            blocks.clone().all(|block| {
+                let used = self.is_used(block);
+                if used {
+                    self.used[(block / BITS) as usize] &= !(1 << (block % BITS));
+                }
+                used
+            })
+        })
+    }
+
+    fn is_used(&self, block: u64) -> bool {
+        self.used.get((block / BITS) as usize).is_some_and(|word| word >> (block % BITS) & 1 == 1)
+    }
+
     fn is_free(&self, block: u64) -> bool {
         self.used.get((block / BITS) as usize).is_some_and(|word| word >> (block % BITS) & 1 == 0)
     }
@@ -114,6 +133,13 @@ impl Space {
     /// How many are free.
     pub fn free_blocks(&self) -> u64 {
         self.lock().free_blocks
+    }
+
+    /// Whether the same blocks are free.
+    #[cfg(debug_assertions)]
+    pub fn is_same(&self, other: &Space) -> bool {
+        let runs = self.lock().runs.clone();
+        runs == other.lock().runs
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -284,7 +310,10 @@ mod tests {
         assert!(!claims.claim(&[Extent { start: 9, blocks: 2 }]), "half of it is not there");
         assert!(!claims.claim(&[Extent { start: 0, blocks: 1 }]), "never free");
         assert!(!claims.claim(&[Extent { start: u32::MAX, blocks: u32::MAX }]));
-        assert_eq!(claims.into_space().free_blocks(), 5);
+        assert!(claims.release(&[Extent { start: 4, blocks: 2 }]));
+        assert!(!claims.release(&[Extent { start: 5, blocks: 2 }]), "half of it is free");
+        assert!(!claims.release(&[Extent { start: u32::MAX, blocks: u32::MAX }]));
+        assert_eq!(claims.into_space().free_blocks(), 7);
     }
 
     #[test]

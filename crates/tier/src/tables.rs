@@ -126,6 +126,12 @@ impl Tables {
         (at < table.start() + u64::from(table.bytes)).then_some(table)
     }
 
+    /// Whether one has bytes from `start` to `end`.
+    pub fn any_within(&self, start: u64, end: u64) -> bool {
+        let before = self.by_start.range(..end).next_back();
+        before.is_some_and(|(_, table)| start < table.start() + u64::from(table.bytes))
+    }
+
     /// The table whose record is at `home`.
     pub fn named_at(&mut self, id: u64, home: Home) -> Option<&mut Table> {
         self.by_start.values_mut().find(|table| table.id == id && table.home == home)

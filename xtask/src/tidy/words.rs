@@ -30,6 +30,7 @@ const CLOCKLESS_ROOMS: &[&str] =
 /// Where threads may be started.
 const THREAD_PLACES: &[&str] = &[
     "crates/server/src/boot",
+    "crates/tier/src/ahead.rs",
     "crates/tier/src/background.rs",
     "crates/tier/src/reads.rs",
     "crates/kernel/examples/",
