@@ -17,6 +17,7 @@ const OBJECTS: &[(&str, &str, &[&str])] = &[
     ("lane_unvalidated", "lane.bpf.c", &["-DLANE_UNVALIDATED"]),
     ("steer", "steer.bpf.c", &[]),
     ("redirect", "redirect.bpf.c", &[]),
+    ("empty", "empty.bpf.c", &[]),
     ("drop_tc", "drop.bpf.c", &[]),
     ("drop_xdp", "drop.bpf.c", &["-DLANE_XDP"]),
 ];

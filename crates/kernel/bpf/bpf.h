@@ -61,7 +61,9 @@ static long (*bpf_xdp_store_bytes)(void *, u32 at, void *, u32 len) = (void *)19
 /* The compiler keeps memory accesses on their sides of this. x86 loads are never reordered with
  * loads, which is why the loader refuses other machines. */
 #define ORDER() __asm__ volatile("" ::: "memory")
-/* Keeps the compiler from proving a bound that it then drops and the verifier misses. */
+/* Keeps the compiler from proving a bound that it then drops and the verifier misses. What the
+ * verifier is not to know either (it would go on once for each turn of a loop that may have been
+ * the last) goes by way of a map's memory. */
 #define OPAQUE(variable) __asm__ volatile("" : "+r"(variable))
 
 INLINE u64 load64(const void *at) { return *(const volatile u64 *)at; }

@@ -1,51 +1,6 @@
-/* The index: the key's hash, its bucket, and the record there that has it. */
+/* The index: the bucket of the key's hash, and the record there that has the key. */
 #pragma once
 #include "scratch.h"
-
-INLINE u64 rotate(u64 v, u32 by) { return v << by | v >> (64 - by); }
-
-#define ROUND(a, b, c, d)                                                                          \
-    do {                                                                                           \
-        a += b;                                                                                    \
-        c += d;                                                                                    \
-        b = rotate(b, 13) ^ a;                                                                     \
-        d = rotate(d, 16) ^ c;                                                                     \
-        a = rotate(a, 32) + d;                                                                     \
-        c += b;                                                                                    \
-        d = rotate(d, 21) ^ a;                                                                     \
-        b = rotate(b, 17) ^ c;                                                                     \
-        c = rotate(c, 32);                                                                         \
-    } while (0)
-
-/* SipHash-1-3 of the key, as crates/store/src/hash.rs has it. */
-NOINLINE int hash_key(struct scratch *s) {
-    u32 zero = 0;
-    struct control *control_ = bpf_map_lookup_elem(&control, &zero);
-    if (!s || !control_)
-        return -1;
-    u64 a = control_->hash_start[0], b = control_->hash_start[1];
-    u64 c = control_->hash_start[2], d = control_->hash_start[3];
-    u32 words = s->key_bytes >> 3;
-    u64 last = 0;
-    for (u32 i = 0; i < 32; i++) {
-        last = s->key[i];
-        if (i >= words)
-            break;
-        d ^= last;
-        ROUND(a, b, c, d);
-        a ^= last;
-    }
-    last |= (u64)s->key_bytes << 56;
-    d ^= last;
-    ROUND(a, b, c, d);
-    a ^= last;
-    c ^= 0xff;
-    ROUND(a, b, c, d);
-    ROUND(a, b, c, d);
-    ROUND(a, b, c, d);
-    s->hash = a ^ b ^ c ^ d;
-    return 0;
-}
 
 INLINE u32 log2_of(u64 v) {
     u32 log = 0;
@@ -58,11 +13,7 @@ INLINE u32 log2_of(u64 v) {
 }
 
 /* The place of the hash's primary bucket, as crates/store/src/index.rs has it; -1 if nowhere. */
-NOINLINE s64 place_of(u64 hash) {
-    u32 zero = 0;
-    struct control *control_ = bpf_map_lookup_elem(&control, &zero);
-    if (!control_)
-        return -1;
+INLINE s64 place_of(struct control *control_, u64 hash) {
     u32 partition = (hash >> 52) & (PARTITIONS - 1);
     u64 count = load64(&control_->buckets[partition]);
     if (count == 0 || count >> 31)
@@ -87,11 +38,22 @@ NOINLINE s64 place_of(u64 hash) {
 #define TOKEN_SENT 4
 #define LARGE 8
 
+/* Whether a slot may lead to our key. */
+INLINE int is_alike(u64 word, u16 tag) {
+    return word >> 48 == tag && word && MEDIUM(word) != MEDIUM_LINK;
+}
+
+/* Read the record's hit mark, which lies elsewhere, before the record: the processor waits for both
+ * at once, which far from its caches is as long as all the rest of a hit. */
+INLINE void touch_mark(struct scratch *s, u32 element, u32 offset) {
+    struct marks_element *found = bpf_map_lookup_elem(&marks, &element);
+    u32 granule = offset / MARK_GRANULE_BYTES % (ITEMS_ELEMENT_BYTES / MARK_GRANULE_BYTES);
+    s->mark = found ? *(volatile u8 *)&found->marks[granule] : MARK_MAX;
+}
+
 /* Whether the record at a location has our key; if so what its header says is in the scratch.
  * Read without belief: the caller validates. */
-NOINLINE int examine(struct scratch *s, u64 word) {
-    if (!s)
-        return MISS;
+INLINE int examine(struct scratch *s, struct control *control_, u64 word) {
     if (MEDIUM(word) != MEDIUM_ARENA)
         return ELSEWHERE;
     u64 at = OFFSET(word) * 8;
@@ -102,6 +64,7 @@ NOINLINE int examine(struct scratch *s, u64 word) {
     struct items_element *found = bpf_map_lookup_elem(&items, &element);
     if (!found)
         return ELSEWHERE;
+    touch_mark(s, element, offset);
     u8 *record = found->bytes + offset;
     u64 seq = load64(record), word_1 = load64(record + 8);
     u32 packed = word_1 >> 32;
@@ -112,34 +75,46 @@ NOINLINE int examine(struct scratch *s, u64 word) {
         value_bytes = ext >> 32;
         header_bytes = 24;
     }
-    u32 key_bytes = s->key_bytes;
-    if ((packed & 255) != key_bytes)
+    u32 key_bytes = s->key_bytes, key_at = s->key_at, key_place = hide(s, offset + header_bytes);
+    OPAQUE(key_at);
+    OPAQUE(key_place);
+    if ((packed & 255) != key_bytes || key_at > TEXT_AT + 4 ||
+        key_place > ITEMS_ELEMENT_BYTES - RECORD_BYTES_MAX + 24)
         return MISS;
-    u8 *key = record + header_bytes;
-    for (u32 i = 0; i < 32; i++) {
-        if (i * 8 >= key_bytes)
-            break;
-        u64 mine = s->key[i], theirs = load64(key + i * 8);
-        u32 left = key_bytes - i * 8;
-        u64 mask = left >= 8 ? ~0ull : (1ull << (left * 8)) - 1;
-        if ((mine ^ theirs) & mask)
-            return MISS;
-    }
     s->seq = seq;
     s->expires = word_1;
     s->client_flags = client_flags;
     s->element = element;
     s->offset = offset;
-    s->value_at = offset + header_bytes + key_bytes;
+    s->value_at = key_place + key_bytes;
     s->value_bytes = value_bytes;
     s->size_class = SIZE_CLASS(word);
-    u32 zero = 0;
-    struct control *control_ = bpf_map_lookup_elem(&control, &zero);
-    if (!control_ || bits & (STALE | TOKEN_SENT | LARGE))
+    u8 *key = found->bytes + key_place, *asked = s->request + key_at;
+#pragma nounroll
+    for (u32 i = 0; i < KEY_BYTES_MAX; i += 8) {
+        if (i >= key_bytes)
+            break;
+        u64 mine = load64(asked + i), theirs = load64(key + i);
+        u32 left = key_bytes - i;
+        u64 mask = left >= 8 ? ~0ull : (1ull << (left * 8)) - 1;
+        if ((mine ^ theirs) & mask)
+            return MISS;
+    }
+    if (bits & (STALE | TOKEN_SENT | LARGE))
         return ELSEWHERE;
     if (((packed >> 12) & 63) != load32(&control_->flush))
         return DEAD;
-    return s->expires && s->expires <= s->now ? DEAD : HIT;
+    if (!s->expires)
+        return HIT; /* without looking at the clock */
+    s->now = (bpf_ktime_get_boot_ns() + (u64)control_->unix_minus_boot_ns) / 1000000000;
+    return s->expires <= s->now ? DEAD : HIT;
+}
+
+/* For who looks at more than one. */
+NOINLINE int examine_next(struct scratch *s, u64 word) {
+    u32 zero = 0;
+    struct control *control_ = bpf_map_lookup_elem(&control, &zero);
+    return s && control_ ? examine(s, control_, word) : MISS;
 }
 
 NOINLINE int look_overflow(struct scratch *s, u64 number) {
@@ -154,9 +129,9 @@ NOINLINE int look_overflow(struct scratch *s, u64 number) {
     s->overflow = 0;
     for (u32 i = 0; i < OVERFLOW_SLOTS; i++) {
         word = load64(&overflow->slots[i]);
-        if (word >> 48 != tag || !word || MEDIUM(word) == MEDIUM_LINK)
+        if (!is_alike(word, tag))
             continue;
-        int found = examine(s, word);
+        int found = examine_next(s, word);
         if (found != MISS)
             return found;
     }
@@ -164,15 +139,18 @@ NOINLINE int look_overflow(struct scratch *s, u64 number) {
     return MISS;
 }
 
-/* Look the key up in a bucket and the first overflow buckets behind it. */
-INLINE int look(struct scratch *s, struct bucket *bucket) {
+/* Look the key up in all slots of a bucket and the first overflow buckets behind it. */
+NOINLINE int look_further(struct scratch *s, u32 index) {
+    struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
+    if (!s || !bucket)
+        return MISS;
     u16 tag = s->hash;
     u64 word = 0;
     for (u32 i = 0; i < SLOTS; i++) {
         word = load64(&bucket->slots[i]);
-        if (word >> 48 != tag || !word || MEDIUM(word) == MEDIUM_LINK)
+        if (!is_alike(word, tag))
             continue;
-        int found = examine(s, word);
+        int found = examine_next(s, word);
         if (found != MISS)
             return found;
     }
@@ -186,4 +164,22 @@ INLINE int look(struct scratch *s, struct bucket *bucket) {
             return found;
     }
     return s->overflow ? ELSEWHERE : MISS;
+}
+
+/* The same by way of the first slot that is like the key's, which nearly always is the key's. */
+INLINE int look(struct scratch *s, struct control *control_, struct bucket *bucket, u32 index) {
+    u16 tag = s->hash;
+    u64 word = 0, first = 0;
+#pragma nounroll
+    for (u32 i = 0; i < SLOTS; i++) {
+        word = load64(&bucket->slots[i]);
+        if (is_alike(word, tag)) {
+            first = word;
+            break;
+        }
+    }
+    if (!first && MEDIUM(word) != MEDIUM_LINK)
+        return MISS;
+    int found = first ? examine(s, control_, first) : MISS;
+    return found == MISS ? look_further(s, index) : found;
 }

@@ -19,9 +19,11 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* One optimistic look at the key, its reply composed. */
 NOINLINE int attempt(struct scratch *s) {
-    if (!s)
+    u32 zero = 0;
+    struct control *control_ = bpf_map_lookup_elem(&control, &zero);
+    if (!s || !control_)
         return MISS;
-    s64 place = place_of(s->hash);
+    s64 place = place_of(control_, s->hash);
     if (place < 0 || place >> 31)
         return ELSEWHERE;
     u32 index = place;
@@ -32,9 +34,9 @@ NOINLINE int attempt(struct scratch *s) {
     if (before & 1)
         return WRITING;
     ORDER();
-    int found = look(s, bucket);
+    int found = look(s, control_, bucket, index);
     if (found == HIT)
-        found = compose(s);
+        found = compose(s, control_);
     ORDER();
 #ifndef LANE_UNVALIDATED /* only to show that the tests would notice */
     if (load64(&bucket->version) != before)
@@ -44,12 +46,11 @@ NOINLINE int attempt(struct scratch *s) {
 }
 
 INLINE void mark_hit(struct scratch *s) {
-    u32 element = s->element, granule = s->offset / MARK_GRANULE_BYTES;
-    struct marks_element *found = bpf_map_lookup_elem(&marks, &element);
-    if (!found || granule >= ITEMS_ELEMENT_BYTES / MARK_GRANULE_BYTES)
+    u32 element = s->element, granule = s->offset / MARK_GRANULE_BYTES, mark = s->mark;
+    if (mark >= MARK_MAX || granule >= ITEMS_ELEMENT_BYTES / MARK_GRANULE_BYTES)
         return;
-    u8 mark = found->marks[granule];
-    if (mark < MARK_MAX)
+    struct marks_element *found = bpf_map_lookup_elem(&marks, &element);
+    if (found)
         found->marks[granule] = mark + 1;
 }
 
@@ -71,6 +72,14 @@ NOINLINE int listed(u32 served, u64 high, u64 low) {
     return 0;
 }
 
+/* The same of our own addresses, of which most hosts have told one. */
+INLINE int is_own(struct control *control_, u64 high, u64 low) {
+    struct range *first = &control_->own[0];
+    u64 differ = (first->address[0] ^ high) & first->mask[0];
+    differ |= (first->address[1] ^ low) & first->mask[1];
+    return (control_->own_count && !differ) || listed(0, high, low);
+}
+
 /* 127.0.0.0/8 and ::1: nobody else's on any interface but the loopback, whose number is 1 in every
  * network namespace. */
 #define LOOPBACK 1
@@ -82,17 +91,42 @@ INLINE int is_loopback(u64 high, u64 low) {
 
 INLINE u64 mapped_ip4(const u8 *at) { return (u64)load32(at) << 32 | 0xffff0000; }
 
+/* The Ethernet type; 0 where the packet is not UDP. Looked at where it lies, so that other packets
+ * cost little. */
+INLINE u16 type_of(context *ctx) {
+    const u8 *data = (const u8 *)(unsigned long)ctx->data;
+    const u8 *end = (const u8 *)(unsigned long)ctx->data_end;
+    if (data + ETH_BYTES > end)
+        return 0;
+    u16 type = load16(data + 12);
+    if (data + ETH_BYTES + 10 > end)
+        return type;
+    u8 protocol = type == swap16(0x0800) ? data[ETH_BYTES + 9] : data[ETH_BYTES + 6];
+    return protocol == 17 ? type : 0;
+}
+
+/* Read a frame, as much of it as a request has at most, its UDP header to where that belongs. */
+INLINE int read_frame(struct scratch *s, context *ctx, u32 bytes, u32 ip_bytes) {
+    u32 most = ETH_BYTES + ip_bytes + REQUEST_BYTES_MAX;
+    if (bytes < ETH_BYTES + ip_bytes + TEXT_AT)
+        return -1;
+    u32 some = bytes < most ? bytes : most;
+    OPAQUE(some);
+    if (some < ETH_BYTES || some > most)
+        return -1;
+    return get(ctx, 0, s->request - ip_bytes - ETH_BYTES, some);
+}
+
 /* What the headers say: how long those before the UDP header are. Kind of packet in `outcome`:
  * HIT when it may be for the lane, MISS when it is nothing of ours, else why it is passed. */
 INLINE u32 check_headers(struct scratch *s, struct control *control_, context *ctx, int *outcome) {
-    u8 *ip = s->head + ETH_BYTES;
     u32 bytes = packet_bytes(ctx), ip_bytes;
     u64 source_high = 0, source, own_high = 0, own;
+    u16 type = type_of(ctx);
     *outcome = MISS;
-    if (bytes < ETH_BYTES + 20 + TEXT_AT || get(ctx, 0, s->head, ETH_BYTES + 20))
-        return 0;
-    if (load16(s->head + 12) == swap16(0x0800)) {
-        if (ip[9] != 17 || ip[0] >> 4 != 4)
+    if (type == swap16(0x0800)) {
+        u8 *ip = s->request - 20;
+        if (read_frame(s, ctx, bytes, 20) || ip[9] != 17 || ip[0] >> 4 != 4)
             return 0;
         ip_bytes = 20;
         if (ip[0] != 0x45 || load16(ip + 6) & swap16(0xbfff)) {
@@ -105,10 +139,9 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
         s->bytes = swap16(load16(ip + 2)) - 20;
         if (ip[12] == 0 || ip[12] >= 224)
             return 0;
-    } else if (load16(s->head + 12) == swap16(0x86dd)) {
-        if (bytes < ETH_BYTES + 40 + TEXT_AT || get(ctx, ETH_BYTES + 20, ip + 20, 20))
-            return 0;
-        if (ip[6] != 17 || ip[0] >> 4 != 6)
+    } else if (type == swap16(0x86dd)) {
+        u8 *ip = s->request - 40;
+        if (read_frame(s, ctx, bytes, 40) || ip[6] != 17 || ip[0] >> 4 != 6)
             return 0;
         ip_bytes = 40;
         source_high = load64(ip + 8);
@@ -121,12 +154,10 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
     } else {
         return 0;
     }
-    if (get(ctx, ETH_BYTES + ip_bytes, s->request, TEXT_AT))
-        return 0;
     u32 port = swap16(load16(s->request + 2));
     if ((port - control_->ports[0].first >= control_->ports[0].count &&
          port - control_->ports[1].first >= control_->ports[1].count) ||
-        !listed(0, own_high, own))
+        !is_own(control_, own_high, own))
         return 0;
     *outcome = FRAME;
     u32 udp_bytes = swap16(load16(s->request + 4));
@@ -136,7 +167,7 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
     /* The frame header: the only datagram of its message, of the kind that memcached knows. */
     if ((load64(s->request + UDP_BYTES) & ~0xffffull) != 0x0000010000000000)
         return 0;
-    if (ip_bytes == 20 && fold(bpf_csum_diff(0, 0, ip, 20, 0)) != 0xffff) {
+    if (ip_bytes == 20 && fold(sum_words(s->request - 20, 5)) != 0xffff) {
         *outcome = CHECKSUM;
         return 0;
     }
@@ -153,21 +184,17 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
     return ip_bytes;
 }
 
-/* Read the request; whether its checksum holds. Packets of this very machine may carry the sum of
- * the pseudo header only, for a network card to complete: then a reply by the same way must carry
- * that, too. */
-INLINE int read_request(struct scratch *s, context *ctx, u32 ip_bytes, u32 *partial) {
+/* Whether the request's checksum holds. Packets of this very machine may carry the sum of the
+ * pseudo header only, for a network card to complete: then a reply by the same way must carry that,
+ * too. */
+INLINE int check_sum(struct scratch *s, u32 ip_bytes, u32 *partial) {
     u32 bytes = s->bytes;
     OPAQUE(bytes);
     if (bytes < TEXT_AT + 1 || bytes > REQUEST_BYTES_MAX)
         return REQUEST;
-    if (get(ctx, ETH_BYTES + ip_bytes, s->request, bytes))
-        return FRAME;
-    store64(s->request + bytes, 0);
-    u32 pseudo = ip_bytes == 20 ? sum_pseudo(s->head + ETH_BYTES + 12, 8, bytes)
-                                : sum_pseudo(s->head + ETH_BYTES + 8, 32, bytes);
-    u16 said = load16(s->request + 6);
-    *partial = said == fold(pseudo);
+    store64(s->request + bytes, 0); /* behind the last word of the sum */
+    u16 pseudo = sum_pseudo(s->request, ip_bytes, bytes), said = load16(s->request + 6);
+    *partial = said == pseudo;
     if (said == 0 && ip_bytes == 20)
         return HIT;
     if (*partial || (said && fold(sum_request(s, bytes, pseudo)) == 0xffff))
@@ -175,51 +202,47 @@ INLINE int read_request(struct scratch *s, context *ctx, u32 ip_bytes, u32 *part
     return CHECKSUM;
 }
 
-/* The key, with zeros behind it, for hashing and comparing by words. */
-INLINE int read_key(struct scratch *s, context *ctx, u32 ip_bytes) {
-    u32 key_bytes = s->key_bytes, key_at = s->key_at;
-    OPAQUE(key_bytes);
-    if (key_bytes == 0 || key_bytes > KEY_BYTES_MAX)
-        return REQUEST;
-    s->key[key_bytes >> 3] = 0;
-    return get(ctx, ETH_BYTES + ip_bytes + key_at, s->key, key_bytes) ? FRAME : HIT;
-}
-
-INLINE void swap_bytes(u8 *a, u8 *b, u32 bytes) {
-#pragma unroll
-    for (u32 i = 0; i < bytes; i += 2) {
-        u16 kept = load16(a + i);
-        *(volatile u16 *)(a + i) = load16(b + i);
-        *(volatile u16 *)(b + i) = kept;
-    }
+/* The Ethernet header of the way back. */
+INLINE void copy_ethernet(u8 *to, const u8 *from) {
+    *(volatile u32 *)to = load32(from + 6);
+    *(volatile u16 *)(to + 4) = load16(from + 10);
+    *(volatile u32 *)(to + 6) = load32(from);
+    *(volatile u32 *)(to + 10) = load16(from + 4) | (u32)load16(from + 12) << 16;
 }
 
 /* Headers of the reply, out of those of the request. */
 INLINE void turn_headers(struct scratch *s, u32 ip_bytes, u32 partial) {
-    u8 *ip = s->head + ETH_BYTES;
+    u8 *udp = s->reply, *came = s->request;
     u32 bytes = s->reply_bytes;
-    swap_bytes(s->head, s->head + 6, 6);
     if (ip_bytes == 20) {
-        swap_bytes(ip + 12, ip + 16, 4);
-        ip[1] = 0;
+        u8 *ip = udp - 20;
+        copy_ethernet(ip - ETH_BYTES, came - 20 - ETH_BYTES);
+        *(volatile u16 *)ip = 0x45;
         *(volatile u16 *)(ip + 2) = swap16(bytes + 20);
         *(volatile u32 *)(ip + 4) = 0x00400000; /* no id, do not fragment */
-        ip[8] = 64;
-        *(volatile u16 *)(ip + 10) = 0;
-        *(volatile u16 *)(ip + 10) = ~fold(bpf_csum_diff(0, 0, ip, 20, 0));
+        *(volatile u32 *)(ip + 8) = 17 << 8 | 64;
+        *(volatile u32 *)(ip + 12) = load32(came - 4);
+        *(volatile u32 *)(ip + 16) = load32(came - 8);
+        *(volatile u16 *)(ip + 10) = ~fold(sum_words(ip, 5));
     } else {
-        swap_bytes(ip + 8, ip + 24, 16);
+        u8 *ip = udp - 40;
+        copy_ethernet(ip - ETH_BYTES, came - 40 - ETH_BYTES);
+        store64(ip, load64(came - 40));
         *(volatile u16 *)(ip + 4) = swap16(bytes);
         ip[7] = 64;
+        store64(ip + 8, load64(came - 16));
+        store64(ip + 16, load64(came - 8));
+        store64(ip + 24, load64(came - 32));
+        store64(ip + 32, load64(came - 24));
     }
-    *(volatile u16 *)(s->reply) = load16(s->request + 2);
-    *(volatile u16 *)(s->reply + 2) = load16(s->request);
-    *(volatile u16 *)(s->reply + 4) = swap16(bytes);
-    *(volatile u16 *)(s->reply + 6) = 0;
-    store64(s->reply + UDP_BYTES, load64(s->request + UDP_BYTES));
-    u32 pseudo = ip_bytes == 20 ? sum_pseudo(ip + 12, 8, bytes) : sum_pseudo(ip + 8, 32, bytes);
-    u16 sum = partial ? fold(pseudo) : ~fold(sum_reply(s, bytes, pseudo));
-    *(volatile u16 *)(s->reply + 6) = sum ? sum : 0xffff;
+    *(volatile u16 *)udp = load16(came + 2);
+    *(volatile u16 *)(udp + 2) = load16(came);
+    *(volatile u16 *)(udp + 4) = swap16(bytes);
+    *(volatile u16 *)(udp + 6) = 0;
+    store64(udp + UDP_BYTES, load64(came + UDP_BYTES));
+    u16 pseudo = sum_pseudo(udp, ip_bytes, bytes);
+    u16 sum = partial ? pseudo : ~fold(sum_reply(s, bytes, pseudo));
+    *(volatile u16 *)(udp + 6) = sum ? sum : 0xffff;
 }
 
 /* The packet becomes the reply. */
@@ -233,10 +256,9 @@ INLINE int reply(struct scratch *s, struct control *control_, context *ctx, u32 
     turn_headers(s, ip_bytes, PARTIAL_OF(partial));
     if (resize(ctx, ETH_BYTES + ip_bytes + bytes))
         return ROOM;
-    if (ip_bytes == 20 ? put(ctx, 0, s->head, ETH_BYTES + 20)
-                       : put(ctx, 0, s->head, ETH_BYTES + 40))
-        return LOST;
-    return put(ctx, ETH_BYTES + ip_bytes, s->reply, bytes) ? LOST : HIT;
+    int failed = ip_bytes == 20 ? put(ctx, 0, s->reply - 20 - ETH_BYTES, ETH_BYTES + 20 + bytes)
+                                : put(ctx, 0, s->reply - 40 - ETH_BYTES, ETH_BYTES + 40 + bytes);
+    return failed ? LOST : HIT;
 }
 
 INLINE int serve(struct scratch *s, struct control *control_, struct counters *counters,
@@ -248,14 +270,10 @@ INLINE int serve(struct scratch *s, struct control *control_, struct counters *c
         return -1;
     if (outcome != HIT)
         return outcome;
-    if ((outcome = read_request(s, ctx, ip_bytes, &partial)) != HIT)
+    if ((outcome = check_sum(s, ip_bytes, &partial)) != HIT)
         return outcome;
-    if (parse(s))
+    if (parse(s, control_))
         return REQUEST;
-    if ((outcome = read_key(s, ctx, ip_bytes)) != HIT)
-        return outcome;
-    hash_key(s);
-    s->now = (bpf_ktime_get_boot_ns() + (u64)control_->unix_minus_boot_ns) / 1000000000;
     outcome = TORN;
     for (u32 i = 0; i < ATTEMPTS_MAX; i++) {
         outcome = attempt(s);

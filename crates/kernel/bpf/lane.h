@@ -100,7 +100,9 @@ struct steer {
     /* A key is reported once its count reaches this; 0 = no sketch. */
     u32 hot_requests;
     /* Sockets that receive: the first so many; 0 = the kernel knows. */
-    u32 receivers, unused;
+    u32 receivers;
+    /* Always 0, which the verifier does not know. */
+    u32 zero;
     /* Reports so far in this timeslot; the first HOT_MAX are kept. */
     u64 hot_count;
     u64 hot[HOT_MAX];

@@ -2,12 +2,15 @@
 #pragma once
 #include "scratch.h"
 
+/* Bytes of a value that are copied at a time. */
+#define COPY_BYTES 32
+
 /* A number as decimal text at `at` of the reply; where it ends. */
 NOINLINE u32 put_number(struct scratch *s, u32 at, u64 number) {
     u32 digits = 1;
     u64 rest = number;
     if (!s || at > HEAD_BYTES_MAX)
-        return 0;
+        return HEAD_BYTES_MAX + 1;
     for (u32 i = 0; i < 19; i++) {
         rest /= 10;
         if (!rest)
@@ -76,51 +79,86 @@ NOINLINE u32 put_flags(struct scratch *s, u32 at) {
     return at;
 }
 
-/* The value, copied by words behind `at`. Read without belief. */
-NOINLINE int put_value(struct scratch *s, u32 at) {
-    if (!s || at > HEAD_BYTES_MAX)
-        return -1;
-    u32 from = s->value_at, bytes = s->value_bytes, element = s->element;
-    struct items_element *found = bpf_map_lookup_elem(&items, &element);
-    /* A key of 250 and a header may stand before the value; the copy ends inside in any case. */
-    if (!found || bytes > REPLY_BYTES_MAX || from > ITEMS_ELEMENT_BYTES - RECORD_BYTES_MAX + 280)
-        return -1;
-    for (u32 i = 0; i < REPLY_BYTES_MAX; i += 8) {
-        if (i >= bytes)
-            break;
-        store64(s->reply + at + i, load64(found->bytes + from + i));
-    }
-    return 0;
+/* A number below 10000 as decimal text, the first digit lowest; `bytes` of them. */
+INLINE u64 digits_of(u32 number, u32 *bytes) {
+    /* n / 10, right for all that are this small. */
+    u32 tens = number * 52429 >> 19, hundreds = tens * 52429 >> 19;
+    u32 thousands = hundreds * 52429 >> 19;
+    u64 digits = thousands | (hundreds - thousands * 10) << 8 | (tens - hundreds * 10) << 16 |
+                 (u64)(number - tens * 10) << 24;
+    *bytes = 1 + (number > 9) + (number > 99) + (number > 999);
+    return (digits | 0x30303030) >> (4 - *bytes) * 8;
 }
 
-/* Head, value and end of the reply, behind the UDP and frame headers. */
-NOINLINE int compose(struct scratch *s) {
-    if (!s)
-        return LONG;
-    u32 at = TEXT_AT;
+/* A number as decimal text; where it ends. */
+INLINE u32 put_short(struct scratch *s, u32 at, u32 number) {
+    if (number > 9999)
+        return put_number(s, at, number);
+    if (at > HEAD_BYTES_MAX)
+        return at;
+    u32 bytes;
+    store64(s->reply + at, digits_of(number, &bytes));
+    return hide(s, at + bytes);
+}
+
+/* `VALUE KEY FLAGS BYTES`; where it ends. */
+INLINE u32 put_head(struct scratch *s) {
+    u32 from = s->key_at, bytes = s->key_bytes, at = TEXT_AT + 6;
+    OPAQUE(from);
+    OPAQUE(bytes);
+    if (from > TEXT_AT + 4 || bytes > KEY_BYTES_MAX)
+        return HEAD_BYTES_MAX + 1;
+    store64(s->reply + TEXT_AT, 0x2045554c4156); /* "VALUE " */
+#pragma nounroll
+    for (u32 i = 0; i < KEY_BYTES_MAX; i += 8) {
+        if (i >= bytes)
+            break;
+        store64(s->reply + at + i, load64(s->request + from + i));
+    }
+    at = hide(s, at + bytes);
+    if (at > HEAD_BYTES_MAX)
+        return at;
+    s->reply[at] = ' ';
+    at = put_short(s, at + 1, s->client_flags);
+    if (at > HEAD_BYTES_MAX)
+        return at;
+    s->reply[at] = ' ';
+    return put_short(s, at + 1, s->value_bytes);
+}
+
+/* Head, value and end of the reply, behind the UDP and frame headers. The value is copied by words
+ * and read without belief. */
+INLINE int compose(struct scratch *s, struct control *control_) {
+    u32 at, element = s->element, from = s->value_at, value_bytes = s->value_bytes;
     if (s->meta) {
-        store64(s->reply + at, 0x204156); /* "VA " */
-        at = put_number(s, at + 3, s->value_bytes);
+        store64(s->reply + TEXT_AT, 0x204156); /* "VA " */
+        at = put_short(s, TEXT_AT + 3, value_bytes);
         at = put_flags(s, at);
     } else {
-        store64(s->reply + at, 0x2045554c4156); /* "VALUE " */
-        at = put_request(s, at + 6, s->key_at, s->key_bytes);
-        at = put_byte(s, at, ' ');
-        at = put_number(s, at, s->client_flags);
-        at = put_byte(s, at, ' ');
-        at = put_number(s, at, s->value_bytes);
+        at = put_head(s);
     }
-    at = put_byte(s, at, '\r');
-    at = put_byte(s, at, '\n');
-    u32 zero = 0, value_bytes = s->value_bytes;
-    struct control *control_ = bpf_map_lookup_elem(&control, &zero);
-    if (!control_ || value_bytes > REPLY_BYTES_MAX)
+    OPAQUE(at);
+    OPAQUE(value_bytes);
+    if (at > HEAD_BYTES_MAX || value_bytes > REPLY_BYTES_MAX)
         return LONG;
+    *(volatile u16 *)(s->reply + at) = 0x0a0d; /* "\r\n" */
+    at += 2;
     u32 bytes = at + value_bytes + (s->meta ? 2 : 7) - UDP_BYTES;
     if (bytes > load32(&control_->payload_bytes_max) || bytes > REPLY_BYTES_MAX)
         return LONG;
-    if (put_value(s, at))
+    struct items_element *found = bpf_map_lookup_elem(&items, &element);
+    /* A key of 250 and a header may stand before the value; the copy ends inside in any case. */
+    if (!found || from > ITEMS_ELEMENT_BYTES - RECORD_BYTES_MAX + 280)
         return LONG;
+    u8 *value = found->bytes + from, *to = s->reply + at;
+#pragma nounroll
+    for (u32 i = 0; i < REPLY_BYTES_MAX; i += COPY_BYTES) {
+        if (i >= value_bytes)
+            break;
+#pragma unroll
+        for (u32 j = 0; j < COPY_BYTES; j += 8)
+            store64(to + i + j, load64(value + i + j));
+    }
     at += value_bytes;
     if (at > UDP_BYTES + REPLY_BYTES_MAX)
         return LONG;

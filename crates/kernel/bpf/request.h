@@ -1,6 +1,8 @@
 /* The request: one `get` or `mg` of one key, out of the packet's text. */
 #pragma once
+#include "hash.h"
 #include "scratch.h"
+#include "words.h"
 
 /* One character of the flags. What was seen so far is kept in the scratch, whose content the
  * verifier does not follow: it would try every combination of flags. */
@@ -57,37 +59,41 @@ NOINLINE int parse_flags(struct scratch *s, u32 at, u32 end) {
     return s->flags_seen & 1 && s->opaque_bytes <= 32 ? 0 : -1;
 }
 
-/* One `get KEY\r\n` or `mg KEY FLAGS\r\n`, with single spaces. Everything else is user space's. */
-NOINLINE int parse(struct scratch *s) {
-    if (!s)
-        return -1;
+#define VERB_GET 0x20746567     /* "get " */
+#define VERB_META_GET 0x20676d  /* "mg " */
+
+/* One `get KEY\r\n` or `mg KEY FLAGS\r\n`, with single spaces. Everything else is user space's. The
+ * key is hashed by the way, eight characters at a time. */
+INLINE int parse(struct scratch *s, struct control *control_) {
     u32 bytes = s->bytes;
+    OPAQUE(bytes);
     if (bytes < TEXT_AT + 6 || bytes > REQUEST_BYTES_MAX)
         return -1;
-    u32 end = bytes - 2; /* where "\r\n" stands */
-    if (end >= REQUEST_BYTES_MAX || s->request[end] != '\r' || s->request[end + 1] != '\n')
+    u32 end = bytes - 2, verb = load32(s->request + TEXT_AT), key_at = TEXT_AT + 4;
+    if (load16(s->request + end) != 0x0a0d) /* "\r\n" */
         return -1;
-    u32 key_at = TEXT_AT + 3;
-    s->meta = s->request[TEXT_AT] == 'm';
+    s->meta = verb != VERB_GET;
     if (s->meta) {
-        if (s->request[TEXT_AT + 1] != 'g' || s->request[TEXT_AT + 2] != ' ')
+        if ((verb & 0xffffff) != VERB_META_GET)
             return -1;
-    } else {
-        if ((load32(s->request + TEXT_AT)) != 0x20746567) /* "get " */
-            return -1;
-        key_at++;
+        key_at--;
     }
-    u32 key_bytes = 0;
-    for (u32 i = 0; i <= KEY_BYTES_MAX; i++) {
-        u8 c = s->request[key_at + i];
-        if (key_at + i >= end || c == ' ')
+    struct sip state = { control_->hash_start[0], control_->hash_start[1], control_->hash_start[2],
+                         control_->hash_start[3] };
+    u64 word = 0, stop = 0;
+    u32 words = 0;
+#pragma nounroll
+    for (; words <= KEY_BYTES_MAX / 8; words++) {
+        word = load64(s->request + key_at + words * 8);
+        stop = first_stop(word);
+        if (stop)
             break;
-        if (c < ' ' || c == 127)
-            return -1;
-        key_bytes++;
+        sip_absorb(&state, word);
     }
-    if (key_bytes == 0 || key_bytes > KEY_BYTES_MAX)
+    u32 key_bytes = hide(s, words) * 8 + byte_of(stop);
+    if (!stop || key_bytes == 0 || key_bytes > KEY_BYTES_MAX)
         return -1;
+    s->hash = sip_end(&state, (word & bytes_before(stop)) | (u64)key_bytes << 56);
     s->key_at = key_at;
     s->key_bytes = key_bytes;
     s->flags_count = 0;

@@ -14,12 +14,15 @@
 /* Head of a reply at most: frame headers, verb, key, numbers, flags. */
 #define HEAD_BYTES_MAX 1024
 
+/* Room for the Ethernet and IP headers of either family, right before a UDP header. */
+#define HEAD_ROOM 56
+
 /* One packet's working memory; programs of one CPU do not interrupt each other. */
 struct scratch {
-    u64 key[34];
+    u8 request_head[HEAD_ROOM];
     u8 request[REQUEST_BYTES_MAX + 264]; /* copies overrun by less */
+    u8 reply_head[HEAD_ROOM];
     u8 reply[4096];
-    u8 head[64]; /* Ethernet and IP headers */
     u64 hash;
     /* Filled by `parse`. */
     u32 bytes; /* from the UDP header on */
@@ -29,11 +32,18 @@ struct scratch {
     u32 opaque_at, opaque_bytes, in_opaque, flags_seen;
     /* Filled by `examine`. */
     u64 seq;
-    u32 element, offset, expires, client_flags, value_at, value_bytes, size_class;
+    u32 element, offset, expires, client_flags, value_at, value_bytes, size_class, mark;
     /* Filled by `attempt`. */
     u32 prefix_bytes, reply_bytes;
     u64 now, overflow;
+    u32 hidden;
 };
+
+/* A number by way of memory that the verifier does not follow. */
+INLINE u32 hide(struct scratch *s, u32 number) {
+    *(volatile u32 *)&s->hidden = number;
+    return load32(&s->hidden);
+}
 
 #define ARRAY(name_, value_, entries_, type_, flags_)                                              \
     struct {                                                                                       \

@@ -215,7 +215,8 @@ pub struct SteerWords {
     pub(crate) stamp: AtomicU32,
     pub(crate) hot_requests: AtomicU32,
     pub(crate) receivers: AtomicU32,
-    unused: AtomicU32,
+    /// Always 0.
+    zero: AtomicU32,
     pub(crate) hot_count: AtomicU64,
     pub(crate) hot: [AtomicU64; HOT_MAX],
     pub(crate) socket: [AtomicU32; STEER_SLOTS],

@@ -87,6 +87,7 @@ fn every_request_reaches_the_owner_of_its_key() {
             format!("mg {key} v\r\n"),
             format!("gat 100 {key}\r\n"),
             format!("delete  {key}\r\n"),
+            format!("touch {key}"),
         ];
         for text in requests {
             group.send(&text);
@@ -94,7 +95,7 @@ fn every_request_reaches_the_owner_of_its_key() {
         }
     }
     let counts = group.steer.counts().expect("counters");
-    assert_eq!((counts.steered, counts.unsteered, counts.socketless), (1250, 0, 0));
+    assert_eq!((counts.steered, counts.unsteered, counts.socketless), (1500, 0, 0));
 }
 
 #[test]

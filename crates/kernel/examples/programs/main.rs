@@ -2,7 +2,7 @@
 //! without its sketch, on the loopback of a network namespace made here; the lane's hits and
 //! misses, at tc ingress of virtual Ethernet between two more. Prints one line of JSON, in
 //! nanoseconds a datagram. The statistics time each run by two looks at the clock, which are part
-//! of it.
+//! of it: so at both hooks a program that does nothing is timed as well.
 //!
 //! usage: programs [DATAGRAMS]; root, or what the kernel lane needs and CAP_SYS_ADMIN
 #![forbid(unsafe_code)]
@@ -14,6 +14,8 @@ mod hosts;
 #[path = "../../tests/common/writer.rs"]
 mod writer;
 
+use aya::Ebpf;
+use aya::programs::{SchedClassifier, SkReuseport, TcAttachType};
 use aya::sys::{Stats, enable_stats};
 use hosts::{Host, INTERFACE};
 use laneway_kernel::layout::{Lead, STEER_SLOTS};
@@ -71,12 +73,15 @@ fn measure(datagrams: usize) -> Result<String> {
         return Err(layer.to_string().into());
     }
     let _kept = enable_stats(Stats::RunTime)?;
+    let idle_steer = nothing_steered(datagrams)?;
     let plain = steering(datagrams, 0)?;
     let sketch = steering(datagrams, HOT_REQUESTS)?;
+    let idle_lane = nothing_answered(datagrams)?;
     let (hit, miss) = lane(datagrams)?;
     Ok(format!(
         "{{\"datagrams\": {datagrams}, \"steer_ns\": {plain:.1}, \"steer_sketch_ns\": {sketch:.1}, \
-         \"lane_hit_ns\": {hit:.1}, \"lane_miss_ns\": {miss:.1}}}"
+         \"steer_nothing_ns\": {idle_steer:.1}, \"lane_hit_ns\": {hit:.1}, \
+         \"lane_miss_ns\": {miss:.1}, \"lane_nothing_ns\": {idle_lane:.1}}}"
     ))
 }
 
@@ -86,12 +91,32 @@ fn requests(prefix: &str) -> Vec<Vec<u8>> {
     (0..KEYS).map(|i| hosts::datagram(&format!("get {}\r\n", key(i)))).collect()
 }
 
+/// Sockets that share a port of a host of their own, and one that asks them.
+struct Group {
+    sockets: Vec<UdpSocket>,
+    asking: UdpSocket,
+    _host: Host,
+}
+
+impl Group {
+    fn new() -> Result<Group> {
+        let host = Host::new();
+        let sockets: Vec<UdpSocket> = (0..QUEUES).map(|_| host.run(sharing)).collect();
+        let asking = host.socket("127.0.0.1:0");
+        asking.connect(PORT_SHARED)?;
+        Ok(Group { sockets, asking, _host: host })
+    }
+
+    fn empty(&self) -> usize {
+        self.sockets.iter().map(empty).sum()
+    }
+}
+
 /// Steer so many datagrams; `hot_requests` 0 is without the sketch.
 fn steering(datagrams: usize, hot_requests: u16) -> Result<f64> {
-    let host = Host::new();
-    let sockets: Vec<UdpSocket> = (0..QUEUES).map(|_| host.run(sharing)).collect();
+    let group = Group::new()?;
     let mut steer = Steer::load(SEED)?;
-    for (index, socket) in sockets.iter().enumerate() {
+    for (index, socket) in group.sockets.iter().enumerate() {
         steer.set_socket(index as u32, socket)?;
     }
     for slot in 0..STEER_SLOTS {
@@ -100,21 +125,56 @@ fn steering(datagrams: usize, hot_requests: u16) -> Result<f64> {
     }
     steer.set_receivers(QUEUES.into());
     steer.set_hot_requests(hot_requests);
-    steer.attach(&sockets[0])?;
-    let asking = host.socket("127.0.0.1:0");
-    asking.connect(PORT_SHARED)?;
+    steer.attach(&group.sockets[0])?;
     let taken = |sent: usize| {
         if sent.is_multiple_of(SLOT_DATAGRAMS) {
             steer.end_timeslot();
         }
-        sockets.iter().map(empty).sum::<usize>()
+        group.empty()
     };
-    let ns = mean(datagrams, &asking, &requests("k"), taken, || steer.run_statistics())?;
+    let ns = mean(datagrams, &group.asking, &requests("k"), taken, || steer.run_statistics())?;
     let counts = steer.counts()?;
     match counts.steered >= datagrams as u64 && counts.unsteered + counts.socketless == 0 {
         true => Ok(ns),
         false => Err(format!("not all were steered: {counts:?}").into()),
     }
+}
+
+/// The programs that do nothing.
+fn idle() -> Result<Ebpf> {
+    Ok(Ebpf::load(aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/empty.o")))?)
+}
+
+fn statistics(ebpf: &Ebpf, name: &str) -> Option<(u64, Duration)> {
+    let info = ebpf.program(name)?.info().ok()?;
+    Some((info.run_count(), info.run_time()))
+}
+
+/// Steer by a program that does nothing, which leaves it to the kernel.
+fn nothing_steered(datagrams: usize) -> Result<f64> {
+    const NAME: &str = "nothing_steered";
+    let group = Group::new()?;
+    let mut ebpf = idle()?;
+    let program: &mut SkReuseport = ebpf.program_mut(NAME).ok_or(NAME)?.try_into()?;
+    program.load()?;
+    program.attach(&group.sockets[0])?;
+    let run = || statistics(&ebpf, NAME);
+    mean(datagrams, &group.asking, &requests("k"), |_| group.empty(), run)
+}
+
+/// The same at tc ingress, by a program that passes everything up.
+fn nothing_answered(datagrams: usize) -> Result<f64> {
+    const NAME: &str = "nothing_answered";
+    let (server, client) = hosts::connected();
+    let mut ebpf = idle()?;
+    let program: &mut SchedClassifier = ebpf.program_mut(NAME).ok_or(NAME)?.try_into()?;
+    program.load()?;
+    server.run(|| program.attach(INTERFACE, TcAttachType::Ingress))?;
+    let (passed, asking) = (server.socket(SERVER), client.socket("10.9.0.2:0"));
+    passed.set_nonblocking(true)?;
+    asking.connect(SERVER)?;
+    let run = || statistics(&ebpf, NAME);
+    mean(datagrams, &asking, &requests("k"), |_| empty(&passed), run)
 }
 
 fn sharing() -> UdpSocket {
