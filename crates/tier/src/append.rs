@@ -1,16 +1,29 @@
 //! Appending, and group commit.
 //!
-//! Whoever waits for durability and finds nobody flushing flushes for all: large values first, then
-//! the log, then the group is offered to the index and its writers wake. Meanwhile the next group
-//! collects. There is no thread of the log's own.
+//! Whoever waits for durability and finds nobody flushing flushes for all: the group's large values
+//! and its records together. Then the group is offered to the index and its writers wake, and one
+//! of those whose writes have collected meanwhile flushes the next. There is no thread of the
+//! log's own.
+//!
+//! Values and records go out at once: a record may be durable before the value it points at, as it
+//! may on persistent memory whatever one does, and recovery looks ([`crate::recover`]). What is
+//! acknowledged has both.
 
 use crate::disk::Barrier;
 use crate::index::{Entry, Home, Published, Tie, What};
-use crate::log::{Appended, Log, Refused};
+use crate::large::Runs;
+use crate::log::{Appended, Group, Log, Refused};
 use crate::record::{Kind, Record};
-use crate::store::{Offer, Pending, Shared, Writer};
+use crate::store::{Offer, Pending, Shared, Writer, turn};
 use crate::types::{Durability, Error, ItemMeta, Position, Result, doing};
-use std::sync::MutexGuard;
+use crate::value::Large;
+use std::sync::{Arc, Condvar, MutexGuard};
+use std::time::Duration;
+
+/// A group of more writers than this does not wait for others to join.
+const GATHERED_MAX: u32 = 8;
+/// How long a group waits for them: less than a flush takes.
+const GATHER_TIME: Duration = Duration::from_micros(50);
 
 /// A write that was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +48,30 @@ pub struct Draft<'a> {
     pub body: &'a [u8],
     /// What the index shall know, for kinds that concern it.
     pub what: Option<What>,
+}
+
+/// A group on its way out.
+struct Outgoing {
+    /// Values were written by themselves before.
+    data: bool,
+    /// The records.
+    group: Option<Group>,
+    /// Values that the group writes.
+    values: Vec<Arc<Large>>,
+    /// How many of what is pending are in it.
+    count: usize,
+}
+
+impl Outgoing {
+    /// All that was appended.
+    fn of(writer: &mut Writer) -> Outgoing {
+        Outgoing {
+            data: std::mem::take(&mut writer.data_written),
+            group: writer.log.group(),
+            values: writer.pending.iter().filter_map(|pending| pending.value.clone()).collect(),
+            count: writer.pending.len(),
+        }
+    }
 }
 
 impl Shared {
@@ -77,7 +114,13 @@ impl Shared {
         if draft.kind == Kind::FlushAll {
             writer.log.set_flush_sequence(sequence);
         }
-        writer.data_written |= draft.kind == Kind::Large;
+        let value = match &draft.what {
+            Some(What::Large(large)) => Some(large.clone()).filter(|l| l.bytes_waiting().is_some()),
+            _ => None,
+        };
+        // A record that migration appends again has its value where it was.
+        let is_new = matches!(draft.what, Some(What::Large(_)));
+        writer.data_written |= is_new && value.is_none();
         let offer = match (&draft.what, draft.kind) {
             (_, Kind::FlushAll) => Some(Offer::FlushAll(sequence)),
             (Some(what), _) => {
@@ -93,7 +136,7 @@ impl Shared {
             }
             (None, _) => None,
         };
-        let mut pending = Pending { offer, end: at.end, frees: Vec::new() };
+        let mut pending = Pending { offer, end: at.end, value, frees: Vec::new() };
         if self.settings.durability == Durability::Interval {
             // Visible at once; what it replaces keeps its blocks until this is durable.
             self.offer(&mut pending);
@@ -130,37 +173,87 @@ impl Shared {
     /// Makes everything appended durable while the writer is held and nobody flushes.
     pub fn flush_held(&self, writer: &mut Writer, why: Barrier) -> Result<()> {
         writer.check()?;
-        let data = std::mem::take(&mut writer.data_written);
-        let group = writer.log.group();
-        let result = self.flush_media(data, group, why);
-        let count = writer.pending.len();
-        self.settle(writer, group, count, result)
+        let out = Outgoing::of(writer);
+        let result = self.flush_media(&out, why);
+        let settled = self.settle(writer, &out, result);
+        self.groups.iter().for_each(Condvar::notify_all);
+        settled
     }
 
     /// Waits until the log is durable up to `end`, flushing if nobody else does.
     pub fn commit_to(&self, end: Position, why: Barrier) -> Result<()> {
         let mut writer = self.writer();
+        let mut joined = None;
         loop {
             if end <= writer.log.durable() {
                 return Ok(());
             }
-            writer.check()?;
-            if writer.flushing {
-                writer = self.wait_settled(writer);
-                continue;
+            if let Err(error) = writer.check() {
+                // Whoever was to lead the next group ends here: the others shall hear of it.
+                self.groups.iter().for_each(Condvar::notify_all);
+                return Err(error);
             }
-            writer.flushing = true;
-            let data = std::mem::take(&mut writer.data_written);
-            let group = writer.log.group();
-            let count = writer.pending.len();
-            drop(writer);
-            let result = self.flush_media(data, group, why);
-            writer = self.writer();
-            writer.flushing = false;
-            let settled = self.settle(&mut writer, group, count, result);
-            self.settled.notify_all();
-            settled?;
+            // In the group under way, or in the next.
+            let is_next = !writer.flushing || writer.group_end < end;
+            let group = writer.group + u64::from(is_next);
+            if joined != Some(group) {
+                joined = Some(group);
+                writer.joined[turn(group)] += 1;
+                self.arrived.notify_one();
+            }
+            if !writer.flushing {
+                break;
+            }
+            writer = self.wait_group(writer, group);
         }
+        self.lead(writer, why)
+    }
+
+    /// Makes the next group durable.
+    fn lead(&self, mut writer: MutexGuard<'_, Writer>, why: Barrier) -> Result<()> {
+        writer.flushing = true;
+        writer.group += 1;
+        let group = writer.group;
+        // Whoever comes while it gathers is in it.
+        writer.group_end = Position { generation: u64::MAX, offset: u32::MAX };
+        writer = self.gather(writer);
+        writer.group_end = writer.log.tail();
+        let out = Outgoing::of(&mut writer);
+        drop(writer);
+        let result = self.flush_media(&out, why);
+        let mut writer = self.writer();
+        writer.flushing = false;
+        let settled = self.settle(&mut writer, &out, result);
+        let came = std::mem::take(&mut writer.joined[turn(group)]);
+        writer.expected = came + writer.joined[turn(group + 1)];
+        drop(writer);
+        self.tell_group(group, settled.is_err());
+        settled
+    }
+
+    /// Gives those a moment who waited for the group before, or together with us: a few writers who
+    /// come back as soon as they are answered would otherwise take turns, a flush for each. Who is
+    /// alone waits for nobody, and many make large groups without this.
+    fn gather<'a>(&self, writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
+        let (expected, turn) = (writer.expected, turn(writer.group));
+        let is_quick = !self.region.reads_wait(); // memory: a flush is over before anybody comes
+        if is_quick || GATHERED_MAX < expected || expected <= writer.joined[turn] {
+            return writer;
+        }
+        let some_miss = |writer: &mut Writer| writer.joined[turn] < expected;
+        let gathered = self.arrived.wait_timeout_while(writer, GATHER_TIME, some_miss);
+        gathered.expect("nobody panics while a group gathers").0
+    }
+
+    /// Wakes who waited for a group, and one who leads the next; all of them where it failed.
+    fn tell_group(&self, group: u64, failed: bool) {
+        let [ended, next] = [group, group + 1].map(|group| &self.groups[turn(group)]);
+        match failed {
+            true => next.notify_all(),
+            false => next.notify_one(),
+        }
+        ended.notify_all();
+        self.settled.notify_all();
     }
 
     /// Makes durable everything that was appended before the call.
@@ -182,44 +275,41 @@ impl Shared {
         }
     }
 
-    fn flush_media(
-        &self,
-        data: bool,
-        group: Option<crate::log::Group>,
-        why: Barrier,
-    ) -> Result<()> {
-        if data {
-            doing("sync the SSD", self.ssd.sync(Barrier::Data))?;
-        }
-        match group {
-            Some(group) => Log::flush(&*self.region, &self.shape, group, why),
-            None => Ok(()),
+    fn flush_media(&self, out: &Outgoing, why: Barrier) -> Result<()> {
+        let runs = Runs::of(&out.values);
+        let values = runs.writes(&*self.ssd);
+        let sync = || match out.data || !values.is_empty() {
+            true => self.ssd.sync(Barrier::Data),
+            false => Ok(()),
+        };
+        self.counters.ssd_bytes.add(runs.bytes());
+        match out.group {
+            Some(group) => Log::flush(&*self.region, &self.shape, group, why, &values, &sync),
+            // Records of values are in a group with them.
+            None => doing("sync the SSD", sync()),
         }
     }
 
-    fn settle(
-        &self,
-        writer: &mut Writer,
-        group: Option<crate::log::Group>,
-        count: usize,
-        result: Result<()>,
-    ) -> Result<()> {
+    fn settle(&self, writer: &mut Writer, out: &Outgoing, result: Result<()>) -> Result<()> {
         if let Err(error) = result {
             // What is durable is unknown now. What of the group is not visible never will be.
             writer.failed = Some(error.to_string());
             return Err(error);
         }
         let Writer { pending, waiting, .. } = writer;
-        for mut pending in pending.drain(..count) {
+        for mut pending in pending.drain(..out.count) {
             self.offer(&mut pending);
-            waiting.extend(pending.frees.into_iter().map(|pointer| (pending.end, pointer)));
+            if let Some(value) = pending.value {
+                self.waiting.give(value.written());
+            }
+            waiting.extend(pending.frees.into_iter().map(|large| (pending.end, large)));
         }
-        if let Some(group) = group {
+        if let Some(group) = out.group {
             let vouched = writer.log.settle(group);
             self.counters.groups.add(1);
-            self.counters.grouped_records.add(count as u64);
-            while let Some((_, pointer)) = writer.waiting.pop_front_if(|(end, _)| *end <= vouched) {
-                self.space.free(&pointer.extents);
+            self.counters.grouped_records.add(out.count as u64);
+            while let Some((_, large)) = writer.waiting.pop_front_if(|(end, _)| *end <= vouched) {
+                self.space.free(&large.extents);
             }
         }
         Ok(())
@@ -236,7 +326,7 @@ impl Shared {
             Some(Offer::Entry(key, entry)) => {
                 let (home, bytes) = (entry.home, entry.record_bytes);
                 let stale = match &entry.what {
-                    What::Large(pointer) => Some(pointer.clone()),
+                    What::Large(large) => Some(large.clone()),
                     _ => None,
                 };
                 // Credited first: whoever sees the entry may replace it at once.

@@ -272,7 +272,7 @@ mod tests {
 
     fn large(start: u32) -> What {
         let extents = vec![Extent { start, blocks: 2 }];
-        What::Large(Arc::new(Pointer { bytes: 8192, extents, crcs: vec![1] }))
+        What::Large(Arc::new(Pointer { bytes: 8192, extents, crcs: vec![1] }.into()))
     }
 
     fn table(id: u64, start: u32) -> Table {

@@ -131,7 +131,10 @@ fn decode_entry<'a>(reader: &mut Reader<'a>, blocks: u64) -> Option<Next<'a>> {
     let (record_bytes, expires_at_seconds) = (reader.u32()?, reader.u32()?);
     let what = match reader.u8()? {
         1 => What::Small { value_bytes: reader.u32()? },
-        2 => What::Large(Arc::new(Pointer::decode(reader, blocks, VALUE_BYTES_MAX as u64)?)),
+        2 => {
+            let pointer = Pointer::decode(reader, blocks, VALUE_BYTES_MAX as u64)?;
+            What::Large(Arc::new(pointer.into()))
+        }
         3 => What::Tombstone,
         _ => What::Lost,
     };
@@ -164,6 +167,9 @@ impl Shared {
                 return Err(error);
             }
         };
+        // At an interval the index shows what is not durable yet, so the checkpoint may hold it: it
+        // must not outlive its record.
+        self.commit(Barrier::Group)?;
         doing("sync a checkpoint", self.ssd.sync(Barrier::Checkpoint)).inspect_err(|error| {
             self.writer().failed = Some(error.to_string());
         })?;

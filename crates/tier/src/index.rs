@@ -8,7 +8,7 @@
 //! Knows no medium. The authority on what is current: of two records of one key the one with the
 //! higher sequence counts.
 
-use crate::pointer::Pointer;
+use crate::value::Large;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -66,7 +66,7 @@ pub enum What {
         value_bytes: u32,
     },
     /// The value is on the SSD.
-    Large(Arc<Pointer>),
+    Large(Arc<Large>),
     /// The key was deleted.
     Tombstone,
     /// The key's newest record is damaged; an older one must not be served in its place.
@@ -98,7 +98,7 @@ impl Entry {
     pub fn value_bytes(&self) -> u64 {
         match &self.what {
             What::Small { value_bytes } => u64::from(*value_bytes),
-            What::Large(pointer) => pointer.bytes,
+            What::Large(large) => large.bytes,
             What::Tombstone | What::Lost => 0,
         }
     }

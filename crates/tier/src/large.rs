@@ -1,13 +1,20 @@
 //! Large values: written straight to free blocks of the SSD, never over anything, and read in
 //! pieces of a megabyte, each verified by its crc (SplitKV, the second path; KVell).
+//!
+//! A long one is written as it arrives. A short one waits in memory for its group, which writes all
+//! of its values and its records at once; meanwhile it is read from there.
 
 use crate::bytes::Blocks;
-use crate::disk::Disk;
+use crate::disk::{Disk, Write};
 use crate::pointer::{Extent, PIECE_BYTES, Pointer};
 use crate::store::Shared;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
+use crate::value::Large;
 use crc32c::{crc32c, crc32c_append};
+use std::sync::Arc;
 
+/// Neighbours of a group are written as one up to this length.
+const RUN_BYTES_MAX: usize = 1 << 20;
 /// What is asked of the SSD at once of a value that is read.
 const READ_STRETCH_BYTES: usize = 256 << 10;
 /// What is verified and copied in one go.
@@ -26,7 +33,7 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
     pub fn new(shared: S, bytes: u64) -> Result<LargeWriter<S>> {
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES as u64))
             .map_err(|_| Error::SsdFull { blocks: bytes / BLOCK_BYTES as u64 })?;
-        let extents = shared.as_ref().space.take(blocks)?;
+        let extents = shared.as_ref().take_blocks(blocks)?;
         let pointer = Pointer { bytes: 0, extents, crcs: Vec::new() };
         let piece = Blocks::zeroed((bytes as usize).clamp(1, PIECE_BYTES));
         Ok(LargeWriter { shared, pointer, piece, filled: 0 })
@@ -60,7 +67,7 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
         let needed = self.pointer.bytes.div_ceil(BLOCK_BYTES as u64);
         let held: u64 = self.pointer.extents.iter().map(|e| u64::from(e.blocks)).sum();
         if held < needed {
-            let more = shared.space.take((needed - held) as u32)?;
+            let more = shared.take_blocks((needed - held) as u32)?;
             self.pointer.extents.extend(more);
         }
         let bytes = self.filled.next_multiple_of(BLOCK_BYTES);
@@ -83,12 +90,101 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
         if 0 < self.filled {
             self.write_piece()?;
         }
+        Ok(self.trimmed())
+    }
+
+    /// As `finish`, but that a short value waits for its group if there is room for it.
+    pub fn finish_for_group(mut self) -> Result<Large> {
+        let held: u64 = self.pointer.extents.iter().map(|e| u64::from(e.blocks)).sum();
+        let needed = self.filled.div_ceil(BLOCK_BYTES) as u64;
+        let is_all = self.pointer.crcs.is_empty() && needed <= held;
+        if !is_all || !self.shared.as_ref().waiting.take(self.filled) {
+            return self.finish().map(Large::from);
+        }
+        let bytes: Arc<[u8]> = self.piece.as_slice()[..self.filled].into();
+        self.pointer.bytes = bytes.len() as u64;
+        self.pointer.crcs.push(crc32c(&bytes));
+        Ok(Large::waiting(self.trimmed(), bytes))
+    }
+
+    fn trimmed(&mut self) -> Pointer {
         let mut pointer = std::mem::take(&mut self.pointer);
         let needed = pointer.bytes.div_ceil(BLOCK_BYTES as u64);
         let (kept, spare) = cut(&pointer.extents, needed);
         self.shared.as_ref().space.free(&spare);
         pointer.extents = joined(kept);
-        Ok(pointer)
+        pointer
+    }
+}
+
+/// A value that is there as a whole and waits for its group, if there is room for it.
+pub fn waiting(shared: &Shared, value: &[u8]) -> Result<Option<Large>> {
+    if !shared.waiting.take(value.len()) {
+        return Ok(None);
+    }
+    let blocks = value.len().div_ceil(BLOCK_BYTES) as u32;
+    let extents = match shared.take_blocks(blocks) {
+        Ok(extents) => extents,
+        Err(error) => {
+            shared.waiting.give(value.len() as u64);
+            return Err(error);
+        }
+    };
+    let pointer = Pointer { bytes: value.len() as u64, extents, crcs: vec![crc32c(value)] };
+    Ok(Some(Large::waiting(pointer, value.into())))
+}
+
+/// Values of a group as they go to the SSD: neighbours as one.
+#[derive(Default)]
+pub struct Runs(Vec<(u64, Blocks)>);
+
+impl Runs {
+    /// Of these values; those that do not wait are there already.
+    pub fn of(values: &[Arc<Large>]) -> Runs {
+        let mut parts: Vec<(u64, Arc<[u8]>, std::ops::Range<usize>)> = Vec::new();
+        for value in values {
+            let Some(bytes) = value.bytes_waiting() else { continue };
+            let mut from = 0;
+            // A value that waits is shorter than a piece.
+            for part in value.parts(0) {
+                let to = bytes.len().min(from + part.bytes);
+                parts.push((part.at, bytes.clone(), from..to));
+                from = to;
+            }
+        }
+        parts.sort_unstable_by_key(|(at, ..)| *at);
+        let length = |range: &std::ops::Range<usize>| range.len().next_multiple_of(BLOCK_BYTES);
+        let mut runs = Runs::default();
+        let mut rest = &parts[..];
+        while let Some((start, ..)) = rest.first() {
+            let mut total = 0;
+            let joined = rest.iter().take_while(|(at, _, range)| {
+                let fits = *at == start + total as u64 && total + length(range) <= RUN_BYTES_MAX;
+                total += if fits { length(range) } else { 0 };
+                fits
+            });
+            let (run, later) = rest.split_at(joined.count());
+            let mut blocks = Blocks::zeroed(total);
+            for (at, bytes, range) in run {
+                let to = (at - start) as usize;
+                blocks.as_mut()[to..to + range.len()].copy_from_slice(&bytes[range.clone()]);
+            }
+            runs.0.push((*start, blocks));
+            rest = later;
+        }
+        runs
+    }
+
+    /// Where each goes on `disk`.
+    pub fn writes<'a>(&'a self, disk: &'a dyn Disk) -> Vec<Write<'a>> {
+        let write =
+            |(at, blocks): &'a (u64, Blocks)| Write { disk, at: *at, from: blocks.as_slice() };
+        self.0.iter().map(write).collect()
+    }
+
+    /// How many bytes they are.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(|(_, blocks)| blocks.as_slice().len() as u64).sum()
     }
 }
 

@@ -13,9 +13,9 @@
 //! Knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
-//! `log`, `pointer`, `space`, `tables` (how bytes lie); `index`; `append`, `large`, `read`,
-//! `reads`, `migrate`, `checkpoint` with `ahead`, `recover` with `census` (what is done); `tier`,
-//! `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
+//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `index`; `append`, `large`,
+//! `read`, `scan`, `reads`, `migrate`, `checkpoint` with `ahead`, `recover` with `census` (what is
+//! done); `tier`, `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
@@ -39,6 +39,7 @@ mod read;
 mod reads;
 mod record;
 mod recover;
+mod scan;
 mod segment;
 mod space;
 mod stats;
@@ -47,6 +48,7 @@ mod superblock;
 mod tables;
 mod tier;
 mod types;
+mod value;
 
 pub use append::Ticket;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};

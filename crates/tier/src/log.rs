@@ -5,11 +5,12 @@
 //!
 //! Knows where records are; does not know which of them are current.
 
-use crate::disk::Barrier;
+use crate::disk::{Barrier, Write};
 use crate::pm::Region;
 use crate::record::{self, Record, Stamp};
 use crate::segment::{Header, Listed, Shape, life_of};
 use crate::types::{Error, LINE_BYTES, Position, Result, doing};
+use std::io;
 use std::sync::Arc;
 
 /// A slot of the region.
@@ -265,10 +266,24 @@ impl Log {
         self.slots[slot as usize] = Slot::Free;
     }
 
-    /// Makes a group durable. Needs no lock: what is appended meanwhile is the next group's.
-    pub fn flush(region: &dyn Region, shape: &Shape, group: Group, why: Barrier) -> Result<()> {
+    /// Makes a group durable, and with it `values`, which `sync` makes durable once they are
+    /// written. Needs no lock: what is appended meanwhile is the next group's.
+    pub fn flush(
+        region: &dyn Region,
+        shape: &Shape,
+        group: Group,
+        why: Barrier,
+        values: &[Write<'_>],
+        sync: &dyn Fn() -> io::Result<()>,
+    ) -> Result<()> {
         let at = shape.start(group.slot) + u64::from(group.from);
         doing("flush the log", region.flush(at, u64::from(group.to - group.from)))?;
-        doing("fence the log", region.fence(why))
+        match values {
+            [] => {
+                doing("sync the SSD", sync())?;
+                doing("fence the log", region.fence(why))
+            }
+            _ => doing("write a group", region.fence_with(why, values, sync)),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading items and ranges.
+//! Reading items.
 //!
 //! A reader takes no lock of the media: it looks the place up, reads, and verifies that what it
 //! read is the record it wanted. If migration moved the record meanwhile, it looks again; what does
@@ -7,18 +7,14 @@
 use crate::bytes::Blocks;
 use crate::index::{Entry, Home, What};
 use crate::large::read_piece;
-use crate::pointer::Pointer;
 use crate::record::{self, Record};
 use crate::store::Shared;
 use crate::types::{BLOCK_BYTES, Error, Item, ItemMeta, Result, doing};
+use crate::value::Large;
 use std::sync::Arc;
 
 /// How often a place may change under a reader. Each time somebody migrated exactly this item.
 const TRIES: usize = 64;
-/// Neighbours of a scan in the same table are read together if no more than this lies between.
-const GAP_BYTES: u64 = 64 << 10;
-/// The most that a scan reads at once.
-const RUN_BYTES_MAX: u64 = 1 << 20;
 
 /// What a key holds, without its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,10 +54,20 @@ impl Shared {
     /// What `key` holds, from the index alone.
     pub fn look(&self, key: &[u8]) -> Option<Look> {
         let entry = self.index.get(key).filter(|entry| entry.what != What::Tombstone)?;
+        Some(self.look_of(&entry))
+    }
+
+    fn look_of(&self, entry: &Entry) -> Look {
         let large = matches!(entry.what, What::Large(_));
         let waits = large || entry.home.is_ssd() || self.region.reads_wait();
         let (sequence, expires_at_seconds) = (entry.sequence, entry.expires_at_seconds);
-        Some(Look { value_bytes: entry.value_bytes(), sequence, expires_at_seconds, waits })
+        Look { value_bytes: entry.value_bytes(), sequence, expires_at_seconds, waits }
+    }
+
+    /// The keys of a range and what they hold, from the index alone.
+    pub fn looks(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, Look)> {
+        let found = self.index.range(from, to, limit).into_iter();
+        found.map(|(key, entry)| (key, self.look_of(&entry))).collect()
     }
 
     /// Reads an item.
@@ -85,7 +91,7 @@ impl Shared {
     }
 
     /// Reads the item an entry stands for; `None` if what is there is not it.
-    fn read_entry(&self, key: &[u8], entry: &Entry) -> Result<Option<Item>> {
+    pub fn read_entry(&self, key: &[u8], entry: &Entry) -> Result<Option<Item>> {
         let sequence = entry.sequence;
         match &entry.what {
             What::Tombstone | What::Lost => Ok(None),
@@ -97,16 +103,19 @@ impl Shared {
                     sequence,
                 }))
             }
-            What::Large(pointer) => {
-                let Some(large) = self.pin(key, entry, pointer)? else { return Ok(None) };
-                let mut value = Vec::with_capacity(pointer.bytes as usize);
-                for index in 0..pointer.pieces() {
-                    match read_piece(&*self.ssd, pointer, index)? {
+            What::Large(large) => {
+                if let Some((bytes, meta)) = large.bytes_waiting().zip(large.meta()) {
+                    return Ok(Some(Item { value: bytes.to_vec(), meta, sequence }));
+                }
+                let Some(held) = self.pin(key, entry, large)? else { return Ok(None) };
+                let mut value = Vec::with_capacity(large.bytes as usize);
+                for index in 0..large.pieces() {
+                    match read_piece(&*self.ssd, large, index)? {
                         Some(piece) => value.extend_from_slice(&piece),
                         None => return Ok(None),
                     }
                 }
-                Ok(Some(Item { value, meta: large.meta, sequence }))
+                Ok(Some(Item { value, meta: held.meta, sequence }))
             }
         }
     }
@@ -124,35 +133,44 @@ impl Shared {
         Ok(blocks.as_slice()[skip..skip + bytes].to_vec())
     }
 
-    /// Keeps a large value from being overwritten while it is read; `None` if it has changed.
-    fn pin(&self, key: &[u8], entry: &Entry, pointer: &Arc<Pointer>) -> Result<Option<Held<'_>>> {
-        let first = pointer.extents.first().map(|extent| extent.start);
-        if let Some(first) = first {
-            self.space.pin(first);
-        }
-        let mut held = Held { shared: self, first, meta: ItemMeta::default() };
-        let now = self.index.get(key);
-        if now.is_none_or(|now| now.sequence != entry.sequence) {
-            return Ok(None);
+    /// Keeps a large value from being overwritten while it is read; `None` if it has changed. What
+    /// is kept with it is read from its record if it is not known.
+    fn pin(&self, key: &[u8], entry: &Entry, large: &Large) -> Result<Option<Held<'_>>> {
+        let Some(mut held) = self.hold(key, entry, large) else { return Ok(None) };
+        if let Some(meta) = large.meta() {
+            held.meta = meta;
+            return Ok(Some(held));
         }
         let bytes = self.read_record(entry.home, entry.record_bytes as usize)?;
         let Some(record) = verified(&bytes, key, entry.sequence) else { return Ok(None) };
+        large.know(record.meta);
         held.meta = record.meta;
         Ok(Some(held))
+    }
+
+    /// Keeps a large value's blocks from being used again; `None` if the key has changed before.
+    pub fn hold(&self, key: &[u8], entry: &Entry, large: &Large) -> Option<Held<'_>> {
+        let first = large.extents.first().map(|extent| extent.start);
+        if let Some(first) = first {
+            self.space.pin(first);
+        }
+        let held = Held { shared: self, first, meta: ItemMeta::default() };
+        let now = self.index.get(key);
+        now.is_some_and(|now| now.sequence == entry.sequence).then_some(held)
     }
 
     /// Opens a large value for reading piece by piece; `None` if the key holds no large value.
     pub fn open_large(self: &Arc<Self>, key: &[u8]) -> Result<Option<LargeReader>> {
         for _ in 0..TRIES {
             let Some(entry) = self.index.hit(key) else { return Ok(None) };
-            let What::Large(pointer) = &entry.what else { return Ok(None) };
-            if let Some(held) = self.pin(key, &entry, pointer)? {
+            let What::Large(large) = &entry.what else { return Ok(None) };
+            if let Some(held) = self.pin(key, &entry, large)? {
                 let (first, meta) = (held.first, held.meta);
                 std::mem::forget(held); // the pin goes on in the reader
                 return Ok(Some(LargeReader {
                     shared: self.clone(),
                     key: key.into(),
-                    pointer: pointer.clone(),
+                    large: large.clone(),
                     first,
                     meta,
                     sequence: entry.sequence,
@@ -164,76 +182,10 @@ impl Shared {
         }
         Err(Error::Lost { key: key.into(), why: "it keeps changing".into() })
     }
-
-    /// Up to `limit` items from `from` on and below `to`, in key order. An item that is lost is an
-    /// error in its place; those that change meanwhile are read as they are now.
-    pub fn scan(
-        &self,
-        from: &[u8],
-        to: Option<&[u8]>,
-        limit: usize,
-    ) -> Vec<(Vec<u8>, Result<Item>)> {
-        let found = self.index.range(from, to, limit);
-        let early = self.read_tables_together(&found);
-        let mut items = Vec::with_capacity(found.len());
-        for ((key, entry), early) in found.into_iter().zip(early) {
-            let item = match early {
-                Some(item) => Ok(Some(item)),
-                None => match self.read_entry(&key, &entry) {
-                    Ok(None) => self.get(&key),
-                    read => read,
-                },
-            };
-            if let Some(item) = item.transpose() {
-                items.push((key.into(), item));
-            }
-        }
-        items
-    }
-
-    /// The small items of a scan that lie in sort tables, neighbours in one read.
-    fn read_tables_together(&self, found: &[(Box<[u8]>, Entry)]) -> Vec<Option<Item>> {
-        let mut items = vec![None; found.len()];
-        let on_ssd =
-            |entry: &Entry| entry.home.is_ssd() && matches!(entry.what, What::Small { .. });
-        let mut wanted: Vec<usize> = (0..found.len()).filter(|&i| on_ssd(&found[i].1)).collect();
-        wanted.sort_by_key(|&index| found[index].1.home);
-        let end_of = |entry: &Entry| entry.home.at() + u64::from(entry.record_bytes);
-        let mut rest = &wanted[..];
-        while let Some(&first) = rest.first() {
-            let start = found[first].1.home.at();
-            let mut end = end_of(&found[first].1);
-            let mut count = 1;
-            for &next in &rest[1..] {
-                let entry = &found[next].1;
-                if end + GAP_BYTES < entry.home.at() || start + RUN_BYTES_MAX < end_of(entry) {
-                    break;
-                }
-                end = end_of(entry);
-                count += 1;
-            }
-            let (run, later) = rest.split_at(count);
-            rest = later;
-            // A failure here is met again, and reported, when the items are read one by one.
-            let Ok(bytes) = self.read_record(found[first].1.home, (end - start) as usize) else {
-                continue;
-            };
-            for &index in run {
-                let (key, entry) = &found[index];
-                let at = (entry.home.at() - start) as usize;
-                let record = verified(&bytes[at..], key, entry.sequence);
-                items[index] = record.map(|record| Item {
-                    value: record.body.to_vec(),
-                    meta: record.meta,
-                    sequence: entry.sequence,
-                });
-            }
-        }
-        items
-    }
 }
 
-fn verified<'a>(bytes: &'a [u8], key: &[u8], sequence: u64) -> Option<Record<'a>> {
+/// The record that these bytes are, if it is the one that is meant.
+pub fn verified<'a>(bytes: &'a [u8], key: &[u8], sequence: u64) -> Option<Record<'a>> {
     let (record, _) = record::decode(bytes).ok()?;
     (record.key == key && record.sequence == sequence).then_some(record)
 }
@@ -248,7 +200,7 @@ fn lost(key: &[u8], entry: &Entry) -> Error {
 }
 
 /// A pin for the time of one read.
-struct Held<'a> {
+pub struct Held<'a> {
     shared: &'a Shared,
     first: Option<u32>,
     meta: ItemMeta,
@@ -266,7 +218,7 @@ impl Drop for Held<'_> {
 pub struct LargeReader {
     shared: Arc<Shared>,
     key: Box<[u8]>,
-    pointer: Arc<Pointer>,
+    large: Arc<Large>,
     first: Option<u32>,
     meta: ItemMeta,
     sequence: u64,
@@ -275,7 +227,7 @@ pub struct LargeReader {
 impl LargeReader {
     /// The value's length.
     pub fn value_bytes(&self) -> u64 {
-        self.pointer.bytes
+        self.large.bytes
     }
 
     /// What was kept with the item.
@@ -290,12 +242,15 @@ impl LargeReader {
 
     /// How many pieces of [`crate::PIECE_BYTES`] there are.
     pub fn pieces(&self) -> usize {
-        self.pointer.pieces()
+        self.large.pieces()
     }
 
     /// Reads and verifies one piece.
     pub fn piece(&self, index: usize) -> Result<Vec<u8>> {
-        read_piece(&*self.shared.ssd, &self.pointer, index)?.ok_or_else(|| Error::Lost {
+        if let Some(bytes) = self.large.bytes_waiting() {
+            return Ok(bytes.to_vec()); // what waits is shorter than a piece
+        }
+        read_piece(&*self.shared.ssd, &self.large, index)?.ok_or_else(|| Error::Lost {
             key: self.key.to_vec(),
             why: format!("piece {index} of its value on the SSD is damaged (crc)"),
         })

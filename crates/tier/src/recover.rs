@@ -20,7 +20,8 @@ use crate::store::{Checkpoint, Maintenance, Shared, Writer};
 use crate::superblock::{Front, Superblock};
 use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
 use crate::types::{BLOCK_BYTES, Error, Position, Result, Settings, doing};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::value::{Large, Waiting};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
 
 /// How far a damaged record's sequence may be above all others and still be believed.
@@ -256,16 +257,7 @@ impl<'a> Recovery<'a> {
         let (region, shape) = (self.media.region.clone(), self.shape);
         let store_id = self.superblock.store_id;
         let log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
-        let writer = Writer {
-            log,
-            sequence: self.sequence.max(self.flush_sequence),
-            pending: Vec::new(),
-            waiting: VecDeque::new(),
-            flushing: false,
-            data_written: false,
-            failed: None,
-            checkpointed_bytes: 0,
-        };
+        let writer = Writer::new(log, self.sequence.max(self.flush_sequence));
         let maintenance = Maintenance {
             generation: self.superblock.generation,
             checkpoints: self.superblock.checkpoints.clone(),
@@ -281,6 +273,9 @@ impl<'a> Recovery<'a> {
             space,
             writer: Mutex::new(writer),
             settled: Condvar::new(),
+            groups: Default::default(),
+            arrived: Condvar::new(),
+            waiting: Waiting::default(),
             accounts: Mutex::new(accounts),
             maintenance: Mutex::new(maintenance),
             counters: Counters::default(),
@@ -499,7 +494,7 @@ impl<'a> Recovery<'a> {
         let what = match record.kind {
             Kind::Small => What::Small { value_bytes: record.body.len() as u32 },
             Kind::Large => match Pointer::of_value(record.body, self.superblock.blocks) {
-                Some(pointer) => What::Large(Arc::new(pointer)),
+                Some(pointer) => What::Large(Arc::new(Large::known(pointer, record.meta))),
                 None => What::Lost,
             },
             Kind::Delete => What::Tombstone,

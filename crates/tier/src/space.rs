@@ -10,6 +10,9 @@ use crate::types::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
+/// A shorter run is not worth going to.
+const RUN_MIN: u32 = 16;
+
 /// Bits of a word.
 const BITS: u64 = u64::BITS as u64;
 
@@ -20,6 +23,8 @@ struct State {
     /// The same by length.
     by_length: BTreeSet<(u32, u32)>,
     free_blocks: u64,
+    /// Behind what was last taken in order.
+    next: u32,
     /// Readers by the first block of what they read, and what to free when they are done.
     pins: HashMap<u32, Pin>,
 }
@@ -118,6 +123,7 @@ impl Claims {
             free_blocks: runs.iter().map(|(_, blocks)| u64::from(*blocks)).sum(),
             by_length: runs.iter().map(|&(start, blocks)| (blocks, start)).collect(),
             runs: runs.into_iter().collect(),
+            next: 0,
             pins: HashMap::new(),
         };
         Space { state: Mutex::new(state), blocks: self.blocks }
@@ -154,6 +160,25 @@ impl Space {
         let taken = Extent { start, blocks };
         assert!(state.take(taken), "a free run holds its own front");
         Ok(taken)
+    }
+
+    /// Takes blocks behind those that were last taken so, or from the front of the longest run:
+    /// what is written together lies together.
+    pub fn take_in_order(&self, blocks: u32) -> Result<Vec<Extent>> {
+        {
+            let mut state = self.lock();
+            let next = state.next;
+            let run = state.runs.get(&next).map(|&length| (length, next));
+            let longest = state.by_length.last().copied().filter(|&(length, _)| RUN_MIN <= length);
+            let found = run.filter(|&(length, _)| blocks <= length).or(longest);
+            if let Some((_, start)) = found.filter(|&(length, _)| 0 < blocks && blocks <= length) {
+                let extent = Extent { start, blocks };
+                assert!(state.take(extent), "a free run holds its own front");
+                state.next = start + blocks;
+                return Ok(vec![extent]);
+            }
+        }
+        self.take(blocks)
     }
 
     /// Takes blocks, in one run if there is one that long.
@@ -287,6 +312,27 @@ mod tests {
         }
         held.iter().for_each(|extents| space.free(extents));
         assert_eq!(space.take_run(998).unwrap(), Extent { start: 2, blocks: 998 });
+    }
+
+    #[test]
+    fn what_is_taken_in_order_lies_together_until_only_short_runs_are_left() {
+        let space = Claims::new(0, 100).into_space();
+        let first = space.take_in_order(1).unwrap();
+        let one = |start| vec![Extent { start, blocks: 1 }];
+        assert_eq!(first, one(0));
+        assert_eq!(
+            (space.take_in_order(1).unwrap(), space.take_in_order(1).unwrap()),
+            (one(1), one(2))
+        );
+        space.free(&first);
+        assert_eq!(space.take_in_order(1).unwrap(), one(3), "not where one block is free");
+        assert_eq!(space.take(1).unwrap(), one(0), "the smallest run that fits");
+        assert_eq!(space.take_in_order(90).unwrap(), [Extent { start: 4, blocks: 90 }]);
+        space.free(&one(1));
+        assert_eq!(space.take_in_order(6).unwrap(), [Extent { start: 94, blocks: 6 }]);
+        assert_eq!(space.take_in_order(1).unwrap(), one(1));
+        assert_eq!(space.take_in_order(0).unwrap(), []);
+        assert!(matches!(space.take_in_order(1), Err(Error::SsdFull { blocks: 1 })));
     }
 
     #[test]

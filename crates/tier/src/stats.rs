@@ -69,6 +69,10 @@ pub struct Stats {
     pub user_written_bytes: u64,
     /// Bytes that went to both media for them.
     pub media_written_bytes: u64,
+    /// Bytes of large values that wait in memory for their group.
+    pub waiting_bytes: u64,
+    /// The most that waited at once; there is a bound.
+    pub waiting_bytes_most: u64,
     /// Groups made durable.
     pub groups: u64,
     /// Records in them.

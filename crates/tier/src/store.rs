@@ -8,12 +8,13 @@ use crate::disk::Disk;
 use crate::index::{Entry, Home, Index, What};
 use crate::log::Log;
 use crate::pm::Region;
-use crate::pointer::Pointer;
+use crate::pointer::{Extent, Pointer};
 use crate::segment::Shape;
 use crate::space::Space;
 use crate::stats::{Counters, Stats};
 use crate::tables::Tables;
-use crate::types::{Error, Position, Result, Settings};
+use crate::types::{Durability, Error, Position, Result, Settings};
+use crate::value::{Large, Waiting};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -30,8 +31,10 @@ pub struct Pending {
     pub offer: Option<Offer>,
     /// Where it ends.
     pub end: Position,
+    /// The value that its group writes.
+    pub value: Option<Arc<Large>>,
     /// Blocks that nobody needs once it is durable.
-    pub frees: Vec<Arc<Pointer>>,
+    pub frees: Vec<Arc<Large>>,
 }
 
 /// What a record does to the index.
@@ -52,10 +55,18 @@ pub struct Writer {
     pub pending: Vec<Pending>,
     /// Blocks to be freed once a later record vouches for the one at this position, in order. Until
     /// then recovery may have to look whether the values of its group are there.
-    pub waiting: VecDeque<(Position, Arc<Pointer>)>,
+    pub waiting: VecDeque<(Position, Arc<Large>)>,
     /// Somebody is making a group durable.
     pub flushing: bool,
-    /// Large values were written since the SSD was last synced.
+    /// The number of the last group that was begun, and where it ends.
+    pub group: u64,
+    /// See `group`.
+    pub group_end: Position,
+    /// How many wait for the group of each turn.
+    pub joined: [u32; 2],
+    /// How many that may become for the next one, if all come back that were in the last.
+    pub expected: u32,
+    /// Large values were written by themselves since the SSD was last synced.
     pub data_written: bool,
     /// A flush failed: no more writes.
     pub failed: Option<String>,
@@ -64,6 +75,24 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Of a store that was just opened.
+    pub fn new(log: Log, sequence: u64) -> Writer {
+        Writer {
+            log,
+            sequence,
+            pending: Vec::new(),
+            waiting: VecDeque::new(),
+            flushing: false,
+            group: 0,
+            group_end: Position::default(),
+            joined: [0; 2],
+            expected: 0,
+            data_written: false,
+            failed: None,
+            checkpointed_bytes: 0,
+        }
+    }
+
     /// Refuses once a flush has failed.
     pub fn check(&self) -> Result<()> {
         match &self.failed {
@@ -133,12 +162,24 @@ pub struct Shared {
     pub writer: Mutex<Writer>,
     /// A group was settled, or failed.
     pub settled: Condvar,
+    /// The same for those whose write is in it: they of the group that is being made durable, and
+    /// they of the next, by turns. So nobody wakes whose group is not over, but who leads the next.
+    pub groups: [Condvar; 2],
+    /// Somebody joined the group that gathers.
+    pub arrived: Condvar,
+    /// Large values in memory that wait for their group.
+    pub waiting: Waiting,
     /// Live bytes.
     pub accounts: Mutex<Accounts>,
     /// Making room, and checkpoints.
     pub maintenance: Mutex<Maintenance>,
     /// Statistics.
     pub counters: Counters,
+}
+
+/// Which of two turns a group has: never that of its neighbours.
+pub fn turn(group: u64) -> usize {
+    (group % 2) as usize
 }
 
 const UNPOISONED: &str = "a thread panicked while it held the store";
@@ -162,6 +203,25 @@ impl Shared {
     /// Waits until somebody settled a group.
     pub fn wait_settled<'a>(&self, writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
         self.settled.wait(writer).expect(UNPOISONED)
+    }
+
+    /// Takes blocks for a value. Where many wait for a group they lie in the order they come, so
+    /// that few writes take them; where each is waited for, they go where others were before, so
+    /// that a file system has nothing of its own to write.
+    pub fn take_blocks(&self, blocks: u32) -> Result<Vec<Extent>> {
+        match self.settings.durability {
+            Durability::Ack => self.space.take(blocks),
+            Durability::Interval => self.space.take_in_order(blocks),
+        }
+    }
+
+    /// Waits until this group is over, or is to be led.
+    pub fn wait_group<'a>(
+        &self,
+        writer: MutexGuard<'a, Writer>,
+        group: u64,
+    ) -> MutexGuard<'a, Writer> {
+        self.groups[turn(group)].wait(writer).expect(UNPOISONED)
     }
 
     /// A record at `home` became current.
@@ -196,10 +256,10 @@ impl Shared {
 
     /// An entry was replaced: its record is no longer current. Returns the blocks that its value
     /// held, to be freed when what replaced it is durable.
-    pub fn retire(&self, entry: Entry) -> Option<Arc<Pointer>> {
+    pub fn retire(&self, entry: Entry) -> Option<Arc<Large>> {
         self.debit(entry.home, entry.record_bytes);
         match entry.what {
-            What::Large(pointer) => Some(pointer),
+            What::Large(large) => Some(large),
             _ => None,
         }
     }
@@ -218,6 +278,7 @@ impl Shared {
         };
         let block = crate::types::BLOCK_BYTES as u64;
         let counters = &self.counters;
+        let (waiting_bytes, waiting_bytes_most) = self.waiting.bytes();
         Stats {
             items: self.index.count(),
             tables,
@@ -228,6 +289,8 @@ impl Shared {
             ssd_bytes: self.space.blocks() * block,
             user_written_bytes: counters.user_bytes.get(),
             media_written_bytes: counters.ssd_bytes.get() + self.region.written_bytes(),
+            waiting_bytes,
+            waiting_bytes_most,
             groups: counters.groups.get(),
             grouped_records: counters.grouped_records.get(),
             stalls: counters.stalls.get(),

@@ -4,8 +4,7 @@ use crate::append::{Draft, Ticket};
 use crate::background::Background;
 use crate::disk::Barrier;
 use crate::index::What;
-use crate::large::LargeWriter;
-use crate::pointer::Pointer;
+use crate::large::{LargeWriter, waiting};
 use crate::read::{Expired, LargeReader, Look};
 use crate::reads::{Answer, Reads, Request, Wake};
 use crate::record::{Kind, bytes_of};
@@ -15,6 +14,7 @@ use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{
     Durability, Error, Item, ItemMeta, KEY_BYTES_MAX, Position, Result, Settings, VALUE_BYTES_MAX,
 };
+use crate::value::Large;
 use std::sync::Arc;
 
 /// How often a writer makes room for one record before it gives up.
@@ -94,6 +94,10 @@ impl Tier {
         sequence: Option<u64>,
     ) -> Result<Ticket> {
         if self.is_large(key.len(), value.len()) {
+            check(key, value.len() as u64)?;
+            if let Some(large) = self.with_room(|| waiting(&self.shared, value))? {
+                return append_large(&self.shared, key, large, meta, sequence);
+            }
             let mut draft = self.draft_large(key, value.len() as u64)?;
             draft.write(value)?;
             return draft.finish(meta, sequence);
@@ -117,13 +121,17 @@ impl Tier {
     pub fn draft_large(&self, key: &[u8], value_bytes: u64) -> Result<LargeDraft> {
         check(key, value_bytes)?;
         self.shared.writer().check()?;
-        let writer = match LargeWriter::new(Held(self.shared.clone()), value_bytes) {
-            Err(Error::SsdFull { .. }) if self.shared.free_what_waits()? => {
-                LargeWriter::new(Held(self.shared.clone()), value_bytes)?
-            }
-            writer => writer?,
-        };
+        let held = || Held(self.shared.clone());
+        let writer = self.with_room(|| LargeWriter::new(held(), value_bytes))?;
         Ok(LargeDraft { shared: self.shared.clone(), key: key.into(), value_bytes, writer })
+    }
+
+    /// Tries once more if the SSD is full and something on it only waits to be freed.
+    fn with_room<T>(&self, take: impl Fn() -> Result<T>) -> Result<T> {
+        match take() {
+            Err(Error::SsdFull { .. }) if self.shared.free_what_waits()? => take(),
+            taken => taken,
+        }
     }
 
     /// Appends a deletion; `None` if there is nothing to delete.
@@ -205,6 +213,18 @@ impl Tier {
         limit: usize,
     ) -> Vec<(Vec<u8>, Result<Item>)> {
         self.shared.scan(from, to, limit)
+    }
+
+    /// The keys of up to `limit` items from `from` on and below `to`, in order, and what each
+    /// holds, from the index alone: for who has some of them in memory and asks for the others
+    /// by [`Tier::get_many`].
+    pub fn range(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, Look)> {
+        self.shared.looks(from, to, limit)
+    }
+
+    /// Reads several items, as many at once as the devices take: an answer for each key.
+    pub fn get_many(&self, keys: &[&[u8]]) -> Vec<Result<Option<Item>>> {
+        self.shared.get_many(keys)
     }
 
     /// Opens a large value for reading piece by piece; `None` if the key holds no large value.
@@ -306,18 +326,33 @@ impl LargeDraft {
     /// as many as were announced.
     pub fn finish(self, meta: ItemMeta, sequence: Option<u64>) -> Result<Ticket> {
         let LargeDraft { shared, key, value_bytes, writer } = self;
-        let pointer = writer.finish()?;
-        assert_eq!(pointer.bytes, value_bytes, "a draft is finished when all of it was written");
-        let mut body = Vec::new();
-        pointer.encode(&mut body);
-        let pointer: Arc<Pointer> = Arc::new(pointer);
-        let what = Some(What::Large(pointer.clone()));
-        let draft = Draft { kind: Kind::Large, sequence, meta, key: &key, body: &body, what };
-        let ticket = append(&shared, &draft, RESERVE_PUT);
-        match ticket {
-            Ok(_) => shared.counters.user_bytes.add(key.len() as u64 + value_bytes),
-            Err(_) => shared.space.free(&pointer.extents),
-        }
-        ticket
+        let large = writer.finish_for_group()?;
+        assert_eq!(large.bytes, value_bytes, "a draft is finished when all of it was written");
+        append_large(&shared, &key, large, meta, sequence)
     }
+}
+
+/// Appends the record of a large value, which its group writes if it is not on the SSD yet.
+fn append_large(
+    shared: &Shared,
+    key: &[u8],
+    large: Large,
+    meta: ItemMeta,
+    sequence: Option<u64>,
+) -> Result<Ticket> {
+    large.know(meta);
+    let mut body = Vec::new();
+    large.encode(&mut body);
+    let large = Arc::new(large);
+    let what = Some(What::Large(large.clone()));
+    let draft = Draft { kind: Kind::Large, sequence, meta, key, body: &body, what };
+    let ticket = append(shared, &draft, RESERVE_PUT);
+    match ticket {
+        Ok(_) => shared.counters.user_bytes.add(key.len() as u64 + large.bytes),
+        Err(_) => {
+            shared.waiting.give(large.written());
+            shared.space.free(&large.extents);
+        }
+    }
+    ticket
 }

@@ -284,9 +284,10 @@ fn a_failed_write_of_a_large_value_fails_alone() {
     let (tier, _) = machine.open(settings()).unwrap();
     put(&tier, 1, 1, 5000);
     machine.ssd.set_faults(Faults { write_error_one_in: 1, ..Faults::default() });
-    assert!(matches!(tier.put(&key(1), &value(2, 5000), meta(2)), Err(Error::Io { .. })));
+    // Longer than what waits for its group.
+    assert!(matches!(tier.put(&key(1), &value(2, 70_000), meta(2)), Err(Error::Io { .. })));
     machine.ssd.set_faults(Faults { space_blocks: 1, ..Faults::default() });
-    assert!(matches!(tier.put(&key(1), &value(2, 9000), meta(2)), Err(Error::Io { .. })));
+    assert!(matches!(tier.put(&key(1), &value(2, 90_000), meta(2)), Err(Error::Io { .. })));
     machine.ssd.set_faults(Faults::default());
     holds(&tier, 1, 1, 5000);
     put(&tier, 1, 3, 5000);

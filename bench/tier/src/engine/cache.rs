@@ -8,6 +8,7 @@
 
 use super::Result;
 use laneway_store::{Config, Got, KeyHash, Mode, SMALL_RECORD_BYTES_MAX, Store, UnixSeconds};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Nothing expires, so it is always the same second.
@@ -44,6 +45,15 @@ impl Cache {
         out.clear();
         let hash = self.store.hash(key);
         matches!(self.store.get(hash, key, NOW, out, &mut |_, _| {}), Got::Copied(_))
+    }
+
+    /// Appends an item to `out`, if it is here; says where in it.
+    pub fn append(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Range<usize>> {
+        let (hash, begin) = (self.store.hash(key), out.len());
+        match self.store.get(hash, key, NOW, out, &mut |_, _| {}) {
+            Got::Copied(_) => Some(begin..out.len()),
+            _ => None,
+        }
     }
 
     /// Waits for the key's stripe.

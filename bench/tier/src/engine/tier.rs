@@ -8,14 +8,20 @@ use super::cache::Cache;
 use super::{Each, Engine, Places, Result};
 use crate::plan::{Backend, EngineKind, Plan};
 use laneway_tier::{
-    Backend as PmBackend, Directory, DirectorySettings, Durability, ItemMeta, MigrateBy,
+    Backend as PmBackend, Directory, DirectorySettings, Durability, Item, ItemMeta, MigrateBy,
 };
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// The SSD is made this much larger than the data, for what is written before older copies go.
 const SSD_OVER_DATA: u64 = 4;
 const SSD_BYTES_MIN: u64 = 1 << 30;
+
+thread_local! {
+    /// A thread's room for what a scan copies out of memory.
+    static COPIES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// The tier.
 pub struct TierEngine {
@@ -59,6 +65,15 @@ impl TierEngine {
     fn keep(&self, key: &[u8], value: &[u8], sequence: u64) {
         if let Some(cache) = &self.cache {
             cache.stripe(key).keep(key, value, sequence);
+        }
+    }
+
+    /// Keeps a copy of what was read without the stripe of its key. Whoever has published a newer
+    /// one since, so that it is not what the tier holds, keeps that when it gets the stripe.
+    fn bring_in(&self, cache: &Cache, key: &[u8], item: &Item) {
+        let stripe = cache.stripe(key);
+        if self.store.look(key).is_some_and(|look| look.sequence == item.sequence) {
+            stripe.keep(key, &item.value, item.sequence);
         }
     }
 
@@ -116,9 +131,29 @@ impl Engine for TierEngine {
     }
 
     fn scan(&self, from: &[u8], limit: usize, each: Each<'_>) -> Result<()> {
-        for (key, item) in self.store.scan(from, None, limit) {
-            each(&key, &item.map_err(told)?.value)?;
+        let Some(cache) = &self.cache else {
+            for (key, item) in self.store.scan(from, None, limit) {
+                each(&key, &item.map_err(told)?.value)?;
+            }
+            return Ok(());
+        };
+        // What memory has is taken from there, the rest is read at once.
+        let mut copies = COPIES.take();
+        copies.clear();
+        let found = self.store.range(from, None, limit).into_iter();
+        let found: Vec<_> = found.map(|(key, _)| (cache.append(&key, &mut copies), key)).collect();
+        let missing = found.iter().filter(|(copy, _)| copy.is_none());
+        let missing: Vec<&[u8]> = missing.map(|(_, key)| &**key).collect();
+        let mut read = self.store.get_many(&missing).into_iter();
+        for (copy, key) in &found {
+            if let Some(copy) = copy {
+                each(key, &copies[copy.clone()])?;
+            } else if let Some(item) = read.next().transpose().map_err(told)?.flatten() {
+                each(key, &item.value)?;
+                self.bring_in(cache, key, &item);
+            }
         }
+        COPIES.set(copies);
         Ok(())
     }
 
@@ -137,6 +172,7 @@ impl Engine for TierEngine {
             "write_amplification": stats.write_amplification(),
             "user_written_bytes": stats.user_written_bytes,
             "media_written_bytes": stats.media_written_bytes,
+            "waiting_bytes_most": stats.waiting_bytes_most,
             "groups": stats.groups,
             "grouped_records": stats.grouped_records,
             "stalls": stats.stalls,

@@ -66,6 +66,8 @@ fn media(lines: &mut Lines<'_>, stats: &Stats) {
     lines.number("ssd_bytes_free", stats.ssd_free_bytes);
     lines.number("user_bytes_written", stats.user_written_bytes);
     lines.number("media_bytes_written", stats.media_written_bytes);
+    lines.number("large_bytes_waiting", stats.waiting_bytes);
+    lines.number("large_bytes_waiting_most", stats.waiting_bytes_most);
     lines.shown("write_amplification", format_args!("{:.3}", stats.write_amplification()));
 }
 

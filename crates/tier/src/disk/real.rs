@@ -4,10 +4,10 @@
 use super::{Barrier, Disk};
 use crate::bytes::Blocks;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, fallocate, fstat};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags, fallocate, fstat};
 use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// What the fresh part of a file holds.
@@ -24,6 +24,8 @@ pub struct FileDisk {
     file: OwnedFd,
     bytes: u64,
     direct: bool,
+    cache: Option<u64>,
+    in_place: bool,
 }
 
 /// How much is zeroed in one write.
@@ -58,13 +60,16 @@ impl FileDisk {
             ),
         };
         let stat = doing("fstat", fstat(&file).map_err(Into::into))?;
-        let mut disk = FileDisk { file, bytes: stat.st_size as u64, direct };
+        let cache = if direct { cache_of(&file) } else { None };
+        let size = stat.st_size as u64;
+        let mut disk = FileDisk { file, bytes: size, direct, cache, in_place: false };
         if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
             let size = rustix::fs::seek(&disk.file, rustix::fs::SeekFrom::End(0));
             disk.bytes = doing("size of the device", size.map_err(Into::into))?;
         } else if disk.bytes == 0 && bytes != 0 {
             disk.grow(bytes, fresh)?;
         }
+        disk.in_place = disk.cache.is_some() && has_no_holes(&disk.file, disk.bytes);
         disk.bytes -= disk.bytes % BLOCK_BYTES as u64;
         Ok(disk)
     }
@@ -111,6 +116,40 @@ impl Disk for FileDisk {
     fn sync(&self, _why: Barrier) -> io::Result<()> {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
+
+    fn is_synced_by(&self, other: &dyn Disk) -> bool {
+        self.in_place && self.cache.is_some() && self.cache == other.cache()
+    }
+
+    fn cache(&self) -> Option<u64> {
+        self.cache
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        // Without O_DIRECT the kernel would carry transfers out one by one, as we do.
+        self.direct.then(|| self.file.as_fd())
+    }
+}
+
+/// The device whose cache fdatasync of this file empties as a whole. Told of ext4 alone: it writes
+/// where the bytes were (others may write elsewhere and keep a map of it), and its fdatasync ends
+/// with a flush of the device whatever it had to write. Not where it takes O_DIRECT for a wish
+/// (`data=journal`, say), as statx tells.
+fn cache_of(file: &OwnedFd) -> Option<u64> {
+    const EXT4_MAGIC: u64 = 0xef53;
+    let is_ext4 = rustix::fs::fstatfs(file).ok()?.f_type as u64 == EXT4_MAGIC;
+    let wanted = StatxFlags::DIOALIGN;
+    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted).ok()?;
+    let is_direct = told.stx_mask & wanted.bits() != 0 && told.stx_dio_mem_align != 0;
+    let device = u64::from(told.stx_dev_major) << 32 | u64::from(told.stx_dev_minor);
+    (is_ext4 && is_direct).then_some(device)
+}
+
+/// Whether all of a file has its place on the device and was written there: else a write changes
+/// the file system's map, too, which only a sync of this very file makes durable. Space that is
+/// merely reserved is a hole here.
+fn has_no_holes(file: &OwnedFd, bytes: u64) -> bool {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(0)).is_ok_and(|hole| hole == bytes)
 }
 
 /// A write cut off inside a block goes on at the block's start: O_DIRECT takes no other offset.
@@ -118,5 +157,34 @@ fn whole(bytes: usize) -> io::Result<usize> {
     match bytes - bytes % BLOCK_BYTES {
         0 => Err(io::Error::new(io::ErrorKind::StorageFull, "a write of less than a block")),
         whole => Ok(whole),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_written_as_a_whole_is_synced_by_its_neighbour() {
+        let path =
+            |name| std::env::temp_dir().join(format!("laneway-disk-{name}-{}", std::process::id()));
+        let paths = ["zeroed", "reserved", "values"].map(path);
+        const BYTES: u64 = 4 << 20;
+        let open = |at: usize, fresh| FileDisk::open(&paths[at], BYTES, fresh).unwrap();
+        let (zeroed, reserved) = (open(0, Fresh::Zeroed), open(1, Fresh::Reserved));
+        let values = open(2, Fresh::Reserved);
+        assert!(!reserved.is_synced_by(&values), "its blocks are not written yet");
+        // On ext4 a zeroed file is; what other file systems do is not known.
+        assert_eq!(zeroed.is_synced_by(&values), values.cache().is_some());
+        let again = open(0, Fresh::Zeroed);
+        assert_eq!(again.is_synced_by(&values), values.cache().is_some(), "after a restart, too");
+        for path in &paths {
+            std::fs::remove_file(path).unwrap();
+        }
+        let elsewhere = Path::new("/dev/shm").join(format!("laneway-disk-{}", std::process::id()));
+        if let Ok(memory) = FileDisk::open(&elsewhere, BYTES, Fresh::Zeroed) {
+            assert!(!zeroed.is_synced_by(&memory) && !memory.is_synced_by(&values));
+            std::fs::remove_file(elsewhere).unwrap();
+        }
     }
 }

@@ -123,6 +123,8 @@ pub struct SimDisk {
     state: Mutex<State>,
     power: Arc<Power>,
     bytes: usize,
+    /// Lies behind the same cache.
+    neighbour: Option<Arc<SimDisk>>,
 }
 
 impl SimDisk {
@@ -137,7 +139,22 @@ impl SimDisk {
         let random = Random::new(seed);
         let cached = BTreeMap::new();
         let state = State { durable: image, cached, random, faults, touched: BTreeSet::new() };
-        SimDisk { state: Mutex::new(state), power, bytes }
+        SimDisk { state: Mutex::new(state), power, bytes, neighbour: None }
+    }
+
+    /// Puts it behind one cache with another, of which a sync empties all.
+    pub fn beside(self, neighbour: &Arc<SimDisk>) -> SimDisk {
+        SimDisk { neighbour: Some(neighbour.clone()), ..self }
+    }
+
+    fn empty_cache(&self) {
+        let mut state = self.lock();
+        let cached = std::mem::take(&mut state.cached);
+        for (sector, versions) in cached {
+            if let Some(last) = versions.last() {
+                state.durable[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(last);
+            }
+        }
     }
 
     /// One of the states that a loss of power may leave, drawn by `seed`.
@@ -253,12 +270,20 @@ impl Disk for SimDisk {
         if one_in != 0 && state.random.one_in(one_in) {
             return Err(io::Error::other("simulated failure of a flush"));
         }
-        let cached = std::mem::take(&mut state.cached);
-        for (sector, versions) in cached {
-            if let Some(last) = versions.last() {
-                state.durable[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(last);
-            }
+        drop(state);
+        self.empty_cache();
+        if let Some(neighbour) = &self.neighbour {
+            neighbour.empty_cache();
         }
         Ok(())
+    }
+
+    fn is_synced_by(&self, other: &dyn Disk) -> bool {
+        other.cache() == Some(std::ptr::from_ref(self).addr() as u64)
+    }
+
+    fn cache(&self) -> Option<u64> {
+        // Known by the disk that has it as its neighbour.
+        self.neighbour.as_ref().map(|neighbour| Arc::as_ptr(neighbour).addr() as u64)
     }
 }

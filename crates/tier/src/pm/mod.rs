@@ -10,7 +10,7 @@ pub mod map;
 pub mod sim;
 pub mod wal;
 
-use crate::disk::Barrier;
+use crate::disk::{Barrier, Write, write_together};
 use std::io;
 
 /// Byte-addressed persistent memory, or what behaves like it.
@@ -28,6 +28,22 @@ pub trait Region: Send + Sync {
     fn flush(&self, at: u64, bytes: u64) -> io::Result<()>;
     /// Everything flushed before is durable when this returns.
     fn fence(&self, why: Barrier) -> io::Result<()>;
+    /// As `fence`, and writes `values` to their disk, of which `sync` makes them durable: in any
+    /// order, at once where that is possible.
+    fn fence_with(
+        &self,
+        why: Barrier,
+        values: &[Write<'_>],
+        sync: &dyn Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        write_together(values)?;
+        sync()?;
+        self.fence(why)
+    }
+    /// Reads several ranges, at once where they wait for a device.
+    fn read_many(&self, reads: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
+        reads.iter_mut().try_for_each(|(at, into)| self.read(*at, into))
+    }
     /// Whether a read may wait for a device, so that a server must not do it between two requests.
     fn reads_wait(&self) -> bool;
     /// Bytes that went to the medium so far.

@@ -7,7 +7,7 @@
 
 use super::Region;
 use crate::bytes::Blocks;
-use crate::disk::{Barrier, Disk};
+use crate::disk::{Barrier, Disk, Read, Write, read_together, write_together};
 use crate::types::BLOCK_BYTES;
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +34,31 @@ pub struct WalRegion {
 /// The most that one write of a fence takes.
 const RUN_BYTES_MAX: usize = 4 << 20;
 
+/// Blocks that are read: those in memory, and room for those that are not.
+struct Range {
+    first: u64,
+    blocks: Blocks,
+    staged: Vec<Option<Box<[u8]>>>,
+}
+
+impl Range {
+    /// Whether some are on the disk alone.
+    fn is_missing(&self) -> bool {
+        self.staged.iter().any(Option::is_none)
+    }
+
+    /// Copies the bytes from `at` on.
+    fn copy_to(mut self, at: u64, into: &mut [u8]) {
+        for (to, staged) in self.blocks.as_mut().chunks_mut(BLOCK_BYTES).zip(&self.staged) {
+            if let Some(staged) = staged {
+                to.copy_from_slice(staged);
+            }
+        }
+        let skip = (at - self.first * BLOCK_BYTES as u64) as usize;
+        into.copy_from_slice(&self.blocks.as_slice()[skip..skip + into.len()]);
+    }
+}
+
 /// Neighbouring blocks on their way out: number of the first, their bytes, their changes.
 struct Run {
     first: u64,
@@ -55,6 +80,17 @@ impl WalRegion {
         let mut blocks = Blocks::zeroed(BLOCK_BYTES);
         self.disk.read_all(block * BLOCK_BYTES as u64, blocks.as_mut())?;
         Ok(blocks.as_slice().into())
+    }
+
+    /// Looks at staged blocks first: one that leaves meanwhile is on the disk by then.
+    fn range(&self, at: u64, bytes: usize) -> Range {
+        let first = at / BLOCK_BYTES as u64;
+        let end = (at + bytes as u64).div_ceil(BLOCK_BYTES as u64);
+        let state = self.lock();
+        let staged =
+            (first..end).map(|block| state.blocks.get(&block).map(|s| s.bytes.clone())).collect();
+        drop(state);
+        Range { first, blocks: Blocks::zeroed((end - first) as usize * BLOCK_BYTES), staged }
     }
 
     /// What has changed, in runs of neighbours.
@@ -107,26 +143,11 @@ impl Region for WalRegion {
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        let first = at / BLOCK_BYTES as u64;
-        let end = (at + into.len() as u64).div_ceil(BLOCK_BYTES as u64);
-        let skip = (at % BLOCK_BYTES as u64) as usize;
-        let mut blocks = Blocks::zeroed((end - first) as usize * BLOCK_BYTES);
-        // Staged blocks are looked at first: one that leaves meanwhile is on the disk by then.
-        let mut missing = false;
-        let staged: Vec<Option<Box<[u8]>>> = {
-            let state = self.lock();
-            (first..end).map(|block| state.blocks.get(&block).map(|s| s.bytes.clone())).collect()
-        };
-        missing |= staged.iter().any(Option::is_none);
-        if missing {
-            self.disk.read_all(first * BLOCK_BYTES as u64, blocks.as_mut())?;
+        let mut range = self.range(at, into.len());
+        if range.is_missing() {
+            self.disk.read_all(range.first * BLOCK_BYTES as u64, range.blocks.as_mut())?;
         }
-        for (to, staged) in blocks.as_mut().chunks_mut(BLOCK_BYTES).zip(&staged) {
-            if let Some(staged) = staged {
-                to.copy_from_slice(staged);
-            }
-        }
-        into.copy_from_slice(&blocks.as_slice()[skip..skip + into.len()]);
+        range.copy_to(at, into);
         Ok(())
     }
 
@@ -184,6 +205,47 @@ impl Region for WalRegion {
                 why,
             )?;
             self.settle(&run);
+        }
+        Ok(())
+    }
+
+    fn fence_with(
+        &self,
+        why: Barrier,
+        values: &[Write<'_>],
+        sync: &dyn Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let runs = self.changed();
+        let disk = &*self.disk;
+        let records = runs.iter().map(|run| Write {
+            disk,
+            at: run.first * BLOCK_BYTES as u64,
+            from: run.bytes.as_slice(),
+        });
+        write_together(&records.chain(values.iter().copied()).collect::<Vec<_>>())?;
+        sync()?;
+        if !values.iter().any(|value| disk.is_synced_by(value.disk)) {
+            self.disk.sync(why)?;
+        }
+        runs.iter().for_each(|run| self.settle(run));
+        Ok(())
+    }
+
+    fn read_many(&self, reads: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
+        let mut ranges: Vec<Range> =
+            reads.iter().map(|(at, into)| self.range(*at, into.len())).collect();
+        let disk = &*self.disk;
+        let missing = ranges.iter_mut().filter(|range| range.is_missing());
+        let mut from_disk: Vec<Read<'_>> = missing
+            .map(|range| Read {
+                disk,
+                at: range.first * BLOCK_BYTES as u64,
+                into: range.blocks.as_mut(),
+            })
+            .collect();
+        read_together(&mut from_disk)?;
+        for ((at, into), range) in reads.iter_mut().zip(ranges) {
+            range.copy_to(*at, into);
         }
         Ok(())
     }

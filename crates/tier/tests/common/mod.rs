@@ -20,6 +20,8 @@ pub enum Kind {
     PmDeaf,
     /// The log on a simulated disk.
     Wal,
+    /// The same, behind one cache with the SSD.
+    WalBeside,
 }
 
 enum Log {
@@ -42,15 +44,18 @@ impl Machine {
 
     pub fn of(kind: Kind, faults: &Faults, fails_at: u64, log: Vec<u8>, ssd: Vec<u8>) -> Machine {
         let power = Power::new(fails_at);
-        let disk =
-            |image| Arc::new(SimDisk::from_image(image, power.clone(), fails_at, faults.clone()));
+        let disk = |image| SimDisk::from_image(image, power.clone(), fails_at, faults.clone());
         let region = |image| SimRegion::from_image(image, power.clone(), faults.clone());
         let log = match kind {
             Kind::Pm => Log::Pm(Arc::new(region(log))),
             Kind::PmDeaf => Log::Pm(Arc::new(region(log).without_flushes())),
-            Kind::Wal => Log::Wal(disk(log)),
+            Kind::Wal | Kind::WalBeside => Log::Wal(Arc::new(disk(log))),
         };
-        let ssd = disk(ssd);
+        let ssd = match &log {
+            Log::Wal(log) if kind == Kind::WalBeside => disk(ssd).beside(log),
+            _ => disk(ssd),
+        };
+        let ssd = Arc::new(ssd);
         Machine { power, kind, log, ssd }
     }
 
