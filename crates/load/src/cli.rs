@@ -332,7 +332,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     let get_share = if typed.floor { 1.0 } else { typed.workload.get_share };
     let workload = Workload::new(WorkloadOptions { sizes, get_share, ..typed.workload.clone() })?;
     if udp.is_some() || typed.floor {
-        check_simple(&workload)?;
+        check_simple(&workload, typed.floor)?;
     }
     let modes = match typed.closed {
         true => vec![Mode::Closed { depth }],
@@ -431,20 +431,22 @@ fn check_floor(typed: &Typed) -> Result<(), String> {
     Ok(())
 }
 
-/// Datagrams and floors know GET and SET of one short key.
-fn check_simple(workload: &Workload) -> Result<(), String> {
+/// Datagrams have requests for one key each, and floors GETs of one short key.
+fn check_simple(workload: &Workload, is_floor: bool) -> Result<(), String> {
     let options = workload.options();
-    let is_simple = options.keys_per_get == 1
-        && options.delete_share == 0.0
-        && options.pattern == Pattern::Popular
-        && options.key_sizes == KeySizes::default();
-    match is_simple {
-        true => Ok(()),
-        false => Err(format!(
-            "--udp, --floor: GETs of one key and SETs only, with keys of {KEY_BYTES} bytes; leave \
-             out --workload, --keys-per-get, --delete-share and --key-bytes"
-        )),
+    let is_of_one = options.keys_per_get == 1 && options.pattern == Pattern::Popular;
+    if !is_of_one {
+        return Err("--udp, --floor: requests of one key each, drawn by popularity; leave out \
+                    --keys-per-get, and a --workload that scans or writes what it read"
+            .into());
     }
+    if is_floor && (options.delete_share > 0.0 || options.key_sizes != KeySizes::default()) {
+        return Err(format!(
+            "--floor: GETs only, with keys of {KEY_BYTES} bytes; leave out --workload, \
+             --delete-share and --key-bytes"
+        ));
+    }
+    Ok(())
 }
 
 /// The workloads that take turns.
@@ -507,7 +509,9 @@ mod tests {
             ("--workload fb-all", "--workload fb-all: there are etc fb-usr"),
             ("--workload twitter-5", "twitter-5: its"),
             ("--workload fb-usr --s-large 5000", "--s-large 5000: this workload has no"),
-            ("--workload ycsb-e --udp", "--udp, --floor: GETs of one key"),
+            ("--workload ycsb-e --udp", "--udp, --floor: requests of one key"),
+            ("--udp --keys-per-get 2", "leave out --keys-per-get"),
+            ("--floor --value-bytes 100 --key-bytes 20", "--floor: GETs only, with keys of 8"),
             ("--workload ycsb-d --keys-per-get 2", "--keys-per-get 2: the newest"),
             ("--keys-per-get 0", "--keys-per-get 0: must be"),
             ("--drain -1", "--drain -1: seconds, 0 to"),

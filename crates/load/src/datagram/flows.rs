@@ -18,15 +18,16 @@ use rustix::fd::OwnedFd;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 
-/// Most bytes of a SET's first line and last two bytes, for keys of ours.
-const SET_LINE_BYTES_MAX: u64 = 64;
+/// Most bytes of a SET's first line and last two bytes, besides the key.
+const SET_LINE_BYTES_MAX: u64 = 56;
 /// Longest proof of an address that is sent back.
 const COOKIE_BYTES_MAX: usize = 64;
 
-/// Whether a request fits one datagram: every GET, and SETs of small values.
-pub fn fits_one(request: &Request) -> bool {
+/// Whether a request fits one datagram: every GET and DELETE, and SETs of small values.
+fn fits_one(context: Context<'_>, request: &Request) -> bool {
+    let key_bytes = || context.workload.key_name(request.key).len() as u64;
     request.operation != Operation::Set
-        || request.value_bytes + SET_LINE_BYTES_MAX <= FRAME_BYTES_MAX as u64
+        || request.value_bytes + key_bytes() + SET_LINE_BYTES_MAX <= FRAME_BYTES_MAX as u64
 }
 
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl<'a> Flows<'a> {
 
     /// Whether this request goes over UDP at all.
     pub fn takes(&self, request: &Request) -> bool {
-        self.options.large_sets == LargeSets::Udp || fits_one(request)
+        self.options.large_sets == LargeSets::Udp || fits_one(self.context, request)
     }
 
     /// Puts a request on a socket; [`Flows::flush`] sends it. False where the socket has no request
@@ -115,7 +116,7 @@ impl<'a> Flows<'a> {
         let Some(id) = flight.begin(request, peer, now_ns) else { return false };
         self.counts.sent += 1;
         let context = self.context;
-        if fits_one(&request) {
+        if fits_one(context, &request) {
             outbox.add(peer, |out| {
                 out.extend_from_slice(&Header::whole(id).to_bytes());
                 write_request(context, &request, out);

@@ -150,6 +150,7 @@ impl Reply {
             }
             (Line::Miss, Operation::Get) => Reading::Done(Outcome::Miss),
             (Line::Stored, Operation::Set) => Reading::Done(Outcome::Stored),
+            (Line::Deleted, Operation::Delete) => Reading::Done(Outcome::Deleted),
             (Line::Refused(words), _) => {
                 let words = String::from_utf8_lossy(words).into_owned();
                 Reading::Done(Outcome::Refused(words))
@@ -263,6 +264,10 @@ mod tests {
             (Operation::Set, "STORED\r\n", Outcome::Stored),
             (Operation::Set, "SERVER_ERROR no\r\n", refused("SERVER_ERROR no")),
             (Operation::Set, "END\r\n", Outcome::Corrupt(NO_REPLY)),
+            (Operation::Delete, "DELETED\r\n", Outcome::Deleted),
+            (Operation::Delete, "NOT_FOUND\r\n", Outcome::Deleted),
+            (Operation::Delete, "STORED\r\n", Outcome::Corrupt(NO_REPLY)),
+            (Operation::Get, "DELETED\r\n", Outcome::Corrupt(NO_REPLY)),
             (Operation::Get, "END\r\nEND\r\n", Outcome::Corrupt(WRONG_END)),
             (Operation::Get, "END", Outcome::Corrupt(NO_REPLY)),
         ] {

@@ -44,6 +44,10 @@ pub fn measure(
     options: &Options,
     round: usize,
 ) -> Result<Result<Measured, Doubt>, String> {
+    // What an earlier run deleted is there again.
+    if definition.plan(run)?.workload.options().delete_share > 0.0 {
+        fill(definition, run, server, options)?;
+    }
     // Another seed would be other sizes; another schedule is what the rounds should differ in.
     let extra = words(&format!("--no-prefill --first-run {round}"));
     let report = call(definition, run, server, options, &extra, Said::Kept)?;

@@ -95,6 +95,23 @@ fn everything_comes_back_right_in_either_loop() {
 }
 
 #[test]
+fn long_keys_and_removals_go_by_datagrams() {
+    within_tries(|| {
+        let mix = "--key-bytes 120 --delete-share 0.1 --p-large 0";
+        let ran = bench(Trouble::None, 1, &format!("{SOME} {mix} {PATIENT}"));
+        let (requests, counts) = (&ran.run().requests, ran.counts());
+        assert!(ran.run().verdict.failed.is_none(), "{:?}", ran.run().verdict);
+        let ended = requests.hits + requests.misses + requests.stored + requests.deleted;
+        assert_eq!(ended + requests.lost, requests.due);
+        let state = ran.shared.state.lock().unwrap();
+        assert!(state.values.keys().all(|key| key.len() == 120));
+        // SETs that a longer key leaves no room for in a datagram go the other way.
+        let seen = [requests.hits, requests.misses, requests.stored, requests.deleted];
+        (seen.iter().all(|&count| count > 0) && counts.by_tcp > 0).then_some(())
+    });
+}
+
+#[test]
 fn what_a_network_loses_is_counted_and_keeps_its_place_among_the_latencies() {
     let ran = bench(Trouble::Loses(20), 1, "--rate 2000 --p-large 0 --timeout-ms 300");
     let (requests, counts) = (&ran.run().requests, ran.counts());

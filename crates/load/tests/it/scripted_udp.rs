@@ -146,6 +146,10 @@ impl Server {
                 state.values.insert(key.as_bytes().to_vec(), value.to_vec());
                 b"STORED\r\n".to_vec()
             }
+            ["delete", key] => match state.values.remove(key.as_bytes()) {
+                Some(_) => b"DELETED\r\n".to_vec(),
+                None => b"NOT_FOUND\r\n".to_vec(),
+            },
             other => panic!("the client says {other:?}"),
         }
     }
