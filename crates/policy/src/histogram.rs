@@ -25,6 +25,7 @@ const _: () = assert!(class_index(ITEM_BYTES_MAX.0) < CLASS_COUNT);
 const _: () = assert!(class_index(7) == 7 && class_index(8) == 8 && class_index(16) == 16);
 
 /// Sizes below 8 are their own class; above, the class is the exponent and the next three bits.
+#[inline]
 const fn class_index(size: u64) -> usize {
     if size < CLASSES_PER_OCTAVE as u64 {
         return size as usize;

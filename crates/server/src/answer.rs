@@ -23,9 +23,9 @@ use nix::sys::time::TimeValLike;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Descriptors of the process itself beside listeners and connections: standard streams, and an
-/// epoll set and an eventfd per worker.
+/// epoll set, an eventfd and a timer per worker.
 const DESCRIPTORS_STANDARD: u64 = 3;
-const DESCRIPTORS_PER_WORKER: u64 = 2;
+const DESCRIPTORS_PER_WORKER: u64 = 3;
 
 impl<S> Shared<S> {
     /// The reply to a `stats` question.

@@ -42,6 +42,17 @@ pub enum Mode {
     Swallow(u64),
 }
 
+/// What a connection's stream may hold that nobody has read, and nobody will tell of again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// Nothing: what comes will be told.
+    Nothing,
+    /// Bytes: it was told of some, and the reads since have not come to an end of them.
+    Bytes,
+    /// The end of its peer, and bytes before it.
+    End,
+}
+
 /// What `stats conns` tells of a connection; shared with whoever asks.
 pub struct Card {
     /// Serial number, from 1.
@@ -70,6 +81,8 @@ pub struct Connection<S> {
     pub tally: Tally,
     /// What it waits for; `None` while it is attached nowhere.
     pub interest: Option<Interest>,
+    /// What its stream may hold that no event will announce, as long as it waits for the same.
+    pub unread: Unread,
     /// In one of its worker's run queues.
     pub queued: bool,
     /// `input` may hold whole requests: work on it before reading more.
@@ -103,6 +116,7 @@ impl<S> Connection<S> {
             mode: Mode::Requests,
             tally: Tally::default(),
             interest: None,
+            unread: Unread::Nothing,
             queued: false,
             unserved: false,
             large: false,
@@ -120,6 +134,25 @@ impl<S> Connection<S> {
     pub fn streams_in_place(&mut self) -> bool {
         let Mode::Body(incoming) = &mut self.mode else { return false };
         incoming.draft().is_large()
+    }
+
+    /// Its stream is ready; `ends`: and has the peer's end in it.
+    pub fn is_told(&mut self, ends: bool) {
+        let known = self.unread == Unread::End;
+        self.unread = if ends || known { Unread::End } else { Unread::Bytes };
+    }
+
+    /// A read has brought `bytes`, and had room for `room`.
+    #[inline]
+    pub fn has_read(&mut self, bytes: usize, room: usize) {
+        if bytes < room && self.unread == Unread::Bytes {
+            self.unread = Unread::Nothing;
+        }
+    }
+
+    /// A read has found nothing.
+    pub fn has_read_all(&mut self) {
+        self.unread = Unread::Nothing;
     }
 
     /// Whether nothing of a request is under way.

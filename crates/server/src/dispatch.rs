@@ -6,18 +6,14 @@ use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
 use crate::durable::shared::KEEPER;
 use crate::execute::{self, Context, Outcome};
-use crate::forward::{self, KeysLeft};
 use crate::latency::{self, Operation};
-use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Step, Stop};
+use crate::receive::{OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Step, Stop};
 use crate::worker::{READ_BYTES, Worker};
 use laneway_policy::route::lane;
 use laneway_policy::{Design, ItemBytes, Lane, Route, route};
 use laneway_transport::Transport;
-use laneway_wire::{Frame, GetVerb, KEY_BYTES_MAX, Keys, Malformed, Request, Then, parse};
+use laneway_wire::{Frame, KEY_BYTES_MAX, Malformed, Request, Then, parse};
 use std::cell::Cell;
-
-/// Keys of a multiget that go to the keeper together: it brings as many into memory at once.
-const KEPT_KEYS: usize = 64;
 
 /// The end of a value on the wire.
 const VALUE_END: &[u8] = b"\r\n";
@@ -74,7 +70,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let head = frame.head_bytes;
         match &frame.request {
             Request::Get(get) => {
-                if self.ahead.is_used_up() && head < rest.len() {
+                if self.ahead.is_used_up() && head < rest.len() && !self.reads_group(get) {
                     self.ahead.look(&self.shared.store, rest, &self.limits);
                 }
                 if head == rest.len()
@@ -171,7 +167,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// The head of the reply is in `out`; the value follows it, and what stands behind the value.
-    fn begin_transfer(
+    pub(crate) fn begin_transfer(
         &mut self,
         connection: &mut Connection<T::Stream>,
         transfer: execute::Transfer,
@@ -186,70 +182,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             connection.output.push_bytes(b"END\r\n");
             connection.mode = Mode::Requests;
         }
-    }
-
-    /// Keys of a multiget, one after the other. A large value in the middle makes the rest wait for
-    /// its transfer; a full reply buffer makes it wait for the next turn.
-    fn keys(
-        &mut self,
-        connection: &mut Connection<T::Stream>,
-        verb: GetVerb,
-        exptime: i64,
-        line: &[u8],
-        arrived: u64,
-    ) -> Step {
-        let text = line.strip_suffix(b"\n").unwrap_or(line);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let expires = execute::expires_at(exptime, self.now_seconds);
-        let mut keys = Keys::new(text);
-        for turn in 0.. {
-            let before = text.len() - keys.rest().len();
-            let Some(key) = keys.next() else { break };
-            let left = KeysLeft { verb, exptime, line, text, at: before };
-            if let Some(to) = self.queue_for(key, forward::writes(verb), 0) {
-                return self.hand_keys(connection, to, left, usize::MAX, 0, arrived);
-            }
-            if self.ahead.is_used_up() && !keys.rest().is_empty() {
-                self.ahead.look_at_keys(&self.shared.store, Keys::new(&text[before..]));
-            }
-            let hash = self.ahead.hash(&self.shared.store, key);
-            let mut out = std::mem::take(&mut self.out);
-            let touched = Cell::new(0);
-            let outcome =
-                execute::get_key(&self.context(&touched), verb, expires, key, hash, &mut out);
-            self.out = out;
-            let after = text.len() - keys.rest().len();
-            if matches!(outcome, Outcome::Kept) {
-                let size = touched.get();
-                return self.hand_keys(connection, KEEPER, left, KEPT_KEYS, size, arrived);
-            }
-            if matches!(outcome, Outcome::Elsewhere) {
-                if self.plan.design != Design::Lanes {
-                    let to = self.queue_for_size(touched.get());
-                    return self.hand_keys(connection, to, left, 1, touched.get(), arrived);
-                }
-                let line_bytes = line.len() - before;
-                connection.mode = Mode::Keys { verb, exptime, line_bytes };
-                return Step::Stop(before, Stop::Hand);
-            }
-            self.count_hot(key, forward::writes(verb));
-            self.account(connection, Operation::Get, touched.get(), arrived);
-            if let Outcome::Transfer(transfer) = outcome {
-                let none_left = keys.clone().next().is_none();
-                let taken = if none_left { line.len() } else { after };
-                let line_bytes = line.len() - taken;
-                connection.mode = Mode::Keys { verb, exptime, line_bytes };
-                self.begin_transfer(connection, transfer, none_left);
-                return Step::Stop(taken, Stop::Large);
-            }
-            if self.out.len() >= OUT_BYTES_PER_TURN || turn == KEYS_PER_TURN {
-                connection.mode = Mode::Keys { verb, exptime, line_bytes: line.len() - after };
-                return Step::Stop(after, Stop::Quota);
-            }
-        }
-        self.out.extend_from_slice(b"END\r\n");
-        connection.mode = Mode::Requests;
-        Step::Took(line.len())
     }
 
     /// A request with a value behind it.

@@ -55,16 +55,19 @@ impl Sleeper {
         if spin { Wait::No } else { Wait::AtMost(sleep) }
     }
 
-    /// A poll found something.
-    pub fn found(&mut self, clock: &impl Clock) {
+    /// A poll found something. The time now, if that had to be asked.
+    pub fn found(&mut self, clock: &impl Clock) -> Option<u64> {
         if self.idle != Idle::Adaptive {
-            return;
+            return None;
         }
         // Work that never ran out leaves no gap; a long sleep says no more than "too long to spin".
-        let gap = match self.empty_since_nanos.take() {
-            Some(since) => (clock.nanos() - since).min(2 * SPIN_NANOS),
-            None => 0,
+        let Some(since) = self.empty_since_nanos.take() else {
+            self.gap_nanos = self.gap_nanos * 7 / 8;
+            return None;
         };
+        let now = clock.nanos();
+        let gap = (now - since).min(2 * SPIN_NANOS);
         self.gap_nanos = self.gap_nanos * 7 / 8 + gap / 8;
+        Some(now)
     }
 }

@@ -134,6 +134,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Replies that came back go to their connections. Returns whether there were any.
     pub(crate) fn take_finished(&mut self) -> io::Result<bool> {
+        let here = &self.shared.workers[self.id.index()];
+        if self.undelivered.is_empty() && here.finished.is_empty() {
+            return Ok(false);
+        }
         let shared = self.shared.clone();
         let mut any = false;
         for _ in 0..self.undelivered.len() {
@@ -153,10 +157,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// there, each time one; where small requests are served too, one large one of each. Returns
     /// whether there were any.
     pub(crate) fn work(&mut self) -> io::Result<bool> {
+        let takes_large = self.takes_large();
+        let here = &self.shared.workers[self.id.index()];
+        if here.jobs.is_empty() && !(takes_large && !self.shared.large_jobs.is_empty()) {
+            return Ok(false);
+        }
         let shared = self.shared.clone();
         let here = &shared.workers[self.id.index()];
         let mut any = self.work_through(&here.jobs)?;
-        if self.takes_large() {
+        if takes_large {
             any |= self.work_through(&shared.large_jobs)?;
         }
         Ok(any)

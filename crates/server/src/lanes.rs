@@ -4,7 +4,7 @@
 //! comes home after a few small requests or an idle turn (`policy::migrate`).
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Mode};
+use crate::connection::{Connection, Mode, Unread};
 use crate::latency::Operation;
 use crate::output::Sent;
 use crate::receive::{Next, Piece};
@@ -172,13 +172,21 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Ok(())
     }
 
-    /// Let a connection wait for an event.
+    /// Let a connection wait for an event; for another turn, where no event would come.
     fn park(
         &mut self,
         token: Token,
         mut connection: Box<Connection<T::Stream>>,
         interest: Interest,
     ) -> io::Result<()> {
+        let is_told_anew = connection.interest != Some(interest);
+        if interest == Interest::Read && !is_told_anew && connection.unread != Unread::Nothing {
+            connection.queued = true;
+            let queue = if connection.large { &mut self.large } else { &mut self.small };
+            queue.push_back(token);
+            self.table.put(token, connection);
+            return Ok(());
+        }
         match self.want(token, &mut connection, interest) {
             Ok(()) => self.table.put(token, connection),
             Err(error) => {
@@ -284,6 +292,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Take in connections that others handed over; a bounded number.
     pub(crate) fn adopt(&mut self) -> io::Result<bool> {
+        let here = &self.shared.workers[self.id.index()];
+        if here.mailbox.is_empty() && (self.shared.large_queue.is_empty() || !self.takes_large()) {
+            return Ok(false);
+        }
         let shared = self.shared.clone();
         let mut any = false;
         for _ in 0..BATCH {

@@ -56,26 +56,35 @@ const NANOS_MAX: u64 = 3_600_000_000_000;
 pub struct Tally {
     since_nanos: u64,
     counts: [u16; ROWS],
-    any: bool,
+    /// A bit for each row that has requests.
+    used: u16,
 }
+const _: () = assert!(ROWS <= u16::BITS as usize);
 
 impl Tally {
     /// One more request, whose last byte came at `now_nanos`.
     pub fn add(&mut self, row: usize, now_nanos: u64) {
-        if !self.any {
-            (self.any, self.since_nanos) = (true, now_nanos);
+        self.add_many(row, 1, now_nanos);
+    }
+
+    /// So many more requests, whose last byte came at `now_nanos`.
+    pub fn add_many(&mut self, row: usize, requests: u16, now_nanos: u64) {
+        if self.used == 0 {
+            self.since_nanos = now_nanos;
         }
-        self.counts[row] = self.counts[row].saturating_add(1);
+        self.used |= 1 << row;
+        self.counts[row] = self.counts[row].saturating_add(requests);
     }
 
     /// What another worker has done for the same connection, too.
     pub fn merge(&mut self, other: &Tally) {
-        if !other.any {
+        if other.used == 0 {
             return;
         }
-        if !self.any {
-            (self.any, self.since_nanos) = (true, other.since_nanos);
+        if self.used == 0 {
+            self.since_nanos = other.since_nanos;
         }
+        self.used |= other.used;
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count = count.saturating_add(more);
         }
@@ -83,7 +92,7 @@ impl Tally {
 
     /// Whether any request waits to be recorded.
     pub fn is_empty(&self) -> bool {
-        !self.any
+        self.used == 0
     }
 }
 
@@ -107,12 +116,14 @@ impl Book {
     pub fn settle(&self, tally: &mut Tally, now_nanos: u64) {
         let took = now_nanos.saturating_sub(tally.since_nanos).max(1);
         let mut rows = self.lock();
-        for (histogram, count) in rows.iter_mut().zip(tally.counts) {
-            if count > 0 {
-                histogram.saturating_record_n(took, u32::from(count));
-            }
+        let mut used = tally.used;
+        while used != 0 {
+            let row = used.trailing_zeros() as usize;
+            used &= used - 1;
+            let count = std::mem::take(&mut tally.counts[row]);
+            rows[row].saturating_record_n(took, u32::from(count));
         }
-        *tally = Tally::default();
+        tally.used = 0;
     }
 
     /// Add what is here to `sum`.

@@ -31,7 +31,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// A burst has come: how many of its requests are offered.
     pub(crate) fn begin_offering(&self, ready: &[Ready]) {
-        let streams = ready.iter().filter(|event| matches!(event, Ready::Stream(_))).count();
+        let is_stream = |event: &&Ready| matches!(event, Ready::Stream(_) | Ready::Ending(_));
+        let streams = ready.iter().filter(is_stream).count();
         if streams < STEAL_QUEUE_MIN as usize || !self.may_offer() {
             return;
         }

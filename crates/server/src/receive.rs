@@ -5,7 +5,7 @@
 //! input is read into the worker's, and only what could not be served yet is kept.
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Mode};
+use crate::connection::{Connection, Mode, Unread};
 use crate::input::Input;
 use crate::output::Sent;
 use crate::worker::Worker;
@@ -116,13 +116,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let bytes = match connection.stream.read(buffer) {
                 Ok(0) => return Ok(Next::Close),
                 Ok(bytes) => bytes,
-                Err(error) if is_later(&error) => return Ok(Next::Read),
-                Err(error) => return Err(error),
+                Err(error) => return later(connection, error).map(|()| Next::Read),
             };
+            connection.has_read(bytes, buffer.len());
             self.counters().bytes_read.add_owner(bytes as u64);
             received = &buffer[..bytes];
         }
-        let arrived = self.clock.nanos();
+        let arrived = self.found_nanos.take().unwrap_or_else(|| self.clock.nanos());
         self.now_seconds = self.clock.unix_seconds(arrived); // this turn may follow a long sleep
         connection.card.last_seconds.store(self.now_seconds, Relaxed);
         let stop = if connection.input.is_empty() {
@@ -269,14 +269,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let bytes = match connection.stream.read(&mut room[..most]) {
             Ok(0) => return Ok(Piece::End),
             Ok(bytes) => bytes,
-            Err(error) if is_later(&error) => return Ok(Piece::Later),
-            Err(error) => return Err(error),
+            Err(error) => return later(connection, error).map(|()| Piece::Later),
         };
         draft.advance(bytes);
+        connection.has_read(bytes, most);
         self.counters().bytes_read.add_owner(bytes as u64);
         connection.card.last_seconds.store(self.now_seconds, Relaxed);
         if bytes < missing {
-            return Ok(Piece::Some);
+            let is_dry = connection.unread == Unread::Nothing;
+            return Ok(if is_dry { Piece::Later } else { Piece::Some });
         }
         self.body_is_whole(connection);
         Ok(Piece::Whole)
@@ -296,14 +297,24 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 pub(crate) enum Piece {
     /// The value is whole.
     Whole,
-    /// Bytes came; more are missing.
+    /// Bytes came, and more may be there; more are missing.
     Some,
-    /// Nothing to read now.
+    /// Nothing more to read now.
     Later,
     /// The peer has closed.
     End,
     /// No memory: the rest of the value is swallowed.
     Refused,
+}
+
+/// A read has failed: nothing is there now, unless the stream has broken.
+fn later<S>(connection: &mut Connection<S>, error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock => connection.has_read_all(),
+        ErrorKind::Interrupted => connection.is_told(false),
+        _ => return Err(error),
+    }
+    Ok(())
 }
 
 fn is_later(error: &io::Error) -> bool {

@@ -135,6 +135,7 @@ impl<S> Default for WorkerShared<S> {
 
 impl<S> WorkerShared<S> {
     /// Count a request for an item of `size`: one in `sample`, as so many.
+    #[inline]
     pub fn record_size_owner(&self, size: ItemBytes, sample: u32) {
         let sample = u64::from(sample);
         if sample > 1 {

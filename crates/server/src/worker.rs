@@ -19,7 +19,8 @@ use crate::stats::Question;
 use crate::udp::state::Udp;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, BATCH_BESIDE_LARGE, CorePlan, Role, WorkerId};
-use laneway_transport::{Interest, Ready, Token, Transport, Wait};
+use laneway_store::Group;
+use laneway_transport::{FOREVER, Interest, Ready, Token, Transport, Wait};
 use laneway_wire::Limits;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -37,6 +38,9 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// The longest an idle worker sleeps.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// A shorter sleep has a bound of its own: to set an alarm takes a system call.
+const ALARM_MIN: Duration = Duration::from_millis(20);
 
 /// How often a stopping worker looks whether it may leave.
 const DRAIN_SLEEP: Duration = Duration::from_millis(10);
@@ -91,14 +95,20 @@ pub struct Worker<T: Transport, C> {
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) out: Vec<u8>,
     pub(crate) ahead: Ahead,
+    /// The keys of a multiget that are read together.
+    pub(crate) group: Box<Group>,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
     pub(crate) now_seconds: u32,
+    /// When the burst that is being served was found, until its first stream has been read.
+    pub(crate) found_nanos: Option<u64>,
     pub(crate) limits: Limits,
     pub(crate) execute_settings: ExecuteSettings,
     control: Option<Control>,
     pub(crate) idle: crate::idle::Sleeper,
     housekeeping_nanos: u64,
+    /// When the transport's alarm goes off, or has gone off.
+    alarm_nanos: u64,
     accept_paused: bool,
 }
 
@@ -135,6 +145,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             shared,
             transport,
             now_seconds: clock.unix_seconds(clock.nanos()),
+            found_nanos: None,
             clock,
             table: Table::default(),
             small: VecDeque::new(),
@@ -150,10 +161,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             read_buffer: vec![0; READ_BYTES],
             out: Vec::with_capacity(2 * READ_BYTES),
             ahead: Ahead::default(),
+            group: Box::default(),
             turn_number: 0,
             control,
             idle,
             housekeeping_nanos: 0,
+            alarm_nanos: 0,
             accept_paused: false,
             hands_over: false,
             hands_unseen: false,
@@ -230,18 +243,20 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         polled?;
         let mut busy = !ready.is_empty();
         if busy {
-            self.idle.found(&self.clock);
+            self.found_nanos = self.idle.found(&self.clock);
             self.begin_offering(&ready);
         }
         for event in ready.drain(..) {
             match event {
                 Ready::Listener(listener) => self.accept(listener)?,
-                Ready::Stream(token) => self.wakened(token)?,
+                Ready::Stream(token) => self.wakened(token, false)?,
+                Ready::Ending(token) => self.wakened(token, true)?,
                 Ready::Datagrams(queue) => self.datagrams_ready(queue),
                 Ready::Room(queue, path) => self.datagrams_room(queue, path)?,
                 Ready::Woken => {}
             }
         }
+        self.found_nanos = None;
         self.offers.set(0);
         self.ready = ready;
         busy |= self.receive_datagrams()?;
@@ -258,8 +273,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// A stream is ready: a large one gets in line for its slice, a small one is served now.
-    fn wakened(&mut self, token: Token) -> io::Result<()> {
+    fn wakened(&mut self, token: Token, ends: bool) -> io::Result<()> {
         let Some(connection) = self.table.get_mut(token) else { return Ok(()) }; // stale
+        connection.is_told(ends);
         if connection.queued {
             return Ok(()); // its turn comes anyway
         }
@@ -302,8 +318,23 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         };
         match wait {
             Wait::AtMost(_) if self.may_not_sleep() => Wait::No,
+            Wait::AtMost(sleep) if !self.stopping => self.until_alarm(now, sleep),
             wait => wait,
         }
+    }
+
+    /// A sleep that the transport's alarm ends, where it has one: it stands as long as nothing is
+    /// due before it, while every wait with a bound would set a timer of its own and stop it again.
+    fn until_alarm(&mut self, now: u64, sleep: Duration) -> Wait {
+        let due = now + sleep.as_nanos() as u64;
+        let stands = now < self.alarm_nanos && self.alarm_nanos <= due;
+        if !stands {
+            if sleep < ALARM_MIN || !self.transport.set_alarm(sleep) {
+                return Wait::AtMost(sleep);
+            }
+            self.alarm_nanos = due;
+        }
+        Wait::AtMost(FOREVER)
     }
 
     /// Read the plan; a change of role changes what this worker polls and whom it keeps.

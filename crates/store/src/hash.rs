@@ -50,11 +50,13 @@ impl Hasher {
         for word in words {
             absorb(&mut state, u64::from_le_bytes(*word));
         }
-        let mut last = (key.len() as u64) << 56;
-        for (i, &byte) in rest.iter().enumerate() {
-            last |= u64::from(byte) << (8 * i);
-        }
-        absorb(&mut state, last);
+        let end = match key.last_chunk::<8>() {
+            _ if rest.is_empty() => 0,
+            // The last eight bytes, those of the words before shifted out.
+            Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+            None => rest.iter().rev().fold(0, |end, &byte| end << 8 | u64::from(byte)),
+        };
+        absorb(&mut state, end | (key.len() as u64) << 56);
         state[2] ^= 0xff;
         for _ in 0..3 {
             round(&mut state);

@@ -241,10 +241,12 @@ impl Index {
         place(hash.partition(), bucket_of(hash, buckets))
     }
 
-    /// Ask the cache for the primary bucket of a hash.
+    /// Ask the cache for the primary bucket of a hash; returns it.
     #[inline]
-    pub fn prefetch(&self, hash: KeyHash) {
-        self.region.prefetch(self.primary(hash) * size_of::<Bucket>());
+    pub fn prefetch(&self, hash: KeyHash) -> usize {
+        let primary = self.primary(hash);
+        self.region.prefetch(primary * size_of::<Bucket>());
+        primary
     }
 
     /// Enter the primary bucket of a hash.

@@ -10,8 +10,9 @@
 //! the bottom up: `region`, `geometry`, `mark`, `location`, `record` (how bytes lie); `pool`,
 //! `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in pieces);
 //! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`, `promote`
-//! (memory that a lane in the kernel looks at, and who lies in it); `read`, `draft`, `entry` (how
-//! they are used); `stats`. Beside it all `heap`: the allocator's memory, which holds no item.
+//! (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`, `draft`,
+//! `entry` (how they are used); `stats`. Beside it all `heap`: the allocator's memory, which holds
+//! no item.
 
 mod bucket;
 mod charge;
@@ -28,6 +29,7 @@ mod index;
 mod large;
 mod list;
 mod location;
+mod many;
 mod mark;
 mod memory;
 mod pool;
@@ -60,6 +62,7 @@ pub use entry::Entry;
 pub use geometry::{BLOCK_BYTES, SMALL_RECORD_BYTES_MAX};
 pub use hook::{Hook, Unlinked};
 pub use location::{Location, Medium};
+pub use many::{GROUP, Group, ItemHead, Sought};
 pub use mark::IDLE_SECONDS_MAX;
 pub use read::{Got, Pinned};
 pub use record::{HEADER_BYTES, HEADER_EXT_BYTES};

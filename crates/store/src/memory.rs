@@ -27,6 +27,13 @@ use std::{
 /// The most that item memory may ever be: 40 bits of 8-byte offset.
 const ITEM_BYTES_LIMIT: u64 = 8 << 40;
 
+/// What the cache fetches.
+const CACHE_LINE_BYTES: usize = 64;
+
+/// The most of an item that is asked for ahead; a reader that goes on finds the rest on its way by
+/// then.
+const PREFETCH_BYTES_MAX: usize = 4 * CACHE_LINE_BYTES;
+
 /// The free slots of a class in the window that are kept for items that are there already, or that
 /// are asked for often: one in so many.
 const SPARE_FRACTION: u64 = 32;
@@ -279,24 +286,41 @@ impl Memory {
     /// The hit mark of a slot.
     #[inline]
     pub fn mark_of(&self, at: SlotAt) -> &AtomicU16 {
+        &self.marks()[self.mark_number(at)]
+    }
+
+    /// All hit marks.
+    #[inline]
+    fn marks(&self) -> &[AtomicU16] {
         let words = self.marks.words();
         // SAFETY: the marks' region is used through this slice alone, so it holds nothing but
         // 16-bit atomics; it is page-aligned, zeroed, a multiple of 8 long, and borrowed from
         // `self`, which keeps the mapping.
-        let marks: &[AtomicU16] =
-            unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len() * 4) };
-        &marks[at.chunk as usize * marks_stride(self.chunk_bytes()) + at.slot]
+        unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len() * 4) }
     }
 
-    /// Ask the cache for the first two lines of the slot at an offset, and for its mark.
+    /// Where among the marks a slot's is.
     #[inline]
-    pub fn prefetch(&self, offset: usize) {
-        self.items.prefetch(offset);
-        self.items.prefetch(offset + 64);
-        if let Some(at) = self.slot_at(offset) {
-            self.marks
-                .prefetch(2 * (at.chunk as usize * marks_stride(self.chunk_bytes()) + at.slot));
+    fn mark_number(&self, at: SlotAt) -> usize {
+        at.chunk as usize * marks_stride(self.chunk_bytes()) + at.slot
+    }
+
+    /// A hit mark by the number that [`Memory::prefetch`] gave.
+    #[inline]
+    pub fn mark_by_number(&self, number: usize) -> Option<&AtomicU16> {
+        self.marks().get(number)
+    }
+
+    /// Ask the cache for the first lines of the slot at an offset, `bytes` long, and for its mark,
+    /// whose number is returned.
+    #[inline]
+    pub fn prefetch(&self, offset: usize, bytes: usize) -> Option<usize> {
+        for line in (0..bytes.min(PREFETCH_BYTES_MAX)).step_by(CACHE_LINE_BYTES) {
+            self.items.prefetch(offset + line);
         }
+        let number = self.mark_number(self.slot_at(offset)?);
+        self.marks.prefetch(2 * number);
+        Some(number)
     }
 
     /// Give the slot of an item that came a mark.

@@ -10,7 +10,7 @@ use crate::{
     location::{Location, Medium},
     mark::{self, Mark},
     memory::Memory,
-    record::{self, FLUSH_GENERATIONS, Header},
+    record::{self, FLUSH_GENERATIONS, HEADER_BYTES, Header},
     types::{Config, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, UnixSeconds},
 };
 use laneway_sync::{
@@ -151,7 +151,9 @@ impl Store {
             let mut chained = 0_u64;
             for (at, &hash) in hashes.iter().enumerate() {
                 match self.index.find_ahead(self.index.primary(hash), hash.tag()) {
-                    Ok(Some(location)) => self.prefetch_location(location),
+                    Ok(Some(location)) => {
+                        self.prefetch_location(location);
+                    }
                     Ok(None) => {}
                     Err(Chained) => chained |= 1 << at,
                 }
@@ -167,11 +169,16 @@ impl Store {
         }
     }
 
+    /// Ask the cache for the lines of an item, if it is small, and for its hit mark's, whose number
+    /// is returned.
     #[inline]
-    fn prefetch_location(&self, location: Location) {
-        if location.medium() == Medium::Arena {
-            self.memory.prefetch(location.offset() as usize * 8);
+    pub(crate) fn prefetch_location(&self, location: Location) -> Option<usize> {
+        if location.medium() != Medium::Arena {
+            return None;
         }
+        // Key and value together are less than this, and not less than half of it.
+        let bytes = HEADER_BYTES + (2 << location.size_class());
+        self.memory.prefetch(location.offset() as usize * 8, bytes)
     }
 
     /// Have what is stored from now on, and the index, on this NUMA node as long as it has room.

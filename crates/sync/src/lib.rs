@@ -8,11 +8,13 @@
 //! - [`pin`]: one word that counts readers of memory which a writer may kill meanwhile.
 //! - [`descriptors`]: the ends of a ring of descriptors, one who puts in and one who takes out.
 //! - [`slot`]: a message in memory that two processes share, its doorbell, and memory on loan.
+//! - [`append`]: pieces put behind a vector, kept together or not at all.
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!
 //! Knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each primitive,
 //! and one canary feature per ordering shows that the models would notice its absence.
 
+pub mod append;
 pub mod descriptors;
 pub mod notice;
 pub mod pin;

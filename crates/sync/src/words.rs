@@ -5,6 +5,7 @@
 //! Words hold bytes in little-endian order, whatever the machine: the layout is shared with other
 //! readers of the memory. Offsets and lengths are in bytes; a range outside the slice panics.
 
+use crate::append::Appending;
 use crate::prim::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes in a word.
@@ -32,42 +33,9 @@ fn span(words: &[AtomicU64], offset: usize, len: usize) -> (&[AtomicU64], usize)
 /// Append `len` bytes from `offset` to `out`.
 #[inline]
 pub fn read_into(words: &[AtomicU64], offset: usize, len: usize, out: &mut Vec<u8>) {
-    if len == 0 {
-        return;
-    }
-    let (words, skip) = span(words, offset, len);
-    let start = out.len();
-    // Whole words are written, up to 7 bytes more than asked for.
-    out.reserve(len + WORD);
-    let count = len.div_ceil(WORD);
-    // SAFETY: the pointer is one past the vector's length; the loops write words 0..count behind
-    // it, 8·count bytes, and 8·count < len + 8, which `reserve` has made room for.
-    // `write_unaligned` asks for no alignment.
-    unsafe {
-        let mut to = out.as_mut_ptr().add(start).cast::<u64>();
-        if skip == 0 {
-            for word in words {
-                to.write_unaligned(word.load(Relaxed));
-                to = to.add(1);
-            }
-        } else {
-            let (low, high) = (8 * skip as u32, 64 - 8 * skip as u32);
-            let mut carry = load(&words[0]) >> low;
-            for word in &words[1..] {
-                let next = load(word);
-                to.write_unaligned((carry | next << high).to_le());
-                carry = next >> low;
-                to = to.add(1);
-            }
-            // The last word may hold the end of what was asked for, with nothing after it.
-            if words.len() == count {
-                to.write_unaligned(carry.to_le());
-            }
-        }
-    }
-    // SAFETY: capacity was reserved, and all of start..start + len was written above: `words.len()`
-    // is `count` or `count + 1`; in either case `count` words were written.
-    unsafe { out.set_len(start + len) };
+    let mut appending = Appending::new(out, len);
+    appending.put_words(words, offset, len);
+    appending.keep();
 }
 
 /// Whether the bytes at `offset` are `bytes`.
@@ -91,10 +59,18 @@ pub fn equal(words: &[AtomicU64], offset: usize, bytes: &[u8]) -> bool {
     if rest.is_empty() {
         return true;
     }
-    let mut tail = [0; WORD];
-    tail[..rest.len()].copy_from_slice(rest);
     let mask = (1u64 << (8 * rest.len())) - 1;
-    load(&words[whole.len()]) & mask == u64::from_le_bytes(tail)
+    load(&words[whole.len()]) & mask == end_of(bytes)
+}
+
+/// The bytes behind the last whole word, as the low bytes of a word; there are some.
+#[inline]
+fn end_of(bytes: &[u8]) -> u64 {
+    let rest = bytes.len() % WORD;
+    match bytes.last_chunk::<WORD>() {
+        Some(last) => u64::from_le_bytes(*last) >> (8 * (WORD - rest)),
+        None => bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
 }
 
 /// Write `bytes` at `offset`. The caller alone writes these words; readers may be looking. The

@@ -7,8 +7,10 @@
 //! or the lanes; nothing here reads a clock: how long to wait is the caller's word.
 //!
 //! A stream is a value. It may move to another worker at any time: `detach` there, `attach` here.
-//! Readiness is level-triggered, so a stream that moved with unread bytes is ready at its new
-//! place.
+//! Readiness is told once (edge-triggered): whoever is told reads until a read brings less than it
+//! had room for, and knows then that what comes later will be told. What is there when a stream is
+//! attached, or waits for something else, is told anew; so a stream that moved with unread bytes is
+//! ready at its new place.
 #![forbid(unsafe_code)]
 
 mod cut;
@@ -57,15 +59,19 @@ pub enum Interest {
     Nothing,
 }
 
-/// One thing that happened.
-///
-/// Datagrams are level-triggered as streams are: a queue that was not emptied is ready again.
+/// One thing that happened. Each is told once; see the variants for what is told again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// Somebody waits at a listener: call [`Transport::accept`].
     Listener(usize),
-    /// A stream has what it was waiting for, or its peer is gone (the next read or write tells).
+    /// A stream has what it was waiting for. Bytes that are left unread are not told again until
+    /// more arrive, or the stream is attached or rearmed; the same of room that is left unused.
+    /// After a read that brought less than it had room for, or found nothing, or a write that moved
+    /// less than it was given, what comes next is told.
     Stream(Token),
+    /// The same of a stream whose peer has sent its last, or is gone: no later arrival will tell of
+    /// what is left unread, the end included, which a read of 0 bytes or an error is.
+    Ending(Token),
     /// A queue has something to [`receive`](datagram::Datagrams::poll), or another worker has been
     /// first. Told once: what is left in the queue is not told again until more arrives, or it is
     /// watched anew.
@@ -75,6 +81,9 @@ pub enum Ready {
     /// Another thread called [`Wake::wake`].
     Woken,
 }
+
+/// The longest wait of all: only something ready ends it.
+pub const FOREVER: Duration = Duration::MAX;
 
 /// How long `poll` may wait when nothing is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +138,12 @@ pub trait Transport: Send {
     /// Whether this worker is told that `queue` has room on `path`: for as long as it has
     /// departures that [`send`](datagram::Datagrams::send) left undone, or `poll` never waits.
     fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> io::Result<()>;
+    /// End a wait after this long, once, as [`Wake::wake`] does; the alarm before it is forgotten.
+    /// False where there are no alarms, and only [`Wait::AtMost`] bounds a wait. One alarm for many
+    /// waits costs less than a bound for each.
+    fn set_alarm(&mut self, _after: Duration) -> bool {
+        false
+    }
     /// A handle by which other threads end this worker's wait.
     fn waker(&self) -> Arc<dyn Wake>;
 }

@@ -44,6 +44,12 @@ struct Link {
     to_server: Pipe,
     to_client: Pipe,
     reset: bool,
+    /// Counts what is told to who waits for bytes, or for the end.
+    arrivals: u64,
+    /// Counts what is told to who waits for room.
+    rooms: u64,
+    /// The server's last write found less room than it wanted.
+    blocked: bool,
     /// Of `to_client`, where the server has said how much.
     unsent_max: Option<usize>,
 }
@@ -69,7 +75,7 @@ impl State {
     /// How many of `possible` bytes one call moves, or why it moves none.
     fn allowed(&mut self, link: usize, possible: usize) -> io::Result<usize> {
         if self.happens(self.faults.reset) {
-            self.links[link].reset = true;
+            self.links[link].vanish();
         }
         if self.links[link].reset {
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -92,6 +98,19 @@ fn take(pipe: &mut VecDeque<u8>, room: &mut [u8]) {
     first.copy_from_slice(&front[..from_front]);
     second.copy_from_slice(&back[..second.len()]);
     pipe.drain(..room.len());
+}
+
+impl Link {
+    fn vanish(&mut self) {
+        self.reset = true;
+        self.arrivals += 1;
+        self.rooms += 1;
+    }
+
+    /// The client has made room, or the server has said that it may use more.
+    fn make_room(&mut self) {
+        self.rooms += u64::from(std::mem::take(&mut self.blocked));
+    }
 }
 
 /// A network of one listener.
@@ -152,26 +171,36 @@ impl Client {
         let link = &mut state.links[self.link];
         let taken = bytes.len().min(room.saturating_sub(link.to_server.bytes.len()));
         link.to_server.bytes.extend(&bytes[..taken]);
+        link.arrivals += u64::from(taken > 0);
         taken
     }
 
     /// Take at most `most` bytes that have arrived.
     pub fn receive(&self, most: usize) -> Vec<u8> {
         let mut state = self.net.lock();
-        let pipe = &mut state.links[self.link].to_client.bytes;
-        let mut taken = vec![0; pipe.len().min(most)];
-        take(pipe, &mut taken);
+        let link = &mut state.links[self.link];
+        let pipe = &mut link.to_client.bytes;
+        let (front, back) = pipe.as_slices();
+        let bytes = pipe.len().min(most);
+        let (first, second) = (bytes.min(front.len()), bytes.saturating_sub(front.len()));
+        let taken = [&front[..first], &back[..second]].concat();
+        pipe.drain(..bytes);
+        if !taken.is_empty() {
+            link.make_room();
+        }
         taken
     }
 
     /// Say that nothing more will be sent (half close).
     pub fn finish(&self) {
-        self.net.lock().links[self.link].to_server.closed = true;
+        let link = &mut self.net.lock().links[self.link];
+        link.to_server.closed = true;
+        link.arrivals += 1;
     }
 
     /// Vanish: the server's next call finds a reset.
     pub fn reset(&self) {
-        self.net.lock().links[self.link].reset = true;
+        self.net.lock().links[self.link].vanish();
     }
 
     /// Whether the server has closed its end, or the link was reset.
@@ -196,8 +225,12 @@ impl Stream for MemoryStream {
             return Ok(0);
         }
         let possible = pipe.bytes.len().min(room.len());
-        let moved = state.allowed(self.link, possible)?;
-        take(&mut state.links[self.link].to_server.bytes, &mut room[..moved]);
+        let moved = state.allowed(self.link, possible);
+        let link = &mut state.links[self.link];
+        // What a fault keeps back is as if it came later.
+        link.arrivals += u64::from(moved.as_ref().map_or(0, |moved| *moved) < possible);
+        let moved = moved?;
+        take(&mut link.to_server.bytes, &mut room[..moved]);
         Ok(moved)
     }
 
@@ -206,8 +239,16 @@ impl Stream for MemoryStream {
         let room = state.room(self.link);
         let free = room.saturating_sub(state.links[self.link].to_client.bytes.len());
         let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let moved = state.allowed(self.link, wanted.min(free))?;
-        let pipe = &mut state.links[self.link].to_client.bytes;
+        let possible = wanted.min(free);
+        let moved = state.allowed(self.link, possible);
+        let link = &mut state.links[self.link];
+        let taken = moved.as_ref().map_or(0, |moved| *moved);
+        link.blocked |= taken < wanted;
+        if taken < possible {
+            link.make_room(); // what a fault refuses is possible a moment later
+        }
+        let moved = moved?;
+        let pipe = &mut link.to_client.bytes;
         let mut left = moved;
         for piece in pieces {
             let whole = piece.len().min(left);
@@ -218,7 +259,9 @@ impl Stream for MemoryStream {
     }
 
     fn limit_unsent(&mut self, bytes_max: Option<usize>) {
-        self.net.lock().links[self.link].unsent_max = bytes_max;
+        let link = &mut self.net.lock().links[self.link];
+        link.unsent_max = bytes_max;
+        link.make_room();
     }
 
     fn peer(&self) -> String {
@@ -240,11 +283,31 @@ impl Wake for MemoryWake {
     }
 }
 
+/// A stream that is watched.
+struct Attached {
+    token: Token,
+    interest: Interest,
+    /// The link's arrivals and rooms as they were told last, since it waits for this.
+    told: Option<(u64, u64)>,
+}
+
+impl Attached {
+    fn is_ready(&self, link: &Link, room: usize) -> bool {
+        let readable = !link.to_server.bytes.is_empty() || link.to_server.closed;
+        let writable = link.to_client.bytes.len() < room;
+        let (arrivals, rooms) = self.told.unwrap_or((u64::MAX, u64::MAX));
+        match self.interest {
+            Interest::Write if !link.reset => writable && rooms != link.rooms,
+            Interest::Read if !link.reset => readable && arrivals != link.arrivals,
+            _ => link.reset && arrivals != link.arrivals,
+        }
+    }
+}
+
 /// One worker's transport. `poll` never waits: the test decides when time passes.
 pub struct MemoryTransport {
     net: Net,
-    /// By link: what the stream is called, and what it waits for.
-    attached: BTreeMap<usize, (Token, Interest)>,
+    attached: BTreeMap<usize, Attached>,
     watching: bool,
     datagrams: Option<DatagramNet>,
     /// Watched queues, and of how many arrivals of each was told.
@@ -292,18 +355,6 @@ impl MemoryTransport {
         let free = rooms.filter(|(queue, path)| net.has_room(*queue, *path));
         ready.extend(free.map(|(queue, path)| Ready::Room(*queue, *path)));
     }
-
-    fn is_ready(&self, state: &State, link: usize, interest: Interest) -> bool {
-        let Link { to_server, to_client, reset, .. } = &state.links[link];
-        let readable = !to_server.bytes.is_empty() || to_server.closed;
-        let writable = to_client.bytes.len() < state.room(link);
-        *reset
-            || match interest {
-                Interest::Read => readable,
-                Interest::Write => writable,
-                Interest::Nothing => false,
-            }
-    }
 }
 
 impl Transport for MemoryTransport {
@@ -318,19 +369,28 @@ impl Transport for MemoryTransport {
         if self.watching && !state.backlog.is_empty() && ready.len() < room_end {
             ready.push(Ready::Listener(0));
         }
-        let from_next = self.attached.range(self.next..).chain(self.attached.range(..self.next));
-        let mut last = self.next;
-        for (&link, &(token, interest)) in from_next {
-            if ready.len() >= room_end {
-                break;
+        // Where all had their turn, the next poll begins at the first.
+        let (next, mut cut_at) = (self.next, 0);
+        for part in [next..usize::MAX, 0..next].into_iter().filter(|part| !part.is_empty()) {
+            for (&number, attached) in self.attached.range_mut(part) {
+                if ready.len() >= room_end {
+                    cut_at = number;
+                    break;
+                }
+                let link = &state.links[number];
+                if attached.is_ready(link, state.room(number)) {
+                    attached.told = Some((link.arrivals, link.rooms));
+                    let ends = link.reset || link.to_server.closed;
+                    let told = if ends { Ready::Ending } else { Ready::Stream };
+                    ready.push(told(attached.token));
+                }
             }
-            last = link + 1;
-            if self.is_ready(&state, link, interest) {
-                ready.push(Ready::Stream(token));
+            if cut_at > 0 {
+                break;
             }
         }
         drop(state);
-        self.next = last;
+        self.next = cut_at;
         self.poll_datagrams(ready, room_end);
         ready.truncate(room_end);
         Ok(())
@@ -370,13 +430,13 @@ impl Transport for MemoryTransport {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
-        let before = self.attached.insert(stream.link, (token, interest));
+        let before = self.attached.insert(stream.link, Attached { token, interest, told: None });
         assert!(before.is_none(), "stream {} attached twice", stream.link);
         Ok(())
     }
 
     fn rearm(&mut self, stream: &MemoryStream, token: Token, interest: Interest) -> io::Result<()> {
-        let before = self.attached.insert(stream.link, (token, interest));
+        let before = self.attached.insert(stream.link, Attached { token, interest, told: None });
         assert!(before.is_some(), "stream {} rearmed before it was attached", stream.link);
         Ok(())
     }

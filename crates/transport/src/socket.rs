@@ -4,19 +4,27 @@
 //! waits, one wakes. (A listener per worker by `SO_REUSEPORT` would leave connections hashed to a
 //! worker that turned large, or is busy, waiting in its backlog.)
 //!
-//! Streams are level-triggered: what one turn leaves unread is ready again in the next. Queues of
-//! datagrams are told of once.
+//! Streams and queues of datagrams are told of once (edge-triggered), or the kernel would look at
+//! each again in the next wait, to find it empty. A read that brings less than it had room for has
+//! emptied its socket; what comes after is told. (The kernel also ends a read early at urgent data,
+//! and at descriptors sent along: a peer that sends these may wait until it sends more.)
+//!
+//! The alarm is a timer in the set that stands until it goes off, where a timeout of `epoll_wait`
+//! would be set and taken away again with every wait.
 
 use crate::datagram::Path;
 use crate::rdma::Watch;
 use crate::udp::Sockets;
 use crate::verbs;
 use crate::xdp::watch::Watch as BypassWatch;
-use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
+use crate::{FOREVER, Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -27,6 +35,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use std::time::Duration;
 
 /// Events taken from the kernel by one call, at most.
 const EVENTS_MAX: usize = 64;
@@ -42,6 +51,8 @@ const WORD_DOORBELL: u64 = WORD_QUEUES - 1;
 const WORD_PLACES: u64 = WORD_DOORBELL - 1;
 /// There are fewer.
 const PLACES_MAX: u64 = 0x1_0000;
+/// Data word of the alarm; no slot has this.
+const WORD_ALARM: u64 = WORD_PLACES - PLACES_MAX;
 
 /// A place where clients connect. Shared by all workers.
 pub struct Listener {
@@ -174,6 +185,8 @@ impl Wake for EventWake {
 pub struct SocketTransport {
     epoll: OwnedFd,
     wake: Arc<EventWake>,
+    /// `None` where the kernel gives none.
+    alarm: Option<OwnedFd>,
     listeners: Arc<Vec<Listener>>,
     watching: bool,
     queues: Option<Arc<Sockets>>,
@@ -212,9 +225,11 @@ impl SocketTransport {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &event, epoll::EventData::new_u64(WORD_WAKE), epoll::EventFlags::IN)?;
         let wake = Arc::new(EventWake { event, pending: AtomicBool::new(false) });
+        let alarm = alarm(&epoll)?;
         Ok(SocketTransport {
             epoll,
             wake,
+            alarm,
             listeners,
             watching: false,
             queues: None,
@@ -319,7 +334,7 @@ impl SocketTransport {
     fn ready(&self, event: &epoll::Event) -> Ready {
         match event.data.u64() {
             // Whoever rang has written before: the next poll looks.
-            WORD_DOORBELL => Ready::Woken,
+            WORD_DOORBELL | WORD_ALARM => Ready::Woken,
             WORD_WAKE => {
                 let mut count = [0u8; 8];
                 let _ = rustix::io::read(&self.wake.event, &mut count); // empty: woken twice
@@ -340,17 +355,35 @@ impl SocketTransport {
                     Ready::Datagrams(queue)
                 }
             }
-            word => Ready::Stream(Token::unpack(word)),
+            word => {
+                let flags = event.flags;
+                let ready = if flags.intersects(ENDS) { Ready::Ending } else { Ready::Stream };
+                ready(Token::unpack(word))
+            }
         }
     }
 }
 
 fn flags(interest: Interest) -> epoll::EventFlags {
-    match interest {
-        Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
-        Interest::Write => epoll::EventFlags::OUT,
-        Interest::Nothing => epoll::EventFlags::empty(),
-    }
+    epoll::EventFlags::ET
+        | match interest {
+            Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
+            Interest::Write => epoll::EventFlags::OUT,
+            Interest::Nothing => epoll::EventFlags::empty(),
+        }
+}
+
+/// What of a stream's events says that no later one will tell of its end.
+const ENDS: epoll::EventFlags =
+    epoll::EventFlags::RDHUP.union(epoll::EventFlags::HUP).union(epoll::EventFlags::ERR);
+
+/// A timer in the set, that is not set. It is never read: told once, it need not be.
+fn alarm(epoll: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let Ok(alarm) = timerfd_create(TimerfdClockId::Monotonic, flags) else { return Ok(None) };
+    let data = epoll::EventData::new_u64(WORD_ALARM);
+    epoll::add(epoll, &alarm, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+    Ok(Some(alarm))
 }
 
 impl Transport for SocketTransport {
@@ -363,16 +396,18 @@ impl Transport for SocketTransport {
         };
         let wait = self.poll_memory(ready, wait);
         let timeout = match wait {
-            Wait::No => Timespec { tv_sec: 0, tv_nsec: 0 },
+            Wait::No => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+            Wait::AtMost(time) if time == FOREVER => None,
             // Whole milliseconds, rounded up: epoll_wait rather than epoll_pwait2, and no
             // spinning through the last fraction of one.
             Wait::AtMost(time) => {
                 let milliseconds = time.as_nanos().div_ceil(1_000_000) as i64;
-                Timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 }
+                let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
+                Some(Timespec { tv_sec: seconds, tv_nsec: rest * 1_000_000 })
             }
         };
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_MAX];
-        match epoll::wait(&self.epoll, &mut room[..burst.min(EVENTS_MAX)], Some(&timeout)) {
+        match epoll::wait(&self.epoll, &mut room[..burst.min(EVENTS_MAX)], timeout.as_ref()) {
             Ok((events, _)) => events.iter().for_each(|event| self.tell(event, ready)),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -460,6 +495,16 @@ impl Transport for SocketTransport {
             return Ok(());
         }
         self.watch_queue(queue, path, |watching| watching.room = watch)
+    }
+
+    fn set_alarm(&mut self, after: Duration) -> bool {
+        let Some(alarm) = &self.alarm else { return false };
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // To the kernel, 0 is no alarm.
+        let after = after.max(Duration::from_nanos(1));
+        let Ok(it_value) = Timespec::try_from(after) else { return false };
+        let timer = Itimerspec { it_interval: none, it_value };
+        timerfd_settime(alarm, TimerfdTimerFlags::empty(), &timer).is_ok()
     }
 
     fn waker(&self) -> Arc<dyn Wake> {

@@ -2,9 +2,9 @@
 
 use laneway_transport::memory::{Client, Faults, MemoryTransport, Net};
 use laneway_transport::socket::{Listener, SocketTransport};
-use laneway_transport::{Interest, Ready, Stream, Token, Transport, Wait};
+use laneway_transport::{FOREVER, Interest, Ready, Stream, Token, Transport, Wait};
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,21 +14,31 @@ use std::time::Duration;
 trait Peer {
     fn send(&mut self, bytes: &[u8]);
     fn receive(&mut self) -> Vec<u8>;
+    fn finish(&mut self);
     fn vanish(self);
 }
 
-impl<S: Read + Write> Peer for S {
-    fn send(&mut self, bytes: &[u8]) {
-        self.write_all(bytes).expect("a socket takes a few bytes");
-    }
-    fn receive(&mut self) -> Vec<u8> {
-        let mut buffer = vec![0; 1 << 16];
-        let bytes = self.read(&mut buffer).expect("bytes are there");
-        buffer.truncate(bytes);
-        buffer
-    }
-    fn vanish(self) {}
+macro_rules! socket_is_peer {
+    ($socket:ty) => {
+        impl Peer for $socket {
+            fn send(&mut self, bytes: &[u8]) {
+                self.write_all(bytes).expect("a socket takes a few bytes");
+            }
+            fn receive(&mut self) -> Vec<u8> {
+                let mut buffer = vec![0; 1 << 16];
+                let bytes = self.read(&mut buffer).expect("bytes are there");
+                buffer.truncate(bytes);
+                buffer
+            }
+            fn finish(&mut self) {
+                self.shutdown(Shutdown::Write).expect("it is connected");
+            }
+            fn vanish(self) {}
+        }
+    };
 }
+socket_is_peer!(TcpStream);
+socket_is_peer!(UnixStream);
 
 struct MemoryPeer(Client);
 
@@ -38,6 +48,9 @@ impl Peer for MemoryPeer {
     }
     fn receive(&mut self) -> Vec<u8> {
         self.0.receive(1 << 16)
+    }
+    fn finish(&mut self) {
+        self.0.finish();
     }
     fn vanish(self) {
         self.0.reset();
@@ -91,33 +104,48 @@ fn check<T: Transport, P: Peer>(mut one: T, mut two: T, connect: impl Fn() -> P)
     let none = stream.read(&mut [0; 10]).expect_err("nothing was sent");
     assert_eq!(none.kind(), ErrorKind::WouldBlock);
 
+    // Told once: again when more arrives, or by a new arming.
     peer.send(b"hello");
     assert_eq!(next(&mut one), [Ready::Stream(token(3))]);
     assert_eq!(read(&mut stream, 2), b"he");
-    assert_eq!(next(&mut one), [Ready::Stream(token(3))], "what is unread is ready again");
+    nothing(&mut one);
+    peer.send(b"!");
+    assert_eq!(next(&mut one), [Ready::Stream(token(3))]);
+    assert_eq!(read(&mut stream, 2), b"ll");
+    one.rearm(&stream, token(3), Interest::Read).expect("rearms");
+    assert_eq!(next(&mut one), [Ready::Stream(token(3))], "what is unread");
+    nothing(&mut one);
 
     // The stream moves with unread bytes, and is ready where it goes.
     one.detach(&stream).expect("detaches");
     nothing(&mut one);
     two.attach(&stream, token(5), Interest::Read).expect("attaches elsewhere");
     assert_eq!(next(&mut two), [Ready::Stream(token(5))]);
-    assert_eq!(read(&mut stream, 100), b"llo");
+    assert_eq!(read(&mut stream, 100), b"o!");
     nothing(&mut two);
+    peer.send(b"what comes after a short read");
+    assert_eq!(next(&mut two), [Ready::Stream(token(5))]);
+    assert_eq!(read(&mut stream, 100), b"what comes after a short read");
 
     let pieces = [IoSlice::new(b"an "), IoSlice::new(b""), IoSlice::new(b"answer")];
     assert_eq!(stream.write(&pieces).expect("there is room"), 9);
     assert_eq!(peer.receive(), b"an answer");
     two.rearm(&stream, token(5), Interest::Write).expect("rearms");
     assert_eq!(next(&mut two), [Ready::Stream(token(5))], "there is room to write");
+    nothing(&mut two);
     // What the kernel had not delivered when the buffers were full makes room once more.
+    let mut filled = 0;
     let is_full = (0..FILLS_MAX).any(|_| {
-        fill(&mut stream);
+        filled += fill(&mut stream);
         let mut ready = Vec::new();
         two.poll(&mut ready, 32, Wait::No).expect("polling works");
         ready.is_empty()
     });
     assert!(is_full, "who has no room is not ready");
-    peer.receive();
+    while filled > 0 {
+        filled -= peer.receive().len();
+    }
+    assert_eq!(next(&mut two), [Ready::Stream(token(5))], "there is room again");
 
     // A wake-up ends the wait, also one that came before it.
     let waker = one.waker();
@@ -126,10 +154,11 @@ fn check<T: Transport, P: Peer>(mut one: T, mut two: T, connect: impl Fn() -> P)
     assert_eq!(next(&mut one), [Ready::Woken]);
     nothing(&mut one);
 
-    // A vanished peer is reported whatever the stream waits for.
+    // A peer that vanishes with unread bytes is reported whatever the stream waits for.
+    fill(&mut stream);
     two.rearm(&stream, token(5), Interest::Nothing).expect("rearms");
     peer.vanish();
-    assert_eq!(next(&mut two), [Ready::Stream(token(5))]);
+    assert_eq!(next(&mut two), [Ready::Ending(token(5))]);
     two.detach(&stream).expect("detaches");
 
     // Who does not watch the listeners is not told of them.
@@ -138,6 +167,54 @@ fn check<T: Transport, P: Peer>(mut one: T, mut two: T, connect: impl Fn() -> P)
     nothing(&mut one);
     two.watch_listeners(true).expect("listeners can be watched");
     accept(&mut two);
+}
+
+/// The end of a peer is told, whether bytes come with it or not, and told anew where the stream
+/// goes.
+fn check_end<T: Transport, P: Peer>(mut one: T, mut two: T, connect: impl Fn() -> P) {
+    one.watch_listeners(true).expect("listeners can be watched");
+    let mut peer = connect();
+    let mut stream = accept(&mut one);
+    one.attach(&stream, token(1), Interest::Read).expect("attaches");
+    peer.send(b"the last words");
+    peer.finish();
+    // The end may come a moment after the words, and is told then.
+    while next(&mut one) != [Ready::Ending(token(1))] {}
+    assert_eq!(read(&mut stream, 9), b"the last ");
+    one.detach(&stream).expect("detaches");
+    two.attach(&stream, token(2), Interest::Read).expect("attaches elsewhere");
+    assert_eq!(next(&mut two), [Ready::Ending(token(2))]);
+    assert_eq!(read(&mut stream, 100), b"words");
+    assert_eq!(read(&mut stream, 100), b"");
+    assert_eq!(stream.write(&[IoSlice::new(b"heard")]).expect("only one way has ended"), 5);
+    assert_eq!(peer.receive(), b"heard");
+    two.detach(&stream).expect("detaches");
+
+    let mut peer = connect();
+    let mut stream = accept(&mut one);
+    one.attach(&stream, token(3), Interest::Read).expect("attaches");
+    peer.send(b"words");
+    assert_eq!(next(&mut one), [Ready::Stream(token(3))]);
+    assert_eq!(read(&mut stream, 100), b"words");
+    nothing(&mut one);
+    peer.finish();
+    assert_eq!(next(&mut one), [Ready::Ending(token(3))]);
+    assert_eq!(read(&mut stream, 100), b"");
+    nothing(&mut one);
+}
+
+/// An alarm ends one wait; the last one that was set.
+fn check_alarm<T: Transport>(mut transport: T) {
+    nothing(&mut transport);
+    assert!(transport.set_alarm(Duration::from_secs(3600)));
+    nothing(&mut transport);
+    for after in [Duration::from_millis(2), Duration::ZERO] {
+        assert!(transport.set_alarm(after));
+        let mut ready = Vec::new();
+        transport.poll(&mut ready, 32, Wait::AtMost(FOREVER)).expect("polling works");
+        assert_eq!(ready, [Ready::Woken]);
+        nothing(&mut transport);
+    }
 }
 
 /// Write until the peer takes no more; how many bytes that were.
@@ -198,6 +275,35 @@ fn memory_keeps_the_contract() {
     let transports: [MemoryTransport; 2] = [net.transport(), net.transport()];
     let [one, two] = transports;
     check(one, two, || MemoryPeer(net.connect()));
+}
+
+#[test]
+fn the_end_of_a_tcp_peer_is_told() {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let (one, two, address) = sockets(Listener::tcp(any, 16).expect("loopback listens"));
+    let address = address.expect("TCP has one");
+    check_end(one, two, || TcpStream::connect(address).expect("connects"));
+}
+
+#[test]
+fn the_end_of_a_peer_by_unix_socket_is_told() {
+    let name = format!("laneway-ends-{}", std::process::id());
+    let path: PathBuf = std::env::temp_dir().join(name);
+    let (one, two, _) = sockets(Listener::unix(&path, 0o600, 16).expect("temp is writable"));
+    check_end(one, two, || UnixStream::connect(&path).expect("connects"));
+}
+
+#[test]
+fn the_end_of_a_peer_in_memory_is_told() {
+    let net = Net::new(Faults::NONE);
+    check_end(net.transport(), net.transport(), || MemoryPeer(net.connect()));
+}
+
+#[test]
+fn alarms_of_sockets_end_waits() {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let (one, ..) = sockets(Listener::tcp(any, 16).expect("loopback listens"));
+    check_alarm(one);
 }
 
 #[test]

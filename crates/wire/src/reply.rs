@@ -8,6 +8,12 @@ use alloc::vec::Vec;
 pub trait Sink {
     /// Takes the bytes; there is always room.
     fn put(&mut self, bytes: &[u8]);
+    /// Takes the first `length` of a few bytes; a sink that can take all sixteen at once, and then
+    /// forget the others, is quicker at it.
+    #[inline]
+    fn put_short(&mut self, bytes: &[u8; 16], length: usize) {
+        self.put(&bytes[..length]);
+    }
 }
 
 impl Sink for Vec<u8> {
@@ -218,20 +224,45 @@ pub fn put_value_head(
     value_bytes: usize,
     cas: Option<u64>,
 ) {
+    if flags == 0 && value_bytes < 10_000 && cas.is_none() {
+        let (tail, length) = ordinary_tail(value_bytes as u32);
+        sink.put(b"VALUE ");
+        sink.put(key);
+        return sink.put_short(&tail, length);
+    }
     // One put for everything behind the key: a sink may have a cost per call.
     let mut tail = Line::<64>::new();
-    tail.put(b" ");
-    put_u64(&mut tail, u64::from(flags));
-    tail.put(b" ");
-    put_u64(&mut tail, value_bytes as u64);
+    tail.put_byte(b' ');
+    tail.put_number(u64::from(flags));
+    tail.put_byte(b' ');
+    tail.put_number(value_bytes as u64);
     if let Some(cas) = cas {
-        tail.put(b" ");
-        put_u64(&mut tail, cas);
+        tail.put_byte(b' ');
+        tail.put_number(cas);
     }
-    tail.put(CRLF);
+    tail.put_byte(b'\r');
+    tail.put_byte(b'\n');
     sink.put(b"VALUE ");
     sink.put(key);
     sink.put(tail.bytes());
+}
+
+/// ` 0 bytes` and the end of the line, for a number of four digits at most, and how long that is:
+/// what stands behind most keys, put together in two words.
+#[inline]
+const fn ordinary_tail(value_bytes: u32) -> ([u8; 16], usize) {
+    const FLAGS: u128 = u32::from_le_bytes(*b" 0 \0") as u128;
+    const FLAGS_BYTES: usize = 3;
+    const CRLF_WORD: u64 = u16::from_le_bytes(*b"\r\n") as u64;
+    let (high, low) = ((value_bytes / 100) as usize * 2, (value_bytes % 100) as usize * 2);
+    let four = u32::from_le_bytes([PAIRS[high], PAIRS[high + 1], PAIRS[low], PAIRS[low + 1]]);
+    let digits = 1
+        + (value_bytes >= 10) as usize
+        + (value_bytes >= 100) as usize
+        + (value_bytes >= 1000) as usize;
+    let number = (four >> (8 * (4 - digits))) as u64 | CRLF_WORD << (8 * digits);
+    let tail = FLAGS | (number as u128) << (8 * FLAGS_BYTES);
+    (tail.to_le_bytes(), FLAGS_BYTES + digits + CRLF.len())
 }
 
 /// Writes `VA bytes`: the caller goes on with return flags and [`CRLF`], then the value.
@@ -273,8 +304,40 @@ impl<const N: usize> Line<N> {
     const fn new() -> Self {
         Line { bytes: [0; N], length: 0 }
     }
+    #[inline]
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
+    }
+    #[inline(always)]
+    fn put_byte(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+    #[inline(always)]
+    fn put_pair(&mut self, number: u32) {
+        let pair = number as usize * 2;
+        self.put_byte(PAIRS[pair]);
+        self.put_byte(PAIRS[pair + 1]);
+    }
+    /// In decimal; short numbers, as flags and lengths mostly are, without a way round.
+    #[inline(always)]
+    fn put_number(&mut self, value: u64) {
+        let Some(value) = u32::try_from(value).ok().filter(|value| *value < 10_000) else {
+            return self.put(Decimal::new(value).bytes());
+        };
+        let (high, low) = (value / 100, value % 100);
+        match value {
+            0..10 => self.put_byte(b'0' + value as u8),
+            10..100 => self.put_pair(low),
+            100..1000 => {
+                self.put_byte(b'0' + high as u8);
+                self.put_pair(low);
+            }
+            _ => {
+                self.put_pair(high);
+                self.put_pair(low);
+            }
+        }
     }
 }
 

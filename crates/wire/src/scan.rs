@@ -14,6 +14,45 @@ const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGH_BITS
 }
 
+/// Marks the high bit of every zero byte of `word`, and of no other.
+#[inline]
+const fn zero_bytes_exact(word: u64) -> u64 {
+    const LOW_BITS: u64 = !HIGH_BITS;
+    !(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
+}
+
+/// The words of `line`, cut at spaces, into `places` as far as there are any of either. How many
+/// words, and what stands behind them.
+#[inline]
+pub fn split<'a>(line: &'a [u8], places: &mut [&'a [u8]]) -> (usize, &'a [u8]) {
+    let (mut begins, mut found) = (0, 0);
+    let (words, tail) = line.as_chunks::<WORD_BYTES>();
+    for (i, word) in words.iter().enumerate() {
+        let mut marks = zero_bytes_exact(u64::from_le_bytes(*word) ^ (ONES * b' ' as u64));
+        while marks != 0 {
+            let space = i * WORD_BYTES + (marks.trailing_zeros() / 8) as usize;
+            marks &= marks - 1;
+            if begins < space {
+                let Some(place) = places.get_mut(found) else { return (found, &line[begins..]) };
+                *place = &line[begins..space];
+                found += 1;
+            }
+            begins = space + 1;
+        }
+    }
+    let tail_at = line.len() - tail.len();
+    let ends = tail.iter().enumerate().filter(|(_, byte)| **byte == b' ').map(|(i, _)| tail_at + i);
+    for end in ends.chain([line.len()]) {
+        if begins < end {
+            let Some(place) = places.get_mut(found) else { return (found, &line[begins..]) };
+            *place = &line[begins..end];
+            found += 1;
+        }
+        begins = end + 1;
+    }
+    (found, &[])
+}
+
 /// Where `needle` first stands in `haystack`.
 #[inline]
 pub fn find(haystack: &[u8], needle: u8) -> Option<usize> {
@@ -178,6 +217,7 @@ pub fn number_i64(text: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::{vec, vec::Vec};
 
     #[test]
     fn find_sees_every_position_and_no_false_neighbour() {
@@ -190,6 +230,26 @@ mod tests {
             }
             assert_eq!(find(&[b'\n' + 1; 40][..length], b'\n'), None);
             assert_eq!(find(&[0x8a; 40][..length], b'\n'), None);
+        }
+    }
+
+    #[test]
+    fn a_line_is_split_as_its_tokens_are_read_one_by_one() {
+        let mut draws = 7_u64;
+        for _ in 0..4_000 {
+            let mut draw = || {
+                draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                draws >> 33
+            };
+            let bytes = [b' ', b'!', b'a', 0x00, 0x21, 0xa0, 0xff, b' '];
+            let line: Vec<u8> = (0..draw() % 70).map(|_| bytes[draw() as usize % 8]).collect();
+            let room = draw() as usize % 12;
+            let mut places = vec![&[][..]; room];
+            let (found, rest) = split(&line, &mut places);
+            let mut tokens = Tokens::new(&line);
+            let expected: Vec<&[u8]> = tokens.by_ref().take(room).collect();
+            assert_eq!(places[..found], expected, "{}", line.escape_ascii());
+            assert!(Tokens::new(rest).eq(tokens), "{}: {rest:?}", line.escape_ascii());
         }
     }
 

@@ -163,10 +163,22 @@ fn keys(rest: &[u8]) -> Result<Keys<'_>, Refusal<'_>> {
     if rest.is_empty() {
         return Err(Refusal::says(reply::ERROR));
     }
-    if Tokens::new(rest).any(|key| key.len() > KEY_BYTES_MAX) {
+    if has_long_word(rest) {
         return Err(Refusal::says(reply::BAD_FORMAT));
     }
     Ok(Keys::new(rest))
+}
+
+/// Whether a word of `line` is longer than a key may be. Most bytes are not looked at: behind the
+/// last space of a stretch one byte longer than a key, the next stretch begins.
+fn has_long_word(mut line: &[u8]) -> bool {
+    while let Some(stretch) = line.get(..=KEY_BYTES_MAX) {
+        match stretch.iter().rposition(|&byte| byte == b' ') {
+            Some(space) => line = &line[space + 1..],
+            None => return true,
+        }
+    }
+    false
 }
 
 /// `get <key>+`

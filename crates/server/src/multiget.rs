@@ -1,0 +1,272 @@
+//! The keys of a `get`, in their order. Where nothing has to be asked of a key before it is read,
+//! many are read together (`laneway_store::Group`): the line is scanned once, the lookups overlap,
+//! and each reply is written to its place at once. Whatever is not simply a small item or a miss
+//! is served as a key alone is, between its neighbours, by the same code that serves single keys.
+//!
+//! A large value in the middle makes the rest wait for its transfer; a full reply buffer makes it
+//! wait for the next turn.
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Mode};
+use crate::durable::shared::KEEPER;
+use crate::execute::{self, Outcome};
+use crate::forward::{self, KeysLeft};
+use crate::latency::{self, Operation};
+use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, Step, Stop};
+use crate::worker::Worker;
+use laneway_policy::{Design, ItemBytes};
+use laneway_store::{GROUP, KeyHash, Sought};
+use laneway_sync::append::{Appending, SHORT};
+use laneway_transport::Transport;
+use laneway_wire::reply::{CRLF, Sink, VALUE_HEAD_BYTES_MAX, put_value_head};
+use laneway_wire::{Get, GetVerb, Keys, scan};
+use std::cell::Cell;
+
+/// Keys of a multiget that go to the keeper together: it brings as many into memory at once.
+const KEPT_KEYS: usize = 64;
+
+const _: () = assert!(GROUP <= KEYS_PER_TURN && KEYS_PER_TURN <= u16::MAX as usize);
+
+/// What was answered simply, and not counted yet.
+#[derive(Default)]
+struct Simple {
+    hits: u64,
+    misses: u64,
+    packets: u64,
+}
+
+/// The head of a reply goes where its value goes.
+struct Head<'o, 'v>(&'o mut Appending<'v>);
+
+impl Sink for Head<'_, '_> {
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.put(bytes);
+    }
+    #[inline(always)]
+    fn put_short(&mut self, bytes: &[u8; SHORT], length: usize) {
+        self.0.put_short(bytes, length);
+    }
+}
+
+impl<T: Transport, C: Clock> Worker<T, C> {
+    /// Whether the keys of this `get` are read together.
+    pub(crate) fn reads_group(&self, get: &Get<'_>) -> bool {
+        self.may_read_group(get.verb) && scan::find(get.keys.rest(), b' ').is_some()
+    }
+
+    /// Whether there is nothing to ask of a key before it is read, and nothing to do but read it.
+    fn may_read_group(&self, verb: GetVerb) -> bool {
+        !self.hands_unseen && !forward::writes(verb)
+    }
+
+    /// The keys in `line`, which is the rest of a line, its newline included.
+    pub(crate) fn keys(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        verb: GetVerb,
+        exptime: i64,
+        line: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let all = KeysLeft { verb, exptime, line, text, at: 0 };
+        let mut keys = Keys::new(text);
+        let mut served = 0;
+        loop {
+            let mut rest = keys;
+            let Some(key) = rest.next() else { break };
+            let stop = if !self.may_read_group(verb) {
+                keys = rest;
+                served += 1;
+                self.key(connection, all.from(key), key, None, arrived)
+            } else if rest.rest().is_empty() {
+                keys = rest;
+                served += 1;
+                let hash = self.ahead.hash(&self.shared.store, key);
+                self.shared.store.seek_one(&mut self.group, hash);
+                self.answer_group(connection, all, &[key], arrived)
+            } else {
+                self.key_group(connection, all, (&mut keys, &mut served), arrived)
+            };
+            if let Some(step) = stop {
+                return step;
+            }
+            if served >= KEYS_PER_TURN {
+                return all.wait_from(connection, text.len() - keys.rest().len());
+            }
+        }
+        self.out.extend_from_slice(b"END\r\n");
+        connection.mode = Mode::Requests;
+        Step::Took(line.len())
+    }
+
+    /// One key, whatever its item is. Returns how the turn stops, if it does.
+    fn key(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        left: KeysLeft<'_>,
+        key: &[u8],
+        hash: Option<KeyHash>,
+        arrived: u64,
+    ) -> Option<Step> {
+        let KeysLeft { verb, exptime, line, text, at } = left;
+        if let Some(to) = self.queue_for(key, forward::writes(verb), 0) {
+            return Some(self.hand_keys(connection, to, left, usize::MAX, 0, arrived));
+        }
+        let after = at + key.len();
+        let hash = hash.unwrap_or_else(|| {
+            if self.ahead.is_used_up() && after < text.len() {
+                self.ahead.look_at_keys(&self.shared.store, Keys::new(&text[at..]));
+            }
+            self.ahead.hash(&self.shared.store, key)
+        });
+        let mut out = std::mem::take(&mut self.out);
+        let touched = Cell::new(0);
+        let expires = execute::expires_at(exptime, self.now_seconds);
+        let outcome = execute::get_key(&self.context(&touched), verb, expires, key, hash, &mut out);
+        self.out = out;
+        if matches!(outcome, Outcome::Kept) {
+            let size = touched.get();
+            return Some(self.hand_keys(connection, KEEPER, left, KEPT_KEYS, size, arrived));
+        }
+        if matches!(outcome, Outcome::Elsewhere) {
+            if self.plan.design != Design::Lanes {
+                let to = self.queue_for_size(touched.get());
+                return Some(self.hand_keys(connection, to, left, 1, touched.get(), arrived));
+            }
+            let line_bytes = line.len() - at;
+            connection.mode = Mode::Keys { verb, exptime, line_bytes };
+            return Some(Step::Stop(at, Stop::Hand));
+        }
+        self.count_hot(key, forward::writes(verb));
+        self.account(connection, Operation::Get, touched.get(), arrived);
+        if let Outcome::Transfer(transfer) = outcome {
+            let none_left = Keys::new(&text[after..]).next().is_none();
+            let taken = if none_left { line.len() } else { after };
+            let line_bytes = line.len() - taken;
+            connection.mode = Mode::Keys { verb, exptime, line_bytes };
+            self.begin_transfer(connection, transfer, none_left);
+            return Some(Step::Stop(taken, Stop::Large));
+        }
+        let is_full = self.out.len() >= OUT_BYTES_PER_TURN;
+        is_full.then(|| left.wait_from(connection, after))
+    }
+
+    /// The next keys, read together. Returns how the turn stops, if it does.
+    #[inline(never)]
+    fn key_group<'a>(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        all: KeysLeft<'a>,
+        (keys, served): (&mut Keys<'a>, &mut usize),
+        arrived: u64,
+    ) -> Option<Step> {
+        let mut texts = [&[][..]; GROUP];
+        let most = GROUP.min(KEYS_PER_TURN - *served);
+        let found = keys.take_into(&mut texts[..most]);
+        *served += found;
+        let texts = &texts[..found];
+        self.shared.store.seek(&mut self.group, texts);
+        self.answer_group(connection, all, texts, arrived)
+    }
+
+    /// The answers for the keys of the group. Returns how the turn stops, if it does.
+    fn answer_group(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        all: KeysLeft<'_>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> Option<Step> {
+        let mut simple = Simple::default();
+        let mut stop = None;
+        for (number, key) in keys.iter().enumerate() {
+            match self.sought(all.verb, number, key) {
+                Sought::Copied(bytes) => {
+                    let size = ItemBytes(bytes);
+                    simple.hits += 1;
+                    simple.packets += size.packets().0;
+                    let here = &self.shared.workers[self.id.index()];
+                    here.record_size_owner(size, self.shared.settings.policy.profile_sample);
+                    self.count_hot(key, false);
+                }
+                Sought::Miss => {
+                    simple.misses += 1;
+                    simple.packets += ItemBytes(0).packets().0;
+                    self.count_hot(key, false);
+                }
+                Sought::Otherwise => {
+                    let hash = Some(self.group.hash(number));
+                    stop = self.key(connection, all.from(key), key, hash, arrived);
+                }
+            }
+            if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
+                stop = Some(all.wait_from(connection, all.from(key).at + key.len()));
+            }
+            if stop.is_some() {
+                break;
+            }
+        }
+        self.account_simple(connection, &simple, arrived);
+        stop
+    }
+
+    /// The answer for one key of the group, if it is simple.
+    #[inline]
+    fn sought(&mut self, verb: GetVerb, number: usize, key: &[u8]) -> Sought {
+        #[cfg(feature = "needless-allocation")]
+        std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
+        let cas_enabled = self.execute_settings.cas_enabled;
+        self.shared.store.get_sought(
+            (&self.group, number, key),
+            self.now_seconds,
+            self.plan.threshold.0,
+            &mut self.out,
+            (VALUE_HEAD_BYTES_MAX, CRLF),
+            |item, out| {
+                let cas = (verb == GetVerb::Gets).then(|| if cas_enabled { item.seq } else { 0 });
+                put_value_head(&mut Head(out), key, item.flags, item.value_bytes, cas);
+            },
+        )
+    }
+
+    /// Count what was answered simply: as [`Worker::account`] does for each, but once for all.
+    fn account_simple(
+        &self,
+        connection: &mut Connection<T::Stream>,
+        simple: &Simple,
+        arrived: u64,
+    ) {
+        let Simple { hits, misses, packets } = *simple;
+        let requests = hits + misses;
+        if requests == 0 {
+            return;
+        }
+        let counters = self.counters();
+        counters.cmd_get.add_owner(requests);
+        counters.get_hits.add_owner(hits);
+        counters.get_misses.add_owner(misses);
+        self.lanes().packets.add_owner(packets);
+        self.lanes().requests_small.add_owner(requests);
+        connection.tally.add_many(latency::row(Operation::Get, false), requests as u16, arrived);
+        if let Some(visit) = &mut connection.visit {
+            (0..requests).for_each(|_| visit.small_served());
+        }
+    }
+}
+
+impl<'a> KeysLeft<'a> {
+    /// The same from a key on, which stands in the text.
+    fn from(self, key: &[u8]) -> KeysLeft<'a> {
+        KeysLeft { at: key.as_ptr() as usize - self.text.as_ptr() as usize, ..self }
+    }
+
+    /// The keys from `at` on wait for the next turn.
+    fn wait_from<S>(self, connection: &mut Connection<S>, at: usize) -> Step {
+        let KeysLeft { verb, exptime, line, .. } = self;
+        connection.mode = Mode::Keys { verb, exptime, line_bytes: line.len() - at };
+        Step::Stop(at, Stop::Quota)
+    }
+}

@@ -1,0 +1,114 @@
+//! A `get` of many keys is answered, and counted, as its keys alone would be.
+
+mod rig;
+
+use laneway_policy::{Design, Form};
+use laneway_server::counters::Totals;
+use laneway_transport::memory::{Client, Faults};
+use rig::{Plan, Rig, tail, value};
+
+/// Sizes of values: none, small, several to a reply buffer, in pieces, and of the large lane.
+const SIZES: [usize; 8] = [0, 1, 100, 101, 900, 6_000, 20_000, 70_000];
+
+fn key(number: usize) -> String {
+    let long = if number.is_multiple_of(17) { 200 } else { 0 };
+    format!("key{number}{}", "x".repeat(long))
+}
+
+/// Every third key is a miss, some have flags, and some have expired since.
+fn filled(plan: &Plan) -> (Rig, Client) {
+    let mut rig = Rig::new(plan);
+    let client = rig.net.connect();
+    for number in (0..60).filter(|number| number % 3 > 0) {
+        let value = value(SIZES[number % SIZES.len()], number as u64);
+        let (flags, exptime) = (number % 4 * 1_000, if number % 11 == 0 { 1 } else { 0 });
+        let line = format!("set {} {flags} {exptime} {}\r\n", key(number), value.len());
+        let request = [line.as_bytes(), &value, b"\r\n"].concat();
+        assert_eq!(rig.ask(&client, &request, b"\r\n"), b"STORED\r\n");
+    }
+    rig.clock.advance(5_000_000_000);
+    (rig, client)
+}
+
+fn draws(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    }
+}
+
+/// Faults that cut what is read and written.
+fn cut(seed: u64) -> Faults {
+    Faults { seed, short: 60, refuse: 40, reset: 0, pipe_bytes: 65536 }
+}
+
+#[test]
+fn many_keys_are_answered_as_each_alone_would_be() {
+    for (number, plan) in rig::plans().into_iter().enumerate() {
+        let faults = if number % 2 == 0 { Faults::NONE } else { cut(number as u64) };
+        let plan = Plan { faults, memory_bytes: 256 << 20, ..plan };
+        let (mut rig, client) = filled(&plan);
+        let mut draw = draws(number as u64);
+        for round in 0..12 {
+            let verb = ["get", "gets"][draw(2)];
+            let keys: Vec<String> = (0..1 + draw(90)).map(|_| key(draw(60))).collect();
+            let mut wanted = Vec::new();
+            for key in &keys {
+                let alone = rig.ask(&client, format!("{verb} {key}\r\n").as_bytes(), b"END\r\n");
+                wanted.extend_from_slice(alone.strip_suffix(b"END\r\n").expect("its end"));
+            }
+            wanted.extend_from_slice(b"END\r\nMN\r\n");
+            let spaces = " ".repeat(1 + draw(3));
+            let line = format!("{verb}{spaces}{}{spaces}\r\nmn\r\n", keys.join(&spaces));
+            let got = rig.ask(&client, line.as_bytes(), b"MN\r\n");
+            let what = plan.what();
+            assert!(got == wanted, "round {round}, {what}: {} of {line}", tail(&got));
+        }
+    }
+}
+
+#[test]
+fn many_keys_are_counted_as_each_alone_would_be() {
+    for sample in [1, 4] {
+        for design in [Design::Lanes, Design::Hkh] {
+            let plan = Plan::of(1, Form::TimeShare);
+            let plan = Plan { design, profile_sample: sample, memory_bytes: 256 << 20, ..plan };
+            let counted = |together: bool| {
+                let (mut rig, client) = filled(&plan);
+                let keys: Vec<String> = (0..60).chain(20..50).map(key).collect();
+                let before = rig.shared.board.totals();
+                for keys in keys.chunks(if together { keys.len() } else { 1 }) {
+                    rig.ask(&client, format!("get {}\r\n", keys.join(" ")).as_bytes(), b"END\r\n");
+                }
+                let worker = &rig.shared.workers[0];
+                let lanes = &worker.lanes;
+                let sizes: Vec<u64> = worker.sizes.iter().map(|count| count.get()).collect();
+                let lanes = [&lanes.requests_small, &lanes.requests_large, &lanes.packets];
+                let lanes = lanes.map(|count| count.get());
+                let mut rows = laneway_server::latency::empty_rows();
+                worker.book.merge_into(&mut rows);
+                let rows: Vec<u64> = rows.iter().map(|row| row.len()).collect();
+                let since = rig.shared.board.totals().since(&before);
+                let Totals { cmd_get, get_hits, get_misses, .. } = since;
+                (lanes, sizes, rows, [cmd_get, get_hits, get_misses])
+            };
+            assert_eq!(counted(true), counted(false), "{design}, one in {sample}");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused_wherever_it_stands() {
+    let (mut rig, client) = filled(&Plan::of(1, Form::TimeShare));
+    let refused = b"CLIENT_ERROR bad command line format\r\n";
+    let (longest, too_long) = ("l".repeat(250), "l".repeat(251));
+    for at in [0, 1, 30, 31, 32, 60] {
+        let mut keys: Vec<String> = (0..60).map(|number| key(number * 3)).collect();
+        keys.insert(at, longest.clone());
+        let line = |keys: &[String]| format!("get {}\r\n", keys.join(" "));
+        assert_eq!(rig.ask(&client, line(&keys).as_bytes(), b"\r\n"), b"END\r\n", "at {at}");
+        keys[at] = too_long.clone();
+        assert_eq!(rig.ask(&client, line(&keys).as_bytes(), b"\r\n"), refused, "at {at}");
+    }
+}
