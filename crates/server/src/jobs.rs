@@ -159,7 +159,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn work(&mut self) -> io::Result<bool> {
         let takes_large = self.takes_large();
         let here = &self.shared.workers[self.id.index()];
-        if here.jobs.is_empty() && !(takes_large && !self.shared.large_jobs.is_empty()) {
+        if here.jobs.is_empty() && (!takes_large || self.shared.large_jobs.is_empty()) {
             return Ok(false);
         }
         let shared = self.shared.clone();
