@@ -1,10 +1,10 @@
 //! The server: bytes in, parse, dispatch by size, execute, reply, and once per epoch the control
 //! loop (Minos §3.1). The files read in the order a request travels: [`worker`] turns the wheel,
 //! [`receive`] brings bytes in, [`dispatch`] says where ([`multiget`] for many keys), [`execute`]
-//! does it, [`output`] takes the reply out, [`control`] makes the plan; [`forward`], [`handoff`] and
-//! [`jobs`] are the way of a request that another worker executes, [`durable`] of one that concerns
-//! what outlives the server; [`hot`] says whose a key is that everybody asks for. [`boot`] gives
-//! every worker its thread.
+//! does it, [`output`] takes the reply out, [`control`] makes the plan; [`forward`], [`handoff`]
+//! and [`jobs`] are the way of a request that another worker executes, [`durable`] of one that
+//! concerns what outlives the server; [`hot`] says whose a key is that everybody asks for. [`boot`]
+//! gives every worker its thread.
 #![forbid(unsafe_code)]
 
 pub mod abroad;
