@@ -111,8 +111,8 @@ impl Memory {
         let first = window_chunks.max(1);
         let window_limit = u64::from(first - 1) * chunk_bytes as u64;
         Ok(Memory {
-            marks: Region::reserve(chunks * marks_stride(chunk_bytes) * 2, false)?,
-            bitmaps: Region::reserve(chunks * bitmap_words * 8, config.huge_pages)?,
+            marks: Region::reserve(chunks * marks_stride(chunk_bytes) * 2, config.huge_pages)?,
+            bitmaps: Region::reserve(chunks * bitmap_words * 8, false)?,
             infos: (0..chunks).map(|_| ChunkInfo::default()).collect(),
             classes: wide.chain(cut).enumerate().map(class).collect(),
             ordinary,
