@@ -332,7 +332,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     let get_share = if typed.floor { 1.0 } else { typed.workload.get_share };
     let workload = Workload::new(WorkloadOptions { sizes, get_share, ..typed.workload.clone() })?;
     if udp.is_some() || typed.floor {
-        check_simple(&workload, typed.floor)?;
+        check_simple(&workload, udp.is_some(), typed.floor)?;
     }
     let modes = match typed.closed {
         true => vec![Mode::Closed { depth }],
@@ -431,14 +431,16 @@ fn check_floor(typed: &Typed) -> Result<(), String> {
     Ok(())
 }
 
-/// Datagrams have requests for one key each, and floors GETs of one short key.
-fn check_simple(workload: &Workload, is_floor: bool) -> Result<(), String> {
+/// Datagrams have requests for one key each, and floors GETs of short keys.
+fn check_simple(workload: &Workload, is_udp: bool, is_floor: bool) -> Result<(), String> {
     let options = workload.options();
-    let is_of_one = options.keys_per_get == 1 && options.pattern == Pattern::Popular;
-    if !is_of_one {
-        return Err("--udp, --floor: requests of one key each, drawn by popularity; leave out \
-                    --keys-per-get, and a --workload that scans or writes what it read"
+    if options.pattern != Pattern::Popular {
+        return Err("--udp, --floor: keys are drawn by popularity; leave out a --workload that \
+                    scans or writes what it read"
             .into());
+    }
+    if is_udp && options.keys_per_get != 1 {
+        return Err("--udp: requests of one key each; leave out --keys-per-get".into());
     }
     if is_floor && (options.delete_share > 0.0 || options.key_sizes != KeySizes::default()) {
         return Err(format!(
@@ -509,7 +511,7 @@ mod tests {
             ("--workload fb-all", "--workload fb-all: there are etc fb-usr"),
             ("--workload twitter-5", "twitter-5: its"),
             ("--workload fb-usr --s-large 5000", "--s-large 5000: this workload has no"),
-            ("--workload ycsb-e --udp", "--udp, --floor: requests of one key"),
+            ("--workload ycsb-e --udp", "--udp, --floor: keys are drawn by popularity"),
             ("--udp --keys-per-get 2", "leave out --keys-per-get"),
             ("--floor --value-bytes 100 --key-bytes 20", "--floor: GETs only, with keys of 8"),
             ("--workload ycsb-d --keys-per-get 2", "--keys-per-get 2: the newest"),

@@ -1,6 +1,6 @@
 //! A bare epoll loop: one read and one write for whatever one readable connection has.
 
-use super::{REQUEST_BYTES, Template, answer_question};
+use super::{Template, answer_question};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use std::collections::HashMap;
@@ -110,11 +110,8 @@ impl Line {
         };
         loop {
             if input.starts_with(b"get ") {
-                let Some((request, rest)) = input.split_first_chunk::<REQUEST_BYTES>() else {
-                    break;
-                };
-                template.answer(request, out);
-                input = rest;
+                let Some(taken) = template.answer_line(input, out) else { break };
+                input = &input[taken..];
             } else {
                 let Some(newline) = input.iter().position(|&byte| byte == b'\n') else { break };
                 out.extend_from_slice(answer_question(&input[..newline]));

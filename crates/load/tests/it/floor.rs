@@ -51,6 +51,13 @@ fn every_reply_of_a_floor_is_right_whatever_its_length() {
 }
 
 #[test]
+fn a_get_of_many_keys_has_as_many_right_values() {
+    let port = floor(100);
+    let (hits, failed) = verdict_of(port, 100, "--keys-per-get 50");
+    assert!(hits > 0 && failed.is_none(), "{hits} {failed:?}");
+}
+
+#[test]
 fn a_floor_of_another_length_is_noticed() {
     let port = floor(100);
     for flags in TCP_AND_UDP {
