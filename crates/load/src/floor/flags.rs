@@ -14,9 +14,9 @@ laneway bench floor: a server that does nothing but answer, to compare with
 usage: laneway bench floor [--port N] [--value-bytes N]
 
 It answers every GET of an eight-byte key with the same value, read from nowhere: what a request
-costs where the server costs nothing. Over TCP by an epoll loop, where a GET may have many keys, over
-UDP by a loop of recvmmsg and sendmmsg, each a thread that sleeps while nothing comes. Loopback only;
-it runs until it is killed.
+costs where the server costs nothing. Over TCP by an epoll loop, where a GET may have many keys,
+over UDP by a loop of recvmmsg and sendmmsg, each a thread that sleeps while nothing comes.
+Loopback only; it runs until it is killed.
 
   --port N              the TCP port and the UDP port                                     [11211]
   --value-bytes N       length of every value                                               [100]

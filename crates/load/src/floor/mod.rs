@@ -1,11 +1,11 @@
 //! The floor: servers that do nothing but answer, so that a page shows how near a server comes to
 //! the kernel's own price of a request. `laneway bench floor`.
 //!
-//! They read no key and look nothing up: every GET gets the same reply, with its key copied in, of
-//! as many bytes as the flag says; over TCP a GET of many keys gets as many values. All values are one
-//! byte repeated, which `laneway bench --floor` expects and checks. [`tcp`] is an epoll loop, [`udp`]
-//! a recvmmsg and sendmmsg loop; each has one thread, and neither spins. What a server does beyond
-//! this is its own.
+//! They read no key and look nothing up: every GET gets the same reply, with its key copied in,
+//! of as many bytes as the flag says; over TCP a GET of many keys gets as many values. All values
+//! are one byte repeated, which `laneway bench --floor` expects and checks. [`tcp`] is an epoll
+//! loop, [`udp`] a recvmmsg and sendmmsg loop; each has one thread, and neither spins. What a
+//! server does beyond this is its own.
 
 pub mod flags;
 pub mod tcp;
