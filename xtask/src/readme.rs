@@ -77,7 +77,8 @@ fn with_table(readme: &str, table: &str) -> Result<String, String> {
 
 fn table<'a>(records: impl Iterator<Item = (&'a str, &'a str)>) -> Result<String, String> {
     let mut out = String::from(
-        "| benchmark | figure | median [least..most] | bound | measured |\n|---|---|---|---|---|\n",
+        "| benchmark | figure | median [least..most] | bound | measured | on |\n\
+         |---|---|---|---|---|---|\n",
     );
     for (name, text) in records {
         let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) else { continue };
@@ -95,10 +96,12 @@ fn row(record: &Record, judged: &Judged, out: &mut String) {
     let missed = if judged.is_good() { "" } else { ", **missed**" };
     let values = spread(judged.values.iter().copied());
     let day = record.ended.split('T').next().unwrap_or_default();
+    let machine = &record.machine;
+    let processor = machine.cpu_model.replace("(R)", "");
     let _ = writeln!(
         out,
-        "| `{}` | {} | {values} | {bound}{missed} | {day}, `{}` |",
-        record.id, judged.figure.name, record.commit
+        "| `{}` | {} | {values} | {bound}{missed} | {day}, `{}` | {} × {processor} |",
+        record.id, judged.figure.name, record.commit, machine.cpus
     );
 }
 
@@ -132,7 +135,7 @@ mod tests {
             "{}",
             rows[0]
         );
-        assert!(rows[0].ends_with("| 1 | 2026-01-02, `0123456789ab` |"), "{}", rows[0]);
+        assert!(rows[0].ends_with("| 1 | 2026-01-02, `0123456789ab` | 2 × A CPU |"), "{}", rows[0]);
         assert!(rows[1].contains("| 1.1, **missed** |"), "{}", rows[1]);
     }
 
