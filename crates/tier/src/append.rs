@@ -79,33 +79,37 @@ impl Shared {
     pub fn append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Option<(Ticket, Appended)>> {
         let mut writer = self.writer();
         loop {
-            writer.check()?;
-            let sequence = draft.sequence.unwrap_or(writer.sequence + 1);
-            let record = Record {
-                kind: draft.kind,
-                sequence,
-                meta: draft.meta,
-                key: draft.key,
-                body: draft.body,
-            };
-            match writer.log.append(&record) {
-                Ok(appended) => {
-                    writer.sequence = writer.sequence.max(sequence);
-                    self.appended(&mut writer, draft, sequence, appended);
-                    return Ok(Some((Ticket { end: appended.end, sequence }, appended)));
-                }
-                Err(Refused::Roll) => {
-                    let rolled;
-                    (writer, rolled) = self.roll(writer, reserve)?;
-                    if !rolled {
-                        return Ok(None);
-                    }
-                }
-                Err(Refused::Error(error @ Error::ValueBytes(_))) => return Err(error),
-                Err(Refused::Error(error)) => {
-                    writer.failed = Some(error.to_string());
-                    return Err(error);
-                }
+            if let Some(appended) = self.append_here(&mut writer, draft)? {
+                return Ok(Some(appended));
+            }
+            let rolled;
+            (writer, rolled) = self.roll(writer, reserve)?;
+            if !rolled {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Appends a record to the active segment; `None` if it has no room for it.
+    pub fn append_here(
+        &self,
+        writer: &mut Writer,
+        draft: &Draft<'_>,
+    ) -> Result<Option<(Ticket, Appended)>> {
+        writer.check()?;
+        let sequence = draft.sequence.unwrap_or(writer.sequence + 1);
+        let Draft { kind, meta, key, body, .. } = *draft;
+        match writer.log.append(&Record { kind, sequence, meta, key, body }) {
+            Ok(appended) => {
+                writer.sequence = writer.sequence.max(sequence);
+                self.appended(writer, draft, sequence, appended);
+                Ok(Some((Ticket { end: appended.end, sequence }, appended)))
+            }
+            Err(Refused::Roll) => Ok(None),
+            Err(Refused::Error(error @ Error::ValueBytes(_))) => Err(error),
+            Err(Refused::Error(error)) => {
+                writer.failed = Some(error.to_string());
+                Err(error)
             }
         }
     }
@@ -139,13 +143,13 @@ impl Shared {
         let mut pending = Pending { offer, end: at.end, value, frees: Vec::new() };
         if self.settings.durability == Durability::Interval {
             // Visible at once; what it replaces keeps its blocks until this is durable.
-            self.offer(&mut pending);
+            self.offer(&writer.log, &mut pending);
         }
         writer.pending.push(pending);
     }
 
     /// Ends the active segment, and whatever group is in it, and begins the next.
-    fn roll<'a>(
+    pub fn roll<'a>(
         &'a self,
         mut writer: MutexGuard<'a, Writer>,
         reserve: u32,
@@ -296,13 +300,13 @@ impl Shared {
             writer.failed = Some(error.to_string());
             return Err(error);
         }
-        let Writer { pending, waiting, .. } = writer;
+        let Writer { pending, waiting, log, .. } = writer;
         for mut pending in pending.drain(..out.count) {
-            self.offer(&mut pending);
+            self.offer(log, &mut pending);
             if let Some(value) = pending.value {
                 self.waiting.give(value.written());
             }
-            waiting.extend(pending.frees.into_iter().map(|large| (pending.end, large)));
+            waiting.extend(pending.frees);
         }
         if let Some(group) = out.group {
             let vouched = writer.log.settle(group);
@@ -316,24 +320,30 @@ impl Shared {
     }
 
     /// Offers a record to the index; what it replaces goes to the record's `frees`.
-    fn offer(&self, pending: &mut Pending) {
+    fn offer(&self, log: &Log, pending: &mut Pending) {
+        let end = pending.end;
+        let replaced = |entry: Entry| {
+            // Where migration appended its record again meanwhile, that may lie behind us.
+            let vouched = end.max(end_of(log, &entry));
+            self.retire(entry).map(|large| (vouched, large))
+        };
         match pending.offer.take() {
             None => {}
             Some(Offer::FlushAll(sequence)) => {
                 let gone = self.index.flush(sequence).into_iter();
-                pending.frees.extend(gone.filter_map(|entry| self.retire(entry)));
+                pending.frees.extend(gone.filter_map(replaced));
             }
             Some(Offer::Entry(key, entry)) => {
                 let (home, bytes) = (entry.home, entry.record_bytes);
                 let stale = match &entry.what {
-                    What::Large(large) => Some(large.clone()),
+                    What::Large(large) => Some((end, large.clone())),
                     _ => None,
                 };
                 // Credited first: whoever sees the entry may replace it at once.
                 self.credit(home, bytes);
                 match self.index.publish(&key, entry, Tie::Keep) {
                     Published::Current(before) => {
-                        pending.frees.extend(before.and_then(|entry| self.retire(entry)));
+                        pending.frees.extend(before.and_then(replaced));
                     }
                     Published::Stale => {
                         self.debit(home, bytes);
@@ -343,4 +353,14 @@ impl Shared {
             }
         }
     }
+}
+
+/// Where an entry's record ends; before everything if it lies in a sort table.
+fn end_of(log: &Log, entry: &Entry) -> Position {
+    let start = match entry.home.is_ssd() {
+        true => None,
+        false => log.position_of(entry.home.at()),
+    };
+    let end = |at: Position| Position { offset: at.offset + entry.record_bytes, ..at };
+    start.map_or(Position::default(), end)
 }

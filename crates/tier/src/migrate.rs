@@ -322,7 +322,7 @@ impl Shared {
         (items, cold)
     }
 
-    /// Appends a record as it was and points the index at the new place.
+    /// Appends a record as it was and points whoever knows its place at the new one.
     fn append_again(&self, moving: &Moving) -> Result<()> {
         let draft = Draft {
             kind: moving.kind,
@@ -332,27 +332,52 @@ impl Shared {
             body: &moving.body,
             what: None,
         };
+        if moving.kind.is_of_item() {
+            return self.append_item_again(moving, &draft);
+        }
         let (_, appended) = self.append(&draft, 0)?.ok_or(Error::PmFull)?;
         let to = Home::log(appended.at);
         self.counters.kept_records.add(1);
-        match moving.kind {
-            Kind::Table => {
-                let id = crate::tables::id_of(&moving.key).unwrap_or(0);
-                if let Some(table) = self.accounts().tables.named_at(id, moving.home) {
-                    table.home = to;
-                }
-                self.credit(to, NAMED_RECORD_BYTES);
+        let id = crate::tables::id_of(&moving.key).unwrap_or(0);
+        if moving.kind == Kind::Table {
+            if let Some(table) = self.accounts().tables.named_at(id, moving.home) {
+                table.home = to;
             }
-            Kind::TableDrop => {
-                let id = crate::tables::id_of(&moving.key).unwrap_or(0);
-                if let Some(dropped) = self.accounts().tables.dropped.get_mut(&id) {
-                    dropped.home = to;
-                }
-                self.credit(to, DROPPED_RECORD_BYTES);
+            self.credit(to, NAMED_RECORD_BYTES);
+        } else {
+            if let Some(dropped) = self.accounts().tables.dropped.get_mut(&id) {
+                dropped.home = to;
             }
-            _ => self.relocate(moving, to),
+            self.credit(to, DROPPED_RECORD_BYTES);
         }
         Ok(())
+    }
+
+    /// Appends an item's record again, unless the key was written anew meanwhile.
+    ///
+    /// It looks, appends and points the index at the new place under the lock that groups are
+    /// settled by. So a newer write is in the index before, and then there is nothing to append; or
+    /// it finds the new place there, and the old value's blocks wait for whatever vouches for it.
+    /// Else a record could lie behind the one that replaced it whose blocks are used again: to
+    /// recovery that is the end of the log.
+    fn append_item_again(&self, moving: &Moving, draft: &Draft<'_>) -> Result<()> {
+        let mut writer = self.writer();
+        loop {
+            let entry = self.index.get(&moving.key);
+            if entry.is_none_or(|e| e.sequence != moving.sequence || e.home != moving.home) {
+                return Ok(());
+            }
+            if let Some((_, appended)) = self.append_here(&mut writer, draft)? {
+                self.counters.kept_records.add(1);
+                self.relocate(moving, Home::log(appended.at));
+                return Ok(());
+            }
+            let rolled;
+            (writer, rolled) = self.roll(writer, 0)?;
+            if !rolled {
+                return Err(Error::PmFull);
+            }
+        }
     }
 
     fn relocate(&self, moving: &Moving, to: Home) {

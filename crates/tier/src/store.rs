@@ -33,8 +33,8 @@ pub struct Pending {
     pub end: Position,
     /// The value that its group writes.
     pub value: Option<Arc<Large>>,
-    /// Blocks that nobody needs once it is durable.
-    pub frees: Vec<Arc<Large>>,
+    /// Blocks that nobody needs once it is durable, as [`Writer::waiting`] has them.
+    pub frees: Vec<(Position, Arc<Large>)>,
 }
 
 /// What a record does to the index.
@@ -53,8 +53,9 @@ pub struct Writer {
     pub sequence: u64,
     /// In the order of the log.
     pub pending: Vec<Pending>,
-    /// Blocks to be freed once a later record vouches for the one at this position, in order. Until
-    /// then recovery may have to look whether the values of its group are there.
+    /// Blocks to be freed once a later record vouches for what ends at this position: what replaced
+    /// their value, and the value's own record. Until then recovery may have to look whether the
+    /// values of their groups are there. One after the other, and nearly in the log's order.
     pub waiting: VecDeque<(Position, Arc<Large>)>,
     /// Somebody is making a group durable.
     pub flushing: bool,

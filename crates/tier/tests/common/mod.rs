@@ -85,11 +85,16 @@ impl Machine {
         Media { region, ssd: self.ssd.clone() }
     }
 
-    pub fn set_log_faults(&self, faults: Faults) {
+    /// The disk that the log is on.
+    pub fn log_disk(&self) -> Arc<SimDisk> {
         match &self.log {
-            Log::Wal(disk) => disk.set_faults(faults),
-            Log::Pm(_) => panic!("only a disk has faults"),
+            Log::Wal(disk) => disk.clone(),
+            Log::Pm(_) => panic!("the log is on no disk"),
         }
+    }
+
+    pub fn set_log_faults(&self, faults: Faults) {
+        self.log_disk().set_faults(faults);
     }
 
     pub fn open(&self, settings: Settings) -> Result<(Tier, Report)> {
