@@ -9,15 +9,15 @@ use crate::census::{Census, Containers};
 use crate::checkpoint::{self, Head, Visit};
 use crate::disk::{Barrier, Disk};
 use crate::index::{Builder, Entry, Home, Index, Published, Tie, What};
-use crate::large::is_there;
 use crate::log::{Log, Slot};
 use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::record::{Kind, Record};
-use crate::segment::{Header, Listed, Met, Scan, Shape, life_of};
+use crate::segment::{Header, Met, Scan, Shape, life_of};
 use crate::stats::Counters;
 use crate::store::{Checkpoint, Maintenance, Shared, Writer};
 use crate::superblock::{Front, Superblock};
+use crate::survey::{Survey, Surveyed, Used, segment_bytes};
 use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
 use crate::types::{BLOCK_BYTES, Error, Position, Result, Settings, doing};
 use crate::value::{Large, Waiting};
@@ -101,8 +101,8 @@ pub fn recover(
         return Ok((shared, report));
     }
     // What was found may have been in a cache of the medium: a process that dies takes no cache
-    // with it, the power that fails next would. Values first, as in any group; in the log only the
-    // newest segment can be in a cache.
+    // with it, the power that fails next would. Values first: what is vouched for from now on is
+    // not looked at again. In the log only the newest segment can be in a cache.
     doing("sync what was recovered", shared.ssd.sync(Barrier::Recovery))?;
     for (slot, header) in rebuilt {
         let (at, bytes) = (shape.start(slot), header.encode(&shape));
@@ -164,8 +164,6 @@ struct Recovery<'a> {
     /// Tables whose records are indexed already.
     indexed: BTreeSet<u64>,
     dropped: BTreeMap<u64, Dropped>,
-    /// Headers that were not whole, by slot.
-    rebuilt: Vec<(u32, Header)>,
 }
 
 /// What a checkpoint fills.
@@ -195,13 +193,6 @@ impl Filling {
     }
 }
 
-/// A segment that is in use.
-struct Used {
-    slot: u32,
-    generation: u64,
-    sealed_end: Option<u32>,
-}
-
 impl<'a> Recovery<'a> {
     fn new(media: &'a Media, superblock: &'a Superblock, shape: Shape, report: Report) -> Self {
         Recovery {
@@ -217,20 +208,33 @@ impl<'a> Recovery<'a> {
             tables: BTreeMap::new(),
             indexed: BTreeSet::new(),
             dropped: BTreeMap::new(),
-            rebuilt: Vec::new(),
         }
+    }
+
+    fn survey(&self) -> Result<Surveyed> {
+        Survey {
+            region: &*self.media.region,
+            ssd: &*self.media.ssd,
+            shape: self.shape,
+            store_id: self.superblock.store_id,
+            blocks: self.superblock.blocks,
+            flush_sequence: self.flush_sequence,
+        }
+        .run()
     }
 
     fn run(mut self, settings: Settings, progress: Progress<'_>) -> Result<Recovered> {
         let position = self.load_checkpoint()?;
-        let used = self.segments()?;
+        let Surveyed { used, flush_sequence, rebuilt, unvouched, problems } = self.survey()?;
+        self.flush_sequence = flush_sequence;
+        self.report.problems.extend(problems);
         let mut slots = vec![Slot::Free; self.shape.segments as usize];
         let mut generation = position.generation.saturating_sub(u64::from(position.offset == 0));
         let total = used.len() as u64 * u64::from(self.shape.segment_bytes);
         for (done, segment) in used.iter().enumerate() {
             progress(done as u64 * u64::from(self.shape.segment_bytes), total);
             let end = match segment.generation < position.generation {
-                true => segment.sealed_end.unwrap_or(self.shape.segment_bytes),
+                true => segment.end,
                 false => self.replay(segment, position)?,
             };
             generation = generation.max(segment.generation);
@@ -257,7 +261,11 @@ impl<'a> Recovery<'a> {
         let (region, shape) = (self.media.region.clone(), self.shape);
         let store_id = self.superblock.store_id;
         let log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
-        let writer = Writer::new(log, self.sequence.max(self.flush_sequence));
+        let mut writer = Writer::new(log, self.sequence.max(self.flush_sequence));
+        // Until a group of this life is durable the next start would look at these values again.
+        let until = writer.log.tail();
+        let unused = unvouched.into_iter().filter(|pointer| space.take_these(&pointer.extents));
+        writer.waiting.extend(unused.map(|pointer| (until, Arc::new(Large::from(pointer)))));
         let maintenance = Maintenance {
             generation: self.superblock.generation,
             checkpoints: self.superblock.checkpoints.clone(),
@@ -280,7 +288,7 @@ impl<'a> Recovery<'a> {
             maintenance: Mutex::new(maintenance),
             counters: Counters::default(),
         };
-        Ok(Recovered { shared, report: self.report, rebuilt: self.rebuilt })
+        Ok(Recovered { shared, report: self.report, rebuilt })
     }
 
     fn problem(&mut self, what: String) {
@@ -320,160 +328,15 @@ impl<'a> Recovery<'a> {
         ))
     }
 
-    /// The segments in use, oldest first, on the word of the newest header.
-    fn segments(&mut self) -> Result<Vec<Used>> {
-        let mut headers: BTreeMap<u64, (u32, Header)> = BTreeMap::new();
-        let mut bytes = vec![0; self.shape.header_bytes as usize];
-        for slot in 0..self.shape.segments {
-            doing("read the log", self.media.region.read(self.shape.start(slot), &mut bytes))?;
-            let header = Header::decode(&bytes, &self.shape, self.superblock.store_id)?;
-            if let Some(header) = header {
-                headers.insert(header.generation, (slot, header));
-            }
-        }
-        while let Some((slot, header, vouched)) = self.hidden_segment(&headers)? {
-            if vouched {
-                self.problem(format!(
-                    "log segment {} (slot {slot}), the newest, has no whole header",
-                    header.generation
-                ));
-            }
-            self.rebuilt.push((slot, header.clone()));
-            headers.insert(header.generation, (slot, header));
-        }
-        let Some((&newest, (newest_slot, header))) = headers.last_key_value() else {
-            return Ok(Vec::new());
-        };
-        let newest_slot = *newest_slot;
-        self.flush_sequence = self.flush_sequence.max(header.flush_sequence);
-        let listed = header.listed.clone();
-        let (end, freed) = self.examine_newest(newest_slot, newest)?;
-        let mut used = Vec::new();
-        for listed in listed.iter().filter(|listed| !freed.contains(&listed.generation)) {
-            let there =
-                headers.get(&listed.generation).is_some_and(|(slot, _)| *slot == listed.slot);
-            if !there {
-                // Its records are read all the same: the newest header says where it is.
-                let Listed { generation, slot, .. } = listed;
-                self.problem(format!("log segment {generation} (slot {slot}) has no whole header"));
-            }
-            used.push(Used {
-                slot: listed.slot,
-                generation: listed.generation,
-                sealed_end: Some(listed.end),
-            });
-        }
-        used.push(Used { slot: newest_slot, generation: newest, sealed_end: Some(end) });
-        used.sort_by_key(|used| used.generation);
-        Ok(used)
-    }
-
-    /// A segment newer than all whole headers, known by the records in it; and whether one of them
-    /// says that the header was durable, so that it was damaged since. Else its first group may
-    /// have been torn: what is whole in front is kept all the same, since that group may have been
-    /// acknowledged.
-    fn hidden_segment(
-        &self,
-        headers: &BTreeMap<u64, (u32, Header)>,
-    ) -> Result<Option<(u32, Header, bool)>> {
-        let newest = headers.last_key_value();
-        let generation = newest.map_or(1, |(generation, _)| generation + 1);
-        let life = life_of(self.superblock.store_id, generation);
-        for slot in 0..self.shape.segments {
-            if headers.values().any(|(known, _)| *known == slot) {
-                continue;
-            }
-            if self.is_untouched(slot)? {
-                continue;
-            }
-            let bytes = self.segment_bytes(slot)?;
-            let (mut any, mut vouched) = (false, false);
-            let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
-            scan.run(&bytes, |met| {
-                if let Met::Record { durable_to, .. } = met {
-                    any = true;
-                    vouched |= 0 < durable_to;
-                }
-            });
-            if !any {
-                continue;
-            }
-            // What its header listed: what the one before did, and that one itself.
-            let mut listed = Vec::new();
-            let mut flush_sequence = self.flush_sequence;
-            if let Some((&generation, (slot, header))) = newest {
-                let (end, freed) = self.examine_newest(*slot, generation)?;
-                listed.clone_from(&header.listed);
-                listed.retain(|listed| !freed.contains(&listed.generation));
-                listed.push(Listed { slot: *slot, end, generation });
-                flush_sequence = header.flush_sequence;
-            }
-            let store_id = self.superblock.store_id;
-            let header = Header { store_id, generation, flush_sequence, listed };
-            return Ok(Some((slot, header, vouched)));
-        }
-        Ok(None)
-    }
-
-    /// Whether a slot has never held a segment: zeros where its header and its first records are.
-    /// A log is made large, and to read what was never written took most of a young store's start.
-    fn is_untouched(&self, slot: u32) -> Result<bool> {
-        let mut front = vec![0; self.shape.header_bytes as usize + BLOCK_BYTES];
-        doing("read the log", self.media.region.read(self.shape.start(slot), &mut front))?;
-        Ok(front.iter().all(|&byte| byte == 0))
-    }
-
-    /// Where the newest segment ends, and the segments that it says are free.
-    ///
-    /// It ends before the first large item whose value is not there. On persistent memory the
-    /// record of a group that was never acknowledged may be durable before the values it points
-    /// at; a group that was acknowledged has both. What a later record vouches for was.
-    fn examine_newest(&self, slot: u32, generation: u64) -> Result<(u32, BTreeSet<u64>)> {
-        let bytes = self.segment_bytes(slot)?;
-        let life = life_of(self.superblock.store_id, generation);
-        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
-        let (mut vouched, mut large) = (0, Vec::new());
-        let mut end = scan.run(&bytes, |met| {
-            if let Met::Record { offset, record, durable_to } = met {
-                vouched = vouched.max(durable_to);
-                if record.kind == Kind::Large {
-                    large.push((offset, record.body));
-                }
-            }
-        });
-        for (offset, body) in large.into_iter().filter(|(offset, _)| vouched <= *offset) {
-            let Some(pointer) = Pointer::of_value(body, self.superblock.blocks) else { continue };
-            if !is_there(&*self.media.ssd, &pointer)? {
-                end = offset;
-                break;
-            }
-        }
-        let mut freed = BTreeSet::new();
-        Scan { sealed_end: Some(end), ..scan }.run(&bytes, |met| {
-            if let Met::Record { record, .. } = met
-                && record.kind == Kind::SegmentFree
-            {
-                freed.extend(id_of(record.body));
-            }
-        });
-        Ok((end, freed))
-    }
-
-    fn segment_bytes(&self, slot: u32) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.shape.segment_bytes as usize];
-        doing("read the log", self.media.region.read(self.shape.start(slot), &mut bytes))?;
-        Ok(bytes)
-    }
-
     fn replay(&mut self, segment: &Used, position: Position) -> Result<u32> {
-        let bytes = self.segment_bytes(segment.slot)?;
+        let bytes = segment_bytes(&*self.media.region, &self.shape, segment.slot)?;
         let from = match segment.generation == position.generation {
             true => position.offset.max(self.shape.header_bytes),
             false => self.shape.header_bytes,
         };
         let life = life_of(self.superblock.store_id, segment.generation);
         let start = self.shape.start(segment.slot);
-        let scan = Scan { life, from, sealed_end: segment.sealed_end };
+        let scan = Scan { life, from, sealed_end: Some(segment.end) };
         let end = scan.run(&bytes, |met| match met {
             Met::Record { offset, record, .. } => {
                 self.report.replayed_records += 1;

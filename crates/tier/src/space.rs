@@ -208,6 +208,17 @@ impl Space {
         Ok(taken)
     }
 
+    /// Takes just these blocks; false, and none of them, if some are in use.
+    pub fn take_these(&self, extents: &[Extent]) -> bool {
+        let mut state = self.lock();
+        let taken = extents.iter().take_while(|extent| state.take(**extent)).count();
+        let is_all = taken == extents.len();
+        if !is_all {
+            extents[..taken].iter().for_each(|extent| state.insert(*extent));
+        }
+        is_all
+    }
+
     /// Gives blocks back, once nobody reads them.
     pub fn free(&self, extents: &[Extent]) {
         let Some(first) = extents.first() else { return };
@@ -333,6 +344,20 @@ mod tests {
         assert_eq!(space.take_in_order(1).unwrap(), one(1));
         assert_eq!(space.take_in_order(0).unwrap(), []);
         assert!(matches!(space.take_in_order(1), Err(Error::SsdFull { blocks: 1 })));
+    }
+
+    #[test]
+    fn blocks_are_taken_by_place_all_or_none() {
+        let space = Claims::new(0, 10).into_space();
+        let [one, two, both] =
+            [(2, 3), (7, 2), (4, 4)].map(|(start, blocks)| Extent { start, blocks });
+        assert!(space.take_these(&[one, two]) && space.take_these(&[]));
+        assert_eq!(space.free_blocks(), 5);
+        assert!(!space.take_these(&[Extent { start: 5, blocks: 1 }, both]));
+        assert!(!space.take_these(&[one]) && !space.take_these(&[Extent { start: 9, blocks: 2 }]));
+        assert_eq!(space.free_blocks(), 5);
+        space.free(&[one, two]);
+        assert!(space.take_these(&[both]));
     }
 
     #[test]

@@ -162,3 +162,37 @@ fn a_record_appended_again_behind_a_newer_one_keeps_its_blocks_until_it_is_vouch
         store.power_fails_where_its_blocks_are_used_again(&format!("round {round}"));
     }
 }
+
+/// What was found at a start may be looked at again at the next one: until a group of the new life
+/// is durable, the newest segment's old records are all that there is.
+#[test]
+fn blocks_that_a_start_finds_unused_stay_until_a_group_is_durable() {
+    for deletes in [false, true] {
+        let store = Store::new();
+        let Store { machine, tier, .. } = &store;
+        let submit = |key: &[u8], version, bytes| {
+            tier.submit_put(key, &value(version, bytes), ItemMeta::default(), None).unwrap()
+        };
+        submit(KEY, 1, LONG);
+        if deletes {
+            tier.submit_delete(KEY, None).unwrap();
+        }
+        submit(KEY, 2, LONG);
+        tier.wait(submit(BEHIND, 3, 100)).unwrap();
+        for seed in 0..4 {
+            let machine = machine.crashed(seed, &Faults::default(), u64::MAX);
+            let (tier, _) = machine.open(settings()).unwrap();
+            let free = tier.stats().ssd_free_bytes;
+            for number in 0..6 {
+                let name = format!("next-{number}");
+                let next = value(9 + number, LONG);
+                tier.submit_put(name.as_bytes(), &next, ItemMeta::default(), None).unwrap();
+            }
+            loses_nothing(&machine, &format!("found by a start, image {seed}"));
+            tier.commit().unwrap();
+            tier.commit().unwrap();
+            let taken = free - tier.stats().ssd_free_bytes;
+            assert!(taken <= 5 * (LONG as u64).next_multiple_of(4096), "they are free in the end");
+        }
+    }
+}

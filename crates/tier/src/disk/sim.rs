@@ -105,6 +105,8 @@ pub struct Faults {
     pub sync_error_one_in: u64,
     /// Writes beyond this many blocks of distinct places fail for want of space; 0 for no limit.
     pub space_blocks: u64,
+    /// Blocks that cannot be read.
+    pub unreadable: BTreeSet<u64>,
     /// Barriers that report success and do nothing: as if the line that asks for them were missing.
     pub ignored: BTreeSet<Barrier>,
 }
@@ -221,6 +223,11 @@ impl Disk for SimDisk {
         let one_in = state.faults.read_error_one_in;
         if one_in != 0 && state.random.one_in(one_in) {
             return Err(io::Error::other("simulated read error"));
+        }
+        let first = at / BLOCK_BYTES as u64;
+        let blocks = first..first + (into.len() / BLOCK_BYTES) as u64;
+        if state.faults.unreadable.range(blocks).next().is_some() {
+            return Err(io::Error::other("simulated block that cannot be read"));
         }
         for (index, piece) in into.chunks_mut(SECTOR_BYTES).enumerate() {
             let sector = at as usize / SECTOR_BYTES + index;

@@ -1,0 +1,251 @@
+//! Which segments make up the log, on the word of the newest header, and where the newest of them
+//! ends (docs/disk-format.md, "The end of the log").
+//!
+//! Nothing that was acknowledged is left out without a word: a newest segment that has lost its
+//! front is looked for where it must have begun, and a value that cannot be read ends nothing.
+
+use crate::disk::Disk;
+use crate::large::is_there;
+use crate::pm::Region;
+use crate::pointer::Pointer;
+use crate::record::Kind;
+use crate::segment::{Header, Listed, Met, Scan, Shape, life_of};
+use crate::tables::id_of;
+use crate::types::{BLOCK_BYTES, Error, Result, doing};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is looked at.
+pub struct Survey<'a> {
+    /// The log's medium.
+    pub region: &'a dyn Region,
+    /// Where large values are.
+    pub ssd: &'a dyn Disk,
+    /// How the log is cut.
+    pub shape: Shape,
+    /// Whose it is.
+    pub store_id: u64,
+    /// Blocks of the SSD.
+    pub blocks: u64,
+    /// As the checkpoint has it.
+    pub flush_sequence: u64,
+}
+
+/// A segment that is in use.
+pub struct Used {
+    /// Its slot.
+    pub slot: u32,
+    /// Of this life.
+    pub generation: u64,
+    /// Where its records end.
+    pub end: u32,
+}
+
+/// What was found.
+#[derive(Default)]
+pub struct Surveyed {
+    /// The segments in use, oldest first.
+    pub used: Vec<Used>,
+    /// Everything with a lower sequence was flushed.
+    pub flush_sequence: u64,
+    /// Headers that were not whole, by slot.
+    pub rebuilt: Vec<(u32, Header)>,
+    /// Values of the newest segment for which no record vouches. They are there now, and have to be
+    /// at the next start as long as the log ends in this segment.
+    pub unvouched: Vec<Pointer>,
+    /// What is damaged.
+    pub problems: Vec<String>,
+}
+
+/// Whole headers by generation, with their slots.
+type Headers = BTreeMap<u64, (u32, Header)>;
+
+/// A segment without a whole header.
+struct Hidden {
+    slot: u32,
+    /// What its header said.
+    header: Header,
+    /// It was durable, so that it was damaged since.
+    was_durable: bool,
+}
+
+/// What a newest segment holds.
+#[derive(Default)]
+struct Examined {
+    end: u32,
+    /// Generations of segments that it says are free.
+    freed: BTreeSet<u64>,
+    unvouched: Vec<Pointer>,
+    problems: Vec<String>,
+}
+
+impl Survey<'_> {
+    /// Looks.
+    pub fn run(&self) -> Result<Surveyed> {
+        let mut found = Surveyed { flush_sequence: self.flush_sequence, ..Surveyed::default() };
+        let mut headers = self.headers()?;
+        while let Some(Hidden { slot, header, was_durable }) = self.hidden_segment(&headers)? {
+            if was_durable {
+                found.problems.push(format!(
+                    "log segment {} (slot {slot}), the newest, has no whole header",
+                    header.generation
+                ));
+            }
+            found.rebuilt.push((slot, header.clone()));
+            headers.insert(header.generation, (slot, header));
+        }
+        let Some((&generation, (slot, header))) = headers.last_key_value() else {
+            return Ok(found);
+        };
+        found.flush_sequence = found.flush_sequence.max(header.flush_sequence);
+        let Examined { end, freed, unvouched, problems } = self.examine(*slot, generation, true)?;
+        (found.unvouched, found.used) = (unvouched, vec![Used { slot: *slot, generation, end }]);
+        found.problems.extend(problems);
+        for &Listed { slot, end, generation } in &header.listed {
+            if freed.contains(&generation) {
+                continue;
+            }
+            if headers.get(&generation).is_none_or(|(there, _)| *there != slot) {
+                // Its records are read all the same: the newest header says where it is.
+                let what = format!("log segment {generation} (slot {slot}) has no whole header");
+                found.problems.push(what);
+            }
+            found.used.push(Used { slot, generation, end });
+        }
+        found.used.sort_by_key(|used| used.generation);
+        Ok(found)
+    }
+
+    fn headers(&self) -> Result<Headers> {
+        let mut headers = Headers::new();
+        let mut bytes = vec![0; self.shape.header_bytes as usize];
+        for slot in 0..self.shape.segments {
+            doing("read the log", self.region.read(self.shape.start(slot), &mut bytes))?;
+            if let Some(header) = Header::decode(&bytes, &self.shape, self.store_id)? {
+                headers.insert(header.generation, (slot, header));
+            }
+        }
+        Ok(headers)
+    }
+
+    /// A segment newer than all whole headers, known by the records in it. Unless one of them says
+    /// that the header was durable, its first group may have been torn: what is whole in front is
+    /// kept all the same, since that group may have been acknowledged.
+    fn hidden_segment(&self, headers: &Headers) -> Result<Option<Hidden>> {
+        let generation = headers.last_key_value().map_or(1, |(generation, _)| generation + 1);
+        let life = life_of(self.store_id, generation);
+        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
+        let (header, freed) = self.header_after(headers, false)?;
+        let used: BTreeSet<u32> = header.listed.iter().map(|listed| listed.slot).collect();
+        let mut first_free = None;
+        for slot in (0..self.shape.segments).filter(|slot| !used.contains(slot)) {
+            if headers.values().any(|(known, _)| *known == slot) {
+                continue;
+            }
+            // It began in the lowest slot that was free: in the first of these, or in one that was
+            // freed just before. What zeros in front say of the others they do not say of them.
+            let is_likely = freed.contains(&slot) || *first_free.get_or_insert(slot) == slot;
+            if !is_likely && self.is_untouched(slot)? {
+                continue;
+            }
+            let bytes = segment_bytes(self.region, &self.shape, slot)?;
+            let (mut any, mut was_durable) = (false, false);
+            scan.run(&bytes, |met| {
+                if let Met::Record { durable_to, .. } = met {
+                    any = true;
+                    was_durable |= 0 < durable_to;
+                }
+            });
+            if any {
+                // With its first group durable, values of the segment before may be written over.
+                let header = if was_durable { header } else { self.header_after(headers, true)?.0 };
+                return Ok(Some(Hidden { slot, header, was_durable }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the header of the segment after the newest listed: what the newest does, and that one
+    /// itself. And the slots that the newest freed.
+    fn header_after(
+        &self,
+        headers: &Headers,
+        with_values: bool,
+    ) -> Result<(Header, BTreeSet<u32>)> {
+        let Some((&generation, &(slot, ref header))) = headers.last_key_value() else {
+            let Survey { store_id, flush_sequence, .. } = *self;
+            let listed = Vec::new();
+            let first = Header { store_id, generation: 1, flush_sequence, listed };
+            return Ok((first, BTreeSet::new()));
+        };
+        let Examined { end, freed, .. } = self.examine(slot, generation, with_values)?;
+        let mut header = header.clone();
+        let gone = |listed: &mut Listed| freed.contains(&listed.generation);
+        let freed_slots = header.listed.extract_if(.., gone).map(|listed| listed.slot).collect();
+        header.listed.push(Listed { slot, end, generation });
+        header.generation += 1;
+        Ok((header, freed_slots))
+    }
+
+    /// Whether a slot holds zeros where its header and its first records would be. A log is made
+    /// large, and to read what was never written took most of a young store's start.
+    fn is_untouched(&self, slot: u32) -> Result<bool> {
+        let mut front = vec![0; self.shape.header_bytes as usize + BLOCK_BYTES];
+        doing("read the log", self.region.read(self.shape.start(slot), &mut front))?;
+        Ok(front.iter().all(|&byte| byte == 0))
+    }
+
+    /// Where a newest segment ends, and what it says besides.
+    ///
+    /// It ends before the first large item whose value is not there, if `with_values`. The record
+    /// of a group that was never acknowledged may be durable before the values it points at; a
+    /// group that was acknowledged has both. What a later record vouches for was. A value that the
+    /// medium does not give back may have been there: it is told, and what is behind its record
+    /// counts. An older value of its key is not served in its place.
+    fn examine(&self, slot: u32, generation: u64, with_values: bool) -> Result<Examined> {
+        let bytes = segment_bytes(self.region, &self.shape, slot)?;
+        let life = life_of(self.store_id, generation);
+        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
+        let (mut vouched, mut large) = (0, Vec::new());
+        let mut examined = Examined::default();
+        examined.end = scan.run(&bytes, |met| {
+            if let Met::Record { offset, record, durable_to } = met {
+                vouched = vouched.max(durable_to);
+                if with_values && record.kind == Kind::Large {
+                    large.push((offset, record));
+                }
+            }
+        });
+        for (offset, record) in large.into_iter().filter(|(offset, _)| vouched <= *offset) {
+            let Some(pointer) = Pointer::of_value(record.body, self.blocks) else { continue };
+            match is_there(self.ssd, &pointer) {
+                Ok(true) => {}
+                Ok(false) => {
+                    examined.end = offset;
+                    break;
+                }
+                Err(Error::Io { source, .. }) => {
+                    let key = record.key.escape_ascii();
+                    let what = format!("key {key}: the newest value cannot be read now ({source})");
+                    examined.problems.push(what);
+                }
+                Err(error) => return Err(error),
+            }
+            examined.unvouched.push(pointer);
+        }
+        Scan { sealed_end: Some(examined.end), ..scan }.run(&bytes, |met| {
+            if let Met::Record { record, .. } = met
+                && record.kind == Kind::SegmentFree
+            {
+                examined.freed.extend(id_of(record.body));
+            }
+        });
+        Ok(examined)
+    }
+}
+
+/// All bytes of a slot.
+pub fn segment_bytes(region: &dyn Region, shape: &Shape, slot: u32) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; shape.segment_bytes as usize];
+    doing("read the log", region.read(shape.start(slot), &mut bytes))?;
+    Ok(bytes)
+}
