@@ -13,6 +13,7 @@ use crate::disk::Barrier;
 use crate::index::{Entry, Home, Published, Tie, What};
 use crate::large::Runs;
 use crate::log::{Appended, Group, Log, Refused};
+use crate::pm::Values;
 use crate::record::{Kind, Record};
 use crate::store::{Offer, Pending, Shared, Writer, turn};
 use crate::types::{Durability, Error, ItemMeta, Position, Result, doing};
@@ -180,6 +181,8 @@ impl Shared {
         let out = Outgoing::of(writer);
         let result = self.flush_media(&out, why);
         let settled = self.settle(writer, &out, result);
+        // Whoever waits for a group has it, though none was led: the next gathers for none of them.
+        writer.expected = std::mem::take(&mut writer.joined).iter().sum();
         self.groups.iter().for_each(Condvar::notify_all);
         settled
     }
@@ -281,14 +284,15 @@ impl Shared {
 
     fn flush_media(&self, out: &Outgoing, why: Barrier) -> Result<()> {
         let runs = Runs::of(&out.values);
-        let values = runs.writes(&*self.ssd);
-        let sync = || match out.data || !values.is_empty() {
+        let writes = runs.writes(&*self.ssd);
+        let sync = || match out.data || !writes.is_empty() {
             true => self.ssd.sync(Barrier::Data),
             false => Ok(()),
         };
         self.counters.ssd_bytes.add(runs.bytes());
+        let values = Values { writes: &writes, sync: &sync };
         match out.group {
-            Some(group) => Log::flush(&*self.region, &self.shape, group, why, &values, &sync),
+            Some(group) => Log::flush(&*self.region, &self.shape, group, why, &values),
             // Records of values are in a group with them.
             None => doing("sync the SSD", sync()),
         }
@@ -363,4 +367,33 @@ fn end_of(log: &Log, entry: &Entry) -> Position {
     };
     let end = |at: Position| Position { offset: at.offset + entry.record_bytes, ..at };
     start.map_or(Position::default(), end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::pm::wal::WalRegion;
+    use crate::recover::{Media, Purpose, recover};
+    use crate::types::Settings;
+
+    #[test]
+    fn who_waits_where_a_segment_ends_is_in_no_group_to_come() {
+        let power = Power::new(u64::MAX);
+        let disk = || Arc::new(SimDisk::new(1 << 20, power.clone(), 1, Faults::default()));
+        let media = Media { region: Arc::new(WalRegion::new(disk())), ssd: disk() };
+        let settings = Settings { segment_bytes: 16 << 10, ..Settings::default() };
+        let purpose = Purpose::Use { new_id: 1 };
+        let (shared, _) = recover(media, settings, purpose, &mut |_, _| {}).unwrap();
+        let meta = ItemMeta::default();
+        let draft =
+            Draft { kind: Kind::Note, sequence: None, meta, key: &[], body: &[], what: None };
+        shared.append(&draft, 0).unwrap();
+        let mut writer = shared.writer();
+        let next = turn(writer.group + 1);
+        writer.joined[next] = 3; // they wait for a group that a roll makes durable instead
+        let (writer, rolled) = shared.roll(writer, 0).unwrap();
+        assert!(rolled);
+        assert_eq!((writer.joined, writer.expected), ([0, 0], 3));
+    }
 }

@@ -9,7 +9,7 @@ use crate::disk::{Disk, Write};
 use crate::pointer::{Extent, PIECE_BYTES, Pointer};
 use crate::store::Shared;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
-use crate::value::Large;
+use crate::value::{Large, room_of};
 use crc32c::{crc32c, crc32c_append};
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ pub fn waiting(shared: &Shared, value: &[u8]) -> Result<Option<Large>> {
     let extents = match shared.take_blocks(blocks) {
         Ok(extents) => extents,
         Err(error) => {
-            shared.waiting.give(value.len() as u64);
+            shared.waiting.give(room_of(value.len()));
             return Err(error);
         }
     };

@@ -5,12 +5,11 @@
 //!
 //! Knows where records are; does not know which of them are current.
 
-use crate::disk::{Barrier, Write};
-use crate::pm::Region;
+use crate::disk::Barrier;
+use crate::pm::{Region, Values};
 use crate::record::{self, Record, Stamp};
 use crate::segment::{Header, Listed, Shape, life_of};
 use crate::types::{Error, LINE_BYTES, Position, Result, doing};
-use std::io;
 use std::sync::Arc;
 
 /// A slot of the region.
@@ -266,24 +265,23 @@ impl Log {
         self.slots[slot as usize] = Slot::Free;
     }
 
-    /// Makes a group durable, and with it `values`, which `sync` makes durable once they are
-    /// written. Needs no lock: what is appended meanwhile is the next group's.
+    /// Makes a group durable, and its values. Needs no lock: what is appended meanwhile is the next
+    /// group's.
     pub fn flush(
         region: &dyn Region,
         shape: &Shape,
         group: Group,
         why: Barrier,
-        values: &[Write<'_>],
-        sync: &dyn Fn() -> io::Result<()>,
+        values: &Values<'_>,
     ) -> Result<()> {
         let at = shape.start(group.slot) + u64::from(group.from);
         doing("flush the log", region.flush(at, u64::from(group.to - group.from)))?;
-        match values {
+        match values.writes {
             [] => {
-                doing("sync the SSD", sync())?;
+                doing("sync the SSD", (values.sync)())?;
                 doing("fence the log", region.fence(why))
             }
-            _ => doing("write a group", region.fence_with(why, values, sync)),
+            _ => doing("write a group", region.fence_with(why, values)),
         }
     }
 }

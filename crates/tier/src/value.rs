@@ -6,7 +6,7 @@
 //! not have it, the first read of a value brings it in.
 
 use crate::pointer::Pointer;
-use crate::types::ItemMeta;
+use crate::types::{BLOCK_BYTES, ItemMeta};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 /// Values up to this length wait in memory for their group, which writes them together. Longer
 /// ones go to the SSD as they arrive: they fill a write of the device by themselves.
 pub const WAITING_VALUE_BYTES_MAX: usize = 64 << 10;
-/// All that wait take at most this much memory; what finds no room is written at once.
+/// All that wait take at most this much memory, in the blocks that their group writes; what finds
+/// no room is written at once.
 pub const WAITING_BYTES_MAX: u64 = 8 << 20;
 
 /// A large value.
@@ -80,10 +81,15 @@ impl Large {
         self.lock().clone()
     }
 
-    /// Its bytes are on the SSD. Says how many waited.
+    /// Its bytes are on the SSD. Says what room they took.
     pub fn written(&self) -> u64 {
-        self.lock().take().map_or(0, |bytes| bytes.len() as u64)
+        self.lock().take().map_or(0, |bytes| room_of(bytes.len()))
     }
+}
+
+/// What a value takes while it waits: its group copies it to whole blocks.
+pub fn room_of(bytes: usize) -> u64 {
+    bytes.next_multiple_of(BLOCK_BYTES) as u64
 }
 
 /// How much memory waiting values take. A bound and a statistic: nothing hangs on its order.
@@ -99,7 +105,7 @@ impl Waiting {
         if bytes == 0 || WAITING_VALUE_BYTES_MAX < bytes {
             return false;
         }
-        let bytes = bytes as u64;
+        let bytes = room_of(bytes);
         let now = self.now.fetch_add(bytes, Relaxed) + bytes;
         if WAITING_BYTES_MAX < now {
             self.now.fetch_sub(bytes, Relaxed);
@@ -136,7 +142,7 @@ mod tests {
         assert!(!waiting.take(1));
         waiting.give(WAITING_VALUE_BYTES_MAX as u64);
         assert!(waiting.take(1));
-        let now = WAITING_BYTES_MAX - WAITING_VALUE_BYTES_MAX as u64 + 1;
+        let now = WAITING_BYTES_MAX - WAITING_VALUE_BYTES_MAX as u64 + BLOCK_BYTES as u64;
         assert_eq!(waiting.bytes(), (now, WAITING_BYTES_MAX));
     }
 
@@ -144,7 +150,7 @@ mod tests {
     fn a_value_is_here_until_it_is_written() {
         let large = Large::waiting(Pointer::default(), vec![1, 2].into());
         assert_eq!(large.bytes_waiting().as_deref(), Some(&[1, 2][..]));
-        assert_eq!((large.written(), large.written()), (2, 0));
+        assert_eq!((large.written(), large.written()), (BLOCK_BYTES as u64, 0));
         assert!(large.bytes_waiting().is_none());
     }
 }

@@ -10,6 +10,8 @@
 //! not what one waits for, and what is lent to the kernel never outlives a call.
 
 mod aio;
+mod ext4;
+mod extents;
 pub mod real;
 pub mod sim;
 
@@ -66,9 +68,9 @@ pub trait Disk: Send + Sync {
     }
     /// Makes all durable that was written before.
     fn sync(&self, why: Barrier) -> io::Result<()>;
-    /// Whether a sync of `other` makes durable what was written here before: both lie behind one
-    /// cache, and writes here change bytes in their places and nothing else.
-    fn is_synced_by(&self, _other: &dyn Disk) -> bool {
+    /// Whether a sync of `other` makes durable what will be written at this place: both lie behind
+    /// one cache, and the write changes bytes in their places and nothing else.
+    fn is_synced_by(&self, _other: &dyn Disk, _at: u64, _bytes: u64) -> bool {
         false
     }
     /// What cache a sync of this disk empties as a whole, if that is known.
@@ -174,4 +176,88 @@ fn written(from: &[u8], mut write: impl FnMut(usize) -> io::Result<usize>) -> io
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::sync::Mutex;
+
+    /// Bytes, and a file that stands for them and is shorter, or takes no writes.
+    struct Half {
+        bytes: Mutex<Vec<u8>>,
+        file: File,
+        /// Transfers that were done one by one.
+        alone: Mutex<Vec<u64>>,
+    }
+
+    impl Half {
+        fn new(blocks: usize, file: File) -> Half {
+            let bytes = (0..blocks * 4096).map(|at| (at / 4096) as u8).collect();
+            Half { bytes: Mutex::new(bytes), file, alone: Mutex::default() }
+        }
+    }
+
+    impl Disk for Half {
+        fn bytes(&self) -> u64 {
+            self.bytes.lock().unwrap().len() as u64
+        }
+
+        /// A block at a time.
+        fn read_some(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+            self.alone.lock().unwrap().push(at / 4096);
+            into[..4096].copy_from_slice(&self.bytes.lock().unwrap()[at as usize..][..4096]);
+            Ok(4096)
+        }
+
+        fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize> {
+            self.alone.lock().unwrap().push(at / 4096);
+            self.bytes.lock().unwrap()[at as usize..][..4096].copy_from_slice(&from[..4096]);
+            Ok(4096)
+        }
+
+        fn sync(&self, _why: Barrier) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn file(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.file.as_fd())
+        }
+    }
+
+    fn memory_file(blocks: u64) -> File {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = File::from(rustix::fs::memfd_create("laneway-disk", flags).unwrap());
+        file.set_len(blocks * 4096).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_did_not_go_together_as_a_whole_is_done_alone() {
+        // The file has three blocks of four: of a read of the last two it gives one.
+        let disk = Half::new(4, memory_file(3));
+        std::os::unix::fs::FileExt::write_all_at(
+            &disk.file,
+            &[0, 1, 2].map(|b| [b; 4096]).concat(),
+            0,
+        )
+        .unwrap();
+        let (mut first, mut second) = (vec![9; 4096], vec![9; 8192]);
+        let mut reads = [
+            Read { disk: &disk, at: 4096, into: &mut first },
+            Read { disk: &disk, at: 8192, into: &mut second },
+        ];
+        read_together(&mut reads).unwrap();
+        assert!(first == [1; 4096] && second[..4096] == [2; 4096] && second[4096..] == [3; 4096]);
+        assert!(disk.alone.lock().unwrap().ends_with(&[2, 3]), "the whole of it once more");
+        // A file that takes no writes.
+        let disk = Half::new(4, File::open("/dev/null").unwrap());
+        let from = vec![7; 8192];
+        let write = |at| Write { disk: &disk, at, from: &from };
+        write_together(&[write(0), write(8192)]).unwrap();
+        assert_eq!(*disk.alone.lock().unwrap(), [0, 1, 2, 3]);
+        assert!(disk.bytes.lock().unwrap().iter().all(|&byte| byte == 7));
+    }
 }

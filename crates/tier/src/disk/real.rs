@@ -1,10 +1,12 @@
 //! A file or a block device: O_DIRECT where the file system has it, RWF_DSYNC for a group,
 //! fdatasync otherwise.
 
+use super::ext4::cache_of;
+use super::extents::are_written;
 use super::{Barrier, Disk};
 use crate::bytes::Blocks;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
-use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags, fallocate, fstat};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, fallocate, fstat};
 use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +27,6 @@ pub struct FileDisk {
     bytes: u64,
     direct: bool,
     cache: Option<u64>,
-    in_place: bool,
 }
 
 /// How much is zeroed in one write.
@@ -62,14 +63,13 @@ impl FileDisk {
         let stat = doing("fstat", fstat(&file).map_err(Into::into))?;
         let cache = if direct { cache_of(&file) } else { None };
         let size = stat.st_size as u64;
-        let mut disk = FileDisk { file, bytes: size, direct, cache, in_place: false };
+        let mut disk = FileDisk { file, bytes: size, direct, cache };
         if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
             let size = rustix::fs::seek(&disk.file, rustix::fs::SeekFrom::End(0));
             disk.bytes = doing("size of the device", size.map_err(Into::into))?;
         } else if disk.bytes == 0 && bytes != 0 {
             disk.grow(bytes, fresh)?;
         }
-        disk.in_place = disk.cache.is_some() && has_no_holes(&disk.file, disk.bytes);
         disk.bytes -= disk.bytes % BLOCK_BYTES as u64;
         Ok(disk)
     }
@@ -117,8 +117,11 @@ impl Disk for FileDisk {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
-    fn is_synced_by(&self, other: &dyn Disk) -> bool {
-        self.in_place && self.cache.is_some() && self.cache == other.cache()
+    fn is_synced_by(&self, other: &dyn Disk, at: u64, bytes: u64) -> bool {
+        // Asked of the file system each time: somebody may have punched a hole since.
+        self.cache.is_some()
+            && self.cache == other.cache()
+            && are_written(self.file.as_fd(), at, bytes)
     }
 
     fn cache(&self) -> Option<u64> {
@@ -129,27 +132,6 @@ impl Disk for FileDisk {
         // Without O_DIRECT the kernel would carry transfers out one by one, as we do.
         self.direct.then(|| self.file.as_fd())
     }
-}
-
-/// The device whose cache fdatasync of this file empties as a whole. Told of ext4 alone: it writes
-/// where the bytes were (others may write elsewhere and keep a map of it), and its fdatasync ends
-/// with a flush of the device whatever it had to write. Not where it takes O_DIRECT for a wish
-/// (`data=journal`, say), as statx tells.
-fn cache_of(file: &OwnedFd) -> Option<u64> {
-    const EXT4_MAGIC: u64 = 0xef53;
-    let is_ext4 = rustix::fs::fstatfs(file).ok()?.f_type as u64 == EXT4_MAGIC;
-    let wanted = StatxFlags::DIOALIGN;
-    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted).ok()?;
-    let is_direct = told.stx_mask & wanted.bits() != 0 && told.stx_dio_mem_align != 0;
-    let device = u64::from(told.stx_dev_major) << 32 | u64::from(told.stx_dev_minor);
-    (is_ext4 && is_direct).then_some(device)
-}
-
-/// Whether all of a file has its place on the device and was written there: else a write changes
-/// the file system's map, too, which only a sync of this very file makes durable. Space that is
-/// merely reserved is a hole here.
-fn has_no_holes(file: &OwnedFd, bytes: u64) -> bool {
-    rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(0)).is_ok_and(|hole| hole == bytes)
 }
 
 /// A write cut off inside a block goes on at the block's start: O_DIRECT takes no other offset.
@@ -165,25 +147,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_written_as_a_whole_is_synced_by_its_neighbour() {
+    fn only_what_was_written_is_synced_by_its_neighbour() {
         let path =
             |name| std::env::temp_dir().join(format!("laneway-disk-{name}-{}", std::process::id()));
         let paths = ["zeroed", "reserved", "values"].map(path);
         const BYTES: u64 = 4 << 20;
+        const BLOCK: u64 = BLOCK_BYTES as u64;
         let open = |at: usize, fresh| FileDisk::open(&paths[at], BYTES, fresh).unwrap();
         let (zeroed, reserved) = (open(0, Fresh::Zeroed), open(1, Fresh::Reserved));
         let values = open(2, Fresh::Reserved);
-        assert!(!reserved.is_synced_by(&values), "its blocks are not written yet");
-        // On ext4 a zeroed file is; what other file systems do is not known.
-        assert_eq!(zeroed.is_synced_by(&values), values.cache().is_some());
-        let again = open(0, Fresh::Zeroed);
-        assert_eq!(again.is_synced_by(&values), values.cache().is_some(), "after a restart, too");
+        // On an ext4 that is known it is; what other file systems do is not known.
+        let is_known = values.cache().is_some();
+        let all_is = |log: &FileDisk| log.is_synced_by(&values, 0, BYTES);
+        assert_eq!(all_is(&zeroed), is_known);
+        assert_eq!(all_is(&open(0, Fresh::Zeroed)), is_known, "after a restart, too");
+        assert!(!zeroed.is_synced_by(&values, BYTES, BLOCK), "beyond the end");
+        assert!(!all_is(&reserved), "its blocks are not written yet");
+        // Pages of it in the cache, of which SEEK_HOLE says that they were.
+        assert_eq!(std::fs::read(&paths[1]).unwrap().len() as u64, BYTES);
+        assert!(!all_is(&reserved), "nor if they were read");
+        reserved.write_all(BLOCK, Blocks::zeroed(2 * BLOCK_BYTES).as_slice()).unwrap();
+        reserved.sync(Barrier::Group).unwrap();
+        assert_eq!(reserved.is_synced_by(&values, BLOCK, 2 * BLOCK), is_known);
+        assert!(!reserved.is_synced_by(&values, 0, 2 * BLOCK), "half of it");
+        assert!(!reserved.is_synced_by(&values, 2 * BLOCK, 2 * BLOCK), "half of it");
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(&zeroed.file, hole, 1 << 20, BLOCK).is_ok() {
+            assert!(!all_is(&zeroed), "a hole was punched");
+            assert_eq!(zeroed.is_synced_by(&values, 0, 1 << 20), is_known, "before it");
+            assert!(!zeroed.is_synced_by(&values, 1 << 20, BLOCK));
+        }
         for path in &paths {
             std::fs::remove_file(path).unwrap();
         }
         let elsewhere = Path::new("/dev/shm").join(format!("laneway-disk-{}", std::process::id()));
         if let Ok(memory) = FileDisk::open(&elsewhere, BYTES, Fresh::Zeroed) {
-            assert!(!zeroed.is_synced_by(&memory) && !memory.is_synced_by(&values));
+            assert!(!zeroed.is_synced_by(&memory, 0, BLOCK));
+            assert!(!memory.is_synced_by(&values, 0, BLOCK));
             std::fs::remove_file(elsewhere).unwrap();
         }
     }

@@ -285,7 +285,7 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn is_synced_by(&self, other: &dyn Disk) -> bool {
+    fn is_synced_by(&self, other: &dyn Disk, _at: u64, _bytes: u64) -> bool {
         other.cache() == Some(std::ptr::from_ref(self).addr() as u64)
     }
 

@@ -13,6 +13,14 @@ pub mod wal;
 use crate::disk::{Barrier, Write, write_together};
 use std::io;
 
+/// Large values that go out with a group of records.
+pub struct Values<'a> {
+    /// What is written, all on one disk.
+    pub writes: &'a [Write<'a>],
+    /// Makes it durable there.
+    pub sync: &'a dyn Fn() -> io::Result<()>,
+}
+
 /// Byte-addressed persistent memory, or what behaves like it.
 ///
 /// What was written is read back at once. It is durable when a flush of it and then a fence have
@@ -28,16 +36,10 @@ pub trait Region: Send + Sync {
     fn flush(&self, at: u64, bytes: u64) -> io::Result<()>;
     /// Everything flushed before is durable when this returns.
     fn fence(&self, why: Barrier) -> io::Result<()>;
-    /// As `fence`, and writes `values` to their disk, of which `sync` makes them durable: in any
-    /// order, at once where that is possible.
-    fn fence_with(
-        &self,
-        why: Barrier,
-        values: &[Write<'_>],
-        sync: &dyn Fn() -> io::Result<()>,
-    ) -> io::Result<()> {
-        write_together(values)?;
-        sync()?;
+    /// As `fence`, and makes these durable, too: in any order, at once where that is possible.
+    fn fence_with(&self, why: Barrier, values: &Values<'_>) -> io::Result<()> {
+        write_together(values.writes)?;
+        (values.sync)()?;
         self.fence(why)
     }
     /// Reads several ranges, at once where they wait for a device.

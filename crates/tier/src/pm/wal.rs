@@ -1,11 +1,12 @@
-//! The log on a disk: writes collect in blocks in memory, and a fence writes all that changed as
-//! one synchronous write (O_DIRECT and RWF_DSYNC on a file).
+//! The log on a disk: writes collect in blocks in memory, and a fence writes all that changed, as
+//! one synchronous write (O_DIRECT and RWF_DSYNC on a file), or together with the large values of
+//! its group and then a sync of both disks, which is one where one cache is before both.
 //!
 //! The newest block stays in memory, so that the next group, which begins in it, reads nothing.
 //! That block is written again with the same bytes and more behind them. A disk that tears it
 //! leaves, sector by sector, old or new bytes, and where records were acknowledged these are equal.
 
-use super::Region;
+use super::{Region, Values};
 use crate::bytes::Blocks;
 use crate::disk::{Barrier, Disk, Read, Write, read_together, write_together};
 use crate::types::BLOCK_BYTES;
@@ -209,12 +210,7 @@ impl Region for WalRegion {
         Ok(())
     }
 
-    fn fence_with(
-        &self,
-        why: Barrier,
-        values: &[Write<'_>],
-        sync: &dyn Fn() -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn fence_with(&self, why: Barrier, values: &Values<'_>) -> io::Result<()> {
         let runs = self.changed();
         let disk = &*self.disk;
         let records = runs.iter().map(|run| Write {
@@ -222,9 +218,19 @@ impl Region for WalRegion {
             at: run.first * BLOCK_BYTES as u64,
             from: run.bytes.as_slice(),
         });
-        write_together(&records.chain(values.iter().copied()).collect::<Vec<_>>())?;
-        sync()?;
-        if !values.iter().any(|value| disk.is_synced_by(value.disk)) {
+        let records: Vec<Write<'_>> = records.collect();
+        // Before they are written: a hole is none afterwards.
+        let is_synced = |record: &Write<'_>| {
+            let bytes = record.from.len() as u64;
+            values
+                .writes
+                .first()
+                .is_some_and(|value| disk.is_synced_by(value.disk, record.at, bytes))
+        };
+        let all_are_synced = records.iter().all(is_synced);
+        write_together(&[&records, values.writes].concat())?;
+        (values.sync)()?;
+        if !all_are_synced {
             self.disk.sync(why)?;
         }
         runs.iter().for_each(|run| self.settle(run));
