@@ -3,26 +3,39 @@
 //!
 //! What is longer than [`STRETCH_BYTES`] is copied in by stretches, one a step: requests for what
 //! is in memory, and other work of the keeper, come in between (Minos §3: small before large).
+//! Until it is whole it takes memory that nothing can be evicted for, and there is a bound on such
+//! memory ([`laneway_store::Config`]): what would take too much of it waits for its turn.
 
 use super::admit::NO_MEMORY;
 use super::change::marks_of;
 use super::keeper::Keeper;
 use super::shared::{add, bump};
-use super::task::{Fault, Filling, Pieces};
+use super::task::{Fault, Filling, Pieces, Share};
 use super::veil::is_over;
-use laneway_store::Draft;
+use laneway_store::{Draft, Refused};
 use laneway_tier::{Answer, Error, ItemMeta, Look, PIECE_BYTES, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Large values on their way into memory at a time: the pieces of each are unpublished until it is
-/// whole, and there is a bound on such bytes.
-const LARGE_FAULTS_MAX: usize = 2;
+/// Of the server's memory, what the values of one line take on their way into it: both lines of
+/// long ones take half of what all unpublished values may. One of any length always may come.
+const PART_OF_MEMORY: u64 = 8;
+/// No more than this in a large memory: it would make nothing faster.
+const ON_THE_WAY_BYTES_MAX: u64 = 8 << 20;
+/// Where memory has no room, since replies on their way out hold it, this is waited.
+const AGAIN_NANOS: u64 = 1_000_000;
+/// So long, that is, if it has room for none: then clients take no replies, and hold it for good.
+const SHORT_NANOS_MAX: u64 = 1_000_000_000;
 /// The most that is copied in one step: about 10 us.
 const STRETCH_BYTES: usize = 64 << 10;
 
+/// The line of values that are copied in one step.
+const SHORT: usize = 0;
+
 /// What an answer came to.
 enum Next {
+    /// Memory has no room for it now.
+    Again,
     /// The item is in memory, or there is none.
     Over,
     /// There is more to read.
@@ -37,26 +50,26 @@ impl<S> Keeper<S> {
         bump(&self.durable.counts.faults);
         let key: Box<[u8]> = key.into();
         self.busy.insert(key.clone(), VecDeque::new());
-        if look.value_bytes <= PIECE_BYTES as u64 {
-            let request = match look.value_bytes <= STRETCH_BYTES as u64 {
-                true => Request::Item(key.clone()),
-                false => Request::Open(key.clone()),
-            };
-            return self.go_on(Fault { key, is_large: false, large: None }, request);
-        }
-        self.large_waiting.push_back(key);
-        self.begin_large();
+        // What is short, or read as one, does not wait for what takes longer.
+        let bytes = look.value_bytes;
+        let of = [STRETCH_BYTES, PIECE_BYTES].iter().filter(|&&most| bytes > most as u64).count();
+        self.lines[of].waiting.push_back((key, Share { of, bytes }));
+        self.begin_next(of);
     }
 
-    /// Begins with the next large value, if there may be one more under way.
-    fn begin_large(&mut self) {
-        if self.large_faults == LARGE_FAULTS_MAX {
+    /// Begins with the next values of a line, as many as may be under way.
+    pub(super) fn begin_next(&mut self, of: usize) {
+        if self.now_nanos < self.lines[of].again_nanos {
             return;
         }
-        if let Some(key) = self.large_waiting.pop_front() {
-            self.large_faults += 1;
-            let request = Request::Open(key.clone());
-            self.go_on(Fault { key, is_large: true, large: None }, request);
+        let part = self.shared.settings.memory_bytes / PART_OF_MEMORY;
+        let most = if of == SHORT { u64::MAX } else { part.min(ON_THE_WAY_BYTES_MAX) };
+        while let Some((key, share)) = self.lines[of].next(most) {
+            let request = match of {
+                SHORT => Request::Item(key.clone()),
+                _ => Request::Open(key.clone()),
+            };
+            self.go_on(Fault { key, share, large: None }, request);
         }
     }
 
@@ -69,22 +82,44 @@ impl<S> Keeper<S> {
     /// Something was read.
     pub(super) fn read(&mut self, number: u64, answer: Answer) {
         let Some(fault) = self.faults.remove(&number) else { return };
-        let (key, is_large) = (fault.key.clone(), fault.is_large);
-        match self.take_in(fault, answer) {
+        let (key, share) = (fault.key.clone(), fault.share);
+        let next = self.take_in(fault, answer);
+        self.follow(&key, share, next);
+    }
+
+    fn follow(&mut self, key: &[u8], share: Share, next: Result<Next, String>) {
+        match next {
             Ok(Next::Read(fault, request)) => self.go_on(fault, request),
             Ok(Next::Fill(filling)) => self.filling.push_back(filling),
-            Ok(Next::Over) => self.over(&key, is_large, None),
-            Err(why) => self.over(&key, is_large, Some(why)),
+            Ok(Next::Over) => {
+                self.lines[share.of].short_since_nanos = None;
+                self.over(key, share, None);
+            }
+            Ok(Next::Again) => self.begin_again(key, share),
+            Err(why) => self.over(key, share, Some(why)),
         }
     }
 
-    /// An item is in memory, or will not be: who waits for it goes on.
-    fn over(&mut self, key: &[u8], is_large: bool, unreadable: Option<String>) {
-        self.unreadable = unreadable.map(|why| (key.into(), why));
-        if is_large {
-            self.large_faults -= 1;
-            self.begin_large();
+    /// Memory has no room for a value: it waits for a while in front of its line.
+    fn begin_again(&mut self, key: &[u8], share: Share) {
+        let line = &mut self.lines[share.of];
+        let since = *line.short_since_nanos.get_or_insert(self.now_nanos);
+        if SHORT_NANOS_MAX <= self.now_nanos - since {
+            if line.waiting.is_empty() {
+                line.short_since_nanos = None; // who comes later waits anew
+            }
+            return self.over(key, share, Some(NO_MEMORY.into()));
         }
+        line.under_way_bytes -= share.bytes;
+        line.waiting.push_front((key.into(), share));
+        line.again_nanos = self.now_nanos + AGAIN_NANOS;
+    }
+
+    /// An item is in memory, or will not be: who waits for it goes on.
+    fn over(&mut self, key: &[u8], share: Share, unreadable: Option<String>) {
+        self.unreadable = unreadable.map(|why| (key.into(), why));
+        self.lines[share.of].under_way_bytes -= share.bytes;
+        self.begin_next(share.of);
         self.release(key);
         self.unreadable = None;
     }
@@ -99,13 +134,14 @@ impl<S> Keeper<S> {
         match answer {
             Answer::Item(item) => {
                 let Some(item) = item.map_err(told)? else { return Ok(Next::Over) };
-                let Some(draft) = self.draft(&fault.key, &item.meta, item.value.len())? else {
-                    return Ok(Next::Over);
+                let draft = match self.draft(&fault.key, &item.meta, item.value.len())? {
+                    Ok(draft) => draft,
+                    Err(next) => return Ok(next),
                 };
-                let Fault { key, is_large, .. } = fault;
+                let Fault { key, share, .. } = fault;
                 self.copy(Filling {
                     key,
-                    is_large,
+                    share,
                     draft,
                     bytes: item.value,
                     done: 0,
@@ -120,8 +156,9 @@ impl<S> Keeper<S> {
                     return Ok(Next::Read(fault, request));
                 };
                 let (meta, bytes) = (reader.meta(), reader.value_bytes() as usize);
-                let Some(draft) = self.draft(&fault.key, &meta, bytes)? else {
-                    return Ok(Next::Over);
+                let draft = match self.draft(&fault.key, &meta, bytes)? {
+                    Ok(draft) => draft,
+                    Err(next) => return Ok(next),
                 };
                 let request = Request::Piece(reader.clone(), 0);
                 let large = Some(Pieces { reader, draft, next: 1 });
@@ -129,11 +166,11 @@ impl<S> Keeper<S> {
             }
             Answer::Piece(piece) => {
                 let bytes = piece.map_err(told)?;
-                let Fault { key, is_large, large } = fault;
+                let Fault { key, share, large } = fault;
                 let Some(Pieces { reader, draft, next }) = large else { return Ok(Next::Over) };
                 let meta = reader.meta();
                 let rest = (next < reader.pieces()).then_some((reader, next));
-                self.copy(Filling { key, is_large, draft, bytes, done: 0, meta, rest })
+                self.copy(Filling { key, share, draft, bytes, done: 0, meta, rest })
             }
         }
     }
@@ -141,12 +178,10 @@ impl<S> Keeper<S> {
     /// Copies one stretch of the value that has waited longest; returns whether there was one.
     pub(super) fn fill(&mut self) -> bool {
         let Some(filling) = self.filling.pop_front() else { return false };
-        let (key, is_large) = (filling.key.clone(), filling.is_large);
+        let (key, share) = (filling.key.clone(), filling.share);
         match self.copy(filling) {
-            Ok(Next::Read(fault, request)) => self.go_on(fault, request),
             Ok(Next::Fill(filling)) => self.filling.push_front(filling),
-            Ok(Next::Over) => self.over(&key, is_large, None),
-            Err(why) => self.over(&key, is_large, Some(why)),
+            next => self.follow(&key, share, next),
         }
         true
     }
@@ -155,33 +190,42 @@ impl<S> Keeper<S> {
     fn copy(&self, mut filling: Filling) -> Result<Next, String> {
         let end = filling.bytes.len().min(filling.done + STRETCH_BYTES);
         let stretch = &filling.bytes[filling.done..end];
-        filling.draft.write(stretch).map_err(|_| NO_MEMORY)?;
+        if filling.draft.write(stretch).is_err() {
+            return Ok(Next::Again);
+        }
         add(&self.durable.counts.fault_bytes, stretch.len() as u64);
         filling.done = end;
         if end < filling.bytes.len() {
             return Ok(Next::Fill(filling));
         }
-        let Filling { key, is_large, draft, meta, rest, .. } = filling;
+        let Filling { key, share, draft, meta, rest, .. } = filling;
         let Some((reader, index)) = rest else {
             self.land(&key, draft, &meta);
             return Ok(Next::Over);
         };
         let request = Request::Piece(reader.clone(), index);
         let large = Some(Pieces { reader, draft, next: index + 1 });
-        Ok(Next::Read(Fault { key, is_large, large }, request))
+        Ok(Next::Read(Fault { key, share, large }, request))
     }
 
-    /// An item to be; `None` if it has expired meanwhile.
-    fn draft(&self, key: &[u8], meta: &ItemMeta, bytes: usize) -> Result<Option<Draft>, String> {
+    /// An item to be, or what comes of it instead: it has expired meanwhile, or has no room now.
+    fn draft(
+        &self,
+        key: &[u8],
+        meta: &ItemMeta,
+        bytes: usize,
+    ) -> Result<Result<Draft, Next>, String> {
         let (now, expires) = (self.now_seconds, meta.expires_at_seconds);
         if is_over(expires, now) {
-            return Ok(None);
+            return Ok(Err(Next::Over));
         }
-        let draft = self.shared.store.draft(key, meta.flags, expires, bytes, now);
-        let mut draft = draft.map_err(|refused| format!("{refused} (it is in the data folder)"))?;
+        let mut draft = match self.shared.store.draft(key, meta.flags, expires, bytes, now) {
+            Err(Refused::OutOfMemory) => return Ok(Err(Next::Again)),
+            draft => draft.map_err(|refused| format!("{refused} (it is in the data folder)"))?,
+        };
         let (stale, token_sent) = marks_of(meta);
         draft.set_marks(stale, token_sent);
-        Ok(Some(draft))
+        Ok(Ok(draft))
     }
 
     /// The item is in memory. Nobody changed it meanwhile: its key was busy.

@@ -2,7 +2,7 @@
 
 use super::hands::{Done, Hands, Order};
 use super::shared::Durable;
-use super::task::{Fault, Filling, Task};
+use super::task::{Fault, Filling, Line, Task};
 use crate::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
 use crate::handoff::Finished;
@@ -52,9 +52,8 @@ pub struct Keeper<S> {
     pub(super) faults: HashMap<u64, Fault>,
     /// What was read and is being copied.
     pub(super) filling: VecDeque<Filling>,
-    /// Large values among them, and those that wait until these are in.
-    pub(super) large_faults: usize,
-    pub(super) large_waiting: VecDeque<Box<[u8]>>,
+    /// The same by length, and those that wait until these are in: short, of a piece, of more.
+    pub(super) lines: [Line; 3],
     /// Tasks that something waits for on their behalf.
     pub(super) suspended: HashMap<u64, Task>,
     /// Changes that are not durable.
@@ -107,8 +106,7 @@ impl<S> Keeper<S> {
             busy: HashMap::new(),
             faults: HashMap::new(),
             filling: VecDeque::new(),
-            large_faults: 0,
-            large_waiting: VecDeque::new(),
+            lines: Default::default(),
             suspended: HashMap::new(),
             pending: HashMap::new(),
             settling: Vec::new(),
@@ -146,6 +144,7 @@ impl<S> Keeper<S> {
         }
         self.done = done;
         busy |= self.fill();
+        (0..self.lines.len()).for_each(|of| self.begin_next(of));
         busy |= self.pass_barrier();
         for _ in 0..JOBS_PER_STEP {
             let faults = self.faults.len() + self.filling.len();

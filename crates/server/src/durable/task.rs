@@ -17,12 +17,46 @@ pub struct Spilling {
     pub meta: ItemMeta,
 }
 
+/// What a value on its way into memory takes of what may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// Of which line.
+    pub of: usize,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Values that come into memory, as many at a time as there may be.
+#[derive(Debug, Default)]
+pub struct Line {
+    /// Bytes of those that have begun.
+    pub under_way_bytes: u64,
+    /// Those that have not.
+    pub waiting: VecDeque<(Box<[u8]>, Share)>,
+    /// Memory had no room for the first of them: it begins again then.
+    pub again_nanos: u64,
+    /// Since when memory has had room for none.
+    pub short_since_nanos: Option<u64>,
+}
+
+impl Line {
+    /// Who begins next, if those under way leave room for it in `most` bytes, or there are none.
+    pub fn next(&mut self, most: u64) -> Option<(Box<[u8]>, Share)> {
+        let under_way = self.under_way_bytes;
+        let next = self.waiting.pop_front_if(|(_, share)| {
+            under_way == 0 || under_way.saturating_add(share.bytes) <= most
+        })?;
+        self.under_way_bytes += next.1.bytes;
+        Some(next)
+    }
+}
+
 /// An item on its way into memory.
 pub struct Fault {
     /// The key.
     pub key: Box<[u8]>,
-    /// Its value comes in pieces.
-    pub is_large: bool,
+    /// What it takes.
+    pub share: Share,
     /// Once it does.
     pub large: Option<Pieces>,
 }
@@ -41,8 +75,8 @@ pub struct Pieces {
 pub struct Filling {
     /// The key.
     pub key: Box<[u8]>,
-    /// As [`Fault::is_large`].
-    pub is_large: bool,
+    /// What it takes.
+    pub share: Share,
     /// The item to be.
     pub draft: Draft,
     /// What was read.

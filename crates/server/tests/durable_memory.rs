@@ -1,0 +1,98 @@
+//! Many items at once out of a data folder into a memory that does not hold them all.
+
+mod rig;
+
+use laneway_policy::Form;
+use laneway_transport::memory::Client;
+use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use rig::{Plan, Rig, hit, value};
+use std::sync::atomic::Ordering::Relaxed;
+
+const LOG_BYTES: usize = 16 * SEGMENT_BYTES as usize;
+const SSD_BYTES: usize = 64 << 20;
+const CLIENTS: u64 = 48;
+
+/// Who gets an item that is in the folder alone: lengths of one stretch and more, and of one piece
+/// and more.
+const LENGTHS: [usize; 4] = [70_000, 300_000, (1 << 20) - 100, (1 << 20) + 200_000];
+
+fn turn_until_all_have(rig: &mut Rig, clients: &[Client], wanted: &[Vec<u8>]) {
+    let mut got: Vec<Vec<u8>> = vec![Vec::new(); clients.len()];
+    for _ in 0..100_000 {
+        rig.turn();
+        for (got, client) in got.iter_mut().zip(clients) {
+            got.extend(client.receive(usize::MAX));
+        }
+        if got.iter().zip(wanted).all(|(got, wanted)| wanted.len() <= got.len()) {
+            break;
+        }
+    }
+    for (number, (got, wanted)) in got.iter().zip(wanted).enumerate() {
+        assert!(got == wanted, "client {number} of {}: {}", clients.len(), rig::tail(got));
+    }
+}
+
+/// A server on a folder of [`CLIENTS`] items of this length, of which memory has none.
+fn started(plan: &Plan, bytes: usize) -> (Rig, Kept) {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let start = || {
+        let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
+        (Rig::new(&Plan { kept: Some(kept.clone()), ..plan.clone() }), kept)
+    };
+    let (mut rig, kept) = start();
+    let client = rig.net.connect();
+    for number in 0..CLIENTS {
+        rig.set(&client, &format!("k{number}"), &value(bytes, number));
+    }
+    drop((rig, kept));
+    start()
+}
+
+fn whole(number: u64, bytes: usize) -> Vec<u8> {
+    [&hit(&format!("k{number}"), &value(bytes, number))[..], b"END\r\n"].concat()
+}
+
+#[test]
+fn long_values_asked_for_at_once_come_in_one_after_the_other_and_none_is_refused() {
+    for (memory_bytes, form) in [(16 << 20, Form::TimeShare), (32 << 20, Form::Roles)] {
+        for bytes in LENGTHS {
+            let plan = Plan { memory_bytes, item_bytes_max: 2 << 20, ..Plan::of(3, form) };
+            let (mut rig, kept) = started(&plan, bytes);
+            kept.gate.reads_wait.store(true, Relaxed);
+            let clients: Vec<Client> = (0..CLIENTS).map(|_| rig.net.connect()).collect();
+            for (number, client) in clients.iter().enumerate() {
+                rig.send(client, format!("get k{number}\r\n").as_bytes());
+            }
+            rig.turns(10);
+            kept.gate.reads_wait.store(false, Relaxed);
+            let wanted: Vec<_> = (0..CLIENTS).map(|number| whole(number, bytes)).collect();
+            turn_until_all_have(&mut rig, &clients, &wanted);
+            let stats = rig.shared.store.stats();
+            assert_eq!(stats.unpublished_bytes, 0, "nothing is left on its way");
+        }
+    }
+}
+
+#[test]
+fn where_clients_take_no_replies_and_memory_is_theirs_others_wait_a_second_for_it() {
+    const BYTES: usize = 1 << 20;
+    let plan =
+        Plan { memory_bytes: 16 << 20, item_bytes_max: 2 << 20, ..Plan::of(2, Form::TimeShare) };
+    let (mut rig, _kept) = started(&plan, BYTES);
+    let deaf: Vec<Client> = (0..32).map(|_| rig.net.connect()).collect();
+    for (number, client) in deaf.iter().enumerate() {
+        rig.send(client, format!("get k{number}\r\n").as_bytes());
+    }
+    rig.turns(2000);
+    let client = rig.net.connect();
+    rig.send(&client, b"get k40\r\n");
+    rig.turns(2000);
+    assert_eq!(client.receive(usize::MAX), b"", "there may be room any moment");
+    rig.clock.advance(1_100_000_000);
+    let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
+    assert_eq!(told, b"SERVER_ERROR out of memory reading object\r\n");
+    deaf.iter().for_each(Client::reset);
+    rig.turns(2000);
+    let got = rig.ask(&client, b"get k40\r\n", b"END\r\n");
+    assert!(got == whole(40, BYTES), "{}", rig::tail(&got));
+}
