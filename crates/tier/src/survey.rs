@@ -206,8 +206,7 @@ impl Survey<'_> {
         let life = life_of(self.store_id, generation);
         let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
         let (mut vouched, mut large) = (0, Vec::new());
-        let mut examined = Examined::default();
-        examined.end = scan.run(&bytes, |met| {
+        let end = scan.run(&bytes, |met| {
             if let Met::Record { offset, record, durable_to } = met {
                 vouched = vouched.max(durable_to);
                 if with_values && record.kind == Kind::Large {
@@ -215,6 +214,7 @@ impl Survey<'_> {
                 }
             }
         });
+        let mut examined = Examined { end, ..Examined::default() };
         for (offset, record) in large.into_iter().filter(|(offset, _)| vouched <= *offset) {
             let Some(pointer) = Pointer::of_value(record.body, self.blocks) else { continue };
             match is_there(self.ssd, &pointer) {
