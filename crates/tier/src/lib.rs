@@ -14,8 +14,9 @@
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `index`; `append`, `large`,
-//! `read`, `scan`, `reads`, `migrate`, `checkpoint` with `ahead`, `recover` with `survey` and `census`
-//! (what is done); `tier`, `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
+//! `read`, `scan`, `reads`, `migrate`, `checkpoint` with `ahead`, `recover` with `survey` and
+//! `census` (what is done); `tier`, `directory`, `fsck`, `dump` (how it is used).
+//! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Blocks of values that were replaced: nothing that recovery may still look at is written over, so
-//! that an old record whose value is gone never ends the log before what was acknowledged behind it.
+//! that no old record whose value is gone ends the log before what was acknowledged behind it.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Starts on media that have lost something: what can be read of what was acknowledged is there, and
-//! what cannot is told.
+//! Starts on media that have lost something: what can be read of what was acknowledged is there,
+//! and what cannot is told.
 
 mod common;
 

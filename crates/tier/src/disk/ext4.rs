@@ -1,11 +1,11 @@
 //! What is known of the ext4 that a file lies on: whether a sync of one of its files empties the
 //! cache of the device for all of them.
 //!
-//! Of ext4 it is known that a write goes where the bytes were (others may write elsewhere and keep a
-//! map of it), and that fdatasync ends with a flush of the device whatever the file had to write
-//! (fs/ext4/fsync.c). Neither where it is mounted without barriers, nor, for the second, where its
-//! journal is on another device, which may be the one that is flushed. So it is asked for each, and
-//! what cannot be told counts as no.
+//! Of ext4 it is known that a write goes where the bytes were (others may write elsewhere and keep
+//! a map of it), and that fdatasync ends with a flush of the device whatever the file had to write
+//! (fs/ext4/fsync.c). Not where it is mounted without barriers; nor where its journal is on another
+//! device, which may be the one that is flushed. So it is asked for each, and what cannot be told
+//! counts as no.
 
 use rustix::fs::{AtFlags, StatxFlags};
 use std::os::fd::OwnedFd;
