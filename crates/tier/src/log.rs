@@ -131,13 +131,13 @@ impl Log {
         self.slots.iter().filter(|slot| **slot == Slot::Free).count() as u32
     }
 
-    /// The sealed slot of the highest generation.
-    pub fn newest_slot(&self) -> Option<u32> {
-        let sealed = (0..).zip(&self.slots).filter_map(|(slot, state)| match state {
-            Slot::Sealed { generation, .. } => Some((*generation, slot)),
+    /// The sealed slot of the highest generation, and where its records end.
+    pub fn newest_sealed(&self) -> Option<(u32, u32)> {
+        let sealed = (0..).zip(&self.slots).filter_map(|(slot, state)| match *state {
+            Slot::Sealed { generation, end } => Some((generation, (slot, end))),
             _ => None,
         });
-        sealed.max().map(|(_, slot)| slot)
+        sealed.max().map(|(_, newest)| newest)
     }
 
     /// The slots.

@@ -19,7 +19,7 @@ use crate::store::{Checkpoint, Maintenance, Shared, Writer};
 use crate::superblock::{Front, Superblock};
 use crate::survey::{Survey, Surveyed, Used, segment_bytes};
 use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
-use crate::types::{BLOCK_BYTES, Error, Position, Result, Settings, doing};
+use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, Settings, doing};
 use crate::value::{Large, Waiting};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -109,8 +109,15 @@ pub fn recover(
         doing("rebuild a segment's header", shared.region.write(at, &bytes))?;
         doing("flush a segment's header", shared.region.flush(at, bytes.len() as u64))?;
     }
-    if let Some(slot) = shared.writer().log.newest_slot() {
+    if let Some((slot, end)) = shared.writer().log.newest_sealed() {
         let (start, bytes) = (shape.start(slot), u64::from(shape.segment_bytes));
+        if end < shape.segment_bytes {
+            // Where it was cut for a value that is not there, the record that points at it is
+            // whole: to who reads the log without values, and what is numbered anew from now on
+            // would be mixed with what is behind it.
+            let cut = shared.region.write(start + u64::from(end), &[0; LINE_BYTES]);
+            doing("end the log", cut)?;
+        }
         doing("flush what was recovered", shared.region.flush(start, bytes))?;
     }
     doing("fence what was recovered", shared.region.fence(Barrier::Recovery))?;

@@ -250,7 +250,8 @@ impl Scan {
         }
     }
 
-    fn next_whole(&self, segment: &[u8], at: usize) -> Option<usize> {
+    /// Where the next whole record of this life behind `at` begins.
+    pub fn next_whole(&self, segment: &[u8], at: usize) -> Option<usize> {
         let later = (at + LINE_BYTES..segment.len()).step_by(LINE_BYTES);
         later.into_iter().find(|&at| self.whole(segment, at).is_ok())
     }

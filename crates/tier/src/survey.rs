@@ -1,8 +1,9 @@
 //! Which segments make up the log, on the word of the newest header, and where the newest of them
 //! ends (docs/disk-format.md, "The end of the log").
 //!
-//! Nothing that was acknowledged is left out without a word: a newest segment that has lost its
-//! front is looked for where it must have begun, and a value that cannot be read ends nothing.
+//! As little as can be of what was acknowledged is left out without a word: a newest segment that
+//! has lost its front is looked for where it must have begun, and a value that cannot be read ends
+//! nothing. What remains is what looks as a first group that was torn does.
 
 use crate::disk::Disk;
 use crate::large::is_there;
@@ -66,6 +67,17 @@ struct Hidden {
     header: Header,
     /// It was durable, so that it was damaged since.
     was_durable: bool,
+    /// What is damaged in the segment before it.
+    problems: Vec<String>,
+}
+
+/// What the header of the segment after the newest listed.
+struct Next {
+    header: Header,
+    /// Slots that the newest freed.
+    freed_slots: BTreeSet<u32>,
+    /// What is damaged in the newest.
+    problems: Vec<String>,
 }
 
 /// What a newest segment holds.
@@ -83,7 +95,9 @@ impl Survey<'_> {
     pub fn run(&self) -> Result<Surveyed> {
         let mut found = Surveyed { flush_sequence: self.flush_sequence, ..Surveyed::default() };
         let mut headers = self.headers()?;
-        while let Some(Hidden { slot, header, was_durable }) = self.hidden_segment(&headers)? {
+        while let Some(hidden) = self.hidden_segment(&headers)? {
+            let Hidden { slot, header, was_durable, problems } = hidden;
+            found.problems.extend(problems);
             if was_durable {
                 found.problems.push(format!(
                     "log segment {} (slot {slot}), the newest, has no whole header",
@@ -129,22 +143,22 @@ impl Survey<'_> {
 
     /// A segment newer than all whole headers, known by the records in it. Unless one of them says
     /// that the header was durable, its first group may have been torn: what is whole in front is
-    /// kept all the same, since that group may have been acknowledged.
+    /// kept all the same, since that group may have been acknowledged. If nothing is, the segment
+    /// is an empty one: were its generation used again, what is whole behind would count as of it.
     fn hidden_segment(&self, headers: &Headers) -> Result<Option<Hidden>> {
         let generation = headers.last_key_value().map_or(1, |(generation, _)| generation + 1);
         let life = life_of(self.store_id, generation);
         let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
-        let (header, freed) = self.header_after(headers, false)?;
+        let Next { header, freed_slots, .. } = self.header_after(headers, false)?;
         let used: BTreeSet<u32> = header.listed.iter().map(|listed| listed.slot).collect();
         let mut first_free = None;
         for slot in (0..self.shape.segments).filter(|slot| !used.contains(slot)) {
-            if headers.values().any(|(known, _)| *known == slot) {
-                continue;
-            }
             // It began in the lowest slot that was free: in the first of these, or in one that was
-            // freed just before. What zeros in front say of the others they do not say of them.
-            let is_likely = freed.contains(&slot) || *first_free.get_or_insert(slot) == slot;
-            if !is_likely && self.is_untouched(slot)? {
+            // freed just before. What zeros in front, or a header of before, say of the others they
+            // do not say of them.
+            let is_likely = freed_slots.contains(&slot) || *first_free.get_or_insert(slot) == slot;
+            let is_known = || headers.values().any(|(known, _)| *known == slot);
+            if !is_likely && (is_known() || self.is_untouched(slot)?) {
                 continue;
             }
             let bytes = segment_bytes(self.region, &self.shape, slot)?;
@@ -155,35 +169,31 @@ impl Survey<'_> {
                     was_durable |= 0 < durable_to;
                 }
             });
-            if any {
+            if any || scan.next_whole(&bytes, scan.from as usize).is_some() {
                 // With its first group durable, values of the segment before may be written over.
-                let header = if was_durable { header } else { self.header_after(headers, true)?.0 };
-                return Ok(Some(Hidden { slot, header, was_durable }));
+                let Next { header, problems, .. } = self.header_after(headers, !was_durable)?;
+                return Ok(Some(Hidden { slot, header, was_durable, problems }));
             }
         }
         Ok(None)
     }
 
     /// What the header of the segment after the newest listed: what the newest does, and that one
-    /// itself. And the slots that the newest freed.
-    fn header_after(
-        &self,
-        headers: &Headers,
-        with_values: bool,
-    ) -> Result<(Header, BTreeSet<u32>)> {
+    /// itself.
+    fn header_after(&self, headers: &Headers, with_values: bool) -> Result<Next> {
         let Some((&generation, &(slot, ref header))) = headers.last_key_value() else {
             let Survey { store_id, flush_sequence, .. } = *self;
             let listed = Vec::new();
-            let first = Header { store_id, generation: 1, flush_sequence, listed };
-            return Ok((first, BTreeSet::new()));
+            let header = Header { store_id, generation: 1, flush_sequence, listed };
+            return Ok(Next { header, freed_slots: BTreeSet::new(), problems: Vec::new() });
         };
-        let Examined { end, freed, .. } = self.examine(slot, generation, with_values)?;
+        let Examined { end, freed, problems, .. } = self.examine(slot, generation, with_values)?;
         let mut header = header.clone();
         let gone = |listed: &mut Listed| freed.contains(&listed.generation);
         let freed_slots = header.listed.extract_if(.., gone).map(|listed| listed.slot).collect();
         header.listed.push(Listed { slot, end, generation });
         header.generation += 1;
-        Ok((header, freed_slots))
+        Ok(Next { header, freed_slots, problems })
     }
 
     /// Whether a slot holds zeros where its header and its first records would be. A log is made

@@ -86,3 +86,110 @@ fn a_newest_segment_that_has_lost_its_front_is_told_and_the_rest_of_it_is_served
     let slots: BTreeSet<usize> = looked_at.iter().map(|(slot, _)| *slot).collect();
     assert!(5 <= slots.len(), "in slots {slots:?} only");
 }
+
+/// Lets the power fail in the first group of a segment: its header (what was there before it is
+/// again) and its first record are lost, records behind them are not.
+fn torn_in_front(machine: &Machine, slot: usize, before: &[u8]) -> Machine {
+    let (mut log, ssd) = machine.images();
+    let start = slot * SEGMENT_BYTES as usize;
+    log[start..][..BLOCK].copy_from_slice(&before[start..][..BLOCK]);
+    log[start + BLOCK..][..64].fill(0);
+    Machine::of(Kind::Pm, &Faults::default(), u64::MAX, log, ssd)
+}
+
+#[test]
+fn what_a_torn_first_group_left_behind_never_counts_as_of_the_segments_next_life() {
+    const KEY: &str = "key-99";
+    let machine = Machine::new(Kind::Pm, &Faults::default());
+    let (tier, _) = machine.open(settings()).unwrap();
+    let mut fronts = BTreeSet::new();
+    let mut version = 0;
+    // Records of one length, so that those of the next life end where others of this one begin.
+    let mut submit = |key: &str| {
+        version += 1;
+        let value = value(version, 900);
+        tier.submit_put(key.as_bytes(), &value, ItemMeta::default(), None).unwrap();
+        value
+    };
+    for number in 0..400 {
+        let before = machine.images().0;
+        let acknowledged = submit(&format!("key-{:02}", number % 60));
+        let slot = newest(&machine.images().0);
+        let is_new = number == 0 || slot != newest(&before);
+        if is_new {
+            (0..5).for_each(|_| drop(submit(KEY)));
+            let machine = torn_in_front(&machine, slot, &before);
+            let (tier, report) = machine.open(settings()).unwrap();
+            assert_eq!(report.problems, [""; 0], "write {number}: nothing is damaged");
+            let meta = ItemMeta::default();
+            tier.put(KEY.as_bytes(), &acknowledged, meta).unwrap();
+            drop(tier);
+            let (tier, report) = machine.open(settings()).unwrap();
+            assert_eq!(report.problems, [""; 0], "write {number}: nothing is damaged");
+            let found = tier.get(KEY.as_bytes()).unwrap().unwrap().value;
+            assert_eq!(found, acknowledged, "write {number}: what was acknowledged last");
+            let start = slot * SEGMENT_BYTES as usize;
+            fronts.insert(before[start..][..BLOCK].iter().any(|&byte| byte != 0));
+        }
+        tier.commit().unwrap();
+        tier.maintain().unwrap();
+    }
+    assert_eq!(fronts.len(), 2, "in slots that were never used and in others");
+}
+
+#[test]
+fn what_a_start_cut_off_stays_so_when_the_header_behind_it_is_damaged() {
+    for kind in [Kind::Pm, Kind::Wal] {
+        let machine = Machine::new(kind, &Faults::default());
+        let (tier, _) = machine.open(settings()).unwrap();
+        put(&tier, "key", 1, 100);
+        // The power fails when the records are durable and the value is not.
+        tier.submit_put(b"large", &value(2, 5000), ItemMeta::default(), None).unwrap();
+        for version in 3..9 {
+            tier.submit_put(b"key", &value(version, 100), ItemMeta::default(), None).unwrap();
+        }
+        let ssd = machine.images().1;
+        tier.commit().unwrap();
+        drop(tier);
+        let log = machine.images().0;
+        let machine = Machine::of(kind, &Faults::default(), u64::MAX, log, ssd);
+        let (tier, report) = machine.open(settings()).unwrap();
+        assert_eq!(report.problems, [""; 0]);
+        assert_eq!(tier.get(b"key").unwrap().unwrap().value, value(1, 100));
+        put(&tier, "key", 10, 100);
+        put(&tier, "other", 11, 100);
+        drop(tier);
+        let (mut log, ssd) = machine.images();
+        let start = newest(&log) * SEGMENT_BYTES as usize;
+        log[start..][..BLOCK].fill(0);
+        let machine = Machine::of(kind, &Faults::default(), u64::MAX, log, ssd);
+        let (tier, report) = machine.open(settings()).unwrap();
+        assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+        assert_eq!(tier.get(b"key").unwrap().unwrap().value, value(10, 100), "{kind:?}");
+        assert_eq!(tier.get(b"large").unwrap(), None);
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_read_is_told_when_a_torn_segment_follows_it() {
+    let machine = Machine::new(Kind::Pm, &Faults::default());
+    let (tier, _) = machine.open(settings()).unwrap();
+    put(&tier, "large", 1, 5000);
+    drop(tier);
+    let (tier, _) = machine.open(settings()).unwrap();
+    let before = machine.images().0;
+    for version in 2..5 {
+        tier.submit_put(b"next", &value(version, 900), ItemMeta::default(), None).unwrap();
+    }
+    let slot = newest(&machine.images().0);
+    let torn = torn_in_front(&machine, slot, &before);
+    let ssd = torn.images().1;
+    let wanted = value(1, 5000);
+    let at = ssd.windows(wanted.len()).position(|bytes| bytes == wanted).unwrap();
+    torn.ssd.set_faults(Faults { unreadable: [(at / BLOCK) as u64].into(), ..Faults::default() });
+    let (tier, report) = torn.open(settings()).unwrap();
+    assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+    assert!(report.problems[0].starts_with("key large: "), "{:?}", report.problems);
+    assert!(matches!(tier.get(b"large"), Err(Error::Io { .. })));
+    assert_eq!(tier.get(b"next").unwrap(), None);
+}
