@@ -114,7 +114,10 @@ fn keep<S>(mut keeper: Keeper<S>, durable: &Durable, clock: SystemClock) {
             // Workers on the same CPU come first: a scheduler that does not take it away by itself
             // would have their hits wait until there is nothing left to do here.
             true => thread::yield_now(),
-            false => thread::park_timeout(SLEEP_MAX),
+            false => {
+                let again = keeper.again_nanos().map_or(u64::MAX, |again| again - now);
+                thread::park_timeout(SLEEP_MAX.min(Duration::from_nanos(again)));
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::admit::NO_MEMORY;
 use super::change::marks_of;
 use super::keeper::Keeper;
 use super::shared::{add, bump};
-use super::task::{Fault, Filling, Pieces, Share};
+use super::task::{Fault, Filling, Line, Pieces, Share, Shortage};
 use super::veil::is_over;
 use laneway_store::{Draft, Refused};
 use laneway_tier::{Answer, Error, ItemMeta, Look, PIECE_BYTES, Request};
@@ -24,13 +24,17 @@ const PART_OF_MEMORY: u64 = 8;
 const ON_THE_WAY_BYTES_MAX: u64 = 8 << 20;
 /// Where memory has no room, since replies on their way out hold it, this is waited.
 const AGAIN_NANOS: u64 = 1_000_000;
-/// So long, that is, if it has room for none: then clients take no replies, and hold it for good.
+/// From try to try twice as long up to this: what was read of a value is read again.
+const AGAIN_NANOS_MAX: u64 = 32_000_000;
+/// So long in all if it has room for none: then clients take no replies, and hold it for good.
 const SHORT_NANOS_MAX: u64 = 1_000_000_000;
 /// The most that is copied in one step: about 10 us.
 const STRETCH_BYTES: usize = 64 << 10;
 
 /// The line of values that are copied in one step.
 const SHORT: usize = 0;
+/// The line of values of more than a piece.
+pub(super) const LONG: usize = 2;
 
 /// What an answer came to.
 enum Next {
@@ -53,7 +57,7 @@ impl<S> Keeper<S> {
         // What is short, or read as one, does not wait for what takes longer.
         let bytes = look.value_bytes;
         let of = [STRETCH_BYTES, PIECE_BYTES].iter().filter(|&&most| bytes > most as u64).count();
-        self.lines[of].waiting.push_back((key, Share { of, bytes }));
+        self.lines[of].waiting.push_back((key, Share { of, bytes, copied: 0 }));
         self.begin_next(of);
     }
 
@@ -91,28 +95,42 @@ impl<S> Keeper<S> {
         match next {
             Ok(Next::Read(fault, request)) => self.go_on(fault, request),
             Ok(Next::Fill(filling)) => self.filling.push_back(filling),
-            Ok(Next::Over) => {
-                self.lines[share.of].short_since_nanos = None;
-                self.over(key, share, None);
-            }
+            Ok(Next::Over) => self.ended(key, share, None),
             Ok(Next::Again) => self.begin_again(key, share),
-            Err(why) => self.over(key, share, Some(why)),
+            Err(why) => self.ended(key, share, Some(why)),
         }
+    }
+
+    /// It was not memory that was in its way: who is short of it later waits anew.
+    fn ended(&mut self, key: &[u8], share: Share, unreadable: Option<String>) {
+        self.lines[share.of].short = None;
+        self.over(key, share, unreadable);
     }
 
     /// Memory has no room for a value: it waits for a while in front of its line.
     fn begin_again(&mut self, key: &[u8], share: Share) {
+        let now = self.now_nanos;
         let line = &mut self.lines[share.of];
-        let since = *line.short_since_nanos.get_or_insert(self.now_nanos);
-        if SHORT_NANOS_MAX <= self.now_nanos - since {
+        // One that came further than any before it found room meanwhile.
+        let short = line.short.filter(|short| share.copied <= short.furthest);
+        let short = short.unwrap_or(Shortage { since_nanos: now, furthest: share.copied });
+        line.short = Some(short);
+        let waited = now - short.since_nanos;
+        if SHORT_NANOS_MAX <= waited {
             if line.waiting.is_empty() {
-                line.short_since_nanos = None; // who comes later waits anew
+                line.short = None; // who comes later waits anew
             }
             return self.over(key, share, Some(NO_MEMORY.into()));
         }
         line.under_way_bytes -= share.bytes;
-        line.waiting.push_front((key.into(), share));
-        line.again_nanos = self.now_nanos + AGAIN_NANOS;
+        line.waiting.push_front((key.into(), Share { copied: 0, ..share }));
+        line.again_nanos = now + waited.clamp(AGAIN_NANOS, AGAIN_NANOS_MAX);
+    }
+
+    /// When a value that memory had no room for begins again, if one waits for that.
+    pub fn again_nanos(&self) -> Option<u64> {
+        let waits = |line: &&Line| !line.waiting.is_empty() && self.now_nanos < line.again_nanos;
+        self.lines.iter().filter(waits).map(|line| line.again_nanos).min()
     }
 
     /// An item is in memory, or will not be: who waits for it goes on.
@@ -195,6 +213,7 @@ impl<S> Keeper<S> {
         }
         add(&self.durable.counts.fault_bytes, stretch.len() as u64);
         filling.done = end;
+        filling.share.copied += stretch.len() as u64;
         if end < filling.bytes.len() {
             return Ok(Next::Fill(filling));
         }

@@ -1,5 +1,6 @@
 //! The keeper, one step at a time. Its parts are in the files beside this one.
 
+use super::fault::LONG;
 use super::hands::{Done, Hands, Order};
 use super::shared::Durable;
 use super::task::{Fault, Filling, Line, Task};
@@ -17,8 +18,11 @@ use std::sync::Arc;
 /// Jobs taken in one step, so that what ended in between is heard of, and so that a worker that
 /// shares the keeper's CPU need not wait long: a job takes a few microseconds.
 const JOBS_PER_STEP: usize = 64;
-/// Items on their way into memory at a time; further jobs wait.
+/// Items on their way into memory at a time, and such of at most a piece as wait for that; further
+/// jobs wait.
 const FAULTS_MAX: usize = 512;
+/// Longer ones that wait. They are many more, or what is short would wait behind them.
+const LONG_WAITING_MAX: usize = 1 << 14;
 /// The longest line of a request that comes from a worker.
 const LINE_BYTES_MAX: usize = 1 << 20;
 /// The key under which the time of a flush to come is kept. No client's key is that long.
@@ -147,8 +151,7 @@ impl<S> Keeper<S> {
         (0..self.lines.len()).for_each(|of| self.begin_next(of));
         busy |= self.pass_barrier();
         for _ in 0..JOBS_PER_STEP {
-            let faults = self.faults.len() + self.filling.len();
-            let full = !self.undelivered.is_empty() || FAULTS_MAX <= faults;
+            let full = !self.undelivered.is_empty() || self.has_enough_faults();
             if full || !self.barrier.is_empty() {
                 break;
             }
@@ -161,6 +164,13 @@ impl<S> Keeper<S> {
         self.drop_expired();
         self.commit_if_needed();
         busy
+    }
+
+    fn has_enough_faults(&self) -> bool {
+        let waiting = self.lines.each_ref().map(|line| line.waiting.len());
+        let shorter: usize = waiting[..LONG].iter().sum();
+        FAULTS_MAX <= self.faults.len() + self.filling.len() + shorter
+            || LONG_WAITING_MAX <= waiting[LONG]
     }
 
     /// Whether nothing is under way.

@@ -24,6 +24,17 @@ pub struct Share {
     pub of: usize,
     /// Its length.
     pub bytes: u64,
+    /// How much of it is in memory.
+    pub copied: u64,
+}
+
+/// Memory has had no room.
+#[derive(Debug, Clone, Copy)]
+pub struct Shortage {
+    /// Since then.
+    pub since_nanos: u64,
+    /// For more than this of any value.
+    pub furthest: u64,
 }
 
 /// Values that come into memory, as many at a time as there may be.
@@ -35,8 +46,8 @@ pub struct Line {
     pub waiting: VecDeque<(Box<[u8]>, Share)>,
     /// Memory had no room for the first of them: it begins again then.
     pub again_nanos: u64,
-    /// Since when memory has had room for none.
-    pub short_since_nanos: Option<u64>,
+    /// Memory has had room for none of late.
+    pub short: Option<Shortage>,
 }
 
 impl Line {

@@ -146,6 +146,33 @@ fn whole(bytes: usize) -> io::Result<usize> {
 mod tests {
     use super::*;
 
+    /// Whether a file is on an ext4 of which, by its mount alone, one flush must be known to serve
+    /// all files: nothing in its options but what is named here, a journal of its own, and a kernel
+    /// that tells of O_DIRECT (since Linux 6.1).
+    fn is_on_plain_ext4(file: &OwnedFd) -> bool {
+        const PLAIN: &str = "rw relatime noatime discard errors=remount-ro data=ordered barrier";
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let release = read("/proc/sys/kernel/osrelease");
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        let is_new = Some((6, 1)) <= numbers.next().zip(numbers.next());
+        let device = fstat(file).unwrap().st_dev;
+        let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let mounts = read("/proc/self/mountinfo");
+        let of_it = mounts.lines().find_map(|line| {
+            let (place, rest) = line.split_once(" - ext4 /dev/")?;
+            (place.split(' ').nth(2) == Some(&device)).then(|| rest.split_once(' ')).flatten()
+        });
+        let Some((name, options)) = of_it else { return false };
+        let is_plain = |option: &str| {
+            PLAIN.split(' ').any(|plain| plain == option) || option.starts_with("res")
+        };
+        let journals = std::fs::read_dir("/proc/fs/jbd2").into_iter().flatten().flatten();
+        let own = format!("{name}-8"); // the inode that mke2fs gives it
+        let has_own = journals.into_iter().any(|journal| *journal.file_name() == *own);
+        let task = read(&format!("/sys/fs/ext4/{name}/journal_task"));
+        is_new && options.split(',').all(is_plain) && (has_own || task.trim() == "<none>")
+    }
+
     #[test]
     fn only_what_was_written_is_synced_by_its_neighbour() {
         let path =
@@ -158,6 +185,7 @@ mod tests {
         let values = open(2, Fresh::Reserved);
         // On an ext4 that is known it is; what other file systems do is not known.
         let is_known = values.cache().is_some();
+        assert!(is_known || !is_on_plain_ext4(&values.file), "it must be on where it can be");
         let all_is = |log: &FileDisk| log.is_synced_by(&values, 0, BYTES);
         assert_eq!(all_is(&zeroed), is_known);
         assert_eq!(all_is(&open(0, Fresh::Zeroed)), is_known, "after a restart, too");
