@@ -3,6 +3,8 @@
 mod rig;
 
 use laneway_policy::Form;
+use laneway_server::clock::Clock;
+use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::{Plan, Rig, hit, value};
@@ -34,7 +36,10 @@ fn turn_until_all_have(rig: &mut Rig, clients: &[Client], wanted: &[Vec<u8>]) {
 
 /// A server on a folder of [`CLIENTS`] items of this length, of which memory has none.
 fn started(plan: &Plan, bytes: usize) -> (Rig, Kept) {
-    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    started_on(&Machine::new(LOG_BYTES, SSD_BYTES), plan, bytes)
+}
+
+fn started_on(machine: &Machine, plan: &Plan, bytes: usize) -> (Rig, Kept) {
     let start = || {
         let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
         (Rig::new(&Plan { kept: Some(kept.clone()), ..plan.clone() }), kept)
@@ -88,6 +93,10 @@ fn where_clients_take_no_replies_and_memory_is_theirs_others_wait_a_second_for_i
     rig.send(&client, b"get k40\r\n");
     rig.turns(2000);
     assert_eq!(client.receive(usize::MAX), b"", "there may be room any moment");
+    // The keeper's thread sleeps until then.
+    let keeper = |rig: &Rig| rig.keeper.as_ref().unwrap().again_nanos();
+    let again = keeper(&rig).expect("it waits for the time of its next try");
+    assert!(again - rig.clock.nanos() <= 32_000_000);
     rig.clock.advance(1_100_000_000);
     let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
     assert_eq!(told, b"SERVER_ERROR out of memory reading object\r\n");
@@ -95,4 +104,49 @@ fn where_clients_take_no_replies_and_memory_is_theirs_others_wait_a_second_for_i
     rig.turns(2000);
     let got = rig.ask(&client, b"get k40\r\n", b"END\r\n");
     assert!(got == whole(40, BYTES), "{}", rig::tail(&got));
+    assert_eq!(keeper(&rig), None);
+}
+
+#[test]
+fn who_finds_no_room_waits_a_second_however_long_others_before_it_waited_that_failed() {
+    const BYTES: usize = 1 << 20;
+    let plan =
+        Plan { memory_bytes: 16 << 20, item_bytes_max: 2 << 20, ..Plan::of(2, Form::TimeShare) };
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let (mut rig, _kept) = started_on(&machine, &plan, BYTES);
+    let deaf: Vec<Client> = (0..32).map(|_| rig.net.connect()).collect();
+    for (number, client) in deaf.iter().enumerate() {
+        rig.send(client, format!("get k{number}\r\n").as_bytes());
+    }
+    rig.turns(2000);
+    rig.clock.advance(900_000_000);
+    rig.turns(2000);
+    // There is room now, and nothing can be read.
+    machine.ssd.set_faults(Faults { read_error_one_in: 1, ..Faults::default() });
+    deaf.iter().for_each(Client::reset);
+    rig.clock.advance(40_000_000);
+    rig.turns(2000);
+    assert!(rig.keeper.as_ref().unwrap().is_idle(), "all of them have failed");
+    machine.ssd.set_faults(Faults::default());
+    let client = rig.net.connect();
+    let mut deaf = Vec::new();
+    for number in 100..140 {
+        let (name, value) = (format!("k{number}"), value(BYTES, number));
+        let line = format!("set {name} 0 0 {BYTES}\r\n");
+        let reply = rig.ask(&client, &[line.as_bytes(), &value, b"\r\n"].concat(), b"\r\n");
+        if reply != b"STORED\r\n" {
+            break;
+        }
+        deaf.push(rig.net.connect());
+        rig.send(deaf.last().unwrap(), format!("get {name}\r\n").as_bytes());
+        rig.turns(50);
+    }
+    let client = rig.net.connect();
+    rig.clock.advance(200_000_000);
+    rig.send(&client, b"get k40\r\n");
+    rig.turns(2000);
+    assert_eq!(client.receive(usize::MAX), b"", "there may be room any moment");
+    rig.clock.advance(1_100_000_000);
+    let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
+    assert_eq!(told, b"SERVER_ERROR out of memory reading object\r\n");
 }
