@@ -10,7 +10,7 @@ use super::admit::NO_MEMORY;
 use super::change::marks_of;
 use super::keeper::Keeper;
 use super::shared::{add, bump};
-use super::task::{Fault, Filling, Line, Pieces, Share, Shortage};
+use super::task::{Fault, Filling, Line, Pieces, SHORT, Share, Shortage};
 use super::veil::is_over;
 use laneway_store::{Draft, Refused};
 use laneway_tier::{Answer, Error, ItemMeta, Look, PIECE_BYTES, Request};
@@ -30,11 +30,6 @@ const AGAIN_NANOS_MAX: u64 = 32_000_000;
 const SHORT_NANOS_MAX: u64 = 1_000_000_000;
 /// The most that is copied in one step: about 10 us.
 const STRETCH_BYTES: usize = 64 << 10;
-
-/// The line of values that are copied in one step.
-const SHORT: usize = 0;
-/// The line of values of more than a piece.
-pub(super) const LONG: usize = 2;
 
 /// What an answer came to.
 enum Next {

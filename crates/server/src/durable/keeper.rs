@@ -1,9 +1,8 @@
 //! The keeper, one step at a time. Its parts are in the files beside this one.
 
-use super::fault::LONG;
 use super::hands::{Done, Hands, Order};
 use super::shared::Durable;
-use super::task::{Fault, Filling, Line, Task};
+use super::task::{Fault, Filling, LONG, Line, Task};
 use crate::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
 use crate::handoff::Finished;

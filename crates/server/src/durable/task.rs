@@ -9,6 +9,11 @@ use laneway_tier::{ItemMeta, LargeReader, Position};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// The line of values that are copied in one step.
+pub const SHORT: usize = 0;
+/// The line of values of more than a piece.
+pub const LONG: usize = 2;
+
 /// A value on its way to the SSD for a task.
 pub struct Spilling {
     /// The key.
