@@ -8,6 +8,7 @@ use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::{Plan, Rig, hit, value};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 const LOG_BYTES: usize = 16 * SEGMENT_BYTES as usize;
@@ -97,6 +98,14 @@ fn where_clients_take_no_replies_and_memory_is_theirs_others_wait_a_second_for_i
     let keeper = |rig: &Rig| rig.keeper.as_ref().unwrap().again_nanos();
     let again = keeper(&rig).expect("it waits for the time of its next try");
     assert!(again - rig.clock.nanos() <= 32_000_000);
+    // What each try reads is read in vain: they become fewer.
+    let mut tries = BTreeSet::new();
+    for _ in 0..500 {
+        rig.clock.advance(1_000_000);
+        rig.turns(4);
+        tries.extend(keeper(&rig));
+    }
+    assert!((10..40).contains(&tries.len()), "{} tries in half a second", tries.len());
     rig.clock.advance(1_100_000_000);
     let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
     assert_eq!(told, b"SERVER_ERROR out of memory reading object\r\n");
