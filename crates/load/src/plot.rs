@@ -212,7 +212,8 @@ pub fn bars(
         builder.margin(12).x_label_area_size(34).y_label_area_size(72);
         builder.caption(title, ("sans-serif", 16));
         let x = 0.0..groups.len() as f64;
-        let y = -0.1 * high..high.max(1e-9) * 1.3;
+        // The legend stands above the highest bar: a line of it takes a tenth of that.
+        let y = -0.1 * high..high.max(1e-9) * (1.1 + 0.1 * lines.len() as f64);
         let mut context = builder.build_cartesian_2d(x, y).map_err(text)?;
         let mut mesh = context.configure_mesh();
         mesh.disable_x_mesh().disable_x_axis().y_desc(unit).light_line_style(WHITE);

@@ -77,7 +77,7 @@ impl<'a> Appending<'a> {
     }
 
     /// Put the `len` bytes that `words` hold from `offset` on. Other threads may be writing them:
-    /// what is put may be torn, see [`crate::words`].
+    /// what is put may be torn.
     ///
     /// # Panics
     /// If no room was made for it, or the range is outside the words.
@@ -172,11 +172,14 @@ mod tests {
     #[test]
     fn pieces_stand_behind_the_vector_in_their_order_whatever_their_places() {
         let bytes: Vec<u8> = (0..80).map(|i: u8| i.wrapping_mul(41)).collect();
-        let source: Vec<AtomicU64> = (0..12).map(|_| AtomicU64::new(u64::MAX)).collect();
         for before in 0..20 {
             for offset in 0..17 {
                 for len in 0..bytes.len().min(12 * 8 - 17) {
-                    crate::words::write(&source, offset, &bytes[..len]);
+                    let mut around = [0xff; 12 * WORD];
+                    around[offset..][..len].copy_from_slice(&bytes[..len]);
+                    let words = around.as_chunks().0.iter();
+                    let source: Vec<_> =
+                        words.map(|&word| AtomicU64::new(u64::from_le_bytes(word))).collect();
                     let head = vec![b'h'; before];
                     let mut out = head.clone();
                     let mut appending = Appending::new(&mut out, len + 5);
