@@ -144,9 +144,9 @@ impl World {
             bytes: u32::from(c) * 32 + u32::from(a),
         };
         let lenders = self.responder.lenders();
-        let Some(lent) = lenders.claim(peer, descriptor) else { return };
+        let Some(mut lent) = lenders.claim(peer, &descriptor.to_bytes()) else { return };
         assert!(descriptor.offset as usize + lent.bytes() <= TERMS.bulk_bytes);
-        assert!(lenders.claim(peer, descriptor).is_none(), "claimed twice");
+        assert!(lenders.claim(peer, &descriptor.to_bytes()).is_none(), "claimed twice");
         let mut copy = Vec::new();
         lent.read(0, lent.bytes(), &mut copy);
         assert_eq!(copy.len(), lent.bytes());

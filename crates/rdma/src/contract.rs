@@ -5,6 +5,7 @@
 //! A *queue* is where requests of any client arrive, one per worker of the server. Nothing here
 //! waits or allocates per request; what finds no room says so. Messages are bytes without meaning.
 
+use crate::long::PARCEL_BYTES;
 use std::io::{self, IoSlice};
 
 /// Longest message of a slot.
@@ -97,22 +98,67 @@ impl Descriptor {
     }
 }
 
+/// What became of a piece of a long message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// It is there, or on its way.
+    Done,
+    /// Not now: as much is on its way as may be, or somebody else is at it. Try again.
+    Later,
+    /// Never: the other side is gone, or took it back.
+    Gone,
+}
+
 /// Memory that a client has lent, until this is dropped: then the client may write it again.
 pub trait Lent: Send {
     /// How much.
     fn bytes(&self) -> usize;
-    /// Append `bytes` from `offset` on, as they are now: each byte is to be read once.
+    /// Append `bytes` from `offset` on, as they are now: each byte is to be read once, from the
+    /// front on. Unless it is done nothing was appended.
     ///
     /// # Panics
     /// If that is beyond its end.
-    fn read(&self, offset: usize, bytes: usize, out: &mut Vec<u8>);
+    fn read(&mut self, offset: usize, bytes: usize, out: &mut Vec<u8>) -> Moved;
+    /// Behind the last byte: whether they are those that the client lent, as far as it says.
+    fn is_right(&self) -> bool {
+        true
+    }
+}
+
+/// A reply on its way into memory that its client lends. Dropped before its notice it is given up.
+pub trait Placed: Send {
+    /// Write the next bytes, at most [`crate::long::PIECE_BYTES`].
+    ///
+    /// # Panics
+    /// If they are more, or more than the reply has.
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> Moved;
+    /// What tells the client where it lies. `None`: it took too long, and is given up.
+    ///
+    /// # Panics
+    /// If not all of it is written.
+    fn notice(&mut self, now_nanos: u64) -> Option<[u8; PARCEL_BYTES]>;
 }
 
 /// Whoever may claim what clients lend. Any worker may: large messages have a worker of their own.
 pub trait Lenders: Send {
+    /// How much a request says that it lends; `None`: it says nothing of the kind.
+    fn bytes(&self, said: &[u8]) -> Option<usize>;
     /// Begin to read. `None`: there is no such loan, it was taken back, or it was claimed before,
     /// as by the same request that came twice.
-    fn claim(&self, peer: Peer, descriptor: Descriptor) -> Option<Box<dyn Lent>>;
+    fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>>;
+    /// Room for the reply of `bytes` to request `id`, in memory that its client lends for it.
+    /// `None`: there is none.
+    fn place(
+        &self,
+        _peer: Peer,
+        _id: u16,
+        _bytes: usize,
+        _now_nanos: u64,
+    ) -> Option<Box<dyn Placed>> {
+        None
+    }
+    /// The client has taken the reply to request `id`.
+    fn taken(&self, _peer: Peer, _id: u16) {}
 }
 
 /// The client's side. It belongs to one thread.

@@ -6,6 +6,8 @@
 //! - [`shmring`]: the kind over shared memory, for clients on the same host: [`layout`] says where
 //!   what stands, [`door`] how a client gets its region, [`region`] is the server's side of one.
 //! - [`verbs`]: the kind over RDMA, for clients on other hosts.
+//! - [`long`]: what is too long for a slot or a datagram, between hosts: one side says where it
+//!   lies, the cards move it, and a seal says whether it arrived.
 //! - [`faults`]: any kind, with loss, duplication and delay by seed.
 //! - [`rivals`]: the designs that HERD is compared with, whose clients READ, to count what they
 //!   cost. No server of ours uses them.
@@ -13,7 +15,8 @@
 //! Departs from HERD: slots carry the lines of memcached's protocol behind the eight bytes of its
 //! UDP frames, so that one grammar serves every way in; a request's last word, not its key, says
 //! that it is whole; and a large value does not go through slots: its client lends the memory where
-//! it lies ([`contract::Lent`]), and the server copies it slice by slice.
+//! it lies ([`contract::Lent`]), and the server copies it slice by slice; a long reply is written
+//! into memory that its client lends ([`contract::Placed`]), and one datagram says so.
 //!
 //! Whatever a client writes is hostile: it is copied once and judged by the copy. Nothing here
 //! reads a clock, starts a thread or knows the protocol. `unsafe` is in [`mapped`] alone, and in
@@ -23,6 +26,7 @@ pub mod contract;
 pub mod door;
 pub mod faults;
 pub mod layout;
+pub mod long;
 pub mod mapped;
 pub mod region;
 pub mod rivals;

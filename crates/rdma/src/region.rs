@@ -6,7 +6,7 @@
 //! writes there. (HERD §4.3 has one datagram queue pair for each server process, for the same
 //! reason.) Memory orders are those of [`laneway_sync::slot`]; here is bookkeeping.
 
-use crate::contract::{Descriptor, Lenders, Lent, Peer, Posted};
+use crate::contract::{Descriptor, Lenders, Lent, Moved, Peer, Posted};
 use crate::layout::Terms;
 use crate::mapped::Mapped;
 use laneway_sync::prim::AtomicU64;
@@ -282,11 +282,12 @@ impl Lent for OnLoan {
         self.bytes
     }
 
-    fn read(&self, offset: usize, bytes: usize, out: &mut Vec<u8>) {
+    fn read(&mut self, offset: usize, bytes: usize, out: &mut Vec<u8>) -> Moved {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset, "beyond what was lent");
         let lent = &self.region.map.words()[self.region.terms.bulk()];
         words::read_into(lent, self.offset + offset, bytes, out);
         add(&self.registry.shared.verbs_read, 1);
+        Moved::Done
     }
 }
 
@@ -435,7 +436,12 @@ impl RingLenders {
 }
 
 impl Lenders for RingLenders {
-    fn claim(&self, peer: Peer, descriptor: Descriptor) -> Option<Box<dyn Lent>> {
+    fn bytes(&self, said: &[u8]) -> Option<usize> {
+        Descriptor::parse(said).map(|descriptor| descriptor.bytes as usize)
+    }
+
+    fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
+        let descriptor = Descriptor::parse(said)?;
         let region = self.registry.lock().get(usize::from(peer.client)).cloned().flatten();
         let region = region.filter(|region| region.peer() == peer);
         let claimed = region.filter(|region| region.claim(descriptor));

@@ -185,13 +185,13 @@ fn what_is_lent_is_claimed_once_within_its_bounds_and_given_back() {
         Descriptor { bytes: u32::MAX, ..lent },
         Descriptor { bytes: (16 << 10) + 1, ..lent },
     ] {
-        assert!(lenders.claim(peer, wrong).is_none(), "{wrong:?}");
+        assert!(lenders.claim(peer, &wrong.to_bytes()).is_none(), "{wrong:?}");
     }
     let stranger = Peer { generation: peer.generation + 1, ..peer };
-    assert!(lenders.claim(stranger, lent).is_none(), "another's");
-    assert!(lenders.claim(Peer { client: 9, ..peer }, lent).is_none(), "nobody's");
-    let claimed = lenders.claim(peer, lent).expect("it is lent");
-    assert!(lenders.claim(peer, lent).is_none(), "twice");
+    assert!(lenders.claim(stranger, &lent.to_bytes()).is_none(), "another's");
+    assert!(lenders.claim(Peer { client: 9, ..peer }, &lent.to_bytes()).is_none(), "nobody's");
+    let mut claimed = lenders.claim(peer, &lent.to_bytes()).expect("it is lent");
+    assert!(lenders.claim(peer, &lent.to_bytes()).is_none(), "twice");
     // Taken back while it is read: its memory is not lent again before.
     client.take_back(lent);
     assert!(client.lend(&message).is_none(), "no room for both");
@@ -202,9 +202,9 @@ fn what_is_lent_is_claimed_once_within_its_bounds_and_given_back() {
     drop(claimed);
     let again = client.lend(&message).expect("it is free again");
     assert_ne!(again.number, lent.number);
-    assert!(lenders.claim(peer, lent).is_none(), "an old descriptor");
+    assert!(lenders.claim(peer, &lent.to_bytes()).is_none(), "an old descriptor");
     client.take_back(again);
-    assert!(lenders.claim(peer, again).is_none(), "it was taken back");
+    assert!(lenders.claim(peer, &again.to_bytes()).is_none(), "it was taken back");
     assert!(client.lend(&[0; (16 << 10) + 1]).is_none(), "more than there is");
     let refused = count(&registry, "loans_refused");
     assert_eq!((count(&registry, "loans_claimed"), refused), (1, 13));
@@ -224,7 +224,7 @@ fn loans_fill_the_memory_and_its_gaps() {
     let fourth = lend(&mut client, 4, 4_000).expect("the end");
     assert!(lend(&mut client, 5, 1).is_none(), "three loans at a time");
     for (lent, byte) in [(second, 2), (third, 3), (fourth, 4)] {
-        let lent = responder.lenders().claim(peer, lent).expect("it is lent");
+        let mut lent = responder.lenders().claim(peer, &lent.to_bytes()).expect("it is lent");
         let mut copy = Vec::new();
         lent.read(0, lent.bytes(), &mut copy);
         assert!(copy.iter().all(|found| *found == byte), "loan {byte}");
@@ -238,7 +238,7 @@ fn a_client_that_leaves_with_requests_in_flight_is_forgotten_and_its_place_used_
     let lent = client.lend(&[7; 9_000]).expect("room");
     assert_eq!(client.post_request(0, b"in flight"), Posted::Done);
     assert_eq!(responder.poll_slots(0, 32), 1);
-    let claimed = responder.lenders().claim(peer, lent).expect("it is lent");
+    let mut claimed = responder.lenders().claim(peer, &lent.to_bytes()).expect("it is lent");
     assert!(!client.is_server_gone());
     drop(client);
     registry.leave(peer);

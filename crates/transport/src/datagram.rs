@@ -12,6 +12,7 @@
 //! [`crate::rdma`] (memory that clients write) and [`crate::memory_datagram`] (seeded loss,
 //! duplication and reordering). Nothing here knows what a datagram means.
 
+use crate::rdma::Whence;
 use laneway_rdma::contract::Lenders;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -120,8 +121,8 @@ pub trait Datagrams: Send {
     /// Let go of peers that are gone, where they are known. Once a second or so.
     fn tidy(&mut self) {}
 
-    /// Who claims the memory that clients lend, where they may.
-    fn lenders(&self) -> Option<Box<dyn Lenders>> {
+    /// Who claims the memory that clients there lend, where they may.
+    fn lenders(&self, _whence: Whence) -> Option<Box<dyn Lenders>> {
         None
     }
 }

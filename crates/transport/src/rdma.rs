@@ -64,7 +64,13 @@ pub fn is_in_memory(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.flowinfo() == FLOW)
 }
 
-/// Whether it is a client who shares memory with us: it lends, and has places for replies of its
+/// From where such a client writes, and who it is.
+pub fn whence(address: &SocketAddr) -> Option<(Whence, Peer)> {
+    let of = |whence| Some((whence, peer(whence, address)?));
+    of(Whence::Here).or_else(|| of(Whence::Afar))
+}
+
+/// Whether it is a client who shares memory with us: it has places for replies of its
 /// own, which it alone can empty.
 pub fn is_here(address: &SocketAddr) -> bool {
     peer(Whence::Here, address).is_some()
@@ -223,12 +229,11 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
         self.responder.tidy();
     }
 
-    /// Only who is here lends.
-    fn lenders(&self) -> Option<Box<dyn Lenders>> {
-        match self.whence {
-            Whence::Here => Some(self.responder.lenders()),
-            Whence::Afar => self.others.as_ref().and_then(|others| others.lenders()),
+    fn lenders(&self, whence: Whence) -> Option<Box<dyn Lenders>> {
+        if whence == self.whence {
+            return Some(self.responder.lenders());
         }
+        self.others.as_ref().and_then(|others| others.lenders(whence))
     }
 }
 

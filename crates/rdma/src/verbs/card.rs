@@ -373,6 +373,8 @@ pub enum Writers {
     Device,
     /// And whoever is connected and knows its key.
     Remote,
+    /// Whoever is connected and knows its key may READ it, and nobody else write.
+    Readers,
     /// These may READ it, too. No server of ours gives such memory away: [`super::trial`] does.
     RemoteReaders,
 }
@@ -401,6 +403,7 @@ impl Registered {
         let access = match writers {
             Writers::Device => ffi::ACCESS_LOCAL_WRITE,
             Writers::Remote => ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_REMOTE_WRITE,
+            Writers::Readers => ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_REMOTE_READ,
             Writers::RemoteReaders => {
                 ffi::ACCESS_LOCAL_WRITE | ffi::ACCESS_REMOTE_WRITE | ffi::ACCESS_REMOTE_READ
             }

@@ -1,25 +1,41 @@
 //! What a client and a server tell each other over TCP before either can write: one line each.
 //!
 //! ```text
-//! laneway-rdma 1 SERVICE LID GID MTU QPN PSN UD_QPN UD_QKEY
-//! OK LANES WINDOW LID GID MTU QPN PSN ADDRESS RKEY        or        ERROR why
+//! laneway-rdma 2 SERVICE LID GID MTU QPN PSN UD_QPN UD_QKEY REPLIES REQUESTS
+//! OK LANES WINDOW LID GID MTU QPN PSN ADDRESS RKEY GRANT        or        ERROR why
 //! ```
 //!
 //! SERVICE is `uc` or `rc`, GID 32 hexadecimal digits, all else decimal. The client tells where its
-//! datagrams are to go, the server where its slots are. (HERD has a daemon for it, §4.2.)
+//! datagrams are to go, the server where its slots are. REPLIES, REQUESTS and GRANT are three words
+//! each, ADDRESS RKEY BYTES, of memory for long messages, and `0 0 0` of none: the client's, which
+//! the server writes replies into; the client's, which a server READs requests out of (of `uc`, which
+//! has no READ, its length alone, and that is a wish); and the server's, which a client of `uc`
+//! writes requests into. (HERD has a daemon for it, §4.2.)
 //! Knows no connection: bytes in, what they say out.
 
 use super::card::{Address, MTU_MAX, MTU_MIN};
 use super::pair::{Far, NUMBER_BITS, Service};
 use super::yard::Bounds;
+use crate::layout::BULK_BYTES_MAX;
 use std::fmt;
 
 /// What a client's line begins with, and the version of all of this.
-const HELLO: &str = "laneway-rdma 1 ";
+const HELLO: &str = "laneway-rdma 2 ";
 /// Longest line either side says, with its end.
 pub const LINE_BYTES_MAX: usize = 256;
 /// Keys of datagrams above it are for the privileged alone.
 pub const QKEY_MAX: u32 = u32::MAX >> 1;
+
+/// Memory that the other side's device may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Where it begins.
+    pub address: u64,
+    /// By which key.
+    pub rkey: u32,
+    /// How much it is; 0: none.
+    pub bytes: u32,
+}
 
 /// What a client says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +48,10 @@ pub struct Hello {
     pub replies_number: u32,
     /// And its key.
     pub replies_qkey: u32,
+    /// What the client lends for long replies.
+    pub replies: Span,
+    /// Where its long requests lie, or how much memory it would have for them.
+    pub requests: Span,
 }
 
 /// What the server answers.
@@ -45,6 +65,8 @@ pub struct Welcome {
     pub slots_address: u64,
     /// By which key they are written.
     pub slots_rkey: u32,
+    /// Where the client writes long requests.
+    pub grant: Span,
 }
 
 /// What was heard.
@@ -110,6 +132,13 @@ impl<'a> Words<'a> {
         })
     }
 
+    fn span(&mut self) -> Option<Span> {
+        let address = self.number(0, u64::MAX)?;
+        let rkey = self.number(0, u32::MAX.into())? as u32;
+        let bytes = self.number(0, BULK_BYTES_MAX as u64)? as u32;
+        address.checked_add(bytes.into()).map(|_| Span { address, rkey, bytes })
+    }
+
     fn end(mut self) -> Option<()> {
         self.0.next().is_none().then_some(())
     }
@@ -122,21 +151,30 @@ impl fmt::Display for Far {
     }
 }
 
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Span { address, rkey, bytes } = self;
+        write!(f, "{address} {rkey} {bytes}")
+    }
+}
+
 impl fmt::Display for Hello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let service = match self.service {
             Service::Unreliable => "uc",
             Service::Reliable => "rc",
         };
-        let Hello { far, replies_number, replies_qkey, .. } = self;
-        writeln!(f, "{HELLO}{service} {far} {replies_number} {replies_qkey}")
+        let Hello { far, replies_number, replies_qkey, replies, requests, .. } = self;
+        write!(f, "{HELLO}{service} {far} {replies_number} {replies_qkey} ")?;
+        writeln!(f, "{replies} {requests}")
     }
 }
 
 impl fmt::Display for Welcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Welcome { bounds: Bounds { lanes, window }, far, slots_address, slots_rkey } = self;
-        writeln!(f, "OK {lanes} {window} {far} {slots_address} {slots_rkey}")
+        let Welcome { bounds, far, slots_address, slots_rkey, grant } = self;
+        let Bounds { lanes, window } = bounds;
+        writeln!(f, "OK {lanes} {window} {far} {slots_address} {slots_rkey} {grant}")
     }
 }
 
@@ -144,7 +182,7 @@ impl Hello {
     /// From what a client has said so far.
     pub fn hear(said: &[u8]) -> Heard<Hello> {
         let begins = said.len().min(HELLO.len());
-        let nonsense = || Heard::Nonsense("say laneway-rdma 1 and who you are".into());
+        let nonsense = || Heard::Nonsense("say laneway-rdma 2 and who you are".into());
         if said[..begins] != HELLO.as_bytes()[..begins] {
             return nonsense();
         }
@@ -168,8 +206,9 @@ impl Hello {
         let far = words.far()?;
         let replies_number = words.number(1, (1 << NUMBER_BITS) - 1)? as u32;
         let replies_qkey = words.number(0, QKEY_MAX.into())? as u32;
+        let (replies, requests) = (words.span()?, words.span()?);
         words.end()?;
-        Some(Hello { service, far, replies_number, replies_qkey })
+        Some(Hello { service, far, replies_number, replies_qkey, replies, requests })
     }
 }
 
@@ -186,7 +225,7 @@ impl Welcome {
         }
         let read = line.strip_prefix("OK ").and_then(Welcome::read);
         read.map_or_else(
-            || Heard::Nonsense("it does not speak laneway-rdma 1".into()),
+            || Heard::Nonsense("it does not speak laneway-rdma 2".into()),
             Heard::Whole,
         )
     }
@@ -200,8 +239,9 @@ impl Welcome {
         let far = words.far()?;
         let slots_address = words.number(0, u64::MAX - bounds.bytes() as u64)?;
         let slots_rkey = words.number(0, u32::MAX.into())? as u32;
+        let grant = words.span()?;
         words.end()?;
-        Some(Welcome { bounds, far, slots_address, slots_rkey })
+        Some(Welcome { bounds, far, slots_address, slots_rkey, grant })
     }
 }
 
@@ -216,14 +256,22 @@ mod tests {
         psn: 12,
     };
 
+    const SPAN: Span = Span { address: u64::MAX - (1 << 31), rkey: u32::MAX, bytes: 1 << 31 };
+
     fn hello() -> Hello {
-        let service = Service::Unreliable;
-        Hello { service, far: FAR, replies_number: 18, replies_qkey: QKEY_MAX }
+        Hello {
+            service: Service::Unreliable,
+            far: FAR,
+            replies_number: 18,
+            replies_qkey: QKEY_MAX,
+            replies: SPAN,
+            requests: SPAN,
+        }
     }
 
     fn welcome() -> Welcome {
         let bounds = Bounds { lanes: 2, window: 32 };
-        Welcome { bounds, far: FAR, slots_address: 1 << 40, slots_rkey: u32::MAX }
+        Welcome { bounds, far: FAR, slots_address: 1 << 40, slots_rkey: u32::MAX, grant: SPAN }
     }
 
     #[test]
@@ -231,7 +279,7 @@ mod tests {
         let reliable = Hello { service: Service::Reliable, ..hello() };
         for hello in [hello(), reliable] {
             let said = hello.to_string();
-            assert!(said.len() <= LINE_BYTES_MAX);
+            assert!(said.len() <= LINE_BYTES_MAX, "{}", said.len());
             for cut in 0..said.len() {
                 assert_eq!(Hello::hear(&said.as_bytes()[..cut]), Heard::More, "{cut}");
             }
@@ -258,12 +306,12 @@ mod tests {
             assert!(matches!(Hello::hear(line.as_bytes()), Heard::Nonsense(_)), "{line:?}");
         }
         for wrong in [
-            &b"laneway-rdma 2 "[..],
+            &b"laneway-rdma 1 "[..],
             b"get k\r\n",
-            b"laneway-rdma 1 uc\n",
-            b"laneway-rdma 1 \xff\n",
+            b"laneway-rdma 2 uc\n",
+            b"laneway-rdma 2 \xff\n",
             [said.as_bytes(), b"more"].concat().as_slice(),
-            [b"laneway-rdma 1 ".as_slice(), &[b'1'; LINE_BYTES_MAX]].concat().as_slice(),
+            [b"laneway-rdma 2 ".as_slice(), &[b'1'; LINE_BYTES_MAX]].concat().as_slice(),
         ] {
             assert!(matches!(Hello::hear(wrong), Heard::Nonsense(_)), "{wrong:?}");
         }
@@ -292,6 +340,8 @@ mod tests {
             Welcome { bounds: bounds(129, 32), ..welcome() },
             Welcome { bounds: bounds(1, 31), ..welcome() },
             Welcome { slots_address: u64::MAX - 5, ..welcome() },
+            Welcome { grant: Span { address: SPAN.address + 1, ..SPAN }, ..welcome() },
+            Welcome { grant: Span { address: 0, bytes: SPAN.bytes + 1, ..SPAN }, ..welcome() },
         ] {
             let heard = Welcome::hear(wrong.to_string().as_bytes());
             assert!(matches!(heard, Heard::Nonsense(_)), "{wrong:?}");

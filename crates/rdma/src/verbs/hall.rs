@@ -4,18 +4,20 @@
 //! fit the card's memory).
 
 use super::card::{Card, Registered, Trouble, Writers};
-use super::greeting::{self, Hello, Welcome};
-use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, draw};
+use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
+use super::greeting::{self, Hello, Span, Welcome};
+use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Handle, Mailbox};
 use super::yard::{Bounds, Look, Yard};
 use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, refuse};
+use crate::long::{self, Berth};
 use crate::region::counts;
 use laneway_sync::prim::AtomicU64;
 use rustix::net::{SendFlags, send, sockopt};
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -54,9 +56,8 @@ counts! {
 /// One client.
 pub struct Guest {
     peer: Peer,
-    // Behind the pair.
-    #[expect(dead_code, reason = "it takes what the client writes as long as it is there")]
-    pair: Pair,
+    /// Has the queue pair that takes what the client writes.
+    berth: Arc<Berth<Carry>>,
     memory: Arc<Registered>,
     yard: Yard,
     mailbox: Mailbox,
@@ -86,6 +87,10 @@ impl Guest {
         self.yard.has_request(self.memory.words(), lane)
     }
 
+    pub(super) fn berth(&self) -> &Arc<Berth<Carry>> {
+        &self.berth
+    }
+
     pub(super) fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
@@ -103,9 +108,20 @@ impl Guest {
     }
 }
 
+/// What clients of unreliable connections are granted for their long requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grants {
+    /// One of them, at most.
+    pub client_bytes: usize,
+    /// All of them. Who comes when no more is left sends frames.
+    pub all_bytes: usize,
+}
+
 /// All of them. Shared by the workers and the door.
 pub struct Hall {
     bounds: Bounds,
+    grants: Grants,
+    granted: Arc<AtomicUsize>,
     /// Of queue pairs that only take.
     unused: Arc<Queue>,
     card: Arc<Card>,
@@ -118,6 +134,8 @@ pub struct Hall {
     retired: Mutex<Vec<Arc<Guest>>>,
     /// By worker.
     pub counts: Vec<Counts>,
+    /// Of long messages, which are no worker's alone.
+    pub long: Arc<long::berth::Counts>,
     /// Clients that came, were refused, and said something else than hello.
     pub clients_come: AtomicU64,
     /// See above.
@@ -134,10 +152,17 @@ impl fmt::Debug for Hall {
 
 impl Hall {
     /// No client yet, and room for so many.
-    pub fn new(card: Arc<Card>, bounds: Bounds, clients_max: usize) -> Result<Hall, Trouble> {
+    pub fn new(
+        card: Arc<Card>,
+        bounds: Bounds,
+        clients_max: usize,
+        grants: Grants,
+    ) -> Result<Hall, Trouble> {
         let unused = Queue::new(&card, PLACES_UNUSED, None)?;
         Ok(Hall {
             bounds,
+            grants,
+            granted: Arc::default(),
             unused,
             card,
             version: AtomicU64::new(1),
@@ -145,6 +170,7 @@ impl Hall {
             clients: Mutex::new(vec![None; clients_max]),
             retired: Mutex::new(Vec::new()),
             counts: (0..bounds.lanes).map(|_| Counts::default()).collect(),
+            long: Arc::default(),
             clients_come: AtomicU64::new(0),
             clients_refused: AtomicU64::new(0),
             hellos_bad: AtomicU64::new(0),
@@ -184,16 +210,23 @@ impl Hall {
         for counts in &self.counts {
             sums.iter_mut().zip(counts.each()).for_each(|(sum, (_, count))| sum.1 += count);
         }
+        sums.extend(self.long.each());
         sums
     }
 
     /// What a client gets.
-    fn welcome(&self, hello: &Hello, peer: Peer) -> Result<(Guest, Welcome), Trouble> {
+    fn welcome(
+        &self,
+        hello: &Hello,
+        peer: Peer,
+        door: OwnedFd,
+    ) -> Result<(Guest, Welcome), Trouble> {
         let memory = Registered::new(&self.card, self.bounds.bytes(), Writers::Remote)?;
         let memory = Arc::new(memory);
-        let depths = Depths { sends: 1, receives: 1 };
+        let depths = Depths { sends: DEPTH, receives: 1 };
         let service = Some(hello.service);
-        let pair = Pair::new(&self.card, service, &self.unused, &self.unused, &depths)?;
+        let sends = Queue::new(&self.card, 2 * DEPTH, None)?;
+        let pair = Pair::new(&self.card, service, &sends, &self.unused, &depths)?;
         let psn = draw() & ((1 << NUMBER_BITS) - 1);
         pair.connect(hello.service, psn, &hello.far)?;
         let handle = Handle::new(&self.card, &hello.far.address)?;
@@ -204,10 +237,59 @@ impl Hall {
             far,
             slots_address: memory.address(),
             slots_rkey: memory.rkey(),
+            grant: Span::default(),
         };
+        let (source, grant) = self.source(hello);
+        let welcome = Welcome { grant, ..welcome };
+        let (replies_bytes, requests_bytes) = (hello.replies.bytes as usize, source.bytes());
+        let spans = (hello.replies, source);
+        let carry =
+            Carry::new(&self.card, pair, memory.clone(), spans, door, self.long.clone())?;
+        let berth = Berth::new(carry, replies_bytes, requests_bytes, self.long.clone());
         let mailbox = Mailbox { handle, number: hello.replies_number, qkey: hello.replies_qkey };
         let (yard, gone) = (Yard::new(self.bounds), AtomicBool::new(false));
-        Ok((Guest { peer, pair, memory, yard, mailbox, gone }, welcome))
+        Ok((Guest { peer, berth, memory, yard, mailbox, gone }, welcome))
+    }
+
+    /// Where a client's long requests will lie, and what it is told of it.
+    fn source(&self, hello: &Hello) -> (Source, Span) {
+        let bytes = hello.requests.bytes as usize;
+        if bytes == 0 {
+            return (Source::Nowhere, Span::default());
+        }
+        if hello.service == Service::Reliable {
+            return (Source::Theirs(hello.requests), Span::default());
+        }
+        let bytes = bytes.min(self.grants.client_bytes);
+        let granted = (bytes > 0)
+            .then(|| Granted::new(&self.card, bytes, &self.granted, self.grants.all_bytes));
+        match granted.flatten() {
+            Some(granted) => {
+                self.long.grants.fetch_add(1, Relaxed);
+                let span = granted.span();
+                (Source::Ours(granted), span)
+            }
+            None => {
+                self.long.grants_refused.fetch_add(1, Relaxed);
+                (Source::Nowhere, Span::default())
+            }
+        }
+    }
+
+    /// Memory locked for each client, beside what it is granted.
+    pub fn client_bytes(&self) -> usize {
+        self.bounds.bytes() + STAGE_BYTES
+    }
+
+    /// Memory that is granted now.
+    pub fn granted_bytes(&self) -> usize {
+        self.granted.load(Relaxed)
+    }
+
+    /// The client, if it is still there.
+    pub(super) fn guest(&self, peer: Peer) -> Option<Arc<Guest>> {
+        let guest = self.lock().get(usize::from(peer.client)).cloned().flatten();
+        guest.filter(|guest| guest.peer == peer)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Guest>>>> {
@@ -221,7 +303,7 @@ impl Hall {
 
 impl House for Hall {
     type Hello = Hello;
-    const SAY: &str = "say laneway-rdma 1 and who you are";
+    const SAY: &str = "say laneway-rdma 2 and who you are";
 
     fn hear(&self, said: &[u8]) -> Heard<Hello> {
         match Hello::hear(said) {
@@ -242,7 +324,11 @@ impl House for Hall {
         };
         let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
         let peer = Peer { client: place as u16, generation };
-        let (guest, welcome) = match self.welcome(&hello, peer) {
+        let door = match stream.try_clone() {
+            Ok(door) => door,
+            Err(_) => return Admitted::Gone,
+        };
+        let (guest, welcome) = match self.welcome(&hello, peer, door) {
             Ok(made) => made,
             Err(error) => {
                 self.clients_refused.fetch_add(1, Relaxed);

@@ -6,6 +6,7 @@
 //!   through them. With [`ffi`] these are the only ones with `unsafe`.
 //! - [`greeting`]: what both sides tell each other over TCP; [`hall`]: the server's clients, behind
 //!   a [`Door`](crate::door::Door); [`yard`]: a client's slots.
+//! - `carry`: the server's way to one client's long messages.
 //! - [`VerbsResponder`]: one worker's handle. [`VerbsRequester`]: a client's, by [`enter`].
 //! - [`look`]: what of all this a machine has; [`trial`]: whether its device does what is asked.
 //!
@@ -13,9 +14,11 @@
 //!
 //! Departs from HERD: a lost request is passed over rather than waited for; the count of requests
 //! taken travels with each reply, so that a client may use all of its window whatever is answered
-//! first; and what is longer than a slot comes in frames, as over UDP.
+//! first; and what is longer than a slot or a datagram goes by memory that one side opens to the
+//! other ([`crate::long`]), or in frames, as over UDP.
 
 pub mod card;
+mod carry;
 mod ffi;
 pub mod greeting;
 pub mod hall;
@@ -28,9 +31,9 @@ pub mod trial;
 mod yard;
 
 pub use card::{Place, Trouble};
-pub use hall::Hall;
+pub use hall::{Grants, Hall};
 pub use pair::{Far, Service};
-pub use requester::{VerbsRequester, enter};
+pub use requester::{Lend, Lending, VerbsRequester, enter};
 pub use responder::{DEPTH, VerbsResponder};
 pub use yard::Bounds;
 

@@ -1,12 +1,13 @@
 //! The client's side: it writes requests into the server's memory, and takes replies as datagrams.
 
 use super::card::{Card, Place, Registered, Trouble, Writers};
-use super::greeting::{Heard, Hello, LINE_BYTES_MAX, QKEY_MAX, Welcome};
+use super::greeting::{Heard, Hello, LINE_BYTES_MAX, QKEY_MAX, Span, Welcome};
 use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Came, Post, ROUTE_BYTES, Receiver, Sender};
 use super::yard::{Bounds, Credit, control, told_of};
 use crate::contract::{MESSAGE_BYTES_MAX, Posted, Requester, Verbs};
-use crate::layout::{HEAD_BYTES, LINE_BYTES, SLOT_BYTES, SLOT_WORDS};
+use crate::layout::{BULK_BYTES_MAX, HEAD_BYTES, LINE_BYTES, SLOT_BYTES, SLOT_WORDS};
+use crate::long::{Ledger, PIECE_BYTES, Parcel};
 use laneway_sync::prim::Ordering::Relaxed;
 use laneway_sync::{slot, words};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,9 +28,52 @@ const STRIDE: usize = (ROUTE_BYTES + SLOT_BYTES).next_multiple_of(LINE_BYTES);
 /// How long a client waits for the server's line.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// WRITEs of one long request, at most: half of what may be under way.
+const PIECES_MAX: usize = DEPTH / 2;
+
+/// Memory for long messages that a client gives of its own; 0: they go in frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lending {
+    /// For replies.
+    pub replies_bytes: usize,
+    /// For requests; over unreliable connections the server grants as much, or less.
+    pub requests_bytes: usize,
+}
+
+impl Lending {
+    /// Everything goes in frames.
+    pub const NOTHING: Lending = Lending { replies_bytes: 0, requests_bytes: 0 };
+    /// Four of the longest values, unless a server is told otherwise.
+    pub const USUAL: Lending = Lending { replies_bytes: 4 << 20, requests_bytes: 4 << 20 };
+}
+
+/// What became of a long request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lend {
+    /// It lies there.
+    Lent(Parcel),
+    /// It does not: send frames.
+    NoRoom,
+    /// Not now: too much is under way. Try again.
+    Later,
+}
+
+/// Where long requests lie.
+enum Requests {
+    Nowhere,
+    /// In memory of ours, which the server READs.
+    Ours(Registered),
+    /// In memory of the server's, written from behind our slots.
+    Theirs(Span),
+}
+
 /// The client's handle. The server lets go of it when it is dropped.
 pub struct VerbsRequester {
     bounds: Bounds,
+    replies: Option<Registered>,
+    requests: Requests,
+    /// Who of our requests has which place there.
+    places: Ledger,
     sender: Sender,
     receiver: Receiver,
     slots_address: u64,
@@ -57,7 +101,12 @@ fn other(trouble: Trouble) -> io::Error {
 }
 
 /// Become a client of the server whose door is `stream`.
-pub fn enter(mut stream: TcpStream, place: &Place, service: Service) -> io::Result<VerbsRequester> {
+pub fn enter(
+    mut stream: TcpStream,
+    place: &Place,
+    service: Service,
+    lending: Lending,
+) -> io::Result<VerbsRequester> {
     let card = Card::open(place).map_err(other)?;
     let sends = Queue::new(&card, 2 * DEPTH, None).map_err(other)?;
     let depths = Depths { sends: DEPTH, receives: 1 };
@@ -69,15 +118,41 @@ pub fn enter(mut stream: TcpStream, place: &Place, service: Service) -> io::Resu
         number: pair.number(),
         psn: draw() & ((1 << NUMBER_BITS) - 1),
     };
-    let hello = Hello { service, far, replies_number: receiver.number(), replies_qkey: qkey };
+    let replies = lent(&card, lending.replies_bytes, Writers::Remote)?;
+    let ours = match service {
+        Service::Reliable => lent(&card, lending.requests_bytes, Writers::Readers)?,
+        Service::Unreliable => None,
+    };
+    let wish = Span { bytes: lending.requests_bytes as u32, ..Span::default() };
+    let hello = Hello {
+        service,
+        far,
+        replies_number: receiver.number(),
+        replies_qkey: qkey,
+        replies: replies.as_ref().map_or(Span::default(), span),
+        requests: ours.as_ref().map_or(wish, span),
+    };
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     stream.write_all(hello.to_string().as_bytes())?;
-    let Welcome { bounds, far: theirs, slots_address, slots_rkey } = answer(&mut stream)?;
-    let memory = Registered::new(&card, bounds.bytes(), Writers::Device).map_err(other)?;
-    pair.connect(service, far.psn, &theirs).map_err(other)?;
+    let Welcome { bounds, far: theirs, slots_address, slots_rkey, grant } = answer(&mut stream)?;
+    let requests = match ours {
+        Some(ours) => Requests::Ours(ours),
+        None if grant.bytes > 0 && service == Service::Unreliable => Requests::Theirs(grant),
+        None => Requests::Nowhere,
+    };
+    let behind = requests.behind();
+    let memory = Registered::new(&card, bounds.bytes() + behind, Writers::Device).map_err(other)?;
+    match service {
+        Service::Reliable => pair.connect_readers(far.psn, &theirs),
+        Service::Unreliable => pair.connect(service, far.psn, &theirs),
+    }
+    .map_err(other)?;
     Ok(VerbsRequester {
         bounds,
+        replies,
+        places: Ledger::new(requests.bytes()),
+        requests,
         sender: Sender::new(pair, Arc::new(memory), DEPTH),
         receiver,
         slots_address,
@@ -90,6 +165,33 @@ pub fn enter(mut stream: TcpStream, place: &Place, service: Service) -> io::Resu
         verbs: Verbs::default(),
         door: stream,
     })
+}
+
+/// Memory to lend, if there is to be some.
+fn lent(card: &Arc<Card>, bytes: usize, writers: Writers) -> io::Result<Option<Registered>> {
+    let bytes = bytes.min(BULK_BYTES_MAX);
+    (bytes > 0).then(|| Registered::new(card, bytes, writers).map_err(other)).transpose()
+}
+
+fn span(memory: &Registered) -> Span {
+    let bytes = memory.bytes().min(BULK_BYTES_MAX) as u32;
+    Span { address: memory.address(), rkey: memory.rkey(), bytes }
+}
+
+impl Requests {
+    /// How much memory they have.
+    fn bytes(&self) -> usize {
+        match self {
+            Requests::Nowhere => 0,
+            Requests::Ours(memory) => memory.bytes(),
+            Requests::Theirs(span) => span.bytes as usize,
+        }
+    }
+
+    /// How much of it lies behind our slots.
+    fn behind(&self) -> usize {
+        if let Requests::Theirs(span) = self { span.bytes as usize } else { 0 }
+    }
 }
 
 /// What takes replies, and its key.
@@ -185,6 +287,77 @@ impl VerbsRequester {
         if self.credits[lane].was_full() {
             self.ask(lane);
         }
+    }
+
+    /// Longest request that may be lent; 0: none.
+    pub fn lent_bytes_max(&self) -> usize {
+        match self.requests {
+            Requests::Theirs(_) => self.places.bytes().min(PIECES_MAX * PIECE_BYTES),
+            _ => self.places.bytes(),
+        }
+    }
+
+    /// Put a long request where the server finds it, under a name of ours.
+    pub fn lend(&mut self, name: u16, message: &[u8]) -> Lend {
+        if message.len() > self.lent_bytes_max() {
+            return Lend::NoRoom;
+        }
+        if self.lacks_room(message.len()) {
+            return Lend::Later;
+        }
+        let Some(place) = self.places.take(name, message.len(), 0, u64::MAX) else {
+            return Lend::NoRoom;
+        };
+        let behind = self.bounds.bytes();
+        match &self.requests {
+            Requests::Nowhere => return Lend::NoRoom,
+            Requests::Ours(memory) => words::write(memory.words(), place.offset, message),
+            Requests::Theirs(_) => {
+                words::write(self.sender.memory().words(), behind + place.offset, message);
+            }
+        }
+        let parcel = Parcel::of(place.number, place.offset as u32, message);
+        self.write_lent(&parcel);
+        Lend::Lent(parcel)
+    }
+
+    /// The same once more, as it lies there: what was written may have been lost.
+    pub fn lend_again(&mut self, parcel: &Parcel) -> Lend {
+        if self.lacks_room(parcel.bytes as usize) {
+            return Lend::Later;
+        }
+        self.write_lent(parcel);
+        Lend::Lent(*parcel)
+    }
+
+    /// Whether its WRITEs, and the one of its slot, find no places now.
+    fn lacks_room(&mut self, bytes: usize) -> bool {
+        let is_written = matches!(self.requests, Requests::Theirs(_));
+        is_written && self.sender.room() <= bytes.div_ceil(PIECE_BYTES)
+    }
+
+    fn write_lent(&mut self, parcel: &Parcel) {
+        let Requests::Theirs(span) = self.requests else { return };
+        let (from, bytes) = (parcel.offset as usize, parcel.bytes as usize);
+        for at in (from..from + bytes).step_by(PIECE_BYTES) {
+            let end = (at + PIECE_BYTES).min(from + bytes);
+            let behind = self.bounds.bytes();
+            let address = span.address + at as u64;
+            self.sender.write(behind + at..behind + end, address, span.rkey);
+            self.verbs.writes += 1;
+        }
+    }
+
+    /// The request of this name is over: its place is another's.
+    pub fn take_back(&mut self, name: u16) {
+        self.places.give_back(name);
+    }
+
+    /// The long reply that a notice tells of, behind what is in `out`. False: it has not come, not
+    /// whole, or not any more.
+    pub fn open_reply(&self, parcel: &Parcel, out: &mut Vec<u8>) -> bool {
+        let memory = self.replies.as_ref();
+        memory.is_some_and(|memory| parcel.open(memory.words(), out))
     }
 
     /// Write a word behind the memory that the server gave, as who is hostile would: whoever tests

@@ -12,9 +12,10 @@ use super::pair::{Depths, Pair, Queue, draw};
 use super::post::{Post, SIGNAL_EVERY, Sender};
 use super::yard::{self, Look};
 use crate::contract::{
-    Descriptor, Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Posted, Request, Responder, Verbs,
+    Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder, Verbs,
 };
 use crate::layout::SLOT_BYTES;
+use crate::long::Parcel;
 use crate::region::add;
 use laneway_sync::words;
 use std::io::{self, IoSlice};
@@ -245,7 +246,7 @@ impl Responder for VerbsResponder {
     }
 
     fn lenders(&self) -> Box<dyn Lenders> {
-        Box::new(NoLenders)
+        Box::new(VerbsLenders { hall: self.hall.clone() })
     }
 
     fn verbs(&self) -> Verbs {
@@ -253,11 +254,33 @@ impl Responder for VerbsResponder {
     }
 }
 
-/// What is long comes in frames here: nobody lends.
-struct NoLenders;
+/// Long messages of all clients, for all workers.
+struct VerbsLenders {
+    hall: Arc<Hall>,
+}
 
-impl Lenders for NoLenders {
-    fn claim(&self, _: Peer, _: Descriptor) -> Option<Box<dyn Lent>> {
-        None
+impl Lenders for VerbsLenders {
+    fn bytes(&self, said: &[u8]) -> Option<usize> {
+        Parcel::parse(said).map(|parcel| parcel.bytes as usize)
+    }
+
+    fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
+        self.hall.guest(peer)?.berth().claim(Parcel::parse(said)?)
+    }
+
+    fn place(
+        &self,
+        peer: Peer,
+        id: u16,
+        bytes: usize,
+        now_nanos: u64,
+    ) -> Option<Box<dyn Placed>> {
+        self.hall.guest(peer)?.berth().place(id, bytes, now_nanos)
+    }
+
+    fn taken(&self, peer: Peer, id: u16) {
+        if let Some(guest) = self.hall.guest(peer) {
+            guest.berth().taken(id);
+        }
     }
 }

@@ -37,6 +37,9 @@ pub enum Kind {
     /// 5: the request does not stand here, but in memory that its client lends: the payload says
     /// where (a descriptor of 24 bytes). Only where requests come by memory.
     Lent,
+    /// 6: the reply does not stand here, but in memory that its client lends: the payload says where
+    /// (a parcel of 24 bytes), and the total of how many frames it would be. Only over RDMA.
+    Notice,
     /// Anything else means nothing yet.
     Unknown(u16),
 }
@@ -52,6 +55,7 @@ impl Kind {
             3 => Kind::Once,
             4 => Kind::Cookie,
             5 => Kind::Lent,
+            6 => Kind::Notice,
             other => Kind::Unknown(other),
         }
     }
@@ -66,6 +70,7 @@ impl Kind {
             Kind::Once => 3,
             Kind::Cookie => 4,
             Kind::Lent => 5,
+            Kind::Notice => 6,
             Kind::Unknown(other) => other,
         }
     }

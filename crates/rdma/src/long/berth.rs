@@ -1,0 +1,303 @@
+//! The server's side of one client's long messages, slice by slice, over whatever carries them.
+//!
+//! Workers share it and *try* its lock: who finds it taken comes again. One slice is on its way
+//! in and two are on their way out at a time, so what a client can hold here is their memory. A
+//! client that takes no notice loses its place by time; what it lent is its own, so nobody else's
+//! bytes lie where a late write could reach them.
+
+use super::ledger::{Ledger, Place};
+use super::parcel::{PARCEL_BYTES, Parcel, Sealing};
+use super::PIECE_BYTES;
+use crate::contract::{Lent, Moved, Placed};
+use crate::region::{add, counts};
+use laneway_sync::prim::AtomicU64;
+use std::io::IoSlice;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+/// How long a client may leave a reply in the memory it lent: as long as the server keeps one.
+pub const KEEP_NANOS: u64 = 2_000_000_000;
+/// Messages of one client that are read at a time.
+const READING_MAX: usize = 64;
+
+counts! {
+    /// Pieces of replies written into memory that clients lend: verbs of the kind WRITE.
+    verbs_write,
+    /// Pieces of requests read out of memory that clients lend: verbs of the kind READ.
+    verbs_read,
+    /// Replies that lie where their client was told.
+    notices,
+    /// Long replies for which there was no room there: they went in frames.
+    replies_unplaced,
+    /// Places whose client did not say in time that it had taken the reply.
+    places_expired,
+    /// Long requests begun to be read.
+    loans_claimed,
+    /// Those that lie nowhere, or are being read already.
+    loans_refused,
+    /// Those that were not as they were sealed: their client was asked for frames.
+    loans_torn,
+    /// Clients whose connection broke under a long message: they lied, or were gone.
+    clients_cut_off,
+    /// Clients that were granted memory for their long requests.
+    grants,
+    /// Clients that wished for it in vain: theirs go in frames.
+    grants_refused,
+}
+
+/// What moves bytes between the server and one client's memory. One that is broken stays so.
+pub trait Carrier: Send {
+    /// Begin to write `pieces`, at most [`PIECE_BYTES`], at offset `at` of the memory that the
+    /// client lends for replies. They were copied when this returns.
+    fn write(&mut self, at: usize, pieces: &[IoSlice<'_>]) -> Moved;
+    /// Begin to read `bytes`, at most [`PIECE_BYTES`], from offset `at` of where the client's
+    /// requests lie. Nothing else is being read.
+    fn begin_read(&mut self, at: usize, bytes: usize) -> Moved;
+    /// What was begun to be read last, behind what is in `out`, once it is here.
+    fn end_read(&mut self, out: &mut Vec<u8>) -> Moved;
+    /// Whether a read costs a verb.
+    fn reads_by_verb(&self) -> bool;
+}
+
+/// Who waits for what is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fetch {
+    Nothing,
+    /// The message of this number.
+    Of(u64),
+    /// Nobody any more.
+    Unwanted,
+}
+
+struct Inner<C> {
+    carrier: C,
+    replies: Ledger,
+    /// Numbers of messages that are being read.
+    reading: Vec<u64>,
+    fetch: Fetch,
+    scratch: Vec<u8>,
+}
+
+/// See the module's page.
+pub struct Berth<C> {
+    inner: Mutex<Inner<C>>,
+    requests_bytes: usize,
+    counts: Arc<Counts>,
+}
+
+impl<C: Carrier + 'static> Berth<C> {
+    /// Of a client that lends `replies_bytes` for replies, and whose requests lie in
+    /// `requests_bytes`; each may be 0.
+    pub fn new(
+        carrier: C,
+        replies_bytes: usize,
+        requests_bytes: usize,
+        counts: Arc<Counts>,
+    ) -> Arc<Berth<C>> {
+        let replies = Ledger::new(replies_bytes);
+        let (reading, fetch, scratch) = (Vec::new(), Fetch::Nothing, Vec::new());
+        let inner = Mutex::new(Inner { carrier, replies, reading, fetch, scratch });
+        Arc::new(Berth { inner, requests_bytes, counts })
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Inner<C>>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(inner)) => Some(inner.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn count(&self, count: impl Fn(&Counts) -> &AtomicU64) {
+        add(count(&self.counts), 1);
+    }
+
+    /// Room for the reply to request `id`, of so many bytes. `None`: it goes in frames.
+    pub fn place(self: &Arc<Self>, id: u16, bytes: usize, now: u64) -> Option<Box<dyn Placed>> {
+        let mut inner = self.try_lock()?;
+        if inner.replies.bytes() == 0 {
+            return None;
+        }
+        let expired = inner.replies.expired();
+        let place = inner.replies.take(id, bytes, now, KEEP_NANOS);
+        add(&self.counts.places_expired, inner.replies.expired() - expired);
+        drop(inner);
+        let Some(place) = place else {
+            self.count(|counts| &counts.replies_unplaced);
+            return None;
+        };
+        let sealing = Sealing::new(place.number);
+        let berth = self.clone();
+        Some(Box::new(Placing { berth, place, bytes, written: 0, sealing, is_told: false }))
+    }
+
+    /// The client has taken the reply to request `id`, or wants it no more. Where another worker is
+    /// here its place ends by its time.
+    pub fn taken(&self, id: u16) {
+        if let Some(mut inner) = self.try_lock() {
+            inner.replies.give_back(id);
+        }
+    }
+
+    /// Begin to read what `parcel` says.
+    pub fn claim(self: &Arc<Self>, parcel: Parcel) -> Option<Box<dyn Lent>> {
+        let fits = parcel.bytes > 0 && parcel.fits(self.requests_bytes);
+        let claimed = fits && self.try_lock().is_some_and(|mut inner| inner.claim(parcel.number));
+        if !claimed {
+            self.count(|counts| &counts.loans_refused);
+            return None;
+        }
+        self.count(|counts| &counts.loans_claimed);
+        let sealing = Sealing::new(parcel.number);
+        Some(Box::new(Loan { berth: self.clone(), parcel, read: 0, begun: 0, sealing }))
+    }
+}
+
+impl<C: Carrier> Inner<C> {
+    fn claim(&mut self, number: u64) -> bool {
+        let is_new = self.reading.len() < READING_MAX && !self.reading.contains(&number);
+        if is_new {
+            self.reading.push(number);
+        }
+        is_new
+    }
+
+    /// Begin to read for message `number`.
+    fn begin(&mut self, number: u64, at: usize, bytes: usize) -> Moved {
+        match self.fetch {
+            Fetch::Of(_) => return Moved::Later,
+            Fetch::Nothing => {}
+            Fetch::Unwanted => {
+                self.scratch.clear();
+                let moved = self.carrier.end_read(&mut self.scratch);
+                if moved != Moved::Done {
+                    return moved;
+                }
+                self.fetch = Fetch::Nothing;
+            }
+        }
+        let moved = self.carrier.begin_read(at, bytes);
+        if moved == Moved::Done {
+            self.fetch = Fetch::Of(number);
+        }
+        moved
+    }
+}
+
+/// A reply on its way into its client's memory.
+struct Placing<C: Carrier + 'static> {
+    berth: Arc<Berth<C>>,
+    place: Place,
+    bytes: usize,
+    written: usize,
+    sealing: Sealing,
+    is_told: bool,
+}
+
+impl<C: Carrier> Placed for Placing<C> {
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> Moved {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        assert!(bytes <= PIECE_BYTES && bytes <= self.bytes - self.written, "beyond its place");
+        let Some(mut inner) = self.berth.try_lock() else { return Moved::Later };
+        if !inner.replies.holds(self.place.number) {
+            return Moved::Gone;
+        }
+        let moved = inner.carrier.write(self.place.offset + self.written, pieces);
+        drop(inner);
+        if moved == Moved::Done {
+            pieces.iter().for_each(|piece| self.sealing.add(piece));
+            self.written += bytes;
+            self.berth.count(|counts| &counts.verbs_write);
+        }
+        moved
+    }
+
+    fn notice(&mut self, now_nanos: u64) -> Option<[u8; PARCEL_BYTES]> {
+        assert_eq!(self.written, self.bytes, "told before it was written");
+        // Where another worker is here, its time goes on as it was.
+        if let Some(mut inner) = self.berth.try_lock()
+            && !inner.replies.renew(self.place.number, now_nanos, KEEP_NANOS)
+        {
+            return None;
+        }
+        self.is_told = true;
+        self.berth.count(|counts| &counts.notices);
+        let Place { number, offset } = self.place;
+        let (offset, bytes, seal) = (offset as u32, self.bytes as u32, self.sealing.seal());
+        Some(Parcel { number, seal, offset, bytes }.to_bytes())
+    }
+}
+
+impl<C: Carrier> Drop for Placing<C> {
+    fn drop(&mut self) {
+        if !self.is_told
+            && let Some(mut inner) = self.berth.try_lock()
+        {
+            inner.replies.give_back_number(self.place.number);
+        }
+    }
+}
+
+/// A request on its way in.
+struct Loan<C: Carrier + 'static> {
+    berth: Arc<Berth<C>>,
+    parcel: Parcel,
+    read: usize,
+    /// Bytes that are being read.
+    begun: usize,
+    sealing: Sealing,
+}
+
+impl<C: Carrier> Lent for Loan<C> {
+    fn bytes(&self) -> usize {
+        self.parcel.bytes as usize
+    }
+
+    fn read(&mut self, offset: usize, bytes: usize, out: &mut Vec<u8>) -> Moved {
+        assert_eq!(offset, self.read, "it is read from its front on");
+        assert!(bytes > 0 && bytes <= PIECE_BYTES && bytes <= self.bytes() - offset);
+        let Some(mut inner) = self.berth.try_lock() else { return Moved::Later };
+        if self.begun == 0 {
+            let at = self.parcel.offset as usize + offset;
+            match inner.begin(self.parcel.number, at, bytes) {
+                Moved::Done => self.begun = bytes,
+                other => return other,
+            }
+            if inner.carrier.reads_by_verb() {
+                self.berth.count(|counts| &counts.verbs_read);
+            }
+        }
+        let start = out.len();
+        let moved = inner.carrier.end_read(out);
+        if moved == Moved::Done {
+            inner.fetch = Fetch::Nothing;
+            drop(inner);
+            self.sealing.add(&out[start..]);
+            self.read += std::mem::take(&mut self.begun);
+        }
+        moved
+    }
+
+    fn is_right(&self) -> bool {
+        let is_right = self.read == self.bytes() && self.sealing.seal() == self.parcel.seal;
+        if !is_right {
+            self.berth.count(|counts| &counts.loans_torn);
+        }
+        is_right
+    }
+}
+
+impl<C: Carrier> Drop for Loan<C> {
+    fn drop(&mut self) {
+        // Held for one copy of a slice at most.
+        let inner = self.berth.inner.lock();
+        let mut inner = inner.unwrap_or_else(std::sync::PoisonError::into_inner);
+        inner.reading.retain(|number| *number != self.parcel.number);
+        if self.begun > 0 && inner.fetch == Fetch::Of(self.parcel.number) {
+            inner.fetch = Fetch::Unwanted;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

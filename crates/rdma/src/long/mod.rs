@@ -1,0 +1,28 @@
+//! What is too long for a slot or a datagram, between a client and a server on different hosts: one
+//! side says where it lies, and the cards move it. (HERD §4 leaves both directions open.)
+//!
+//! - **Replies** are written into memory that the client lends at the greeting; behind the last
+//!   WRITE one datagram says where: a [`parcel`], with a number and a seal over every byte.
+//! - **Requests** lie in memory that the server may READ, or were written by the client into
+//!   memory that the server granted at the greeting; what stands in the slot is a parcel, too.
+//!
+//! [`ledger`] says who holds which bytes and until when; [`berth`] is the server's side of one
+//! client, slice by slice, over any [`berth::Carrier`]: a card, or in tests [`twin`], which loses.
+//! Whoever opens a parcel copies it once and judges the copy by its seal; what is torn, late or
+//! overwritten is as if it had not come, and goes in frames. So nothing depends on a write that
+//! arrived, on memory that was free, or on what the other side says.
+//!
+//! Knows no card, no clock (time is an argument, in nanoseconds) and no request.
+
+pub mod berth;
+pub mod ledger;
+pub mod parcel;
+#[doc(hidden)]
+pub mod twin;
+
+pub use berth::{Berth, Carrier};
+pub use ledger::Ledger;
+pub use parcel::{PARCEL_BYTES, Parcel, Sealing};
+
+/// What a card moves at a time, at most: a slice, behind which others have their turn.
+pub const PIECE_BYTES: usize = 32 << 10;
