@@ -6,7 +6,7 @@
 //! it writes where it may not, and sees that it is refused.
 use laneway_client::{Client, RdmaPlace, RdmaService, Request, Settings};
 use laneway_rdma::contract::Requester as _;
-use laneway_rdma::verbs;
+use laneway_rdma::verbs::{self, Lending};
 use std::error::Error;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -86,7 +86,7 @@ const LOOKS: u32 = 300;
 fn outside(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
     let mut neighbour = connect(door, place, RdmaService::Unreliable)?;
     neighbour.set(key(0), value(0))?;
-    let mut hostile = verbs::enter(TcpStream::connect(door)?, place, RdmaService::Reliable)?;
+    let mut hostile = verbs::enter(TcpStream::connect(door)?, place, RdmaService::Reliable, Lending::NOTHING)?;
     hostile.write_outside();
     hostile.pump()?;
     let mut looks = 0;

@@ -16,7 +16,8 @@ use crate::settings::Settings;
 use crate::socket::Socket;
 use crate::topology::Topology;
 use laneway_rdma::door;
-use laneway_rdma::verbs::{self, Place, Service};
+use laneway_rdma::contract::LongRequester as _;
+use laneway_rdma::verbs::{self, Lending, Place, Service};
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -172,11 +173,12 @@ impl Client {
     ) -> Result<(Client, SocketAddr), Error> {
         let stream = connect_any(doors, Duration::from_nanos(settings.topology_nanos))?;
         let door = stream.peer_addr()?;
-        let verbs = verbs::enter(stream, place, service)?;
+        let verbs = verbs::enter(stream, place, service, Lending::USUAL)?;
         let bounds = verbs.bounds();
         settings.window_max = settings.window_max.min(bounds.window);
+        let topology = Topology::remote(bounds.lanes as u16, verbs.lent_bytes_max());
         let link = Link::Remote(Box::new(Remote::new(verbs)));
-        let client = Client::by(link, Topology::queues(0, bounds.lanes as u16), settings);
+        let client = Client::by(link, topology, settings);
         Ok((client.told()?, door))
     }
 

@@ -1,13 +1,17 @@
 //! A server's memory on another host, written over RDMA (HERD's way, over [`laneway_rdma`]):
-//! requests go into slots by WRITE, replies come as datagrams. What is too long for a slot goes in
-//! frames, as over UDP, and frames that were lost are asked for as there.
+//! requests go into slots by WRITE, replies come as datagrams. What is too long for a slot is lent:
+//! the server READs it out of memory of ours, or it is written into memory that the server granted;
+//! and a long reply is written into memory that we lend, of which a notice tells. What finds no room
+//! goes in frames, as over UDP, and frames that were lost are asked for as there.
 //!
 //! Knows no clock, and no request: the core's datagrams go in and out as they are.
 
 use crate::core::Core;
-use laneway_rdma::contract::{Posted, Requester};
+use laneway_rdma::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted};
+use laneway_rdma::long::parcel::Parcel;
 use laneway_rdma::verbs::VerbsRequester;
-use std::collections::VecDeque;
+use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -18,33 +22,57 @@ const LOOKS: u32 = 64;
 const YIELDS: u32 = 16;
 /// The longest sleep: behind it, whether the server is still there.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// The longest while something waits for room: whoever tells of room may have been lost.
+/// The longest while something waits for room, or for a reply that was told before it came:
+/// whoever tells of room may have been lost, and a card that writes tells nobody.
 const SLEEP_FOR_ROOM: Duration = Duration::from_millis(1);
 
-/// The link between a [`Core`] and a server over RDMA, for whoever has a loop of their own.
-pub struct Remote {
-    verbs: VerbsRequester,
-    /// What found no room, with its queue.
-    waiting: VecDeque<(u16, Vec<u8>)>,
-    out: Vec<u8>,
+/// A reply that the server has told of.
+#[derive(Debug, Clone, Copy)]
+struct Notice {
+    queue: u16,
+    id: u16,
+    /// Of how many frames it would be.
+    total: u16,
+    parcel: Parcel,
 }
 
-impl Remote {
+/// The link between a [`Core`] and a server over RDMA, for whoever has a loop of their own.
+pub struct Remote<V = VerbsRequester> {
+    verbs: V,
+    /// What is lent, by the id of its request.
+    lent: BTreeMap<u16, Parcel>,
+    /// What found no room, with its queue.
+    waiting: VecDeque<(u16, Vec<u8>)>,
+    /// Replies that have not come as their notices say.
+    told: Vec<Notice>,
+    out: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+impl<V: LongRequester> Remote<V> {
     /// The client's side of a connection, with nothing under way.
-    pub fn new(verbs: VerbsRequester) -> Remote {
-        Remote { verbs, waiting: VecDeque::new(), out: Vec::new() }
+    pub fn new(verbs: V) -> Remote<V> {
+        Remote {
+            verbs,
+            lent: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            told: Vec::new(),
+            out: Vec::new(),
+            reply: Vec::new(),
+        }
     }
 
     /// The connection.
-    pub fn verbs(&self) -> &VerbsRequester {
+    pub fn verbs(&self) -> &V {
         &self.verbs
     }
 
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
-        while let Some((queue, datagram)) = self.waiting.pop_front() {
-            if !posted(self.verbs.post_request(queue.into(), &datagram))? {
-                self.waiting.push_front((queue, datagram));
+        self.end_loans(core);
+        while let Some((queue, bytes)) = self.waiting.pop_front() {
+            if !is_over(core, &bytes) && !self.post(core, queue, &bytes)? {
+                self.waiting.push_front((queue, bytes));
                 return self.verbs.pump();
             }
         }
@@ -54,9 +82,7 @@ impl Remote {
         {
             for datagram in out.chunks(departure.segment_bytes.max(1)) {
                 let queue = departure.queue;
-                let waits = !self.waiting.is_empty()
-                    || !posted(self.verbs.post_request(queue.into(), datagram))?;
-                if waits {
+                if !self.waiting.is_empty() || !self.post(core, queue, datagram)? {
                     self.waiting.push_back((queue, datagram.to_vec()));
                 }
             }
@@ -65,6 +91,82 @@ impl Remote {
         self.verbs.pump()
     }
 
+    /// Lets go of what is lent for requests that have ended.
+    fn end_loans(&mut self, core: &Core) {
+        let verbs = &mut self.verbs;
+        self.lent.retain(|id, _| {
+            let is_wanted = core.is_under_way(*id);
+            if !is_wanted {
+                verbs.take_back(*id);
+            }
+            is_wanted
+        });
+    }
+
+    /// Posts one datagram, or, if it is too long for a slot, where it lies. False: no room.
+    fn post(&mut self, core: &mut Core, queue: u16, bytes: &[u8]) -> io::Result<bool> {
+        if bytes.len() <= MESSAGE_BYTES_MAX {
+            return posted(self.verbs.post_request(queue.into(), bytes));
+        }
+        // Before anything is lent.
+        if !self.verbs.has_room(queue.into()) {
+            return Ok(false);
+        }
+        let Some((header, message)) = Header::parse(bytes) else { return Ok(true) };
+        let id = header.request_id;
+        let lend = match self.lent.get(&id) {
+            Some(parcel) => self.verbs.lend_again(parcel),
+            None => self.verbs.lend(id, message),
+        };
+        match lend {
+            Lend::Lent(parcel) => {
+                self.lent.insert(id, parcel);
+                let said = [&bytes[..HEADER_BYTES], &parcel.to_bytes()].concat();
+                posted(self.verbs.post_request(queue.into(), &said))
+            }
+            Lend::Later => Ok(false),
+            Lend::NoRoom => {
+                core.send_in_frames(id);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Feeds the core what has come. Whether there may be more.
+    pub fn receive(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<bool> {
+        let told = &mut self.told;
+        let mut feed = |queue: usize, bytes: &[u8]| match notice(queue, bytes) {
+            Some(notice) => {
+                let Notice { queue, id, total, .. } = notice;
+                if core.hear_notice(queue, id, total, now_nanos) {
+                    told.push(notice);
+                }
+            }
+            None => core.feed(queue as u16, bytes, now_nanos),
+        };
+        let count = self.verbs.poll_replies(BURST, &mut feed);
+        self.open_replies(core, now_nanos);
+        Ok(count == BURST)
+    }
+
+    /// Looks at what was told: its writes may come behind their notice, or never.
+    fn open_replies(&mut self, core: &mut Core, now_nanos: u64) {
+        let Remote { verbs, told, reply, .. } = self;
+        told.retain(|Notice { queue, id, total, parcel }| {
+            if !core.waits_for(*queue, *id) {
+                return false;
+            }
+            reply.clear();
+            let is_here = verbs.open_reply(parcel, reply);
+            if is_here {
+                core.feed_long(*queue, *id, *total, reply, now_nanos);
+            }
+            !is_here
+        });
+    }
+}
+
+impl Remote {
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
         // The core may have something to send at once, but there is no room for it.
@@ -78,20 +180,27 @@ impl Remote {
             }
             if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
-        let most = if self.waiting.is_empty() { SLEEP_MAX } else { SLEEP_FOR_ROOM };
+        let is_soon = !self.waiting.is_empty() || !self.told.is_empty();
+        let most = if is_soon { SLEEP_FOR_ROOM } else { SLEEP_MAX };
         self.verbs.sleep(Duration::from_nanos(nanos).min(most))?;
         if !self.verbs.has_reply() && self.verbs.is_server_gone() {
             return Err(gone());
         }
         Ok(())
     }
+}
 
-    /// Feeds the core what has come. Whether there may be more.
-    pub fn receive(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<bool> {
-        let mut feed = |queue: usize, bytes: &[u8]| core.feed(queue as u16, bytes, now_nanos);
-        let count = self.verbs.poll_replies(BURST, &mut feed);
-        Ok(count == BURST)
-    }
+/// What a datagram tells of a reply that lies elsewhere.
+fn notice(queue: usize, bytes: &[u8]) -> Option<Notice> {
+    let (header, said) = Header::parse(bytes).filter(|(header, _)| header.kind == Kind::Notice)?;
+    let Header { request_id: id, total, .. } = header;
+    Some(Notice { queue: queue as u16, id, total, parcel: Parcel::parse(said)? })
+}
+
+/// Whether a request that waited to be lent was given up meanwhile.
+fn is_over(core: &Core, bytes: &[u8]) -> bool {
+    let is_long = bytes.len() > MESSAGE_BYTES_MAX;
+    is_long && Header::parse(bytes).is_some_and(|(header, _)| !core.is_under_way(header.request_id))
 }
 
 fn posted(posted: Posted) -> io::Result<bool> {

@@ -18,6 +18,8 @@ pub struct Topology {
     extended: bool,
     /// What of a request its client may lend; 0: it goes in datagrams.
     lent_bytes_max: usize,
+    /// What may not be lent goes in datagrams.
+    framed: bool,
 }
 
 impl Topology {
@@ -31,6 +33,7 @@ impl Topology {
             exclusive: false,
             extended: false,
             lent_bytes_max: 0,
+            framed: true,
         }
     }
 
@@ -44,6 +47,7 @@ impl Topology {
             exclusive: false,
             extended: true,
             lent_bytes_max: 0,
+            framed: true,
         }
     }
 
@@ -52,6 +56,12 @@ impl Topology {
     pub const fn in_memory(queues: u16, lent_bytes_max: usize) -> Topology {
         // There are no frames in memory: what may not be lent may not be longer than one.
         let lent_bytes_max = if lent_bytes_max == 0 { 1 } else { lent_bytes_max };
+        Topology { lent_bytes_max, framed: false, ..Topology::queues(0, queues) }
+    }
+
+    /// `queues` in memory of a server on another host, where a request of at most so many bytes is
+    /// lent if it is too long for one datagram and there is room; 0: none is.
+    pub const fn remote(queues: u16, lent_bytes_max: usize) -> Topology {
         Topology { lent_bytes_max, ..Topology::queues(0, queues) }
     }
 
@@ -110,6 +120,11 @@ impl Topology {
     /// What of a request its client may lend; `None`: it goes in datagrams.
     pub const fn lent_bytes_max(&self) -> Option<usize> {
         if self.lent_bytes_max > 0 { Some(self.lent_bytes_max) } else { None }
+    }
+
+    /// Whether what may not be lent goes in datagrams.
+    pub const fn is_framed(&self) -> bool {
+        self.framed
     }
 
     /// How many queues there are.

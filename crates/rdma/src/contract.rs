@@ -5,7 +5,7 @@
 //! A *queue* is where requests of any client arrive, one per worker of the server. Nothing here
 //! waits or allocates per request; what finds no room says so. Messages are bytes without meaning.
 
-use crate::long::PARCEL_BYTES;
+use crate::long::parcel::{PARCEL_BYTES, Parcel};
 use std::io::{self, IoSlice};
 
 /// Longest message of a slot.
@@ -127,7 +127,7 @@ pub trait Lent: Send {
 
 /// A reply on its way into memory that its client lends. Dropped before its notice it is given up.
 pub trait Placed: Send {
-    /// Write the next bytes, at most [`crate::long::PIECE_BYTES`].
+    /// Write the next bytes, at most [`crate::long::parcel::PIECE_BYTES`].
     ///
     /// # Panics
     /// If they are more, or more than the reply has.
@@ -177,6 +177,36 @@ pub trait Requester {
     fn pump(&mut self) -> io::Result<()>;
     /// What was asked so far.
     fn verbs(&self) -> Verbs;
+}
+
+/// What became of a long request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lend {
+    /// It lies where the server finds it, or is on its way there.
+    Lent(Parcel),
+    /// There is no room for it: send frames.
+    NoRoom,
+    /// Not now: too much is on its way. Try again.
+    Later,
+}
+
+/// The client's side of long messages between hosts. Whatever finds no room goes in frames.
+pub trait LongRequester: Requester {
+    /// Whether a queue takes a request now; where it does not, its server is asked for room now and
+    /// then.
+    fn has_room(&mut self, queue: usize) -> bool;
+    /// Longest request that may be lent; 0: none.
+    fn lent_bytes_max(&self) -> usize;
+    /// Put a long request where the server finds it, under a name of the client's; what had that
+    /// name before is over.
+    fn lend(&mut self, name: u16, message: &[u8]) -> Lend;
+    /// The same once more, as it lies there: it may have been lost on its way.
+    fn lend_again(&mut self, parcel: &Parcel) -> Lend;
+    /// The request of this name is over.
+    fn take_back(&mut self, name: u16);
+    /// The long reply that a notice tells of, behind what is in `out`. False: it has not come, not
+    /// whole, or not any more.
+    fn open_reply(&self, parcel: &Parcel, out: &mut Vec<u8>) -> bool;
 }
 
 /// A client's way to memory that the server has opened to it: READs, of which the server's CPU

@@ -12,13 +12,21 @@
 //! [`crate::rdma`] (memory that clients write) and [`crate::memory_datagram`] (seeded loss,
 //! duplication and reordering). Nothing here knows what a datagram means.
 
-use crate::rdma::Whence;
 use laneway_rdma::contract::Lenders;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
 /// Arrivals received, and departures sent, by one call, at most (Minos §4.1).
 pub const BURST: usize = 32;
+
+/// From where clients write into memory that the server polls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whence {
+    /// This host: the memory is shared.
+    Here,
+    /// Another, over RDMA.
+    Afar,
+}
 
 /// Which send buffer a departure leaves through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,6 +10,7 @@
 //! a sleep has the clients ring. Nothing here waits.
 
 use crate::cut::Cut;
+pub use crate::datagram::Whence;
 use crate::datagram::{Arrival, Datagrams, Departure, Path, Queue, Sent};
 use crate::{Ready, Wait};
 use laneway_rdma::contract::{Lenders, Peer, Posted, Responder};
@@ -23,29 +24,18 @@ use std::sync::Arc;
 
 /// Marks an address as none of the kernel's: a flow label has 20 bits.
 const FLOW: u32 = u32::MAX;
-/// From where clients write into memory that the server polls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whence {
-    /// This host: the memory is shared.
-    Here,
-    /// Another, over RDMA.
-    Afar,
-}
-
-impl Whence {
-    /// The last word of a peer's address and of a queue's.
-    const fn marks(self) -> (u16, u16) {
-        match self {
-            Whence::Here => (1, 0),
-            Whence::Afar => (3, 2),
-        }
+/// The last word of a peer's address and of a queue's.
+const fn marks(whence: Whence) -> (u16, u16) {
+    match whence {
+        Whence::Here => (1, 0),
+        Whence::Afar => (3, 2),
     }
 }
 
 /// The address by which a client is known.
 pub fn address(whence: Whence, peer: Peer) -> SocketAddr {
     let (high, low) = ((peer.generation >> 16) as u16, peer.generation as u16);
-    let ip = Ipv6Addr::new(0x100, 0, 0, 0, high, low, peer.client, whence.marks().0);
+    let ip = Ipv6Addr::new(0x100, 0, 0, 0, high, low, peer.client, marks(whence).0);
     SocketAddr::V6(SocketAddrV6::new(ip, 0, FLOW, 0))
 }
 
@@ -54,7 +44,7 @@ pub fn peer(whence: Whence, address: &SocketAddr) -> Option<Peer> {
     let SocketAddr::V6(v6) = address else { return None };
     let [0x100, 0, 0, 0, high, low, client, mark] = v6.ip().segments() else { return None };
     let generation = u32::from(high) << 16 | u32::from(low);
-    let is_one = v6.flowinfo() == FLOW && mark == whence.marks().0;
+    let is_one = v6.flowinfo() == FLOW && mark == marks(whence).0;
     is_one.then_some(Peer { client, generation })
 }
 
@@ -70,14 +60,14 @@ pub fn whence(address: &SocketAddr) -> Option<(Whence, Peer)> {
     of(Whence::Here).or_else(|| of(Whence::Afar))
 }
 
-/// Whether it is a client who shares memory with us: it has places for replies of its
-/// own, which it alone can empty.
+/// Whether it is a client who shares memory with us: it has places for replies of its own, which it
+/// alone can empty.
 pub fn is_here(address: &SocketAddr) -> bool {
     peer(Whence::Here, address).is_some()
 }
 
 fn queue_of(whence: Whence, worker: usize) -> Queue {
-    let ip = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, worker as u16, whence.marks().1);
+    let ip = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, worker as u16, marks(whence).1);
     Queue { worker, address: SocketAddr::V6(SocketAddrV6::new(ip, 0, FLOW, 0)), chosen: true }
 }
 

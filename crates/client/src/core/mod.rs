@@ -34,6 +34,9 @@ use pace::{Draws, Rate, RoundTrips, Window};
 use pending::{Attempt, Pending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// How often a request that may go in frames is lent before it does.
+const LENT_TRIES_MAX: u32 = 3;
+
 /// Names a request until its answer is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -149,8 +152,8 @@ impl Core {
         let bytes = Pending::message_bytes(&head, &request);
         let bytes_max = match self.topology.lent_bytes_max() {
             _ if !self.topology.is_extended() => FRAME_BYTES_MAX,
-            Some(lent) => lent.clamp(FRAME_BYTES_MAX, MESSAGE_BYTES_MAX),
-            None => MESSAGE_BYTES_MAX,
+            Some(lent) if !self.topology.is_framed() => lent.clamp(FRAME_BYTES_MAX, MESSAGE_BYTES_MAX),
+            _ => MESSAGE_BYTES_MAX,
         };
         let total = frames(bytes).filter(|_| bytes <= bytes_max);
         let total = total.ok_or(Error::RequestTooLong { bytes, bytes_max })?;
@@ -198,6 +201,16 @@ impl Core {
     /// Whether a request goes under this id.
     pub fn is_under_way(&self, id: u16) -> bool {
         self.by_id.contains_key(&id)
+    }
+
+    /// There is no room for the request under this id where it was to be lent: it goes in frames.
+    pub fn send_in_frames(&mut self, id: u16) {
+        let Some(&serial) = self.by_id.get(&id) else { return };
+        if let Some(pending) = self.pending.get_mut(&serial) {
+            pending.in_frames();
+        }
+        self.enqueue(serial);
+        self.set_timer(serial, u64::MAX);
     }
 
     /// The server as this client knows it.
@@ -323,7 +336,7 @@ impl Core {
     /// Writes a request's next frames, and sets its timer when those were the last.
     fn put(&mut self, serial: u64, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
         let pending = self.pending.get_mut(&serial)?;
-        let is_lent = pending.total > 1 && self.topology.lent_bytes_max().is_some();
+        let is_lent = pending.is_lent(&self.topology);
         if is_lent {
             pending.put_lent(out)
         } else {
@@ -363,6 +376,11 @@ impl Core {
         }
         let begun = match pending.repeat {
             Repeat::Free => self.begin(serial, now_nanos),
+            Repeat::SameId if pending.is_lent(&self.topology) && pending.tries >= LENT_TRIES_MAX => {
+                pending.in_frames();
+                self.enqueue(serial);
+                true
+            }
             Repeat::SameId => {
                 pending.again();
                 self.enqueue(serial);

@@ -2,6 +2,7 @@
 //! has been heard of its reply.
 
 use crate::request::{Repeat, Request};
+use crate::topology::Topology;
 use laneway_wire::udp::frames::put_train;
 use laneway_wire::udp::{
     DATAGRAM_BYTES_MAX, Gap, HEADER_BYTES, Header, Kind, Message, Parts, TRAIN_FRAMES_MAX,
@@ -26,6 +27,8 @@ pub(super) struct Heard {
     pub(super) total: u16,
     /// How often the rest was waited for since a frame came last.
     pub(super) asks: u32,
+    /// No frame has come: the server says that it lies in memory that this client lends.
+    pub(super) placed: bool,
 }
 
 pub(super) struct Pending {
@@ -57,6 +60,8 @@ pub(super) struct Pending {
     kind: Kind,
     /// Whether it may be sent again, to this server.
     pub(super) repeat: Repeat,
+    /// It is not lent, or not any more.
+    framed: bool,
 }
 
 impl Pending {
@@ -93,6 +98,7 @@ impl Pending {
             proved: false,
             kind: if once { Kind::Once } else { Kind::Data },
             repeat,
+            framed: false,
         }
     }
 
@@ -137,6 +143,27 @@ impl Pending {
         self.sends += 1;
         self.tries += 1;
         self.add_unsent(0..u32::from(self.total));
+    }
+
+    /// Whether it is to be lent rather than sent.
+    pub(super) fn is_lent(&self, topology: &Topology) -> bool {
+        let may = |most| !topology.is_framed() || !self.framed && self.lent_bytes() <= most;
+        self.total > 1 && topology.lent_bytes_max().is_some_and(may)
+    }
+
+    fn lent_bytes(&self) -> usize {
+        Pending::message_bytes(&self.head, &self.request)
+    }
+
+    /// From now on it goes in frames, all of them.
+    pub(super) fn in_frames(&mut self) {
+        self.framed = true;
+        self.all_again();
+    }
+
+    /// The server asks for frames, whether it was lent before or not.
+    pub(super) fn is_asked_for(&mut self) {
+        self.framed = true;
     }
 
     /// The server asks for these. Returns how many frames that adds.

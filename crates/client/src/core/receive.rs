@@ -34,7 +34,7 @@ impl Core {
             Kind::Data => self.data(serial, attempt, header, payload, now_nanos),
             Kind::Resend => self.resend(serial, attempt, header, payload, now_nanos),
             Kind::Cookie => self.cookie(serial, attempt, payload, now_nanos),
-            Kind::Forget | Kind::Once | Kind::Lent => self.counts.stray += 1,
+            Kind::Forget | Kind::Once | Kind::Lent | Kind::Notice => self.counts.stray += 1,
             Kind::Unknown(_) => self.counts.unintelligible += 1,
         }
     }
@@ -75,7 +75,8 @@ impl Core {
             }
             Taken::More => {
                 if let Some(pending) = self.pending.get_mut(&serial) {
-                    pending.heard = Some(Heard { attempt, total: header.total, asks: 0 });
+                    let total = header.total;
+                    pending.heard = Some(Heard { attempt, total, asks: 0, placed: false });
                 }
                 self.set_timer(serial, now_nanos.saturating_add(self.settings.resend_nanos));
             }
@@ -84,6 +85,42 @@ impl Core {
             }
             Taken::Refused(_) => self.counts.frames_refused += 1,
         }
+    }
+
+    /// The server says that a reply of `total` frames lies in memory that this client lends. False:
+    /// nobody waits for it any more. Behind it comes [`Core::feed_long`]; where that fails, the
+    /// frames are asked for after a while.
+    pub fn hear_notice(&mut self, queue: u16, id: u16, total: u16, now_nanos: u64) -> bool {
+        let found = self.find(id, queue);
+        let pending = found.and_then(|(serial, attempt)| {
+            let pending = self.pending.get_mut(&serial)?;
+            (pending.is_read() && total > 1).then_some((serial, attempt, pending))
+        });
+        let Some((serial, attempt, pending)) = pending else {
+            self.counts.stray += 1;
+            return false;
+        };
+        if pending.heard.is_none() && !pending.has_unsent() && pending.sends == 1 {
+            self.trips.measured(now_nanos.saturating_sub(pending.sent_nanos));
+        }
+        if pending.heard.is_none_or(|heard| heard.attempt != attempt) {
+            pending.heard = Some(Heard { attempt, total, asks: 0, placed: true });
+            self.set_timer(serial, now_nanos.saturating_add(self.settings.resend_nanos));
+        }
+        true
+    }
+
+    /// Whether a reply that a notice told of is still waited for.
+    pub fn waits_for(&self, queue: u16, id: u16) -> bool {
+        self.find(id, queue).is_some()
+    }
+
+    /// Takes a long reply whole, of `total` frames if it had come so.
+    pub fn feed_long(&mut self, queue: u16, id: u16, total: u16, reply: &[u8], now_nanos: u64) {
+        let Some((serial, attempt)) = self.find(id, queue) else { return };
+        self.asides.push_back((queue, forget(id, total).to_vec()));
+        self.replies.forget(&attempt.id, now_nanos);
+        self.judge(serial, reply, now_nanos);
     }
 
     /// A whole reply: an answer, or something that only looks like one.
@@ -121,6 +158,7 @@ impl Core {
             self.counts.stray += 1;
             return;
         }
+        pending.is_asked_for();
         let (sent_nanos, was_sent) = (pending.sent_nanos, !pending.has_unsent());
         let added = pending.add_gaps(gaps(payload, header.total));
         if added > 0 {
@@ -164,8 +202,12 @@ impl Core {
         let Some(pending) = self.pending.get_mut(&serial) else { return };
         let Some(heard) = &mut pending.heard else { return };
         heard.asks += 1;
-        let Heard { attempt, total, asks } = *heard;
+        let Heard { attempt, total, asks, placed } = *heard;
         let mut missing = self.replies.missing(&attempt.id);
+        if placed {
+            // It may still arrive where it was to be; then the frames are asked for.
+            missing = vec![Gap { first: 0, count: total }];
+        }
         if asks > ASKS_MAX || missing.is_empty() || !self.topology.is_extended() {
             pending.heard = None;
             self.replies.forget(&attempt.id, now_nanos);

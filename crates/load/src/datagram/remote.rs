@@ -5,7 +5,7 @@
 use super::memory::peer;
 use super::socket::Outbox;
 use laneway_rdma::contract::{Posted, Requester as _};
-use laneway_rdma::verbs::{self, Place, Service, VerbsRequester};
+use laneway_rdma::verbs::{self, Lending, Place, Service, VerbsRequester};
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
@@ -40,7 +40,7 @@ impl Remote {
     /// One to the server behind a door.
     pub fn open(way: &Way) -> io::Result<Remote> {
         let stream = TcpStream::connect(&way.door)?;
-        let verbs = verbs::enter(stream, &way.place, way.service)?;
+        let verbs = verbs::enter(stream, &way.place, way.service, Lending::NOTHING)?;
         Ok(Remote { verbs, frame: Vec::new() })
     }
 

@@ -6,8 +6,7 @@
 //! bytes lie where a late write could reach them.
 
 use super::ledger::{Ledger, Place};
-use super::parcel::{PARCEL_BYTES, Parcel, Sealing};
-use super::PIECE_BYTES;
+use super::parcel::{PARCEL_BYTES, PIECE_BYTES, Parcel, Sealing};
 use crate::contract::{Lent, Moved, Placed};
 use crate::region::{add, counts};
 use laneway_sync::prim::AtomicU64;

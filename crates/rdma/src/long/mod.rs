@@ -19,10 +19,3 @@ pub mod ledger;
 pub mod parcel;
 #[doc(hidden)]
 pub mod twin;
-
-pub use berth::{Berth, Carrier};
-pub use ledger::Ledger;
-pub use parcel::{PARCEL_BYTES, Parcel, Sealing};
-
-/// What a card moves at a time, at most: a slice, behind which others have their turn.
-pub const PIECE_BYTES: usize = 32 << 10;

@@ -12,6 +12,8 @@ use std::hash::Hasher;
 
 /// Bytes of a parcel.
 pub const PARCEL_BYTES: usize = 24;
+/// What a card moves at a time, at most: a slice, behind which others have their turn.
+pub const PIECE_BYTES: usize = 32 << 10;
 /// The other half of the seal's key.
 const KEY: u64 = u64::from_le_bytes(*b"laneway2");
 

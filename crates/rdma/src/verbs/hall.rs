@@ -11,7 +11,7 @@ use super::post::{Handle, Mailbox};
 use super::yard::{Bounds, Look, Yard};
 use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, refuse};
-use crate::long::{self, Berth};
+use crate::long::berth::{self, Berth};
 use crate::region::counts;
 use laneway_sync::prim::AtomicU64;
 use rustix::net::{SendFlags, send, sockopt};
@@ -135,7 +135,7 @@ pub struct Hall {
     /// By worker.
     pub counts: Vec<Counts>,
     /// Of long messages, which are no worker's alone.
-    pub long: Arc<long::berth::Counts>,
+    pub long: Arc<berth::Counts>,
     /// Clients that came, were refused, and said something else than hello.
     pub clients_come: AtomicU64,
     /// See above.

@@ -33,7 +33,7 @@ mod yard;
 pub use card::{Place, Trouble};
 pub use hall::{Grants, Hall};
 pub use pair::{Far, Service};
-pub use requester::{Lend, Lending, VerbsRequester, enter};
+pub use requester::{Lending, VerbsRequester, enter};
 pub use responder::{DEPTH, VerbsResponder};
 pub use yard::Bounds;
 

@@ -5,9 +5,10 @@ use super::greeting::{Heard, Hello, LINE_BYTES_MAX, QKEY_MAX, Span, Welcome};
 use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Came, Post, ROUTE_BYTES, Receiver, Sender};
 use super::yard::{Bounds, Credit, control, told_of};
-use crate::contract::{MESSAGE_BYTES_MAX, Posted, Requester, Verbs};
+use crate::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted, Requester, Verbs};
 use crate::layout::{BULK_BYTES_MAX, HEAD_BYTES, LINE_BYTES, SLOT_BYTES, SLOT_WORDS};
-use crate::long::{Ledger, PIECE_BYTES, Parcel};
+use crate::long::ledger::Ledger;
+use crate::long::parcel::{PIECE_BYTES, Parcel};
 use laneway_sync::prim::Ordering::Relaxed;
 use laneway_sync::{slot, words};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,17 +46,6 @@ impl Lending {
     pub const NOTHING: Lending = Lending { replies_bytes: 0, requests_bytes: 0 };
     /// Four of the longest values, unless a server is told otherwise.
     pub const USUAL: Lending = Lending { replies_bytes: 4 << 20, requests_bytes: 4 << 20 };
-}
-
-/// What became of a long request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lend {
-    /// It lies there.
-    Lent(Parcel),
-    /// It does not: send frames.
-    NoRoom,
-    /// Not now: too much is under way. Try again.
-    Later,
 }
 
 /// Where long requests lie.
@@ -289,77 +279,6 @@ impl VerbsRequester {
         }
     }
 
-    /// Longest request that may be lent; 0: none.
-    pub fn lent_bytes_max(&self) -> usize {
-        match self.requests {
-            Requests::Theirs(_) => self.places.bytes().min(PIECES_MAX * PIECE_BYTES),
-            _ => self.places.bytes(),
-        }
-    }
-
-    /// Put a long request where the server finds it, under a name of ours.
-    pub fn lend(&mut self, name: u16, message: &[u8]) -> Lend {
-        if message.len() > self.lent_bytes_max() {
-            return Lend::NoRoom;
-        }
-        if self.lacks_room(message.len()) {
-            return Lend::Later;
-        }
-        let Some(place) = self.places.take(name, message.len(), 0, u64::MAX) else {
-            return Lend::NoRoom;
-        };
-        let behind = self.bounds.bytes();
-        match &self.requests {
-            Requests::Nowhere => return Lend::NoRoom,
-            Requests::Ours(memory) => words::write(memory.words(), place.offset, message),
-            Requests::Theirs(_) => {
-                words::write(self.sender.memory().words(), behind + place.offset, message);
-            }
-        }
-        let parcel = Parcel::of(place.number, place.offset as u32, message);
-        self.write_lent(&parcel);
-        Lend::Lent(parcel)
-    }
-
-    /// The same once more, as it lies there: what was written may have been lost.
-    pub fn lend_again(&mut self, parcel: &Parcel) -> Lend {
-        if self.lacks_room(parcel.bytes as usize) {
-            return Lend::Later;
-        }
-        self.write_lent(parcel);
-        Lend::Lent(*parcel)
-    }
-
-    /// Whether its WRITEs, and the one of its slot, find no places now.
-    fn lacks_room(&mut self, bytes: usize) -> bool {
-        let is_written = matches!(self.requests, Requests::Theirs(_));
-        is_written && self.sender.room() <= bytes.div_ceil(PIECE_BYTES)
-    }
-
-    fn write_lent(&mut self, parcel: &Parcel) {
-        let Requests::Theirs(span) = self.requests else { return };
-        let (from, bytes) = (parcel.offset as usize, parcel.bytes as usize);
-        for at in (from..from + bytes).step_by(PIECE_BYTES) {
-            let end = (at + PIECE_BYTES).min(from + bytes);
-            let behind = self.bounds.bytes();
-            let address = span.address + at as u64;
-            self.sender.write(behind + at..behind + end, address, span.rkey);
-            self.verbs.writes += 1;
-        }
-    }
-
-    /// The request of this name is over: its place is another's.
-    pub fn take_back(&mut self, name: u16) {
-        self.places.give_back(name);
-    }
-
-    /// The long reply that a notice tells of, behind what is in `out`. False: it has not come, not
-    /// whole, or not any more.
-    pub fn open_reply(&self, parcel: &Parcel, out: &mut Vec<u8>) -> bool {
-        let memory = self.replies.as_ref();
-        memory.is_some_and(|memory| parcel.open(memory.words(), out))
-    }
-
     /// Write a word behind the memory that the server gave, as who is hostile would: whoever tests
     /// a device sees it refused. Over RC the connection is broken then.
     pub fn write_outside(&mut self) {
@@ -450,5 +369,82 @@ impl Requester for VerbsRequester {
 
     fn verbs(&self) -> Verbs {
         self.verbs
+    }
+}
+
+impl LongRequester for VerbsRequester {
+    fn has_room(&mut self, queue: usize) -> bool {
+        let has_room = self.room(queue) > 0;
+        if !has_room && !self.is_broken {
+            self.want_room(queue);
+        }
+        has_room || self.is_broken
+    }
+
+    fn lent_bytes_max(&self) -> usize {
+        match self.requests {
+            Requests::Theirs(_) => self.places.bytes().min(PIECES_MAX * PIECE_BYTES),
+            _ => self.places.bytes(),
+        }
+    }
+
+    fn lend(&mut self, name: u16, message: &[u8]) -> Lend {
+        if message.len() > self.lent_bytes_max() {
+            return Lend::NoRoom;
+        }
+        if self.lacks_room(message.len()) {
+            return Lend::Later;
+        }
+        let Some(place) = self.places.take(name, message.len(), 0, u64::MAX) else {
+            return Lend::NoRoom;
+        };
+        let behind = self.bounds.bytes();
+        match &self.requests {
+            Requests::Nowhere => return Lend::NoRoom,
+            Requests::Ours(memory) => words::write(memory.words(), place.offset, message),
+            Requests::Theirs(_) => {
+                words::write(self.sender.memory().words(), behind + place.offset, message);
+            }
+        }
+        let parcel = Parcel::of(place.number, place.offset as u32, message);
+        self.write_lent(&parcel);
+        Lend::Lent(parcel)
+    }
+
+    fn lend_again(&mut self, parcel: &Parcel) -> Lend {
+        if self.lacks_room(parcel.bytes as usize) {
+            return Lend::Later;
+        }
+        self.write_lent(parcel);
+        Lend::Lent(*parcel)
+    }
+
+    fn take_back(&mut self, name: u16) {
+        self.places.give_back(name);
+    }
+
+    fn open_reply(&self, parcel: &Parcel, out: &mut Vec<u8>) -> bool {
+        let memory = self.replies.as_ref();
+        memory.is_some_and(|memory| parcel.open(memory.words(), out))
+    }
+}
+
+impl VerbsRequester {
+    /// Whether its WRITEs, and the one of its slot, find no places now.
+    fn lacks_room(&mut self, bytes: usize) -> bool {
+        let is_written = matches!(self.requests, Requests::Theirs(_));
+        is_written && self.sender.room() <= bytes.div_ceil(PIECE_BYTES)
+    }
+
+    fn write_lent(&mut self, parcel: &Parcel) {
+        let Requests::Theirs(span) = self.requests else { return };
+        let (from, bytes) = (parcel.offset as usize, parcel.bytes as usize);
+        for at in (from..from + bytes).step_by(PIECE_BYTES) {
+            let end = (at + PIECE_BYTES).min(from + bytes);
+            let behind = self.bounds.bytes();
+            let address = span.address + at as u64;
+            self.sender.write(behind + at..behind + end, address, span.rkey);
+            self.verbs.writes += 1;
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::contract::{
     Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder, Verbs,
 };
 use crate::layout::SLOT_BYTES;
-use crate::long::Parcel;
+use crate::long::parcel::Parcel;
 use crate::region::add;
 use laneway_sync::words;
 use std::io::{self, IoSlice};

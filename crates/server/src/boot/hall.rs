@@ -6,7 +6,7 @@ use crate::settings::{RdmaSettings, Settings};
 use crate::shared::Shared;
 use laneway_rdma::door::Door;
 use laneway_rdma::verbs::card::Card;
-use laneway_rdma::verbs::{Bounds, Hall, Trouble, WINDOW};
+use laneway_rdma::verbs::{Bounds, Grants, Hall, Trouble, WINDOW};
 use laneway_transport::socket::Listener;
 use std::fmt;
 use std::io;
@@ -45,6 +45,17 @@ pub struct Closed {
     pub addresses: Vec<SocketAddr>,
 }
 
+/// What is granted to all clients of unreliable connections together.
+const GRANTED_BYTES_MAX: usize = 128 << 20;
+/// What one of them gets, at least and at most; between these twice the largest item.
+const GRANT_BYTES_MIN: usize = 1 << 20;
+const GRANT_BYTES_MAX: usize = 8 << 20;
+
+fn grants(item_bytes_max: usize) -> Grants {
+    let client_bytes = (2 * item_bytes_max).clamp(GRANT_BYTES_MIN, GRANT_BYTES_MAX);
+    Grants { client_bytes, all_bytes: GRANTED_BYTES_MAX }
+}
+
 /// Open the device and listen, if that is asked for.
 pub fn listen(settings: &Settings) -> Result<Option<Closed>, HallError> {
     let Some(RdmaSettings { place, addresses, clients_max }) = &settings.rdma else {
@@ -52,7 +63,8 @@ pub fn listen(settings: &Settings) -> Result<Option<Closed>, HallError> {
     };
     let bounds = Bounds { lanes: settings.workers, window: WINDOW };
     let card = Card::open(place).map_err(HallError::Device)?;
-    let hall = Hall::new(card, bounds, *clients_max).map_err(HallError::Device)?;
+    let grants = grants(settings.item_bytes_max);
+    let hall = Hall::new(card, bounds, *clients_max, grants).map_err(HallError::Device)?;
     let hall = Arc::new(hall);
     let (mut doors, mut told) = (Vec::new(), Vec::new());
     for address in addresses {

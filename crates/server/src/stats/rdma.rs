@@ -17,7 +17,8 @@ pub fn write_rdma(hall: Option<&Hall>, out: &mut Vec<u8>) {
             ("clients_max", hall.clients().len()),
             ("lanes", lanes),
             ("window", window),
-            ("client_bytes", hall.bounds().bytes()),
+            ("client_bytes", hall.client_bytes()),
+            ("granted_bytes", hall.granted_bytes()),
         ] {
             lines.number(name, number as u64);
         }

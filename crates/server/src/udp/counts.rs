@@ -75,6 +75,8 @@ udp_counts! {
     frames_queue_full,
     /// Messages copied from memory that their clients lent.
     messages_lent,
+    /// Messages that were lent and did not arrive as their clients sealed them, or not at all.
+    messages_lent_lost,
     /// Messages put together from several frames.
     messages_whole,
     /// Frames of a message that had another total before.

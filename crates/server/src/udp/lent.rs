@@ -1,26 +1,30 @@
 //! Requests that do not lie in their datagram: a client in memory lends what is too long for a
-//! slot, and says where it is. (HERD leaves PUTs beyond a slot open.) The worker that puts messages
+//! slot, and says where it is; so does one over RDMA, in memory of its own that the card reads, or in
+//! memory that it was granted. (HERD leaves PUTs beyond a slot open.) The worker that puts messages
 //! together copies it slice by slice, so that no small request waits for more than one of them, and
 //! gives the memory back; from there on it is a message like any other.
 //!
 //! Each byte is read once, and what is judged is the copy: the client may change the memory while
 //! it is read, and stores what was read then. A loan that cannot be claimed is a request that came
-//! twice, or one that its client took back. Sizes are bytes.
+//! twice, or one that its client took back. What came over RDMA and is not as its client sealed it
+//! is asked for in frames. Sizes are bytes.
 
 use super::state::{At, Desk, Fetching, From};
 use crate::clock::Clock;
 use crate::worker::Worker;
-use laneway_rdma::contract::{Descriptor, MESSAGE_BYTES_MAX};
+use laneway_rdma::contract::{MESSAGE_BYTES_MAX, Moved};
+use laneway_rdma::long::parcel;
 use laneway_transport::Transport;
-use laneway_transport::rdma::{self, Whence};
-use laneway_wire::udp::DATAGRAM_BYTES_MAX;
+use laneway_wire::udp::frames::frames;
 use laneway_wire::udp::reassembly::Whole;
+use laneway_wire::udp::resend::put_resend;
+use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Gap};
 
 const _: () = assert!(DATAGRAM_BYTES_MAX <= MESSAGE_BYTES_MAX, "a slot holds a datagram");
 
-/// What is read at a time. The digest of a message is made of its pieces', so that they are the
-/// same however much a turn moves.
-const PIECE_BYTES: usize = 32 * 1024;
+/// What is read at a time: so many whole frames, for the digest of a message is made of theirs,
+/// so that it is the same whichever way it comes.
+const PIECE_BYTES: usize = FRAME_BYTES_MAX * (parcel::PIECE_BYTES / FRAME_BYTES_MAX);
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// A request that its client lends.
@@ -28,17 +32,16 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if self.stopping {
             return at.counts.requests_while_stopping.add_owner(1);
         }
-        let peer = rdma::peer(Whence::Here, &from.to.peer);
-        let descriptor = Descriptor::parse(said);
-        let (Some(descriptor), Some(peer)) = (descriptor, peer) else {
+        let lending = desk.lending.to(&from.to.peer);
+        let found = lending.and_then(|(lenders, peer)| Some((lenders, peer, lenders.bytes(said)?)));
+        let Some((lenders, peer, bytes)) = found else {
             return at.counts.unknown_kind.add_owner(1);
         };
         // Before it is claimed: what is refused for want of room is still lent, and asked again.
-        if !desk.may_fetch(descriptor.bytes as usize) {
+        if !desk.may_fetch(bytes) {
             return at.counts.requests_queue_full.add_owner(1);
         }
-        let lent = desk.lenders.as_ref().and_then(|lenders| lenders.claim(peer, descriptor));
-        let Some(lent) = lent else {
+        let Some(lent) = lenders.claim(peer, said) else {
             // It is being read, or was: then its answer may have been lost.
             let answer = at.shared.answer(from.to.queue, &from.key(), from.arrived_nanos);
             if let Some(answer) = answer {
@@ -63,14 +66,41 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 return desk.fetching.push_front(fetching);
             }
             let start = bytes.len();
-            lent.read(start, PIECE_BYTES.min(lent.bytes() - start), bytes);
-            *digest = at.shared.digest_behind(*digest, &bytes[start..]);
+            match lent.read(start, PIECE_BYTES.min(lent.bytes() - start), bytes) {
+                Moved::Done => {}
+                // A card is at it: meanwhile others have their turn.
+                Moved::Later => return desk.fetching.push_back(fetching),
+                Moved::Gone => {
+                    desk.storing_bytes -= lent.bytes();
+                    return at.counts.messages_lent_lost.add_owner(1);
+                }
+            }
+            let first = start / FRAME_BYTES_MAX;
+            for (number, frame) in bytes[start..].chunks(FRAME_BYTES_MAX).enumerate() {
+                let frame = at.shared.digest((first + number) as u16, frame);
+                *digest = digest.wrapping_add(frame);
+            }
             budget = budget.saturating_sub(bytes.len() - start);
         }
         let Fetching { from, lent, bytes, digest } = fetching;
+        let is_right = lent.is_right();
         drop(lent);
         desk.storing_bytes -= bytes.len();
+        if !is_right {
+            return ask_for_all(desk, at, &from, bytes.len());
+        }
         at.counts.messages_lent.add_owner(1);
         self.whole(desk, at, from, Whole::of(bytes, digest));
     }
+}
+
+/// What was lent has not come as it was: have its client send it in frames.
+fn ask_for_all(desk: &mut Desk, at: At<'_>, from: &From, bytes: usize) {
+    at.counts.messages_lent_lost.add_owner(1);
+    let Some(total) = frames(bytes) else { return };
+    let mut datagram = Vec::new();
+    put_resend(&mut datagram, from.to.request_id, total, [Gap { first: 0, count: total }]);
+    desk.batches[from.queue()].datagram(from.to.peer, &datagram);
+    desk.soil(from.queue());
+    at.counts.resends_asked.add_owner(1);
 }

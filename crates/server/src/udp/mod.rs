@@ -5,8 +5,9 @@
 //! a small worker also 32/n_s from each large worker's, and large workers read none (Minos §3.1).
 //! [`request`]: parse in place, dispatch by size, execute into the burst's [`batch`] of replies,
 //! which one call sends. [`assemble`]: frames of longer messages go unparsed to the one worker that
-//! puts them together. [`lent`]: messages that a client in memory lends. [`send`]: large values go
-//! in and out slice by slice, by a send buffer of their own. [`guard`] bounds what strangers may
+//! puts them together. [`lent`]: messages that a client lends, by whom [`lending`] says. [`send`]:
+//! large values go in and out slice by slice, by a send buffer of their own, or are [`placed`] in
+//! memory that their client lends. [`guard`] bounds what strangers may
 //! cause, [`answers`] what was carried out once, [`shared`] is what the workers share, [`counts`]
 //! what `stats udp` tells.
 //!
@@ -23,7 +24,9 @@ pub mod batch;
 pub mod counts;
 pub mod gather;
 pub mod guard;
+pub mod lending;
 pub mod lent;
+pub mod placed;
 pub mod receive;
 pub mod reply;
 pub mod request;

@@ -3,6 +3,7 @@
 //! alike. A large worker reads none. A worker that the plan lets take from others takes one.
 
 use super::guard::allowance;
+use super::lending::Lending;
 use super::shared::UdpShared;
 use super::state::{At, Desk, From, Udp};
 use crate::clock::Clock;
@@ -39,7 +40,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let settings = &self.shared.settings;
         let shared = self.shared.udp.get_or_init(|| Arc::new(UdpShared::new(settings, queues)));
         let mut desk = Desk::new(shared.clone(), settings.item_bytes_max);
-        desk.lenders = datagrams.lenders();
+        desk.lending = Lending::of(&*datagrams);
         self.udp = Some(Box::new(Udp { datagrams, desk }));
         self.watch_queues()
     }
@@ -227,7 +228,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             at.counts.datagrams.add_owner(1);
             let start = number * segment_bytes;
             let parsed = Header::parse(datagram);
-            let is_frame = |header: &Header| is_frame(header, rdma::is_here(&peer));
+            let is_frame = |header: &Header| is_frame(header, rdma::is_in_memory(&peer));
             let frame_of = parsed.filter(|(header, _)| is_frame(header)).map(|h| h.0.request_id);
             if let Some((from, id)) = train
                 && frame_of != Some(id)
@@ -275,12 +276,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Kind::Forget => {
                 at.counts.forgets.add_owner(1);
                 at.shared.forget_reply(to.queue, &(to.peer, to.request_id));
+                if let Some((lenders, peer)) = desk.lending.to(&to.peer) {
+                    lenders.taken(peer, to.request_id);
+                }
             }
             Kind::Cookie if at.shared.guard.proves(&to.peer, payload, arrived_nanos) => {
                 at.counts.peers_proved.add_owner(1);
             }
             Kind::Cookie => at.counts.cookies_wrong.add_owner(1),
-            Kind::Lent | Kind::Unknown(_) => at.counts.unknown_kind.add_owner(1),
+            Kind::Lent | Kind::Notice | Kind::Unknown(_) => at.counts.unknown_kind.add_owner(1),
         }
     }
 
@@ -318,6 +322,6 @@ fn is_frame(header: &Header, lends: bool) -> bool {
         Kind::Data | Kind::Once => header.total > 1 && header.is_possible(),
         Kind::Resend => header.total > 1,
         Kind::Lent => lends,
-        Kind::Forget | Kind::Cookie | Kind::Unknown(_) => false,
+        Kind::Forget | Kind::Cookie | Kind::Notice | Kind::Unknown(_) => false,
     }
 }

@@ -1,11 +1,13 @@
 //! A reply of many datagrams, on its way: its bytes stay where they are (a buffer, pinned values),
-//! and leave in trains of frames, a slice a turn.
+//! and leave in trains of frames, a slice a turn, or go into memory that their client lends.
 //!
 //! Knows no socket and no lane. Sizes are bytes.
 
+use super::placed::{Placing, Written};
 use crate::handoff::DatagramOrigin;
 use crate::latency::Tally;
 use crate::output::{Output, Piece};
+use laneway_rdma::contract::Placed;
 use laneway_transport::datagram::{Datagrams, Departure, Path};
 use laneway_transport::rdma;
 use laneway_wire::udp::frames::{self, Message, TRAIN_FRAMES_MAX};
@@ -71,6 +73,8 @@ pub struct Transfer {
     pub reply: Arc<Reply>,
     /// Which frames, in ascending order.
     left: Vec<Range<u32>>,
+    /// Where it goes instead, as long as it has that place.
+    placing: Option<Placing>,
     /// Requests that are answered when the last frame has left.
     pub tally: Tally,
     /// It is sent for the first time: it is kept afterwards.
@@ -97,7 +101,26 @@ impl Transfer {
         let total = frames::frames(reply.message_bytes())?;
         // One range: there is always at least one frame.
         let left = std::iter::once(0..u32::from(total)).collect();
-        Some(Transfer { to, reply, left, tally, is_first: true, run_bytes: 0, parked_nanos: 0 })
+        Some(Transfer {
+            to,
+            reply,
+            left,
+            placing: None,
+            tally,
+            is_first: true,
+            run_bytes: 0,
+            parked_nanos: 0,
+        })
+    }
+
+    /// The same, to where its client has room for it, if it has.
+    pub fn placed(self, placed: Option<Box<dyn Placed>>) -> Transfer {
+        Transfer { placing: placed.map(Placing::new), ..self }
+    }
+
+    /// Whether it goes there.
+    pub fn is_placed(&self) -> bool {
+        self.placing.is_some()
     }
 
     /// Some frames again; those of a gap that lies before the one in front of it are left out.
@@ -115,11 +138,26 @@ impl Transfer {
         }
         left.reverse();
         let (tally, run_bytes, parked_nanos) = (Tally::default(), 0, 0);
-        Transfer { to, reply, left, tally, is_first: false, run_bytes, parked_nanos }
+        let (placing, is_first) = (None, false);
+        Transfer { to, reply, left, placing, tally, is_first, run_bytes, parked_nanos }
     }
 
     /// Hand about `budget` bytes to the kernel, at least one frame.
-    pub fn slice(&mut self, datagrams: &mut dyn Datagrams, budget: usize) -> io::Result<Slice> {
+    /// The time is asked for where [`Transfer::is_placed`].
+    pub fn slice(
+        &mut self,
+        datagrams: &mut dyn Datagrams,
+        budget: usize,
+        now_nanos: u64,
+    ) -> io::Result<Slice> {
+        if let Some(placing) = &mut self.placing {
+            match placing.slice(&self.to, &*self.reply, datagrams, budget, now_nanos)? {
+                Written::More(bytes) => return Ok(Slice::More(bytes)),
+                Written::Full(bytes) => return Ok(Slice::Full(bytes)),
+                Written::Last(bytes) => return Ok(Slice::Last(bytes)),
+                Written::Lost => self.placing = None,
+            }
+        }
         let mut moved = 0;
         while moved == 0 || moved + DATAGRAM_BYTES_MAX <= budget {
             let frames = ((budget - moved) / DATAGRAM_BYTES_MAX).clamp(1, TRAIN_FRAMES_MAX);

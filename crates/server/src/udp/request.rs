@@ -443,7 +443,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let now = from.arrived_nanos;
             at.shared.keep_reply(from.to.queue, from.key(), reply, bytes, now);
             at.counts.replies_of_many.add_owner(1);
+            if desk.place_batched(from) {
+                at.counts.replies.add_owner(1);
+                return desk.soil(queue);
+            }
         }
+        let batch = &mut desk.batches[queue];
         if batch.end(from.to.peer, from.to.request_id, Kind::Data).is_none() {
             batch.abandon();
             return self.answer_too_long(desk, at, from);

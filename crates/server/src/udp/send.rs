@@ -2,6 +2,7 @@
 //! and large values into their items, one slice a turn, so that a small request waits for one
 //! slice at most, and a full send buffer for large replies holds up no small one.
 
+use super::placed::notice;
 use super::reply::{Reply, Slice, Transfer};
 use super::state::{At, Desk, From, JoiningFrom, Slicing, Storing, Udp};
 use crate::clock::Clock;
@@ -9,13 +10,15 @@ use crate::handoff::{DatagramOrigin, Finished, Origin};
 use crate::latency::Operation;
 use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
+use laneway_rdma::contract::{Moved, Placed};
+use laneway_rdma::long::parcel::PIECE_BYTES;
 use laneway_transport::Transport;
 use laneway_transport::datagram::Path;
 use laneway_transport::rdma;
 use laneway_wire::reply::CRLF;
-use laneway_wire::udp::frames::{Message, TRAIN_BYTES_MAX};
+use laneway_wire::udp::frames::{Message, TRAIN_BYTES_MAX, frames};
 use std::cell::Cell;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 /// Large replies that one worker has under way; more are thrown away.
@@ -115,7 +118,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             return at.shared.given_up(to.queue, &from.key(), now);
         }
         match Transfer::first(to, Arc::new(reply), tally) {
-            Some(transfer) => desk.transfers.push_back(transfer),
+            Some(transfer) => {
+                let placed = desk.place(&from, transfer.reply.message_bytes());
+                desk.transfers.push_back(transfer.placed(placed));
+            }
             None => {
                 at.shared.given_up(to.queue, &from.key(), now);
                 self.answer_too_long(desk, at, &mut from);
@@ -171,10 +177,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let Udp { datagrams, desk } = udp;
         let Some(mut transfer) = desk.transfers.pop_front() else { return Ok(()) };
         let queue = usize::from(transfer.to.queue);
-        let slice = transfer.slice(&mut **datagrams, self.slice_budget())?;
+        let now = if transfer.is_placed() { self.clock.nanos() } else { 0 };
+        let slice = transfer.slice(&mut **datagrams, self.slice_budget(), now)?;
         let (Slice::More(bytes) | Slice::Full(bytes) | Slice::Last(bytes)) = slice;
         self.counters().bytes_written.add_owner(bytes as u64);
-        at.counts.trains.add_owner(bytes.div_ceil(TRAIN_BYTES_MAX) as u64);
+        if !transfer.is_placed() {
+            at.counts.trains.add_owner(bytes.div_ceil(TRAIN_BYTES_MAX) as u64);
+        }
         transfer.run_bytes += bytes;
         match slice {
             Slice::More(_) if transfer.run_bytes < RUN_BYTES => desk.transfers.push_front(transfer),
@@ -301,6 +310,32 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 shared.expire(number as u16, now);
             }
         }
+    }
+}
+
+impl Desk {
+    /// Room for a long reply with its client, if that lends any.
+    pub(super) fn place(&self, from: &From, bytes: usize) -> Option<Box<dyn Placed>> {
+        let (lenders, peer) = self.lending.to(&from.to.peer)?;
+        lenders.place(peer, from.to.request_id, bytes, from.arrived_nanos)
+    }
+
+    /// The reply in a queue's batch, of several frames: write it at once and have the notice in its
+    /// place, if it is no more than a slice and nothing is in the way.
+    pub(super) fn place_batched(&mut self, from: &From) -> bool {
+        let bytes = self.batches[from.queue()].reply().len();
+        let Some(total) = frames(bytes).filter(|_| bytes <= PIECE_BYTES) else {
+            return false;
+        };
+        let Some(mut placed) = self.place(from, bytes) else { return false };
+        let batch = &mut self.batches[from.queue()];
+        if placed.write(&[IoSlice::new(batch.reply())]) != Moved::Done {
+            return false;
+        }
+        let Some(parcel) = placed.notice(from.arrived_nanos) else { return false };
+        batch.abandon();
+        batch.datagram(from.to.peer, &notice(from.to.request_id, total, &parcel));
+        true
     }
 }
 

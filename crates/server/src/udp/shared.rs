@@ -113,11 +113,6 @@ impl UdpShared {
         self.frame_hasher.hash_one((sequence, payload))
     }
 
-    /// The same of a message's next piece, behind the pieces with digest `before`.
-    pub fn digest_behind(&self, before: u64, piece: &[u8]) -> u64 {
-        self.frame_hasher.hash_one((before, piece))
-    }
-
     /// Keep a reply that has left.
     pub fn keep_reply(&self, queue: u16, key: Key, reply: Arc<Reply>, bytes: usize, now: u64) {
         let dropped; // what is dropped lets go of its pins after the lock

@@ -2,13 +2,14 @@
 
 use super::batch::Batch;
 use super::counts::UdpCounts;
+use super::lending::Lending;
 use super::reply::Transfer;
 use super::shared::{Key, UdpShared};
 use crate::execute::{Incoming, Joining};
 use crate::handoff::{DatagramOrigin, Served};
 use crate::latency::Tally;
 use crate::output::Output;
-use laneway_rdma::contract::{Lenders, Lent};
+use laneway_rdma::contract::Lent;
 use laneway_transport::datagram::Datagrams;
 use laneway_wire::GetVerb;
 use laneway_wire::udp::reassembly::{Bounds, Counts, Reassembly, Whole};
@@ -161,8 +162,8 @@ pub struct Desk {
     pub storing_bytes: usize,
     /// Messages that clients lend.
     pub fetching: VecDeque<Fetching>,
-    /// Who claims them, where any do.
-    pub lenders: Option<Box<dyn Lenders>>,
+    /// Who moves them, and long replies to clients that lend memory for them.
+    pub lending: Lending,
     /// Large values on their way in.
     pub storing: VecDeque<Storing>,
     /// Large items that something is joined to.
@@ -215,7 +216,7 @@ impl Desk {
             parked: VecDeque::new(),
             storing_bytes: 0,
             fetching: VecDeque::new(),
-            lenders: None,
+            lending: Lending::default(),
             storing: VecDeque::new(),
             joinings: VecDeque::new(),
             gatherings: VecDeque::new(),

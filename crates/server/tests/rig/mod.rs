@@ -2,6 +2,7 @@
 //! The same seed gives the same run.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod afar;
 pub mod durable;
 pub mod peer;
 
@@ -44,6 +45,7 @@ pub struct Rig {
     pub net: Net,
     pub datagrams: Option<DatagramNet>,
     pub registry: Option<Arc<Registry>>,
+    pub berths: Option<Arc<afar::Berths>>,
     pub shared: Arc<Shared<MemoryStream>>,
     pub clock: ManualClock,
     pub workers: Vec<Worker<MemoryTransport, ManualClock>>,
@@ -76,6 +78,8 @@ pub struct Plan {
     pub datagrams: Option<DatagramFaults>,
     /// Clients in memory are served, by memory with these faults.
     pub shm: Option<faults::Faults>,
+    /// They are on other hosts, and their long messages travel so.
+    pub afar: Option<afar::Way>,
     /// Strangers may ask.
     pub public: bool,
     /// Of how many requests in a hundred the reply is sent.
@@ -107,6 +111,7 @@ impl Plan {
             shutdown: false,
             datagrams: None,
             shm: None,
+            afar: None,
             public: false,
             reply_percent: 100,
             kept: None,
@@ -242,6 +247,7 @@ impl Rig {
         if let Some(registry) = &registry {
             shared.rdma.get_or_init(|| registry.clone());
         }
+        let berths = plan.afar.map(afar::Berths::new);
         let worker = |number| {
             let id = WorkerId(number as u16);
             let mut transport = net.transport();
@@ -259,7 +265,7 @@ impl Rig {
                 queues = Some(Box::new(net.datagrams()));
             }
             if let (Some(registry), Some(faults)) = (&registry, plan.shm) {
-                queues = Some(in_memory(registry, number, faults, queues));
+                queues = Some(in_memory(registry, number, (faults, &berths), queues));
             }
             if let Some(queues) = queues {
                 worker.serve_datagrams(queues).expect("memory transports do not fail");
@@ -268,7 +274,7 @@ impl Rig {
         };
         let workers = (0..plan.workers).map(worker).collect();
         let keeper = plan.kept.as_ref().map(|kept| Keeper::new(shared.clone(), kept.hands()));
-        Rig { net, datagrams, registry, shared, clock, workers, keeper, steps: 0 }
+        Rig { net, datagrams, registry, berths, shared, clock, workers, keeper, steps: 0 }
     }
 
     /// A client in memory. The server is there as long as the stream is.
@@ -277,6 +283,13 @@ impl Rig {
         let given = door::join(registry).expect("there is memory");
         let (given, peer, server) = given.expect("there is a place");
         (RingRequester::new(given), peer, server)
+    }
+
+    /// A client on another host, or so it seems.
+    pub fn enter_afar(&self) -> (afar::Client, UnixStream) {
+        let berths = self.berths.as_ref().expect("it serves clients afar");
+        let (ring, peer, server) = self.enter();
+        (berths.enter(peer, ring), server)
     }
 
     /// One step of every worker.
@@ -379,13 +392,19 @@ impl Rig {
 fn in_memory(
     registry: &Arc<Registry>,
     worker: usize,
-    faults: faults::Faults,
+    (faults, berths): (faults::Faults, &Option<Arc<afar::Berths>>),
     others: Option<Box<dyn Datagrams>>,
 ) -> Box<dyn Datagrams> {
     let faults = faults::Faults { seed: faults.seed ^ worker as u64, ..faults };
     let responder = RingResponder::new(registry.clone(), worker);
     let responder = faults::Lossy::new(responder, faults);
-    let queues = RdmaDatagrams::new(Whence::Here, responder, registry.terms().replies);
+    let places = registry.terms().replies;
+    if let Some(berths) = berths.clone() {
+        assert!(others.is_none(), "clients afar, and nobody else");
+        let responder = afar::Afar { inner: responder, berths };
+        return Box::new(RdmaDatagrams::new(Whence::Afar, responder, places));
+    }
+    let queues = RdmaDatagrams::new(Whence::Here, responder, places);
     match others {
         Some(others) => Box::new(queues.behind(others)),
         None => Box::new(queues),

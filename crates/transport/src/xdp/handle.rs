@@ -4,7 +4,7 @@
 use super::links::Links;
 use super::{Bypass, add};
 use crate::cut::Cut;
-use crate::datagram::{Arrival, BURST, Datagrams, Departure, Path, Queue, Sent};
+use crate::datagram::{Arrival, BURST, Datagrams, Departure, Path, Queue, Sent, Whence};
 use laneway_rdma::contract::Lenders;
 use laneway_xdp::mapped::Frame;
 use laneway_xdp::packet::{self, Datagram, Link, Wrong};
@@ -360,7 +360,7 @@ impl Datagrams for XdpDatagrams {
         self.others.tidy();
     }
 
-    fn lenders(&self) -> Option<Box<dyn Lenders>> {
-        self.others.lenders()
+    fn lenders(&self, whence: Whence) -> Option<Box<dyn Lenders>> {
+        self.others.lenders(whence)
     }
 }
