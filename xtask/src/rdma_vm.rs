@@ -17,7 +17,7 @@ Run the server and a client over rdma_rxe, RDMA in software, in an emulated mach
 
 usage: cargo xtask rdma-vm [--requests N]
 
-  --requests N   GETs and SETs of each kind (2000)
+  --requests N   GETs and SETs of each kind (2000), and as many of long values
 
 Needs QEMU (apt-get install --no-install-recommends qemu-system-x86) on an x86-64 Debian; fetches
 a kernel and the guest's programs as Debian packages, once, and unpacks them below the target
@@ -94,8 +94,8 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         return failed(format!("the guest did not say that all was right; see {}", log.display()));
     }
     passed(format!(
-        "{requests} SETs and {requests} GETs over UC and UD, and over RC and UD, {TRIALS} of each \
-         verb in every way, under kernel {} in {:.0} s",
+        "{requests} SETs and {requests} GETs over UC and UD, and over RC and UD, as many of long \
+         values, {TRIALS} of each verb in every way, under kernel {} in {:.0} s",
         debian.release,
         began.elapsed().as_secs_f64()
     ))
@@ -170,6 +170,14 @@ done
 for service in uc rc; do
     rdma_check 10.77.0.1:18515 rxe0 $service @REQUESTS@ || fail "the client over $service"
     say "$service and ud: @REQUESTS@ SETs and GETs, every value right"
+    rdma_check 10.77.0.1:18515 rxe0 $service @REQUESTS@ long || fail "long values over $service"
+    say "$service and ud: @REQUESTS@ SETs and GETs of 16 KiB to 1 MiB, every value right"
+    laneway stats --server 10.77.0.1:11211 rdma >/tmp/told
+    while read -r stat; do
+        case "$stat" in
+        *verbs_*|*notices*|*loans_*|*grants*|*places_*|*unplaced*) say "so far: $stat" ;;
+        esac
+    done </tmp/told
 done
 told=$(laneway bench --server 10.77.0.1:11211 --transport rdma --rdma-device rxe0 \
     --closed --depth 4 --connections 1 --keys 300 --keys-large 4 --s-large 20000 --p-large 1 \
@@ -180,6 +188,13 @@ case "$told" in *'"hits": 0,'*) fail "a load generator that has no answers" ;; e
 say "the load generator: every value right"
 rdma_check 10.77.0.1:18515 rxe0 outside || fail "a client that writes where it may not"
 say "a client that writes where it may not is refused by the device, and alone is cut off"
+rdma_check 10.77.0.1:18515 rxe0 lies || fail "a client that lends what is not its own"
+case "$(laneway stats --server 10.77.0.1:11211 rdma)" in
+*"clients_cut_off 0"*) fail "a client that lied and was not sent away" ;;
+*clients_cut_off*) ;;
+*) fail "the server does not tell" ;;
+esac
+say "a client that lends what is not its own is sent away, and alone"
 laneway stats --server 10.77.0.1:11211 rdma
 kill $server
 wait $server || fail "the server's end"
@@ -195,7 +210,8 @@ mod tests {
     #[test]
     fn the_script_ends_with_the_verdict_and_asks_for_what_was_asked() {
         let script = script(17);
-        assert!(script.contains("rxe0 $service 17 ") && !script.contains('@'));
+        assert!(script.contains("rxe0 $service 17 ") && script.contains("$service 17 long"));
+        assert!(!script.contains('@'));
         assert!(script.contains(&format!("--operations {TRIALS})")));
         assert!(script.contains(&format!("echo \"{VERDICT}\"\noff\n")));
     }

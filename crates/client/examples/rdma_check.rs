@@ -2,10 +2,11 @@
 //!
 //! `laneway serve --rdma rxe0` on one host, then
 //! `cargo run -p laneway-client --example rdma_check HOST:18515 rxe0 uc 2000` on another, or on the
-//! same. Ends with status 1 at the first value that is wrong. With `outside` in place of `uc 2000`
-//! it writes where it may not, and sees that it is refused.
+//! same. Ends with status 1 at the first value that is wrong. With `long` behind it all values are
+//! long, 16 KiB to 1 MiB. With `outside` in place of `uc 2000` it writes where it may not, and with
+//! `lies` it lends what is not its own, and sees that it is refused.
 use laneway_client::{Client, RdmaPlace, RdmaService, Request, Settings};
-use laneway_rdma::contract::Requester as _;
+use laneway_rdma::contract::{Lend, LongRequester as _, Requester as _};
 use laneway_rdma::verbs::{self, Lending};
 use std::error::Error;
 use std::net::TcpStream;
@@ -28,15 +29,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     {
         return outside(door, &place.parse()?);
     }
-    let [door, place, service, count] = &words[..] else {
-        return Err("rdma_check HOST:PORT DEVICE[:PORT[:GID]] uc|rc COUNT, or outside".into());
+    if let [door, place, word] = &words[..]
+        && word == "lies"
+    {
+        return lies(door, &place.parse()?);
+    }
+    let (words, value): (_, fn(usize) -> Vec<u8>) = match words.split_last() {
+        Some((last, words)) if last == "long" => (words, long_value),
+        _ => (&words[..], value),
+    };
+    let [door, place, service, count] = words else {
+        return Err("rdma_check HOST:PORT DEVICE[:PORT[:GID]] uc|rc COUNT [long], or outside, \
+                    or lies"
+            .into());
     };
     let service = match service.as_str() {
         "uc" => RdmaService::Unreliable,
         "rc" => RdmaService::Reliable,
         other => return Err(format!("{other}: must be uc or rc").into()),
     };
-    run(door, &place.parse()?, service, count.parse()?)
+    run(door, &place.parse()?, service, count.parse()?, value)
 }
 
 fn connect(door: &str, place: &RdmaPlace, service: RdmaService) -> Result<Client, Box<dyn Error>> {
@@ -53,6 +65,7 @@ fn run(
     place: &RdmaPlace,
     service: RdmaService,
     count: usize,
+    value: fn(usize) -> Vec<u8>,
 ) -> Result<(), Box<dyn Error>> {
     let mut client = connect(door, place, service)?;
     println!("{} queues by {place}", client.topology().count());
@@ -79,6 +92,35 @@ fn run(
     Ok(())
 }
 
+/// A client that lends what is not its own: the server's card is refused by the client's, which
+/// breaks their connection, and none of the others.
+fn lies(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
+    let mut neighbour = connect(door, place, RdmaService::Unreliable)?;
+    neighbour.set(key(0), value(0))?;
+    let stream = TcpStream::connect(door)?;
+    let mut liar = verbs::enter(stream, place, RdmaService::Reliable, Lending::USUAL)?;
+    let message = vec![7; 100_000];
+    let Lend::Lent(parcel) = liar.lend(1, &message) else { return Err("no room".into()) };
+    liar.take_away();
+    // Request 1, whole, lent.
+    let said = [&[0, 1, 0, 0, 0, 1, 0, 5][..], &parcel.to_bytes()].concat();
+    liar.post_request(0, &said);
+    liar.pump()?;
+    let mut looks = 0;
+    while !liar.is_server_gone() {
+        looks += 1;
+        if looks > LOOKS {
+            return Err("nobody refused a read of what was not lent".into());
+        }
+        liar.sleep(Duration::from_millis(100))?;
+    }
+    println!("the device refused it, and the server sent its client away");
+    if neighbour.get(key(0))?.is_none_or(|found| found.data != value(0)) {
+        return Err("and another client lost its value".into());
+    }
+    Ok(())
+}
+
 /// Looks at a broken connection so often, and sleeps a tenth of a second each time.
 const LOOKS: u32 = 300;
 
@@ -86,7 +128,8 @@ const LOOKS: u32 = 300;
 fn outside(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
     let mut neighbour = connect(door, place, RdmaService::Unreliable)?;
     neighbour.set(key(0), value(0))?;
-    let mut hostile = verbs::enter(TcpStream::connect(door)?, place, RdmaService::Reliable, Lending::NOTHING)?;
+    let mut hostile =
+        verbs::enter(TcpStream::connect(door)?, place, RdmaService::Reliable, Lending::NOTHING)?;
     hostile.write_outside();
     hostile.pump()?;
     let mut looks = 0;
@@ -108,10 +151,19 @@ fn key(number: usize) -> String {
     format!("rdma:{number}")
 }
 
-/// Bytes that differ from those of any other number.
+/// 16 KiB to 1 MiB, few of them very long: an emulated machine takes its time.
+fn long_value(number: usize) -> Vec<u8> {
+    let bytes = (16 << 10) << [0, 0, 0, 1, 0, 1, 2, 0, 1, 0, 3, 0, 4, 2, 0, 5][number % 16];
+    filled(number, if number % 64 == 63 { (1 << 20) - 512 } else { bytes + number % 97 })
+}
+
 fn value(number: usize) -> Vec<u8> {
     let is_long = number % LONG_EVERY == LONG_EVERY - 1;
-    let bytes = if is_long { LONG_BYTES } else { BYTES[number % BYTES.len()] };
+    filled(number, if is_long { LONG_BYTES } else { BYTES[number % BYTES.len()] })
+}
+
+/// Bytes that differ from those of any other number.
+fn filled(number: usize, bytes: usize) -> Vec<u8> {
     let mut state = number as u64 + 1;
     let mut next = || {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);

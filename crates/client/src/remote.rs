@@ -34,7 +34,13 @@ struct Notice {
     /// Of how many frames it would be.
     total: u16,
     parcel: Parcel,
+    /// How often it was looked for.
+    looks: u32,
 }
+
+/// How often a reply is looked for that was told and has not come: then its frames will. Each look
+/// reads all of it.
+const LOOKS_AT_REPLY: u32 = 64;
 
 /// The link between a [`Core`] and a server over RDMA, for whoever has a loop of their own.
 pub struct Remote<V = VerbsRequester> {
@@ -152,8 +158,9 @@ impl<V: LongRequester> Remote<V> {
     /// Looks at what was told: its writes may come behind their notice, or never.
     fn open_replies(&mut self, core: &mut Core, now_nanos: u64) {
         let Remote { verbs, told, reply, .. } = self;
-        told.retain(|Notice { queue, id, total, parcel }| {
-            if !core.waits_for(*queue, *id) {
+        told.retain_mut(|Notice { queue, id, total, parcel, looks }| {
+            *looks += 1;
+            if *looks > LOOKS_AT_REPLY || !core.waits_for(*queue, *id) {
                 return false;
             }
             reply.clear();
@@ -194,7 +201,7 @@ impl Remote {
 fn notice(queue: usize, bytes: &[u8]) -> Option<Notice> {
     let (header, said) = Header::parse(bytes).filter(|(header, _)| header.kind == Kind::Notice)?;
     let Header { request_id: id, total, .. } = header;
-    Some(Notice { queue: queue as u16, id, total, parcel: Parcel::parse(said)? })
+    Some(Notice { queue: queue as u16, id, total, parcel: Parcel::parse(said)?, looks: 0 })
 }
 
 /// Whether a request that waited to be lent was given up meanwhile.

@@ -152,7 +152,9 @@ impl Core {
         let bytes = Pending::message_bytes(&head, &request);
         let bytes_max = match self.topology.lent_bytes_max() {
             _ if !self.topology.is_extended() => FRAME_BYTES_MAX,
-            Some(lent) if !self.topology.is_framed() => lent.clamp(FRAME_BYTES_MAX, MESSAGE_BYTES_MAX),
+            Some(lent) if !self.topology.is_framed() => {
+                lent.clamp(FRAME_BYTES_MAX, MESSAGE_BYTES_MAX)
+            }
             _ => MESSAGE_BYTES_MAX,
         };
         let total = frames(bytes).filter(|_| bytes <= bytes_max);
@@ -376,7 +378,9 @@ impl Core {
         }
         let begun = match pending.repeat {
             Repeat::Free => self.begin(serial, now_nanos),
-            Repeat::SameId if pending.is_lent(&self.topology) && pending.tries >= LENT_TRIES_MAX => {
+            Repeat::SameId
+                if pending.is_lent(&self.topology) && pending.tries >= LENT_TRIES_MAX =>
+            {
                 pending.in_frames();
                 self.enqueue(serial);
                 true

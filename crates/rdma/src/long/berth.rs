@@ -10,6 +10,7 @@ use super::parcel::{PARCEL_BYTES, PIECE_BYTES, Parcel, Sealing};
 use crate::contract::{Lent, Moved, Placed};
 use crate::region::{add, counts};
 use laneway_sync::prim::AtomicU64;
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -18,6 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub const KEEP_NANOS: u64 = 2_000_000_000;
 /// Messages of one client that are read at a time.
 const READING_MAX: usize = 64;
+/// The last that came whole, which are not read again. Whoever asks for one more often than it is
+/// worth sends frames.
+const WHOLE_MAX: usize = 128;
 
 counts! {
     /// Pieces of replies written into memory that clients lend: verbs of the kind WRITE.
@@ -32,7 +36,7 @@ counts! {
     places_expired,
     /// Long requests begun to be read.
     loans_claimed,
-    /// Those that lie nowhere, or are being read already.
+    /// Those that lie nowhere, or are being read already, or were.
     loans_refused,
     /// Those that were not as they were sealed: their client was asked for frames.
     loans_torn,
@@ -71,8 +75,9 @@ enum Fetch {
 struct Inner<C> {
     carrier: C,
     replies: Ledger,
-    /// Numbers of messages that are being read.
+    /// Numbers of messages that are being read, and of those that were.
     reading: Vec<u64>,
+    whole: VecDeque<u64>,
     fetch: Fetch,
     scratch: Vec<u8>,
 }
@@ -94,8 +99,9 @@ impl<C: Carrier + 'static> Berth<C> {
         counts: Arc<Counts>,
     ) -> Arc<Berth<C>> {
         let replies = Ledger::new(replies_bytes);
-        let (reading, fetch, scratch) = (Vec::new(), Fetch::Nothing, Vec::new());
-        let inner = Mutex::new(Inner { carrier, replies, reading, fetch, scratch });
+        let (reading, whole, scratch) = (Vec::new(), VecDeque::new(), Vec::new());
+        let fetch = Fetch::Nothing;
+        let inner = Mutex::new(Inner { carrier, replies, reading, whole, fetch, scratch });
         Arc::new(Berth { inner, requests_bytes, counts })
     }
 
@@ -154,7 +160,8 @@ impl<C: Carrier + 'static> Berth<C> {
 
 impl<C: Carrier> Inner<C> {
     fn claim(&mut self, number: u64) -> bool {
-        let is_new = self.reading.len() < READING_MAX && !self.reading.contains(&number);
+        let is_known = self.reading.contains(&number) || self.whole.contains(&number);
+        let is_new = self.reading.len() < READING_MAX && !is_known;
         if is_new {
             self.reading.push(number);
         }
@@ -247,6 +254,12 @@ struct Loan<C: Carrier + 'static> {
     sealing: Sealing,
 }
 
+impl<C: Carrier> Loan<C> {
+    fn is_whole(&self) -> bool {
+        self.read == self.parcel.bytes as usize && self.sealing.seal() == self.parcel.seal
+    }
+}
+
 impl<C: Carrier> Lent for Loan<C> {
     fn bytes(&self) -> usize {
         self.parcel.bytes as usize
@@ -278,7 +291,7 @@ impl<C: Carrier> Lent for Loan<C> {
     }
 
     fn is_right(&self) -> bool {
-        let is_right = self.read == self.bytes() && self.sealing.seal() == self.parcel.seal;
+        let is_right = self.is_whole();
         if !is_right {
             self.berth.count(|counts| &counts.loans_torn);
         }
@@ -292,6 +305,10 @@ impl<C: Carrier> Drop for Loan<C> {
         let inner = self.berth.inner.lock();
         let mut inner = inner.unwrap_or_else(std::sync::PoisonError::into_inner);
         inner.reading.retain(|number| *number != self.parcel.number);
+        if self.is_whole() {
+            inner.whole.truncate(WHOLE_MAX - 1);
+            inner.whole.push_front(self.parcel.number);
+        }
         if self.begun > 0 && inner.fetch == Fetch::Of(self.parcel.number) {
             inner.fetch = Fetch::Unwanted;
         }

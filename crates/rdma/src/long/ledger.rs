@@ -161,7 +161,8 @@ mod tests {
                         let Some(Place { number, offset }) = given else { continue };
                         let (from, end) = (offset, offset + bytes.max(1));
                         assert!(end <= ledger.bytes(), "seed {seed}");
-                        let apart = |held: &(u16, usize, usize, u64)| held.2 <= from || end <= held.1;
+                        let apart =
+                            |held: &(u16, usize, usize, u64)| held.2 <= from || end <= held.1;
                         assert!(model.values().all(apart), "seed {seed} at {now}");
                         model.insert(number, (holder, from, end, now + keep));
                     }

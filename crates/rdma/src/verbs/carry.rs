@@ -38,7 +38,12 @@ pub struct Granted {
 
 impl Granted {
     /// `bytes`, unless `all` that is granted would be more than `most`.
-    pub fn new(card: &Arc<Card>, bytes: usize, all: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+    pub fn new(
+        card: &Arc<Card>,
+        bytes: usize,
+        all: &Arc<AtomicUsize>,
+        most: usize,
+    ) -> Option<Self> {
         let fits = |granted: usize| granted.checked_add(bytes).filter(|granted| *granted <= most);
         all.fetch_update(Relaxed, Relaxed, fits).ok()?;
         match Registered::new(card, bytes, Writers::Remote) {

@@ -17,8 +17,8 @@ use laneway_sync::prim::AtomicU64;
 use rustix::net::{SendFlags, send, sockopt};
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -243,8 +243,7 @@ impl Hall {
         let welcome = Welcome { grant, ..welcome };
         let (replies_bytes, requests_bytes) = (hello.replies.bytes as usize, source.bytes());
         let spans = (hello.replies, source);
-        let carry =
-            Carry::new(&self.card, pair, memory.clone(), spans, door, self.long.clone())?;
+        let carry = Carry::new(&self.card, pair, memory.clone(), spans, door, self.long.clone())?;
         let berth = Berth::new(carry, replies_bytes, requests_bytes, self.long.clone());
         let mailbox = Mailbox { handle, number: hello.replies_number, qkey: hello.replies_qkey };
         let (yard, gone) = (Yard::new(self.bounds), AtomicBool::new(false));

@@ -288,6 +288,13 @@ impl VerbsRequester {
         }
     }
 
+    /// Let go of the memory that was lent, as who is hostile would: whoever tests a device sees it
+    /// refuse the server, who breaks the connection for it.
+    pub fn take_away(&mut self) {
+        self.replies = None;
+        self.requests = Requests::Nowhere;
+    }
+
     /// Write a word by which the server is asked how many of a lane it took.
     fn ask(&mut self, lane: usize) {
         if self.sender.has_room(0) {

@@ -268,13 +268,7 @@ impl Lenders for VerbsLenders {
         self.hall.guest(peer)?.berth().claim(Parcel::parse(said)?)
     }
 
-    fn place(
-        &self,
-        peer: Peer,
-        id: u16,
-        bytes: usize,
-        now_nanos: u64,
-    ) -> Option<Box<dyn Placed>> {
+    fn place(&self, peer: Peer, id: u16, bytes: usize, now_nanos: u64) -> Option<Box<dyn Placed>> {
         self.hall.guest(peer)?.berth().place(id, bytes, now_nanos)
     }
 

@@ -74,11 +74,8 @@ impl Placing {
         let total = frames::frames(bytes).unwrap_or(u16::MAX);
         let Some(parcel) = self.placed.notice(now_nanos) else { return Ok(Written::Lost) };
         let told = notice(to.request_id, total, &parcel);
-        let departure = Departure {
-            peer: to.peer,
-            segment_bytes: None,
-            pieces: &[IoSlice::new(&told)],
-        };
+        let departure =
+            Departure { peer: to.peer, segment_bytes: None, pieces: &[IoSlice::new(&told)] };
         let sent = datagrams.send(to.queue.into(), Path::Large, &[departure])?;
         Ok(if sent.done > 0 { Written::Last(moved) } else { Written::Full(moved) })
     }
