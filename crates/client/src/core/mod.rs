@@ -35,7 +35,7 @@ use pending::{Attempt, Pending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How often a request that may go in frames is lent before it does.
-const LENT_TRIES_MAX: u32 = 3;
+const LENT_TRIES_MAX: u32 = 6;
 
 /// Names a request until its answer is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
