@@ -1,8 +1,8 @@
 //! A server's memory on another host, written over RDMA (HERD's way, over [`laneway_rdma`]):
 //! requests go into slots by WRITE, replies come as datagrams. What is too long for a slot is lent:
 //! the server READs it out of memory of ours, or it is written into memory that the server granted;
-//! and a long reply is written into memory that we lend, of which a notice tells. What finds no room
-//! goes in frames, as over UDP, and frames that were lost are asked for as there.
+//! and a long reply is written into memory that we lend, of which a notice tells. What finds no
+//! room goes in frames, as over UDP, and frames that were lost are asked for as there.
 //!
 //! Knows no clock, and no request: the core's datagrams go in and out as they are.
 

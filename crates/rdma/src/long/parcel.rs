@@ -87,8 +87,8 @@ impl Parcel {
         u64::from(self.offset) + u64::from(self.bytes) <= memory_bytes as u64
     }
 
-    /// Copy it out of `memory`, behind what is in `out`. False, and `out` as it was: it does not lie
-    /// there, or not whole, or not any more.
+    /// Copy it out of `memory`, behind what is in `out`. False, and `out` as it was: it does not
+    /// lie there, or not whole, or not any more.
     pub fn open(&self, memory: &[AtomicU64], out: &mut Vec<u8>) -> bool {
         if !self.fits(size_of_val(memory)) {
             return false;

@@ -8,9 +8,9 @@
 //! SERVICE is `uc` or `rc`, GID 32 hexadecimal digits, all else decimal. The client tells where its
 //! datagrams are to go, the server where its slots are. REPLIES, REQUESTS and GRANT are three words
 //! each, ADDRESS RKEY BYTES, of memory for long messages, and `0 0 0` of none: the client's, which
-//! the server writes replies into; the client's, which a server READs requests out of (of `uc`, which
-//! has no READ, its length alone, and that is a wish); and the server's, which a client of `uc`
-//! writes requests into. (HERD has a daemon for it, §4.2.)
+//! the server writes replies into; the client's, which a server READs requests out of (of `uc`,
+//! which has no READ, its length alone, and that is a wish); and the server's, which a client of
+//! `uc` writes requests into. (HERD has a daemon for it, §4.2.)
 //! Knows no connection: bytes in, what they say out.
 
 use super::card::{Address, MTU_MAX, MTU_MIN};

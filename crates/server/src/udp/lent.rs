@@ -1,8 +1,8 @@
 //! Requests that do not lie in their datagram: a client in memory lends what is too long for a
-//! slot, and says where it is; so does one over RDMA, in memory of its own that the card reads, or in
-//! memory that it was granted. (HERD leaves PUTs beyond a slot open.) The worker that puts messages
-//! together copies it slice by slice, so that no small request waits for more than one of them, and
-//! gives the memory back; from there on it is a message like any other.
+//! slot, and says where it is; so does one over RDMA, in memory of its own that the card reads, or
+//! in memory that it was granted. (HERD leaves PUTs beyond a slot open.) The worker that puts
+//! messages together copies it slice by slice, so that no small request waits for more than one of
+//! them, and gives the memory back; from there on it is a message like any other.
 //!
 //! Each byte is read once, and what is judged is the copy: the client may change the memory while
 //! it is read, and stores what was read then. A loan that cannot be claimed is a request that came

@@ -37,8 +37,8 @@ pub enum Kind {
     /// 5: the request does not stand here, but in memory that its client lends: the payload says
     /// where (a descriptor of 24 bytes). Only where requests come by memory.
     Lent,
-    /// 6: the reply does not stand here, but in memory that its client lends: the payload says where
-    /// (a parcel of 24 bytes), and the total of how many frames it would be. Only over RDMA.
+    /// 6: the reply does not stand here, but in memory that its client lends: the payload says
+    /// where (a parcel of 24 bytes), the total of how many frames it would be. Only over RDMA.
     Notice,
     /// Anything else means nothing yet.
     Unknown(u16),
