@@ -448,8 +448,9 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: the region is ours and let go of once. Queue pairs that use the memory hold an
-        // `Arc` of this, so none does.
+        // SAFETY: the region is ours and let go of once. Queue pairs whose work requests name the
+        // memory hold an `Arc` of this, so none does; what another's device asks for by its key is
+        // refused from here on, before the memory is unmapped.
         unsafe { (self.card.library.dereg_mr)(self.region.as_ptr()) };
     }
 }

@@ -126,7 +126,7 @@ impl Carry {
         counts: Arc<Counts>,
     ) -> Result<Carry, Trouble> {
         let is_used = replies.bytes > 0 || source.bytes() > 0;
-        let stage = if is_used { STAGE_BYTES } else { 0 };
+        let stage = if is_used { STAGE_BYTES } else { 1 };
         let memory = Arc::new(Registered::new(card, stage, Writers::Device)?);
         let mut sender = Sender::new(pair, memory, DEPTH);
         sender.set_habits(false, 1);

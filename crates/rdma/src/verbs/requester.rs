@@ -60,12 +60,13 @@ enum Requests {
 /// The client's handle. The server lets go of it when it is dropped.
 pub struct VerbsRequester {
     bounds: Bounds,
+    sender: Sender,
+    receiver: Receiver,
+    // Behind the pair: what the server may write and read by it.
     replies: Option<Registered>,
     requests: Requests,
     /// Who of our requests has which place there.
     places: Ledger,
-    sender: Sender,
-    receiver: Receiver,
     slots_address: u64,
     slots_rkey: u32,
     /// By lane.
