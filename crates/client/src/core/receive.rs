@@ -97,6 +97,8 @@ impl Core {
             (pending.is_read() && total > 1).then_some((serial, attempt, pending))
         });
         let Some((serial, attempt, pending)) = pending else {
+            // It came late, and lies in memory that others could have.
+            self.asides.push_back((queue, forget(id, total).to_vec()));
             self.counts.stray += 1;
             return false;
         };
