@@ -87,7 +87,7 @@ impl mix::World for World {
 }
 
 fn plan(reads: bool, parts: u64, faults_percent: u64) -> Plan {
-    let way = Way { reads, faults_percent, seed: seed(), bytes: BYTES };
+    let way = Way { reads, faults_percent, seed: seed(), is_idle: false, bytes: BYTES };
     let shm = Some(Faults::each(seed(), parts));
     Plan { shm, afar: Some(way), ..Plan::of(2, Form::TimeShare) }
 }
@@ -115,7 +115,7 @@ fn ten_thousand_mixed_requests_are_answered_right_at_one_percent_of_each_fault()
     for reads in [true, false] {
         let mix = check(plan(reads, 100, if reads { 0 } else { 2 }), 10_000, 10);
         let counts = mix.world.core.counts();
-        assert!(counts.retries > 0 && counts.resends_asked > 0);
+        assert!(counts.retries > 0);
         assert_eq!((counts.garbled, counts.unintelligible), (0, 0));
         assert!(reads || mix.world.count("loans_torn") > 0);
     }
@@ -161,7 +161,9 @@ fn a_small_request_is_one_write_there_and_one_send_back() {
 
 #[test]
 fn a_long_reply_is_a_write_for_each_slice_and_one_datagram() {
-    let mut world = World::new(&plan(true, 0, 0), seed());
+    let mut idle = plan(true, 0, 0);
+    idle.afar = idle.afar.map(|way| Way { is_idle: true, ..way });
+    let mut world = World::new(&idle, seed());
     for bytes in [1_500, 6_000, 31_000, 40_000, 300_000, 1 << 20] {
         let value = rig::value(bytes, bytes as u64);
         world.set("large", &value);

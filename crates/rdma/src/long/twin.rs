@@ -54,6 +54,8 @@ pub struct Twin {
     requests: Memory,
     draws: Draws,
     faults_percent: u64,
+    /// How often in a hundred it says that it is at something else.
+    busy_percent: u64,
     late: VecDeque<(usize, Vec<u8>)>,
     reading: Option<(usize, usize)>,
     is_broken: bool,
@@ -67,10 +69,16 @@ impl Twin {
             requests: requests.clone(),
             draws: Draws::new(seed),
             faults_percent,
+            busy_percent: 20,
             late: VecDeque::new(),
             reading: None,
             is_broken: false,
         }
+    }
+
+    /// The same, which is never at something else.
+    pub fn idle(self) -> Twin {
+        Twin { busy_percent: 0, ..self }
     }
 
     /// Send `bytes` to `at` of the other's memory. False: there is no such place.
@@ -110,7 +118,7 @@ impl Carrier for Twin {
         if self.is_broken {
             return Moved::Gone;
         }
-        if self.draws.percent(20) {
+        if self.draws.percent(self.busy_percent) {
             return Moved::Later;
         }
         if self.send(at, &bytes) { Moved::Done } else { Moved::Gone }

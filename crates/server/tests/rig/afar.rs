@@ -27,6 +27,8 @@ pub struct Way {
     /// Packets that are lost or late, in a hundred.
     pub faults_percent: u64,
     pub seed: u64,
+    /// The card is never at something else when a reply is to be written.
+    pub is_idle: bool,
     /// What the client lends for replies, and has for requests.
     pub bytes: usize,
 }
@@ -49,9 +51,10 @@ impl Berths {
 
     /// A client that has come by shared memory.
     pub fn enter(&self, peer: Peer, ring: RingRequester) -> Client {
-        let Way { reads, faults_percent, seed, bytes } = self.way;
+        let Way { reads, faults_percent, seed, is_idle, bytes } = self.way;
         let (replies, requests) = (memory(bytes), memory(bytes));
         let card = Twin::new(&replies, &requests, seed, faults_percent);
+        let card = if is_idle { card.idle() } else { card };
         let berth = Berth::new(card, bytes, bytes, self.counts.clone());
         self.berths.lock().expect("not poisoned").insert(peer, berth);
         let wire = Twin::new(&requests, &requests, seed ^ 0xc11e, faults_percent);
