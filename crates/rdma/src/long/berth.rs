@@ -1,7 +1,7 @@
 //! The server's side of one client's long messages, slice by slice, over whatever carries them.
 //!
 //! Workers share it and *try* its lock: who finds it taken comes again. One slice is on its way
-//! in and two are on their way out at a time, so what a client can hold here is their memory. A
+//! in and a few are on their way out at a time, so what a client can hold here is their memory. A
 //! client that takes no notice loses its place by time; what it lent is its own, so nobody else's
 //! bytes lie where a late write could reach them.
 

@@ -1,7 +1,7 @@
 //! A client's connection, used from the server's side: what is long is written into the memory that
 //! the client lends, and READ out of it, or copied out of what it was granted, by pieces.
 //!
-//! Two pieces are on their way out at a time and one on its way in, through memory of our own: a
+//! Some pieces are on their way out at a time and one on its way in, through memory of our own: a
 //! reply lies in the store, which no device knows. A device that refuses one breaks the connection:
 //! its client lied, or is gone, and is shown the door.
 
@@ -12,6 +12,7 @@ use super::post::{Post, Sender};
 use crate::contract::Moved;
 use crate::long::berth::{Carrier, Counts};
 use crate::long::parcel::PIECE_BYTES;
+use crate::long::stage::Stage;
 use crate::region::add;
 use laneway_sync::words;
 use rustix::net::{Shutdown, shutdown};
@@ -21,12 +22,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Work requests under way: two pieces out, one in, and one to spare.
-pub const DEPTH: usize = 4;
-/// Where what is read comes to, behind the two pieces that leave.
-const READ_AT: usize = 2 * PIECE_BYTES;
+/// Work requests under way: pieces out, one in, and one to spare.
+pub const DEPTH: usize = 34;
+/// What may be on its way out: four of the longest pieces, or many short replies of a burst.
+const OUT_BYTES: usize = 4 * PIECE_BYTES;
+/// Where what is read comes to, behind what leaves.
+const READ_AT: usize = OUT_BYTES;
 /// Memory of each client's long messages on their way.
-pub const STAGE_BYTES: usize = 3 * PIECE_BYTES;
+pub const STAGE_BYTES: usize = OUT_BYTES + PIECE_BYTES;
 
 /// Memory of the server's that a client may write its requests into. Its share of what is granted
 /// in all comes back when it ends.
@@ -106,9 +109,7 @@ pub struct Carry {
     slots: Arc<Registered>,
     replies: Span,
     source: Source,
-    /// The request by which each of the two pieces left last.
-    left: [u64; 2],
-    next: usize,
+    stage: Stage,
     reading: Reading,
     /// What the client's place hangs on.
     door: Option<OwnedFd>,
@@ -126,8 +127,8 @@ impl Carry {
         counts: Arc<Counts>,
     ) -> Result<Carry, Trouble> {
         let is_used = replies.bytes > 0 || source.bytes() > 0;
-        let stage = if is_used { STAGE_BYTES } else { 1 };
-        let memory = Arc::new(Registered::new(card, stage, Writers::Device)?);
+        let bytes = if is_used { STAGE_BYTES } else { 1 };
+        let memory = Arc::new(Registered::new(card, bytes, Writers::Device)?);
         let mut sender = Sender::new(pair, memory, DEPTH);
         sender.set_habits(false, 1);
         Ok(Carry {
@@ -135,8 +136,7 @@ impl Carry {
             slots,
             replies,
             source,
-            left: [0; 2],
-            next: 0,
+            stage: Stage::new(OUT_BYTES),
             reading: Reading::Nothing,
             door: Some(door),
             counts,
@@ -166,10 +166,12 @@ impl Carrier for Carry {
         if !self.sender.poll() {
             return self.broke();
         }
-        if self.left[self.next] > self.sender.completed() || !self.sender.has_room(1) {
+        if !self.sender.has_room(1) {
             return Moved::Later;
         }
-        let start = self.next * PIECE_BYTES;
+        let bytes = pieces.iter().map(|piece| piece.len()).sum();
+        let (number, completed) = (self.sender.gathered() + 1, self.sender.completed());
+        let Some(start) = self.stage.take(bytes, number, completed) else { return Moved::Later };
         let mut end = start;
         for piece in pieces {
             words::write(self.sender.memory().words(), end, piece);
@@ -177,8 +179,6 @@ impl Carrier for Carry {
         }
         let address = self.replies.address + at as u64;
         self.sender.write(start..end, address, self.replies.rkey);
-        self.left[self.next] = self.sender.gathered();
-        self.next = 1 - self.next;
         self.post()
     }
 
