@@ -1,6 +1,7 @@
 //! The server's side of one client's long messages, slice by slice, over whatever carries them.
 //!
-//! Workers share it and *try* its lock: who finds it taken comes again. One slice is on its way
+//! Workers share it and *try* the lock of what carries: who finds it taken comes again. That of the
+//! ledger is held for a look. One slice is on its way
 //! in and a few are on their way out at a time, so what a client can hold here is their memory. A
 //! client that takes no notice loses its place by time; what it lent is its own, so nobody else's
 //! bytes lie where a late write could reach them.
@@ -13,7 +14,7 @@ use laneway_sync::prim::AtomicU64;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// How long a client may leave a reply in the memory it lent: as long as the server keeps one.
 pub const KEEP_NANOS: u64 = 2_000_000_000;
@@ -74,7 +75,6 @@ enum Fetch {
 
 struct Inner<C> {
     carrier: C,
-    replies: Ledger,
     /// Numbers of messages that are being read, and of those that were.
     reading: Vec<u64>,
     whole: VecDeque<u64>,
@@ -85,6 +85,7 @@ struct Inner<C> {
 /// See the module's page.
 pub struct Berth<C> {
     inner: Mutex<Inner<C>>,
+    replies: Mutex<Ledger>,
     requests_bytes: usize,
     counts: Arc<Counts>,
 }
@@ -98,11 +99,15 @@ impl<C: Carrier + 'static> Berth<C> {
         requests_bytes: usize,
         counts: Arc<Counts>,
     ) -> Arc<Berth<C>> {
-        let replies = Ledger::new(replies_bytes);
+        let replies = Mutex::new(Ledger::new(replies_bytes));
         let (reading, whole, scratch) = (Vec::new(), VecDeque::new(), Vec::new());
         let fetch = Fetch::Nothing;
-        let inner = Mutex::new(Inner { carrier, replies, reading, whole, fetch, scratch });
-        Arc::new(Berth { inner, requests_bytes, counts })
+        let inner = Mutex::new(Inner { carrier, reading, whole, fetch, scratch });
+        Arc::new(Berth { inner, replies, requests_bytes, counts })
+    }
+
+    fn replies(&self) -> MutexGuard<'_, Ledger> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Inner<C>>> {
@@ -119,14 +124,14 @@ impl<C: Carrier + 'static> Berth<C> {
 
     /// Room for the reply to request `id`, of so many bytes. `None`: it goes in frames.
     pub fn place(self: &Arc<Self>, id: u16, bytes: usize, now: u64) -> Option<Box<dyn Placed>> {
-        let mut inner = self.try_lock()?;
-        if inner.replies.bytes() == 0 {
+        let mut replies = self.replies();
+        if replies.bytes() == 0 {
             return None;
         }
-        let expired = inner.replies.expired();
-        let place = inner.replies.take(id, bytes, now, KEEP_NANOS);
-        add(&self.counts.places_expired, inner.replies.expired() - expired);
-        drop(inner);
+        let expired = replies.expired();
+        let place = replies.take(id, bytes, now, KEEP_NANOS);
+        add(&self.counts.places_expired, replies.expired() - expired);
+        drop(replies);
         let Some(place) = place else {
             self.count(|counts| &counts.replies_unplaced);
             return None;
@@ -136,12 +141,9 @@ impl<C: Carrier + 'static> Berth<C> {
         Some(Box::new(Placing { berth, place, bytes, written: 0, sealing, is_told: false }))
     }
 
-    /// The client has taken the reply to request `id`, or wants it no more. Where another worker is
-    /// here its place ends by its time.
+    /// The client has taken the reply to request `id`, or wants it no more.
     pub fn taken(&self, id: u16) {
-        if let Some(mut inner) = self.try_lock() {
-            inner.replies.give_back(id);
-        }
+        self.replies().give_back(id);
     }
 
     /// Begin to read what `parcel` says.
@@ -205,7 +207,8 @@ impl<C: Carrier> Placed for Placing<C> {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         assert!(bytes <= PIECE_BYTES && bytes <= self.bytes - self.written, "beyond its place");
         let Some(mut inner) = self.berth.try_lock() else { return Moved::Later };
-        if !inner.replies.holds(self.place.number) {
+        // Under the first lock: who has the place next writes behind what is written now.
+        if !self.berth.replies().holds(self.place.number) {
             return Moved::Gone;
         }
         let moved = inner.carrier.write(self.place.offset + self.written, pieces);
@@ -220,10 +223,7 @@ impl<C: Carrier> Placed for Placing<C> {
 
     fn notice(&mut self, now_nanos: u64) -> Option<[u8; PARCEL_BYTES]> {
         assert_eq!(self.written, self.bytes, "told before it was written");
-        // Where another worker is here, its time goes on as it was.
-        if let Some(mut inner) = self.berth.try_lock()
-            && !inner.replies.renew(self.place.number, now_nanos, KEEP_NANOS)
-        {
+        if !self.berth.replies().renew(self.place.number, now_nanos, KEEP_NANOS) {
             return None;
         }
         self.is_told = true;
@@ -236,10 +236,8 @@ impl<C: Carrier> Placed for Placing<C> {
 
 impl<C: Carrier> Drop for Placing<C> {
     fn drop(&mut self) {
-        if !self.is_told
-            && let Some(mut inner) = self.berth.try_lock()
-        {
-            inner.replies.give_back_number(self.place.number);
+        if !self.is_told {
+            self.berth.replies().give_back_number(self.place.number);
         }
     }
 }
@@ -303,7 +301,7 @@ impl<C: Carrier> Drop for Loan<C> {
     fn drop(&mut self) {
         // Held for one copy of a slice at most.
         let inner = self.berth.inner.lock();
-        let mut inner = inner.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
         inner.reading.retain(|number| *number != self.parcel.number);
         if self.is_whole() {
             inner.whole.truncate(WHOLE_MAX - 1);
