@@ -7,7 +7,8 @@
 //!   memory that the server granted at the greeting; what stands in the slot is a parcel, too.
 //!
 //! [`ledger`] says who holds which bytes and until when; [`berth`] is the server's side of one
-//! client, slice by slice ([`stage`] has those that leave), over any [`berth::Carrier`]: a card, or in tests [`twin`], which loses.
+//! client, slice by slice, over any [`berth::Carrier`]: a card, or in tests [`twin`], which loses;
+//! [`stage`] has what is on its way out.
 //! Whoever opens a parcel copies it once and judges the copy by its seal; what is torn, late or
 //! overwritten is as if it had not come, and goes in frames. So nothing depends on a write that
 //! arrived, on memory that was free, or on what the other side says.

@@ -1,5 +1,5 @@
-//! Memory that what leaves is copied into until the card has taken it: a ring, in whole cache lines,
-//! whose pieces are free again in the order they left. Sizes are bytes.
+//! Memory that what leaves is copied into until the card has taken it: a ring, in whole cache
+//! lines, whose pieces are free again in the order they left. Sizes are bytes.
 
 use crate::layout::LINE_BYTES;
 use std::collections::VecDeque;
