@@ -10,7 +10,7 @@ mod rig;
 
 use laneway_client::{Answer, Core, Remote, Request, Settings, Topology};
 use laneway_policy::{Form, Placement, owner};
-use laneway_rdma::contract::{LongRequester as _, Posted, Requester as _};
+use laneway_rdma::contract::{Lend, LongRequester as _, Posted, Requester as _};
 use laneway_rdma::faults::Faults;
 use laneway_rdma::long::parcel::Parcel;
 use laneway_server::clock::Clock;
@@ -218,6 +218,29 @@ fn a_value_that_is_repeated_in_another_way_is_stored_once() {
 /// A datagram of a client that does as it likes.
 fn datagram(kind: Kind, request_id: u16, payload: &[u8]) -> Vec<u8> {
     [&Header { kind, ..Header::whole(request_id) }.to_bytes()[..], payload].concat()
+}
+
+#[test]
+fn a_value_that_was_lent_and_comes_again_in_frames_is_stored_once() {
+    let mut world = World::new(&plan(true, 0, 0), seed());
+    let (mut client, _server) = world.rig.enter_afar();
+    // More than a slice, so that its digest is made of several.
+    let value = rig::value(40_000, 1);
+    let message = [b"set k 0 0 40000\r\n", &value[..], b"\r\n"].concat();
+    let Lend::Lent(parcel) = client.lend(5, &message) else { panic!("there is room") };
+    assert_eq!(client.post_request(0, &datagram(Kind::Lent, 5, &parcel.to_bytes())), Posted::Done);
+    (0..400).for_each(|_| world.turn());
+    assert!(world.get("k") == value);
+    world.set("k", b"newer");
+    let frames = message.chunks(1392);
+    let total = frames.len() as u16;
+    for (number, frame) in frames.enumerate() {
+        let header = Header { request_id: 5, sequence: number as u16, total, kind: Kind::Once };
+        let frame = [&header.to_bytes()[..], frame].concat();
+        assert_eq!(client.post_request(0, &frame), Posted::Done);
+    }
+    (0..400).for_each(|_| world.turn());
+    assert!(world.get("k") == b"newer", "it was stored again; seed {}", seed());
 }
 
 #[test]
