@@ -146,6 +146,11 @@ pub trait Lenders: Send {
     /// Begin to read. `None`: there is no such loan, it was taken back, or it was claimed before,
     /// as by the same request that came twice.
     fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>>;
+    /// The same for a request that was read whole before, but of which nobody knows what became:
+    /// it was refused, or its answer is not kept. `None` too where it is read only once.
+    fn claim_again(&self, _peer: Peer, _said: &[u8]) -> Option<Box<dyn Lent>> {
+        None
+    }
     /// Room for the reply of `bytes` to request `id`, in memory that its client lends for it.
     /// `None`: there is none.
     fn place(

@@ -87,7 +87,8 @@ impl mix::World for World {
 }
 
 fn plan(reads: bool, parts: u64, faults_percent: u64) -> Plan {
-    let way = Way { reads, faults_percent, seed: seed(), is_idle: false, bytes: BYTES };
+    let way =
+        Way { reads, faults_percent, seed: seed(), is_idle: false, is_stuck: false, bytes: BYTES };
     let shm = Some(Faults::each(seed(), parts));
     Plan { shm, afar: Some(way), ..Plan::of(2, Form::TimeShare) }
 }
@@ -274,6 +275,68 @@ fn parcels_that_say_what_is_not_so_harm_nobody() {
     }
     world.set("k", b"v");
     assert_eq!(world.get("k"), b"v");
+}
+
+/// What a client without a core has been sent, by kind.
+fn taken(client: &mut Client) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    client.poll_replies(1_000, &mut |_, bytes| {
+        kinds.push(Header::parse(bytes).expect("it has a header").0.kind);
+    });
+    kinds
+}
+
+#[test]
+fn a_lent_request_whose_answer_nobody_knows_any_more_is_carried_out_again() {
+    let mut world = World::new(&plan(true, 0, 0), seed());
+    world.set("large", &rig::value(300_000, 1));
+    let (mut client, _server) = world.rig.enter_afar();
+    // A long request with a long reply, which is not remembered.
+    let message = [&b"get large"[..], &b" nothing".repeat(250), b"\r\n"].concat();
+    let Lend::Lent(parcel) = client.lend(5, &message) else { panic!("there is room") };
+    for round in 1..=3 {
+        let lent = datagram(Kind::Lent, 5, &parcel.to_bytes());
+        assert_eq!(client.post_request(0, &lent), Posted::Done);
+        (0..400).for_each(|_| world.turn());
+        assert!(!taken(&mut client).is_empty(), "round {round} has no answer; seed {}", seed());
+    }
+}
+
+#[test]
+fn what_a_card_does_not_move_goes_in_frames_and_holds_no_room_for_ever() {
+    let mut stuck = plan(true, 0, 0);
+    stuck.afar = stuck.afar.map(|way| Way { is_stuck: true, ..way });
+    let mut world = World::new(&stuck, seed());
+    let (mut client, _server) = world.rig.enter_afar();
+    let value = rig::value(40_000, 1);
+    let message = [b"set k 0 0 40000\r\n", &value[..], b"\r\n"].concat();
+    let Lend::Lent(parcel) = client.lend(5, &message) else { panic!("there is room") };
+    assert_eq!(client.post_request(0, &datagram(Kind::Lent, 5, &parcel.to_bytes())), Posted::Done);
+    (0..400).for_each(|_| world.turn());
+    assert_eq!(taken(&mut client), [], "it is being read");
+    world.rig.clock.advance(3 * SECOND);
+    (0..400).for_each(|_| world.turn());
+    assert_eq!(taken(&mut client), [Kind::Resend], "seed {}", seed());
+    let frames = message.chunks(1392);
+    let total = frames.len() as u16;
+    for (number, frame) in frames.enumerate() {
+        let header = Header { request_id: 5, sequence: number as u16, total, kind: Kind::Once };
+        let frame = [&header.to_bytes()[..], frame].concat();
+        assert_eq!(client.post_request(0, &frame), Posted::Done);
+    }
+    (0..400).for_each(|_| world.turn());
+    assert_eq!(taken(&mut client), [Kind::Data], "it is stored");
+    assert_eq!(client.post_request(0, &datagram(Kind::Data, 6, b"get k\r\n")), Posted::Done);
+    (0..400).for_each(|_| world.turn());
+    let sent = taken(&mut client);
+    if sent.is_empty() {
+        // It was of the large lane, and has waited for the card.
+        world.rig.clock.advance(3 * SECOND);
+        (0..400).for_each(|_| world.turn());
+    }
+    let sent = [sent, taken(&mut client)].concat();
+    assert_eq!(sent, vec![Kind::Data; total as usize], "seed {}", seed());
+    assert_eq!(world.count("replies_unplaced"), 1);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The server's side of one client's long messages, slice by slice, over whatever carries them.
 //!
-//! Workers share it and *try* the lock of what carries: who finds it taken comes again. That of the
-//! ledger is held for a look. One slice is on its way
+//! Workers share it and *try* the lock of what carries: who finds it taken comes again. Those of the
+//! two ledgers, of places and of what is being read, are held for a look: a lock that somebody has
+//! for a slice is no answer to the question whether a message was read. One slice is on its way
 //! in and a few are on their way out at a time, so what a client can hold here is their memory. A
 //! client that takes no notice loses its place by time; what it lent is its own, so nobody else's
 //! bytes lie where a late write could reach them.
@@ -31,7 +32,8 @@ counts! {
     verbs_read,
     /// Replies that lie where their client was told.
     notices,
-    /// Long replies for which there was no room there: they went in frames.
+    /// Long replies for which there was no room there, or that lost it, or for which the card was
+    /// at something else: they went in frames.
     replies_unplaced,
     /// Places whose client did not say in time that it had taken the reply.
     places_expired,
@@ -75,17 +77,22 @@ enum Fetch {
 
 struct Inner<C> {
     carrier: C,
-    /// Numbers of messages that are being read, and of those that were.
-    reading: Vec<u64>,
-    whole: VecDeque<u64>,
     fetch: Fetch,
     scratch: Vec<u8>,
+}
+
+/// Numbers of messages that are being read, and of those that were.
+#[derive(Default)]
+struct Claims {
+    reading: Vec<u64>,
+    whole: VecDeque<u64>,
 }
 
 /// See the module's page.
 pub struct Berth<C> {
     inner: Mutex<Inner<C>>,
     replies: Mutex<Ledger>,
+    claims: Mutex<Claims>,
     requests_bytes: usize,
     counts: Arc<Counts>,
 }
@@ -100,14 +107,17 @@ impl<C: Carrier + 'static> Berth<C> {
         counts: Arc<Counts>,
     ) -> Arc<Berth<C>> {
         let replies = Mutex::new(Ledger::new(replies_bytes));
-        let (reading, whole, scratch) = (Vec::new(), VecDeque::new(), Vec::new());
-        let fetch = Fetch::Nothing;
-        let inner = Mutex::new(Inner { carrier, reading, whole, fetch, scratch });
-        Arc::new(Berth { inner, replies, requests_bytes, counts })
+        let (fetch, scratch) = (Fetch::Nothing, Vec::new());
+        let inner = Mutex::new(Inner { carrier, fetch, scratch });
+        Arc::new(Berth { inner, replies, claims: Mutex::default(), requests_bytes, counts })
     }
 
     fn replies(&self) -> MutexGuard<'_, Ledger> {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn claims(&self) -> MutexGuard<'_, Claims> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Inner<C>>> {
@@ -146,10 +156,19 @@ impl<C: Carrier + 'static> Berth<C> {
         self.replies().give_back(id);
     }
 
-    /// Begin to read what `parcel` says.
+    /// Begin to read what `parcel` says, if it was not read before.
     pub fn claim(self: &Arc<Self>, parcel: Parcel) -> Option<Box<dyn Lent>> {
+        self.begin(parcel, false)
+    }
+
+    /// The same, though it was: what came of it is not known any more.
+    pub fn claim_again(self: &Arc<Self>, parcel: Parcel) -> Option<Box<dyn Lent>> {
+        self.begin(parcel, true)
+    }
+
+    fn begin(self: &Arc<Self>, parcel: Parcel, again: bool) -> Option<Box<dyn Lent>> {
         let fits = parcel.bytes > 0 && parcel.fits(self.requests_bytes);
-        let claimed = fits && self.try_lock().is_some_and(|mut inner| inner.claim(parcel.number));
+        let claimed = fits && self.claims().claim(parcel.number, again);
         if !claimed {
             self.count(|counts| &counts.loans_refused);
             return None;
@@ -160,16 +179,28 @@ impl<C: Carrier + 'static> Berth<C> {
     }
 }
 
-impl<C: Carrier> Inner<C> {
-    fn claim(&mut self, number: u64) -> bool {
-        let is_known = self.reading.contains(&number) || self.whole.contains(&number);
+impl Claims {
+    fn claim(&mut self, number: u64, again: bool) -> bool {
+        let was_read = !again && self.whole.contains(&number);
+        let is_known = self.reading.contains(&number) || was_read;
         let is_new = self.reading.len() < READING_MAX && !is_known;
         if is_new {
             self.reading.push(number);
+            self.whole.retain(|whole| *whole != number);
         }
         is_new
     }
 
+    fn end(&mut self, number: u64, is_whole: bool) {
+        self.reading.retain(|reading| *reading != number);
+        if is_whole {
+            self.whole.truncate(WHOLE_MAX - 1);
+            self.whole.push_front(number);
+        }
+    }
+}
+
+impl<C: Carrier> Inner<C> {
     /// Begin to read for message `number`.
     fn begin(&mut self, number: u64, at: usize, bytes: usize) -> Moved {
         match self.fetch {
@@ -238,6 +269,7 @@ impl<C: Carrier> Drop for Placing<C> {
     fn drop(&mut self) {
         if !self.is_told {
             self.berth.replies().give_back_number(self.place.number);
+            self.berth.count(|counts| &counts.replies_unplaced);
         }
     }
 }
@@ -299,17 +331,16 @@ impl<C: Carrier> Lent for Loan<C> {
 
 impl<C: Carrier> Drop for Loan<C> {
     fn drop(&mut self) {
-        // Held for one copy of a slice at most.
-        let inner = self.berth.inner.lock();
-        let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
-        inner.reading.retain(|number| *number != self.parcel.number);
-        if self.is_whole() {
-            inner.whole.truncate(WHOLE_MAX - 1);
-            inner.whole.push_front(self.parcel.number);
+        if self.begun > 0 {
+            // Held for one copy of a slice at most.
+            let inner = self.berth.inner.lock();
+            let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
+            if inner.fetch == Fetch::Of(self.parcel.number) {
+                inner.fetch = Fetch::Unwanted;
+            }
         }
-        if self.begun > 0 && inner.fetch == Fetch::Of(self.parcel.number) {
-            inner.fetch = Fetch::Unwanted;
-        }
+        // Last: whoever reads this message next finds nothing of ours under its number.
+        self.berth.claims().end(self.parcel.number, self.is_whole());
     }
 }
 

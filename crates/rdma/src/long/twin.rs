@@ -56,6 +56,8 @@ pub struct Twin {
     faults_percent: u64,
     /// How often in a hundred it says that it is at something else.
     busy_percent: u64,
+    /// How often a look finds what is being read.
+    read_percent: u64,
     late: VecDeque<(usize, Vec<u8>)>,
     reading: Option<(usize, usize)>,
     is_broken: bool,
@@ -70,6 +72,7 @@ impl Twin {
             draws: Draws::new(seed),
             faults_percent,
             busy_percent: 20,
+            read_percent: 50,
             late: VecDeque::new(),
             reading: None,
             is_broken: false,
@@ -79,6 +82,11 @@ impl Twin {
     /// The same, which is never at something else.
     pub fn idle(self) -> Twin {
         Twin { busy_percent: 0, ..self }
+    }
+
+    /// The same, which is always: nothing moves, as where the other side has stopped.
+    pub fn stuck(self) -> Twin {
+        Twin { busy_percent: 100, read_percent: 0, ..self }
     }
 
     /// Send `bytes` to `at` of the other's memory. False: there is no such place.
@@ -138,7 +146,7 @@ impl Carrier for Twin {
         if self.is_broken {
             return Moved::Gone;
         }
-        if self.draws.percent(50) {
+        if !self.draws.percent(self.read_percent) {
             return Moved::Later;
         }
         let (at, bytes) = self.reading.take().expect("something is being read");

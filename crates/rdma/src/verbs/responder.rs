@@ -268,6 +268,10 @@ impl Lenders for VerbsLenders {
         self.hall.guest(peer)?.berth().claim(Parcel::parse(said)?)
     }
 
+    fn claim_again(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
+        self.hall.guest(peer)?.berth().claim_again(Parcel::parse(said)?)
+    }
+
     fn place(&self, peer: Peer, id: u16, bytes: usize, now_nanos: u64) -> Option<Box<dyn Placed>> {
         self.hall.guest(peer)?.berth().place(id, bytes, now_nanos)
     }

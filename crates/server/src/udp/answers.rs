@@ -117,6 +117,11 @@ impl Answers {
         self.find(name.max(1), now).and_then(|place| self.told(place))
     }
 
+    /// Whether whatever was under this name last is being carried out.
+    pub fn is_under_way(&self, name: u64, now: u64) -> bool {
+        self.find(name.max(1), now).is_some_and(|place| answer_byte(place) == UNDER_WAY)
+    }
+
     /// The request under this name was not carried out after all, or its answer is not kept.
     pub fn given_up(&mut self, name: u64, now: u64) {
         if let Some(place) = self.find_mut(name.max(1), now)

@@ -12,7 +12,7 @@
 use super::state::{At, Desk, Fetching, From};
 use crate::clock::Clock;
 use crate::worker::Worker;
-use laneway_rdma::contract::{MESSAGE_BYTES_MAX, Moved};
+use laneway_rdma::contract::{Lent, MESSAGE_BYTES_MAX, Moved};
 use laneway_rdma::long::parcel;
 use laneway_transport::Transport;
 use laneway_wire::udp::frames::frames;
@@ -25,6 +25,9 @@ const _: () = assert!(DATAGRAM_BYTES_MAX <= MESSAGE_BYTES_MAX, "a slot holds a d
 /// What is read at a time: so many whole frames, for the digest of a message is made of theirs,
 /// so that it is the same whichever way it comes.
 const PIECE_BYTES: usize = FRAME_BYTES_MAX * (parcel::PIECE_BYTES / FRAME_BYTES_MAX);
+
+/// How long a card may give nothing of what it reads. (Memory of this host always gives.)
+const STILL_NANOS: u64 = 2_000_000_000;
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// A request that its client lends.
@@ -41,19 +44,23 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if !desk.may_fetch(bytes) {
             return at.counts.requests_queue_full.add_owner(1);
         }
-        let Some(lent) = lenders.claim(peer, said) else {
+        let (queue, key, now) = (from.to.queue, from.key(), from.arrived_nanos);
+        let mut claimed = lenders.claim(peer, said);
+        if claimed.is_none() {
             // It is being read, or was: then its answer may have been lost.
-            let answer = at.shared.answer(from.to.queue, &from.key(), from.arrived_nanos);
-            if let Some(answer) = answer {
+            if let Some(answer) = at.shared.answer(queue, &key, now) {
                 at.counts.repeats_answered.add_owner(1);
                 from.once = false;
-                self.answer(desk, at, &mut from, &answer);
+                return self.answer(desk, at, &mut from, &answer);
             }
-            return;
-        };
-        desk.storing_bytes += lent.bytes();
-        let bytes = Vec::with_capacity(lent.bytes());
-        desk.fetching.push_back(Fetching { from, lent, bytes, digest: 0 });
+            // Or it was refused when it was whole, or its reply was too long to be remembered.
+            if !at.shared.is_under_way(queue, &key, now) {
+                claimed = lenders.claim_again(peer, said);
+            }
+        }
+        if let Some(lent) = claimed {
+            fetch(desk, from, lent);
+        }
     }
 
     /// Copy one slice. Behind the last one the memory is given back and the message served.
@@ -70,6 +77,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Moved::Done => {}
                 // A card is at it: meanwhile others have their turn.
                 Moved::Later => return desk.fetching.push_back(fetching),
+                // The client is gone: there is nobody to ask.
                 Moved::Gone => {
                     desk.storing_bytes -= lent.bytes();
                     return at.counts.messages_lent_lost.add_owner(1);
@@ -82,7 +90,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             budget = budget.saturating_sub(bytes.len() - start);
         }
-        let Fetching { from, lent, bytes, digest } = fetching;
+        let Fetching { from, lent, bytes, digest, seen: _ } = fetching;
         let is_right = lent.is_right();
         drop(lent);
         desk.storing_bytes -= bytes.len();
@@ -91,6 +99,34 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         at.counts.messages_lent.add_owner(1);
         self.whole(desk, at, from, Whole::of(bytes, digest));
+    }
+}
+
+/// Begin to copy what is claimed.
+fn fetch(desk: &mut Desk, from: From, lent: Box<dyn Lent>) {
+    desk.storing_bytes += lent.bytes();
+    let bytes = Vec::with_capacity(lent.bytes());
+    let seen = (0, from.arrived_nanos);
+    desk.fetching.push_back(Fetching { from, lent, bytes, digest: 0, seen });
+}
+
+/// A client whose memory gives nothing for a while holds room that all share: what it lent is let
+/// go of, and asked for in frames.
+pub(super) fn expire_lent(desk: &mut Desk, at: At<'_>, now: u64) {
+    for _ in 0..desk.fetching.len() {
+        let Some(mut fetching) = desk.fetching.pop_front() else { return };
+        let (bytes, since) = fetching.seen;
+        if fetching.bytes.len() > bytes {
+            fetching.seen = (fetching.bytes.len(), now);
+        } else if now.saturating_sub(since) > STILL_NANOS {
+            let Fetching { from, lent, .. } = fetching;
+            let bytes = lent.bytes();
+            desk.storing_bytes -= bytes;
+            drop(lent);
+            ask_for_all(desk, at, &from, bytes);
+            continue;
+        }
+        desk.fetching.push_back(fetching);
     }
 }
 

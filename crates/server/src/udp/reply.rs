@@ -123,6 +123,11 @@ impl Transfer {
         self.placing.is_some()
     }
 
+    /// Its place is given back: it goes in frames, from its front on.
+    pub fn send_in_frames(&mut self) {
+        (self.placing, self.parked_nanos) = (None, 0);
+    }
+
     /// Some frames again; those of a gap that lies before the one in front of it are left out.
     pub fn again(
         to: DatagramOrigin,

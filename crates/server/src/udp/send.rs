@@ -2,6 +2,7 @@
 //! and large values into their items, one slice a turn, so that a small request waits for one
 //! slice at most, and a full send buffer for large replies holds up no small one.
 
+use super::lent::expire_lent;
 use super::placed::notice;
 use super::reply::{Reply, Slice, Transfer};
 use super::state::{At, Desk, From, JoiningFrom, Slicing, Storing, Udp};
@@ -24,10 +25,11 @@ use std::sync::Arc;
 /// Large replies that one worker has under way; more are thrown away.
 pub const TRANSFERS_MAX: usize = 1024;
 
-/// The same of one client in memory, which may leave them lying.
+/// The same of one client in memory, here or afar, which may leave them lying.
 const TRANSFERS_PER_CLIENT_MAX: usize = 64;
-/// How long a client in memory may leave a large reply lying before it is thrown away: as long as
-/// it is kept behind that.
+/// How long a client in memory may leave a large reply lying before it is thrown away, and a
+/// client afar one that waits for its card before it goes in frames: as long as it is kept behind
+/// that.
 const PARKED_NANOS: u64 = 2_000_000_000;
 
 /// Bytes that one large reply moves, slice by slice, before the next one has its turn: see
@@ -109,7 +111,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
         }
-        if rdma::is_here(&to.peer) && desk.transfers_to(&to.peer) >= TRANSFERS_PER_CLIENT_MAX {
+        if rdma::whence(&to.peer).is_some()
+            && desk.transfers_to(&to.peer) >= TRANSFERS_PER_CLIENT_MAX
+        {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
         }
@@ -186,9 +190,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         transfer.run_bytes += bytes;
         match slice {
-            Slice::More(_) if transfer.run_bytes < RUN_BYTES => desk.transfers.push_front(transfer),
+            Slice::More(_) if transfer.run_bytes < RUN_BYTES => {
+                transfer.parked_nanos = 0;
+                desk.transfers.push_front(transfer);
+            }
             Slice::More(_) => {
-                transfer.run_bytes = 0;
+                (transfer.run_bytes, transfer.parked_nanos) = (0, 0);
                 desk.transfers.push_back(transfer);
             }
             Slice::Full(bytes) => {
@@ -292,7 +299,16 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let Some(udp) = &mut self.udp else { return };
         let Udp { datagrams, desk } = &mut **udp;
         datagrams.tidy();
-        let Desk { parked, shared, .. } = desk;
+        let shared = desk.shared.clone();
+        let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
+        expire_lent(desk, at, now);
+        let Desk { parked, transfers, .. } = desk;
+        for transfer in parked.iter_mut().chain(transfers) {
+            let waits = transfer.is_placed() && transfer.parked_nanos > 0;
+            if waits && now.saturating_sub(transfer.parked_nanos) > PARKED_NANOS {
+                transfer.send_in_frames();
+            }
+        }
         parked.retain(|transfer| {
             let waited = now.saturating_sub(transfer.parked_nanos);
             let lies = transfer.is_in_memory() && waited > PARKED_NANOS;

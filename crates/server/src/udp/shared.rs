@@ -150,6 +150,11 @@ impl UdpShared {
         self.answers(queue).answer(self.name(key), now)
     }
 
+    /// Whether whatever was under this key last is being carried out.
+    pub fn is_under_way(&self, queue: u16, key: &Key, now: u64) -> bool {
+        self.answers(queue).is_under_way(self.name(key), now)
+    }
+
     /// The request under way was not carried out after all, or its answer is not kept.
     pub fn given_up(&self, queue: u16, key: &Key, now: u64) {
         self.answers(queue).given_up(self.name(key), now);

@@ -74,6 +74,8 @@ pub struct Fetching {
     pub(super) lent: Box<dyn Lent>,
     pub(super) bytes: Vec<u8>,
     pub(super) digest: u64,
+    /// How much of it was here when that was last looked at, and since when.
+    pub(super) seen: (usize, u64),
 }
 
 /// A large value on its way into its item.

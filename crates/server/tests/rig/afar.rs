@@ -29,6 +29,8 @@ pub struct Way {
     pub seed: u64,
     /// The card is never at something else when a reply is to be written.
     pub is_idle: bool,
+    /// It is always: nothing moves.
+    pub is_stuck: bool,
     /// What the client lends for replies, and has for requests.
     pub bytes: usize,
 }
@@ -51,10 +53,11 @@ impl Berths {
 
     /// A client that has come by shared memory.
     pub fn enter(&self, peer: Peer, ring: RingRequester) -> Client {
-        let Way { reads, faults_percent, seed, is_idle, bytes } = self.way;
+        let Way { reads, faults_percent, seed, is_idle, is_stuck, bytes } = self.way;
         let (replies, requests) = (memory(bytes), memory(bytes));
         let card = Twin::new(&replies, &requests, seed, faults_percent);
         let card = if is_idle { card.idle() } else { card };
+        let card = if is_stuck { card.stuck() } else { card };
         let berth = Berth::new(card, bytes, bytes, self.counts.clone());
         self.berths.lock().expect("not poisoned").insert(peer, berth);
         let wire = Twin::new(&requests, &requests, seed ^ 0xc11e, faults_percent);
@@ -76,6 +79,10 @@ impl Lenders for ByTwin {
 
     fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
         self.0.berth(peer)?.claim(Parcel::parse(said)?)
+    }
+
+    fn claim_again(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
+        self.0.berth(peer)?.claim_again(Parcel::parse(said)?)
     }
 
     fn place(&self, peer: Peer, id: u16, bytes: usize, now: u64) -> Option<Box<dyn Placed>> {

@@ -1,6 +1,7 @@
 use super::super::twin::{Draws, Memory, Twin, memory};
 use super::*;
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 const REPLIES_BYTES: usize = 256 << 10;
 const REQUESTS_BYTES: usize = 128 << 10;
@@ -76,9 +77,12 @@ fn a_client_that_takes_nothing_holds_its_memory_for_two_seconds_and_nobody_else_
     }
     assert!(stalled.place(2, 2_000, KEEP_NANOS - 1).is_none(), "it goes in frames");
     assert!(other.place(2, 2_000, KEEP_NANOS - 1).is_some());
-    assert!(stalled.place(2, 2_000, KEEP_NANOS).is_some());
     let told = |name| count(&stalled, name);
+    let placed = stalled.place(2, 2_000, KEEP_NANOS);
+    assert!(placed.is_some());
     assert_eq!((told("replies_unplaced"), told("places_expired")), (1, 1));
+    drop(placed);
+    assert_eq!(told("replies_unplaced"), 2, "it is given up, and goes in frames, too");
 }
 
 #[test]
@@ -247,4 +251,66 @@ fn whatever_is_lost_late_or_twice_no_request_is_taken_for_another() {
         }
     }
     assert!(whole > 1_000 && torn > 500, "{whole} whole, {torn} torn: nothing is shown");
+}
+
+/// A carrier at which a slice lies as long as its test wants.
+struct Slow {
+    begun: Sender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Carrier for Slow {
+    fn write(&mut self, _at: usize, _pieces: &[IoSlice<'_>]) -> Moved {
+        self.begun.send(()).expect("the test waits");
+        self.go_on.recv().expect("the test says when");
+        Moved::Done
+    }
+    fn begin_read(&mut self, _at: usize, _bytes: usize) -> Moved {
+        Moved::Done
+    }
+    fn end_read(&mut self, _out: &mut Vec<u8>) -> Moved {
+        Moved::Later
+    }
+    fn reads_by_verb(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn who_is_at_a_slice_keeps_nobody_from_claiming_taking_and_placing() {
+    let ((begun, is_begun), (go, go_on)) = (channel(), channel());
+    let slow = Slow { begun, go_on };
+    let berth = Berth::new(slow, 4096, 4096, Arc::new(Counts::default()));
+    let mut placed = berth.place(1, 1000, 0).expect("there is room");
+    std::thread::scope(|threads| {
+        threads.spawn(|| assert_eq!(placed.write(&[IoSlice::new(&[7; 1000])]), Moved::Done));
+        is_begun.recv().expect("it writes");
+        // Meanwhile the others:
+        let lent = berth.claim(Parcel::of(1, 0, &[1; 1000]));
+        let second = berth.place(2, 3072, 0);
+        let third = berth.place(3, 3072, 0);
+        berth.taken(2);
+        let fourth = berth.place(4, 3072, 0);
+        let found = [second.is_some(), third.is_some(), fourth.is_some(), lent.is_some()];
+        drop((second, third, fourth, lent));
+        go.send(()).expect("it waits");
+        assert_eq!(found, [true, false, true, true]);
+    });
+    let told = |name| berth.counts.each().find(|(told, _)| *told == name).map(|told| told.1);
+    assert_eq!((told("loans_claimed"), told("loans_refused")), (Some(1), Some(0)));
+}
+
+#[test]
+fn what_was_read_whole_is_read_again_only_where_that_is_asked_for() {
+    let (berth, _, requests) = berth(0, 1);
+    let bytes = message(1, 3_000);
+    laneway_sync::words::write(&requests, 0, &bytes);
+    let parcel = Parcel::of(1, 0, &bytes);
+    for _ in 0..3 {
+        let mut lent = berth.claim_again(parcel).expect("it is not being read");
+        assert!(berth.claim_again(parcel).is_none(), "now it is");
+        assert_eq!(read_all(&mut *lent), Some(bytes.clone()));
+        drop(lent);
+        assert!(berth.claim(parcel).is_none(), "it was read");
+    }
 }
