@@ -134,6 +134,13 @@ const SCRIPT: &str = r#"#!/bin/sh
 export PATH=/bin
 say() { echo "RDMA-VM: $*"; }
 off() { sync; reboot -f; sleep 60; }
+# One of the server's counts, and whether it is more than it was.
+told() {
+    laneway stats --server 10.77.0.1:11211 rdma | while read -r name number; do
+        [ "$name" != "$1" ] || echo "$number"
+    done
+}
+grew() { [ "$(told $1)" -gt "$2" ]; }
 fail() { say "FAIL $*"; dmesg | tail -20; off; }
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -170,8 +177,17 @@ done
 for service in uc rc; do
     rdma_check 10.77.0.1:18515 rxe0 $service @REQUESTS@ || fail "the client over $service"
     say "$service and ud: @REQUESTS@ SETs and GETs, every value right"
+    before_writes=$(told verbs_write) before_reads=$(told verbs_read)
+    before_claimed=$(told loans_claimed) before_notices=$(told notices)
     rdma_check 10.77.0.1:18515 rxe0 $service @REQUESTS@ long || fail "long values over $service"
     say "$service and ud: @REQUESTS@ SETs and GETs of 16 KiB to 1 MiB, every value right"
+    # In frames every value would have been right, too.
+    grew verbs_write $before_writes && grew notices $before_notices || fail "no reply was placed"
+    grew loans_claimed $before_claimed || fail "no request was lent"
+    case $service in
+    uc) grew grants 0 || fail "no memory was granted" ;;
+    rc) grew verbs_read $before_reads || fail "no request was READ" ;;
+    esac
     laneway stats --server 10.77.0.1:11211 rdma >/tmp/told
     while read -r stat; do
         case "$stat" in

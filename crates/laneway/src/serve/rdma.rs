@@ -11,9 +11,10 @@ const CLIENTS: usize = 64;
 /// they cost).
 const CLIENTS_MAX: usize = 4096;
 
-/// Descriptors that all clients take: a connection each, and a few of the device's.
+/// Descriptors that all clients take: a connection each, twice (the door watches one, and by the
+/// other a client that lies is sent away), and a few of the device's.
 pub fn descriptors(rdma: Option<&RdmaSettings>) -> usize {
-    rdma.map_or(0, |rdma| rdma.clients_max + DEVICE_DESCRIPTORS)
+    rdma.map_or(0, |rdma| 2 * rdma.clients_max + DEVICE_DESCRIPTORS)
 }
 
 const DEVICE_DESCRIPTORS: usize = 8;

@@ -112,7 +112,7 @@ pub struct Carry {
     stage: Stage,
     reading: Reading,
     /// What the client's place hangs on.
-    door: Option<OwnedFd>,
+    door: Option<Arc<OwnedFd>>,
     counts: Arc<Counts>,
 }
 
@@ -123,7 +123,7 @@ impl Carry {
         pair: Pair,
         slots: Arc<Registered>,
         (replies, source): (Span, Source),
-        door: OwnedFd,
+        door: Arc<OwnedFd>,
         counts: Arc<Counts>,
     ) -> Result<Carry, Trouble> {
         let is_used = replies.bytes > 0 || source.bytes() > 0;

@@ -14,7 +14,7 @@ use crate::door::{Admitted, Heard, House, refuse};
 use crate::long::berth::{self, Berth};
 use crate::region::counts;
 use laneway_sync::prim::AtomicU64;
-use rustix::net::{SendFlags, send, sockopt};
+use rustix::net::{SendFlags, Shutdown, send, shutdown, sockopt};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -61,6 +61,8 @@ pub struct Guest {
     memory: Arc<Registered>,
     yard: Yard,
     mailbox: Mailbox,
+    /// What its place hangs on, once more.
+    door: Arc<OwnedFd>,
     gone: AtomicBool,
 }
 
@@ -219,7 +221,7 @@ impl Hall {
         &self,
         hello: &Hello,
         peer: Peer,
-        door: OwnedFd,
+        door: Arc<OwnedFd>,
     ) -> Result<(Guest, Welcome), Trouble> {
         let memory = Registered::new(&self.card, self.bounds.bytes(), Writers::Remote)?;
         let memory = Arc::new(memory);
@@ -243,11 +245,12 @@ impl Hall {
         let welcome = Welcome { grant, ..welcome };
         let (replies_bytes, requests_bytes) = (hello.replies.bytes as usize, source.bytes());
         let spans = (hello.replies, source);
-        let carry = Carry::new(&self.card, pair, memory.clone(), spans, door, self.long.clone())?;
+        let (counts, theirs) = (self.long.clone(), door.clone());
+        let carry = Carry::new(&self.card, pair, memory.clone(), spans, theirs, counts)?;
         let berth = Berth::new(carry, replies_bytes, requests_bytes, self.long.clone());
         let mailbox = Mailbox { handle, number: hello.replies_number, qkey: hello.replies_qkey };
         let (yard, gone) = (Yard::new(self.bounds), AtomicBool::new(false));
-        Ok((Guest { peer, berth, memory, yard, mailbox, gone }, welcome))
+        Ok((Guest { peer, berth, memory, yard, mailbox, door, gone }, welcome))
     }
 
     /// Where a client's long requests will lie, and what it is told of it.
@@ -324,7 +327,7 @@ impl House for Hall {
         let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
         let peer = Peer { client: place as u16, generation };
         let door = match stream.try_clone() {
-            Ok(door) => door,
+            Ok(door) => Arc::new(door),
             Err(_) => return Admitted::Gone,
         };
         let (guest, welcome) = match self.welcome(&hello, peer, door) {
@@ -359,6 +362,8 @@ impl House for Hall {
         let place = &mut clients[usize::from(peer.client)];
         if let Some(guest) = place.take_if(|guest| guest.peer == peer) {
             guest.gone.store(true, Relaxed);
+            // Its second descriptor lives as long as a worker has hold of it; the end is told now.
+            let _ = shutdown(&guest.door, Shutdown::Both);
             self.version.fetch_add(1, Release); // (Q)
             self.retired().push(guest);
         }
@@ -366,8 +371,12 @@ impl House for Hall {
 
     fn bury(&self) -> bool {
         let mut retired = self.retired();
-        let (held, free): (Vec<_>, Vec<_>) =
-            retired.drain(..).partition(|guest| Arc::strong_count(guest) > 1);
+        // Messages under way have hold of the berth alone: its pair and memory end here, not at a
+        // worker. The guest first: who has none gets no berth anew.
+        let is_held = |guest: &Arc<Guest>| {
+            Arc::strong_count(guest) > 1 || Arc::strong_count(guest.berth()) > 1
+        };
+        let (held, free): (Vec<_>, Vec<_>) = retired.drain(..).partition(is_held);
         *retired = held;
         let is_left = !retired.is_empty();
         drop(retired); // who is told that a client leaves does not wait for what follows

@@ -8,8 +8,9 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// What a client's memory takes of what may be locked, with ten workers or so.
-const LOCKED_BYTES_MIN: u64 = 8 << 20;
+/// What a client's memory takes of what may be locked, with ten workers or so: for replies 1.5 MiB,
+/// to lend twice 4 MiB, and slots. With less its long messages go in frames.
+const LOCKED_BYTES_MIN: u64 = 12 << 20;
 
 /// One thing that RDMA needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -29,10 +29,15 @@ const STRIDE: usize = (ROUTE_BYTES + SLOT_BYTES).next_multiple_of(LINE_BYTES);
 /// How long a client waits for the server's line.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// WRITEs of one long request, at most: half of what may be under way.
+/// WRITEs of one long request, at most: half of what may be under way. So much, 2 MiB, goes ahead
+/// of a small request of the same client that is posted behind it; of nobody else's.
 const PIECES_MAX: usize = DEPTH / 2;
 
-/// Memory for long messages that a client gives of its own; 0: they go in frames.
+/// What is left of the memory that may be locked when some is lent: slots of some twenty workers.
+const SPARE_BYTES: usize = 1 << 20;
+
+/// Memory for long messages that a client gives of its own; 0: they go in frames. A wish: where so
+/// much may not be locked, there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lending {
     /// For replies.
@@ -109,12 +114,15 @@ pub fn enter(
         number: pair.number(),
         psn: draw() & ((1 << NUMBER_BITS) - 1),
     };
-    let replies = lent(&card, lending.replies_bytes, Writers::Remote)?;
-    let ours = match service {
-        Service::Reliable => lent(&card, lending.requests_bytes, Writers::Readers)?,
-        Service::Unreliable => None,
+    let spare = Registered::new(&card, SPARE_BYTES, Writers::Device).ok();
+    let lending = if spare.is_some() { lending } else { Lending::NOTHING };
+    let replies = lent(&card, lending.replies_bytes, Writers::Remote);
+    let (ours, wished_bytes) = match service {
+        Service::Reliable => (lent(&card, lending.requests_bytes, Writers::Readers), 0),
+        Service::Unreliable => (None, lending.requests_bytes.min(BULK_BYTES_MAX)),
     };
-    let wish = Span { bytes: lending.requests_bytes as u32, ..Span::default() };
+    drop(spare);
+    let wish = Span { bytes: wished_bytes as u32, ..Span::default() };
     let hello = Hello {
         service,
         far,
@@ -127,13 +135,14 @@ pub fn enter(
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     stream.write_all(hello.to_string().as_bytes())?;
     let Welcome { bounds, far: theirs, slots_address, slots_rkey, grant } = answer(&mut stream)?;
+    // No more than was wished for: as much is locked here.
+    let grant = Span { bytes: grant.bytes.min(wished_bytes as u32), ..grant };
     let requests = match ours {
         Some(ours) => Requests::Ours(ours),
-        None if grant.bytes > 0 && service == Service::Unreliable => Requests::Theirs(grant),
+        None if grant.bytes > 0 => Requests::Theirs(grant),
         None => Requests::Nowhere,
     };
-    let behind = requests.behind();
-    let memory = Registered::new(&card, bounds.bytes() + behind, Writers::Device).map_err(other)?;
+    let (memory, requests) = staged(&card, bounds.bytes(), requests)?;
     match service {
         Service::Reliable => pair.connect_readers(far.psn, &theirs),
         Service::Unreliable => pair.connect(service, far.psn, &theirs),
@@ -158,10 +167,28 @@ pub fn enter(
     })
 }
 
-/// Memory to lend, if there is to be some.
-fn lent(card: &Arc<Card>, bytes: usize, writers: Writers) -> io::Result<Option<Registered>> {
+/// Memory to lend, if there is to be some and so much may be locked.
+fn lent(card: &Arc<Card>, bytes: usize, writers: Writers) -> Option<Registered> {
     let bytes = bytes.min(BULK_BYTES_MAX);
-    (bytes > 0).then(|| Registered::new(card, bytes, writers).map_err(other)).transpose()
+    (bytes > 0).then(|| Registered::new(card, bytes, writers).ok()).flatten()
+}
+
+/// Memory for so many bytes of slots, and behind them for what is written elsewhere of `requests`,
+/// if so much may be locked.
+fn staged(
+    card: &Arc<Card>,
+    slots_bytes: usize,
+    requests: Requests,
+) -> io::Result<(Registered, Requests)> {
+    let behind = requests.behind();
+    match Registered::new(card, slots_bytes + behind, Writers::Device) {
+        Ok(memory) => Ok((memory, requests)),
+        Err(_) if behind > 0 => {
+            let memory = Registered::new(card, slots_bytes, Writers::Device).map_err(other)?;
+            Ok((memory, Requests::Nowhere))
+        }
+        Err(trouble) => Err(other(trouble)),
+    }
 }
 
 fn span(memory: &Registered) -> Span {
