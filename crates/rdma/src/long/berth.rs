@@ -1,8 +1,8 @@
 //! The server's side of one client's long messages, slice by slice, over whatever carries them.
 //!
-//! Workers share it and *try* the lock of what carries: who finds it taken comes again. Those of the
-//! two ledgers, of places and of what is being read, are held for a look: a lock that somebody has
-//! for a slice is no answer to the question whether a message was read. One slice is on its way
+//! Workers share it and *try* the lock of what carries: who finds it taken comes again. Those of
+//! the two ledgers, of places and of what is being read, are held for a look: a lock that somebody
+//! has for a slice is no answer to the question whether a message was read. One slice is on its way
 //! in and a few are on their way out at a time, so what a client can hold here is their memory. A
 //! client that takes no notice loses its place by time; what it lent is its own, so nobody else's
 //! bytes lie where a late write could reach them.
