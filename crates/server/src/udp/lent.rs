@@ -66,7 +66,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Copy one slice. Behind the last one the memory is given back and the message served.
     pub(super) fn fetch_slice(&mut self, desk: &mut Desk, at: At<'_>) {
         let Some(mut fetching) = desk.fetching.pop_front() else { return };
-        let Fetching { lent, bytes, digest, .. } = &mut fetching;
+        let Fetching { lent, bytes, digest, is_late, .. } = &mut fetching;
         let mut budget = self.slice_budget();
         while bytes.len() < lent.bytes() {
             if budget == 0 {
@@ -74,9 +74,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             let start = bytes.len();
             match lent.read(start, PIECE_BYTES.min(lent.bytes() - start), bytes) {
-                Moved::Done => {}
+                Moved::Done => *is_late = false,
                 // A card is at it: meanwhile others have their turn.
-                Moved::Later => return desk.fetching.push_back(fetching),
+                Moved::Later => {
+                    fetching.is_late = true;
+                    return desk.fetching.push_back(fetching);
+                }
                 // The client is gone: there is nobody to ask.
                 Moved::Gone => {
                     desk.storing_bytes -= lent.bytes();
@@ -90,7 +93,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             budget = budget.saturating_sub(bytes.len() - start);
         }
-        let Fetching { from, lent, bytes, digest, seen: _ } = fetching;
+        let Fetching { from, lent, bytes, digest, .. } = fetching;
         let is_right = lent.is_right();
         drop(lent);
         desk.storing_bytes -= bytes.len();
@@ -107,7 +110,7 @@ fn fetch(desk: &mut Desk, from: From, lent: Box<dyn Lent>) {
     desk.storing_bytes += lent.bytes();
     let bytes = Vec::with_capacity(lent.bytes());
     let seen = (0, from.arrived_nanos);
-    desk.fetching.push_back(Fetching { from, lent, bytes, digest: 0, seen });
+    desk.fetching.push_back(Fetching { from, lent, bytes, digest: 0, is_late: false, seen });
 }
 
 /// A client whose memory gives nothing for a while holds room that all share: what it lent is let
@@ -116,7 +119,8 @@ pub(super) fn expire_lent(desk: &mut Desk, at: At<'_>, now: u64) {
     for _ in 0..desk.fetching.len() {
         let Some(mut fetching) = desk.fetching.pop_front() else { return };
         let (bytes, since) = fetching.seen;
-        if fetching.bytes.len() > bytes {
+        if fetching.bytes.len() > bytes || !fetching.is_late {
+            // It moves, or waits for its turn.
             fetching.seen = (fetching.bytes.len(), now);
         } else if now.saturating_sub(since) > STILL_NANOS {
             let Fetching { from, lent, .. } = fetching;

@@ -74,6 +74,8 @@ pub struct Fetching {
     pub(super) lent: Box<dyn Lent>,
     pub(super) bytes: Vec<u8>,
     pub(super) digest: u64,
+    /// A card was asked for more, and has not given it.
+    pub(super) is_late: bool,
     /// How much of it was here when that was last looked at, and since when.
     pub(super) seen: (usize, u64),
 }
