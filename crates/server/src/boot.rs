@@ -42,6 +42,11 @@ pub use keeper::{Opened, open};
 const STATUS_TRANSPORT: i32 = 74;
 /// How often a stopping server looks whether everything under way is finished.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
+/// How long an RX queue may be another's. What had one and was killed has it for a moment still:
+/// the kernel takes such sockets apart later, by a thread of its own.
+const RX_QUEUE_PATIENCE: Duration = Duration::from_secs(3);
+/// How often it is asked for meanwhile.
+const RX_QUEUE_TICK: Duration = Duration::from_millis(10);
 /// Buckets the index begins with.
 const BUCKETS_INITIAL: u64 = 1 << 12;
 
@@ -315,7 +320,11 @@ fn attach(
     }
     let queues: Vec<Queue> = sockets.queues().collect();
     kernel.attach(&queues, hasher, &clock)?;
-    kernel.open_bypass(&shared.settings, &queues)?;
+    let patient_until = clock.nanos() + RX_QUEUE_PATIENCE.as_nanos() as u64;
+    kernel.open_bypass(&shared.settings, &queues, || {
+        thread::sleep(RX_QUEUE_TICK);
+        clock.nanos() < patient_until
+    })?;
     kernel.drop_capabilities();
     Ok(())
 }

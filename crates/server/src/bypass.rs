@@ -36,8 +36,13 @@ impl fmt::Debug for Way {
 }
 
 impl Way {
-    /// Open it before the server's queues, all of which have one address.
-    pub fn open(settings: &BypassSettings, queues: &[Queue]) -> Result<Way, Error> {
+    /// Open it before the server's queues, all of which have one address. `again` is asked, and may
+    /// wait, before what another has is tried once more.
+    pub fn open(
+        settings: &BypassSettings,
+        queues: &[Queue],
+        mut again: impl FnMut() -> bool,
+    ) -> Result<Way, Error> {
         let name = &settings.interface;
         let what = format!("--af-xdp {name}");
         redirect::require(name)?;
@@ -57,7 +62,12 @@ impl Way {
         let wanted = if settings.copy { Wanted::Copy } else { Wanted::Best };
         let (mut parts, mut mode) = (Vec::new(), Mode::ZeroCopy);
         while parts.len() < QUEUES_MAX {
-            let opened = socket::open(interface.index, parts.len() as u32, SIZES, wanted);
+            let opened = loop {
+                match socket::open(interface.index, parts.len() as u32, SIZES, wanted) {
+                    Err(error) if error.raw_os_error() == Some(EBUSY) && again() => {}
+                    opened => break opened,
+                }
+            };
             let opened = opened.map_err(|error| Error::said(&what[..], explained(&error)))?;
             let Some(queue) = opened else { break };
             redirect.set_socket(parts.len() as u32, queue.socket.as_fd())?;

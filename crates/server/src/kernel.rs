@@ -74,10 +74,15 @@ impl Kernel {
         Some(Slots::new(placement, Box::new(rewrite)))
     }
 
-    /// Receive datagrams past the stack, if that is asked for.
-    pub fn open_bypass(&mut self, settings: &Settings, queues: &[Queue]) -> Result<(), Error> {
+    /// Receive datagrams past the stack, if that is asked for. `again` as in [`Way::open`].
+    pub fn open_bypass(
+        &mut self,
+        settings: &Settings,
+        queues: &[Queue],
+        again: impl FnMut() -> bool,
+    ) -> Result<(), Error> {
         let wanted = settings.kernel.bypass.as_ref();
-        self.bypass = wanted.map(|bypass| Way::open(bypass, queues)).transpose()?;
+        self.bypass = wanted.map(|bypass| Way::open(bypass, queues, again)).transpose()?;
         Ok(())
     }
 
