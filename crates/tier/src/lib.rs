@@ -27,6 +27,7 @@ mod bytes;
 mod census;
 mod checkpoint;
 mod directory;
+mod fastfair;
 pub mod disk;
 pub mod dump;
 pub mod fsck;

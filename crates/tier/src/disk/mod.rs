@@ -37,11 +37,13 @@ pub enum Barrier {
     Superblock,
     /// What recovery found, before it is served.
     Recovery,
+    /// Steps of an index in persistent memory.
+    Index,
 }
 
 impl Barrier {
     /// All of them.
-    pub const ALL: [Barrier; 7] = [
+    pub const ALL: [Barrier; 8] = [
         Barrier::Data,
         Barrier::Group,
         Barrier::Move,
@@ -49,6 +51,7 @@ impl Barrier {
         Barrier::Checkpoint,
         Barrier::Superblock,
         Barrier::Recovery,
+        Barrier::Index,
     ];
 }
 

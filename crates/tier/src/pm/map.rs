@@ -11,7 +11,7 @@
 use super::Region;
 use crate::disk::Barrier;
 use crate::types::{Error, LINE_BYTES, Result, doing};
-use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
+use laneway_sync::prim::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use laneway_sync::words;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -116,6 +116,20 @@ impl Region for MapRegion {
         words::write(self.words(), at as usize, from);
         // A statistic: nothing hangs on its order.
         self.written_bytes.fetch_add(from.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        // Whoever shares words holds a lock; the bytes are little-endian on any machine.
+        u64::from_le(self.words()[at as usize / size_of::<AtomicU64>()].load(Relaxed))
+    }
+
+    fn store(&self, at: u64, word: u64) -> io::Result<()> {
+        // Release, and no partner: it keeps the compiler from moving an earlier store behind this
+        // one. The processor (x86-64) does not, so stores reach a line in the program's order, and
+        // a line is written back as it is.
+        self.words()[at as usize / size_of::<AtomicU64>()].store(word.to_le(), Release);
+        self.written_bytes.fetch_add(size_of::<u64>() as u64, Relaxed); // a statistic, as below
         Ok(())
     }
 

@@ -32,6 +32,16 @@ pub trait Region: Send + Sync {
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
     /// Writes all of `from`.
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
+    /// The word of 8 bytes at a multiple of 8; 0 where it cannot be read.
+    fn load(&self, at: u64) -> u64 {
+        let mut word = [0; 8];
+        self.read(at, &mut word).map_or(0, |()| u64::from_le_bytes(word))
+    }
+    /// Stores the word of 8 bytes at a multiple of 8, as one, and behind all stores before it: of
+    /// stores to one line a loss of power keeps the first few.
+    fn store(&self, at: u64, word: u64) -> io::Result<()> {
+        self.write(at, &word.to_le_bytes())
+    }
     /// Begins to make a range durable.
     fn flush(&self, at: u64, bytes: u64) -> io::Result<()>;
     /// Everything flushed before is durable when this returns.

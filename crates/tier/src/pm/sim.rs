@@ -3,7 +3,9 @@
 //! Tracks lines of 64 bytes. A write dirties its lines; a flush starts their way out; a fence makes
 //! durable what was flushed. When power fails, a dirty line may hold any mixture, in words of 8
 //! bytes, of what was durable and what was written: more states than a processor allows, and all
-//! that it does. Only this finds a missing flush, because real memory persists most lines anyway.
+//! that it does. A line that only single words were stored to ([`Region::store`]) holds the first
+//! few of these, as on a processor: what is changed in place counts on that. Only this finds a
+//! missing flush, because real memory persists most lines anyway.
 
 use super::Region;
 use crate::disk::Barrier;
@@ -18,6 +20,9 @@ struct State {
     current: Vec<u8>,
     /// Dirty lines, and what each held when it was last flushed.
     dirty: BTreeMap<usize, Option<[u8; LINE_BYTES]>>,
+    /// Dirty lines that only words were stored to: the stores since the line was durable, in their
+    /// order, and how many there were at the last flush.
+    ordered: BTreeMap<usize, (Vec<(usize, [u8; 8])>, usize)>,
     faults: Faults,
     written_bytes: u64,
 }
@@ -42,7 +47,8 @@ impl SimRegion {
         let bytes = image.len();
         let current = image.clone();
         let dirty = BTreeMap::new();
-        let state = State { durable: image, current, dirty, faults, written_bytes: 0 };
+        let ordered = BTreeMap::new();
+        let state = State { durable: image, current, dirty, ordered, faults, written_bytes: 0 };
         SimRegion { state: Mutex::new(state), power, bytes, deaf: false }
     }
 
@@ -60,6 +66,17 @@ impl SimRegion {
         let mood = random.below(8);
         for &line in state.dirty.keys() {
             let at = line * LINE_BYTES;
+            if let Some((stores, _)) = state.ordered.get(&line) {
+                let kept = match mood {
+                    0 => 0,
+                    1 => stores.len(),
+                    _ => random.below(stores.len() as u64 + 1) as usize,
+                };
+                for (word, bytes) in &stores[..kept] {
+                    image[*word..*word + 8].copy_from_slice(bytes);
+                }
+                continue;
+            }
             // Lines whole more often than torn.
             let torn = random.one_in(4);
             let whole = random.one_in(2);
@@ -109,6 +126,32 @@ impl Region for SimRegion {
         state.written_bytes += from.len() as u64;
         for line in at / LINE_BYTES..(at + from.len()).div_ceil(LINE_BYTES) {
             state.dirty.entry(line).or_insert(None);
+            state.ordered.remove(&line);
+        }
+        Ok(())
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        // Without power, too: what a dead machine reads is nobody's business.
+        let at = at as usize;
+        u64::from_le_bytes(self.lock().current[at..at + 8].try_into().expect("8 bytes"))
+    }
+
+    fn store(&self, at: u64, word: u64) -> io::Result<()> {
+        self.power.event()?;
+        let (at, bytes) = (at as usize, word.to_le_bytes());
+        let mut state = self.lock();
+        state.current[at..at + 8].copy_from_slice(&bytes);
+        state.written_bytes += 8;
+        let line = at / LINE_BYTES;
+        let is_clean = !state.dirty.contains_key(&line);
+        if is_clean {
+            state.dirty.insert(line, None);
+            state.ordered.insert(line, Default::default());
+        }
+        // Where bytes were written besides, any mixture may be left, as before.
+        if let Some((stores, _)) = state.ordered.get_mut(&line) {
+            stores.push((at, bytes));
         }
         Ok(())
     }
@@ -124,6 +167,9 @@ impl Region for SimRegion {
             let held = state.current[line * LINE_BYTES..(line + 1) * LINE_BYTES].try_into().ok();
             if let Some(flushed) = state.dirty.get_mut(&line) {
                 *flushed = held;
+            }
+            if let Some((stores, flushed)) = state.ordered.get_mut(&line) {
+                *flushed = stores.len();
             }
         }
         Ok(())
@@ -142,8 +188,12 @@ impl Region for SimRegion {
             state.durable[place.clone()].copy_from_slice(&held);
             if state.current[place] == held {
                 state.dirty.remove(&line);
+                state.ordered.remove(&line);
             } else {
                 state.dirty.insert(line, None);
+            }
+            if let Some((stores, flushed)) = state.ordered.get_mut(&line) {
+                stores.drain(..std::mem::take(flushed));
             }
         }
         Ok(())
