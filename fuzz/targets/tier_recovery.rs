@@ -38,6 +38,7 @@ impl Machine {
             segment_bytes: 16 << 10,
             table_bytes: 8 << 10,
             checkpoint_bytes: 1 << 20,
+            index: None,
             background: false,
             ..Settings::default()
         };

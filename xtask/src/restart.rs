@@ -13,7 +13,7 @@ use crate::random::{Random, Value};
 use crate::server::{Executable, Server};
 use laneway_tier::disk::Disk;
 use laneway_tier::disk::real::FileDisk;
-use laneway_tier::{Directory, DirectorySettings, ItemMeta};
+use laneway_tier::{Backend, Directory, DirectorySettings, IndexKind, ItemMeta};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,10 +22,14 @@ use std::time::{Duration, Instant};
 pub const HELP: &str = "\
 Fill a data folder, restart the server, and hold the time to the first request to its bound.
 
-usage: cargo xtask restart [--size 10g] [flags]
+usage: cargo xtask restart [--size 10g] [--pm-index fair] [flags]
 
   --size N[k|m|g]   bytes of keys and values in the folder; less, and it says so, where the disk
                     has no room for them (default 10g)
+  --pm-index KIND   the store's index: btree, in memory, or fair, in persistent memory, emulated
+                    in --pm (default btree, with the log on the disk)
+  --pm FILE         the emulated persistent memory: with --pm-index, both kinds have their log
+                    there (default /dev/shm/laneway-restart-pm, removed afterwards)
   --folder DIR      where the folder is made and afterwards removed (default: below the target
                     folder); it must not be there yet
   --server PROGRAM  restart this executable instead of a release build of this tree
@@ -42,6 +46,9 @@ const SIZE_BYTES_MIN: u64 = 32 << 20;
 /// What a start may take besides reading the log.
 const START_BOUND: Duration = Duration::from_secs(2);
 const LOG_BYTES: u64 = 256 << 20;
+/// What an item takes of a tree in persistent memory: its cell, and its share of nodes.
+const TREE_ITEM_BYTES: u64 = 192;
+const MEMORY: &str = "/dev/shm/laneway-restart-pm";
 /// What is written before the kill: less than what a checkpoint is made after, so that all of it is
 /// still to be read.
 const REWRITTEN_BYTES: u64 = 24 << 20;
@@ -66,17 +73,51 @@ struct Options {
     size_bytes: u64,
     folder: Option<PathBuf>,
     server: Option<PathBuf>,
+    memory: Memory,
     seed: u64,
+}
+
+/// Which index is asked for, and where persistent memory is emulated for it. Without `--pm-index`
+/// the log is on the disk, as by default.
+struct Memory {
+    index: Option<IndexKind>,
+    path: PathBuf,
+}
+
+impl Memory {
+    fn bytes(&self, items: u64) -> u64 {
+        match self.index {
+            // A tree takes half, about two and a half lines for each item.
+            Some(IndexKind::Fair) => 2 * (LOG_BYTES + items * TREE_ITEM_BYTES),
+            _ => LOG_BYTES,
+        }
+    }
+
+    fn backend(&self) -> Backend {
+        if self.index.is_some() { Backend::UnsafeVolatile } else { Backend::Wal }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.index.is_some() {
+            let _ = fs::remove_file(&self.path); // it may never have been made
+        }
+    }
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     use lexopt::prelude::*;
-    let mut options = Options { size_bytes: SIZE_BYTES, folder: None, server: None, seed: 1 };
+    let memory = Memory { index: None, path: MEMORY.into() };
+    let mut options =
+        Options { size_bytes: SIZE_BYTES, folder: None, server: None, memory, seed: 1 };
     while let Some(argument) = parser.next()? {
         match argument {
             Long("size") => options.size_bytes = bytes(&parser.value()?.string()?)?,
             Long("folder") => options.folder = Some(parser.value()?.into()),
             Long("server") => options.server = Some(parser.value()?.into()),
+            Long("pm-index") => options.memory.index = Some(index(&parser.value()?.string()?)?),
+            Long("pm") => options.memory.path = parser.value()?.into(),
             Long("seed") => options.seed = parser.value()?.parse()?,
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
         }
@@ -97,8 +138,15 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     };
     let folder = Removed::make(folder)?;
     let size_bytes = room(&folder.0, options.size_bytes)?;
-    let rig = Rig { executable, folder: &folder.0, items: size_bytes / ITEM_BYTES, size_bytes };
+    let (items, memory) = (size_bytes / ITEM_BYTES, options.memory);
+    let rig = Rig { executable, folder: &folder.0, memory, items, size_bytes };
     rig.run(options.seed)
+}
+
+fn index(text: &str) -> Result<IndexKind, Failure> {
+    let kinds = [IndexKind::BTree, IndexKind::Fair];
+    let found = kinds.into_iter().find(|kind| kind.name() == text);
+    found.ok_or_else(|| Failure::Usage(format!("--pm-index {text}: must be btree or fair")))
 }
 
 /// `10g`, as the server's own flags have it.
@@ -168,6 +216,7 @@ fn fitting(free: u64, wanted: u64) -> u64 {
 struct Rig<'a> {
     executable: Executable,
     folder: &'a Path,
+    memory: Memory,
     items: u64,
     size_bytes: u64,
 }
@@ -209,7 +258,13 @@ impl Rig<'_> {
     fn fill(&self) -> Result<(), String> {
         let began = Instant::now();
         let mut settings = DirectorySettings::new(self.folder);
-        (settings.pm_bytes, settings.ssd_bytes) = (LOG_BYTES, ssd_bytes(self.size_bytes));
+        settings.pm_bytes = self.memory.bytes(self.items);
+        settings.ssd_bytes = ssd_bytes(self.size_bytes);
+        settings.backend = self.memory.backend();
+        if self.memory.index.is_some() {
+            settings.pm_path = Some(self.memory.path.clone());
+            settings.settings.index = self.memory.index;
+        }
         let told = |error: laneway_tier::Error| format!("filling the folder: {error}");
         let (store, _) = Directory::open(&settings, &mut |_, _| {}).map_err(told)?;
         let next = AtomicU64::new(0);
@@ -255,8 +310,14 @@ impl Rig<'_> {
     fn start(&self) -> Result<Server, String> {
         let folder = self.folder.display().to_string();
         let ssd = format!("{}m", ssd_bytes(self.size_bytes) >> 20);
-        let log = format!("{}m", LOG_BYTES >> 20);
-        let flags = ["--data-dir", &folder, "--ssd-size", &ssd, "--pm-size", &log, "-m", "512"];
+        let log = format!("{}m", self.memory.bytes(self.items) >> 20);
+        let mut flags =
+            vec!["--data-dir", &folder, "--ssd-size", &ssd, "--pm-size", &log, "-m", "512"];
+        let pm = self.memory.path.display().to_string();
+        if let Some(index) = self.memory.index {
+            let emulated = ["--pm-backend", "emu", "--unsafe-volatile-pm", "--pm", &pm];
+            flags.extend(emulated.into_iter().chain(["--pm-index", index.name()]));
+        }
         self.executable.start("restart", &flags)
     }
 
@@ -313,13 +374,15 @@ impl Rig<'_> {
         let bound = START_BOUND + Duration::from_secs_f64(replayed as f64 / rate);
         println!(
             "{when}: first request served after {:.2} s, bound {:.2} s ({} MiB of log behind the \
-             checkpoint, read at {:.0} MB/s); recovery {} ms, {} MiB of checkpoint; page cache {}",
+             checkpoint, read at {:.0} MB/s); recovery {} ms, {} MiB of checkpoint, {} entries of \
+             the index read; page cache {}",
             took.as_secs_f64(),
             bound.as_secs_f64(),
             replayed >> 20,
             rate / 1e6,
             number("recovery_ms")?,
             number("recovery_checkpoint_bytes")? >> 20,
+            number("recovery_entries_read")?,
             if cold { "dropped" } else { "warm (not root)" }
         );
         Ok((server, Start { took, bound }))

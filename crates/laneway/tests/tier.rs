@@ -93,6 +93,40 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn an_index_in_persistent_memory_is_found_after_a_kill_and_checked_by_the_tools() {
+    let folder = Folder::new("fair");
+    let emulated = ["--pm-backend", "emu", "--unsafe-volatile-pm", "--pm-size", "64m"];
+    let server = Server::start(&folder, &[&emulated[..], &["--pm-index", "fair"]].concat());
+    let mut client = server.connect();
+    for number in 0..300_u64 {
+        let bytes = if number % 10 == 0 { 50_000 } else { 300 };
+        let request = set(&format!("k{number}"), &value(number, bytes));
+        assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
+    }
+    server.kill();
+    let server = Server::start(&folder, &emulated);
+    assert!(server.process.said.contains("300 items"), "{}", server.process.said);
+    let mut client = server.connect();
+    for number in 0..300_u64 {
+        let bytes = if number % 10 == 0 { 50_000 } else { 300 };
+        assert!(get(&mut client, &format!("k{number}")) == Some(value(number, bytes)));
+    }
+    server.stop();
+    let server = Server::start(&folder, &emulated);
+    let stats = text(&ask(&mut server.connect(), b"stats tier\r\n", b"END\r\n"));
+    for line in ["STAT index fair", "STAT recovery_items 300", "STAT recovery_entries_read 0"] {
+        assert!(stats.contains(line), "{line}: {stats}");
+    }
+    server.stop();
+    let checked = tool(&folder, "fsck", &emulated);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    let scanned = tool(&folder, "scan", &emulated);
+    assert_eq!(text(&scanned.stdout).lines().count(), 300);
+    let refused = tool(&folder, "fsck", &[&emulated[..], &["--pm-index", "btree"]].concat());
+    assert!(text(&refused.stderr).contains("made with fair"), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn a_restart_finds_everything_at_once_in_both_forms() {
     for workers in ["1", "4"] {
         let folder = Folder::new(&format!("warm-{workers}"));
@@ -242,6 +276,9 @@ fn a_folder_has_one_server_and_flags_that_cannot_work_are_refused() {
         (&["--data-dir", "x", "-M"], "leave -M out"),
         (&["--data-dir", "x", "--pm-backend", "emu"], "--unsafe-volatile-pm"),
         (&["--data-dir", "x", "--pm-backend", "tape"], "must be wal"),
+        (&["--data-dir", "x", "--pm-index", "fair"], "--pm-backend dax"),
+        (&["--data-dir", "x", "--pm-index", "hash"], "must be btree"),
+        (&["--pm-index", "fair"], "--data-dir"),
         (&["--data-dir", "x", "--durability", "never"], "must be ack"),
         (&["--data-dir", "x", "--durability", "interval:0"], "interval:MS"),
         (&["--data-dir", "x", "--split-bytes", "many"], "or inf"),

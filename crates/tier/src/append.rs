@@ -78,6 +78,21 @@ impl Outgoing {
 impl Shared {
     /// Appends a record, unless it needs a new segment and fewer than `reserve` would be left.
     pub fn append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Option<(Ticket, Appended)>> {
+        if !self.promise(draft) {
+            return Err(Error::PmFull);
+        }
+        let appended = self.append_anywhere(draft, reserve);
+        if !matches!(appended, Ok(Some(_))) {
+            self.withdraw(draft);
+        }
+        appended
+    }
+
+    fn append_anywhere(
+        &self,
+        draft: &Draft<'_>,
+        reserve: u32,
+    ) -> Result<Option<(Ticket, Appended)>> {
         let mut writer = self.writer();
         loop {
             if let Some(appended) = self.append_here(&mut writer, draft)? {
@@ -319,6 +334,11 @@ impl Shared {
             while let Some((_, large)) = writer.waiting.pop_front_if(|(end, _)| *end <= vouched) {
                 self.space.free(&large.extents);
             }
+            if let Some(fair) = self.index.fair() {
+                fair.settled(writer.log.durable()).inspect_err(|error| {
+                    writer.failed = Some(error.to_string());
+                })?;
+            }
         }
         Ok(())
     }
@@ -328,7 +348,8 @@ impl Shared {
         let end = pending.end;
         let replaced = |entry: Entry| {
             // Where migration appended its record again meanwhile, that may lie behind us.
-            let vouched = end.max(end_of(log, &entry));
+            let copied = self.index.fair().and_then(|fair| fair.copied_to(entry.home));
+            let vouched = end.max(end_of(log, &entry)).max(copied.unwrap_or_default());
             self.retire(entry).map(|large| (vouched, large))
         };
         match pending.offer.take() {
@@ -337,7 +358,9 @@ impl Shared {
                 let gone = self.index.flush(sequence).into_iter();
                 pending.frees.extend(gone.filter_map(replaced));
             }
+            Some(Offer::Moved(table, moved)) => self.follow(table, &moved),
             Some(Offer::Entry(key, entry)) => {
+                self.index.fair().into_iter().for_each(|fair| fair.fulfil(&key, &entry.what));
                 let (home, bytes) = (entry.home, entry.record_bytes);
                 let stale = match &entry.what {
                     What::Large(large) => Some((end, large.clone())),

@@ -6,7 +6,8 @@
 //! does not come out even (blocks that two values claim, an entry whose record is in no container)
 //! the whole index is walked after all, and only that tells what is wrong.
 
-use crate::index::{Entry, Home, Index, What};
+use crate::index::{Index, What};
+use crate::ledger::Ledger;
 use crate::log::Slot;
 use crate::pointer::Extent;
 use crate::segment::Shape;
@@ -41,122 +42,60 @@ pub struct Counted {
     pub problems: Vec<String>,
 }
 
-/// The count so far.
-pub struct Census {
-    shape: Shape,
-    blocks: u64,
-    claims: Claims,
-    segments: Vec<u64>,
-    tables: Tables,
-    items: u64,
-    /// No entry has a lower sequence.
-    lowest_sequence: u64,
-    /// Nothing was met that only a walk can judge.
-    even: bool,
+/// Of nothing yet, on an SSD of so many blocks.
+pub fn ledger(shape: Shape, blocks: u64) -> Ledger {
+    Ledger::new(shape, SUPER_BLOCKS, blocks)
 }
 
-impl Census {
-    /// Of nothing yet, on an SSD of so many blocks.
-    pub fn new(shape: Shape, blocks: u64) -> Census {
-        Census {
-            shape,
-            blocks,
-            claims: Claims::new(SUPER_BLOCKS, blocks),
-            segments: vec![0; shape.segments as usize],
-            tables: Tables::default(),
-            items: 0,
-            lowest_sequence: u64::MAX,
-            even: true,
-        }
+/// The end of counting; where the index is in persistent memory, also what goes on counting. Marks
+/// as lost in `index` what is.
+pub fn finish(
+    ledger: Ledger,
+    index: &Index,
+    containers: &Containers<'_>,
+) -> (Counted, Option<Ledger>) {
+    let (shape, blocks, is_even) = (ledger.shape, ledger.blocks, ledger.even);
+    let kept = index.fair().map(|_| ledger.clone());
+    if let Some(counted) = is_even.then(|| close(ledger, containers)).flatten() {
+        #[cfg(debug_assertions)]
+        counted.compare(&walk(index, shape, blocks, containers));
+        return (counted, kept);
     }
+    let counted = walk(index, shape, blocks, containers);
+    (counted, kept.map(|_| recount(index, shape, blocks, containers)))
+}
 
-    /// No entry has a lower sequence than this.
-    pub fn lowest_sequence(&self) -> u64 {
-        self.lowest_sequence
-    }
+fn recount(index: &Index, shape: Shape, blocks: u64, containers: &Containers<'_>) -> Ledger {
+    let mut count = ledger(shape, blocks);
+    containers.tables.values().for_each(|table| count.table(*table));
+    index.walk(|_, entry| count.add(entry));
+    count
+}
 
-    /// Only a walk can tell.
-    pub fn give_up(&mut self) {
-        self.even = false;
+/// What was counted, if all of it is in a container that there is.
+fn close(ledger: Ledger, containers: &Containers<'_>) -> Option<Counted> {
+    let in_use = |slot: usize| containers.slots.get(slot).is_some_and(|s| *s != Slot::Free);
+    let stray = |(slot, live): (usize, &u64)| *live != 0 && !in_use(slot);
+    if ledger.segments.iter().enumerate().any(stray) {
+        return None;
     }
-
-    /// A sort table that entries may be in.
-    pub fn table(&mut self, table: Table) {
-        let (start, end) = (table.start(), table.start() + u64::from(table.bytes));
-        // One that lies where another lay: whose an entry is cannot be told by its place.
-        self.even &= !self.tables.any_within(start, end);
-        self.tables.add(Table { live: 0, ..table });
+    let there = |table: &Table| containers.tables.get(&table.id);
+    if ledger.tables.iter().any(|table| table.live != 0 && there(table).is_none()) {
+        return None;
     }
-
-    /// An entry is in the index now.
-    pub fn add(&mut self, entry: &Entry) {
-        self.lowest_sequence = self.lowest_sequence.min(entry.sequence);
-        self.items += u64::from(entry.is_item());
-        match self.live(entry.home) {
-            Some(live) => *live += u64::from(entry.record_bytes),
-            None => self.even = false,
-        }
-        match &entry.what {
-            What::Large(pointer) => self.even &= self.claims.claim(&pointer.extents),
-            What::Lost => self.even = false,
-            What::Small { .. } | What::Tombstone => {}
-        }
+    let mut claims = ledger.claims;
+    let (mut accounts, problems) = prepare(ledger.shape, &mut claims, containers);
+    if !problems.is_empty() {
+        return None;
     }
-
-    /// An entry is there no more.
-    pub fn remove(&mut self, entry: &Entry) {
-        self.items -= u64::from(entry.is_item());
-        let bytes = u64::from(entry.record_bytes);
-        match self.live(entry.home).and_then(|live| Some((live.checked_sub(bytes)?, live))) {
-            Some((left, live)) => *live = left,
-            None => self.even = false,
-        }
-        if let What::Large(pointer) = &entry.what {
-            self.even &= self.claims.release(&pointer.extents);
-        }
+    for (live, counted) in accounts.segments.iter_mut().zip(&ledger.segments) {
+        *live += counted;
     }
-
-    fn live(&mut self, home: Home) -> Option<&mut u64> {
-        match home.is_ssd() {
-            true => self.tables.at(home.at()).map(|table| &mut table.live),
-            false => self.segments.get_mut(self.shape.slot_of(home.at()) as usize),
-        }
+    for table in ledger.tables.iter().filter(|table| table.live != 0) {
+        accounts.tables.at(table.start())?.live = table.live;
     }
-
-    /// The end of it. Marks as lost in `index` what is.
-    pub fn finish(mut self, index: &Index, containers: &Containers<'_>) -> Counted {
-        if let Some(counted) = self.even.then(|| self.close(containers)).flatten() {
-            #[cfg(debug_assertions)]
-            counted.compare(&walk(index, self.shape, self.blocks, containers));
-            return counted;
-        }
-        walk(index, self.shape, self.blocks, containers)
-    }
-
-    /// What was counted, if all of it is in a container that there is.
-    fn close(&mut self, containers: &Containers<'_>) -> Option<Counted> {
-        let in_use = |slot: usize| containers.slots.get(slot).is_some_and(|s| *s != Slot::Free);
-        let stray = |(slot, live): (usize, &u64)| *live != 0 && !in_use(slot);
-        if self.segments.iter().enumerate().any(stray) {
-            return None;
-        }
-        let there = |table: &Table| containers.tables.get(&table.id);
-        if self.tables.iter().any(|table| table.live != 0 && there(table).is_none()) {
-            return None;
-        }
-        let mut claims = std::mem::replace(&mut self.claims, Claims::new(0, 0));
-        let (mut accounts, problems) = prepare(self.shape, &mut claims, containers);
-        if !problems.is_empty() {
-            return None;
-        }
-        for (live, counted) in accounts.segments.iter_mut().zip(&self.segments) {
-            *live += counted;
-        }
-        for table in self.tables.iter().filter(|table| table.live != 0) {
-            accounts.tables.at(table.start())?.live = table.live;
-        }
-        Some(Counted { space: claims.into_space(), accounts, items: self.items, problems })
-    }
+    let (space, items) = (claims.into_space(), ledger.items);
+    Some(Counted { space, accounts, items, problems })
 }
 
 impl Counted {
@@ -252,7 +191,7 @@ fn walk(index: &Index, shape: Shape, blocks: u64, containers: &Containers<'_>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Tie;
+    use crate::index::{Entry, Home, Tie};
     use crate::pointer::Pointer;
     use std::sync::Arc;
 
@@ -287,13 +226,13 @@ mod tests {
         kept: &[Table],
         entries: &[(&str, Entry)],
     ) -> (Counted, Index, bool) {
-        let (mut census, index) = (Census::new(shape(), BLOCKS), Index::default());
-        tables.iter().for_each(|table| census.table(*table));
+        let (mut count, index) = (ledger(shape(), BLOCKS), Index::default());
+        tables.iter().for_each(|table| count.table(*table));
         for (key, entry) in entries {
             let published = index.publish(key.as_bytes(), entry.clone(), Tie::Replace);
             if let crate::index::Published::Current(before) = published {
-                before.iter().for_each(|before| census.remove(before));
-                census.add(entry);
+                before.iter().for_each(|before| count.remove(before));
+                count.add(entry);
             }
         }
         let slots: Vec<Slot> = (0..8u64)
@@ -310,8 +249,8 @@ mod tests {
             last_table_id: 9,
             checkpoints: &[],
         };
-        let even = census.even;
-        (census.finish(&index, &containers), index, even)
+        let even = count.even;
+        (finish(count, &index, &containers).0, index, even)
     }
 
     #[test]

@@ -9,112 +9,20 @@
 use crate::ahead::{Piece, Pieces, read_ahead};
 use crate::bytes::{Put, Reader};
 use crate::disk::{Barrier, Disk};
-use crate::index::{Entry, Home, What};
+use crate::index::Entry;
 use crate::large::LargeWriter;
-use crate::pointer::{Extent, Pointer};
+use crate::outline::Outline;
+use crate::pointer::Pointer;
 use crate::store::{Checkpoint, Shared};
 use crate::superblock::Superblock;
-use crate::tables::{Dropped, Table};
-use crate::types::{Error, KEY_BYTES_MAX, Position, Result, VALUE_BYTES_MAX, doing};
-use std::sync::Arc;
+use crate::types::{Error, KEY_BYTES_MAX, Result, doing};
 
-const MAGIC: u64 = 0x3154_4e50_4b48_434c; // "LCHKPNT1"
+pub use crate::head::Head;
+
 /// In place of a key's length: no more entries.
 const END: u16 = u16::MAX;
 /// A guess of what an entry takes, to ask for neighbouring blocks.
 const ENTRY_BYTES_GUESS: u64 = 80;
-
-/// What stands before the entries.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Head {
-    /// Replay begins here.
-    pub position: Position,
-    /// The highest sequence.
-    pub sequence: u64,
-    /// Everything with a lower sequence was flushed.
-    pub flush_sequence: u64,
-    /// The highest number of a sort table.
-    pub last_table_id: u64,
-    /// The sort tables.
-    pub tables: Vec<Table>,
-    /// Those that are gone.
-    pub dropped: Vec<(u64, Dropped)>,
-}
-
-impl Head {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(MAGIC);
-        out.put_u64(self.position.generation);
-        out.put_u32(self.position.offset);
-        out.put_u64(self.sequence);
-        out.put_u64(self.flush_sequence);
-        out.put_u64(self.last_table_id);
-        out.put_u32(self.tables.len() as u32);
-        out.put_u32(self.dropped.len() as u32);
-        for table in &self.tables {
-            out.put_u64(table.id);
-            out.put_u32(table.extent.start);
-            out.put_u32(table.extent.blocks);
-            out.put_u32(table.bytes);
-            out.put_u64(table.sequence);
-            out.put_u64(table.home.raw());
-        }
-        for (id, dropped) in &self.dropped {
-            out.put_u64(*id);
-            out.put_u64(dropped.sequence);
-            out.put_u64(dropped.home.raw());
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Option<Head> {
-        if reader.u64()? != MAGIC {
-            return None;
-        }
-        let position = Position { generation: reader.u64()?, offset: reader.u32()? };
-        let mut head = Head {
-            position,
-            sequence: reader.u64()?,
-            flush_sequence: reader.u64()?,
-            last_table_id: reader.u64()?,
-            ..Head::default()
-        };
-        let (tables, dropped) = (reader.u32()?, reader.u32()?);
-        for _ in 0..tables {
-            let id = reader.u64()?;
-            let extent = Extent { start: reader.u32()?, blocks: reader.u32()? };
-            let (bytes, sequence) = (reader.u32()?, reader.u64()?);
-            let home = Home::from_raw(reader.u64()?);
-            head.tables.push(Table { id, extent, bytes, sequence, home, live: 0 });
-        }
-        for _ in 0..dropped {
-            let id = reader.u64()?;
-            let sequence = reader.u64()?;
-            head.dropped.push((id, Dropped { sequence, home: Home::from_raw(reader.u64()?) }));
-        }
-        Some(head)
-    }
-}
-
-fn encode_entry(out: &mut Vec<u8>, key: &[u8], entry: &Entry) {
-    out.put_u16(key.len() as u16);
-    out.extend_from_slice(key);
-    out.put_u64(entry.sequence);
-    out.put_u64(entry.home.raw());
-    out.put_u32(entry.record_bytes);
-    out.put_u32(entry.expires_at_seconds);
-    match &entry.what {
-        What::Small { value_bytes } => {
-            out.put_u8(1);
-            out.put_u32(*value_bytes);
-        }
-        What::Large(pointer) => {
-            out.put_u8(2);
-            pointer.encode(out);
-        }
-        What::Tombstone => out.put_u8(3),
-        What::Lost => out.put_u8(4),
-    }
-}
 
 enum Next<'a> {
     Entry(&'a [u8], Entry),
@@ -127,18 +35,7 @@ fn decode_entry<'a>(reader: &mut Reader<'a>, blocks: u64) -> Option<Next<'a>> {
         return Some(Next::End(reader.u64()?));
     }
     let key = reader.take(usize::from(key_bytes))?;
-    let (sequence, home) = (reader.u64()?, Home::from_raw(reader.u64()?));
-    let (record_bytes, expires_at_seconds) = (reader.u32()?, reader.u32()?);
-    let what = match reader.u8()? {
-        1 => What::Small { value_bytes: reader.u32()? },
-        2 => {
-            let pointer = Pointer::decode(reader, blocks, VALUE_BYTES_MAX as u64)?;
-            What::Large(Arc::new(pointer.into()))
-        }
-        3 => What::Tombstone,
-        _ => What::Lost,
-    };
-    Some(Next::Entry(key, Entry { sequence, home, record_bytes, expires_at_seconds, what }))
+    Some(Next::Entry(key, Entry::decode(reader, blocks)?))
 }
 
 impl Shared {
@@ -149,7 +46,8 @@ impl Shared {
             let since = writer.log.appended_bytes() - writer.checkpointed_bytes;
             self.settings.checkpoint_bytes <= since
         };
-        match due {
+        let is_wanted = self.index.fair().is_some_and(|fair| fair.wants_checkpoint());
+        match due || is_wanted {
             true => self.checkpoint().map(|()| true),
             false => Ok(false),
         }
@@ -159,8 +57,12 @@ impl Shared {
     /// on: a restart replays more.
     pub fn checkpoint(&self) -> Result<()> {
         let mut maintenance = self.maintenance();
-        let (head, appended_bytes) = self.checkpoint_head()?;
-        let body = match self.write_checkpoint(&head) {
+        let (head, appended_bytes, outline) = self.checkpoint_head()?;
+        let body = match &outline {
+            Some(outline) => self.write_outline(&head, outline),
+            None => self.write_checkpoint(&head),
+        };
+        let body = match body {
             Ok(body) => body,
             Err(error) => {
                 self.counters.checkpoints_refused.add(1);
@@ -180,6 +82,7 @@ impl Shared {
             generation: maintenance.generation + 1,
             segment_bytes: self.shape.segment_bytes,
             segments: self.shape.segments,
+            tree_segments: self.tree_segments,
             blocks: self.space.blocks(),
             checkpoints,
         };
@@ -187,6 +90,9 @@ impl Shared {
             // Which of the two checkpoints counts now is unknown.
             self.writer().failed = Some(error.to_string());
         })?;
+        if let Some(fair) = self.index.fair() {
+            fair.keep().inspect_err(|error| self.writer().failed = Some(error.to_string()))?;
+        }
         maintenance.generation = superblock.generation;
         maintenance.checkpoints = superblock.checkpoints;
         self.space.free(&before.body.extents);
@@ -196,7 +102,7 @@ impl Shared {
     }
 
     /// Everything appended is durable and indexed at the head's position.
-    fn checkpoint_head(&self) -> Result<(Head, u64)> {
+    fn checkpoint_head(&self) -> Result<(Head, u64, Option<Outline>)> {
         let mut writer = self.writer();
         while writer.flushing {
             writer = self.wait_settled(writer);
@@ -212,7 +118,12 @@ impl Shared {
             tables: tables.iter().copied().collect(),
             dropped: tables.dropped.iter().map(|(id, dropped)| (*id, *dropped)).collect(),
         };
-        Ok((head, writer.log.appended_bytes()))
+        drop(accounts);
+        let outline = match self.index.fair() {
+            Some(fair) => Some(self.outline(fair, head.position)?),
+            None => None,
+        };
+        Ok((head, writer.log.appended_bytes(), outline))
     }
 
     fn write_checkpoint(&self, head: &Head) -> Result<Pointer> {
@@ -223,7 +134,9 @@ impl Shared {
         head.encode(&mut out);
         let (mut count, mut result) = (0, Ok(()));
         self.index.walk(|key, entry| {
-            encode_entry(&mut out, key, entry);
+            out.put_u16(key.len() as u16);
+            out.extend_from_slice(key);
+            entry.encode(&mut out);
             count += 1;
             if result.is_ok() && 1 << 16 <= out.len() {
                 result = writer.write(&out);

@@ -1,456 +1,117 @@
-//! The ordered index: a B+-tree in memory from keys to places.
+//! The ordered index: from keys to places. In memory ([`crate::btree`]), or in persistent memory
+//! ([`crate::fair`]), where a start finds it as it was.
 //!
-//! Two levels: a tree of leaves by their first key, and leaves of up to [`LEAF_ENTRIES_MAX`] sorted
-//! entries, each with a lock of its own. A reader shares the tree and its leaf; a writer takes its
-//! leaf alone; only a split takes the tree alone. Entries of deleted keys stay as tombstones until
-//! a checkpoint covers them ([`crate::migrate`]).
-//!
-//! Knows no medium. The authority on what is current: of two records of one key the one with the
-//! higher sequence counts.
+//! The authority on what is current: of two records of one key the one with the higher sequence
+//! counts. Entries of deleted keys stay as tombstones until a checkpoint covers them
+//! ([`crate::migrate`]).
 
-use crate::value::Large;
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use crate::btree::BTree;
+use crate::fair::FairIndex;
+use crate::types::IndexKind;
 
-/// A leaf with more entries is split.
-pub const LEAF_ENTRIES_MAX: usize = 128;
-
-/// Where a record lies: a byte offset in the log's region or on the SSD.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Home(u64);
-
-const SSD_BIT: u64 = 1 << 63;
-
-impl Home {
-    /// In the log.
-    pub fn log(at: u64) -> Home {
-        assert!(at < SSD_BIT, "no region is that large");
-        Home(at)
-    }
-
-    /// In a sort table.
-    pub fn ssd(at: u64) -> Home {
-        assert!(at < SSD_BIT, "no disk is that large");
-        Home(at | SSD_BIT)
-    }
-
-    /// Whether it is in a sort table.
-    pub fn is_ssd(self) -> bool {
-        self.0 & SSD_BIT != 0
-    }
-
-    /// The byte offset in its medium.
-    pub fn at(self) -> u64 {
-        self.0 & !SSD_BIT
-    }
-
-    /// As one number.
-    pub fn raw(self) -> u64 {
-        self.0
-    }
-
-    /// From `raw`.
-    pub fn from_raw(raw: u64) -> Home {
-        Home(raw)
-    }
-}
-
-/// What an entry stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// The value is in the record.
-    Small {
-        /// Its length.
-        value_bytes: u32,
-    },
-    /// The value is on the SSD.
-    Large(Arc<Large>),
-    /// The key was deleted.
-    Tombstone,
-    /// The key's newest record is damaged; an older one must not be served in its place.
-    Lost,
-}
-
-/// What the index knows of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Of the record.
-    pub sequence: u64,
-    /// Where the record is.
-    pub home: Home,
-    /// The record's length without padding.
-    pub record_bytes: u32,
-    /// When the item expires, in the caller's seconds; 0 for never.
-    pub expires_at_seconds: u32,
-    /// What it says.
-    pub what: What,
-}
-
-impl Entry {
-    /// Whether there is an item.
-    pub fn is_item(&self) -> bool {
-        matches!(self.what, What::Small { .. } | What::Large(_))
-    }
-
-    /// The value's length.
-    pub fn value_bytes(&self) -> u64 {
-        match &self.what {
-            What::Small { value_bytes } => u64::from(*value_bytes),
-            What::Large(large) => large.bytes,
-            What::Tombstone | What::Lost => 0,
-        }
-    }
-}
-
-struct Slot {
-    key: Box<[u8]>,
-    entry: Entry,
-    /// Hits, saturating, halved each migration cycle. A hint: nothing hangs on its order.
-    weight: AtomicU8,
-}
-
-type Leaf = RwLock<Vec<Slot>>;
-type Tree = BTreeMap<Box<[u8]>, Leaf>;
+pub use crate::btree::Builder;
+pub use crate::entry::{Counts, Entry, Home, Published, Tie, What};
 
 /// The index.
-pub struct Index {
-    tree: RwLock<Tree>,
-}
-
-/// Makes an index of entries that come in key order, without looking for the place of each.
-#[derive(Default)]
-pub struct Builder {
-    tree: Tree,
-    /// The leaf under way.
-    slots: Vec<Slot>,
-    /// What did not come in order.
-    late: Vec<(Box<[u8]>, Entry)>,
-}
-
-impl Builder {
-    /// Adds an entry.
-    pub fn push(&mut self, key: &[u8], entry: Entry) {
-        if self.slots.last().is_some_and(|last| key <= last.key.as_ref()) {
-            return self.late.push((key.into(), entry));
-        }
-        // As full as a split leaves them where keys come in order.
-        if self.slots.len() == LEAF_ENTRIES_MAX - 1 {
-            self.end_leaf();
-        }
-        self.slots.push(Slot { key: key.into(), entry, weight: AtomicU8::new(0) });
-    }
-
-    /// Whether all came in order.
-    pub fn is_in_order(&self) -> bool {
-        self.late.is_empty()
-    }
-
-    fn end_leaf(&mut self) {
-        let slots = std::mem::replace(&mut self.slots, Vec::with_capacity(LEAF_ENTRIES_MAX));
-        // The first leaf takes whatever comes before its first key, too.
-        let first = slots.first().filter(|_| !self.tree.is_empty());
-        self.tree.insert(first.map_or_else(Box::default, |slot| slot.key.clone()), slots.into());
-    }
-
-    /// The index.
-    pub fn finish(mut self) -> Index {
-        self.end_leaf();
-        let index = Index { tree: RwLock::new(self.tree) };
-        for (key, entry) in self.late {
-            index.publish(&key, entry, Tie::Keep);
-        }
-        index
-    }
-}
-
-/// How equal sequences are decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tie {
-    /// What is there stays.
-    Keep,
-    /// The new place counts: the same record, found later in the log.
-    Replace,
-}
-
-/// What became of an entry that was offered.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Published {
-    /// It is current; this was before.
-    Current(Option<Entry>),
-    /// A newer one is there.
-    Stale,
+pub enum Index {
+    /// In memory; filled from a checkpoint.
+    Memory(BTree),
+    /// In persistent memory.
+    Fair(Box<FairIndex>),
 }
 
 impl Default for Index {
     fn default() -> Index {
-        let first: Box<[u8]> = Box::new([]);
-        Index { tree: RwLock::new(BTreeMap::from([(first, Leaf::default())])) }
+        Index::Memory(BTree::default())
     }
 }
 
-fn leaf_of<'a>(tree: &'a Tree, key: &[u8]) -> &'a Leaf {
-    let below = (Bound::Unbounded, Bound::Included(key));
-    let found = tree.range::<[u8], _>(below).next_back();
-    found.expect("the first leaf's key is empty").1
-}
-
-fn find(slots: &[Slot], key: &[u8]) -> Result<usize, usize> {
-    slots.binary_search_by(|slot| slot.key.as_ref().cmp(key))
+macro_rules! either {
+    ($index:expr, $inner:ident => $does:expr) => {
+        match $index {
+            Index::Memory($inner) => $does,
+            Index::Fair($inner) => $does,
+        }
+    };
 }
 
 impl Index {
-    fn read(&self) -> RwLockReadGuard<'_, Tree> {
-        self.tree.read().expect("nobody panics inside")
+    /// The one in persistent memory, if it is that.
+    pub fn fair(&self) -> Option<&FairIndex> {
+        match self {
+            Index::Memory(_) => None,
+            Index::Fair(fair) => Some(fair),
+        }
+    }
+
+    /// Which it is.
+    pub fn kind(&self) -> IndexKind {
+        match self {
+            Index::Memory(_) => IndexKind::BTree,
+            Index::Fair(_) => IndexKind::Fair,
+        }
     }
 
     /// What is known of `key`.
     pub fn get(&self, key: &[u8]) -> Option<Entry> {
-        let tree = self.read();
-        let slots = leaf_of(&tree, key).read().expect("nobody panics inside");
-        find(&slots, key).ok().map(|index| slots[index].entry.clone())
+        either!(self, index => index.get(key))
     }
 
     /// As `get`, and counts a hit.
     pub fn hit(&self, key: &[u8]) -> Option<Entry> {
-        let tree = self.read();
-        let slots = leaf_of(&tree, key).read().expect("nobody panics inside");
-        let slot = &slots[find(&slots, key).ok()?];
-        let weight = slot.weight.load(Relaxed);
-        // Two hits at once may count as one.
-        slot.weight.store(weight.saturating_add(1), Relaxed);
-        Some(slot.entry.clone())
+        either!(self, index => index.hit(key))
     }
 
     /// Offers an entry; the higher sequence counts.
     pub fn publish(&self, key: &[u8], entry: Entry, tie: Tie) -> Published {
-        loop {
-            {
-                let tree = self.read();
-                let mut slots = leaf_of(&tree, key).write().expect("nobody panics inside");
-                match find(&slots, key) {
-                    Ok(index) => {
-                        let slot = &mut slots[index];
-                        let newer = slot.entry.sequence < entry.sequence
-                            || (slot.entry.sequence == entry.sequence && tie == Tie::Replace);
-                        if !newer {
-                            return Published::Stale;
-                        }
-                        let before = std::mem::replace(&mut slot.entry, entry);
-                        return Published::Current(Some(before));
-                    }
-                    Err(index) if slots.len() < LEAF_ENTRIES_MAX => {
-                        let weight = AtomicU8::new(0);
-                        slots.insert(index, Slot { key: key.into(), entry, weight });
-                        return Published::Current(None);
-                    }
-                    Err(_) => {}
-                }
-            }
-            self.split(key);
-        }
-    }
-
-    fn split(&self, key: &[u8]) {
-        let mut tree = self.tree.write().expect("nobody panics inside");
-        let mut slots = leaf_of(&tree, key).write().expect("nobody panics inside");
-        if slots.len() < LEAF_ENTRIES_MAX {
-            return; // somebody else did it
-        }
-        // Keys that come in order leave full leaves behind.
-        let in_order = slots.last().is_some_and(|last| last.key.as_ref() < key);
-        let at = if in_order { slots.len() - 1 } else { slots.len() / 2 };
-        let upper = slots.split_off(at);
-        drop(slots);
-        let first = upper[0].key.clone();
-        tree.insert(first, RwLock::new(upper));
+        either!(self, index => index.publish(key, entry, tie))
     }
 
     /// Points `key` at another place of the same record; false if it has changed.
     pub fn relocate(&self, key: &[u8], sequence: u64, from: Home, to: Home) -> bool {
-        let tree = self.read();
-        let mut slots = leaf_of(&tree, key).write().expect("nobody panics inside");
-        let Ok(index) = find(&slots, key) else { return false };
-        let entry = &mut slots[index].entry;
-        let same = entry.sequence == sequence && entry.home == from;
-        if same {
-            entry.home = to;
-        }
-        same
+        either!(self, index => index.relocate(key, sequence, from, to))
     }
 
     /// Forgets `key` if it still is this record.
     pub fn remove(&self, key: &[u8], sequence: u64) -> Option<Entry> {
-        let tree = self.read();
-        let mut slots = leaf_of(&tree, key).write().expect("nobody panics inside");
-        let index = find(&slots, key).ok()?;
-        (slots[index].entry.sequence == sequence).then(|| slots.remove(index).entry)
+        either!(self, index => index.remove(key, sequence))
     }
 
     /// Notes that this record of `key` cannot be read.
     pub fn mark_lost(&self, key: &[u8], sequence: u64) {
-        let tree = self.read();
-        let mut slots = leaf_of(&tree, key).write().expect("nobody panics inside");
-        if let Ok(index) = find(&slots, key)
-            && slots[index].entry.sequence == sequence
-        {
-            slots[index].entry.what = What::Lost;
-        }
+        either!(self, index => index.mark_lost(key, sequence));
     }
 
     /// The hits counted for `key`.
     pub fn weight(&self, key: &[u8]) -> u8 {
-        let tree = self.read();
-        let slots = leaf_of(&tree, key).read().expect("nobody panics inside");
-        find(&slots, key).map_or(0, |index| slots[index].weight.load(Relaxed)) // a hint
+        either!(self, index => index.weight(key))
     }
 
     /// Up to `limit` items from `from` on and below `to`, in order.
     pub fn range(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, Entry)> {
-        let mut found = Vec::new();
-        let tree = self.read();
-        let below = (Bound::Unbounded, Bound::Included(from));
-        let first = tree.range::<[u8], _>(below).next_back();
-        let start = first.expect("the first leaf's key is empty").0;
-        for leaf in tree.range::<[u8], _>((Bound::Included(start.as_ref()), Bound::Unbounded)) {
-            let slots = leaf.1.read().expect("nobody panics inside");
-            let begin = find(&slots, from).unwrap_or_else(|index| index);
-            for slot in &slots[begin..] {
-                let past = to.is_some_and(|to| to <= slot.key.as_ref());
-                if past || found.len() == limit {
-                    return found;
-                }
-                if slot.entry.is_item() {
-                    found.push((slot.key.clone(), slot.entry.clone()));
-                }
-            }
-        }
-        found
+        either!(self, index => index.range(from, to, limit))
     }
 
     /// Calls `visit` with every entry in order, tombstones too. What changes meanwhile may be seen
     /// before or after.
-    pub fn walk(&self, mut visit: impl FnMut(&[u8], &Entry)) {
-        let mut next: Option<Box<[u8]>> = Some(Box::new([]));
-        while let Some(first) = next {
-            let tree = self.read();
-            let mut leaves =
-                tree.range::<[u8], _>((Bound::Included(first.as_ref()), Bound::Unbounded));
-            if let Some((_, leaf)) = leaves.next() {
-                for slot in leaf.read().expect("nobody panics inside").iter() {
-                    visit(&slot.key, &slot.entry);
-                }
-            }
-            next = leaves.next().map(|(key, _)| key.clone());
-        }
+    pub fn walk(&self, visit: impl FnMut(&[u8], &Entry)) {
+        either!(self, index => index.walk(visit));
     }
 
     /// Halves every weight and calls `visit` with each entry and its weight before.
-    pub fn cool(&self, mut visit: impl FnMut(&Entry, u8)) {
-        let tree = self.read();
-        for leaf in tree.values() {
-            for slot in leaf.read().expect("nobody panics inside").iter() {
-                let weight = slot.weight.load(Relaxed); // a hint, as is the store
-                slot.weight.store(weight / 2, Relaxed);
-                visit(&slot.entry, weight);
-            }
-        }
+    pub fn cool(&self, visit: impl FnMut(&Entry, u8)) {
+        either!(self, index => index.cool(visit));
     }
 
     /// Takes out every entry below `sequence`.
     pub fn flush(&self, sequence: u64) -> Vec<Entry> {
-        let mut gone = Vec::new();
-        let tree = self.read();
-        for leaf in tree.values() {
-            let mut slots = leaf.write().expect("nobody panics inside");
-            let old = |slot: &mut Slot| slot.entry.sequence < sequence;
-            gone.extend(slots.extract_if(.., old).map(|slot| slot.entry));
-        }
-        gone
+        either!(self, index => index.flush(sequence))
     }
 
     /// How many items there are, and the bytes of their values: small, large.
     pub fn count(&self) -> Counts {
         let mut counts = Counts::default();
-        self.walk(|_, entry| match &entry.what {
-            What::Small { .. } if entry.home.is_ssd() => counts.small_on_ssd += 1,
-            What::Small { .. } => counts.small_in_log += 1,
-            What::Large(_) => counts.large += 1,
-            What::Tombstone => counts.tombstones += 1,
-            What::Lost => counts.lost += 1,
-        });
+        self.walk(|_, entry| counts.add(entry));
         counts
-    }
-}
-
-/// Entries by what they are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Small items in the log.
-    pub small_in_log: u64,
-    /// Small items in sort tables.
-    pub small_on_ssd: u64,
-    /// Large items.
-    pub large: u64,
-    /// Deleted keys that must be remembered.
-    pub tombstones: u64,
-    /// Items known to be damaged.
-    pub lost: u64,
-}
-
-impl Counts {
-    /// All that can be read.
-    pub fn items(&self) -> u64 {
-        self.small_in_log + self.small_on_ssd + self.large
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk::sim::Random;
-
-    fn entry(sequence: u64) -> Entry {
-        let what = What::Small { value_bytes: sequence as u32 };
-        Entry { sequence, home: Home::log(0), record_bytes: 0, expires_at_seconds: 0, what }
-    }
-
-    fn all(index: &Index) -> Vec<(Vec<u8>, u64)> {
-        let mut found = Vec::new();
-        index.walk(|key, entry| found.push((key.to_vec(), entry.sequence)));
-        found
-    }
-
-    #[test]
-    fn an_index_that_is_built_is_the_one_that_is_published() {
-        for count in [0, 1, 2, 127, 128, 129, 1000] {
-            let (mut builder, published) = (Builder::default(), Index::default());
-            for number in 0..count {
-                let key = format!("key-{number:05}");
-                builder.push(key.as_bytes(), entry(number));
-                published.publish(key.as_bytes(), entry(number), Tie::Keep);
-            }
-            let built = builder.finish();
-            assert_eq!(all(&built), all(&published), "{count} entries");
-            // Both ends and the middle take new ones.
-            for key in ["a", "key-00064x", "z"] {
-                let offered = built.publish(key.as_bytes(), entry(count), Tie::Keep);
-                assert_eq!(offered, Published::Current(None));
-                assert_eq!(built.get(key.as_bytes()), Some(entry(count)));
-            }
-        }
-    }
-
-    #[test]
-    fn entries_out_of_order_find_their_places_too() {
-        let (mut builder, published) = (Builder::default(), Index::default());
-        let mut random = Random::new(1);
-        for number in 0..2000 {
-            let key = random.below(500).to_be_bytes();
-            builder.push(&key, entry(number));
-            published.publish(&key, entry(number), Tie::Keep);
-        }
-        assert_eq!(all(&builder.finish()), all(&published), "the newest of each");
     }
 }

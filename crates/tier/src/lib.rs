@@ -13,28 +13,36 @@
 //! Knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
-//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `index`; `append`, `large`,
-//! `read`, `scan`, `reads`, `migrate`, `checkpoint` with `ahead`, `recover` with `survey` and
-//! `census` (what is done); `tier`, `directory`, `fsck`, `dump` (how it is used).
-//! docs/disk-format.md has every byte.
+//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `entry`, `ledger`; `index`, in
+//! memory (`btree`) or in persistent memory (`fair` on `fastfair`); `append`, `follow`, `large`,
+//! `read`, `scan`, `reads`, `migrate`, `checkpoint` and `outline` with `ahead`, `recover` with
+//! `survey`, `tree` and `census` (what is done); `tier`, `directory`, `fsck`, `dump` (how it is
+//! used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
 mod ahead;
 mod append;
 mod background;
+mod btree;
 mod bytes;
 mod census;
 mod checkpoint;
 mod directory;
-mod fastfair;
 pub mod disk;
 pub mod dump;
+mod entry;
+mod fair;
+mod fastfair;
+mod follow;
 pub mod fsck;
+mod head;
 mod index;
 mod large;
+mod ledger;
 mod log;
 mod migrate;
+mod outline;
 pub mod pm;
 mod pointer;
 mod read;
@@ -50,6 +58,7 @@ mod superblock;
 mod survey;
 mod tables;
 mod tier;
+mod tree;
 mod types;
 mod value;
 
@@ -63,6 +72,6 @@ pub use recover::{Media, Progress, Report};
 pub use stats::Stats;
 pub use tier::{LargeDraft, Tier};
 pub use types::{
-    BLOCK_BYTES, Durability, Error, FORMAT_VERSION, Item, ItemMeta, KEY_BYTES_MAX, MigrateBy,
-    Position, Result, Settings, VALUE_BYTES_MAX,
+    BLOCK_BYTES, Durability, Error, FORMAT_VERSION, IndexKind, Item, ItemMeta, KEY_BYTES_MAX,
+    MigrateBy, Position, Result, Settings, VALUE_BYTES_MAX,
 };

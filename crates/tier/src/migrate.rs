@@ -18,7 +18,7 @@ use crate::index::{Home, What};
 use crate::log::Slot;
 use crate::record::{self, Kind, Record, Stamp};
 use crate::segment::{Met, Scan, life_of};
-use crate::store::{Heat, Maintenance, Shared};
+use crate::store::{Heat, Maintenance, Moved, Shared};
 use crate::tables::{
     DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, for_each_record,
     key_of, life_of_table, read_table,
@@ -74,6 +74,11 @@ impl Moving {
 
     fn bytes(&self) -> usize {
         self.record().bytes()
+    }
+
+    fn moved(&self, to: Home) -> Moved {
+        let (sequence, from, bytes) = (self.sequence, self.home, self.bytes() as u32);
+        Moved { key: self.key.clone(), sequence, from, to, bytes }
     }
 }
 
@@ -369,7 +374,13 @@ impl Shared {
             }
             if let Some((_, appended)) = self.append_here(&mut writer, draft)? {
                 self.counters.kept_records.add(1);
-                self.relocate(moving, Home::log(appended.at));
+                let to = Home::log(appended.at);
+                match self.index.fair() {
+                    Some(fair) => {
+                        self.follow_later(fair, &mut writer, moving.moved(to), &appended);
+                    }
+                    None => self.relocate(moving, to),
+                }
                 return Ok(());
             }
             let rolled;
@@ -450,10 +461,22 @@ impl Shared {
 
     /// Names tables in the log and points the index at their records, which are `cold` in order.
     fn name_tables(&self, tables: &[(Table, Vec<usize>)], cold: &[Moving]) -> Result<()> {
+        let first_id = self.accounts().tables.last_id + 1;
         let mut cold = cold.iter();
-        for (table, offsets) in tables {
+        for (id, (table, offsets)) in (first_id..).zip(tables) {
             let mut table = *table;
-            table.id = self.accounts().tables.last_id + 1;
+            table.id = id;
+            if self.index.fair().is_some() {
+                let moved = offsets.iter().zip(&mut cold).map(|(offset, moving)| {
+                    self.counters.migrated_records.add(1);
+                    moving.moved(Home::ssd(table.start() + *offset as u64))
+                });
+                let (key, body, meta) = (key_of(id), table.body(), ItemMeta::default());
+                let (kind, what) = (Kind::Table, None);
+                let draft = Draft { kind, sequence: None, meta, key: &key, body: &body, what };
+                self.name_later(&draft, table, moved.collect())?;
+                continue;
+            }
             let named = self.append_note(Kind::Table, &key_of(table.id), &table.body())?;
             (table.sequence, table.home) = named;
             self.credit(table.home, NAMED_RECORD_BYTES);
@@ -538,6 +561,7 @@ impl Shared {
             };
             if let Some(table) = removed {
                 self.debit(table.home, NAMED_RECORD_BYTES);
+                self.index.fair().into_iter().for_each(|fair| fair.table_gone(id));
                 self.space.free(&[table.extent]);
             }
             self.counters.tables_freed.add(1);

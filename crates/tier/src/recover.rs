@@ -5,11 +5,14 @@
 //! record before the end of what was durable is a problem: it is named if its name can be read, and
 //! everything else is served.
 
-use crate::census::{Census, Containers};
+use crate::census::{self, Containers};
 use crate::checkpoint::{self, Head, Visit};
 use crate::disk::{Barrier, Disk};
+use crate::fair::FairIndex;
 use crate::index::{Builder, Entry, Home, Index, Published, Tie, What};
+use crate::ledger::Ledger;
 use crate::log::{Log, Slot};
+use crate::outline::{self, log_bytes, part_of, share_of};
 use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::record::{Kind, Record};
@@ -19,7 +22,8 @@ use crate::store::{Checkpoint, Maintenance, Shared, Writer};
 use crate::superblock::{Front, Superblock};
 use crate::survey::{Survey, Surveyed, Used, segment_bytes};
 use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
-use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, Settings, doing};
+use crate::tree::Tree;
+use crate::types::{BLOCK_BYTES, Error, IndexKind, LINE_BYTES, Position, Result, Settings, doing};
 use crate::value::{Large, Waiting};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -51,6 +55,9 @@ pub struct Report {
     pub replayed_records: u64,
     /// Sort tables that were read because the checkpoint did not know them.
     pub tables_read: u64,
+    /// Entries of the index that were looked at: of a checkpoint, of a tree in persistent memory,
+    /// and for records that were replayed.
+    pub entries_read: u64,
     /// What is damaged, one line each. Empty after any crash of a sound machine.
     pub problems: Vec<String>,
 }
@@ -78,24 +85,37 @@ pub fn recover(
     progress: Progress<'_>,
 ) -> Result<(Shared, Report)> {
     let mut report = Report::default();
-    let shape = Shape::of(media.region.bytes(), settings.segment_bytes)?;
+    let shape_of = |tree_segments| {
+        let bytes = log_bytes(media.region.bytes(), settings.segment_bytes, tree_segments);
+        Shape::of(bytes, settings.segment_bytes)
+    };
     let superblock = match Superblock::read(&*media.ssd, &mut report.problems)? {
         Front::Store(superblock) => superblock,
         Front::Empty => match purpose {
             Purpose::Use { new_id } => {
                 report.is_new = true;
-                make(&media, shape, new_id)?
+                let tree_segments = match settings.index {
+                    None | Some(IndexKind::BTree) => 0,
+                    Some(IndexKind::Fair) => {
+                        share_of(media.region.bytes(), settings.segment_bytes)?
+                    }
+                };
+                outline::check(&*media.region, &settings, tree_segments)?;
+                make(&media, shape_of(tree_segments)?, tree_segments, new_id)?
             }
             Purpose::Check => return Err(Error::Mismatch("there is no store here".into())),
         },
     };
+    outline::check(&*media.region, &settings, superblock.tree_segments)?;
+    let shape = shape_of(superblock.tree_segments)?;
     if (superblock.segment_bytes, superblock.segments) != (shape.segment_bytes, shape.segments) {
         return Err(Error::Mismatch(format!(
             "the store was made with a log of {} segments of {} bytes, and {} of {} were found",
             superblock.segments, superblock.segment_bytes, shape.segments, shape.segment_bytes
         )));
     }
-    let recovered = Recovery::new(&media, &superblock, shape, report).run(settings, progress)?;
+    let recovery = Recovery::new(&media, &superblock, shape, purpose, report);
+    let recovered = recovery.run(settings, progress)?;
     let Recovered { shared, report, rebuilt } = recovered;
     if purpose == Purpose::Check {
         return Ok((shared, report));
@@ -109,22 +129,27 @@ pub fn recover(
         doing("rebuild a segment's header", shared.region.write(at, &bytes))?;
         doing("flush a segment's header", shared.region.flush(at, bytes.len() as u64))?;
     }
-    if let Some((slot, end)) = shared.writer().log.newest_sealed() {
-        let (start, bytes) = (shape.start(slot), u64::from(shape.segment_bytes));
-        if end < shape.segment_bytes {
-            // Where it was cut for a value that is not there, the record that points at it is
-            // whole: to who reads the log without values, and what is numbered anew from now on
-            // would be mixed with what is behind it.
-            let cut = shared.region.write(start + u64::from(end), &[0; LINE_BYTES]);
-            doing("end the log", cut)?;
-        }
-        doing("flush what was recovered", shared.region.flush(start, bytes))?;
+    let newest = shared.writer().log.newest_sealed();
+    if let Some((slot, end)) = newest.filter(|(_, end)| *end < shape.segment_bytes) {
+        // Where it was cut for a value that is not there, the record that points at it is
+        // whole: to who reads the log without values, and what is numbered anew from now on
+        // would be mixed with what is behind it.
+        let cut = shared.region.write(shape.start(slot) + u64::from(end), &[0; LINE_BYTES]);
+        doing("end the log", cut)?;
     }
-    doing("fence what was recovered", shared.region.fence(Barrier::Recovery))?;
+    flush_newest(&*shared.region, shape, newest.map(|(slot, _)| slot))?;
     Ok((shared, report))
 }
 
-fn make(media: &Media, shape: Shape, store_id: u64) -> Result<Superblock> {
+fn flush_newest(region: &dyn Region, shape: Shape, slot: Option<u32>) -> Result<()> {
+    if let Some(slot) = slot {
+        let (start, bytes) = (shape.start(slot), u64::from(shape.segment_bytes));
+        doing("flush what was recovered", region.flush(start, bytes))?;
+    }
+    doing("fence what was recovered", region.fence(Barrier::Recovery))
+}
+
+fn make(media: &Media, shape: Shape, tree_segments: u32, store_id: u64) -> Result<Superblock> {
     let mut magic = [0; 8];
     for slot in 0..shape.segments {
         doing("read the log", media.region.read(shape.start(slot), &mut magic))?;
@@ -142,9 +167,13 @@ fn make(media: &Media, shape: Shape, store_id: u64) -> Result<Superblock> {
         generation: 0,
         segment_bytes: shape.segment_bytes,
         segments: shape.segments,
+        tree_segments,
         blocks,
         checkpoints: Default::default(),
     };
+    if let Some(part) = part_of(&media.region, &shape, tree_segments) {
+        Tree::make(&part, store_id)?;
+    }
     superblock.make(&*media.ssd)?;
     Ok(superblock)
 }
@@ -161,8 +190,15 @@ struct Recovery<'a> {
     superblock: &'a Superblock,
     shape: Shape,
     report: Report,
+    purpose: Purpose,
     index: Index,
-    census: Census,
+    ledger: Ledger,
+    /// The index in persistent memory, until the log was read.
+    tree: Option<Tree>,
+    /// Up to where that holds the log.
+    tree_holds: Position,
+    /// What it is offered then.
+    late: Vec<(Box<[u8]>, Entry, Tie)>,
     sequence: u64,
     flush_sequence: u64,
     last_table_id: u64,
@@ -176,39 +212,51 @@ struct Recovery<'a> {
 /// What a checkpoint fills.
 struct Filling {
     builder: Builder,
-    census: Census,
+    ledger: Ledger,
+    entries: u64,
 }
 
 impl Visit for Filling {
     fn head(&mut self, head: &Head) {
-        head.tables.iter().for_each(|table| self.census.table(*table));
+        head.tables.iter().for_each(|table| self.ledger.table(*table));
     }
 
     fn entry(&mut self, key: &[u8], entry: Entry) {
-        self.census.add(&entry);
+        self.ledger.add(&entry);
+        self.entries += 1;
         self.builder.push(key, entry);
     }
 }
 
 impl Filling {
-    fn finish(mut self) -> (Index, Census) {
+    fn finish(mut self) -> (Index, Ledger) {
         if !self.builder.is_in_order() {
             // A key that comes twice was counted twice.
-            self.census.give_up();
+            self.ledger.give_up();
         }
-        (self.builder.finish(), self.census)
+        (Index::Memory(self.builder.finish()), self.ledger)
     }
 }
 
 impl<'a> Recovery<'a> {
-    fn new(media: &'a Media, superblock: &'a Superblock, shape: Shape, report: Report) -> Self {
+    fn new(
+        media: &'a Media,
+        superblock: &'a Superblock,
+        shape: Shape,
+        purpose: Purpose,
+        report: Report,
+    ) -> Self {
         Recovery {
             media,
             superblock,
             shape,
             report,
+            purpose,
             index: Index::default(),
-            census: Census::new(shape, superblock.blocks),
+            ledger: census::ledger(shape, superblock.blocks),
+            tree: None,
+            tree_holds: Position::default(),
+            late: Vec::new(),
             sequence: 0,
             flush_sequence: 0,
             last_table_id: 0,
@@ -249,11 +297,8 @@ impl<'a> Recovery<'a> {
         }
         progress(total, total);
         self.load_tables()?;
-        if self.census.lowest_sequence() < self.flush_sequence {
-            for gone in self.index.flush(self.flush_sequence) {
-                self.census.remove(&gone);
-            }
-        }
+        self.load_tree(&used)?;
+        self.drop_flushed()?;
         let containers = Containers {
             slots: &slots,
             tables: &self.tables,
@@ -261,7 +306,7 @@ impl<'a> Recovery<'a> {
             last_table_id: self.last_table_id,
             checkpoints: &self.superblock.checkpoints,
         };
-        let counted = self.census.finish(&self.index, &containers);
+        let (counted, kept) = census::finish(self.ledger, &self.index, &containers);
         self.report.items = counted.items;
         self.report.problems.extend(counted.problems);
         let (space, accounts) = (counted.space, counted.accounts);
@@ -273,6 +318,9 @@ impl<'a> Recovery<'a> {
         let until = writer.log.tail();
         let unused = unvouched.into_iter().filter(|pointer| space.take_these(&pointer.extents));
         writer.waiting.extend(unused.map(|pointer| (until, Arc::new(Large::from(pointer)))));
+        if let (Some(fair), Some(kept)) = (self.index.fair(), kept) {
+            Tree::begin(fair, kept, &self.tables, writer.log.durable())?;
+        }
         let maintenance = Maintenance {
             generation: self.superblock.generation,
             checkpoints: self.superblock.checkpoints.clone(),
@@ -284,6 +332,7 @@ impl<'a> Recovery<'a> {
             ssd: self.media.ssd.clone(),
             region: self.media.region.clone(),
             shape,
+            tree_segments: self.superblock.tree_segments,
             index: self.index,
             space,
             writer: Mutex::new(writer),
@@ -298,6 +347,16 @@ impl<'a> Recovery<'a> {
         Ok(Recovered { shared, report: self.report, rebuilt })
     }
 
+    fn drop_flushed(&mut self) -> Result<()> {
+        if self.ledger.lowest_sequence < self.flush_sequence {
+            for gone in self.index.flush(self.flush_sequence) {
+                self.ledger.remove(&gone);
+            }
+            self.ledger.flushed(self.flush_sequence);
+        }
+        self.index.fair().map_or(Ok(()), FairIndex::check)
+    }
+
     fn problem(&mut self, what: String) {
         self.report.problems.push(what);
     }
@@ -309,20 +368,32 @@ impl<'a> Recovery<'a> {
             let Checkpoint { position, body } = checkpoint;
             if body.bytes == 0 {
                 // Made before the first checkpoint: all of the log is still there.
+                self.open_tree(None);
                 return Ok(Position::default());
             }
-            let mut filling =
-                Filling { builder: Builder::default(), census: Census::new(self.shape, blocks) };
+            let ledger = census::ledger(self.shape, blocks);
+            if self.superblock.tree_segments != 0 {
+                match outline::read(&*self.media.ssd, body, ledger) {
+                    Ok((head, outline)) if head.position == *position => {
+                        self.report.checkpoint_bytes = body.bytes;
+                        self.take_head(head);
+                        self.open_tree(Some(outline).filter(|_| age == 0));
+                        return Ok(*position);
+                    }
+                    Ok(_) => self.problem("a checkpoint is not the one that was asked for".into()),
+                    Err(error) => {
+                        self.problem(format!("checkpoint {age} (0 is the newest): {error}"));
+                    }
+                }
+                continue;
+            }
+            let mut filling = Filling { builder: Builder::default(), ledger, entries: 0 };
             match checkpoint::read(&*self.media.ssd, body, blocks, &mut filling) {
                 Ok(head) if head.position == *position => {
-                    (self.index, self.census) = filling.finish();
+                    self.report.entries_read = filling.entries;
+                    (self.index, self.ledger) = filling.finish();
                     self.report.checkpoint_bytes = body.bytes;
-                    self.sequence = head.sequence;
-                    self.flush_sequence = head.flush_sequence;
-                    self.last_table_id = head.last_table_id;
-                    self.indexed = head.tables.iter().map(|table| table.id).collect();
-                    self.tables = head.tables.iter().map(|table| (table.id, *table)).collect();
-                    self.dropped = head.dropped.into_iter().collect();
+                    self.take_head(head);
                     return Ok(*position);
                 }
                 Ok(_) => self.problem("a checkpoint is not the one that was asked for".into()),
@@ -333,6 +404,55 @@ impl<'a> Recovery<'a> {
         Err(Error::Corrupt(
             "no checkpoint can be read, and the log alone is not the whole store".into(),
         ))
+    }
+
+    fn take_head(&mut self, head: Head) {
+        self.sequence = head.sequence;
+        self.flush_sequence = head.flush_sequence;
+        self.last_table_id = head.last_table_id;
+        self.indexed = head.tables.iter().map(|table| table.id).collect();
+        self.tables = head.tables.iter().map(|table| (table.id, *table)).collect();
+        self.dropped = head.dropped.into_iter().collect();
+    }
+
+    /// Opens the index in persistent memory, if that is where it is.
+    fn open_tree(&mut self, outline: Option<outline::Outline>) {
+        let region = &self.media.region;
+        let Some(part) = part_of(region, &self.shape, self.superblock.tree_segments) else {
+            return;
+        };
+        let outline = outline.filter(|_| self.purpose != Purpose::Check);
+        let (tree, ledger) = Tree::open(part, outline);
+        self.tree_holds = tree.holds();
+        match ledger {
+            Some(ledger) => self.ledger = ledger,
+            None => self.tables.values().for_each(|table| self.ledger.table(*table)),
+        }
+        self.tree = Some(tree);
+    }
+
+    /// The log was read: what it has behind the tree goes there.
+    fn load_tree(&mut self, used: &[Used]) -> Result<()> {
+        let Some(tree) = self.tree.take() else { return Ok(()) };
+        if !tree.is_of(self.superblock.store_id) {
+            return Err(Error::Corrupt("the index in persistent memory is not there".into()));
+        }
+        let (blocks, problems) = (self.superblock.blocks, &mut self.report.problems);
+        if self.purpose == Purpose::Check {
+            // Nothing is written: the entries are looked at in memory.
+            let (index, entries) = tree.into_memory(&mut self.ledger, blocks, problems);
+            (self.index, self.report.entries_read) = (index, entries);
+        } else {
+            // The tree leads to what is durable only.
+            doing("sync what was recovered", self.media.ssd.sync(Barrier::Recovery))?;
+            flush_newest(&*self.media.region, self.shape, used.last().map(|used| used.slot))?;
+            let (index, entries) = tree.into_index(&mut self.ledger, blocks, problems)?;
+            (self.index, self.report.entries_read) = (index, entries);
+        }
+        for (key, entry, tie) in std::mem::take(&mut self.late) {
+            self.publish(&key, entry, tie);
+        }
+        self.index.fair().map_or(Ok(()), FairIndex::check)
     }
 
     fn replay(&mut self, segment: &Used, position: Position) -> Result<u32> {
@@ -347,7 +467,9 @@ impl<'a> Recovery<'a> {
         let end = scan.run(&bytes, |met| match met {
             Met::Record { offset, record, .. } => {
                 self.report.replayed_records += 1;
-                self.meet(&record, Home::log(start + u64::from(offset)));
+                let at = Position { generation: segment.generation, offset };
+                let home = Home::log(start + u64::from(offset));
+                self.meet(&record, home, at < self.tree_holds);
             }
             Met::Damaged { offset, claim } => {
                 let home = Home::log(start + u64::from(offset));
@@ -359,7 +481,8 @@ impl<'a> Recovery<'a> {
         Ok(end)
     }
 
-    fn meet(&mut self, record: &Record<'_>, home: Home) {
+    /// Where `is_held` the index in persistent memory has it.
+    fn meet(&mut self, record: &Record<'_>, home: Home, is_held: bool) {
         self.sequence = self.sequence.max(record.sequence);
         let what = match record.kind {
             Kind::Small => What::Small { value_bytes: record.body.len() as u32 },
@@ -378,7 +501,10 @@ impl<'a> Recovery<'a> {
                     Some(table) => {
                         self.last_table_id = self.last_table_id.max(table.id);
                         if self.tables.insert(table.id, table).is_none() {
-                            self.census.table(table);
+                            self.ledger.table(table);
+                        }
+                        if is_held {
+                            self.indexed.insert(table.id);
                         }
                     }
                     None => self.problem("a record of a sort table makes no sense".into()),
@@ -394,6 +520,9 @@ impl<'a> Recovery<'a> {
             }
             Kind::SegmentFree | Kind::Note => return,
         };
+        if is_held {
+            return;
+        }
         let record_bytes = record.bytes() as u32;
         let (sequence, expires_at_seconds) = (record.sequence, record.meta.expires_at_seconds);
         let entry = Entry { sequence, home, record_bytes, expires_at_seconds, what };
@@ -401,11 +530,15 @@ impl<'a> Recovery<'a> {
     }
 
     fn publish(&mut self, key: &[u8], entry: Entry, tie: Tie) {
+        if self.tree.is_some() {
+            return self.late.push((key.into(), entry, tie));
+        }
+        self.report.entries_read += 1;
         if let Published::Current(before) = self.index.publish(key, entry.clone(), tie) {
             if let Some(before) = before {
-                self.census.remove(&before);
+                self.ledger.remove(&before);
             }
-            self.census.add(&entry);
+            self.ledger.add(&entry);
         }
     }
 
@@ -446,7 +579,7 @@ impl<'a> Recovery<'a> {
             self.report.tables_read += 1;
             let bytes = read_table(&*self.media.ssd, &table)?;
             for_each_record(&bytes, &table, self.superblock.store_id, |found| match found {
-                Found::Record(home, record) => self.meet(&record, home),
+                Found::Record(home, record) => self.meet(&record, home, false),
                 Found::Damaged(home, claim) => {
                     let offset = home.at() - table.start();
                     let place = format!("sort table {}, offset {offset}", table.id);

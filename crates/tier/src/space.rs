@@ -45,6 +45,7 @@ pub struct Space {
 ///
 /// A bit for each block. Values are found in the order of their keys, which is none on the SSD:
 /// taking them out of the free runs one by one would cut and search millions of runs.
+#[derive(Clone)]
 pub struct Claims {
     /// Bits of blocks that are used, and of those that there are not.
     used: Vec<u64>,
@@ -60,6 +61,20 @@ impl Claims {
             claims.set(block);
         }
         claims
+    }
+
+    /// The bits.
+    pub fn words(&self) -> &[u64] {
+        &self.used
+    }
+
+    /// Takes bits for those it has; false if they are of another SSD.
+    pub fn restore(&mut self, words: Vec<u64>) -> bool {
+        let fits = words.len() == self.used.len();
+        if fits {
+            self.used = words;
+        }
+        fits
     }
 
     /// Marks blocks as used; false if some already are.

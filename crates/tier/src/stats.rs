@@ -3,6 +3,7 @@
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
 
 use crate::index::Counts;
+use crate::types::IndexKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter.
@@ -51,6 +52,8 @@ pub struct Counters {
 /// `stats tier`, as a value.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
+    /// Which index says where everything is.
+    pub index: IndexKind,
     /// Items by medium.
     pub items: Counts,
     /// Sort tables.

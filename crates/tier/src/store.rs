@@ -12,7 +12,7 @@ use crate::pointer::{Extent, Pointer};
 use crate::segment::Shape;
 use crate::space::Space;
 use crate::stats::{Counters, Stats};
-use crate::tables::Tables;
+use crate::tables::{Table, Tables};
 use crate::types::{Durability, Error, Position, Result, Settings};
 use crate::value::{Large, Waiting};
 use std::collections::{BTreeSet, VecDeque};
@@ -43,6 +43,23 @@ pub enum Offer {
     Entry(Box<[u8]>, Entry),
     /// Everything with a lower sequence goes.
     FlushAll(u64),
+    /// What moved, and the sort table that it moved to.
+    Moved(Option<Table>, Vec<Moved>),
+}
+
+/// A record that was copied.
+#[derive(Debug)]
+pub struct Moved {
+    /// Of the item.
+    pub key: Box<[u8]>,
+    /// Of the record.
+    pub sequence: u64,
+    /// Where it is.
+    pub from: Home,
+    /// Where its copy is.
+    pub to: Home,
+    /// Without padding.
+    pub bytes: u32,
 }
 
 /// What the appending side owns.
@@ -155,6 +172,8 @@ pub struct Shared {
     pub region: Arc<dyn Region>,
     /// How it is cut.
     pub shape: Shape,
+    /// Segments' worth of it behind the log, which hold the index.
+    pub tree_segments: u32,
     /// Keys to places.
     pub index: Index,
     /// Free blocks.
@@ -281,6 +300,7 @@ impl Shared {
         let counters = &self.counters;
         let (waiting_bytes, waiting_bytes_most) = self.waiting.bytes();
         Stats {
+            index: self.index.kind(),
             items: self.index.count(),
             tables,
             log_live_bytes,

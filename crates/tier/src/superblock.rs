@@ -5,7 +5,9 @@ use crate::bytes::{Blocks, Put, Reader};
 use crate::disk::{Barrier, Disk};
 use crate::pointer::Pointer;
 use crate::store::{Checkpoint, SUPER_BLOCKS};
-use crate::types::{BLOCK_BYTES, Error, FORMAT_VERSION, Position, Result, doing};
+use crate::types::{
+    BLOCK_BYTES, Error, FORMAT_VERSION, FORMAT_VERSION_TREE, Position, Result, doing,
+};
 use crc32c::crc32c;
 
 const MAGIC: u64 = 0x3152_5553_5941_4e4c; // "LNAYSUR1"
@@ -26,6 +28,8 @@ pub struct Superblock {
     pub segment_bytes: u32,
     /// Of the log.
     pub segments: u32,
+    /// Behind the log: how many segments' worth of the region hold the index; 0 for one in memory.
+    pub tree_segments: u32,
     /// Of the SSD.
     pub blocks: u64,
     /// The newest, and the one before.
@@ -42,15 +46,20 @@ pub enum Front {
 }
 
 impl Superblock {
+    /// What a program must know to use the store.
+    fn version(&self) -> u32 {
+        if self.tree_segments == 0 { FORMAT_VERSION } else { FORMAT_VERSION_TREE }
+    }
+
     fn encode(&self) -> Option<Blocks> {
         let mut out = Vec::new();
         out.put_u64(MAGIC);
-        out.put_u32(FORMAT_VERSION);
+        out.put_u32(self.version());
         out.put_u32(0); // the crc
         out.put_u32(0); // the length
         out.put_u32(self.segment_bytes);
         out.put_u32(self.segments);
-        out.put_u32(0);
+        out.put_u32(self.tree_segments);
         out.put_u64(self.store_id);
         out.put_u64(self.generation);
         out.put_u64(self.blocks);
@@ -79,12 +88,12 @@ impl Superblock {
         if !whole {
             return Ok(None);
         }
-        if version != FORMAT_VERSION {
+        if ![FORMAT_VERSION, FORMAT_VERSION_TREE].contains(&version) {
             return Err(Error::Version { found: version });
         }
         let mut parse = || {
             let (segment_bytes, segments) = (reader.u32()?, reader.u32()?);
-            reader.u32()?;
+            let tree_segments = reader.u32()?;
             let (store_id, generation, blocks) = (reader.u64()?, reader.u64()?, reader.u64()?);
             let mut checkpoint = || {
                 let position = Position { generation: reader.u64()?, offset: reader.u32()? };
@@ -92,9 +101,17 @@ impl Superblock {
                 Some(Checkpoint { position, body })
             };
             let checkpoints = [checkpoint()?, checkpoint()?];
-            Some(Superblock { store_id, generation, segment_bytes, segments, blocks, checkpoints })
+            Some(Superblock {
+                store_id,
+                generation,
+                segment_bytes,
+                segments,
+                tree_segments,
+                blocks,
+                checkpoints,
+            })
         };
-        Ok(parse())
+        Ok(parse().filter(|superblock| superblock.version() == version))
     }
 
     /// Writes it, durable when this returns.

@@ -6,7 +6,7 @@
 
 use crate::bytes::{Blocks, Put, Reader};
 use crate::disk::Disk;
-use crate::index::Home;
+use crate::entry::Home;
 use crate::pointer::Extent;
 use crate::record::{self, Flaw, Kind, Record, bytes_of};
 use crate::segment::life_of;
@@ -92,7 +92,7 @@ pub struct Dropped {
 }
 
 /// All tables.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Tables {
     /// By where they begin.
     by_start: BTreeMap<u64, Table>,

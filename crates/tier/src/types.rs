@@ -10,6 +10,9 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const LINE_BYTES: usize = 64;
 /// The version of everything the tier writes (docs/disk-format.md).
 pub const FORMAT_VERSION: u32 = 2;
+/// The version that the superblocks of a store with an index in persistent memory have. All else in
+/// it is of [`FORMAT_VERSION`].
+pub const FORMAT_VERSION_TREE: u32 = 3;
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 1024;
 /// The largest value: 1 GiB.
@@ -67,6 +70,26 @@ pub enum MigrateBy {
     Age,
 }
 
+/// What says where everything is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IndexKind {
+    /// A B+-tree in memory, filled from a checkpoint at a start.
+    #[default]
+    BTree,
+    /// A FAST&FAIR tree in persistent memory: a start finds it as it was.
+    Fair,
+}
+
+impl IndexKind {
+    /// As in `--pm-index`.
+    pub fn name(self) -> &'static str {
+        match self {
+            IndexKind::BTree => "btree",
+            IndexKind::Fair => "fair",
+        }
+    }
+}
+
 /// How the tier behaves. The sizes of the media are those of the media handed in.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -85,6 +108,9 @@ pub struct Settings {
     pub migrate_percent: u32,
     /// Bytes of log after which a checkpoint is due.
     pub checkpoint_bytes: u64,
+    /// Which index; `None` for the one that the store was made with. Fixed when a store is made: a
+    /// new one has a B+-tree in memory if nothing else is said.
+    pub index: Option<IndexKind>,
     /// Whether a thread of the tier migrates and makes checkpoints. Without it the caller calls
     /// [`crate::Tier::maintain`].
     pub background: bool,
@@ -100,6 +126,7 @@ impl Default for Settings {
             migrate_by: MigrateBy::Hotness,
             migrate_percent: 75,
             checkpoint_bytes: 256 << 20,
+            index: None,
             background: true,
         }
     }
@@ -181,8 +208,8 @@ impl fmt::Display for Error {
             Error::Corrupt(what) => write!(f, "damaged: {what}"),
             Error::Version { found } => write!(
                 f,
-                "written by format version {found}; this program reads {}",
-                FORMAT_VERSION
+                "written by format version {found}; this program reads {FORMAT_VERSION} and \
+                 {FORMAT_VERSION_TREE}"
             ),
             Error::Locked(path) => write!(f, "{path}: another process has this store open"),
             Error::Mismatch(what) => write!(f, "does not belong together: {what}"),

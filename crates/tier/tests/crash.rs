@@ -9,7 +9,7 @@ mod common;
 use common::{Kind, Machine, settings, value};
 use laneway_tier::disk::Barrier;
 use laneway_tier::disk::sim::{Faults, Random};
-use laneway_tier::{Durability, Item, ItemMeta, MigrateBy, Settings, Tier};
+use laneway_tier::{Durability, IndexKind, Item, ItemMeta, MigrateBy, Settings, Tier};
 use std::collections::BTreeMap;
 
 const KEYS: u64 = 40;
@@ -175,9 +175,11 @@ fn operate(
     Ok(())
 }
 
-fn settings_of(random: &mut Random) -> Settings {
+fn settings_of(random: &mut Random, kind: Kind) -> Settings {
     let mut settings = settings();
-    if random.one_in(4) {
+    if kind.is_fair() {
+        settings.index = Some(IndexKind::Fair);
+    } else if random.one_in(4) {
         settings.durability = Durability::Interval;
     }
     if random.one_in(6) {
@@ -194,10 +196,12 @@ fn settings_of(random: &mut Random) -> Settings {
 /// How many states one seed explored, or what was wrong.
 fn explore(kind: Kind, seed: u64, faults: &Faults) -> Result<u64, String> {
     let mut random = Random::new(seed);
-    let settings = settings_of(&mut random);
+    let settings = settings_of(&mut random, kind);
     let mut oracle = Oracle::default();
     let mut machine = Machine::new(kind, faults);
-    machine.power.restore(1 + random.below(600));
+    // An index in persistent memory is changed word by word.
+    let events = if kind.is_fair() { 6000 } else { 600 };
+    machine.power.restore(1 + random.below(events));
     let mut states = 0;
     for _ in 0..LIVES {
         let mut opened = false;
@@ -220,7 +224,7 @@ fn explore(kind: Kind, seed: u64, faults: &Faults) -> Result<u64, String> {
         } else if !machine.power.is_off() {
             return Err("a sound machine's store does not open".into());
         }
-        let fails_at = 1 + random.below(600);
+        let fails_at = 1 + random.below(events);
         if opened && random.one_in(3) {
             // The process dies; the caches of the media live.
             states += 1;
@@ -275,6 +279,11 @@ fn nothing_acknowledged_is_lost_on_persistent_memory() {
 }
 
 #[test]
+fn nothing_acknowledged_is_lost_with_the_index_in_persistent_memory() {
+    explore_many(Kind::PmFair, 400, 5000);
+}
+
+#[test]
 fn nothing_acknowledged_is_lost_on_a_disk() {
     explore_many(Kind::Wal, 400, 5000);
 }
@@ -291,14 +300,31 @@ fn is_caught(kind: Kind, faults: &Faults) -> bool {
 #[test]
 fn a_missing_barrier_of_any_kind_is_caught() {
     for kind in [Kind::Pm, Kind::Wal, Kind::WalBeside] {
-        for barrier in Barrier::ALL {
-            let faults = Faults { ignored: [barrier].into(), ..faults() };
-            assert!(is_caught(kind, &faults), "{kind:?} without {barrier:?}: nothing noticed it");
-        }
+        // Nobody asks for those of an index in persistent memory.
+        let asked_for = Barrier::ALL.into_iter().filter(|barrier| *barrier != Barrier::Index);
+        asked_for.for_each(|barrier| a_missing_barrier_is_caught(kind, barrier));
     }
+}
+
+/// Not all of them: where the index's own fences come right behind, they make the log durable too
+/// (Group, the log's part of Recovery); and of thousands of events in persistent memory few are on
+/// the SSD, so that one instant there is not met (Checkpoint, the rest of Recovery). That is the
+/// same code as above.
+#[test]
+fn a_missing_barrier_is_caught_with_the_index_in_persistent_memory() {
+    use Barrier::{Data, Index, Move, Superblock, Table};
+    for barrier in [Data, Move, Table, Superblock, Index] {
+        a_missing_barrier_is_caught(Kind::PmFair, barrier);
+    }
+}
+
+fn a_missing_barrier_is_caught(kind: Kind, barrier: Barrier) {
+    let faults = Faults { ignored: [barrier].into(), ..faults() };
+    assert!(is_caught(kind, &faults), "{kind:?} without {barrier:?}: nothing noticed it");
 }
 
 #[test]
 fn missing_flushes_of_lines_are_caught() {
     assert!(is_caught(Kind::PmDeaf, &faults()));
+    assert!(is_caught(Kind::PmFairDeaf, &faults()));
 }

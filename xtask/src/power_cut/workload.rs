@@ -37,6 +37,7 @@ pub fn settings(background: bool) -> Settings {
         migrate_by: MigrateBy::Hotness,
         migrate_percent: 60,
         checkpoint_bytes: 96 << 10,
+        index: None,
         background,
     }
 }

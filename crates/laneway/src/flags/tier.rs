@@ -13,6 +13,8 @@ pub struct TierFlags {
     pub pm: Option<OsString>,
     /// `--pm-backend`
     pub pm_backend: Option<String>,
+    /// `--pm-index`
+    pub pm_index: Option<String>,
     /// `--pm-size`, bytes
     pub pm_bytes: Option<u64>,
     /// `--ssd`
@@ -37,6 +39,7 @@ impl TierFlags {
         let given = [
             ("--pm", self.pm.is_some()),
             ("--pm-backend", self.pm_backend.is_some()),
+            ("--pm-index", self.pm_index.is_some()),
             ("--pm-size", self.pm_bytes.is_some()),
             ("--ssd", self.ssd.is_some()),
             ("--ssd-size", self.ssd_bytes.is_some()),
@@ -57,6 +60,7 @@ pub fn tier(flags: &mut TierFlags, flag: &str, parser: &mut Parser) -> Result<bo
         "--data-dir" => flags.data_dir = Some(path(parser)?),
         "--pm" => flags.pm = Some(path(parser)?),
         "--pm-backend" => flags.pm_backend = Some(text(parser)?),
+        "--pm-index" => flags.pm_index = Some(text(parser)?),
         "--pm-size" => flags.pm_bytes = Some(bytes(&text(parser)?)?),
         "--ssd" => flags.ssd = Some(path(parser)?),
         "--ssd-size" => flags.ssd_bytes = Some(bytes(&text(parser)?)?),

@@ -5,7 +5,7 @@ use laneway_policy::Design;
 use laneway_server::boot::{self, Opened};
 use laneway_server::durable::DurableSettings;
 use laneway_server::durable::shared::Recovery;
-use laneway_tier::{Backend, DirectorySettings, Durability, Error, MigrateBy};
+use laneway_tier::{Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,7 @@ pub fn directory(flags: &TierFlags) -> Result<Option<DirectorySettings>, String>
             ));
         }
     };
+    directory.settings.index = index(flags.pm_index.as_deref(), directory.backend)?;
     directory.pm_bytes = flags.pm_bytes.unwrap_or(directory.pm_bytes);
     directory.ssd_bytes = flags.ssd_bytes.unwrap_or(directory.ssd_bytes);
     if let Some(text) = &flags.split {
@@ -84,6 +85,24 @@ pub fn directory(flags: &TierFlags) -> Result<Option<DirectorySettings>, String>
         }
     };
     Ok(Some(directory))
+}
+
+/// Which index; none for the one that the store has.
+fn index(text: Option<&str>, backend: Backend) -> Result<Option<IndexKind>, String> {
+    match text {
+        None => Ok(None),
+        Some("btree") => Ok(Some(IndexKind::BTree)),
+        Some("fair") if backend == Backend::Wal => Err(
+            "--pm-index fair: is changed in place in persistent memory, word by word, and needs \
+                 --pm-backend dax; leave it out on wal"
+                .into(),
+        ),
+        Some("fair") => Ok(Some(IndexKind::Fair)),
+        Some(other) => Err(format!(
+            "--pm-index {other}: must be btree (in memory, the default) or fair (in persistent \
+             memory)"
+        )),
+    }
 }
 
 fn interval(text: Option<&str>) -> Result<Option<Duration>, String> {

@@ -39,11 +39,15 @@ pub fn write_tier(snapshot: Option<&TierSnapshot>, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
     lines.yes("tier", snapshot.is_some());
     if let Some(snapshot) = snapshot {
+        lines.shown("index", format_args!("{}", snapshot.stats.index.name()));
+    }
+    if let Some(snapshot) = snapshot {
         media(&mut lines, &snapshot.stats);
         work(&mut lines, snapshot);
         let report = &snapshot.report;
         lines.number("recovery_ms", snapshot.recovery_ms);
         lines.number("recovery_items", report.items);
+        lines.number("recovery_entries_read", report.entries_read);
         lines.number("recovery_checkpoint_bytes", report.checkpoint_bytes);
         lines.number("recovery_replayed_bytes", report.replayed_bytes);
         lines.number("recovery_problems", report.problems.len() as u64);

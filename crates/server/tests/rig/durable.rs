@@ -56,6 +56,7 @@ pub fn settings() -> Settings {
         migrate_percent: 60,
         checkpoint_bytes: 200 << 10,
         durability: Durability::Ack,
+        index: None,
         background: false,
         ..Settings::default()
     }

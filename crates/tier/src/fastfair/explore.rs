@@ -109,7 +109,8 @@ fn check(image: &[u8], oracle: &Oracle) -> Result<Map, String> {
 /// Whether what changed since the checkpoint is what changed.
 fn catches_up(before: &Map, changes: Vec<Change>, found: &Map) -> Result<(), String> {
     let mut sum: BTreeMap<(Vec<u8>, Vec<u8>), i64> = BTreeMap::new();
-    let mut add = |key: Vec<u8>, payload: Vec<u8>, by| *sum.entry((key, payload)).or_default() += by;
+    let mut add =
+        |key: Vec<u8>, payload: Vec<u8>, by| *sum.entry((key, payload)).or_default() += by;
     before.iter().for_each(|(key, payload)| add(key.clone(), payload.clone(), 1));
     found.iter().for_each(|(key, payload)| add(key.clone(), payload.clone(), -1));
     for change in changes {
@@ -252,7 +253,8 @@ fn every_instant_of_a_split_leaves_the_tree_before_or_behind_it() {
     let (mut tree, _) = FairTree::open(machine.part(None), None);
     tree.walk_all(|_, _| ());
     let mut oracle = Oracle::default();
-    let name = |number: u64| format!("a key of which the front says nothing {number:03}").into_bytes();
+    let name =
+        |number: u64| format!("a key of which the front says nothing {number:03}").into_bytes();
     let mut last = machine.region.image();
     let mut most = 0;
     for number in 0..200u64 {

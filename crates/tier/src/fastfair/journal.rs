@@ -24,7 +24,7 @@ impl Mention {
     fn word(self, tag: u64) -> u64 {
         let place = match self {
             Mention::Cell(at) => at / LINE,
-            Mention::Node(at) => at / LINE | NODE_BIT,
+            Mention::Node(at) => (at / LINE) | NODE_BIT,
         };
         tag << TAG_SHIFT | place
     }

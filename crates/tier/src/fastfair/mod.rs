@@ -28,7 +28,7 @@ mod node;
 mod part;
 mod tree;
 
-pub use cell::{Cell, lines_of};
+pub use cell::lines_of;
 pub use heap::Bits;
 pub use part::Part;
 pub use tree::{Change, FairTree, Kept};

@@ -15,14 +15,21 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// The stores to a line since it was durable, in their order: where, and what.
+#[derive(Default)]
+struct Stores {
+    words: Vec<(usize, [u8; 8])>,
+    /// How many there were at the last flush.
+    flushed: usize,
+}
+
 struct State {
     durable: Vec<u8>,
     current: Vec<u8>,
     /// Dirty lines, and what each held when it was last flushed.
     dirty: BTreeMap<usize, Option<[u8; LINE_BYTES]>>,
-    /// Dirty lines that only words were stored to: the stores since the line was durable, in their
-    /// order, and how many there were at the last flush.
-    ordered: BTreeMap<usize, (Vec<(usize, [u8; 8])>, usize)>,
+    /// Dirty lines that only words were stored to.
+    ordered: BTreeMap<usize, Stores>,
     faults: Faults,
     written_bytes: u64,
 }
@@ -66,13 +73,13 @@ impl SimRegion {
         let mood = random.below(8);
         for &line in state.dirty.keys() {
             let at = line * LINE_BYTES;
-            if let Some((stores, _)) = state.ordered.get(&line) {
+            if let Some(Stores { words, .. }) = state.ordered.get(&line) {
                 let kept = match mood {
                     0 => 0,
-                    1 => stores.len(),
-                    _ => random.below(stores.len() as u64 + 1) as usize,
+                    1 => words.len(),
+                    _ => random.below(words.len() as u64 + 1) as usize,
                 };
-                for (word, bytes) in &stores[..kept] {
+                for (word, bytes) in &words[..kept] {
                     image[*word..*word + 8].copy_from_slice(bytes);
                 }
                 continue;
@@ -150,8 +157,8 @@ impl Region for SimRegion {
             state.ordered.insert(line, Default::default());
         }
         // Where bytes were written besides, any mixture may be left, as before.
-        if let Some((stores, _)) = state.ordered.get_mut(&line) {
-            stores.push((at, bytes));
+        if let Some(stores) = state.ordered.get_mut(&line) {
+            stores.words.push((at, bytes));
         }
         Ok(())
     }
@@ -168,8 +175,8 @@ impl Region for SimRegion {
             if let Some(flushed) = state.dirty.get_mut(&line) {
                 *flushed = held;
             }
-            if let Some((stores, flushed)) = state.ordered.get_mut(&line) {
-                *flushed = stores.len();
+            if let Some(stores) = state.ordered.get_mut(&line) {
+                stores.flushed = stores.words.len();
             }
         }
         Ok(())
@@ -192,8 +199,8 @@ impl Region for SimRegion {
             } else {
                 state.dirty.insert(line, None);
             }
-            if let Some((stores, flushed)) = state.ordered.get_mut(&line) {
-                stores.drain(..std::mem::take(flushed));
+            if let Some(Stores { words, flushed }) = state.ordered.get_mut(&line) {
+                words.drain(..std::mem::take(flushed));
             }
         }
         Ok(())

@@ -18,10 +18,21 @@ pub enum Kind {
     Pm,
     /// The same without any flush.
     PmDeaf,
+    /// Simulated persistent memory, with the index in it.
+    PmFair,
+    /// The same without any flush.
+    PmFairDeaf,
     /// The log on a simulated disk.
     Wal,
     /// The same, behind one cache with the SSD.
     WalBeside,
+}
+
+impl Kind {
+    /// Whether the index is in persistent memory.
+    pub fn is_fair(self) -> bool {
+        matches!(self, Kind::PmFair | Kind::PmFairDeaf)
+    }
 }
 
 enum Log {
@@ -39,7 +50,9 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(kind: Kind, faults: &Faults) -> Machine {
-        Machine::of(kind, faults, u64::MAX, vec![0; PM_BYTES], vec![0; SSD_BYTES])
+        // Half of the memory is the index's, where it is there.
+        let pm_bytes = if kind.is_fair() { 2 * PM_BYTES } else { PM_BYTES };
+        Machine::of(kind, faults, u64::MAX, vec![0; pm_bytes], vec![0; SSD_BYTES])
     }
 
     pub fn of(kind: Kind, faults: &Faults, fails_at: u64, log: Vec<u8>, ssd: Vec<u8>) -> Machine {
@@ -47,8 +60,8 @@ impl Machine {
         let disk = |image| SimDisk::from_image(image, power.clone(), fails_at, faults.clone());
         let region = |image| SimRegion::from_image(image, power.clone(), faults.clone());
         let log = match kind {
-            Kind::Pm => Log::Pm(Arc::new(region(log))),
-            Kind::PmDeaf => Log::Pm(Arc::new(region(log).without_flushes())),
+            Kind::Pm | Kind::PmFair => Log::Pm(Arc::new(region(log))),
+            Kind::PmDeaf | Kind::PmFairDeaf => Log::Pm(Arc::new(region(log).without_flushes())),
             Kind::Wal | Kind::WalBeside => Log::Wal(Arc::new(disk(log))),
         };
         let ssd = match &log {
@@ -111,6 +124,7 @@ pub fn settings() -> Settings {
         migrate_by: MigrateBy::Hotness,
         migrate_percent: 60,
         checkpoint_bytes: 24 << 10,
+        index: None,
         background: false,
     }
 }

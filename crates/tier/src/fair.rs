@@ -1,0 +1,407 @@
+//! The index in persistent memory: what [`crate::index`] promises, kept in a FAST&FAIR tree
+//! ([`crate::fastfair`]), so that a start finds it and reads no entry of it.
+//!
+//! What the tree leads to must be durable: an entry goes in when its group is, never before, and a
+//! record that migration moves is followed when its copy is. Up to where the tree holds the log is
+//! a word of it ([`FairIndex::settled`]); replaying the log from there leads to the same end, as it
+//! does from a checkpoint.
+//!
+//! With the tree goes the count of what its entries hold ([`Ledger`]), which a checkpoint keeps in
+//! the entries' place. Hits are counted in memory by a hash of the key: a hint, as ever.
+
+use crate::bytes::Reader;
+use crate::entry::{Entry, Home, Published, Tie, What};
+use crate::fastfair::{Change, FairTree, Kept, lines_of};
+use crate::ledger::Ledger;
+use crate::tables::Table;
+use crate::types::{Error, Position, Result};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Entries that are looked at in one go.
+const PAGE_ENTRIES: usize = 256;
+/// Counters of hits. A power of two.
+const WEIGHTS: usize = 1 << 16;
+/// This part of the tree's memory is for deletions, for migration, and for what lies badly.
+const SPARE_SHARE: u64 = 16;
+/// An offset in a segment counts by lines in a position's word.
+const OFFSET_SHIFT: u32 = 6;
+const OFFSET_BITS: u32 = u32::BITS - OFFSET_SHIFT;
+
+struct State {
+    tree: FairTree,
+    /// What the entries hold; none while the store is recovered, which counts by itself.
+    ledger: Option<Ledger>,
+}
+
+/// The index.
+pub struct FairIndex {
+    state: RwLock<State>,
+    /// Of the SSD.
+    blocks: u64,
+    weights: Box<[AtomicU8]>,
+    hasher: RandomState,
+    /// Lines promised to records that are on their way.
+    promised: AtomicU64,
+    /// Where the copies of records end that the index does not follow yet, by their old places.
+    following: Mutex<BTreeMap<Home, Position>>,
+    /// Why the tree cannot be changed any more.
+    failure: Mutex<Option<String>>,
+}
+
+const UNPOISONED: &str = "nobody panics inside";
+
+fn word_of(position: Position) -> u64 {
+    position.generation << OFFSET_BITS | u64::from(position.offset >> OFFSET_SHIFT)
+}
+
+fn position_from(word: u64) -> Position {
+    let offset = (word & ((1 << OFFSET_BITS) - 1)) as u32;
+    Position { generation: word >> OFFSET_BITS, offset: offset << OFFSET_SHIFT }
+}
+
+impl FairIndex {
+    /// Of a tree that was opened, in a store whose SSD has so many blocks.
+    pub fn new(tree: FairTree, blocks: u64) -> FairIndex {
+        FairIndex {
+            state: RwLock::new(State { tree, ledger: None }),
+            blocks,
+            weights: (0..WEIGHTS).map(|_| AtomicU8::new(0)).collect(),
+            hasher: RandomState::new(),
+            promised: AtomicU64::new(0),
+            following: Mutex::default(),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// What one of its cells says.
+    pub fn entry_of(payload: &[u8], blocks: u64) -> Option<Entry> {
+        Entry::decode(&mut Reader::new(payload), blocks)
+    }
+
+    /// The changes since a checkpoint, as a count of them needs them: first what went. `None` if
+    /// one makes no sense.
+    pub fn entries_of(changes: Vec<Change>, blocks: u64) -> Option<(Vec<Entry>, Vec<Entry>)> {
+        let (mut went, mut came) = (Vec::new(), Vec::new());
+        for change in changes {
+            match change {
+                Change::Went(cell) => went.push(FairIndex::entry_of(&cell.payload, blocks)?),
+                Change::Came(cell) => came.push(FairIndex::entry_of(&cell.payload, blocks)?),
+            }
+        }
+        Some((went, came))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().expect(UNPOISONED)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().expect(UNPOISONED)
+    }
+
+    fn following(&self) -> MutexGuard<'_, BTreeMap<Home, Position>> {
+        self.following.lock().expect(UNPOISONED)
+    }
+
+    /// Why the tree could not be changed; what was to be changed counts as never done.
+    pub fn check(&self) -> Result<()> {
+        match &*self.failure.lock().expect(UNPOISONED) {
+            None => Ok(()),
+            Some(why) => Err(Error::Poisoned(why.clone())),
+        }
+    }
+
+    fn noting<T>(&self, result: io::Result<T>) -> Option<T> {
+        result
+            .map_err(|error| {
+                self.failure.lock().expect(UNPOISONED).get_or_insert(error.to_string());
+            })
+            .ok()
+    }
+
+    fn entry_in(&self, state: &State, key: &[u8]) -> Option<Entry> {
+        FairIndex::entry_of(&state.tree.get(key)?.payload, self.blocks)
+    }
+
+    fn put(&self, state: &mut State, key: &[u8], entry: &Entry, before: Option<&Entry>) {
+        let mut payload = Vec::new();
+        entry.encode(&mut payload);
+        if self.noting(state.tree.put(key, &payload)).is_some()
+            && let Some(ledger) = &mut state.ledger
+        {
+            before.into_iter().for_each(|before| ledger.remove(before));
+            ledger.add(entry);
+        }
+    }
+
+    fn take_out(&self, state: &mut State, key: &[u8], entry: &Entry) {
+        if self.noting(state.tree.remove(key)).is_some()
+            && let Some(ledger) = &mut state.ledger
+        {
+            ledger.remove(entry);
+        }
+    }
+
+    fn counter(&self, key: &[u8]) -> &AtomicU8 {
+        &self.weights[self.hasher.hash_one(key) as usize % WEIGHTS]
+    }
+
+    /// See [`crate::index::Index::get`].
+    pub fn get(&self, key: &[u8]) -> Option<Entry> {
+        self.entry_in(&self.read(), key)
+    }
+
+    /// See [`crate::index::Index::hit`].
+    pub fn hit(&self, key: &[u8]) -> Option<Entry> {
+        let found = self.get(key)?;
+        let counter = self.counter(key);
+        // Two hits at once may count as one.
+        counter.store(counter.load(Relaxed).saturating_add(1), Relaxed);
+        Some(found)
+    }
+
+    /// See [`crate::index::Index::publish`].
+    pub fn publish(&self, key: &[u8], entry: Entry, tie: Tie) -> Published {
+        let mut state = self.write();
+        let before = self.entry_in(&state, key);
+        let newer = before.as_ref().is_none_or(|before| {
+            before.sequence < entry.sequence
+                || (before.sequence == entry.sequence && tie == Tie::Replace)
+        });
+        if !newer {
+            return Published::Stale;
+        }
+        self.put(&mut state, key, &entry, before.as_ref());
+        Published::Current(before)
+    }
+
+    fn change(&self, key: &[u8], sequence: u64, change: impl FnOnce(&mut Entry) -> bool) -> bool {
+        let mut state = self.write();
+        let found = self.entry_in(&state, key).filter(|entry| entry.sequence == sequence);
+        let Some(before) = found else { return false };
+        let mut entry = before.clone();
+        let changes = change(&mut entry);
+        if changes {
+            self.put(&mut state, key, &entry, Some(&before));
+        }
+        changes
+    }
+
+    /// See [`crate::index::Index::relocate`].
+    pub fn relocate(&self, key: &[u8], sequence: u64, from: Home, to: Home) -> bool {
+        self.following().remove(&from);
+        self.change(key, sequence, |entry| {
+            let same = entry.home == from;
+            entry.home = to;
+            same
+        })
+    }
+
+    /// The record at `from` was copied to where `end` is behind; the index follows when that is
+    /// durable, by [`FairIndex::relocate`].
+    pub fn will_follow(&self, from: Home, end: Position) {
+        self.following().insert(from, end);
+    }
+
+    /// Where the copy of a record ends that the index does not follow yet.
+    pub fn copied_to(&self, from: Home) -> Option<Position> {
+        self.following().get(&from).copied()
+    }
+
+    /// See [`crate::index::Index::remove`].
+    pub fn remove(&self, key: &[u8], sequence: u64) -> Option<Entry> {
+        let mut state = self.write();
+        let found = self.entry_in(&state, key).filter(|entry| entry.sequence == sequence)?;
+        self.take_out(&mut state, key, &found);
+        Some(found)
+    }
+
+    /// See [`crate::index::Index::mark_lost`].
+    pub fn mark_lost(&self, key: &[u8], sequence: u64) {
+        self.change(key, sequence, |entry| {
+            entry.what = What::Lost;
+            true
+        });
+    }
+
+    /// See [`crate::index::Index::weight`].
+    pub fn weight(&self, key: &[u8]) -> u8 {
+        self.counter(key).load(Relaxed) // a hint
+    }
+
+    /// Shows entries from `from` on until `visit` wants no more.
+    fn pages(&self, from: &[u8], mut visit: impl FnMut(&[u8], Entry) -> bool) {
+        let mut from = from.to_vec();
+        loop {
+            let page = self.read().tree.page(&from, PAGE_ENTRIES);
+            for cell in &page {
+                let entry = FairIndex::entry_of(&cell.payload, self.blocks);
+                if entry.is_some_and(|entry| !visit(&cell.key, entry)) {
+                    return;
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE_ENTRIES => from = [&last.key[..], &[0]].concat(),
+                _ => return,
+            }
+        }
+    }
+
+    /// See [`crate::index::Index::range`].
+    pub fn range(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, Entry)> {
+        let mut found = Vec::new();
+        self.pages(from, |key, entry| {
+            let past = to.is_some_and(|to| to <= key) || found.len() == limit;
+            if !past && entry.is_item() {
+                found.push((key.into(), entry));
+            }
+            !past
+        });
+        found
+    }
+
+    /// See [`crate::index::Index::walk`].
+    pub fn walk(&self, mut visit: impl FnMut(&[u8], &Entry)) {
+        self.pages(&[], |key, entry| {
+            visit(key, &entry);
+            true
+        });
+    }
+
+    /// See [`crate::index::Index::cool`].
+    pub fn cool(&self, mut visit: impl FnMut(&Entry, u8)) {
+        self.walk(|key, entry| visit(entry, self.weight(key)));
+        for counter in &self.weights {
+            counter.store(counter.load(Relaxed) / 2, Relaxed);
+        }
+    }
+
+    /// See [`crate::index::Index::flush`].
+    pub fn flush(&self, sequence: u64) -> Vec<Entry> {
+        let mut old: Vec<Box<[u8]>> = Vec::new();
+        self.walk(|key, entry| old.extend((entry.sequence < sequence).then(|| key.into())));
+        let mut gone = Vec::new();
+        let mut state = self.write();
+        for key in old {
+            let found = self.entry_in(&state, &key).filter(|entry| entry.sequence < sequence);
+            if let Some(entry) = found {
+                self.take_out(&mut state, &key, &entry);
+                gone.push(entry);
+            }
+        }
+        if let Some(ledger) = &mut state.ledger {
+            ledger.flushed(sequence);
+        }
+        gone
+    }
+
+    /// Up to where a tree holds the log.
+    pub fn position_of(tree: &FairTree) -> Position {
+        position_from(tree.position())
+    }
+
+    /// The tree holds the log up to here.
+    pub fn settled(&self, position: Position) -> Result<()> {
+        self.check()?;
+        let done = self.write().tree.set_position(word_of(position));
+        self.noting(done);
+        self.check()
+    }
+
+    /// That is durable when this returns.
+    pub fn fence(&self) -> Result<()> {
+        let done = self.read().tree.fence_position();
+        self.noting(done);
+        self.check()
+    }
+
+    /// Counts from now on.
+    pub fn count_with(&self, ledger: Ledger) {
+        self.write().ledger = Some(ledger);
+    }
+
+    /// There is a new sort table.
+    pub fn table(&self, table: Table) {
+        if let Some(ledger) = &mut self.write().ledger {
+            ledger.table(table);
+        }
+    }
+
+    /// A sort table is gone.
+    pub fn table_gone(&self, id: u64) {
+        if let Some(ledger) = &mut self.write().ledger {
+            ledger.table_gone(id);
+        }
+    }
+
+    fn lines(key: &[u8], what: &What) -> u64 {
+        let entry = Entry {
+            sequence: 0,
+            home: Home::log(0),
+            record_bytes: 0,
+            expires_at_seconds: 0,
+            what: what.clone(),
+        };
+        let mut payload = Vec::new();
+        entry.encode(&mut payload);
+        // A leaf's share of nodes is less than a line.
+        lines_of(key.len(), payload.len()) + 1
+    }
+
+    /// Keeps room for an entry that is on its way; false if there is none.
+    pub fn promise(&self, key: &[u8], what: &What) -> bool {
+        let lines = FairIndex::lines(key, what);
+        let (room, all) = self.read().tree.room();
+        let promised = self.promised.fetch_add(lines, Relaxed); // a sum: nothing hangs on its order
+        let spare = match what {
+            What::Tombstone => all / SPARE_SHARE / 2,
+            _ => all / SPARE_SHARE,
+        };
+        let fits = spare + promised + lines <= room;
+        if !fits {
+            self.promised.fetch_sub(lines, Relaxed); // as above
+        }
+        fits
+    }
+
+    /// The entry came, or will not.
+    pub fn fulfil(&self, key: &[u8], what: &What) {
+        let lines = FairIndex::lines(key, what);
+        self.promised.fetch_sub(lines, Relaxed); // as above
+    }
+
+    /// Whether a checkpoint would spare a start much.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.read().tree.wants_checkpoint()
+    }
+
+    /// What a checkpoint has in the entries' place.
+    pub fn snapshot(&self) -> (Kept, Option<Ledger>) {
+        let mut state = self.write();
+        (state.tree.snapshot(), state.ledger.clone())
+    }
+
+    /// That checkpoint is durable.
+    pub fn keep(&self) -> Result<()> {
+        let done = self.write().tree.keep();
+        self.noting(done);
+        self.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_one_word_of_the_same_order() {
+        let at = |generation, offset| Position { generation, offset };
+        let positions = [at(0, 0), at(1, 64), at(1, u32::MAX - 63), at(2, 0), at(1 << 37, 4096)];
+        assert!(positions.map(word_of).is_sorted());
+        assert_eq!(positions.map(|position| position_from(word_of(position))), positions);
+    }
+}

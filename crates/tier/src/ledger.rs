@@ -1,0 +1,153 @@
+//! What entries of an index hold: blocks of the SSD, bytes of segments and sort tables.
+//!
+//! Counted entry by entry, as they come and go: while an index is filled, when each entry is at
+//! hand; and, where the index is in persistent memory, for as long as it is used, so that a
+//! checkpoint has the count and a start need not look at the entries (docs/disk-format.md,
+//! "Checkpoint of a store with a tree").
+
+use crate::bytes::{Put, Reader};
+use crate::entry::{Entry, Home, What};
+use crate::segment::Shape;
+use crate::space::Claims;
+use crate::tables::{Table, Tables};
+
+/// The count.
+#[derive(Clone)]
+pub struct Ledger {
+    /// How the log is cut.
+    pub shape: Shape,
+    /// Of the SSD.
+    pub blocks: u64,
+    /// Blocks of large values.
+    pub claims: Claims,
+    /// Bytes of current records of items by slot.
+    pub segments: Vec<u64>,
+    /// Sort tables, and what is current in each.
+    pub tables: Tables,
+    /// Items that can be read.
+    pub items: u64,
+    /// No entry has a lower sequence.
+    pub lowest_sequence: u64,
+    /// Nothing was met that only a walk can judge.
+    pub even: bool,
+}
+
+impl Ledger {
+    /// Of nothing yet, on an SSD of so many blocks, the first of which are the tier's own.
+    pub fn new(shape: Shape, first_block: u32, blocks: u64) -> Ledger {
+        Ledger {
+            shape,
+            blocks,
+            claims: Claims::new(first_block, blocks),
+            segments: vec![0; shape.segments as usize],
+            tables: Tables::default(),
+            items: 0,
+            lowest_sequence: u64::MAX,
+            even: true,
+        }
+    }
+
+    /// Only a walk can tell.
+    pub fn give_up(&mut self) {
+        self.even = false;
+    }
+
+    /// A sort table that entries may be in.
+    pub fn table(&mut self, table: Table) {
+        let (start, end) = (table.start(), table.start() + u64::from(table.bytes));
+        // One that lies where another lay: whose an entry is cannot be told by its place.
+        self.even &= !self.tables.any_within(start, end);
+        self.tables.add(Table { live: 0, ..table });
+    }
+
+    /// A sort table that is no more.
+    pub fn table_gone(&mut self, id: u64) {
+        self.even &= self.tables.remove(id).is_some_and(|table| table.live == 0);
+    }
+
+    /// Every entry below this sequence is gone.
+    pub fn flushed(&mut self, sequence: u64) {
+        self.lowest_sequence = self.lowest_sequence.max(sequence);
+    }
+
+    /// An entry is in the index now.
+    pub fn add(&mut self, entry: &Entry) {
+        self.lowest_sequence = self.lowest_sequence.min(entry.sequence);
+        self.items += u64::from(entry.is_item());
+        match self.live(entry.home) {
+            Some(live) => *live += u64::from(entry.record_bytes),
+            None => self.even = false,
+        }
+        match &entry.what {
+            What::Large(pointer) => self.even &= self.claims.claim(&pointer.extents),
+            What::Lost => self.even = false,
+            What::Small { .. } | What::Tombstone => {}
+        }
+    }
+
+    /// An entry is there no more.
+    pub fn remove(&mut self, entry: &Entry) {
+        self.items = self.items.saturating_sub(u64::from(entry.is_item()));
+        let bytes = u64::from(entry.record_bytes);
+        match self.live(entry.home).and_then(|live| Some((live.checked_sub(bytes)?, live))) {
+            Some((left, live)) => *live = left,
+            None => self.even = false,
+        }
+        if let What::Large(pointer) = &entry.what {
+            self.even &= self.claims.release(&pointer.extents);
+        }
+    }
+
+    fn live(&mut self, home: Home) -> Option<&mut u64> {
+        match home.is_ssd() {
+            true => self.tables.at(home.at()).map(|table| &mut table.live),
+            false => self.segments.get_mut(self.shape.slot_of(home.at()) as usize),
+        }
+    }
+
+    /// Appends it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(u8::from(self.even));
+        out.put_u64(self.items);
+        out.put_u64(self.lowest_sequence);
+        put_words(out, &self.segments);
+        let tables: Vec<u64> = self.tables.iter().flat_map(|t| [t.id, t.live]).collect();
+        put_words(out, &tables);
+        put_words(out, self.claims.words());
+    }
+
+    /// Reads one with these sort tables into one that is empty; `None` if it is none of this shape.
+    pub fn decode(mut self, reader: &mut Reader<'_>, tables: &[Table]) -> Option<Ledger> {
+        let even = reader.u8()? == 1;
+        (self.items, self.lowest_sequence) = (reader.u64()?, reader.u64()?);
+        let segments = words(reader)?;
+        let lives = words(reader)?;
+        let claimed = words(reader)?;
+        let fits = segments.len() == self.segments.len() && lives.len() == 2 * tables.len();
+        if !fits || !self.claims.restore(claimed) {
+            return None;
+        }
+        self.segments = segments;
+        for table in tables {
+            self.table(*table);
+            let mut lives = lives.chunks_exact(2).filter(|pair| pair[0] == table.id);
+            let live = lives.next().map(|pair| pair[1])?;
+            self.tables.at(table.start())?.live = live;
+        }
+        self.even &= even;
+        Some(self)
+    }
+}
+
+/// Appends words behind their number.
+pub fn put_words(out: &mut Vec<u8>, words: &[u64]) {
+    out.put_u64(words.len() as u64);
+    words.iter().for_each(|word| out.put_u64(*word));
+}
+
+/// Reads words behind their number.
+pub fn words(reader: &mut Reader<'_>) -> Option<Vec<u64>> {
+    let count = reader.u64()? as usize;
+    let fits = count <= reader.len() / size_of::<u64>();
+    (0..if fits { count } else { 0 }).map(|_| reader.u64()).collect::<Option<_>>().filter(|_| fits)
+}
