@@ -79,7 +79,11 @@ impl Shared {
     /// Appends a record, unless it needs a new segment and fewer than `reserve` would be left.
     pub fn append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Option<(Ticket, Appended)>> {
         if !self.promise(draft) {
-            return Err(Error::PmFull);
+            // What is on its way is promised the most that it may take.
+            self.commit(Barrier::Group)?;
+            if !self.promise(draft) {
+                return Err(Error::PmFull);
+            }
         }
         let appended = self.append_anywhere(draft, reserve);
         if !matches!(appended, Ok(Some(_))) {
@@ -327,17 +331,19 @@ impl Shared {
             }
             waiting.extend(pending.frees);
         }
+        if let Some(fair) = self.index.fair() {
+            // Before anybody is told that the group is durable: what the index refused is not there.
+            let holds = out.group.map_or(Ok(()), |group| fair.settled(group.end()));
+            holds.and_then(|()| fair.check()).inspect_err(|error| {
+                writer.failed = Some(error.to_string());
+            })?;
+        }
         if let Some(group) = out.group {
             let vouched = writer.log.settle(group);
             self.counters.groups.add(1);
             self.counters.grouped_records.add(out.count as u64);
             while let Some((_, large)) = writer.waiting.pop_front_if(|(end, _)| *end <= vouched) {
                 self.space.free(&large.extents);
-            }
-            if let Some(fair) = self.index.fair() {
-                fair.settled(writer.log.durable()).inspect_err(|error| {
-                    writer.failed = Some(error.to_string());
-                })?;
             }
         }
         Ok(())
@@ -360,8 +366,8 @@ impl Shared {
             }
             Some(Offer::Moved(table, moved)) => self.follow(table, &moved),
             Some(Offer::Entry(key, entry)) => {
-                self.index.fair().into_iter().for_each(|fair| fair.fulfil(&key, &entry.what));
                 let (home, bytes) = (entry.home, entry.record_bytes);
+                let what = entry.what.clone();
                 let stale = match &entry.what {
                     What::Large(large) => Some((end, large.clone())),
                     _ => None,
@@ -376,7 +382,10 @@ impl Shared {
                         self.debit(home, bytes);
                         pending.frees.extend(stale);
                     }
+                    Published::Refused => self.debit(home, bytes),
                 }
+                // Afterwards: nobody else may be promised the same room.
+                self.index.fair().into_iter().for_each(|fair| fair.fulfil(&key, &what));
             }
         }
     }

@@ -81,6 +81,12 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Of a key of which nothing else can be read.
+    pub fn unreadable() -> Entry {
+        let (home, what) = (Home::log(0), What::Lost);
+        Entry { sequence: 0, home, record_bytes: 0, expires_at_seconds: 0, what }
+    }
+
     /// Whether there is an item.
     pub fn is_item(&self) -> bool {
         matches!(self.what, What::Small { .. } | What::Large(_))
@@ -112,6 +118,8 @@ pub enum Published {
     Current(Option<Entry>),
     /// A newer one is there.
     Stale,
+    /// The index could not be changed, and says why: [`crate::fair::FairIndex::check`].
+    Refused,
 }
 
 /// Entries by what they are.

@@ -11,22 +11,27 @@
 
 use crate::bytes::Reader;
 use crate::entry::{Entry, Home, Published, Tie, What};
-use crate::fastfair::{Change, FairTree, Kept, lines_of};
+use crate::fastfair::{Cell, Change, FairTree, Kept, LINES_MAX, Room, lines_of};
 use crate::ledger::Ledger;
 use crate::tables::Table;
-use crate::types::{Error, Position, Result};
+use crate::types::{Error, KEY_BYTES_MAX, Position, Result};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Entries that are looked at in one go.
 const PAGE_ENTRIES: usize = 256;
 /// Counters of hits. A power of two.
 const WEIGHTS: usize = 1 << 16;
-/// This part of the tree's memory is for deletions, for migration, and for what lies badly.
-const SPARE_SHARE: u64 = 16;
+/// This part of the tree's memory is not for items: half of it is for deletions; the rest for
+/// migration, which takes the lines of one entry before it gives those of the other back, and for
+/// splits above the leaves' parents, of whom there is one for 14 leaves at least.
+const SPARE_SHARE: u64 = 8;
+/// A put splits a leaf at most, and the leaf's parent.
+const NODES_EACH: u64 = 2;
 /// An offset in a segment counts by lines in a position's word.
 const OFFSET_SHIFT: u32 = 6;
 const OFFSET_BITS: u32 = u32::BITS - OFFSET_SHIFT;
@@ -44,8 +49,9 @@ pub struct FairIndex {
     blocks: u64,
     weights: Box<[AtomicU8]>,
     hasher: RandomState,
-    /// Lines promised to records that are on their way.
-    promised: AtomicU64,
+    /// Lines and nodes promised to records that are on their way.
+    promised_lines: AtomicU64,
+    promised_nodes: AtomicU64,
     /// Where the copies of records end that the index does not follow yet, by their old places.
     following: Mutex<BTreeMap<Home, Position>>,
     /// Why the tree cannot be changed any more.
@@ -71,7 +77,8 @@ impl FairIndex {
             blocks,
             weights: (0..WEIGHTS).map(|_| AtomicU8::new(0)).collect(),
             hasher: RandomState::new(),
-            promised: AtomicU64::new(0),
+            promised_lines: AtomicU64::new(0),
+            promised_nodes: AtomicU64::new(0),
             following: Mutex::default(),
             failure: Mutex::default(),
         }
@@ -123,19 +130,35 @@ impl FairIndex {
             .ok()
     }
 
-    fn entry_in(&self, state: &State, key: &[u8]) -> Option<Entry> {
-        FairIndex::entry_of(&state.tree.get(key)?.payload, self.blocks)
+    /// What a cell says; of one that cannot be read, that the key is lost.
+    fn entry_or_lost(&self, cell: &Cell) -> Entry {
+        FairIndex::entry_of(&cell.payload, self.blocks).unwrap_or_else(Entry::unreadable)
     }
 
-    fn put(&self, state: &mut State, key: &[u8], entry: &Entry, before: Option<&Entry>) {
+    fn entry_in(&self, state: &State, key: &[u8]) -> Option<Entry> {
+        state.tree.get(key).map(|cell| self.entry_or_lost(&cell))
+    }
+
+    fn put(
+        &self,
+        state: &mut State,
+        key: &[u8],
+        entry: &Entry,
+        before: Option<&Entry>,
+    ) -> Option<()> {
+        // Behind what was refused nothing is taken in.
+        self.check().ok()?;
         let mut payload = Vec::new();
         entry.encode(&mut payload);
-        if self.noting(state.tree.put(key, &payload)).is_some()
-            && let Some(ledger) = &mut state.ledger
-        {
+        self.noting(state.tree.put(key, &payload))?;
+        if let Some(ledger) = &mut state.ledger {
+            // Nobody knows what that one held.
+            let is_known = before.is_none_or(|before| *before != Entry::unreadable());
+            ledger.even &= is_known;
             before.into_iter().for_each(|before| ledger.remove(before));
             ledger.add(entry);
         }
+        Some(())
     }
 
     fn take_out(&self, state: &mut State, key: &[u8], entry: &Entry) {
@@ -175,8 +198,10 @@ impl FairIndex {
         if !newer {
             return Published::Stale;
         }
-        self.put(&mut state, key, &entry, before.as_ref());
-        Published::Current(before)
+        match self.put(&mut state, key, &entry, before.as_ref()) {
+            Some(()) => Published::Current(before),
+            None => Published::Refused,
+        }
     }
 
     fn change(&self, key: &[u8], sequence: u64, change: impl FnOnce(&mut Entry) -> bool) -> bool {
@@ -184,11 +209,7 @@ impl FairIndex {
         let found = self.entry_in(&state, key).filter(|entry| entry.sequence == sequence);
         let Some(before) = found else { return false };
         let mut entry = before.clone();
-        let changes = change(&mut entry);
-        if changes {
-            self.put(&mut state, key, &entry, Some(&before));
-        }
-        changes
+        change(&mut entry) && self.put(&mut state, key, &entry, Some(&before)).is_some()
     }
 
     /// See [`crate::index::Index::relocate`].
@@ -239,8 +260,7 @@ impl FairIndex {
         loop {
             let page = self.read().tree.page(&from, PAGE_ENTRIES);
             for cell in &page {
-                let entry = FairIndex::entry_of(&cell.payload, self.blocks);
-                if entry.is_some_and(|entry| !visit(&cell.key, entry)) {
+                if !visit(&cell.key, self.entry_or_lost(cell)) {
                     return;
                 }
             }
@@ -348,30 +368,51 @@ impl FairIndex {
         };
         let mut payload = Vec::new();
         entry.encode(&mut payload);
-        // A leaf's share of nodes is less than a line.
-        lines_of(key.len(), payload.len()) + 1
+        // And those of the key that a split keeps.
+        lines_of(key.len(), payload.len()) + lines_of(KEY_BYTES_MAX, 0)
     }
 
-    /// Keeps room for an entry that is on its way; false if there is none.
+    /// Keeps room for an entry that is on its way; false if there is none. What is kept can be
+    /// taken whatever comes and goes meanwhile: the tree's memory never lies too badly.
     pub fn promise(&self, key: &[u8], what: &What) -> bool {
         let lines = FairIndex::lines(key, what);
-        let (room, all) = self.read().tree.room();
-        let promised = self.promised.fetch_add(lines, Relaxed); // a sum: nothing hangs on its order
-        let spare = match what {
-            What::Tombstone => all / SPARE_SHARE / 2,
-            _ => all / SPARE_SHARE,
+        // Promised first, and looked at then: whoever was promised room before us has it, or has
+        // taken it, when we look.
+        let promised = Room {
+            lines: self.promised_lines.fetch_add(lines, AcqRel) + lines,
+            nodes: self.promised_nodes.fetch_add(NODES_EACH, AcqRel) + NODES_EACH,
+            ..Room::default()
         };
-        let fits = spare + promised + lines <= room;
+        let room = self.read().tree.room();
+        let shares = if *what == What::Tombstone { 1 } else { 2 };
+        let spare = |all: u64, least: u64| shares * (all / SPARE_SHARE / 2).max(least);
+        let fits = promised.lines + spare(room.all_lines, LINES_MAX) <= room.lines
+            && promised.nodes + spare(room.all_nodes, 4) <= room.nodes;
         if !fits {
-            self.promised.fetch_sub(lines, Relaxed); // as above
+            self.give_back(lines);
         }
         fits
     }
 
     /// The entry came, or will not.
     pub fn fulfil(&self, key: &[u8], what: &What) {
-        let lines = FairIndex::lines(key, what);
-        self.promised.fetch_sub(lines, Relaxed); // as above
+        self.give_back(FairIndex::lines(key, what));
+    }
+
+    fn give_back(&self, lines: u64) {
+        // What took the room comes before, for whoever sees this.
+        self.promised_lines.fetch_sub(lines, AcqRel);
+        self.promised_nodes.fetch_sub(NODES_EACH, AcqRel);
+    }
+
+    /// How much of the tree cannot be read.
+    pub fn damages(&self) -> u64 {
+        let mut senseless = 0;
+        let damages = self.write().tree.walk_all(|_, payload| {
+            let makes_sense = FairIndex::entry_of(payload, self.blocks).is_some();
+            senseless += u64::from(!payload.is_empty() && !makes_sense);
+        });
+        damages + senseless
     }
 
     /// Whether a checkpoint would spare a start much.

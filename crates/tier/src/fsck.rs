@@ -5,6 +5,7 @@
 //! damaged records are emptied of everything else and given back.
 
 use crate::append::Draft;
+use crate::fair::FairIndex;
 use crate::index::What;
 use crate::record::Kind;
 use crate::recover::{Media, Purpose, Report, recover};
@@ -41,7 +42,8 @@ pub fn check(media: Media, settings: Settings) -> Result<Findings> {
 }
 
 /// Drops what cannot be read. Returns what was found before; a check of the store afterwards is
-/// sound.
+/// sound. Refuses a store whose index in persistent memory is damaged: what it does not lead to any
+/// more nobody could name.
 pub fn repair(media: Media, settings: Settings) -> Result<Findings> {
     let settings = Settings { background: false, ..settings };
     let (tier, report) = Tier::open(media, settings, 0, &mut |_, _| {})?;
@@ -51,6 +53,12 @@ pub fn repair(media: Media, settings: Settings) -> Result<Findings> {
 /// The same for a store that is open and that nothing happens to meanwhile.
 pub(crate) fn repair_open(tier: Tier, report: Report) -> Result<Findings> {
     let shared = tier.shared();
+    if let Some(damages) = shared.index.fair().map(FairIndex::damages).filter(|count| *count != 0) {
+        return Err(Error::Corrupt(format!(
+            "the index in persistent memory is damaged in {damages} places, and a repair does not \
+             make it anew: move what can be read to a new store by laneway dump and load"
+        )));
+    }
     let (items, lost) = read_all(shared)?;
     for (key, _) in &lost {
         let what = Some(What::Tombstone);

@@ -41,6 +41,7 @@ mod index;
 mod large;
 mod ledger;
 mod log;
+mod make;
 mod migrate;
 mod outline;
 pub mod pm;

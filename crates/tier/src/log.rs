@@ -61,6 +61,13 @@ pub struct Group {
     stamped: u32,
 }
 
+impl Group {
+    /// Where it ends.
+    pub fn end(&self) -> Position {
+        Position { generation: self.generation, offset: self.to }
+    }
+}
+
 /// Why an append went nowhere.
 #[derive(Debug)]
 pub enum Refused {

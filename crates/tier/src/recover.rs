@@ -12,6 +12,7 @@ use crate::fair::FairIndex;
 use crate::index::{Builder, Entry, Home, Index, Published, Tie, What};
 use crate::ledger::Ledger;
 use crate::log::{Log, Slot};
+use crate::make::make;
 use crate::outline::{self, log_bytes, part_of, share_of};
 use crate::pm::Region;
 use crate::pointer::Pointer;
@@ -23,7 +24,7 @@ use crate::superblock::{Front, Superblock};
 use crate::survey::{Survey, Surveyed, Used, segment_bytes};
 use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
 use crate::tree::Tree;
-use crate::types::{BLOCK_BYTES, Error, IndexKind, LINE_BYTES, Position, Result, Settings, doing};
+use crate::types::{Error, IndexKind, LINE_BYTES, Position, Result, Settings, doing};
 use crate::value::{Large, Waiting};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -101,7 +102,7 @@ pub fn recover(
                     }
                 };
                 outline::check(&*media.region, &settings, tree_segments)?;
-                make(&media, shape_of(tree_segments)?, tree_segments, new_id)?
+                make(&media.region, &*media.ssd, &shape_of(tree_segments)?, tree_segments, new_id)?
             }
             Purpose::Check => return Err(Error::Mismatch("there is no store here".into())),
         },
@@ -149,35 +150,6 @@ fn flush_newest(region: &dyn Region, shape: Shape, slot: Option<u32>) -> Result<
     doing("fence what was recovered", region.fence(Barrier::Recovery))
 }
 
-fn make(media: &Media, shape: Shape, tree_segments: u32, store_id: u64) -> Result<Superblock> {
-    let mut magic = [0; 8];
-    for slot in 0..shape.segments {
-        doing("read the log", media.region.read(shape.start(slot), &mut magic))?;
-        if magic != [0; 8] {
-            return Err(Error::Mismatch(
-                "the log holds records and the SSD no store: is --ssd the right one? To begin \
-                 anew, remove both"
-                    .into(),
-            ));
-        }
-    }
-    let blocks = media.ssd.bytes() / BLOCK_BYTES as u64;
-    let mut superblock = Superblock {
-        store_id,
-        generation: 0,
-        segment_bytes: shape.segment_bytes,
-        segments: shape.segments,
-        tree_segments,
-        blocks,
-        checkpoints: Default::default(),
-    };
-    if let Some(part) = part_of(&media.region, &shape, tree_segments) {
-        Tree::make(&part, store_id)?;
-    }
-    superblock.make(&*media.ssd)?;
-    Ok(superblock)
-}
-
 /// A store, and what is to be made good where it is used.
 struct Recovered {
     shared: Shared,
@@ -199,6 +171,8 @@ struct Recovery<'a> {
     tree_holds: Position,
     /// What it is offered then.
     late: Vec<(Box<[u8]>, Entry, Tie)>,
+    /// Why the store is only to be read.
+    refused: Option<String>,
     sequence: u64,
     flush_sequence: u64,
     last_table_id: u64,
@@ -257,6 +231,7 @@ impl<'a> Recovery<'a> {
             tree: None,
             tree_holds: Position::default(),
             late: Vec::new(),
+            refused: None,
             sequence: 0,
             flush_sequence: 0,
             last_table_id: 0,
@@ -314,6 +289,7 @@ impl<'a> Recovery<'a> {
         let store_id = self.superblock.store_id;
         let log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
         let mut writer = Writer::new(log, self.sequence.max(self.flush_sequence));
+        writer.failed = self.refused;
         // Until a group of this life is durable the next start would look at these values again.
         let until = writer.log.tail();
         let unused = unvouched.into_iter().filter(|pointer| space.take_these(&pointer.extents));
@@ -449,10 +425,35 @@ impl<'a> Recovery<'a> {
             let (index, entries) = tree.into_index(&mut self.ledger, blocks, problems)?;
             (self.index, self.report.entries_read) = (index, entries);
         }
-        for (key, entry, tie) in std::mem::take(&mut self.late) {
-            self.publish(&key, entry, tie);
+        let late = std::mem::take(&mut self.late);
+        for (key, entry, tie) in &late {
+            self.publish(key, entry.clone(), *tie);
         }
-        self.index.fair().map_or(Ok(()), FairIndex::check)
+        match self.index.fair().and_then(|fair| fair.check().err()) {
+            None => Ok(()),
+            Some(error) => self.do_without(&late, &error),
+        }
+    }
+
+    /// The tree cannot take what the log has behind it: the store is opened all the same, to be
+    /// read. What the tree has and what it lacks are looked at in memory, and nothing is written.
+    fn do_without(&mut self, late: &[(Box<[u8]>, Entry, Tie)], error: &Error) -> Result<()> {
+        self.index = Index::default();
+        self.open_tree(None);
+        let Some(tree) = self.tree.take() else { return Ok(()) };
+        let (blocks, problems) = (self.superblock.blocks, &mut self.report.problems);
+        let (index, entries) = tree.into_memory(&mut self.ledger, blocks, problems);
+        (self.index, self.report.entries_read) = (index, entries);
+        late.iter().for_each(|(key, entry, tie)| self.publish(key, entry.clone(), *tie));
+        // The tree was counted with what it took of them.
+        self.ledger.give_up();
+        let why = format!(
+            "{error}: what the log has behind it is in memory, and writes are refused; move the \
+             store to one of more persistent memory by laneway dump and load"
+        );
+        self.problem(why.clone());
+        self.refused = Some(why);
+        Ok(())
     }
 
     fn replay(&mut self, segment: &Used, position: Position) -> Result<u32> {

@@ -6,7 +6,7 @@
 
 use crate::fair::FairIndex;
 use crate::fastfair::{Change, FairTree, Part};
-use crate::index::{Builder, Index};
+use crate::index::{Builder, Entry, Index};
 use crate::ledger::Ledger;
 use crate::outline::Outline;
 use crate::tables::Table;
@@ -93,15 +93,15 @@ impl Tree {
         &mut self,
         blocks: u64,
         problems: &mut Vec<String>,
-        mut visit: impl FnMut(&[u8], crate::index::Entry),
+        mut visit: impl FnMut(&[u8], Entry),
     ) -> u64 {
         let (mut read, mut senseless) = (0, 0);
         let damages = self.tree.walk_all(|key, payload| {
             read += 1;
-            match FairIndex::entry_of(payload, blocks) {
-                Some(entry) => visit(key, entry),
-                None => senseless += 1,
-            }
+            // One of which only the key can be read was counted.
+            let entry = FairIndex::entry_of(payload, blocks);
+            senseless += u64::from(entry.is_none() && !payload.is_empty());
+            visit(key, entry.unwrap_or_else(Entry::unreadable));
         });
         if damages + senseless != 0 {
             problems.push(format!(

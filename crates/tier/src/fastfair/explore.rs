@@ -10,9 +10,10 @@ use crate::disk::sim::{Faults, Power, Random};
 use crate::pm::Region;
 use crate::pm::sim::SimRegion;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-const BYTES: usize = 64 << 10;
+const BYTES: usize = 56 << 10;
 const ID: u64 = 7;
 const LIVES: u64 = 8;
 const OPERATIONS_MAX: u64 = 60;
@@ -131,6 +132,8 @@ struct Run {
     keys: u64,
     /// One in so many takes a key out.
     removes: u64,
+    /// For want of room.
+    refused: u64,
 }
 
 impl Run {
@@ -175,7 +178,14 @@ impl Run {
         let mut next = oracle.now.clone();
         next.insert(key.clone(), payload.clone());
         oracle.next = Some(next.clone());
-        let before = tree.put(&key, &payload)?.map(|cell| cell.payload);
+        let before = match tree.put(&key, &payload) {
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                self.refused += 1;
+                oracle.next = None;
+                return Ok(());
+            }
+            result => result?.map(|cell| cell.payload),
+        };
         assert_eq!(before, oracle.now.get(&key).cloned(), "a put says what was there");
         oracle.now = next;
         oracle.next = None;
@@ -191,7 +201,7 @@ fn explore(seed: u64, missing: Option<Step>) -> Result<u64, String> {
     let machine = Machine::new(vec![0; BYTES], u64::MAX);
     FairTree::format(&machine.part(missing), ID).map_err(|error| error.to_string())?;
     let mut image = machine.region.crash_image(random.number());
-    let mut run = Run { random, shape, keys, removes };
+    let mut run = Run { random, shape, keys, removes, refused: 0 };
     let (mut oracle, mut states) = (Oracle::default(), 0);
     for _ in 0..LIVES {
         check(&image, &oracle)?;

@@ -5,7 +5,12 @@
 //! is opened. So a line that was taken when the power failed, and that nothing leads to, is free
 //! again. Cells that the checkpoint knows are not written over before the next: their bytes tell
 //! what went.
+//!
+//! Nothing in here can lie badly: nodes have an area of their own, cut into nodes, and a cell is
+//! made of single lines, wherever they are ([`super::cell`]). So what is counted as free can be
+//! taken, whatever came and went before.
 
+use super::node::NODE_LINES;
 use super::part::LINE;
 
 const BITS: u64 = u64::BITS as u64;
@@ -30,59 +35,106 @@ impl Bits {
     }
 }
 
-/// Lines in a row: the first, and how many.
-type Run = (u64, u64);
+/// This part of the lines is for nodes: a node that is half full has 14 entries, each of which has a
+/// cell of at least a line, so that short keys use up both areas at once.
+const NODE_SHARE: u64 = 3;
+
+/// What is free, or can be made so, and how much there is in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Lines for cells.
+    pub lines: u64,
+    /// The same, used or not.
+    pub all_lines: u64,
+    /// Nodes.
+    pub nodes: u64,
+    /// The same, used or not.
+    pub all_nodes: u64,
+}
+
+/// Lines of one kind: from `first` to below `end`, taken `step` at a time.
+struct Area {
+    first: u64,
+    end: u64,
+    step: u64,
+    free: u64,
+    cursor: u64,
+}
+
+impl Area {
+    fn new(first: u64, end: u64, step: u64) -> Area {
+        Area { first, end, step, free: end - first, cursor: first }
+    }
+
+    fn holds(&self, at: u64) -> bool {
+        let line = at / LINE;
+        at.is_multiple_of(LINE)
+            && (self.first..self.end).contains(&line)
+            && (line - self.first).is_multiple_of(self.step)
+    }
+
+    fn find(&mut self, used: &Bits) -> Option<u64> {
+        let in_turn = (self.cursor..self.end).chain(self.first..self.cursor);
+        let found = in_turn.step_by(self.step as usize).find(|line| !used.get(*line))?;
+        self.cursor = found;
+        Some(found)
+    }
+}
 
 /// The lines.
 pub struct Heap {
-    first: u64,
-    lines: u64,
+    nodes: Area,
+    cells: Area,
     used: Bits,
-    free: u64,
     /// As the newest checkpoint has them, and as the one has that is being made.
     kept: Bits,
     next: Option<Bits>,
-    /// Given back, and known to a checkpoint: free when the next one is made, or is when made.
-    held: Vec<Run>,
-    held_before: Vec<Run>,
-    cursor: u64,
+    /// Given back, and known to a checkpoint: free when the next one is made, or is when made. Only
+    /// cells: nodes are never given back, but those that nothing ever led to.
+    held: Vec<u64>,
+    held_before: Vec<u64>,
 }
 
 impl Heap {
     /// All lines free from the offset `first` to `end`.
     pub fn new(first: u64, end: u64) -> Heap {
-        let lines = end / LINE;
-        let first = first / LINE;
+        let (first, lines) = (first / LINE, end / LINE);
+        let nodes = lines.saturating_sub(first) / NODE_SHARE / NODE_LINES;
+        let border = first + nodes.max(1) * NODE_LINES;
         Heap {
-            first,
-            lines,
+            nodes: Area::new(first, border, NODE_LINES),
+            cells: Area::new(border, lines.max(border), 1),
             used: Bits::new(lines),
-            free: lines.saturating_sub(first),
             kept: Bits::new(lines),
             next: None,
             held: Vec::new(),
             held_before: Vec::new(),
-            cursor: first,
         }
     }
 
-    /// Whether lines that begin at an offset are all in here.
-    pub fn holds(&self, at: u64, lines: u64) -> bool {
-        let first = at / LINE;
-        at.is_multiple_of(LINE)
-            && self.first <= first
-            && first.checked_add(lines).is_some_and(|end| end <= self.lines)
+    /// Whether a node may begin at an offset.
+    pub fn holds_node(&self, at: u64) -> bool {
+        self.nodes.holds(at)
     }
 
-    /// How many lines there are.
+    /// Whether a line of a cell may be at an offset.
+    pub fn holds_line(&self, at: u64) -> bool {
+        self.cells.holds(at)
+    }
+
+    /// How many lines there are: no way through the tree has more steps.
     pub fn lines(&self) -> u64 {
-        self.lines - self.first
+        self.cells.end - self.nodes.first
     }
 
-    /// How many are free, or can be made so.
-    pub fn room(&self) -> u64 {
-        let held = self.held.iter().chain(&self.held_before);
-        self.free + held.map(|(_, lines)| lines).sum::<u64>()
+    /// What is free, or can be made so.
+    pub fn room(&self) -> Room {
+        Room {
+            lines: self.cells.free + (self.held.len() + self.held_before.len()) as u64,
+            all_lines: self.cells.end - self.cells.first,
+            nodes: self.nodes.free / NODE_LINES,
+            all_nodes: (self.nodes.end - self.nodes.first) / NODE_LINES,
+        }
     }
 
     /// The bits that the newest checkpoint has.
@@ -94,69 +146,79 @@ impl Heap {
     pub fn restore(&mut self, bits: Bits) -> bool {
         let fits = bits.0.len() == self.used.0.len();
         if fits {
+            let free = |area: &Area| (area.first..area.end).filter(|line| !bits.get(*line)).count();
+            (self.nodes.free, self.cells.free) =
+                (free(&self.nodes) as u64, free(&self.cells) as u64);
             self.used = bits.clone();
             self.kept = bits;
-            let used: u64 = self.used.0.iter().map(|word| u64::from(word.count_ones())).sum();
-            self.free = (self.lines - self.first).saturating_sub(used);
         }
         fits
     }
 
-    /// Takes lines in a row; their offset.
-    pub fn take(&mut self, lines: u64) -> Option<u64> {
-        let found = self.search(self.cursor, self.lines, lines);
-        let start = found.or_else(|| self.search(self.first, self.lines, lines))?;
-        self.mark(start * LINE, lines);
-        self.cursor = start + lines;
-        Some(start * LINE)
+    /// Takes a node; its offset.
+    pub fn take_node(&mut self) -> Option<u64> {
+        let line = self.nodes.find(&self.used)?;
+        self.mark_node(line * LINE);
+        Some(line * LINE)
     }
 
-    fn search(&self, from: u64, end: u64, lines: u64) -> Option<u64> {
-        let (mut line, mut run) = (from, 0);
-        while line < end {
-            if self.used.0[(line / BITS) as usize] == u64::MAX {
-                line = (line / BITS + 1) * BITS;
-                run = 0;
-                continue;
-            }
-            run = if self.used.get(line) { 0 } else { run + 1 };
-            line += 1;
-            if run == lines {
-                return Some(line - lines);
-            }
+    /// Takes so many lines for a cell, all or none; their offsets.
+    pub fn take_cell(&mut self, lines: u64) -> Option<Vec<u64>> {
+        if self.cells.free < lines {
+            return None;
         }
-        None
+        let mut taken = Vec::with_capacity(lines as usize);
+        for _ in 0..lines {
+            let line = self.cells.find(&self.used)?;
+            self.mark_cell(&[line * LINE]);
+            taken.push(line * LINE);
+        }
+        Some(taken)
     }
 
-    /// Lines are in use; false if some were already.
-    pub fn mark(&mut self, at: u64, lines: u64) -> bool {
-        let mut fresh = true;
-        for line in at / LINE..at / LINE + lines {
-            if self.used.get(line) {
-                fresh = false;
-            } else {
-                self.used.put(line, true);
-                self.free -= 1;
-            }
+    fn set_used(&mut self, line: u64) -> bool {
+        let fresh = !self.used.get(line);
+        if fresh {
+            self.used.put(line, true);
+            let is_node = line < self.nodes.end;
+            let area = if is_node { &mut self.nodes } else { &mut self.cells };
+            area.free -= 1;
         }
         fresh
     }
 
-    /// Gives lines back.
-    pub fn give(&mut self, at: u64, lines: u64) {
-        let line = at / LINE;
-        let is_known = self.kept.get(line) || self.next.as_ref().is_some_and(|bits| bits.get(line));
-        match is_known {
-            true => self.held.push((line, lines)),
-            false => self.release((line, lines)),
+    /// A node is in use.
+    pub fn mark_node(&mut self, at: u64) {
+        for line in at / LINE..at / LINE + NODE_LINES {
+            self.set_used(line);
         }
     }
 
-    fn release(&mut self, (first, lines): Run) {
-        for line in first..first + lines {
-            self.free += u64::from(self.used.get(line));
-            self.used.put(line, false);
+    /// The lines of a cell are in use; false if some were already.
+    pub fn mark_cell(&mut self, lines: &[u64]) -> bool {
+        lines.iter().fold(true, |fresh, at| self.set_used(at / LINE) && fresh)
+    }
+
+    /// Gives a node back that nothing ever led to.
+    pub fn give_node(&mut self, at: u64) {
+        (at / LINE..at / LINE + NODE_LINES).for_each(|line| self.release(line));
+    }
+
+    /// Gives the lines of a cell back.
+    pub fn give_cell(&mut self, lines: &[u64]) {
+        for line in lines.iter().map(|at| at / LINE) {
+            let next = self.next.as_ref();
+            match self.kept.get(line) || next.is_some_and(|bits| bits.get(line)) {
+                true => self.held.push(line),
+                false => self.release(line),
+            }
         }
+    }
+
+    fn release(&mut self, line: u64) {
+        let area = if line < self.nodes.end { &mut self.nodes } else { &mut self.cells };
+        area.free += u64::from(self.used.get(line));
+        self.used.put(line, false);
     }
 
     /// The bits for a checkpoint that is being made.
@@ -164,9 +226,7 @@ impl Heap {
         self.abandon();
         self.held_before = std::mem::take(&mut self.held);
         let mut bits = self.used.clone();
-        for &(first, lines) in &self.held_before {
-            (first..first + lines).for_each(|line| bits.put(line, false));
-        }
+        self.held_before.iter().for_each(|line| bits.put(*line, false));
         self.next = Some(bits.clone());
         bits
     }
@@ -177,7 +237,7 @@ impl Heap {
             self.kept = bits;
         }
         let free = std::mem::take(&mut self.held_before);
-        free.into_iter().for_each(|run| self.release(run));
+        free.into_iter().for_each(|line| self.release(line));
     }
 
     /// It came to nothing.
@@ -189,9 +249,9 @@ impl Heap {
     /// No start will ask for what checkpoints know: what was held for them is free.
     pub fn forget(&mut self) {
         self.abandon();
-        self.kept = Bits::new(self.lines);
+        self.kept = Bits::new(self.cells.end);
         let free = std::mem::take(&mut self.held);
-        free.into_iter().for_each(|run| self.release(run));
+        free.into_iter().for_each(|line| self.release(line));
     }
 }
 
@@ -201,24 +261,38 @@ mod tests {
 
     #[test]
     fn what_a_checkpoint_knows_is_written_over_only_behind_the_next() {
-        let mut heap = Heap::new(2 * LINE, 12 * LINE);
-        let one = heap.take(4).unwrap();
+        let mut heap = Heap::new(2 * LINE, 30 * LINE);
+        assert_eq!((heap.room().all_nodes, heap.room().all_lines), (2, 20));
+        let one = heap.take_cell(8).unwrap();
         heap.snapshot();
         heap.keep();
-        let two = heap.take(4).unwrap();
-        heap.give(two, 4); // unknown to any
-        assert_eq!(heap.take(6), Some(two));
-        heap.give(one, 4);
-        assert_eq!((heap.take(1), heap.room()), (None, 4));
+        let two = heap.take_cell(8).unwrap();
+        heap.give_cell(&two); // unknown to any
+        let three = heap.take_cell(12).unwrap();
+        heap.give_cell(&one);
+        assert_eq!((heap.take_cell(1), heap.room().lines), (None, 8));
         heap.snapshot();
-        assert_eq!(heap.take(1), None, "it is not made yet");
+        assert_eq!(heap.take_cell(1), None, "it is not made yet");
         heap.snapshot();
         heap.keep();
-        assert_eq!(heap.take(4), Some(one));
-        heap.give(one, 4);
-        heap.give(two, 6);
-        assert_eq!((heap.take(6), heap.take(5)), (None, None), "known to the checkpoint");
+        assert_eq!(heap.take_cell(8), Some(one.clone()));
+        heap.give_cell(&one);
+        heap.give_cell(&three);
+        assert_eq!((heap.take_cell(9), heap.room().lines), (None, 20), "known to the checkpoint");
         heap.forget();
-        assert_eq!(heap.take(10), Some(2 * LINE));
+        assert!(heap.take_cell(20).is_some());
+    }
+
+    #[test]
+    fn all_that_is_free_can_be_taken_whatever_came_and_went() {
+        let mut heap = Heap::new(2 * LINE, 302 * LINE);
+        let all = heap.room();
+        assert_eq!((all.all_nodes, all.all_lines), (25, 200));
+        let cells: Vec<Vec<u64>> = (0..100).map(|_| heap.take_cell(2).unwrap()).collect();
+        // Holes of two lines, none beside another.
+        cells.iter().step_by(2).for_each(|cell| heap.give_cell(cell));
+        assert_eq!(heap.room().lines, 100);
+        assert!(heap.take_cell(100).is_some(), "holes are as good as any");
+        assert_eq!((0..30).filter_map(|_| heap.take_node()).count(), 25);
     }
 }

@@ -8,6 +8,8 @@ use super::part::{LINE, Part, Step};
 use std::io;
 
 const WORD: u64 = 8;
+/// What is wiped at once.
+const CLEAR_BYTES: usize = 1 << 16;
 const TAG_SHIFT: u32 = 48;
 const NODE_BIT: u64 = 1 << 47;
 
@@ -117,6 +119,18 @@ impl Journal {
             self.is_over = self.is_pending_over;
         }
         !self.is_over
+    }
+
+    /// Wipes the ring, durable when this returns: the numbers of mentions that nobody has read are
+    /// given again.
+    pub fn clear(&self, part: &Part) -> io::Result<()> {
+        let bytes = self.words * WORD;
+        for at in (self.start..self.start + bytes).step_by(CLEAR_BYTES) {
+            let piece = (self.start + bytes - at).min(CLEAR_BYTES as u64);
+            part.write(at, &vec![0; piece as usize])?;
+            part.flush(at, piece, Step::Format)?;
+        }
+        part.fence(Step::Format)
     }
 
     /// Writes a mention, durable with the next fence.

@@ -27,8 +27,9 @@ mod journal;
 mod node;
 mod part;
 mod tree;
+mod walk;
 
-pub use cell::lines_of;
-pub use heap::Bits;
+pub use cell::{Cell, LINES_MAX, lines_of};
+pub use heap::{Bits, Room};
 pub use part::Part;
 pub use tree::{Change, FairTree, Kept};

@@ -1,9 +1,9 @@
 //! The tree: its way from the root to a leaf, its splits, and what it is opened from.
 
 use super::cell::{self, Cell, lines_of, prefix_of};
-use super::heap::{Bits, Heap};
+use super::heap::{Bits, Heap, Room};
 use super::journal::{Fits, Journal, Mention};
-use super::node::{ENTRIES, Entry, Image, NODE_BYTES, NODE_LINES, Node};
+use super::node::{ENTRIES, Entry, Image, NODE_BYTES, Node};
 use super::part::{LINE, Part, Step};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ pub enum Change {
 /// The tree. Its owner locks it.
 pub struct FairTree {
     part: Part,
-    heap: Heap,
+    pub(super) heap: Heap,
     journal: Journal,
 }
 
@@ -68,15 +68,13 @@ fn heap_at(part: &Part) -> u64 {
 
 impl FairTree {
     /// The least memory that a tree takes.
-    pub const BYTES_MIN: u64 = JOURNAL_AT + 64 * NODE_BYTES;
+    pub const BYTES_MIN: u64 = JOURNAL_AT + 128 * NODE_BYTES;
 
     /// Makes an empty tree of this id, whatever was there.
     pub fn format(part: &Part, id: u64) -> io::Result<()> {
         let root = heap_at(part);
         Image::default().write(part, root)?;
-        // Mentions of an earlier tree would lead astray.
-        part.write(JOURNAL_AT, &vec![0; journal_bytes(part) as usize])?;
-        part.flush(JOURNAL_AT, journal_bytes(part), Step::Format)?;
+        Journal::new(JOURNAL_AT, journal_bytes(part), 0).clear(part)?;
         let words = [(8, VERSION), (ID_AT, id), (BYTES_AT, part.bytes()), (ROOT_AT, root)];
         for (at, word) in words.into_iter().chain([(POSITION_AT, 0), (OVERFLOW_AT, 0), (0, MAGIC)])
         {
@@ -115,7 +113,10 @@ impl FairTree {
     /// what follows.
     pub fn begin(&mut self) -> io::Result<()> {
         match self.journal.is_over() {
-            true => self.set_overflow(OVERFLOW_ALWAYS),
+            true => {
+                self.set_overflow(OVERFLOW_ALWAYS)?;
+                self.journal.clear(&self.part)
+            }
             false => Ok(()),
         }
     }
@@ -149,20 +150,22 @@ impl FairTree {
                         self.mark_node(at, low.as_ref());
                     }
                 }
-                Mention::Cell(at) if self.heap.holds(at, 1) => {
+                Mention::Cell(at) if self.heap.holds_line(at) => {
                     let was = self.heap.kept().get(at / LINE);
-                    let cell = cell::read(&self.part, at, self.part.bytes());
-                    let cell = cell.filter(|cell| self.heap.holds(at, cell.lines));
+                    let cell = self.cell(at);
                     let is = cell.as_ref().is_some_and(|cell| self.leads_to(cell));
+                    if cell.as_ref().is_some_and(|cell| self.is_low(cell)) {
+                        continue; // an old mention of a line that a node's lowest key has now
+                    }
                     match (was, is) {
                         (true, false) => {
                             let cell = cell?;
-                            self.heap.give(at, cell.lines);
+                            self.heap.give_cell(&cell.lines);
                             changes.push(Change::Went(cell));
                         }
                         (false, true) => {
                             let cell = cell?;
-                            self.heap.mark(at, cell.lines).then_some(())?;
+                            self.heap.mark_cell(&cell.lines).then_some(())?;
                             changes.push(Change::Came(cell));
                         }
                         _ => {}
@@ -180,6 +183,10 @@ impl FairTree {
         found.is_some_and(|entry| entry.pointer == cell.at)
     }
 
+    fn is_low(&self, cell: &Cell) -> bool {
+        self.descend(&cell.key, 0).is_some_and(|leaf| leaf.low() == cell.at)
+    }
+
     /// If the tree leads to the node at an offset: the cell of its lowest key, where it has one.
     fn linked(&self, at: u64) -> Option<Option<Cell>> {
         let node = self.node(at)?;
@@ -191,84 +198,34 @@ impl FairTree {
         (self.descend(key, node.level())?.at == at).then_some(low)
     }
 
-    fn mark_node(&mut self, at: u64, low: Option<&Cell>) {
-        self.heap.mark(at, NODE_LINES);
+    pub(super) fn mark_node(&mut self, at: u64, low: Option<&Cell>) {
+        self.heap.mark_node(at);
         if let Some(low) = low {
-            self.heap.mark(low.at, low.lines);
+            self.heap.mark_cell(&low.lines);
         }
     }
 
-    /// Goes over all of the tree, marks what is in use and shows every cell in order. Says how much
-    /// cannot be read.
-    pub fn walk_all(&mut self, mut visit: impl FnMut(&[u8], &[u8])) -> u64 {
-        let mut damages = 0;
-        let mut first = self.root();
-        while let Some(node) = first {
-            let (at, is_leaf, left) = (node.at, node.level() == 0, node.left());
-            damages += self.mark_level(at);
-            first = if is_leaf { None } else { self.node(left) };
-            damages += u64::from(!is_leaf && first.is_none());
-        }
-        let mut leaf = self.first_leaf().map(|node| node.at);
-        let mut steps = self.heap.lines();
-        while let Some(at) = leaf.filter(|_| 0 < steps) {
-            steps -= 1;
-            let Some(node) = self.node(at) else { break };
-            let (entries, next) = (self.own_entries(node), node.sibling());
-            for entry in entries {
-                match self.cell(entry.pointer) {
-                    Some(cell) => {
-                        self.heap.mark(cell.at, cell.lines);
-                        visit(&cell.key, &cell.payload);
-                    }
-                    None => damages += 1,
-                }
-            }
-            leaf = (next != 0).then_some(next);
-        }
-        damages + u64::from(self.root().is_none())
+    pub(super) fn node(&self, at: u64) -> Option<Node<'_>> {
+        self.heap.holds_node(at).then(|| Node::of(&self.part, at)).flatten()
     }
 
-    /// Marks the nodes of a level from its first on.
-    fn mark_level(&mut self, first: u64) -> u64 {
-        let mut damages = 0;
-        let (mut at, mut steps) = (first, self.heap.lines());
-        while at != 0 && 0 < steps {
-            steps -= 1;
-            let Some(node) = self.node(at) else { return damages + 1 };
-            let (low_at, next) = (node.low(), node.sibling());
-            let low = if low_at == 0 { None } else { self.cell(low_at) };
-            damages += u64::from(low_at != 0 && low.is_none());
-            self.mark_node(at, low.as_ref());
-            at = next;
-        }
-        damages + u64::from(at != 0)
+    pub(super) fn cell(&self, at: u64) -> Option<Cell> {
+        cell::read(&self.part, at, |line| self.heap.holds_line(line))
     }
 
-    fn node(&self, at: u64) -> Option<Node<'_>> {
-        let is_inside = at != 0 && self.heap.holds(at, NODE_LINES);
-        is_inside.then(|| Node::of(&self.part, at)).flatten()
-    }
-
-    fn cell(&self, at: u64) -> Option<Cell> {
-        let is_inside = at != 0 && self.heap.holds(at, 1);
-        is_inside.then(|| cell::read(&self.part, at, self.part.bytes())).flatten()
-    }
-
-    fn root(&self) -> Option<Node<'_>> {
+    pub(super) fn root(&self) -> Option<Node<'_>> {
         self.node(self.part.load(ROOT_AT))
     }
 
-    fn first_leaf(&self) -> Option<Node<'_>> {
+    pub(super) fn first_leaf(&self) -> Option<Node<'_>> {
         self.descend(&[], 0)
     }
 
     /// The order of `key` and the key of a pointer: a cell's, or a child's lowest.
     fn order(&self, key: &[u8], prefix: u64, cell_at: u64) -> Ordering {
         prefix_of(key).cmp(&prefix).then_with(|| {
-            let is_inside = cell_at != 0 && self.heap.holds(cell_at, 1);
-            let other = is_inside.then(|| cell::key(&self.part, cell_at, self.part.bytes()));
-            key.cmp(&other.flatten().unwrap_or_default())
+            let other = cell::key(&self.part, cell_at, |line| self.heap.holds_line(line));
+            key.cmp(&other.unwrap_or_default())
         })
     }
 
@@ -321,7 +278,7 @@ impl FairTree {
     }
 
     /// The entries of a node that its sibling does not have too.
-    fn own_entries(&self, node: Node<'_>) -> Vec<Entry> {
+    pub(super) fn own_entries(&self, node: Node<'_>) -> Vec<Entry> {
         let entries = node.entries();
         match self.node(node.sibling()) {
             None => entries.collect(),
@@ -341,10 +298,18 @@ impl FairTree {
         self.order_of_entry(&low, entry, level).is_gt()
     }
 
-    /// What `key` leads to.
+    /// What `key` leads to; without payload where that cannot be read.
     pub fn get(&self, key: &[u8]) -> Option<Cell> {
         let entry = self.find(self.descend(key, 0)?, key)?;
-        self.cell(entry.pointer)
+        self.cell_or_name(&entry)
+    }
+
+    pub(super) fn cell_or_name(&self, entry: &Entry) -> Option<Cell> {
+        self.cell(entry.pointer).or_else(|| {
+            let key = cell::key(&self.part, entry.pointer, |line| self.heap.holds_line(line))?;
+            let is_it = prefix_of(&key) == entry.prefix;
+            is_it.then_some(Cell { at: entry.pointer, lines: Vec::new(), key, payload: Vec::new() })
+        })
     }
 
     /// Up to `limit` cells from `from` on, in order.
@@ -361,7 +326,7 @@ impl FairTree {
                 if found.len() == limit {
                     return found;
                 }
-                found.extend(self.cell(entry.pointer));
+                found.extend(self.cell_or_name(&entry));
             }
             leaf = self.node(node.sibling());
         }
@@ -419,7 +384,7 @@ impl FairTree {
     /// Makes a root over the one that was split.
     fn grow(&mut self) -> io::Result<()> {
         let (old, level) = self.root().map(|node| (node.at, node.level())).ok_or_else(damaged)?;
-        let at = self.take(NODE_LINES)?;
+        let at = self.take(Heap::take_node)?;
         Image { level: level + 1, left: Some(old), ..Image::default() }.write(&self.part, at)?;
         self.mention(&[Mention::Node(at)])?;
         self.part.fence(Step::Node)?;
@@ -466,13 +431,14 @@ impl FairTree {
                 image.low = self.node(first.pointer).ok_or_else(damaged)?.low();
             }
         }
-        let new = self.take(NODE_LINES)?;
+        let new = self.take(Heap::take_node)?;
         if level == 0 {
-            let low = self.take(lines_of(low_key.len(), 0)).inspect_err(|_| {
-                self.heap.give(new, NODE_LINES);
+            let lines = lines_of(low_key.len(), 0);
+            let low = self.take(|heap| heap.take_cell(lines)).inspect_err(|_| {
+                self.heap.give_node(new);
             })?;
-            cell::write(&self.part, low, &low_key, &[])?;
-            image.low = low;
+            cell::write(&self.part, &low, &low_key, &[])?;
+            image.low = low[0];
         } else {
             low_key = self.cell(image.low).ok_or_else(damaged)?.key;
         }
@@ -485,16 +451,16 @@ impl FairTree {
         self.reach(&low_key, level).map(drop)
     }
 
-    fn take(&mut self, lines: u64) -> io::Result<u64> {
-        if let Some(at) = self.heap.take(lines) {
-            return Ok(at);
+    fn take<T>(&mut self, take: impl Fn(&mut Heap) -> Option<T>) -> io::Result<T> {
+        if let Some(taken) = take(&mut self.heap) {
+            return Ok(taken);
         }
         // What is held for a start from a checkpoint; that start has to walk, then.
         while self.journal.fits(0) != Fits::NotNeeded {
             self.overflow()?;
         }
         self.heap.forget();
-        self.heap.take(lines).ok_or_else(full)
+        take(&mut self.heap).ok_or_else(full)
     }
 
     /// Mentions what an operation is about, durable with its next fence.
@@ -512,8 +478,17 @@ impl FairTree {
     /// Has `key` lead to `payload`, durable when this returns. Says what it led to before.
     pub fn put(&mut self, key: &[u8], payload: &[u8]) -> io::Result<Option<Cell>> {
         let lines = lines_of(key.len(), payload.len());
-        let at = self.take(lines)?;
-        cell::write(&self.part, at, key, payload)?;
+        let taken = self.take(|heap| heap.take_cell(lines))?;
+        self.put_cell(&taken, key, payload).inspect_err(|error| {
+            if error.kind() == io::ErrorKind::StorageFull {
+                self.heap.give_cell(&taken); // nothing leads there yet
+            }
+        })
+    }
+
+    fn put_cell(&mut self, taken: &[u64], key: &[u8], payload: &[u8]) -> io::Result<Option<Cell>> {
+        cell::write(&self.part, taken, key, payload)?;
+        let at = taken[0];
         loop {
             let leaf = self.leaf_for(key)?;
             let node = self.node(leaf).ok_or_else(damaged)?;
@@ -523,7 +498,7 @@ impl FairTree {
                 let before = self.cell(entry.pointer);
                 self.node(leaf).ok_or_else(damaged)?.update(entry.index, at)?;
                 if let Some(before) = &before {
-                    self.heap.give(before.at, before.lines);
+                    self.heap.give_cell(&before.lines);
                 }
                 return Ok(before);
             }
@@ -550,14 +525,14 @@ impl FairTree {
         let before = self.cell(entry.pointer);
         self.node(leaf).ok_or_else(damaged)?.remove(entry.index)?;
         if let Some(before) = &before {
-            self.heap.give(before.at, before.lines);
+            self.heap.give_cell(&before.lines);
         }
         Ok(before)
     }
 
-    /// Lines that can be taken, and lines in all.
-    pub fn room(&self) -> (u64, u64) {
-        (self.heap.room(), self.heap.lines())
+    /// What can be taken, and what there is in all.
+    pub fn room(&self) -> Room {
+        self.heap.room()
     }
 
     /// The owner's word: up to where the tree holds the log.

@@ -1,0 +1,56 @@
+//! Going over all of a tree: where no checkpoint knows which lines are in use, and to look for
+//! damage.
+
+use super::tree::FairTree;
+
+impl FairTree {
+    /// Goes over all of the tree, marks what is in use and shows every cell in order. Says how much
+    /// cannot be read.
+    pub fn walk_all(&mut self, mut visit: impl FnMut(&[u8], &[u8])) -> u64 {
+        let mut damages = 0;
+        let mut first = self.root();
+        while let Some(node) = first {
+            let (at, is_leaf, left) = (node.at, node.level() == 0, node.left());
+            damages += self.mark_level(at);
+            first = if is_leaf { None } else { self.node(left) };
+            damages += u64::from(!is_leaf && first.is_none());
+        }
+        let mut leaf = self.first_leaf().map(|node| node.at);
+        let mut steps = self.heap.lines();
+        while let Some(at) = leaf.filter(|_| 0 < steps) {
+            steps -= 1;
+            let Some(node) = self.node(at) else { break };
+            let (entries, next) = (self.own_entries(node), node.sibling());
+            for entry in entries {
+                match self.cell(entry.pointer) {
+                    Some(cell) => {
+                        self.heap.mark_cell(&cell.lines);
+                        visit(&cell.key, &cell.payload);
+                    }
+                    None => {
+                        damages += 1;
+                        self.cell_or_name(&entry).iter().for_each(|cell| visit(&cell.key, &[]));
+                    }
+                }
+            }
+            leaf = (next != 0).then_some(next);
+        }
+        damages + u64::from(self.root().is_none())
+    }
+
+    /// Marks the nodes of a level from its first on.
+    fn mark_level(&mut self, first: u64) -> u64 {
+        let mut damages = 0;
+        let (mut at, mut steps) = (first, self.heap.lines());
+        while at != 0 && 0 < steps {
+            steps -= 1;
+            let Some(node) = self.node(at) else { return damages + 1 };
+            let (low_at, next) = (node.low(), node.sibling());
+            let low = if low_at == 0 { None } else { self.cell(low_at) };
+            damages += u64::from(low_at != 0 && low.is_none());
+            self.mark_node(at, low.as_ref());
+            at = next;
+        }
+        damages + u64::from(at != 0)
+    }
+}
