@@ -405,9 +405,10 @@ fn end_of(log: &Log, entry: &Entry) -> Position {
 mod tests {
     use super::*;
     use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::pm::sim::SimRegion;
     use crate::pm::wal::WalRegion;
     use crate::recover::{Media, Purpose, recover};
-    use crate::types::Settings;
+    use crate::types::{IndexKind, Settings};
 
     #[test]
     fn who_waits_where_a_segment_ends_is_in_no_group_to_come() {
@@ -427,5 +428,31 @@ mod tests {
         let (writer, rolled) = shared.roll(writer, 0).unwrap();
         assert!(rolled);
         assert_eq!((writer.joined, writer.expected), ([0, 0], 3));
+    }
+
+    #[test]
+    fn what_the_index_refused_is_never_said_to_be_durable() {
+        let power = Power::new(u64::MAX);
+        let region = Arc::new(SimRegion::new(512 << 10, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(1 << 20, power, 1, Faults::default()));
+        let index = Some(IndexKind::Fair);
+        let settings = Settings { segment_bytes: 16 << 10, index, ..Settings::default() };
+        let purpose = Purpose::Use { new_id: 1 };
+        let (shared, _) =
+            recover(Media { region, ssd }, settings, purpose, &mut |_, _| {}).unwrap();
+        let (meta, what) = (ItemMeta::default(), Some(What::Small { value_bytes: 5 }));
+        let (kind, key, body) = (Kind::Small, &b"key"[..], &b"value"[..]);
+        let draft = Draft { kind, sequence: None, meta, key, body, what };
+        let (ticket, _) = shared.append(&draft, 0).unwrap().unwrap();
+        shared.index.fair().unwrap().refuse();
+        // Whoever leads the group, who follows, and who asks later.
+        assert!(shared.commit_to(ticket.end, Barrier::Group).is_err());
+        assert!(shared.commit_to(ticket.end, Barrier::Group).is_err());
+        assert!(shared.is_durable(ticket).is_err());
+        assert_eq!(shared.index.get(b"key"), None);
+        let log = &shared.writer().log;
+        let entry = Entry { what: draft.what.unwrap(), ..Entry::unreadable() };
+        assert_eq!(shared.index.publish(b"key", entry, Tie::Keep), Published::Refused);
+        assert!(log.durable() < ticket.end);
     }
 }

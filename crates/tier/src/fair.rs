@@ -122,6 +122,12 @@ impl FairIndex {
         }
     }
 
+    /// From now on the tree can be changed no more.
+    #[cfg(test)]
+    pub fn refuse(&self) {
+        self.noting(Err::<(), _>(io::Error::other("a test")));
+    }
+
     fn noting<T>(&self, result: io::Result<T>) -> Option<T> {
         result
             .map_err(|error| {
@@ -305,15 +311,18 @@ impl FairIndex {
         let mut old: Vec<Box<[u8]>> = Vec::new();
         self.walk(|key, entry| old.extend((entry.sequence < sequence).then(|| key.into())));
         let mut gone = Vec::new();
-        let mut state = self.write();
-        for key in old {
-            let found = self.entry_in(&state, &key).filter(|entry| entry.sequence < sequence);
-            if let Some(entry) = found {
-                self.take_out(&mut state, &key, &entry);
-                gone.push(entry);
+        // By pages: who reads meanwhile waits for one.
+        for keys in old.chunks(PAGE_ENTRIES) {
+            let mut state = self.write();
+            for key in keys {
+                let found = self.entry_in(&state, key).filter(|entry| entry.sequence < sequence);
+                if let Some(entry) = found {
+                    self.take_out(&mut state, key, &entry);
+                    gone.push(entry);
+                }
             }
         }
-        if let Some(ledger) = &mut state.ledger {
+        if let Some(ledger) = &mut self.write().ledger {
             ledger.flushed(sequence);
         }
         gone

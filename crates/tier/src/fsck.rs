@@ -100,3 +100,63 @@ fn read_all(shared: &Shared) -> Result<(u64, Vec<Lost>)> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::fastfair::FairTree;
+    use crate::index::Entry;
+    use crate::outline::part_of;
+    use crate::pm::Region;
+    use crate::pm::sim::SimRegion;
+    use crate::types::IndexKind;
+    use std::sync::Arc;
+
+    /// No write is taken that would lead here; a store that somebody else filled is read all the
+    /// same.
+    #[test]
+    fn a_store_whose_tree_has_no_room_for_its_log_is_opened_to_be_read() {
+        let power = Power::new(u64::MAX);
+        let region: Arc<dyn Region> =
+            Arc::new(SimRegion::new(512 << 10, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(1 << 20, power, 1, Faults::default()));
+        let media = Media { region: region.clone(), ssd };
+        let index = Some(IndexKind::Fair);
+        let settings =
+            Settings { segment_bytes: 16 << 10, index, background: false, ..Settings::default() };
+        let open = || Tier::open(media.clone(), settings, 1, &mut |_, _| {}).unwrap();
+        let (tier, _) = open();
+        let key = |number: u64| format!("key {number:04}").into_bytes();
+        for number in 0..100 {
+            tier.put(&key(number), b"value", ItemMeta::default()).unwrap();
+        }
+        let part = part_of(&region, &tier.shared().shape, tier.shared().tree_segments).unwrap();
+        drop(tier);
+        // The tree as if it held nothing of the log, and had no line left.
+        FairTree::format(&part, 1).unwrap();
+        let (mut tree, _) = FairTree::open(part, None);
+        tree.walk_all(|_, _| ());
+        tree.begin().unwrap();
+        let mut payload = Vec::new();
+        let gone = Entry { what: What::Tombstone, ..Entry::unreadable() };
+        gone.encode(&mut payload);
+        for length in [200, 30, 8] {
+            for number in 0..5000 {
+                let _ = tree.put(format!("{number:0length$}").as_bytes(), &payload);
+            }
+        }
+        assert_eq!(tree.room().lines, 0, "{:?}", tree.room());
+        for _ in 0..2 {
+            let (tier, report) = open();
+            assert!(report.problems.iter().any(|what| what.contains("dump")), "{report:?}");
+            assert!(tier.refuses_writes().is_some() && tier.stats().poisoned);
+            for number in 0..100 {
+                assert_eq!(tier.get(&key(number)).unwrap().unwrap().value, b"value");
+            }
+            assert_eq!(tier.scan(b"", None, usize::MAX).len(), 100);
+            assert!(tier.put(b"key", b"value", ItemMeta::default()).is_err());
+            assert!(!tier.maintain().unwrap_or(false));
+        }
+    }
+}

@@ -62,7 +62,7 @@ pub struct Stats {
     pub log_live_bytes: u64,
     /// Bytes of the region that are in use.
     pub log_used_bytes: u64,
-    /// Bytes of the region.
+    /// Bytes of the region, without those of an index in it.
     pub log_bytes: u64,
     /// Free bytes of the SSD.
     pub ssd_free_bytes: u64,

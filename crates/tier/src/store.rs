@@ -305,7 +305,8 @@ impl Shared {
             tables,
             log_live_bytes,
             log_used_bytes: used,
-            log_bytes: self.region.bytes(),
+            log_bytes: self.region.bytes()
+                - u64::from(self.tree_segments) * u64::from(self.shape.segment_bytes),
             ssd_free_bytes: self.space.free_blocks() * block,
             ssd_bytes: self.space.blocks() * block,
             user_written_bytes: counters.user_bytes.get(),

@@ -294,7 +294,9 @@ fn nothing_acknowledged_is_lost_behind_one_cache() {
 }
 
 fn is_caught(kind: Kind, faults: &Faults) -> bool {
-    (0..1000).any(|seed| explore(kind, seed, faults).is_err())
+    // An assertion of the tier's own is a catch, too.
+    let explore = |seed| std::panic::catch_unwind(|| explore(kind, seed, faults));
+    (0..1000).any(|seed| !matches!(explore(seed), Ok(Ok(_))))
 }
 
 #[test]

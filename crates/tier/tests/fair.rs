@@ -6,6 +6,7 @@ mod common;
 use common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{Durability, Error, IndexKind, ItemMeta, Report, Settings, Tier, fsck};
+use std::collections::BTreeMap;
 
 const KEYS: u64 = 2000;
 /// Written again between the last checkpoint and the loss of power.
@@ -167,4 +168,85 @@ fn an_index_without_room_refuses_items_and_keeps_those_it_has() {
     drop(tier);
     let (tier, report) = machine.crashed(1, &Faults::default(), u64::MAX).open(settings).unwrap();
     assert_eq!((there(&tier), report.problems.len()), (held - 1, 0));
+}
+
+/// Every acknowledged write of a full store is found, whatever came and went in its tree.
+fn grinds(seed: u64) -> (u64, u64) {
+    const LIVES: u64 = 6;
+    let settings = Settings { index: Some(IndexKind::Fair), ..settings() };
+    let faults = Faults::default();
+    let mut random = Random::new(seed);
+    let mut machine = Machine::new(Kind::PmFair, &faults);
+    let mut oracle: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let (mut refused, mut written) = (0, 0);
+    for life in 0..LIVES {
+        let (tier, report) = machine.open(settings).unwrap();
+        assert!(report.problems.is_empty(), "seed {seed}, life {life}: {:?}", report.problems);
+        assert_eq!(tier.scan(b"", None, usize::MAX).len(), oracle.len(), "seed {seed}");
+        for (key, value) in &oracle {
+            let found = tier.get(key).unwrap();
+            assert!(found.is_some_and(|item| item.value == *value), "seed {seed}, life {life}");
+        }
+        for _ in 0..1500 {
+            // Most writes are of a key that is there, once it is full.
+            let among = if random.one_in(4) { 4000 } else { 300 };
+            let number = random.below(among);
+            let width = [8, 30, 90, 400][(number % 4) as usize];
+            let key = format!("{:0width$}", number * 7919 % 4001).into_bytes();
+            if random.one_in(12) {
+                assert!(tier.delete(&key).is_ok() || refused != 0, "seed {seed}");
+                oracle.remove(&key);
+            } else {
+                let bytes = if random.one_in(20) { 1500 } else { random.below(60) as usize };
+                let value = value(random.number(), bytes);
+                match tier.put(&key, &value, ItemMeta::default()) {
+                    Ok(_) => drop(oracle.insert(key, value)),
+                    Err(Error::PmFull) => refused += 1,
+                    Err(error) => panic!("seed {seed}, life {life}: {error}"),
+                }
+                written += 1;
+            }
+            while tier.maintain().unwrap() {}
+        }
+        drop(tier);
+        machine = machine.crashed(random.number(), &faults, u64::MAX);
+    }
+    (written, refused)
+}
+
+#[test]
+fn a_tree_that_is_full_for_long_loses_nothing_and_always_opens() {
+    let mut all_refused = 0;
+    for seed in 0..4 {
+        let (written, refused) = grinds(seed);
+        println!("seed {seed}: {written} writes, {refused} refused");
+        all_refused += refused;
+    }
+    assert!(100 < all_refused, "the tree was never full: {all_refused}");
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_is_lost_not_missing_and_a_repair_says_what_to_do() {
+    let settings = settings_with(IndexKind::Fair);
+    let machine = large_machine(Kind::PmFair);
+    let (tier, _) = machine.open(settings).unwrap();
+    (0..100).for_each(|number| put(&tier, number, 0));
+    tier.close().unwrap();
+    let (mut log, ssd) = machine.images();
+    let name = key(7);
+    let bytes = ((10 + name.len() + 29) as u32).to_le_bytes();
+    let is_cell = |at: &usize| log[*at..at + 4] == bytes && log[at + 10..].starts_with(&name);
+    let cells: Vec<usize> = (log.len() / 2..log.len() - 64).step_by(64).filter(is_cell).collect();
+    assert!(!cells.is_empty());
+    cells.into_iter().for_each(|at| log[at + 10 + name.len()] ^= 1);
+    let damaged = Machine::of(Kind::PmFair, &Faults::default(), u64::MAX, log, ssd);
+    let findings = fsck::check(damaged.media(), settings).unwrap();
+    assert_eq!(findings.lost.len(), 1, "{findings:?}");
+    assert!(findings.report.problems.iter().any(|what| what.contains("index")), "{findings:?}");
+    let (tier, _) = damaged.open(settings).unwrap();
+    assert!(matches!(tier.get(&name), Err(Error::Lost { .. })));
+    assert_eq!(tier.scan(b"", None, usize::MAX).len(), 99, "all others are there");
+    drop(tier);
+    let refused = fsck::repair(damaged.media(), settings).unwrap_err().to_string();
+    assert!(refused.contains("dump"), "{refused}");
 }

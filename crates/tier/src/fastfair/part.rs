@@ -14,8 +14,8 @@ const WORD: u64 = 8;
 /// A line.
 pub const LINE: u64 = LINE_BYTES as u64;
 
-/// What is made durable before what: every place that flushes and fences has its own, so that a
-/// test can take each away and has to find a loss.
+/// What is made durable before what. A test takes each away, at all places that have it (a cell's
+/// bytes, the mention of it and their fence are one step), and has to find a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A new tree, before it is used.
