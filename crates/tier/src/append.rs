@@ -332,7 +332,7 @@ impl Shared {
             waiting.extend(pending.frees);
         }
         if let Some(fair) = self.index.fair() {
-            // Before anybody is told that the group is durable: what the index refused is not there.
+            // Before anybody is told that the group is durable: what was refused is not there.
             let holds = out.group.map_or(Ok(()), |group| fair.settled(group.end()));
             holds.and_then(|()| fair.check()).inspect_err(|error| {
                 writer.failed = Some(error.to_string());

@@ -73,8 +73,8 @@ pub fn write(part: &Part, lines: &[u64], key: &[u8], payload: &[u8]) -> io::Resu
     Ok(())
 }
 
-/// The first `wanted` of the bytes of the cell at an offset, and the lines they lie in. `holds` says
-/// where lines may be.
+/// The first `wanted` of the bytes of the cell at an offset, and the lines they lie in. `holds`
+/// says where lines may be.
 fn gather(
     part: &Part,
     at: u64,
@@ -85,7 +85,7 @@ fn gather(
         return None;
     }
     let bytes = part.load(at) as u32 as usize;
-    if bytes < HEAD_BYTES || BYTES_MAX < bytes {
+    if !(HEAD_BYTES..=BYTES_MAX).contains(&bytes) {
         return None;
     }
     let held = if lines_of_bytes(bytes) == 1 { LINE as usize } else { LINK_AT };

@@ -35,7 +35,7 @@ impl Bits {
     }
 }
 
-/// This part of the lines is for nodes: a node that is half full has 14 entries, each of which has a
+/// This part of the lines is for nodes: one that is half full has 14 entries, each of which has a
 /// cell of at least a line, so that short keys use up both areas at once.
 const NODE_SHARE: u64 = 3;
 
@@ -196,7 +196,8 @@ impl Heap {
 
     /// The lines of a cell are in use; false if some were already.
     pub fn mark_cell(&mut self, lines: &[u64]) -> bool {
-        lines.iter().fold(true, |fresh, at| self.set_used(at / LINE) && fresh)
+        let fresh = lines.iter().filter(|at| self.set_used(**at / LINE)).count();
+        fresh == lines.len()
     }
 
     /// Gives a node back that nothing ever led to.
