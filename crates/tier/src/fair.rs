@@ -54,8 +54,8 @@ pub struct FairIndex {
     promised_nodes: AtomicU64,
     /// Where the copies of records end that the index does not follow yet, by their old places.
     following: Mutex<BTreeMap<Home, Position>>,
-    /// Why the tree cannot be changed any more.
-    failure: Mutex<Option<String>>,
+    /// Why the tree cannot be changed any more, and whether that is for want of room.
+    failure: Mutex<Option<(String, bool)>>,
 }
 
 const UNPOISONED: &str = "nobody panics inside";
@@ -118,8 +118,13 @@ impl FairIndex {
     pub fn check(&self) -> Result<()> {
         match &*self.failure.lock().expect(UNPOISONED) {
             None => Ok(()),
-            Some(why) => Err(Error::Poisoned(why.clone())),
+            Some((why, _)) => Err(Error::Poisoned(why.clone())),
         }
+    }
+
+    /// Whether that is for want of room.
+    pub fn was_full(&self) -> bool {
+        matches!(*self.failure.lock().expect(UNPOISONED), Some((_, true)))
     }
 
     /// From now on the tree can be changed no more.
@@ -131,7 +136,9 @@ impl FairIndex {
     fn noting<T>(&self, result: io::Result<T>) -> Option<T> {
         result
             .map_err(|error| {
-                self.failure.lock().expect(UNPOISONED).get_or_insert(error.to_string());
+                let is_full = error.kind() == io::ErrorKind::StorageFull;
+                let mut failure = self.failure.lock().expect(UNPOISONED);
+                failure.get_or_insert((error.to_string(), is_full));
             })
             .ok()
     }

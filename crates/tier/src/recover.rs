@@ -429,9 +429,10 @@ impl<'a> Recovery<'a> {
         for (key, entry, tie) in &late {
             self.publish(key, entry.clone(), *tie);
         }
-        match self.index.fair().and_then(|fair| fair.check().err()) {
-            None => Ok(()),
-            Some(error) => self.do_without(&late, &error),
+        match self.index.fair().map(|fair| (fair.check(), fair.was_full())) {
+            None | Some((Ok(()), _)) => Ok(()),
+            Some((Err(error), true)) => self.do_without(&late, &error),
+            Some((result, false)) => result,
         }
     }
 

@@ -155,6 +155,11 @@ impl Heap {
         fits
     }
 
+    /// Whether the line at an offset is in use.
+    pub fn is_used(&self, at: u64) -> bool {
+        self.used.get(at / LINE)
+    }
+
     /// Takes a node; its offset.
     pub fn take_node(&mut self) -> Option<u64> {
         let line = self.nodes.find(&self.used)?;

@@ -40,6 +40,8 @@ pub enum Step {
     Overflow,
     /// Up to where the tree holds the log, before a checkpoint relies on it.
     Position,
+    /// What a process that ended left in a cache, before anything is built on it.
+    Found,
 }
 
 /// Bytes of a region from a place on.

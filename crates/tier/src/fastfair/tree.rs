@@ -21,6 +21,8 @@ const JOURNAL_AT: u64 = 4096;
 const JOURNAL_SHARE: u64 = 32;
 /// In the place of a checkpoint's number: whatever the checkpoint, mentions are missing.
 const OVERFLOW_ALWAYS: u64 = u64::MAX;
+/// More mentions than one operation makes.
+const LAST: usize = 4 * LEVELS_MAX;
 /// No tree is that high; a way that is longer leads in a circle.
 const LEVELS_MAX: usize = 32;
 
@@ -44,9 +46,11 @@ pub enum Change {
 
 /// The tree. Its owner locks it.
 pub struct FairTree {
-    part: Part,
+    pub(super) part: Part,
     pub(super) heap: Heap,
-    journal: Journal,
+    pub(super) journal: Journal,
+    /// The last mentions that were found when it was opened.
+    pub(super) last: Vec<Mention>,
 }
 
 fn full() -> io::Error {
@@ -62,7 +66,7 @@ fn journal_bytes(part: &Part) -> u64 {
 }
 
 /// Where the heap begins. Its first node is the first leaf.
-fn heap_at(part: &Part) -> u64 {
+pub(super) fn heap_at(part: &Part) -> u64 {
     JOURNAL_AT + journal_bytes(part)
 }
 
@@ -100,7 +104,7 @@ impl FairTree {
         let whole = overflow != OVERFLOW_ALWAYS && overflow != next.wrapping_add(1);
         let journal = Journal::new(JOURNAL_AT, journal_bytes(&part), next);
         let heap = Heap::new(start, end);
-        let mut tree = FairTree { part, heap, journal };
+        let mut tree = FairTree { part, heap, journal, last: Vec::new() };
         let changes = kept.filter(|_| whole).and_then(|kept| tree.catch_up(kept.bits));
         if changes.is_none() {
             tree.heap = Heap::new(start, end);
@@ -109,9 +113,11 @@ impl FairTree {
         (tree, changes)
     }
 
-    /// To be called before a tree is changed that was walked: the newest checkpoint does not know
-    /// what follows.
+    /// To be called before a tree is changed. What was found may have been in a cache, where a
+    /// process ended and no power failed: from here on it is durable. Of one that was walked the
+    /// newest checkpoint does not know what follows.
     pub fn begin(&mut self) -> io::Result<()> {
+        self.flush_found()?;
         match self.journal.is_over() {
             true => {
                 self.set_overflow(OVERFLOW_ALWAYS)?;
@@ -141,7 +147,9 @@ impl FairTree {
         if !self.heap.restore(bits) {
             return None;
         }
-        let mentions: BTreeSet<Mention> = self.journal.read(&self.part).into_iter().collect();
+        let found = self.journal.read(&self.part);
+        self.last = found[found.len().saturating_sub(LAST)..].to_vec();
+        let mentions: BTreeSet<Mention> = found.into_iter().collect();
         let mut changes = Vec::new();
         for mention in mentions {
             match mention {
@@ -254,11 +262,23 @@ impl FairTree {
 
     /// The node of a level that holds `key`. Changes nothing.
     fn descend(&self, key: &[u8], level: u64) -> Option<Node<'_>> {
+        self.descend_by(key, level, |_| ())
+    }
+
+    /// The same, and shows every node on the way.
+    pub(super) fn descend_by<'a>(
+        &'a self,
+        key: &[u8],
+        level: u64,
+        mut visit: impl FnMut(Node<'a>),
+    ) -> Option<Node<'a>> {
         let mut node = self.root()?;
         let mut steps = self.heap.lines();
         for _ in 0..LEVELS_MAX {
+            visit(node);
             while let Some(next) = self.behind(node, key) {
                 node = next;
+                visit(node);
                 steps = steps.checked_sub(1)?; // in a circle
             }
             match node.level().cmp(&level) {

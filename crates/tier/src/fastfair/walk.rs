@@ -1,7 +1,11 @@
 //! Going over all of a tree: where no checkpoint knows which lines are in use, and to look for
 //! damage.
 
-use super::tree::FairTree;
+use super::journal::Mention;
+use super::node::NODE_BYTES;
+use super::part::{LINE, Step};
+use super::tree::{FairTree, heap_at};
+use std::io;
 
 impl FairTree {
     /// Goes over all of the tree, marks what is in use and shows every cell in order. Says how much
@@ -52,5 +56,43 @@ impl FairTree {
             at = next;
         }
         damages + u64::from(at != 0)
+    }
+
+    /// Makes durable what an operation may have left in a cache that a process which ended was at:
+    /// of a tree that was walked, all; else its mentions, and what they are about. Whatever came
+    /// before that operation was durable when it began.
+    pub(super) fn flush_found(&mut self) -> io::Result<()> {
+        let front = heap_at(&self.part);
+        self.part.flush(0, front, Step::Found)?;
+        if self.journal.is_over() {
+            let used = (front..self.part.bytes()).step_by(LINE as usize);
+            for at in used.filter(|at| self.heap.is_used(*at)) {
+                self.part.flush(at, LINE, Step::Found)?;
+            }
+        }
+        for mention in std::mem::take(&mut self.last) {
+            match mention {
+                Mention::Cell(at) => self.flush_way(at)?,
+                Mention::Node(at) => {
+                    if let Some(low) = self.node(at).map(|node| node.low()) {
+                        self.part.flush(at, NODE_BYTES, Step::Found)?;
+                        self.flush_way(low)?;
+                    }
+                }
+            }
+        }
+        self.part.fence(Step::Found)
+    }
+
+    /// A cell, and all nodes on the way to its key.
+    fn flush_way(&self, at: u64) -> io::Result<()> {
+        let cell = self.cell(at);
+        let lines = cell.iter().flat_map(|cell| &cell.lines);
+        lines.into_iter().try_for_each(|line| self.part.flush(*line, LINE, Step::Found))?;
+        let key = cell.as_ref().map_or(&[][..], |cell| &cell.key);
+        let mut met = Vec::new();
+        self.descend_by(key, 0, |node| met.extend([node.at, node.sibling()]));
+        let nodes = met.into_iter().filter(|at| *at != 0 && self.heap.holds_node(*at));
+        nodes.into_iter().try_for_each(|at| self.part.flush(at, NODE_BYTES, Step::Found))
     }
 }
