@@ -16,7 +16,7 @@
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `entry`, `ledger`; `index`, in
 //! memory (`btree`) or in persistent memory (`fair` on `fastfair`); `append`, `follow`, `large`,
 //! `read`, `scan`, `reads`, `migrate`, `checkpoint` and `outline` with `ahead`, `recover` with
-//! `survey`, `tree` and `census` (what is done); `tier`, `directory`, `fsck`, `dump` (how it is
+//! `make`, `survey`, `tree` and `census` (what is done); `tier`, `directory`, `fsck`, `dump` (how it is
 //! used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
