@@ -16,8 +16,8 @@
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `entry`, `ledger`; `index`, in
 //! memory (`btree`) or in persistent memory (`fair` on `fastfair`); `append`, `follow`, `large`,
 //! `read`, `scan`, `reads`, `migrate`, `checkpoint` and `outline` with `ahead`, `recover` with
-//! `make`, `survey`, `tree` and `census` (what is done); `tier`, `directory`, `fsck`, `dump` (how it is
-//! used). docs/disk-format.md has every byte.
+//! `survey`, `tree`, `census` and `make` (what is done); `tier`, `directory`, `fsck`, `dump` (how
+//! it is used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
