@@ -32,6 +32,10 @@ impl Shared {
         loop {
             if let Some((ticket, appended)) = self.append_here(&mut writer, draft)? {
                 (table.sequence, table.home) = (ticket.sequence, Home::log(appended.at));
+                // Its number is given, whatever becomes of what is written behind it.
+                let mut accounts = self.accounts();
+                accounts.tables.last_id = accounts.tables.last_id.max(table.id);
+                drop(accounts);
                 if let Some(pending) = writer.pending.last_mut() {
                     pending.offer = Some(Offer::Moved(Some(table), moved));
                 }

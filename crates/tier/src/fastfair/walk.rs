@@ -14,10 +14,12 @@ impl FairTree {
         let mut damages = 0;
         let mut first = self.root();
         while let Some(node) = first {
-            let (at, is_leaf, left) = (node.at, node.level() == 0, node.left());
+            let (at, level, left) = (node.at, node.level(), node.left());
             damages += self.mark_level(at);
-            first = if is_leaf { None } else { self.node(left) };
-            damages += u64::from(!is_leaf && first.is_none());
+            // A child is one level down: of what leads elsewhere there would be no end.
+            let child = || self.node(left).filter(|child| child.level() + 1 == level);
+            first = if level == 0 { None } else { child() };
+            damages += u64::from(level != 0 && first.is_none());
         }
         let mut leaf = self.first_leaf().map(|node| node.at);
         let mut steps = self.heap.lines();
