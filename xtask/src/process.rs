@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often a bounded wait looks again.
+/// How often a bounded wait looks again at what does not tell: a file, a port, another process.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The repository: the folder above this crate's manifest.

@@ -25,6 +25,7 @@ pub fn make(plan: &Plan) -> Result<Value> {
     let before = Used::now()?;
     let load = bench.load(&*store)?;
     let own_of_load = store.facts();
+    // What a store does behind its load (`--settle-seconds`) has no end that all of them tell.
     std::thread::sleep(plan.settle);
     let (mut turns, mut user_bytes) = (Map::new(), load.user_bytes);
     for (at, turn) in plan.turns.iter().enumerate() {

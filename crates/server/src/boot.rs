@@ -40,7 +40,8 @@ pub use keeper::{Opened, open};
 
 /// Exit status of a worker that lost its transport: the world is wrong, and we cannot go on.
 const STATUS_TRANSPORT: i32 = 74;
-/// How often a stopping server looks whether everything under way is finished.
+/// How often a stopping server looks whether everything under way is finished: it has nothing else
+/// to do, and workers need not tell it.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
 /// How long an RX queue may be another's. What had one and was killed has it for a moment still:
 /// the kernel takes such sockets apart later, by a thread of its own.

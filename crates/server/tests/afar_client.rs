@@ -221,6 +221,18 @@ fn datagram(kind: Kind, request_id: u16, payload: &[u8]) -> Vec<u8> {
     [&Header { kind, ..Header::whole(request_id) }.to_bytes()[..], payload].concat()
 }
 
+/// Posts a request in frames; says how many.
+fn post_in_frames(client: &mut Client, request_id: u16, message: &[u8]) -> usize {
+    let frames = message.chunks(1392);
+    let total = frames.len() as u16;
+    for (number, frame) in frames.enumerate() {
+        let header = Header { request_id, sequence: number as u16, total, kind: Kind::Once };
+        let frame = [&header.to_bytes()[..], frame].concat();
+        assert_eq!(client.post_request(0, &frame), Posted::Done);
+    }
+    usize::from(total)
+}
+
 #[test]
 fn a_value_that_was_lent_and_comes_again_in_frames_is_stored_once() {
     let mut world = World::new(&plan(true, 0, 0), seed());
@@ -233,13 +245,7 @@ fn a_value_that_was_lent_and_comes_again_in_frames_is_stored_once() {
     (0..400).for_each(|_| world.turn());
     assert!(world.get("k") == value);
     world.set("k", b"newer");
-    let frames = message.chunks(1392);
-    let total = frames.len() as u16;
-    for (number, frame) in frames.enumerate() {
-        let header = Header { request_id: 5, sequence: number as u16, total, kind: Kind::Once };
-        let frame = [&header.to_bytes()[..], frame].concat();
-        assert_eq!(client.post_request(0, &frame), Posted::Done);
-    }
+    post_in_frames(&mut client, 5, &message);
     (0..400).for_each(|_| world.turn());
     assert!(world.get("k") == b"newer", "it was stored again; seed {}", seed());
 }
@@ -317,13 +323,7 @@ fn what_a_card_does_not_move_goes_in_frames_and_holds_no_room_for_ever() {
     world.rig.clock.advance(3 * SECOND);
     (0..400).for_each(|_| world.turn());
     assert_eq!(taken(&mut client), [Kind::Resend], "seed {}", seed());
-    let frames = message.chunks(1392);
-    let total = frames.len() as u16;
-    for (number, frame) in frames.enumerate() {
-        let header = Header { request_id: 5, sequence: number as u16, total, kind: Kind::Once };
-        let frame = [&header.to_bytes()[..], frame].concat();
-        assert_eq!(client.post_request(0, &frame), Posted::Done);
-    }
+    let frames = post_in_frames(&mut client, 5, &message);
     (0..400).for_each(|_| world.turn());
     assert_eq!(taken(&mut client), [Kind::Data], "it is stored");
     assert_eq!(client.post_request(0, &datagram(Kind::Data, 6, b"get k\r\n")), Posted::Done);
@@ -335,7 +335,7 @@ fn what_a_card_does_not_move_goes_in_frames_and_holds_no_room_for_ever() {
         (0..400).for_each(|_| world.turn());
     }
     let sent = [sent, taken(&mut client)].concat();
-    assert_eq!(sent, vec![Kind::Data; total as usize], "seed {}", seed());
+    assert_eq!(sent, vec![Kind::Data; frames], "seed {}", seed());
     assert_eq!(world.count("replies_unplaced"), 1);
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Items whose requests leave together.
 const BATCH: u64 = 256;
+/// How long an index may grow, and how often its server, which tells nobody, is asked about it.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(100);
 

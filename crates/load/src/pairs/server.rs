@@ -24,11 +24,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// How long a server may take to answer, and to end. It tells nobody, so it is asked.
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// A signal reaches a thread as soon as that has a CPU.
 const STOPPED_WITHIN: Duration = Duration::from_secs(20);
+/// The kernel tells it to who looks, and a wait of its own has no end.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What the words in braces of a command stand for, and what goes around it.
