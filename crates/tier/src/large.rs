@@ -222,7 +222,8 @@ fn joined(extents: Vec<Extent>) -> Vec<Extent> {
 /// Reads piece `index`; `None` if its crc is wrong.
 ///
 /// Between two stretches others may have the CPU: a scheduler that does not take it away by itself
-/// would have a server's small requests wait for the whole piece.
+/// would have a server's small requests wait for the whole piece. A piece of one stretch gives it
+/// up to nobody: that would cost a short value more than reading it.
 pub fn read_piece(ssd: &dyn Disk, pointer: &Pointer, index: usize) -> Result<Option<Vec<u8>>> {
     let bytes = pointer.piece_bytes(index);
     let mut blocks = Blocks::zeroed(bytes);
@@ -230,19 +231,26 @@ pub fn read_piece(ssd: &dyn Disk, pointer: &Pointer, index: usize) -> Result<Opt
     for part in pointer.parts(index) {
         let into = &mut blocks.as_mut()[at..at + part.bytes];
         for (nth, stretch) in into.chunks_mut(READ_STRETCH_BYTES).enumerate() {
+            yield_between(nth);
             let from = part.at + (nth * READ_STRETCH_BYTES) as u64;
             doing("read a large value", ssd.read_all(from, stretch))?;
-            std::thread::yield_now();
         }
         at += part.bytes;
     }
     let (mut crc, mut piece) = (0, Vec::with_capacity(bytes));
-    for stretch in blocks.as_slice()[..bytes].chunks(COPY_STRETCH_BYTES) {
+    for (nth, stretch) in blocks.as_slice()[..bytes].chunks(COPY_STRETCH_BYTES).enumerate() {
+        yield_between(nth);
         crc = crc32c_append(crc, stretch);
         piece.extend_from_slice(stretch);
-        std::thread::yield_now();
     }
     Ok((pointer.crcs.get(index) == Some(&crc)).then_some(piece))
+}
+
+/// Before a stretch that others come before.
+fn yield_between(nth: usize) {
+    if 0 < nth {
+        std::thread::yield_now();
+    }
 }
 
 /// Whether a large value is whole on the SSD.
