@@ -103,10 +103,7 @@ impl Shared {
 
     /// Everything appended is durable and indexed at the head's position.
     fn checkpoint_head(&self) -> Result<(Head, u64, Option<Outline>)> {
-        let mut writer = self.writer();
-        while writer.flushing {
-            writer = self.wait_settled(writer);
-        }
+        let mut writer = self.wait_quiet(self.writer());
         self.flush_held(&mut writer, Barrier::Group)?;
         let accounts = self.accounts();
         let tables = &accounts.tables;

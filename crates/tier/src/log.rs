@@ -5,8 +5,8 @@
 //!
 //! Knows where records are; does not know which of them are current.
 
-use crate::disk::Barrier;
-use crate::pm::{Region, Values};
+use crate::disk::Write;
+use crate::pm::Region;
 use crate::record::{self, Record, Stamp};
 use crate::segment::{Header, Listed, Shape, life_of};
 use crate::types::{Error, LINE_BYTES, Position, Result, doing};
@@ -36,6 +36,8 @@ struct Active {
     tail: u32,
     /// Up to here everything is durable.
     durable: u32,
+    /// Up to here everything is in a group.
+    grouped: u32,
     /// The last record's stamp says that the segment was durable up to here.
     stamped: u32,
 }
@@ -204,12 +206,13 @@ impl Log {
         Ok(Appended { at, record_bytes: record_bytes as u32, end })
     }
 
-    /// What is not durable yet.
-    pub fn group(&self) -> Option<Group> {
-        let active = self.active.as_ref()?;
-        (active.durable < active.tail).then_some(Group {
+    /// What is in no group yet, as one.
+    pub fn take_group(&mut self) -> Option<Group> {
+        let active = self.active.as_mut()?;
+        let from = std::mem::replace(&mut active.grouped, active.tail);
+        (from < active.tail).then_some(Group {
             slot: active.slot,
-            from: active.durable,
+            from,
             to: active.tail,
             generation: active.generation,
             stamped: active.stamped,
@@ -261,6 +264,7 @@ impl Log {
             life: life_of(self.store_id, self.generation),
             tail: self.shape.header_bytes,
             durable: 0,
+            grouped: 0,
             stamped: 0,
         });
         Ok(true)
@@ -272,23 +276,16 @@ impl Log {
         self.slots[slot as usize] = Slot::Free;
     }
 
-    /// Makes a group durable, and its values. Needs no lock: what is appended meanwhile is the next
-    /// group's.
-    pub fn flush(
+    /// Writes a group and its values, for a sync of both. Says whether that of the values serves
+    /// the records, too. Needs no lock: what is appended meanwhile is the next group's.
+    pub fn write(
         region: &dyn Region,
         shape: &Shape,
         group: Group,
-        why: Barrier,
-        values: &Values<'_>,
-    ) -> Result<()> {
+        values: &[Write<'_>],
+    ) -> Result<bool> {
         let at = shape.start(group.slot) + u64::from(group.from);
         doing("flush the log", region.flush(at, u64::from(group.to - group.from)))?;
-        match values.writes {
-            [] => {
-                doing("sync the SSD", (values.sync)())?;
-                doing("fence the log", region.fence(why))
-            }
-            _ => doing("write a group", region.fence_with(why, values)),
-        }
+        doing("write a group", region.write_with(values))
     }
 }

@@ -314,7 +314,6 @@ impl<'a> Recovery<'a> {
             writer: Mutex::new(writer),
             settled: Condvar::new(),
             groups: Default::default(),
-            arrived: Condvar::new(),
             waiting: Waiting::default(),
             accounts: Mutex::new(accounts),
             maintenance: Mutex::new(maintenance),

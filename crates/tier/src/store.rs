@@ -68,22 +68,26 @@ pub struct Writer {
     pub log: Log,
     /// The highest sequence so far.
     pub sequence: u64,
-    /// In the order of the log.
+    /// What is in no group yet, in the order of the log.
     pub pending: Vec<Pending>,
     /// Blocks to be freed once a later record vouches for what ends at this position: what replaced
     /// their value, and the value's own record. Until then recovery may have to look whether the
     /// values of their groups are there. One after the other, and nearly in the log's order.
     pub waiting: VecDeque<(Position, Arc<Large>)>,
-    /// Somebody is making a group durable.
-    pub flushing: bool,
-    /// The number of the last group that was begun, and where it ends.
+    /// Somebody writes a group.
+    pub writing: bool,
+    /// The number of the last group that was begun.
     pub group: u64,
-    /// See `group`.
-    pub group_end: Position,
-    /// How many wait for the group of each turn.
-    pub joined: [u32; 2],
-    /// How many that may become for the next one, if all come back that were in the last.
-    pub expected: u32,
+    /// How many records it has.
+    pub group_records: usize,
+    /// The number of the last group that was settled.
+    pub settled: u64,
+    /// How many wait until one is settled.
+    pub awaiting: u32,
+    /// How many wait until none is under way.
+    pub halting: u32,
+    /// Where the group of each turn ends.
+    pub ends: [Position; TURNS],
     /// Large values were written by themselves since the SSD was last synced.
     pub data_written: bool,
     /// A flush failed: no more writes.
@@ -100,15 +104,51 @@ impl Writer {
             sequence,
             pending: Vec::new(),
             waiting: VecDeque::new(),
-            flushing: false,
+            writing: false,
             group: 0,
-            group_end: Position::default(),
-            joined: [0; 2],
-            expected: 0,
+            group_records: 0,
+            settled: 0,
+            awaiting: 0,
+            halting: 0,
+            ends: [Position::default(); TURNS],
             data_written: false,
             failed: None,
             checkpointed_bytes: 0,
         }
+    }
+
+    /// Whether a group is being made durable.
+    pub fn is_under_way(&self) -> bool {
+        self.settled < self.group
+    }
+
+    /// Whether all that was appended is in the index.
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_empty() && !self.is_under_way()
+    }
+
+    /// The group that makes the log durable up to `end`, which it is not yet: one that is under
+    /// way, or the next.
+    pub fn group_of(&self, end: Position) -> u64 {
+        let mut under_way = self.settled + 1..self.group + 1;
+        under_way.find(|&group| end <= self.ends[turn(group)]).unwrap_or(self.group + 1)
+    }
+
+    /// Whether the next group may be begun. Behind a group of many it waits: they come back at once,
+    /// and are in it then.
+    pub fn may_begin(&self) -> bool {
+        let may_overlap = self.group_records <= OVERLAPPED_RECORDS_MAX;
+        let most = if may_overlap { GROUPS_MAX } else { 1 };
+        self.halting == 0 && !self.writing && self.group < self.settled + most
+    }
+
+    /// Begins the next group, with all that was appended; its number.
+    pub fn begin(&mut self) -> u64 {
+        self.writing = true;
+        self.group += 1;
+        self.group_records = self.pending.len();
+        self.ends[turn(self.group)] = self.log.tail();
+        self.group
     }
 
     /// Refuses once a flush has failed.
@@ -182,11 +222,9 @@ pub struct Shared {
     pub writer: Mutex<Writer>,
     /// A group was settled, or failed.
     pub settled: Condvar,
-    /// The same for those whose write is in it: they of the group that is being made durable, and
-    /// they of the next, by turns. So nobody wakes whose group is not over, but who leads the next.
-    pub groups: [Condvar; 2],
-    /// Somebody joined the group that gathers.
-    pub arrived: Condvar,
+    /// Where those wait whose write is in a group, by its turn: so nobody wakes whose group is not
+    /// over, but who leads the next.
+    pub groups: [Condvar; TURNS],
     /// Large values in memory that wait for their group.
     pub waiting: Waiting,
     /// Live bytes.
@@ -197,9 +235,17 @@ pub struct Shared {
     pub counters: Counters,
 }
 
-/// Which of two turns a group has: never that of its neighbours.
+/// The most groups under way: one is written while the one before is synced. More take longer each
+/// where a device flushes its cache for one at a time.
+pub const GROUPS_MAX: u64 = 2;
+/// A group of more records has no other under way beside it: fewer and larger groups are less work.
+const OVERLAPPED_RECORDS_MAX: usize = 2;
+/// Those under way, and the next.
+const TURNS: usize = GROUPS_MAX as usize + 1;
+
+/// Which of the turns a group has: never that of another that is waited for.
 pub fn turn(group: u64) -> usize {
-    (group % 2) as usize
+    (group % TURNS as u64) as usize
 }
 
 const UNPOISONED: &str = "a thread panicked while it held the store";
@@ -221,8 +267,11 @@ impl Shared {
     }
 
     /// Waits until somebody settled a group.
-    pub fn wait_settled<'a>(&self, writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
-        self.settled.wait(writer).expect(UNPOISONED)
+    pub fn wait_settled<'a>(&self, mut writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
+        writer.awaiting += 1;
+        let mut writer = self.settled.wait(writer).expect(UNPOISONED);
+        writer.awaiting -= 1;
+        writer
     }
 
     /// Takes blocks for a value. Where many wait for a group they lie in the order they come, so
@@ -233,6 +282,21 @@ impl Shared {
             Durability::Ack => self.space.take(blocks),
             Durability::Interval => self.space.take_in_order(blocks),
         }
+    }
+
+    /// Waits until no group is under way. None is begun meanwhile, or that might never be.
+    pub fn wait_quiet<'a>(&self, mut writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
+        if !writer.is_under_way() {
+            return writer;
+        }
+        writer.halting += 1;
+        while writer.is_under_way() {
+            writer = self.wait_settled(writer);
+        }
+        writer.halting -= 1;
+        // Who was not let lead the next group looks again when the writer is let go.
+        self.groups.iter().for_each(Condvar::notify_all);
+        writer
     }
 
     /// Waits until this group is over, or is to be led.

@@ -140,7 +140,7 @@ impl Tier {
         // What is appended and not yet in the index may hold the key.
         let known = |key| {
             let writer = self.shared.writer();
-            !writer.pending.is_empty() || self.shared.look(key).is_some()
+            !writer.is_settled() || self.shared.look(key).is_some()
         };
         if !known(key) {
             return self.shared.writer().check().map(|()| None);

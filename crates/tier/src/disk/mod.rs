@@ -63,12 +63,6 @@ pub trait Disk: Send + Sync {
     fn read_some(&self, at: u64, into: &mut [u8]) -> io::Result<usize>;
     /// Writes at least one block and says how many bytes.
     fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize>;
-    /// As `write_some`, and durable when it returns.
-    fn write_durable(&self, at: u64, from: &[u8], why: Barrier) -> io::Result<usize> {
-        let written = self.write_some(at, from)?;
-        self.sync(why)?;
-        Ok(written)
-    }
     /// Makes all durable that was written before.
     fn sync(&self, why: Barrier) -> io::Result<()>;
     /// Whether a sync of `other` makes durable what will be written at this place: both lie behind
@@ -102,11 +96,6 @@ pub trait Disk: Send + Sync {
     /// Writes all of `from`.
     fn write_all(&self, at: u64, from: &[u8]) -> io::Result<()> {
         written(from, |done| self.write_some(at + done as u64, &from[done..]))
-    }
-
-    /// Writes all of `from`, durable when it returns.
-    fn write_all_durable(&self, at: u64, from: &[u8], why: Barrier) -> io::Result<()> {
-        written(from, |done| self.write_durable(at + done as u64, &from[done..], why))
     }
 }
 

@@ -1,5 +1,4 @@
-//! A file or a block device: O_DIRECT where the file system has it, RWF_DSYNC for a group,
-//! fdatasync otherwise.
+//! A file or a block device: O_DIRECT where the file system has it, made durable by fdatasync.
 
 use super::ext4::cache_of;
 use super::extents::are_written;
@@ -7,8 +6,8 @@ use super::{Barrier, Disk};
 use crate::bytes::Blocks;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, fallocate, fstat};
-use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
-use std::io::{self, IoSlice};
+use rustix::io::{Errno, pread, pwrite};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -107,10 +106,6 @@ impl Disk for FileDisk {
 
     fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize> {
         whole(pwrite(&self.file, from, at)?)
-    }
-
-    fn write_durable(&self, at: u64, from: &[u8], _why: Barrier) -> io::Result<usize> {
-        whole(pwritev2(&self.file, &[IoSlice::new(from)], at, ReadWriteFlags::DSYNC)?)
     }
 
     fn sync(&self, _why: Barrier) -> io::Result<()> {

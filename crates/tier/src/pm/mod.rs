@@ -13,14 +13,6 @@ pub mod wal;
 use crate::disk::{Barrier, Write, write_together};
 use std::io;
 
-/// Large values that go out with a group of records.
-pub struct Values<'a> {
-    /// What is written, all on one disk.
-    pub writes: &'a [Write<'a>],
-    /// Makes it durable there.
-    pub sync: &'a dyn Fn() -> io::Result<()>,
-}
-
 /// Byte-addressed persistent memory, or what behaves like it.
 ///
 /// What was written is read back at once. It is durable when a flush of it and then a fence have
@@ -46,10 +38,15 @@ pub trait Region: Send + Sync {
     fn flush(&self, at: u64, bytes: u64) -> io::Result<()>;
     /// Everything flushed before is durable when this returns.
     fn fence(&self, why: Barrier) -> io::Result<()>;
-    /// As `fence`, and makes these durable, too: in any order, at once where that is possible.
-    fn fence_with(&self, why: Barrier, values: &Values<'_>) -> io::Result<()> {
-        write_together(values.writes)?;
-        (values.sync)()?;
+    /// Writes what was flushed before to where a `sync` makes it durable, and these values, all of
+    /// one disk, to that: at once where it is possible. Says whether a sync of that disk serves for
+    /// both. One caller at a time.
+    fn write_with(&self, values: &[Write<'_>]) -> io::Result<bool> {
+        write_together(values)?;
+        Ok(false)
+    }
+    /// Everything that a `write_with` wrote before is durable when this returns.
+    fn sync(&self, why: Barrier) -> io::Result<()> {
         self.fence(why)
     }
     /// Reads several ranges, at once where they wait for a device.

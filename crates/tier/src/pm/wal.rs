@@ -1,12 +1,12 @@
-//! The log on a disk: writes collect in blocks in memory, and a fence writes all that changed, as
-//! one synchronous write (O_DIRECT and RWF_DSYNC on a file), or together with the large values of
-//! its group and then a sync of both disks, which is one where one cache is before both.
+//! The log on a disk: writes collect in blocks in memory, and a group writes all that changed,
+//! together with its large values, and then syncs both disks, which is one where one cache is before
+//! both.
 //!
 //! The newest block stays in memory, so that the next group, which begins in it, reads nothing.
 //! That block is written again with the same bytes and more behind them. A disk that tears it
 //! leaves, sector by sector, old or new bytes, and where records were acknowledged these are equal.
 
-use super::{Region, Values};
+use super::Region;
 use crate::bytes::Blocks;
 use crate::disk::{Barrier, Disk, Read, Write, read_together, write_together};
 use crate::types::BLOCK_BYTES;
@@ -195,22 +195,11 @@ impl Region for WalRegion {
     }
 
     fn fence(&self, why: Barrier) -> io::Result<()> {
-        let runs = self.changed();
-        if why == Barrier::Recovery {
-            self.disk.sync(why)?;
-        }
-        for run in runs {
-            self.disk.write_all_durable(
-                run.first * BLOCK_BYTES as u64,
-                run.bytes.as_slice(),
-                why,
-            )?;
-            self.settle(&run);
-        }
-        Ok(())
+        self.write_with(&[])?;
+        self.disk.sync(why)
     }
 
-    fn fence_with(&self, why: Barrier, values: &Values<'_>) -> io::Result<()> {
+    fn write_with(&self, values: &[Write<'_>]) -> io::Result<bool> {
         let runs = self.changed();
         let disk = &*self.disk;
         let records = runs.iter().map(|run| Write {
@@ -222,19 +211,16 @@ impl Region for WalRegion {
         // Before they are written: a hole is none afterwards.
         let is_synced = |record: &Write<'_>| {
             let bytes = record.from.len() as u64;
-            values
-                .writes
-                .first()
-                .is_some_and(|value| disk.is_synced_by(value.disk, record.at, bytes))
+            values.first().is_some_and(|value| disk.is_synced_by(value.disk, record.at, bytes))
         };
-        let all_are_synced = records.iter().all(is_synced);
-        write_together(&[&records, values.writes].concat())?;
-        (values.sync)()?;
-        if !all_are_synced {
-            self.disk.sync(why)?;
-        }
+        let serves = !values.is_empty() && records.iter().all(is_synced);
+        write_together(&[&records, values].concat())?;
         runs.iter().for_each(|run| self.settle(run));
-        Ok(())
+        Ok(serves)
+    }
+
+    fn sync(&self, why: Barrier) -> io::Result<()> {
+        self.disk.sync(why)
     }
 
     fn read_many(&self, reads: &mut [(u64, Vec<u8>)]) -> io::Result<()> {

@@ -1,0 +1,60 @@
+//! What an appended record does to the index, once it may: nothing is shown before it is durable,
+//! but where the settings say so.
+
+use crate::index::{Entry, Published, Tie, What};
+use crate::log::Log;
+use crate::store::{Offer, Pending, Shared};
+use crate::types::Position;
+
+impl Shared {
+    /// Offers a record to the index; what it replaces goes to the record's `frees`.
+    pub fn offer(&self, log: &Log, pending: &mut Pending) {
+        let end = pending.end;
+        let replaced = |entry: Entry| {
+            // Where migration appended its record again meanwhile, that may lie behind us.
+            let copied = self.index.fair().and_then(|fair| fair.copied_to(entry.home));
+            let vouched = end.max(end_of(log, &entry)).max(copied.unwrap_or_default());
+            self.retire(entry).map(|large| (vouched, large))
+        };
+        match pending.offer.take() {
+            None => {}
+            Some(Offer::FlushAll(sequence)) => {
+                let gone = self.index.flush(sequence).into_iter();
+                pending.frees.extend(gone.filter_map(replaced));
+            }
+            Some(Offer::Moved(table, moved)) => self.follow(table, &moved),
+            Some(Offer::Entry(key, entry)) => {
+                let (home, bytes) = (entry.home, entry.record_bytes);
+                let what = entry.what.clone();
+                let stale = match &entry.what {
+                    What::Large(large) => Some((end, large.clone())),
+                    _ => None,
+                };
+                // Credited first: whoever sees the entry may replace it at once.
+                self.credit(home, bytes);
+                match self.index.publish(&key, entry, Tie::Keep) {
+                    Published::Current(before) => {
+                        pending.frees.extend(before.and_then(replaced));
+                    }
+                    Published::Stale => {
+                        self.debit(home, bytes);
+                        pending.frees.extend(stale);
+                    }
+                    Published::Refused => self.debit(home, bytes),
+                }
+                // Afterwards: nobody else may be promised the same room.
+                self.index.fair().into_iter().for_each(|fair| fair.fulfil(&key, &what));
+            }
+        }
+    }
+}
+
+/// Where an entry's record ends; before everything if it lies in a sort table.
+fn end_of(log: &Log, entry: &Entry) -> Position {
+    let start = match entry.home.is_ssd() {
+        true => None,
+        false => log.position_of(entry.home.at()),
+    };
+    let end = |at: Position| Position { offset: at.offset + entry.record_bytes, ..at };
+    start.map_or(Position::default(), end)
+}
