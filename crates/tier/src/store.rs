@@ -134,8 +134,8 @@ impl Writer {
         under_way.find(|&group| end <= self.ends[turn(group)]).unwrap_or(self.group + 1)
     }
 
-    /// Whether the next group may be begun. Behind a group of many it waits: they come back at once,
-    /// and are in it then.
+    /// Whether the next group may be begun. Behind a group of many it waits: they come back at
+    /// once, and are in it then.
     pub fn may_begin(&self) -> bool {
         let may_overlap = self.group_records <= OVERLAPPED_RECORDS_MAX;
         let most = if may_overlap { GROUPS_MAX } else { 1 };

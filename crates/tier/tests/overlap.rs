@@ -1,5 +1,5 @@
-//! Two groups under way: one is written while the one before it is synced. A disk that stops at each
-//! sync until it is told how that ends makes every order of the two happen that matters.
+//! Two groups under way: one is written while the one before it is synced. A disk that stops at
+//! each sync until it is told how that ends makes every order of the two happen that matters.
 
 mod common;
 

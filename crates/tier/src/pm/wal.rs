@@ -1,6 +1,6 @@
 //! The log on a disk: writes collect in blocks in memory, and a group writes all that changed,
-//! together with its large values, and then syncs both disks, which is one where one cache is before
-//! both.
+//! together with its large values, and then syncs both disks, which is one where one cache is
+//! before both.
 //!
 //! The newest block stays in memory, so that the next group, which begins in it, reads nothing.
 //! That block is written again with the same bytes and more behind them. A disk that tears it
