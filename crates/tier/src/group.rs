@@ -4,11 +4,11 @@
 //! values and its records are written together, then both media are synced. Then the group is
 //! settled: offered to the index, and its writers wake. There is no thread of the log's own.
 //!
-//! One group is written at a time, since two share the block in which one ends and the next begins.
-//! While it is synced the next may be written, so that a few writers who come back as soon as they
-//! are answered do not take turns. Groups are settled in the order they were begun: what is said to
-//! be durable is all that was appended before, and a failure is told to one caller only, whose
-//! group those behind it must not outlive.
+//! One group is written at a time, since two share the block in which one ends and the next begins,
+//! and one is synced at a time, since a device may tell of a failure once, to whoever asks first.
+//! But the next group may be written while one is synced, so that a few writers who come back as
+//! soon as they are answered do not take turns. Groups are settled in the order they were begun:
+//! what is said to be durable is all that was appended before, and a failure ends those behind it.
 //!
 //! Values and records go out at once: a record may be durable before the value it points at, as it
 //! may on persistent memory whatever one does, and recovery looks ([`crate::recover`]). What is
@@ -17,6 +17,7 @@
 use crate::disk::Barrier;
 use crate::large::Runs;
 use crate::log::{Group, Log};
+use crate::pm;
 use crate::store::{Pending, Shared, Writer, turn};
 use crate::types::{Position, Result, doing};
 use crate::value::Large;
@@ -38,8 +39,8 @@ struct Outgoing {
 struct Written {
     /// There are large values to be synced.
     values: bool,
-    /// Their sync serves the records, too.
-    serves: bool,
+    /// Of the records.
+    records: Option<pm::Written>,
 }
 
 impl Outgoing {
@@ -60,7 +61,7 @@ impl Shared {
     pub fn flush_held(&self, writer: &mut Writer, why: Barrier) -> Result<()> {
         writer.check()?;
         let out = Outgoing::of(writer);
-        let result = self.write_out(&out).and_then(|written| self.sync(&out, &written, why));
+        let result = self.write_out(&out).and_then(|written| self.sync(&written, why));
         let settled = self.settle(writer, out, result);
         // Whoever waits for a group has it, though none was led.
         self.groups.iter().for_each(Condvar::notify_all);
@@ -99,15 +100,20 @@ impl Shared {
             // Before anybody begins a group behind it.
             writer.failed.get_or_insert_with(|| error.to_string());
         }
-        drop(writer);
-        self.groups[turn(group + 1)].notify_one();
-        let result = written.and_then(|written| self.sync(&out, &written, why));
-        let mut writer = self.writer();
+        if writer.may_begin() {
+            self.groups[turn(group + 1)].notify_one();
+        }
         while writer.settled + 1 < group {
             writer = self.wait_settled(writer);
         }
-        // Where an earlier one failed, so did this.
-        let result = result.and_then(|()| writer.check());
+        // Where the one before failed, so does this.
+        let is_well = writer.check();
+        drop(writer);
+        let result = written.and_then(|written| {
+            is_well?;
+            self.sync(&written, why)
+        });
+        let mut writer = self.writer();
         let settled = self.settle(&mut writer, out, result);
         writer.settled = group;
         let next = writer.group + 1;
@@ -142,21 +148,19 @@ impl Shared {
         let writes = runs.writes(&*self.ssd);
         self.counters.ssd_bytes.add(runs.bytes());
         let values = out.data || !writes.is_empty();
-        let serves = match out.group {
-            Some(group) => Log::write(&*self.region, &self.shape, group, &writes)?,
-            None => false, // records of values that wait are in a group with them
-        };
-        Ok(Written { values, serves })
+        // Records of values that wait are in a group with them.
+        let write = |group| Log::write(&*self.region, &self.shape, group, &writes);
+        Ok(Written { values, records: out.group.map(write).transpose()? })
     }
 
     /// Makes durable what was written.
-    fn sync(&self, out: &Outgoing, written: &Written, why: Barrier) -> Result<()> {
+    fn sync(&self, written: &Written, why: Barrier) -> Result<()> {
         if written.values {
             doing("sync the SSD", self.ssd.sync(Barrier::Data))?;
         }
-        match out.group {
-            Some(_) if !written.serves => doing("sync the log", self.region.sync(why)),
-            _ => Ok(()),
+        match &written.records {
+            Some(records) => doing("sync the log", self.region.sync(why, records)),
+            None => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@
 //! Knows where records are; does not know which of them are current.
 
 use crate::disk::Write;
-use crate::pm::Region;
+use crate::pm::{Region, Written};
 use crate::record::{self, Record, Stamp};
 use crate::segment::{Header, Listed, Shape, life_of};
 use crate::types::{Error, LINE_BYTES, Position, Result, doing};
@@ -276,14 +276,14 @@ impl Log {
         self.slots[slot as usize] = Slot::Free;
     }
 
-    /// Writes a group and its values, for a sync of both. Says whether that of the values serves
-    /// the records, too. Needs no lock: what is appended meanwhile is the next group's.
+    /// Writes a group and its values, for a sync of both. Needs no lock: what is appended meanwhile
+    /// is the next group's.
     pub fn write(
         region: &dyn Region,
         shape: &Shape,
         group: Group,
         values: &[Write<'_>],
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let at = shape.start(group.slot) + u64::from(group.from);
         doing("flush the log", region.flush(at, u64::from(group.to - group.from)))?;
         doing("write a group", region.write_with(values))

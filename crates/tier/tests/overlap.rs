@@ -1,5 +1,5 @@
-//! Two groups under way: one is written while the one before it is synced. A disk that stops at
-//! each sync until it is told how that ends makes every order of the two happen that matters.
+//! Two groups under way: one is written while the one before it is synced. Disks that stop at each
+//! sync until they are told how that ends hold the two where the power may fail.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::{Faults, SimDisk};
 use laneway_tier::disk::{Barrier, Disk};
 use laneway_tier::pm::wal::WalRegion;
-use laneway_tier::{ItemMeta, Media, Result, Tier};
+use laneway_tier::{Durability, Error, ItemMeta, Media, Result, Settings, Tier};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -22,21 +22,26 @@ const SIZES: [usize; 2] = [100, 3000]; // in the log, and on the SSD
 
 type Verdict = Sender<io::Result<()>>;
 
-/// A disk whose syncs, once it is closed, wait to be told how they end.
+/// What happens at a gate.
+enum Event {
+    Write,
+    Sync(Verdict),
+}
+
+/// A disk that tells what is done to it, once it is closed, and whose syncs then wait to be told how
+/// they end.
 struct Gate {
     disk: Arc<SimDisk>,
-    arrivals: Mutex<Option<Sender<Verdict>>>,
+    events: Mutex<Option<Sender<Event>>>,
 }
 
 impl Gate {
-    fn close(&self) -> Receiver<Verdict> {
-        let (arrivals, come) = channel();
-        *self.arrivals.lock().unwrap() = Some(arrivals);
-        come
+    fn new(disk: Arc<SimDisk>) -> Arc<Gate> {
+        Arc::new(Gate { disk, events: Mutex::new(None) })
     }
 
-    fn open(&self) {
-        self.arrivals.lock().unwrap().take();
+    fn events(&self) -> Option<Sender<Event>> {
+        self.events.lock().unwrap().clone()
     }
 }
 
@@ -50,45 +55,78 @@ impl Disk for Gate {
     }
 
     fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize> {
-        self.disk.write_some(at, from)
+        let written = self.disk.write_some(at, from);
+        self.events().into_iter().for_each(|events| events.send(Event::Write).unwrap());
+        written
     }
 
     fn sync(&self, why: Barrier) -> io::Result<()> {
-        let arrivals = self.arrivals.lock().unwrap().clone();
-        if let Some(arrivals) = arrivals {
+        if let Some(events) = self.events() {
             let (verdict, told) = channel();
-            arrivals.send(verdict).unwrap();
+            events.send(Event::Sync(verdict)).unwrap();
             told.recv().unwrap()?;
         }
         self.disk.sync(why)
     }
+
+    fn is_synced_by(&self, other: &dyn Disk, at: u64, bytes: u64) -> bool {
+        self.disk.is_synced_by(other, at, bytes)
+    }
+
+    fn cache(&self) -> Option<u64> {
+        self.disk.cache()
+    }
 }
 
-/// A store with one item that is durable, and a gate before its log's disk.
+/// A store with one item that is durable, and gates before its disks.
 struct Store {
     machine: Machine,
-    gate: Arc<Gate>,
+    gates: [Arc<Gate>; 2],
     tier: Arc<Tier>,
 }
 
 impl Store {
-    fn new() -> Store {
-        let machine = Machine::new(Kind::Wal, &Faults::default());
-        let gate = Arc::new(Gate { disk: machine.log_disk(), arrivals: Mutex::new(None) });
-        let media = Media { region: Arc::new(WalRegion::new(gate.clone())), ..machine.media() };
-        let (tier, report) = Tier::open(media, settings(), 1, &mut |_, _| {}).unwrap();
+    fn open(kind: Kind, settings: Settings) -> Store {
+        let machine = Machine::new(kind, &Faults::default());
+        let gates = [Gate::new(machine.log_disk()), Gate::new(machine.ssd.clone())];
+        let [log, ssd] = gates.clone();
+        let media = Media { region: Arc::new(WalRegion::new(log)), ssd };
+        let (tier, report) = Tier::open(media, settings, 1, &mut |_, _| {}).unwrap();
         assert_eq!(report.problems, [""; 0]);
-        let store = Store { machine, gate, tier: Arc::new(tier) };
+        let store = Store { machine, gates, tier: Arc::new(tier) };
         put(&store.tier, 0, SIZES[0]).unwrap();
+        store.tier.commit().unwrap();
         store
     }
 
-    /// A thread that writes this item; returns when its group is written and about to be synced.
-    fn writes(&self, number: u64, bytes: usize, come: &Receiver<Verdict>) -> Writing {
+    fn close(&self) -> Receiver<Event> {
+        let (events, come) = channel();
+        self.gates.iter().for_each(|gate| *gate.events.lock().unwrap() = Some(events.clone()));
+        come
+    }
+
+    fn reopen(&self) {
+        self.gates.iter().for_each(|gate| *gate.events.lock().unwrap() = None);
+    }
+
+    fn writes(&self, number: u64, bytes: usize) -> JoinHandle<Result<()>> {
         let tier = self.tier.clone();
-        let thread = thread::spawn(move || put(&tier, number, bytes));
-        let verdict = come.recv_timeout(PATIENCE).expect("a group is begun beside the other");
-        Writing { thread, verdict }
+        thread::spawn(move || put(&tier, number, bytes))
+    }
+
+    /// Two writers: the group of one is at its sync, that of the other is written.
+    fn two_under_way(&self, bytes: [usize; 2], come: &Receiver<Event>) -> TwoUnderWay {
+        let first = self.writes(1, bytes[0]);
+        let verdict = next_sync(come);
+        let second = self.writes(2, bytes[1]);
+        // Its record and, if it is a large one, its value.
+        for _ in 0..1 + usize::from(SIZES[0] < bytes[1]) {
+            match next(come) {
+                Event::Write => {}
+                Event::Sync(_) => panic!("one group is synced at a time"),
+            }
+        }
+        TwoUnderWay { first, verdict, second }
     }
 
     /// In any state that a loss of power may leave now these are there, and nothing else is torn.
@@ -107,16 +145,33 @@ impl Store {
     }
 }
 
-/// A writer whose group is at the gate.
-struct Writing {
-    thread: JoinHandle<Result<()>>,
+struct TwoUnderWay {
+    first: JoinHandle<Result<()>>,
     verdict: Verdict,
+    second: JoinHandle<Result<()>>,
 }
 
-impl Writing {
-    fn ends(self) -> Result<()> {
-        self.thread.join().unwrap()
+fn next(come: &Receiver<Event>) -> Event {
+    come.recv_timeout(PATIENCE).expect("the next group is written while one is synced")
+}
+
+fn next_sync(come: &Receiver<Event>) -> Verdict {
+    loop {
+        if let Event::Sync(verdict) = next(come) {
+            return verdict;
+        }
     }
+}
+
+/// How many syncs a group takes.
+fn syncs(kind: Kind, bytes: usize) -> usize {
+    1 + usize::from(kind == Kind::Wal && SIZES[0] < bytes)
+}
+
+/// All syncs of a group are well, of which the first waits.
+fn all_are_well(syncs: usize, first: &Verdict, come: &Receiver<Event>) {
+    first.send(Ok(())).unwrap();
+    (1..syncs).for_each(|_| next_sync(come).send(Ok(())).unwrap());
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -128,42 +183,45 @@ fn put(tier: &Tier, number: u64, bytes: usize) -> Result<()> {
 }
 
 fn failure() -> io::Result<()> {
-    Err(io::Error::other("the sync of one group failed"))
+    Err(io::Error::other("the sync of a group failed"))
 }
 
+const KINDS: [Kind; 2] = [Kind::Wal, Kind::WalBeside];
+
 #[test]
-fn who_comes_while_a_group_is_synced_is_durable_when_both_are() {
-    for (bytes, later_bytes) in SIZES.into_iter().flat_map(|a| SIZES.map(|b| (a, b))) {
-        let sizes = [SIZES[0], bytes, later_bytes];
-        let store = Store::new();
-        let come = store.gate.close();
-        let first = store.writes(1, bytes, &come);
-        let second = store.writes(2, later_bytes, &come);
-        store.keeps(&[0], sizes);
-        first.verdict.send(Ok(())).unwrap();
-        first.ends().unwrap();
-        store.keeps(&[0, 1], sizes);
-        second.verdict.send(Ok(())).unwrap();
-        second.ends().unwrap();
-        store.keeps(&[0, 1, 2], sizes);
-        assert_eq!(store.tier.get(&key(2)).unwrap().unwrap().value, value(2, later_bytes));
+fn what_is_written_while_a_group_is_synced_is_durable_behind_it() {
+    for kind in KINDS {
+        for (bytes, later_bytes) in SIZES.into_iter().flat_map(|a| SIZES.map(|b| (a, b))) {
+            let sizes = [SIZES[0], bytes, later_bytes];
+            let store = Store::open(kind, settings());
+            let come = store.close();
+            let TwoUnderWay { first, verdict, second } =
+                store.two_under_way([bytes, later_bytes], &come);
+            store.keeps(&[0], sizes);
+            all_are_well(syncs(kind, bytes), &verdict, &come);
+            first.join().unwrap().unwrap();
+            let verdict = next_sync(&come);
+            store.keeps(&[0, 1], sizes);
+            assert!(store.tier.get(&key(2)).unwrap().is_none(), "it is not durable yet");
+            all_are_well(syncs(kind, later_bytes), &verdict, &come);
+            second.join().unwrap().unwrap();
+            store.keeps(&[0, 1, 2], sizes);
+            assert_eq!(store.tier.get(&key(2)).unwrap().unwrap().value, value(2, later_bytes));
+        }
     }
 }
 
 #[test]
 fn a_group_does_not_outlive_the_one_before_it() {
-    for bytes in SIZES {
-        let store = Store::new();
-        let come = store.gate.close();
-        let first = store.writes(1, bytes, &come);
-        let second = store.writes(2, bytes, &come);
-        // Its own sync is well, and nobody may hear of it: what lies before it may be lost.
-        second.verdict.send(Ok(())).unwrap();
-        first.verdict.send(failure()).unwrap();
-        assert!(first.ends().is_err());
-        assert!(second.ends().is_err());
-        store.gate.open();
-        assert!(store.tier.refuses_writes().is_some());
+    for (kind, bytes) in KINDS.into_iter().flat_map(|kind| SIZES.map(|bytes| (kind, bytes))) {
+        let store = Store::open(kind, settings());
+        let come = store.close();
+        let TwoUnderWay { first, verdict, second } = store.two_under_way([bytes; 2], &come);
+        verdict.send(failure()).unwrap();
+        store.reopen(); // what is synced from now on is well
+        assert!(first.join().unwrap().is_err());
+        assert!(second.join().unwrap().is_err());
+        assert!(put(&store.tier, 3, bytes).is_err(), "a failed flush stays failed");
         for (number, is_there) in [(0, true), (1, false), (2, false)] {
             assert_eq!(store.tier.get(&key(number)).unwrap().is_some(), is_there, "{number}");
         }
@@ -172,38 +230,75 @@ fn a_group_does_not_outlive_the_one_before_it() {
 
 #[test]
 fn what_was_durable_before_a_group_failed_is_so_still() {
-    let store = Store::new();
-    let come = store.gate.close();
-    let first = store.writes(1, SIZES[0], &come);
-    let second = store.writes(2, SIZES[0], &come);
-    first.verdict.send(Ok(())).unwrap();
-    first.ends().unwrap();
-    second.verdict.send(failure()).unwrap();
-    assert!(second.ends().is_err());
-    store.gate.open();
-    assert!(put(&store.tier, 3, SIZES[0]).is_err(), "a failed flush stays failed");
+    let store = Store::open(Kind::Wal, settings());
+    let come = store.close();
+    let TwoUnderWay { first, verdict, second } = store.two_under_way([SIZES[0]; 2], &come);
+    verdict.send(Ok(())).unwrap();
+    first.join().unwrap().unwrap();
+    next_sync(&come).send(failure()).unwrap();
+    assert!(second.join().unwrap().is_err());
+    store.reopen();
     assert_eq!(store.tier.get(&key(1)).unwrap().unwrap().value, value(1, SIZES[0]));
     store.keeps(&[0, 1], [SIZES[0]; 3]);
 }
 
 #[test]
-fn a_checkpoint_waits_for_both_groups_and_holds_up_nobody_for_ever() {
-    let store = Store::new();
-    let come = store.gate.close();
-    let first = store.writes(1, SIZES[0], &come);
-    let second = store.writes(2, SIZES[0], &come);
+fn a_checkpoint_and_a_new_segment_wait_for_what_is_under_way() {
+    for by_a_new_segment in [false, true] {
+        let store = Store::open(Kind::Wal, settings());
+        let come = store.close();
+        let TwoUnderWay { first, verdict, second } = store.two_under_way([SIZES[0]; 2], &come);
+        let tier = store.tier.clone();
+        let third = thread::spawn(move || match by_a_new_segment {
+            // As many as a segment does not hold.
+            true => (3..40).try_for_each(|number| {
+                let value = value(number, 1000);
+                tier.submit_put(&key(number), &value, ItemMeta::default(), None).map(|_| ())
+            }),
+            false => tier.checkpoint(),
+        });
+        verdict.send(Ok(())).unwrap();
+        first.join().unwrap().unwrap();
+        let verdict = next_sync(&come);
+        // The group that it syncs itself would be the next at a gate.
+        assert!(!third.is_finished());
+        let appended = store.tier.durable();
+        store.keeps(&[0, 1], [SIZES[0]; 3]);
+        assert_eq!(store.tier.durable(), appended);
+        store.reopen();
+        verdict.send(Ok(())).unwrap();
+        // Whoever was at a gate when it was opened.
+        let rest = thread::spawn(move || {
+            for event in come {
+                if let Event::Sync(verdict) = event {
+                    verdict.send(Ok(())).unwrap();
+                }
+            }
+        });
+        second.join().unwrap().unwrap();
+        third.join().unwrap().unwrap();
+        rest.join().unwrap();
+        store.tier.commit().unwrap();
+        store.keeps(&[0, 1, 2], [SIZES[0]; 3]);
+    }
+}
+
+#[test]
+fn what_is_shown_at_an_interval_is_read_from_memory_until_its_sync_is_well() {
+    let at_interval = Settings { durability: Durability::Interval, ..settings() };
+    let store = Store::open(Kind::Wal, at_interval);
+    let come = store.close();
+    // Several blocks of the log: the newest is in memory in any case.
+    (1..10).for_each(|number| put(&store.tier, number, 900).unwrap());
     let tier = store.tier.clone();
-    let checkpoint = thread::spawn(move || tier.checkpoint());
-    let tier = store.tier.clone();
-    let third = thread::spawn(move || put(&tier, 3, SIZES[0]));
-    second.verdict.send(Ok(())).unwrap();
-    first.verdict.send(Ok(())).unwrap();
-    store.gate.open();
-    // Whoever came to the gate before it was opened.
-    let rest = thread::spawn(move || come.iter().for_each(|verdict| verdict.send(Ok(())).unwrap()));
-    assert!(first.ends().is_ok() && second.ends().is_ok());
-    third.join().unwrap().unwrap();
-    checkpoint.join().unwrap().unwrap();
-    rest.join().unwrap();
-    store.keeps(&[0, 1, 2], [SIZES[0]; 3]);
+    let commit = thread::spawn(move || tier.commit());
+    next_sync(&come).send(failure()).unwrap();
+    assert!(commit.join().unwrap().is_err());
+    store.reopen();
+    // What the disk has of it nobody knows.
+    store.machine.set_log_faults(Faults { read_error_one_in: 1, ..Faults::default() });
+    assert!(matches!(put(&store.tier, 10, 900), Err(Error::Poisoned(_))));
+    for number in 1..10 {
+        assert_eq!(store.tier.get(&key(number)).unwrap().unwrap().value, value(number, 900));
+    }
 }

@@ -13,6 +13,15 @@ pub mod wal;
 use crate::disk::{Barrier, Write, write_together};
 use std::io;
 
+/// What a [`Region::write_with`] wrote.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// Its number, where the region counts.
+    pub number: u64,
+    /// The sync of the values makes it durable, too.
+    pub is_served: bool,
+}
+
 /// Byte-addressed persistent memory, or what behaves like it.
 ///
 /// What was written is read back at once. It is durable when a flush of it and then a fence have
@@ -39,14 +48,15 @@ pub trait Region: Send + Sync {
     /// Everything flushed before is durable when this returns.
     fn fence(&self, why: Barrier) -> io::Result<()>;
     /// Writes what was flushed before to where a `sync` makes it durable, and these values, all of
-    /// one disk, to that: at once where it is possible. Says whether a sync of that disk serves for
-    /// both. One caller at a time.
-    fn write_with(&self, values: &[Write<'_>]) -> io::Result<bool> {
+    /// one disk, to that: at once where it is possible. One caller at a time.
+    fn write_with(&self, values: &[Write<'_>]) -> io::Result<Written> {
         write_together(values)?;
-        Ok(false)
+        Ok(Written::default())
     }
-    /// Everything that a `write_with` wrote before is durable when this returns.
-    fn sync(&self, why: Barrier) -> io::Result<()> {
+    /// What a `write_with` wrote is durable when this returns, and what those before it did. If the
+    /// sync of its values serves for it, that comes before. One caller at a time, in the order of
+    /// the writes; the next may be written meanwhile.
+    fn sync(&self, why: Barrier, _written: &Written) -> io::Result<()> {
         self.fence(why)
     }
     /// Reads several ranges, at once where they wait for a device.

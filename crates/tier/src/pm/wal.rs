@@ -6,7 +6,7 @@
 //! That block is written again with the same bytes and more behind them. A disk that tears it
 //! leaves, sector by sector, old or new bytes, and where records were acknowledged these are equal.
 
-use super::Region;
+use super::{Region, Written};
 use crate::bytes::Blocks;
 use crate::disk::{Barrier, Disk, Read, Write, read_together, write_together};
 use crate::types::BLOCK_BYTES;
@@ -16,13 +16,27 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 struct Staged {
     bytes: Box<[u8]>,
-    /// Counts writes; 0 when the disk has all of it.
+    /// Counts changes.
     changes: u64,
+    /// How many of them are written.
+    written: u64,
+    /// The number of the write that had the last of these.
+    by: u64,
+}
+
+impl Staged {
+    fn is_changed(&self) -> bool {
+        self.written < self.changes
+    }
 }
 
 #[derive(Default)]
 struct State {
     blocks: BTreeMap<u64, Staged>,
+    /// Counts writes to the disk.
+    writes: u64,
+    /// The last block of the last one.
+    newest: u64,
     written_bytes: u64,
 }
 
@@ -98,7 +112,7 @@ impl WalRegion {
     fn changed(&self) -> Vec<Run> {
         let state = self.lock();
         let mut runs: Vec<(u64, Vec<&Staged>)> = Vec::new();
-        for (&block, staged) in state.blocks.iter().filter(|(_, staged)| staged.changes != 0) {
+        for (&block, staged) in state.blocks.iter().filter(|(_, staged)| staged.is_changed()) {
             match runs.last_mut() {
                 Some((first, run))
                     if *first + run.len() as u64 == block
@@ -119,22 +133,31 @@ impl WalRegion {
         runs.into_iter().map(copied).collect()
     }
 
-    /// Lets go of what the disk has, the newest block apart.
-    fn settle(&self, run: &Run) {
+    /// Notes that the disk has these; the number of their write.
+    fn note(&self, runs: &[Run]) -> u64 {
         let mut state = self.lock();
-        state.written_bytes += run.bytes.as_slice().len() as u64;
-        let last = run.first + run.changes.len() as u64 - 1;
-        for (block, &changes) in (run.first..).zip(&run.changes) {
-            let Some(staged) = state.blocks.get_mut(&block) else { continue };
-            if staged.changes == changes {
-                staged.changes = 0;
-                if block != last {
-                    state.blocks.remove(&block);
+        state.writes += 1;
+        let by = state.writes;
+        for run in runs {
+            state.written_bytes += run.bytes.as_slice().len() as u64;
+            state.newest = run.first + run.changes.len() as u64 - 1;
+            for (block, &changes) in (run.first..).zip(&run.changes) {
+                if let Some(staged) = state.blocks.get_mut(&block) {
+                    (staged.written, staged.by) = (changes, by);
                 }
             }
         }
-        // An older "newest" block that nobody wrote to again.
-        state.blocks.retain(|&block, staged| staged.changes != 0 || block == last);
+        by
+    }
+
+    /// Lets go of what is durable, the newest block apart. Until then it is read from here: what a
+    /// disk has whose sync failed nobody knows.
+    fn let_go(&self, number: u64) {
+        let mut state = self.lock();
+        let newest = state.newest;
+        state
+            .blocks
+            .retain(|&block, staged| staged.is_changed() || number < staged.by || block == newest);
     }
 }
 
@@ -180,6 +203,8 @@ impl Region for WalRegion {
             let staged = state.blocks.entry(block).or_insert_with(|| Staged {
                 bytes: fetched.unwrap_or_else(|| vec![0; BLOCK_BYTES].into()),
                 changes: 0,
+                written: 0,
+                by: 0,
             });
             staged.bytes[skip..skip + count].copy_from_slice(now);
             staged.changes += 1;
@@ -195,11 +220,11 @@ impl Region for WalRegion {
     }
 
     fn fence(&self, why: Barrier) -> io::Result<()> {
-        self.write_with(&[])?;
-        self.disk.sync(why)
+        let written = self.write_with(&[])?;
+        self.sync(why, &written)
     }
 
-    fn write_with(&self, values: &[Write<'_>]) -> io::Result<bool> {
+    fn write_with(&self, values: &[Write<'_>]) -> io::Result<Written> {
         let runs = self.changed();
         let disk = &*self.disk;
         let records = runs.iter().map(|run| Write {
@@ -213,14 +238,17 @@ impl Region for WalRegion {
             let bytes = record.from.len() as u64;
             values.first().is_some_and(|value| disk.is_synced_by(value.disk, record.at, bytes))
         };
-        let serves = !values.is_empty() && records.iter().all(is_synced);
+        let is_served = !values.is_empty() && records.iter().all(is_synced);
         write_together(&[&records, values].concat())?;
-        runs.iter().for_each(|run| self.settle(run));
-        Ok(serves)
+        Ok(Written { number: self.note(&runs), is_served })
     }
 
-    fn sync(&self, why: Barrier) -> io::Result<()> {
-        self.disk.sync(why)
+    fn sync(&self, why: Barrier, written: &Written) -> io::Result<()> {
+        if !written.is_served {
+            self.disk.sync(why)?;
+        }
+        self.let_go(written.number);
+        Ok(())
     }
 
     fn read_many(&self, reads: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
