@@ -197,7 +197,7 @@ impl Log {
         // The padding is written too: bytes of an earlier life would otherwise share the line.
         self.scratch.resize(padded as usize, 0);
         let at = self.shape.start(active.slot) + u64::from(active.tail);
-        let written = doing("append to the log", self.region.write(at, &self.scratch));
+        let written = doing("append to the log", self.region.append(at, &self.scratch));
         written.map_err(Refused::Error)?;
         active.tail += padded;
         active.stamped = active.durable;
@@ -255,7 +255,7 @@ impl Log {
             listed: listed.collect(),
         };
         let bytes = header.encode(&self.shape);
-        doing("begin a segment", self.region.write(self.shape.start(slot), &bytes))?;
+        doing("begin a segment", self.region.append(self.shape.start(slot), &bytes))?;
         self.slots[slot as usize] = Slot::Active;
         // The header becomes durable with the first group.
         self.active = Some(Active {

@@ -33,6 +33,11 @@ pub trait Region: Send + Sync {
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
     /// Writes all of `from`.
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
+    /// The same where nothing behind it is needed: up to the end of a block that it begins there
+    /// may be zeros afterwards, so that a block of the disk is not read to be written over.
+    fn append(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.write(at, from)
+    }
     /// The word of 8 bytes at a multiple of 8; 0 where it cannot be read.
     fn load(&self, at: u64) -> u64 {
         let mut word = [0; 8];

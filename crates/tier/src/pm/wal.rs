@@ -133,6 +133,48 @@ impl WalRegion {
         runs.into_iter().map(copied).collect()
     }
 
+    /// Writes in memory. The rest of a block that begins with it is kept where `keeps_rest`.
+    fn stage(&self, at: u64, from: &[u8], keeps_rest: bool) -> io::Result<()> {
+        let mut at = at;
+        let mut from = from;
+        while !from.is_empty() {
+            let block = at / BLOCK_BYTES as u64;
+            let skip = (at % BLOCK_BYTES as u64) as usize;
+            let count = from.len().min(BLOCK_BYTES - skip);
+            let (now, later) = from.split_at(count);
+            let is_whole = count == BLOCK_BYTES || (skip == 0 && !keeps_rest);
+            let held = self.lock().blocks.contains_key(&block);
+            // Only one thread writes (the log's lock), so nobody stages the block meanwhile; one
+            // that a fence lets go of meanwhile is read again.
+            let fetched = match held || is_whole {
+                true => None,
+                false => Some(self.read_block(block)?),
+            };
+            let mut state = self.lock();
+            let fetched = match (state.blocks.contains_key(&block), fetched) {
+                (false, None) if !is_whole => {
+                    drop(state);
+                    let bytes = self.read_block(block)?;
+                    state = self.lock();
+                    Some(bytes)
+                }
+                (_, fetched) => fetched,
+            };
+            let staged = state.blocks.entry(block).or_insert_with(|| Staged {
+                bytes: fetched.unwrap_or_else(|| vec![0; BLOCK_BYTES].into()),
+                changes: 0,
+                written: 0,
+                by: 0,
+            });
+            staged.bytes[skip..skip + count].copy_from_slice(now);
+            staged.changes += 1;
+            drop(state);
+            at += count as u64;
+            from = later;
+        }
+        Ok(())
+    }
+
     /// Notes that the disk has these; the number of their write.
     fn note(&self, runs: &[Run]) -> u64 {
         let mut state = self.lock();
@@ -176,43 +218,11 @@ impl Region for WalRegion {
     }
 
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        let mut at = at;
-        let mut from = from;
-        while !from.is_empty() {
-            let block = at / BLOCK_BYTES as u64;
-            let skip = (at % BLOCK_BYTES as u64) as usize;
-            let count = from.len().min(BLOCK_BYTES - skip);
-            let (now, later) = from.split_at(count);
-            let held = self.lock().blocks.contains_key(&block);
-            // Only one thread writes (the log's lock), so nobody stages the block meanwhile; one
-            // that a fence lets go of meanwhile is read again.
-            let fetched = match held || count == BLOCK_BYTES {
-                true => None,
-                false => Some(self.read_block(block)?),
-            };
-            let mut state = self.lock();
-            let fetched = match (state.blocks.contains_key(&block), fetched) {
-                (false, None) if count < BLOCK_BYTES => {
-                    drop(state);
-                    let bytes = self.read_block(block)?;
-                    state = self.lock();
-                    Some(bytes)
-                }
-                (_, fetched) => fetched,
-            };
-            let staged = state.blocks.entry(block).or_insert_with(|| Staged {
-                bytes: fetched.unwrap_or_else(|| vec![0; BLOCK_BYTES].into()),
-                changes: 0,
-                written: 0,
-                by: 0,
-            });
-            staged.bytes[skip..skip + count].copy_from_slice(now);
-            staged.changes += 1;
-            drop(state);
-            at += count as u64;
-            from = later;
-        }
-        Ok(())
+        self.stage(at, from, true)
+    }
+
+    fn append(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.stage(at, from, false)
     }
 
     fn flush(&self, _at: u64, _bytes: u64) -> io::Result<()> {
