@@ -7,6 +7,7 @@
 //! Knows no medium.
 
 use crate::entry::{Entry, Home, Published, Tie, What};
+use crate::key::Key;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -16,14 +17,14 @@ use std::sync::{RwLock, RwLockReadGuard};
 pub const LEAF_ENTRIES_MAX: usize = 128;
 
 struct Slot {
-    key: Box<[u8]>,
+    key: Key,
     entry: Entry,
     /// Hits, saturating, halved each migration cycle. A hint: nothing hangs on its order.
     weight: AtomicU8,
 }
 
 type Leaf = RwLock<Vec<Slot>>;
-type Tree = BTreeMap<Box<[u8]>, Leaf>;
+type Tree = BTreeMap<Key, Leaf>;
 
 /// The index.
 pub struct BTree {
@@ -62,7 +63,7 @@ impl Builder {
         let slots = std::mem::replace(&mut self.slots, Vec::with_capacity(LEAF_ENTRIES_MAX));
         // The first leaf takes whatever comes before its first key, too.
         let first = slots.first().filter(|_| !self.tree.is_empty());
-        self.tree.insert(first.map_or_else(Box::default, |slot| slot.key.clone()), slots.into());
+        self.tree.insert(first.map_or_else(Key::default, |slot| slot.key.clone()), slots.into());
     }
 
     /// The index.
@@ -78,8 +79,7 @@ impl Builder {
 
 impl Default for BTree {
     fn default() -> BTree {
-        let first: Box<[u8]> = Box::new([]);
-        BTree { tree: RwLock::new(BTreeMap::from([(first, Leaf::default())])) }
+        BTree { tree: RwLock::new(BTreeMap::from([(Key::default(), Leaf::default())])) }
     }
 }
 
@@ -215,7 +215,7 @@ impl BTree {
                     return found;
                 }
                 if slot.entry.is_item() {
-                    found.push((slot.key.clone(), slot.entry.clone()));
+                    found.push((slot.key.as_ref().into(), slot.entry.clone()));
                 }
             }
         }
@@ -225,7 +225,7 @@ impl BTree {
     /// Calls `visit` with every entry in order, tombstones too. What changes meanwhile may be seen
     /// before or after.
     pub fn walk(&self, mut visit: impl FnMut(&[u8], &Entry)) {
-        let mut next: Option<Box<[u8]>> = Some(Box::new([]));
+        let mut next = Some(Key::default());
         while let Some(first) = next {
             let tree = self.read();
             let mut leaves =

@@ -39,6 +39,7 @@ pub mod fsck;
 mod group;
 mod head;
 mod index;
+mod key;
 mod large;
 mod ledger;
 mod log;
