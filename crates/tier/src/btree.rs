@@ -192,11 +192,13 @@ impl BTree {
         }
     }
 
-    /// The hits counted for `key`.
-    pub fn weight(&self, key: &[u8]) -> u8 {
+    /// The hits counted for `key`, if this record is what is known of it.
+    pub fn weigh(&self, key: &[u8], sequence: u64, home: Home) -> Option<u8> {
         let tree = self.read();
         let slots = leaf_of(&tree, key).read().expect("nobody panics inside");
-        find(&slots, key).map_or(0, |index| slots[index].weight.load(Relaxed)) // a hint
+        let slot = &slots[find(&slots, key).ok()?];
+        let is_current = slot.entry.sequence == sequence && slot.entry.home == home;
+        is_current.then(|| slot.weight.load(Relaxed)) // a hint
     }
 
     /// Up to `limit` items from `from` on and below `to`, in order.

@@ -262,9 +262,11 @@ impl FairIndex {
         });
     }
 
-    /// See [`crate::index::Index::weight`].
-    pub fn weight(&self, key: &[u8]) -> u8 {
-        self.counter(key).load(Relaxed) // a hint
+    /// See [`crate::index::Index::weigh`].
+    pub fn weigh(&self, key: &[u8], sequence: u64, home: Home) -> Option<u8> {
+        let now = self.get(key)?;
+        let is_current = now.sequence == sequence && now.home == home;
+        is_current.then(|| self.counter(key).load(Relaxed)) // a hint
     }
 
     /// Shows entries from `from` on until `visit` wants no more.
@@ -307,7 +309,7 @@ impl FairIndex {
 
     /// See [`crate::index::Index::cool`].
     pub fn cool(&self, mut visit: impl FnMut(&Entry, u8)) {
-        self.walk(|key, entry| visit(entry, self.weight(key)));
+        self.walk(|key, entry| visit(entry, self.counter(key).load(Relaxed)));
         for counter in &self.weights {
             counter.store(counter.load(Relaxed) / 2, Relaxed);
         }

@@ -82,9 +82,9 @@ impl Index {
         either!(self, index => index.mark_lost(key, sequence));
     }
 
-    /// The hits counted for `key`.
-    pub fn weight(&self, key: &[u8]) -> u8 {
-        either!(self, index => index.weight(key))
+    /// The hits counted for `key`, if this record is what is known of it.
+    pub fn weigh(&self, key: &[u8], sequence: u64, home: Home) -> Option<u8> {
+        either!(self, index => index.weigh(key, sequence, home))
     }
 
     /// Up to `limit` items from `from` on and below `to`, in order.

@@ -273,20 +273,14 @@ impl Shared {
     fn sort_out(&self, needed: &mut Needed, record: &Record<'_>, home: Home, is_old: bool) {
         match record.kind {
             Kind::Small | Kind::Large | Kind::Delete => {
-                let current = self.index.get(record.key);
-                let Some(entry) = current.filter(|entry| entry.home == home) else { return };
-                if entry.sequence != record.sequence {
-                    return;
-                }
+                let weight = self.index.weigh(record.key, record.sequence, home);
+                let Some(weight) = weight else { return };
                 match record.kind {
                     Kind::Delete if is_old => {
                         needed.forgotten.push((record.key.into(), record.sequence));
                     }
                     Kind::Delete => needed.kept.push(Moving::of(record, home, 0)),
-                    _ => {
-                        let weight = self.index.weight(record.key);
-                        needed.items.push(Moving::of(record, home, weight));
-                    }
+                    _ => needed.items.push(Moving::of(record, home, weight)),
                 }
             }
             Kind::Table => {
@@ -520,8 +514,7 @@ impl Shared {
             let bytes = read_table(&*self.ssd, &table)?;
             for_each_record(&bytes, &table, self.store_id, |found| match found {
                 Found::Record(home, record) => {
-                    let current = self.index.get(record.key);
-                    if current.is_some_and(|e| e.home == home && e.sequence == record.sequence) {
+                    if self.index.weigh(record.key, record.sequence, home).is_some() {
                         moving.push(Moving::of(&record, home, 0));
                     }
                 }
