@@ -61,7 +61,7 @@ impl Shared {
     pub fn flush_held(&self, writer: &mut Writer, why: Barrier) -> Result<()> {
         writer.check()?;
         let out = Outgoing::of(writer);
-        let result = self.write_out(&out).and_then(|written| self.sync(&written, why));
+        let result = self.write_out(&out).and_then(|written| self.sync(&out, &written, why));
         let settled = self.settle(writer, out, result);
         // Whoever waits for a group has it, though none was led.
         self.groups.iter().for_each(Condvar::notify_all);
@@ -111,7 +111,7 @@ impl Shared {
         drop(writer);
         let result = written.and_then(|written| {
             is_well?;
-            self.sync(&written, why)
+            self.sync(&out, &written, why)
         });
         let mut writer = self.writer();
         let settled = self.settle(&mut writer, out, result);
@@ -154,14 +154,16 @@ impl Shared {
     }
 
     /// Makes durable what was written.
-    fn sync(&self, written: &Written, why: Barrier) -> Result<()> {
+    fn sync(&self, out: &Outgoing, written: &Written, why: Barrier) -> Result<()> {
         if written.values {
             doing("sync the SSD", self.ssd.sync(Barrier::Data))?;
         }
-        match &written.records {
-            Some(records) => doing("sync the log", self.region.sync(why, records)),
-            None => Ok(()),
+        if let Some(records) = &written.records {
+            doing("sync the log", self.region.sync(why, records))?;
         }
+        // Whoever reads a value finds it on the SSD. Before anybody has to wait for the writer.
+        out.values.iter().for_each(|value| self.waiting.give(value.written()));
+        Ok(())
     }
 
     fn settle(&self, writer: &mut Writer, out: Outgoing, result: Result<()>) -> Result<()> {
@@ -174,9 +176,6 @@ impl Shared {
         let Writer { waiting, log, .. } = writer;
         for mut pending in out.pending {
             self.offer(log, &mut pending);
-            if let Some(value) = pending.value {
-                self.waiting.give(value.written());
-            }
             waiting.extend(pending.frees);
         }
         if let Some(fair) = self.index.fair() {

@@ -13,8 +13,8 @@
 //! Knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
-//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `entry`, `ledger`; `index`, in
-//! memory (`btree`) or in persistent memory (`fair` on `fastfair`); `append`, `follow`, `large`,
+//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`; `index`,
+//! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `append`, `follow`, `large`,
 //! `read`, `scan`, `reads`, `migrate`, `checkpoint` and `outline` with `ahead`, `recover` with
 //! `survey`, `tree`, `census` and `make` (what is done); `tier`, `directory`, `fsck`, `dump` (how
 //! it is used). docs/disk-format.md has every byte.

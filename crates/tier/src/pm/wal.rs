@@ -292,3 +292,28 @@ impl Region for WalRegion {
         "wal"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::{Faults, Power, SimDisk};
+
+    #[test]
+    fn a_block_that_is_begun_by_an_append_is_not_read_and_one_that_is_written_is_kept() {
+        let image = vec![7; 4 * BLOCK_BYTES];
+        let disk = SimDisk::from_image(image, Power::new(u64::MAX), 1, Faults::default());
+        let region = WalRegion::new(Arc::new(disk));
+        let block = |number: usize| {
+            let mut bytes = vec![0; BLOCK_BYTES];
+            region.read((number * BLOCK_BYTES) as u64, &mut bytes).unwrap();
+            [bytes[9], bytes[10], bytes[BLOCK_BYTES - 1]]
+        };
+        // From within the first block to within the third.
+        region.append(10, &vec![1; 2 * BLOCK_BYTES]).unwrap();
+        assert_eq!([0, 1, 2].map(block), [[7, 1, 1], [1, 1, 1], [1, 0, 0]]);
+        region.append((2 * BLOCK_BYTES) as u64 + 10, &[2]).unwrap();
+        assert_eq!(block(2), [1, 2, 0]);
+        region.write((3 * BLOCK_BYTES) as u64, &[3; 10]).unwrap();
+        assert_eq!(block(3), [3, 7, 7]);
+    }
+}
