@@ -88,6 +88,13 @@ impl Group {
     pub fn hash(&self, number: usize) -> KeyHash {
         self.seeks[number].hash
     }
+
+    /// Whether something was found that may be the item of this number. A hint: who has another
+    /// place to read it from can begin to.
+    #[inline]
+    pub fn may_have(&self, number: usize) -> bool {
+        self.seeks[number].found.is_some()
+    }
 }
 
 impl Store {

@@ -96,6 +96,7 @@ fn a_group_is_answered_as_its_keys_alone_are() {
                 let mut out = before.clone();
                 let said = sought(&store, (&group, number, key), now, u64::MAX, &mut out);
                 let added = out.strip_prefix(&before[..]).expect("it stays").to_vec();
+                assert_eq!(group.may_have(number), said != Sought::Miss);
                 match said {
                     Sought::Otherwise => assert_eq!(added, b""),
                     _ => {

@@ -105,6 +105,13 @@ impl BTree {
         find(&slots, key).ok().map(|index| slots[index].entry.clone())
     }
 
+    /// Whether the record of this sequence is what is known of `key`.
+    pub fn is_current(&self, key: &[u8], sequence: u64) -> bool {
+        let tree = self.read();
+        let slots = leaf_of(&tree, key).read().expect("nobody panics inside");
+        find(&slots, key).is_ok_and(|index| slots[index].entry.sequence == sequence)
+    }
+
     /// As `get`, and counts a hit.
     pub fn hit(&self, key: &[u8]) -> Option<Entry> {
         let tree = self.read();
@@ -203,7 +210,7 @@ impl BTree {
 
     /// Up to `limit` items from `from` on and below `to`, in order.
     pub fn range(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, Entry)> {
-        let mut found = Vec::new();
+        let mut found = Vec::with_capacity(limit.min(LEAF_ENTRIES_MAX));
         let tree = self.read();
         let below = (Bound::Unbounded, Bound::Included(from));
         let first = tree.range::<[u8], _>(below).next_back();

@@ -80,6 +80,7 @@ impl Put for Vec<u8> {
 }
 
 /// Zeroed bytes that begin at a multiple of [`BLOCK_BYTES`], as O_DIRECT asks.
+#[derive(Default)]
 pub struct Blocks {
     memory: Vec<u8>,
     begin: usize,

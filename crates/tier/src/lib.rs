@@ -14,10 +14,10 @@
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`; `index`,
-//! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `append`, `follow`, `large`,
-//! `read`, `scan`, `reads`, `migrate`, `checkpoint` and `outline` with `ahead`, `recover` with
-//! `survey`, `tree`, `census` and `make` (what is done); `tier`, `directory`, `fsck`, `dump` (how
-//! it is used). docs/disk-format.md has every byte.
+//! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `offer`, `group`, `append`,
+//! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `checkpoint` and `outline` with
+//! `ahead`, `recover` with `survey`, `tree`, `census` and `make` (what is done); `tier`,
+//! `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
@@ -34,6 +34,7 @@ pub mod dump;
 mod entry;
 mod fair;
 mod fastfair;
+mod fetch;
 mod follow;
 pub mod fsck;
 mod group;
@@ -73,6 +74,7 @@ pub use pointer::PIECE_BYTES;
 pub use read::{Expired, LargeReader, Look};
 pub use reads::{Answer, Reads, Request, Wake};
 pub use recover::{Media, Progress, Report};
+pub use scan::{Found, Shown};
 pub use stats::Stats;
 pub use tier::{LargeDraft, Tier};
 pub use types::{

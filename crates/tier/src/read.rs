@@ -57,17 +57,12 @@ impl Shared {
         Some(self.look_of(&entry))
     }
 
-    fn look_of(&self, entry: &Entry) -> Look {
+    /// What an entry says.
+    pub fn look_of(&self, entry: &Entry) -> Look {
         let large = matches!(entry.what, What::Large(_));
         let waits = large || entry.home.is_ssd() || self.region.reads_wait();
         let (sequence, expires_at_seconds) = (entry.sequence, entry.expires_at_seconds);
         Look { value_bytes: entry.value_bytes(), sequence, expires_at_seconds, waits }
-    }
-
-    /// The keys of a range and what they hold, from the index alone.
-    pub fn looks(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, Look)> {
-        let found = self.index.range(from, to, limit).into_iter();
-        found.map(|(key, entry)| (key, self.look_of(&entry))).collect()
     }
 
     /// Reads an item.
@@ -120,7 +115,8 @@ impl Shared {
         }
     }
 
-    fn read_record(&self, home: Home, bytes: usize) -> Result<Vec<u8>> {
+    /// Reads bytes that may be a record.
+    pub fn read_record(&self, home: Home, bytes: usize) -> Result<Vec<u8>> {
         if !home.is_ssd() {
             let mut record = vec![0; bytes];
             doing("read from the log", self.region.read(home.at(), &mut record))?;
@@ -155,8 +151,7 @@ impl Shared {
             self.space.pin(first);
         }
         let held = Held { shared: self, first, meta: ItemMeta::default() };
-        let now = self.index.get(key);
-        now.is_some_and(|now| now.sequence == entry.sequence).then_some(held)
+        self.index.is_current(key, entry.sequence).then_some(held)
     }
 
     /// Opens a large value for reading piece by piece; `None` if the key holds no large value.

@@ -9,6 +9,7 @@ use crate::read::{Expired, LargeReader, Look};
 use crate::reads::{Answer, Reads, Request, Wake};
 use crate::record::{Kind, bytes_of};
 use crate::recover::{Media, Progress, Purpose, Report, recover};
+use crate::scan::{Found, Shown};
 use crate::stats::Stats;
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{
@@ -215,11 +216,22 @@ impl Tier {
         self.shared.scan(from, to, limit)
     }
 
-    /// The keys of up to `limit` items from `from` on and below `to`, in order, and what each
-    /// holds, from the index alone: for who has some of them in memory and asks for the others
-    /// by [`Tier::get_many`].
-    pub fn range(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, Look)> {
-        self.shared.looks(from, to, limit)
+    /// Up to `limit` items from `from` on and below `to`, in key order, from the index alone: for
+    /// who has some of them in memory and asks for the others by [`Tier::read_found`].
+    pub fn range(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<Found> {
+        self.shared.range(from, to, limit)
+    }
+
+    /// Shows items of a range by their numbers in `found`, in the order in which the devices bring
+    /// them, as many at once as these take: each as it was found or, if it has changed since, as it
+    /// is now. Does `meanwhile` once, while they are read. Like a scan, it counts no hits.
+    pub fn read_found(
+        &self,
+        found: &[&Found],
+        meanwhile: impl FnOnce(),
+        show: impl FnMut(usize, Result<Option<Shown<'_>>>),
+    ) {
+        self.shared.read_found(found, meanwhile, show);
     }
 
     /// Reads several items, as many at once as the devices take: an answer for each key.

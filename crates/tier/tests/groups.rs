@@ -332,8 +332,8 @@ fn a_list_of_keys_is_read_as_each_of_them_is() {
             }
             let range = tier.range(&key(10), Some(&key(20)), 100);
             assert_eq!(range.len(), 10);
-            for (name, look) in range {
-                assert_eq!(Some(look), tier.look(&name));
+            for found in &range {
+                assert_eq!(Some(found.look()), tier.look(found.key()));
             }
             tier.checkpoint().unwrap();
             drop(tier);
@@ -370,6 +370,90 @@ fn of_several_items_each_fails_by_itself() {
             6 => assert_eq!(item.unwrap().unwrap().value, value(6, 100)),
             _ => assert_eq!(item.unwrap().unwrap().value, value(number as u64, 3000)),
         }
+    }
+}
+
+/// What a range found is shown as it was or, where that is not there any more, as it is now; what
+/// is to be done meanwhile is done once, however much is read.
+#[test]
+fn what_a_range_found_is_read_as_it_is_now_if_it_has_changed() {
+    for kind in KINDS {
+        let machine = machine(kind);
+        let (tier, _) = machine.open(settings()).unwrap();
+        for number in 0..30 {
+            put(&tier, number, number, if number % 2 == 0 { 3000 } else { 150 });
+        }
+        let found = tier.range(b"", None, 100);
+        assert_eq!(found.len(), 30);
+        for number in [4, 6] {
+            put(&tier, number, 100 + number, 3000);
+        }
+        put(&tier, 8, 108, 90); // its large value's blocks are free, and used again by
+        put(&tier, 50, 50, 3000);
+        assert!(tier.delete(&key(10)).unwrap());
+        for some in [&[][..], &[12], &[10], &[4, 11], &(0..30).collect::<Vec<usize>>()] {
+            let wanted: Vec<_> = some.iter().map(|&number| &found[number]).collect();
+            let (mut begun, mut read) = (0, Vec::new());
+            tier.read_found(
+                &wanted,
+                || begun += 1,
+                |nth, shown| {
+                    read.push((
+                        some[nth],
+                        shown.unwrap().map(|shown| (shown.value.to_vec(), shown.meta)),
+                    ));
+                },
+            );
+            read.sort_unstable_by_key(|&(number, _)| number);
+            assert_eq!(begun, 1);
+            let now = |&number: &usize| {
+                let version = match number as u64 {
+                    changed @ (4 | 6 | 8) => 100 + changed,
+                    same => same,
+                };
+                let bytes = match number {
+                    8 => 90,
+                    even if even % 2 == 0 => 3000,
+                    _ => 150,
+                };
+                (number, (number != 10).then(|| (value(version, bytes), meta(version))))
+            };
+            assert_eq!(read, some.iter().map(now).collect::<Vec<_>>());
+        }
+        // A list of keys is what they hold now in any case.
+        let names: Vec<Vec<u8>> = (0..30).map(key).collect();
+        let read = tier.get_many(&names.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        for (name, item) in names.iter().zip(read) {
+            assert_eq!(item.unwrap(), tier.get(name).unwrap());
+        }
+    }
+}
+
+/// After a restart from a checkpoint what is kept with a large value is only in its record, in the
+/// log or behind the value in a sort table: both are read in one round, and no value is read twice.
+#[test]
+fn a_scan_reads_large_values_and_their_headers_in_one_round() {
+    for (kind, is_moved) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let machine = machine(kind);
+        let (tier, _) = machine.open(settings()).unwrap();
+        (0..30).for_each(|number| put(&tier, number, number, 4096));
+        let mut rounds = 0;
+        while is_moved && tier.stats().items.small_on_ssd < 10 {
+            put(&tier, 40 + rounds % 20, rounds, 900);
+            tier.migrate().unwrap();
+            rounds += 1;
+        }
+        tier.checkpoint().unwrap();
+        drop(tier);
+        let (tier, watched) = open_watched(&machine, settings());
+        let reads = watched.reads_of(|| {
+            let scanned = tier.scan(b"", Some(&key(30)), 30);
+            for (number, (_, item)) in (0..).zip(scanned) {
+                let item = item.unwrap();
+                assert_eq!((item.value, item.meta), (value(number, 4096), meta(number)));
+            }
+        });
+        assert!(reads <= 4, "{reads} reads of 30 neighbours, their records moved: {is_moved}");
     }
 }
 

@@ -7,7 +7,9 @@
 //! holds the stripe of its key until it is there, as does whoever publishes a write.
 
 use super::Result;
-use laneway_store::{Config, Got, KeyHash, Mode, SMALL_RECORD_BYTES_MAX, Store, UnixSeconds};
+use laneway_store::{
+    Config, GROUP, Got, Group, KeyHash, Mode, SMALL_RECORD_BYTES_MAX, Sought, Store, UnixSeconds,
+};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -47,12 +49,40 @@ impl Cache {
         matches!(self.store.get(hash, key, NOW, out, &mut |_, _| {}), Got::Copied(_))
     }
 
-    /// Appends an item to `out`, if it is here; says where in it.
-    pub fn append(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Range<usize>> {
-        let (hash, begin) = (self.store.hash(key), out.len());
-        match self.store.get(hash, key, NOW, out, &mut |_, _| {}) {
-            Got::Copied(_) => Some(begin..out.len()),
-            _ => None,
+    /// Begins to read these items.
+    pub fn seek(&self, keys: &[&[u8]]) -> Vec<Group> {
+        let begun = |keys| {
+            let mut group = Group::default();
+            self.store.seek(&mut group, keys);
+            group
+        };
+        keys.chunks(GROUP).map(begun).collect()
+    }
+
+    /// Whether the item of this number may be here, of those that are sought.
+    pub fn may_have(&self, sought: &[Group], number: usize) -> bool {
+        sought[number / GROUP].may_have(number % GROUP)
+    }
+
+    /// Appends the item of this number of those that are sought, which has this key, to `out`, if
+    /// it is here; says where in it.
+    pub fn append(
+        &self,
+        sought: &[Group],
+        number: usize,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Range<usize>> {
+        let (begin, asked) = (out.len(), (&sought[number / GROUP], number % GROUP, key));
+        match self.store.get_sought(asked, NOW, u64::MAX, out, (0, &[]), |_, _| {}) {
+            Sought::Copied(_) => Some(begin..out.len()),
+            Sought::Miss => None,
+            Sought::Otherwise => {
+                match self.store.get(asked.0.hash(number % GROUP), key, NOW, out, &mut |_, _| {}) {
+                    Got::Copied(_) => Some(begin..out.len()),
+                    _ => None,
+                }
+            }
         }
     }
 

@@ -8,10 +8,12 @@ use super::cache::Cache;
 use super::{Each, Engine, Places, Result};
 use crate::plan::{Backend, EngineKind, Plan};
 use laneway_tier::{
-    Backend as PmBackend, Directory, DirectorySettings, Durability, Item, ItemMeta, MigrateBy,
+    Backend as PmBackend, Directory, DirectorySettings, Durability, Found, ItemMeta, MigrateBy,
+    Shown,
 };
 use serde_json::{Value, json};
 use std::cell::Cell;
+use std::ops::Range;
 use std::time::Duration;
 
 /// The SSD is made this much larger than the data, for what is written before older copies go.
@@ -19,8 +21,34 @@ const SSD_OVER_DATA: u64 = 4;
 const SSD_BYTES_MIN: u64 = 1 << 30;
 
 thread_local! {
-    /// A thread's room for what a scan copies out of memory.
-    static COPIES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// A thread's room for what a scan copies: out of memory, out of what is read.
+    static COPIES: Cell<(Copies, Copies)> = Cell::default();
+}
+
+/// Values of a scan by the number of their item in it.
+#[derive(Default)]
+struct Copies {
+    bytes: Vec<u8>,
+    places: Vec<Option<Range<usize>>>,
+}
+
+impl Copies {
+    /// Of so many items none yet.
+    fn begin(&mut self, items: usize) {
+        self.bytes.clear();
+        self.places.clear();
+        self.places.resize(items, None);
+    }
+
+    fn keep(&mut self, number: usize, value: &[u8]) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.places[number] = Some(begin..self.bytes.len());
+    }
+
+    fn get(&self, number: usize) -> Option<&[u8]> {
+        self.places[number].clone().map(|place| &self.bytes[place])
+    }
 }
 
 /// The tier.
@@ -70,10 +98,10 @@ impl TierEngine {
 
     /// Keeps a copy of what was read without the stripe of its key. Whoever has published a newer
     /// one since, so that it is not what the tier holds, keeps that when it gets the stripe.
-    fn bring_in(&self, cache: &Cache, key: &[u8], item: &Item) {
+    fn bring_in(&self, cache: &Cache, key: &[u8], item: Shown<'_>) {
         let stripe = cache.stripe(key);
         if self.store.look(key).is_some_and(|look| look.sequence == item.sequence) {
-            stripe.keep(key, &item.value, item.sequence);
+            stripe.keep(key, item.value, item.sequence);
         }
     }
 
@@ -137,23 +165,45 @@ impl Engine for TierEngine {
             }
             return Ok(());
         };
-        // What memory has is taken from there, the rest is read at once.
-        let mut copies = COPIES.take();
-        copies.clear();
-        let found = self.store.range(from, None, limit).into_iter();
-        let found: Vec<_> = found.map(|(key, _)| (cache.append(&key, &mut copies), key)).collect();
-        let missing = found.iter().filter(|(copy, _)| copy.is_none());
-        let missing: Vec<&[u8]> = missing.map(|(_, key)| &**key).collect();
-        let mut read = self.store.get_many(&missing).into_iter();
-        for (copy, key) in &found {
-            if let Some(copy) = copy {
-                each(key, &copies[copy.clone()])?;
-            } else if let Some(item) = read.next().transpose().map_err(told)?.flatten() {
-                each(key, &item.value)?;
-                self.bring_in(cache, key, &item);
+        // What memory does not have is read at once, and what it has is copied meanwhile.
+        let (mut here, mut read) = COPIES.take();
+        let found = self.store.range(from, None, limit);
+        let keys: Vec<&[u8]> = found.iter().map(Found::key).collect();
+        let sought = cache.seek(&keys);
+        let numbers = 0..found.len();
+        let (near, far): (Vec<usize>, Vec<usize>) =
+            numbers.partition(|&number| cache.may_have(&sought, number));
+        let wanted: Vec<&Found> = far.iter().map(|&number| &found[number]).collect();
+        here.begin(found.len());
+        read.begin(found.len());
+        let copy = || {
+            for &number in &near {
+                let bytes = &mut here.bytes;
+                here.places[number] = cache.append(&sought, number, keys[number], bytes);
+            }
+        };
+        let mut failed = None;
+        self.store.read_found(&wanted, copy, |nth, shown| match shown {
+            Ok(Some(shown)) => {
+                read.keep(far[nth], shown.value);
+                self.bring_in(cache, keys[far[nth]], shown);
+            }
+            Ok(None) => {}
+            Err(error) => failed = Some(error),
+        });
+        // What has left memory meanwhile.
+        for &number in near.iter().filter(|&&number| here.places[number].is_none()) {
+            if let Some(item) = self.store.get(keys[number]).map_err(told)? {
+                read.keep(number, &item.value);
             }
         }
-        COPIES.set(copies);
+        if let Some(error) = failed {
+            return Err(told(error));
+        }
+        for (number, key) in keys.into_iter().enumerate() {
+            here.get(number).or(read.get(number)).map_or(Ok(()), |value| each(key, value))?;
+        }
+        COPIES.set((here, read));
         Ok(())
     }
 

@@ -12,7 +12,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard};
 
 /// The most that is under way for one caller.
-pub const TRANSFERS_MAX: usize = 64;
+pub const TRANSFERS_MAX: usize = 128;
+/// Ends that are waited for at a time: few enough that what is done with the first of them goes on
+/// beside the others, and not so few that every one wakes the caller.
+const ENDS: usize = 8;
 /// Contexts kept for later callers; making one takes the kernel longer than a read of the device.
 const IDLE_CONTEXTS_MAX: usize = 16;
 
@@ -118,15 +121,15 @@ impl Context {
         usize::try_from(taken).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Waits for `events.len()` ends; says how many came.
-    fn reap(&self, events: &mut [Event]) -> io::Result<usize> {
-        let count = events.len() as libc::c_long;
+    /// Waits for `least` ends, and takes as many as there are room for; says how many came.
+    fn reap(&self, least: usize, events: &mut [Event]) -> io::Result<usize> {
+        let (least, count) = (least as libc::c_long, events.len() as libc::c_long);
         let no_timeout: *mut libc::timespec = std::ptr::null_mut();
         // SAFETY: the context is alive; the kernel writes at most `count` events to memory that has
         // room for them and lives through the call; a null timeout means to wait.
         let come = unsafe {
             let to = events.as_mut_ptr();
-            libc::syscall(libc::SYS_io_getevents, self.0, count, count, to, no_timeout)
+            libc::syscall(libc::SYS_io_getevents, self.0, least, count, to, no_timeout)
         };
         usize::try_from(come).map_err(|_| io::Error::last_os_error())
     }
@@ -153,15 +156,29 @@ fn idle() -> MutexGuard<'static, Vec<Context>> {
     IDLE.lock().expect("nobody panics inside")
 }
 
+/// Hears how transfers go, while others are under way.
+pub trait Watch {
+    /// Some are under way.
+    fn under_way(&mut self) {}
+    /// All of the transfer of this number was moved.
+    fn whole(&mut self, _number: usize, _memory: &mut Memory<'_>) {}
+}
+
+/// Hears of nothing.
+pub struct Unwatched;
+
+impl Watch for Unwatched {}
+
 /// Carries the transfers out in any order and waits for all. Says of each whether all of it was
 /// moved; what was not, whyever, is for the caller to do again.
-pub fn together(transfers: &mut [Transfer<'_>]) -> Vec<bool> {
+pub fn together(transfers: &mut [Transfer<'_>], watch: &mut impl Watch) -> Vec<bool> {
     let mut whole = vec![false; transfers.len()];
+    // Should `watch` panic, this is dropped before the transfers' memory is let go.
     let Some(context) = idle().pop().or_else(|| Context::new().ok()) else { return whole };
     let mut sound = true;
     let chunks = transfers.chunks_mut(TRANSFERS_MAX).zip(whole.chunks_mut(TRANSFERS_MAX));
-    for (transfers, whole) in chunks {
-        sound = sound && carry_out(&context, transfers, whole);
+    for (nth, (transfers, whole)) in chunks.enumerate() {
+        sound = sound && carry_out(&context, nth * TRANSFERS_MAX, transfers, whole, watch);
     }
     let mut idle = idle();
     if sound && idle.len() < IDLE_CONTEXTS_MAX {
@@ -171,9 +188,15 @@ pub fn together(transfers: &mut [Transfer<'_>]) -> Vec<bool> {
     whole
 }
 
-/// At most [`TRANSFERS_MAX`]; false if the context may not be used again: it is to be dropped
-/// before the transfers' memory is let go.
-fn carry_out(context: &Context, transfers: &mut [Transfer<'_>], whole: &mut [bool]) -> bool {
+/// At most [`TRANSFERS_MAX`], numbered from `first` on; false if the context may not be used again:
+/// it is to be dropped before the transfers' memory is let go.
+fn carry_out(
+    context: &Context,
+    first: usize,
+    transfers: &mut [Transfer<'_>],
+    whole: &mut [bool],
+    watch: &mut impl Watch,
+) -> bool {
     let lengths: Vec<usize> = transfers.iter().map(Transfer::bytes).collect();
     let mut orders: Vec<Order> =
         transfers.iter_mut().enumerate().map(|(number, t)| t.order(number)).collect();
@@ -185,13 +208,20 @@ fn carry_out(context: &Context, transfers: &mut [Transfer<'_>], whole: &mut [boo
             Ok(taken) => under_way += taken,
         }
     }
+    if 0 < under_way {
+        watch.under_way();
+    }
     let mut events = [Event::default(); TRANSFERS_MAX];
     while 0 < under_way {
-        match context.reap(&mut events[..under_way]) {
+        match context.reap(under_way.min(ENDS), &mut events[..under_way]) {
             Ok(come) => {
                 for event in &events[..come] {
                     let number = event.data as usize;
                     whole[number] = usize::try_from(event.result) == Ok(lengths[number]);
+                    if whole[number] {
+                        // The kernel is done with this memory, and only with it.
+                        watch.whole(first + number, &mut transfers[number].memory);
+                    }
                 }
                 under_way -= come;
             }
@@ -238,7 +268,7 @@ mod tests {
         let blocks: Vec<Vec<u8>> = (0..COUNT).map(|number| vec![number as u8; BLOCK]).collect();
         let mut writes: Vec<_> =
             blocks.iter().enumerate().map(|(number, block)| from(&file, number, block)).collect();
-        assert_eq!(together(&mut writes), [is_here(); COUNT]);
+        assert_eq!(together(&mut writes, &mut Unwatched), [is_here(); COUNT]);
         if !is_here() {
             return;
         }
@@ -249,7 +279,7 @@ mod tests {
             read.iter_mut().enumerate().map(|(number, block)| into(&file, number, block)).collect();
         reads.insert(5, into(&file, COUNT - 1, &mut half));
         reads.insert(70, into(&file, COUNT, &mut none));
-        let whole = together(&mut reads);
+        let whole = together(&mut reads, &mut Unwatched);
         drop(reads);
         for (number, whole) in whole.into_iter().enumerate() {
             assert_eq!(whole, number != 5 && number != 70, "transfer {number}");
@@ -258,31 +288,77 @@ mod tests {
         assert_eq!(half[..BLOCK], blocks[COUNT - 1]);
     }
 
+    /// Counts how often something was under way, and what was read by its number.
+    #[derive(Default)]
+    struct Noted {
+        begun: usize,
+        whole: Vec<(usize, u8)>,
+    }
+
+    impl Watch for Noted {
+        fn under_way(&mut self) {
+            assert!(self.begun > 0 || self.whole.is_empty(), "before anything is there");
+            self.begun += 1;
+        }
+
+        fn whole(&mut self, number: usize, memory: &mut Memory<'_>) {
+            if let Memory::Into(into) = memory {
+                self.whole.push((number, into[0]));
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_watches_sees_each_read_that_is_whole_and_no_other() {
+        const COUNT: usize = TRANSFERS_MAX + 5;
+        let file = file(0);
+        let blocks: Vec<Vec<u8>> = (0..COUNT).map(|number| vec![number as u8; BLOCK]).collect();
+        let mut writes: Vec<_> =
+            blocks.iter().enumerate().map(|(number, block)| from(&file, number, block)).collect();
+        together(&mut writes, &mut Unwatched);
+        let mut read = vec![vec![0; BLOCK]; COUNT + 1]; // the last is behind the end
+        let mut reads: Vec<_> =
+            read.iter_mut().enumerate().map(|(number, block)| into(&file, number, block)).collect();
+        let mut noted = Noted::default();
+        together(&mut reads, &mut noted);
+        noted.whole.sort_unstable();
+        let count = if is_here() { COUNT } else { 0 };
+        assert_eq!(noted.begun, if is_here() { 2 } else { 0 }, "each time as many as go together");
+        let expected: Vec<_> = (0..count).map(|number| (number, number as u8)).collect();
+        assert_eq!(noted.whole, expected);
+    }
+
     #[test]
     fn of_writes_that_fail_in_part_or_are_refused_none_is_said_to_be_whole() {
         let sealed = file(2 * BLOCK as u64);
         rustix::fs::fcntl_add_seals(&sealed, rustix::fs::SealFlags::GROW).unwrap();
         let memory = vec![7; 2 * BLOCK];
-        let whole = together(&mut [
-            from(&sealed, 0, &memory[..BLOCK]),
-            from(&sealed, 1, &memory), // has room for half of it
-            from(&sealed, 2, &memory), // for nothing
-            from(&sealed, 1, &memory[..BLOCK]),
-        ]);
+        let whole = together(
+            &mut [
+                from(&sealed, 0, &memory[..BLOCK]),
+                from(&sealed, 1, &memory), // has room for half of it
+                from(&sealed, 2, &memory), // for nothing
+                from(&sealed, 1, &memory[..BLOCK]),
+            ],
+            &mut Unwatched,
+        );
         assert_eq!(whole, [is_here(), false, false, is_here()]);
         // Refused when it is handed over, and what is behind it is not handed over any more.
         let unwritable = File::open("/dev/null").unwrap();
         let open = file(2 * BLOCK as u64);
-        let whole = together(&mut [
-            from(&open, 0, &memory[..BLOCK]),
-            from(&unwritable, 0, &memory),
-            from(&open, 1, &memory[..BLOCK]),
-        ]);
+        let whole = together(
+            &mut [
+                from(&open, 0, &memory[..BLOCK]),
+                from(&unwritable, 0, &memory),
+                from(&open, 1, &memory[..BLOCK]),
+            ],
+            &mut Unwatched,
+        );
         assert!(!whole[1] && !whole[2]);
         assert_eq!(whole[0], is_here());
         // Contexts are as good as before.
         assert_eq!(
-            together(&mut [from(&open, 0, &memory), from(&open, 2, &memory)]),
+            together(&mut [from(&open, 0, &memory), from(&open, 2, &memory)], &mut Unwatched),
             [is_here(); 2]
         );
     }

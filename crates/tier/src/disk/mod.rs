@@ -5,7 +5,7 @@
 //! and lengths are whole blocks; buffers are aligned to one ([`crate::bytes::Blocks`]).
 //!
 //! Reads and writes block the calling thread, several at once where a group or a scan has several
-//! ([`read_together`], [`write_together`], by [`aio`] on files). Reads that nobody waits for go
+//! ([`read_each`], [`write_together`], by [`aio`] on files). Reads that nobody waits for go
 //! through a pool of threads ([`crate::Reads`]): at a device's 100 µs a thread hand-over of 5 µs is
 //! not what one waits for, and what is lent to the kernel never outlives a call.
 
@@ -15,7 +15,7 @@ mod extents;
 pub mod real;
 pub mod sim;
 
-use aio::{Memory, Transfer};
+use aio::{Memory, Transfer, Unwatched, Watch};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -120,8 +120,15 @@ pub struct Write<'a> {
     pub from: &'a [u8],
 }
 
-/// Reads at several places at once, in any order.
-pub fn read_together(reads: &mut [Read<'_>]) -> io::Result<()> {
+/// Reads at several places at once, in any order, and shows each that was read, by its number,
+/// while others are under way still; `meanwhile` is done once, as early as anything is under way.
+/// What fails is not shown.
+pub fn read_each(
+    reads: &mut [Read<'_>],
+    meanwhile: impl FnOnce(),
+    show: impl FnMut(usize, &mut [u8]),
+) {
+    let mut watch = Watching { meanwhile: Some(meanwhile), show };
     let count = reads.len();
     let mut transfers = Vec::with_capacity(count);
     for Read { disk, at, into } in reads.iter_mut() {
@@ -129,9 +136,37 @@ pub fn read_together(reads: &mut [Read<'_>]) -> io::Result<()> {
             transfers.push(Transfer { file, at: *at, memory: Memory::Into(into) });
         }
     }
-    let whole = carried_out(&mut transfers, count);
-    let left = reads.iter_mut().zip(whole).filter(|(_, whole)| !whole);
-    left.into_iter().try_for_each(|(read, _)| read.disk.read_all(read.at, read.into))
+    // Those that are no files' have no queue.
+    let whole = match transfers.len() == count {
+        true => aio::together(&mut transfers, &mut watch),
+        false => vec![false; count],
+    };
+    watch.under_way();
+    let reads = reads.iter_mut().enumerate().zip(whole);
+    for ((number, read), _) in reads.filter(|(_, whole)| !whole) {
+        if read.disk.read_all(read.at, read.into).is_ok() {
+            (watch.show)(number, read.into);
+        }
+    }
+}
+
+struct Watching<M, S> {
+    meanwhile: Option<M>,
+    show: S,
+}
+
+impl<M: FnOnce(), S: FnMut(usize, &mut [u8])> Watch for Watching<M, S> {
+    fn under_way(&mut self) {
+        if let Some(meanwhile) = self.meanwhile.take() {
+            meanwhile();
+        }
+    }
+
+    fn whole(&mut self, number: usize, memory: &mut Memory<'_>) {
+        if let Memory::Into(into) = memory {
+            (self.show)(number, into);
+        }
+    }
 }
 
 /// Writes at several places at once, in any order; durable after a sync of each disk.
@@ -142,18 +177,13 @@ pub fn write_together(writes: &[Write<'_>]) -> io::Result<()> {
             transfers.push(Transfer { file, at, memory: Memory::From(from) });
         }
     }
-    let whole = carried_out(&mut transfers, writes.len());
+    // One alone is not worth a queue, and those that are no files' have none.
+    let whole = match 1 < writes.len() && transfers.len() == writes.len() {
+        true => aio::together(&mut transfers, &mut Unwatched),
+        false => vec![false; writes.len()],
+    };
     let left = writes.iter().zip(whole).filter(|(_, whole)| !whole);
     left.into_iter().try_for_each(|(write, _)| write.disk.write_all(write.at, write.from))
-}
-
-/// Of `count` transfers, which are done. One alone is not worth a queue, and those that are no
-/// files' have none: what is not done is done one after the other.
-fn carried_out(transfers: &mut [Transfer<'_>], count: usize) -> Vec<bool> {
-    match 1 < count && transfers.len() == count {
-        true => aio::together(transfers),
-        false => vec![false; count],
-    }
 }
 
 /// Repeats a write until nothing is left.
@@ -241,7 +271,12 @@ mod tests {
             Read { disk: &disk, at: 4096, into: &mut first },
             Read { disk: &disk, at: 8192, into: &mut second },
         ];
-        read_together(&mut reads).unwrap();
+        let (mut begun, mut shown) = (0, Vec::new());
+        read_each(&mut reads, || begun += 1, |number, into| shown.push((number, into.to_vec())));
+        shown.sort_unstable();
+        read_each(&mut [], || begun += 1, |_, _| unreachable!("nothing is read"));
+        assert_eq!(begun, 2, "once each");
+        assert_eq!(shown, [(0, first.clone()), (1, second.clone())]);
         assert!(first == [1; 4096] && second[..4096] == [2; 4096] && second[4096..] == [3; 4096]);
         assert!(disk.alone.lock().unwrap().ends_with(&[2, 3]), "the whole of it once more");
         // A file that takes no writes.

@@ -10,8 +10,9 @@ pub mod map;
 pub mod sim;
 pub mod wal;
 
-use crate::disk::{Barrier, Write, write_together};
+use crate::disk::{Barrier, Disk, Write, write_together};
 use std::io;
+use std::ops::Range;
 
 /// What a [`Region::write_with`] wrote.
 #[derive(Debug, Default)]
@@ -64,9 +65,15 @@ pub trait Region: Send + Sync {
     fn sync(&self, why: Barrier, _written: &Written) -> io::Result<()> {
         self.fence(why)
     }
-    /// Reads several ranges, at once where they wait for a device.
-    fn read_many(&self, reads: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
-        reads.iter_mut().try_for_each(|(at, into)| self.read(*at, into))
+    /// The disk that has its bytes at the same places, if reads wait for one: who reads many places
+    /// reads them there, all at once.
+    fn disk(&self) -> Option<&dyn Disk> {
+        None
+    }
+    /// The blocks of these ranges that are newer than on [`Region::disk`], by place: to be asked
+    /// for before it is read, as one may get there meanwhile.
+    fn newer(&self, _ranges: &[Range<u64>]) -> Vec<(u64, Box<[u8]>)> {
+        Vec::new()
     }
     /// Whether a read may wait for a device, so that a server must not do it between two requests.
     fn reads_wait(&self) -> bool;

@@ -8,7 +8,7 @@
 
 use super::{Region, Written};
 use crate::bytes::Blocks;
-use crate::disk::{Barrier, Disk, Read, Write, read_together, write_together};
+use crate::disk::{Barrier, Disk, Write, write_together};
 use crate::types::BLOCK_BYTES;
 use std::collections::BTreeMap;
 use std::io;
@@ -261,23 +261,17 @@ impl Region for WalRegion {
         Ok(())
     }
 
-    fn read_many(&self, reads: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
-        let mut ranges: Vec<Range> =
-            reads.iter().map(|(at, into)| self.range(*at, into.len())).collect();
-        let disk = &*self.disk;
-        let missing = ranges.iter_mut().filter(|range| range.is_missing());
-        let mut from_disk: Vec<Read<'_>> = missing
-            .map(|range| Read {
-                disk,
-                at: range.first * BLOCK_BYTES as u64,
-                into: range.blocks.as_mut(),
-            })
-            .collect();
-        read_together(&mut from_disk)?;
-        for ((at, into), range) in reads.iter_mut().zip(ranges) {
-            range.copy_to(*at, into);
-        }
-        Ok(())
+    fn disk(&self) -> Option<&dyn Disk> {
+        Some(&*self.disk)
+    }
+
+    fn newer(&self, ranges: &[std::ops::Range<u64>]) -> Vec<(u64, Box<[u8]>)> {
+        let block = BLOCK_BYTES as u64;
+        let state = self.lock();
+        let staged = ranges
+            .iter()
+            .flat_map(|range| state.blocks.range(range.start / block..range.end.div_ceil(block)));
+        staged.map(|(number, staged)| (number * block, staged.bytes.clone())).collect()
     }
 
     fn reads_wait(&self) -> bool {
@@ -315,5 +309,33 @@ mod tests {
         assert_eq!(block(2), [1, 2, 0]);
         region.write((3 * BLOCK_BYTES) as u64, &[3; 10]).unwrap();
         assert_eq!(block(3), [3, 7, 7]);
+    }
+
+    #[test]
+    fn what_the_disk_lacks_is_newer_and_with_it_the_disk_is_the_region() {
+        const BLOCK: u64 = BLOCK_BYTES as u64;
+        let power = Power::new(u64::MAX);
+        let disk = SimDisk::new(8 * BLOCK_BYTES, power, 1, Faults::default());
+        let region = WalRegion::new(Arc::new(disk));
+        region.write(0, &[1; 2 * BLOCK_BYTES]).unwrap();
+        region.fence(Barrier::Group).unwrap();
+        region.write(BLOCK + 7, &[2; 9]).unwrap();
+        region.write(5 * BLOCK - 3, &[3; 6]).unwrap();
+        let places =
+            |ranges: &[_]| region.newer(ranges).iter().map(|(at, _)| *at).collect::<Vec<_>>();
+        assert_eq!(places(&[0..BLOCK, 2 * BLOCK..4 * BLOCK]), [0; 0]);
+        assert_eq!(
+            places(&[BLOCK + 1..BLOCK + 2, 3 * BLOCK..8 * BLOCK]),
+            [1, 4, 5].map(|b| b * BLOCK)
+        );
+        let (mut all, mut read) =
+            (Blocks::zeroed(8 * BLOCK_BYTES), Blocks::zeroed(8 * BLOCK_BYTES));
+        region.read(0, all.as_mut()).unwrap();
+        let newer = region.newer(&[0..4 * BLOCK, 4 * BLOCK..8 * BLOCK]);
+        region.disk().unwrap().read_all(0, read.as_mut()).unwrap();
+        for (at, block) in newer {
+            read.as_mut()[at as usize..][..BLOCK_BYTES].copy_from_slice(&block);
+        }
+        assert_eq!(read.as_slice(), all.as_slice());
     }
 }
