@@ -12,7 +12,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// No test waits so long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,8 +28,8 @@ enum Event {
     Sync(Verdict),
 }
 
-/// A disk that tells what is done to it, once it is closed, and whose syncs then wait to be told how
-/// they end.
+/// A disk that tells what is done to it, once it is closed, and whose syncs then wait to be told
+/// how they end.
 struct Gate {
     disk: Arc<SimDisk>,
     events: Mutex<Option<Sender<Event>>>,
@@ -174,6 +174,16 @@ fn all_are_well(syncs: usize, first: &Verdict, come: &Receiver<Event>) {
     (1..syncs).for_each(|_| next_sync(come).send(Ok(())).unwrap());
 }
 
+/// What a thread returns that ends by itself.
+fn ends<T>(thread: JoinHandle<T>) -> T {
+    let patience = Instant::now() + PATIENCE;
+    while !thread.is_finished() {
+        assert!(Instant::now() < patience, "it waits for what does not come");
+        thread::yield_now();
+    }
+    thread.join().unwrap()
+}
+
 fn key(number: u64) -> Vec<u8> {
     format!("key-{number}").into_bytes()
 }
@@ -199,12 +209,12 @@ fn what_is_written_while_a_group_is_synced_is_durable_behind_it() {
                 store.two_under_way([bytes, later_bytes], &come);
             store.keeps(&[0], sizes);
             all_are_well(syncs(kind, bytes), &verdict, &come);
-            first.join().unwrap().unwrap();
+            ends(first).unwrap();
             let verdict = next_sync(&come);
             store.keeps(&[0, 1], sizes);
             assert!(store.tier.get(&key(2)).unwrap().is_none(), "it is not durable yet");
             all_are_well(syncs(kind, later_bytes), &verdict, &come);
-            second.join().unwrap().unwrap();
+            ends(second).unwrap();
             store.keeps(&[0, 1, 2], sizes);
             assert_eq!(store.tier.get(&key(2)).unwrap().unwrap().value, value(2, later_bytes));
         }
@@ -219,8 +229,8 @@ fn a_group_does_not_outlive_the_one_before_it() {
         let TwoUnderWay { first, verdict, second } = store.two_under_way([bytes; 2], &come);
         verdict.send(failure()).unwrap();
         store.reopen(); // what is synced from now on is well
-        assert!(first.join().unwrap().is_err());
-        assert!(second.join().unwrap().is_err());
+        assert!(ends(first).is_err());
+        assert!(ends(second).is_err());
         assert!(put(&store.tier, 3, bytes).is_err(), "a failed flush stays failed");
         for (number, is_there) in [(0, true), (1, false), (2, false)] {
             assert_eq!(store.tier.get(&key(number)).unwrap().is_some(), is_there, "{number}");
@@ -234,9 +244,9 @@ fn what_was_durable_before_a_group_failed_is_so_still() {
     let come = store.close();
     let TwoUnderWay { first, verdict, second } = store.two_under_way([SIZES[0]; 2], &come);
     verdict.send(Ok(())).unwrap();
-    first.join().unwrap().unwrap();
+    ends(first).unwrap();
     next_sync(&come).send(failure()).unwrap();
-    assert!(second.join().unwrap().is_err());
+    assert!(ends(second).is_err());
     store.reopen();
     assert_eq!(store.tier.get(&key(1)).unwrap().unwrap().value, value(1, SIZES[0]));
     store.keeps(&[0, 1], [SIZES[0]; 3]);
@@ -258,7 +268,7 @@ fn a_checkpoint_and_a_new_segment_wait_for_what_is_under_way() {
             false => tier.checkpoint(),
         });
         verdict.send(Ok(())).unwrap();
-        first.join().unwrap().unwrap();
+        ends(first).unwrap();
         let verdict = next_sync(&come);
         // The group that it syncs itself would be the next at a gate.
         assert!(!third.is_finished());
@@ -275,9 +285,9 @@ fn a_checkpoint_and_a_new_segment_wait_for_what_is_under_way() {
                 }
             }
         });
-        second.join().unwrap().unwrap();
-        third.join().unwrap().unwrap();
-        rest.join().unwrap();
+        ends(second).unwrap();
+        ends(third).unwrap();
+        ends(rest);
         store.tier.commit().unwrap();
         store.keeps(&[0, 1, 2], [SIZES[0]; 3]);
     }
@@ -293,7 +303,7 @@ fn what_is_shown_at_an_interval_is_read_from_memory_until_its_sync_is_well() {
     let tier = store.tier.clone();
     let commit = thread::spawn(move || tier.commit());
     next_sync(&come).send(failure()).unwrap();
-    assert!(commit.join().unwrap().is_err());
+    assert!(ends(commit).is_err());
     store.reopen();
     // What the disk has of it nobody knows.
     store.machine.set_log_faults(Faults { read_error_one_in: 1, ..Faults::default() });
