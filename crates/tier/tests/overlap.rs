@@ -11,8 +11,8 @@ use laneway_tier::{Durability, Error, ItemMeta, Media, Result, Settings, Tier};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 /// No test waits so long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -109,9 +109,9 @@ impl Store {
         self.gates.iter().for_each(|gate| *gate.events.lock().unwrap() = None);
     }
 
-    fn writes(&self, number: u64, bytes: usize) -> JoinHandle<Result<()>> {
+    fn writes(&self, number: u64, bytes: usize) -> Receiver<Result<()>> {
         let tier = self.tier.clone();
-        thread::spawn(move || put(&tier, number, bytes))
+        start(move || put(&tier, number, bytes))
     }
 
     /// Two writers: the group of one is at its sync, that of the other is written.
@@ -146,9 +146,9 @@ impl Store {
 }
 
 struct TwoUnderWay {
-    first: JoinHandle<Result<()>>,
+    first: Receiver<Result<()>>,
     verdict: Verdict,
-    second: JoinHandle<Result<()>>,
+    second: Receiver<Result<()>>,
 }
 
 fn next(come: &Receiver<Event>) -> Event {
@@ -174,14 +174,15 @@ fn all_are_well(syncs: usize, first: &Verdict, come: &Receiver<Event>) {
     (1..syncs).for_each(|_| next_sync(come).send(Ok(())).unwrap());
 }
 
-/// What a thread returns that ends by itself.
-fn ends<T>(thread: JoinHandle<T>) -> T {
-    let patience = Instant::now() + PATIENCE;
-    while !thread.is_finished() {
-        assert!(Instant::now() < patience, "it waits for what does not come");
-        thread::yield_now();
-    }
-    thread.join().unwrap()
+/// Does this on a thread, which says what came of it.
+fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (done, end) = channel();
+    thread::spawn(move || done.send(work()));
+    end
+}
+
+fn ends<T>(end: Receiver<T>) -> T {
+    end.recv_timeout(PATIENCE).expect("it waits for what does not come")
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -259,7 +260,7 @@ fn a_checkpoint_and_a_new_segment_wait_for_what_is_under_way() {
         let come = store.close();
         let TwoUnderWay { first, verdict, second } = store.two_under_way([SIZES[0]; 2], &come);
         let tier = store.tier.clone();
-        let third = thread::spawn(move || match by_a_new_segment {
+        let third = start(move || match by_a_new_segment {
             // As many as a segment does not hold.
             true => (3..40).try_for_each(|number| {
                 let value = value(number, 1000);
@@ -271,14 +272,14 @@ fn a_checkpoint_and_a_new_segment_wait_for_what_is_under_way() {
         ends(first).unwrap();
         let verdict = next_sync(&come);
         // The group that it syncs itself would be the next at a gate.
-        assert!(!third.is_finished());
+        assert!(third.try_recv().is_err());
         let appended = store.tier.durable();
         store.keeps(&[0, 1], [SIZES[0]; 3]);
         assert_eq!(store.tier.durable(), appended);
         store.reopen();
         verdict.send(Ok(())).unwrap();
         // Whoever was at a gate when it was opened.
-        let rest = thread::spawn(move || {
+        let rest = start(move || {
             for event in come {
                 if let Event::Sync(verdict) = event {
                     verdict.send(Ok(())).unwrap();
@@ -301,7 +302,7 @@ fn what_is_shown_at_an_interval_is_read_from_memory_until_its_sync_is_well() {
     // Several blocks of the log: the newest is in memory in any case.
     (1..10).for_each(|number| put(&store.tier, number, 900).unwrap());
     let tier = store.tier.clone();
-    let commit = thread::spawn(move || tier.commit());
+    let commit = start(move || tier.commit());
     next_sync(&come).send(failure()).unwrap();
     assert!(ends(commit).is_err());
     store.reopen();
