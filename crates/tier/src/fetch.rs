@@ -56,11 +56,17 @@ impl Shared {
         meanwhile: impl FnOnce(),
         mut show: impl FnMut(&T, &[u8]),
     ) {
+        if wanted.is_empty() {
+            return meanwhile();
+        }
         wanted.sort_unstable_by_key(|wanted| wanted.home);
         let runs = runs_of(&wanted);
         let bytes = runs.iter().map(|run| run.bytes).sum();
-        let kept = ROOM.take().filter(|room| bytes <= room.as_slice().len());
-        let mut room = kept.unwrap_or_else(|| Blocks::zeroed(bytes));
+        let kept = ROOM.take();
+        let (mut room, spare) = match kept {
+            Some(kept) if bytes <= kept.as_slice().len() => (kept, None),
+            smaller => (Blocks::zeroed(bytes), smaller),
+        };
         // What is only in memory of the log is asked for before its disk is: what leaves meanwhile
         // is on the disk by then.
         let in_log = runs.iter().take_while(|run| !run.home.is_ssd());
@@ -84,9 +90,8 @@ impl Shared {
                 show(&wanted.what, &bytes[skip..][..wanted.bytes]);
             }
         });
-        if room.as_slice().len() <= ROOM_BYTES_MAX {
-            ROOM.set(Some(room));
-        }
+        let is_kept = room.as_slice().len() <= ROOM_BYTES_MAX;
+        ROOM.set(if is_kept { Some(room) } else { spare });
     }
 }
 

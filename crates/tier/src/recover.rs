@@ -7,7 +7,7 @@
 
 use crate::census::{self, Containers};
 use crate::checkpoint::{self, Head, Visit};
-use crate::disk::{Barrier, Disk};
+use crate::disk::{Barrier, Disk, Sticky};
 use crate::fair::FairIndex;
 use crate::index::{Builder, Entry, Home, Index, Published, Tie, What};
 use crate::ledger::Ledger;
@@ -305,7 +305,7 @@ impl<'a> Recovery<'a> {
         let shared = Shared {
             settings,
             store_id,
-            ssd: self.media.ssd.clone(),
+            ssd: Arc::new(Sticky::new(self.media.ssd.clone())),
             region: self.media.region.clone(),
             shape,
             tree_segments: self.superblock.tree_segments,

@@ -122,8 +122,9 @@ impl Shared {
         found.map(|(key, entry)| Found { look: self.look_of(&entry), key, entry }).collect()
     }
 
-    /// Shows the items of a range by their numbers, in any order: each as it was found or, if it
-    /// has changed, as it is now. `meanwhile` is done once, while devices are read if any are.
+    /// Shows the items of a range by their numbers, in any order: each as it was found, although it
+    /// may have been replaced or deleted since, or as it is now. `meanwhile` is done once, while
+    /// devices are read if any are.
     pub fn read_found(
         &self,
         found: &[&Found],

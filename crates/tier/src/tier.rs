@@ -223,8 +223,9 @@ impl Tier {
     }
 
     /// Shows items of a range by their numbers in `found`, in the order in which the devices bring
-    /// them, as many at once as these take: each as it was found or, if it has changed since, as it
-    /// is now. Does `meanwhile` once, while they are read. Like a scan, it counts no hits.
+    /// them, as many at once as these take. An item that was replaced or deleted since it was found
+    /// is shown as it was then or as it is now; its sequence tells. Does `meanwhile` once, while
+    /// they are read. Like a scan, it counts no hits: what a scan passes does not become hot.
     pub fn read_found(
         &self,
         found: &[&Found],

@@ -448,6 +448,7 @@ fn a_scan_reads_large_values_and_their_headers_in_one_round() {
         let (tier, watched) = open_watched(&machine, settings());
         let reads = watched.reads_of(|| {
             let scanned = tier.scan(b"", Some(&key(30)), 30);
+            assert_eq!(scanned.len(), 30);
             for (number, (_, item)) in (0..).zip(scanned) {
                 let item = item.unwrap();
                 assert_eq!((item.value, item.meta), (value(number, 4096), meta(number)));

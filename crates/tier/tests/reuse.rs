@@ -19,10 +19,17 @@ const BEHIND: &[u8] = b"behind";
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A disk that does something once, in the midst of the next sync of a kind.
+/// Where a disk is hooked.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    Write,
+    Sync(Barrier),
+}
+
+/// A disk that does something once, in the midst of the next write, or of a sync of a kind.
 struct Hooked {
     disk: Arc<SimDisk>,
-    hook: Mutex<Option<(Barrier, Hook)>>,
+    hook: Mutex<Option<(At, Hook)>>,
 }
 
 impl Hooked {
@@ -30,8 +37,15 @@ impl Hooked {
         Arc::new(Hooked { disk, hook: Mutex::new(None) })
     }
 
-    fn at(&self, why: Barrier, hook: impl FnOnce() + Send + 'static) {
-        *self.hook.lock().unwrap() = Some((why, Box::new(hook)));
+    fn at(&self, place: At, hook: impl FnOnce() + Send + 'static) {
+        *self.hook.lock().unwrap() = Some((place, Box::new(hook)));
+    }
+
+    fn is_at(&self, place: At) {
+        let hook = self.hook.lock().unwrap().take_if(|(at, _)| *at == place);
+        if let Some((_, hook)) = hook {
+            hook();
+        }
     }
 
     fn was_met(&self) -> bool {
@@ -49,14 +63,12 @@ impl Disk for Hooked {
     }
 
     fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize> {
+        self.is_at(At::Write);
         self.disk.write_some(at, from)
     }
 
     fn sync(&self, why: Barrier) -> io::Result<()> {
-        let hook = self.hook.lock().unwrap().take_if(|(at, _)| *at == why);
-        if let Some((_, hook)) = hook {
-            hook();
-        }
+        self.is_at(At::Sync(why));
         self.disk.sync(why)
     }
 }
@@ -120,13 +132,14 @@ fn a_key_that_is_written_anew_while_its_segment_moves_is_not_appended_again() {
     let store = Store::with_a_full_segment();
     let tier = Arc::downgrade(&store.tier);
     let written_anew = tier.clone();
-    store.ssd.at(Barrier::Table, move || {
+    // When it was chosen and its sort table is about to be written.
+    store.ssd.at(At::Write, move || {
         let tier = written_anew.upgrade().unwrap();
         tier.put(KEY, &value(2, LONG), ItemMeta::default()).unwrap();
     });
     // Appended while what moved is made durable: no record that is durable vouches for that yet.
     let (tell, told) = channel();
-    store.log.at(Barrier::Move, move || {
+    store.log.at(At::Sync(Barrier::Move), move || {
         let tier = tier.upgrade().unwrap();
         tell.send(tier.submit_put(BEHIND, &value(3, 100), ItemMeta::default(), None)).unwrap();
     });
@@ -148,7 +161,7 @@ fn a_record_appended_again_behind_a_newer_one_keeps_its_blocks_until_it_is_vouch
             let tier = &store.tier;
             let migrates = scope.spawn(move || told.recv().map(|()| tier.migrate().unwrap()));
             let tier = Arc::downgrade(&store.tier);
-            store.log.at(Barrier::Group, move || {
+            store.log.at(At::Sync(Barrier::Group), move || {
                 tell.send(()).unwrap();
                 while tier.upgrade().unwrap().stats().kept_records == 0 {
                     std::thread::yield_now();

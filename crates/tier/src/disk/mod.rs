@@ -14,6 +14,9 @@ mod ext4;
 mod extents;
 pub mod real;
 pub mod sim;
+mod sticky;
+
+pub(crate) use sticky::Sticky;
 
 use aio::{Memory, Transfer, Unwatched, Watch};
 use std::io;
