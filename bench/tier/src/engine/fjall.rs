@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 /// Values from here on go to files of their own, where that is asked for: between the two sizes of
 /// the workload.
 const BLOB_BYTES_MIN: u32 = 1024;
+/// Half of the default: some five of them may wait to be written, of which the default takes more
+/// than a bounded memory has.
+const MEMTABLE_BYTES: u64 = 32 << 20;
 
 /// fjall.
 pub struct FjallEngine {
@@ -42,6 +45,7 @@ impl FjallEngine {
         });
         let options = || {
             KeyspaceCreateOptions::default()
+                .max_memtable_size(MEMTABLE_BYTES)
                 .data_block_compression_policy(CompressionPolicy::disabled())
                 .index_block_compression_policy(CompressionPolicy::disabled())
                 .with_kv_separation(blobs.clone())
