@@ -37,6 +37,7 @@ mod fastfair;
 mod fetch;
 mod follow;
 pub mod fsck;
+mod gather;
 mod group;
 mod head;
 mod index;

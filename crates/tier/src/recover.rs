@@ -9,7 +9,8 @@ use crate::census::{self, Containers};
 use crate::checkpoint::{self, Head, Visit};
 use crate::disk::{Barrier, Disk, Sticky};
 use crate::fair::FairIndex;
-use crate::index::{Builder, Entry, Home, Index, Published, Tie, What};
+use crate::gather::Gathered;
+use crate::index::{Builder, Entry, Home, Index, Tie, What};
 use crate::ledger::Ledger;
 use crate::log::{Log, Slot};
 use crate::make::make;
@@ -169,8 +170,8 @@ struct Recovery<'a> {
     tree: Option<Tree>,
     /// Up to where that holds the log.
     tree_holds: Position,
-    /// What it is offered then.
-    late: Vec<(Box<[u8]>, Entry, Tie)>,
+    /// What the index is to be offered yet.
+    gathered: Gathered,
     /// Why the store is only to be read.
     refused: Option<String>,
     sequence: u64,
@@ -230,7 +231,7 @@ impl<'a> Recovery<'a> {
             ledger: census::ledger(shape, superblock.blocks),
             tree: None,
             tree_holds: Position::default(),
-            late: Vec::new(),
+            gathered: Gathered::default(),
             refused: None,
             sequence: 0,
             flush_sequence: 0,
@@ -408,7 +409,10 @@ impl<'a> Recovery<'a> {
 
     /// The log was read: what it has behind the tree goes there.
     fn load_tree(&mut self, used: &[Used]) -> Result<()> {
-        let Some(tree) = self.tree.take() else { return Ok(()) };
+        let Some(tree) = self.tree.take() else {
+            self.offer_gathered();
+            return Ok(());
+        };
         if !tree.is_of(self.superblock.store_id) {
             return Err(Error::Corrupt("the index in persistent memory is not there".into()));
         }
@@ -424,27 +428,24 @@ impl<'a> Recovery<'a> {
             let (index, entries) = tree.into_index(&mut self.ledger, blocks, problems)?;
             (self.index, self.report.entries_read) = (index, entries);
         }
-        let late = std::mem::take(&mut self.late);
-        for (key, entry, tie) in &late {
-            self.publish(key, entry.clone(), *tie);
-        }
+        self.offer_gathered();
         match self.index.fair().map(|fair| (fair.check(), fair.was_full())) {
             None | Some((Ok(()), _)) => Ok(()),
-            Some((Err(error), true)) => self.do_without(&late, &error),
+            Some((Err(error), true)) => self.do_without(&error),
             Some((result, false)) => result,
         }
     }
 
     /// The tree cannot take what the log has behind it: the store is opened all the same, to be
     /// read. What the tree has and what it lacks are looked at in memory, and nothing is written.
-    fn do_without(&mut self, late: &[(Box<[u8]>, Entry, Tie)], error: &Error) -> Result<()> {
+    fn do_without(&mut self, error: &Error) -> Result<()> {
         self.index = Index::default();
         self.open_tree(None);
         let Some(tree) = self.tree.take() else { return Ok(()) };
         let (blocks, problems) = (self.superblock.blocks, &mut self.report.problems);
         let (index, entries) = tree.into_memory(&mut self.ledger, blocks, problems);
         (self.index, self.report.entries_read) = (index, entries);
-        late.iter().for_each(|(key, entry, tie)| self.publish(key, entry.clone(), *tie));
+        self.offer_gathered();
         // The tree was counted with what it took of them.
         self.ledger.give_up();
         let why = format!(
@@ -531,16 +532,16 @@ impl<'a> Recovery<'a> {
     }
 
     fn publish(&mut self, key: &[u8], entry: Entry, tie: Tie) {
-        if self.tree.is_some() {
-            return self.late.push((key.into(), entry, tie));
+        // The index is there when the log was read, if it is in persistent memory.
+        if self.gathered.push(key, entry, tie) && self.tree.is_none() {
+            self.offer_gathered();
+            self.gathered.clear();
         }
-        self.report.entries_read += 1;
-        if let Published::Current(before) = self.index.publish(key, entry.clone(), tie) {
-            if let Some(before) = before {
-                self.ledger.remove(&before);
-            }
-            self.ledger.add(&entry);
-        }
+    }
+
+    fn offer_gathered(&mut self) {
+        self.report.entries_read += self.gathered.len() as u64;
+        self.gathered.offer_to(&self.index, &mut self.ledger);
     }
 
     fn meet_damaged(&mut self, place: &str, claim: Option<(Kind, u64, &[u8])>, home: Home) {
