@@ -23,6 +23,9 @@ struct Slot {
     weight: AtomicU8,
 }
 
+/// An entry that is offered, and how a tie is decided.
+pub type Offer = (Key, Entry, Tie);
+
 type Leaf = RwLock<Vec<Slot>>;
 type Tree = BTreeMap<Key, Leaf>;
 
@@ -93,6 +96,43 @@ fn find(slots: &[Slot], key: &[u8]) -> Result<usize, usize> {
     slots.binary_search_by(|slot| slot.key.as_ref().cmp(key))
 }
 
+/// The same where `key` is not before the slot at `from`, and likely near behind it.
+fn find_from(slots: &[Slot], from: usize, key: &[u8]) -> Result<usize, usize> {
+    let (mut low, mut step) = (from, 1);
+    while slots.get(low + step).is_some_and(|slot| slot.key.as_ref() < key) {
+        (low, step) = (low + step, 2 * step);
+    }
+    let high = (low + step + 1).min(slots.len());
+    find(&slots[low..high], key).map(|index| low + index).map_err(|index| low + index)
+}
+
+/// Offers an entry to the slots of its leaf, where `found` is what a search for it gave; nothing if
+/// it needs a slot and all are taken.
+fn offer(
+    slots: &mut Vec<Slot>,
+    found: Result<usize, usize>,
+    key: &[u8],
+    entry: &Entry,
+    tie: Tie,
+) -> Option<Published> {
+    match found {
+        Ok(index) => {
+            let slot = &mut slots[index];
+            if !entry.counts_before(&slot.entry, tie) {
+                return Some(Published::Stale);
+            }
+            let before = std::mem::replace(&mut slot.entry, entry.clone());
+            Some(Published::Current(Some(before)))
+        }
+        Err(index) if slots.len() < LEAF_ENTRIES_MAX => {
+            let (entry, weight) = (entry.clone(), AtomicU8::new(0));
+            slots.insert(index, Slot { key: key.into(), entry, weight });
+            Some(Published::Current(None))
+        }
+        Err(_) => None,
+    }
+}
+
 impl BTree {
     fn read(&self) -> RwLockReadGuard<'_, Tree> {
         self.tree.read().expect("nobody panics inside")
@@ -129,26 +169,41 @@ impl BTree {
             {
                 let tree = self.read();
                 let mut slots = leaf_of(&tree, key).write().expect("nobody panics inside");
-                match find(&slots, key) {
-                    Ok(index) => {
-                        let slot = &mut slots[index];
-                        let newer = slot.entry.sequence < entry.sequence
-                            || (slot.entry.sequence == entry.sequence && tie == Tie::Replace);
-                        if !newer {
-                            return Published::Stale;
-                        }
-                        let before = std::mem::replace(&mut slot.entry, entry);
-                        return Published::Current(Some(before));
-                    }
-                    Err(index) if slots.len() < LEAF_ENTRIES_MAX => {
-                        let weight = AtomicU8::new(0);
-                        slots.insert(index, Slot { key: key.into(), entry, weight });
-                        return Published::Current(None);
-                    }
-                    Err(_) => {}
+                let found = find(&slots, key);
+                if let Some(published) = offer(&mut slots, found, key, &entry, tie) {
+                    return published;
                 }
             }
             self.split(key);
+        }
+    }
+
+    /// The same of many that come in the order of their keys: what leads to the place of one leads
+    /// to that of the next. Calls `done` for each, in that order.
+    pub fn publish_in_order(&self, offers: &[Offer], mut done: impl FnMut(Published)) {
+        let mut left = offers;
+        while let Some((first, ..)) = left.first() {
+            let is_full = {
+                let tree = self.read();
+                let mut slots = leaf_of(&tree, first).write().expect("nobody panics inside");
+                let behind = (Bound::Excluded(first.as_ref()), Bound::Unbounded);
+                let end = tree.range::<[u8], _>(behind).next().map(|(end, _)| end);
+                let mut from = 0;
+                loop {
+                    let here = left.first().filter(|(key, ..)| end.is_none_or(|end| key < end));
+                    let Some((key, entry, tie)) = here else { break false };
+                    let found = find_from(&slots, from, key);
+                    from = found.unwrap_or_else(|index| index);
+                    match offer(&mut slots, found, key, entry, *tie) {
+                        Some(published) => done(published),
+                        None => break true,
+                    }
+                    left = &left[1..];
+                }
+            };
+            if is_full {
+                self.split(&left[0].0);
+            }
         }
     }
 
@@ -306,6 +361,33 @@ mod tests {
                 assert_eq!(offered, Published::Current(None));
                 assert_eq!(built.get(key.as_bytes()), Some(entry(count)));
             }
+        }
+    }
+
+    #[test]
+    fn offers_in_order_come_to_the_same_as_each_by_itself() {
+        let mut random = Random::new(2);
+        for (filled, count) in [(0, 1), (0, 1000), (300, 200), (1000, 3000), (3000, 50)] {
+            let (at_once, by_itself) = (BTree::default(), BTree::default());
+            for number in 0..filled {
+                let key = random.below(5000).to_be_bytes();
+                at_once.publish(&key, entry(number), Tie::Keep);
+                by_itself.publish(&key, entry(number), Tie::Keep);
+            }
+            let mut offers: Vec<Offer> = (0..count)
+                .map(|_| {
+                    let key = random.below(5000).to_be_bytes();
+                    let tie = [Tie::Keep, Tie::Replace][random.below(2) as usize];
+                    (key[..].into(), entry(random.below(2 * filled + 10)), tie)
+                })
+                .collect();
+            offers.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+            let mut done = Vec::new();
+            at_once.publish_in_order(&offers, |published| done.push(published));
+            let expected =
+                offers.iter().map(|(key, entry, tie)| by_itself.publish(key, entry.clone(), *tie));
+            assert_eq!(done, expected.collect::<Vec<_>>(), "{filled} and {count}");
+            assert_eq!(all(&at_once), all(&by_itself), "{filled} and {count}");
         }
     }
 

@@ -39,11 +39,11 @@ fn decode_entry<'a>(reader: &mut Reader<'a>, blocks: u64) -> Option<Next<'a>> {
 }
 
 impl Shared {
-    /// Makes a checkpoint if enough was appended since the last.
+    /// Makes a checkpoint if a start would have enough to read behind the last.
     pub fn checkpoint_if_due(&self) -> Result<bool> {
         let due = {
             let writer = self.writer();
-            let since = writer.log.appended_bytes() - writer.checkpointed_bytes;
+            let since = writer.behind_bytes() - writer.checkpointed_bytes;
             self.settings.checkpoint_bytes <= since
         };
         let is_wanted = self.index.fair().is_some_and(|fair| fair.wants_checkpoint());
@@ -57,7 +57,7 @@ impl Shared {
     /// on: a restart replays more.
     pub fn checkpoint(&self) -> Result<()> {
         let mut maintenance = self.maintenance();
-        let (head, appended_bytes, outline) = self.checkpoint_head()?;
+        let (head, behind_bytes, outline) = self.checkpoint_head()?;
         let body = match &outline {
             Some(outline) => self.write_outline(&head, outline),
             None => self.write_checkpoint(&head),
@@ -96,7 +96,7 @@ impl Shared {
         maintenance.generation = superblock.generation;
         maintenance.checkpoints = superblock.checkpoints;
         self.space.free(&before.body.extents);
-        self.writer().checkpointed_bytes = appended_bytes;
+        self.writer().checkpointed_bytes = behind_bytes;
         self.counters.checkpoints.add(1);
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Shared {
             Some(fair) => Some(self.outline(fair, head.position)?),
             None => None,
         };
-        Ok((head, writer.log.appended_bytes(), outline))
+        Ok((head, writer.behind_bytes(), outline))
     }
 
     fn write_checkpoint(&self, head: &Head) -> Result<Pointer> {

@@ -87,6 +87,11 @@ impl Entry {
         Entry { sequence: 0, home, record_bytes: 0, expires_at_seconds: 0, what }
     }
 
+    /// Whether this is what is known of a key of which `other` was known.
+    pub fn counts_before(&self, other: &Entry, tie: Tie) -> bool {
+        other.sequence < self.sequence || (other.sequence == self.sequence && tie == Tie::Replace)
+    }
+
     /// Whether there is an item.
     pub fn is_item(&self) -> bool {
         matches!(self.what, What::Small { .. } | What::Large(_))

@@ -167,7 +167,9 @@ impl FairIndex {
         if let Some(ledger) = &mut state.ledger {
             // Nobody knows what that one held.
             let is_known = before.is_none_or(|before| *before != Entry::unreadable());
-            ledger.even &= is_known;
+            if !is_known {
+                ledger.give_up();
+            }
             before.into_iter().for_each(|before| ledger.remove(before));
             ledger.add(entry);
         }
@@ -204,11 +206,7 @@ impl FairIndex {
     pub fn publish(&self, key: &[u8], entry: Entry, tie: Tie) -> Published {
         let mut state = self.write();
         let before = self.entry_in(&state, key);
-        let newer = before.as_ref().is_none_or(|before| {
-            before.sequence < entry.sequence
-                || (before.sequence == entry.sequence && tie == Tie::Replace)
-        });
-        if !newer {
+        if before.as_ref().is_some_and(|before| !entry.counts_before(before, tie)) {
             return Published::Stale;
         }
         match self.put(&mut state, key, &entry, before.as_ref()) {

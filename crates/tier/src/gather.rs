@@ -3,64 +3,82 @@
 //! A log is in no order of keys: to put its records into an index of millions one by one means to
 //! wait for memory several times for each. In order, what one finds the next needs, too.
 
-use crate::index::{Entry, Index, Published, Tie};
-use crate::key::Key;
+use crate::index::{Entry, Index, Offer, Published, Tie};
 use crate::ledger::Ledger;
+use crate::tables::Table;
 
-/// As many are put in at once; some 20 MB.
-const AT_ONCE: usize = 1 << 18;
+/// So many lie here before it is looked which of them are of one key; some 20 MB.
+const MANY: usize = 1 << 18;
 
 /// What was found.
 pub struct Gathered {
-    entries: Vec<(Key, Entry, Tie)>,
-    /// How many are enough.
-    enough: usize,
+    entries: Vec<Offer>,
+    /// Sort tables that some of them are in.
+    tables: Vec<Table>,
+    /// How many were added.
+    count: u64,
+    /// How many entries are many.
+    many: usize,
 }
 
 impl Default for Gathered {
     fn default() -> Gathered {
-        Gathered { entries: Vec::new(), enough: AT_ONCE }
+        Gathered { entries: Vec::new(), tables: Vec::new(), count: 0, many: MANY }
     }
 }
 
 impl Gathered {
-    /// Adds one; whether it is time to put them in.
-    pub fn push(&mut self, key: &[u8], entry: Entry, tie: Tie) -> bool {
+    /// Adds a sort table that entries may be in.
+    pub fn table(&mut self, table: Table) {
+        self.tables.push(table);
+    }
+
+    /// Adds an entry.
+    pub fn push(&mut self, key: &[u8], entry: Entry, tie: Tie) {
         self.entries.push((key.into(), entry, tie));
-        self.enough <= self.entries.len()
+        self.count += 1;
+        if self.many <= self.entries.len() {
+            self.condense();
+            // They take no more memory than the index does, and each is sorted a few times only.
+            self.many = self.many.max(2 * self.entries.len());
+        }
+    }
+
+    /// How many entries were added.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// In the order of keys, and of each key what counts.
+    fn condense(&mut self) {
+        self.entries.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        self.entries.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same && later.1.counts_before(&kept.1, later.2) {
+                std::mem::swap(later, kept);
+            }
+            is_same
+        });
     }
 
     /// Offers all of them to the index, and counts in `ledger` what that changed. They stay here.
+    ///
+    /// All at once: a value may lie where another's blocks were, and a sort table where one was
+    /// whose records went elsewhere, and the log need not tell of the one before the other. So all
+    /// that goes is counted before all that comes.
     pub fn offer_to(&mut self, index: &Index, ledger: &mut Ledger) {
-        // Those of one key stay in their order.
-        self.entries.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-        // A value may lie where another's blocks were that comes later by its key: all that goes
-        // is counted before all that comes, and what both came and went meanwhile not at all.
+        self.condense();
         let mut came = Vec::new();
-        for of_key in self.entries.chunk_by(|(one, ..), (other, ..)| one == other) {
-            let mut newest = None;
-            for (key, entry, tie) in of_key {
-                let published = index.publish(key, entry.clone(), *tie);
-                let Published::Current(before) = published else { continue };
-                if newest.replace(entry).is_none()
-                    && let Some(before) = before
-                {
-                    ledger.remove(&before);
-                }
+        let mut entries = self.entries.iter();
+        index.publish_in_order(&self.entries, |published| {
+            let (_, entry, _) = entries.next().expect("called once for each");
+            if let Published::Current(before) = published {
+                before.iter().for_each(|before| ledger.remove(before));
+                came.push(entry);
             }
-            came.extend(newest);
-        }
+        });
+        self.tables.iter().for_each(|table| ledger.table(*table));
         came.into_iter().for_each(|entry| ledger.add(entry));
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Forgets them.
-    pub fn clear(&mut self) {
-        self.entries.clear();
     }
 }
 
@@ -78,7 +96,7 @@ mod tests {
     const BLOCKS: u64 = 60;
 
     /// Records as a log has them: blocks of a value that was replaced are used again, and now and
-    /// then a record is there twice.
+    /// then a record is there twice, or again when it is long out of date.
     fn log(seed: u64) -> Vec<(Vec<u8>, Entry, Tie)> {
         let mut random = Random::new(seed);
         let (mut free, mut held): (Vec<u32>, BTreeMap<Vec<u8>, u32>) =
@@ -104,7 +122,11 @@ mod tests {
             log.push((key.clone(), entry.clone(), Tie::Replace));
             if random.below(8) == 0 {
                 let home = Home::log(sequence * 1000 + 500);
-                log.push((key, Entry { home, ..entry }, Tie::Replace));
+                let tie = [Tie::Keep, Tie::Replace][random.below(2) as usize];
+                log.push((key, Entry { home, ..entry }, tie));
+            }
+            if random.below(8) == 0 {
+                log.push(log[random.below(log.len() as u64) as usize].clone());
             }
         }
         log
@@ -113,19 +135,17 @@ mod tests {
     #[test]
     fn in_order_comes_to_the_same_as_one_by_one() {
         let shape = Shape::of(8 * 64 * 1024, 64 * 1024).unwrap();
-        for (seed, enough) in (1..20).flat_map(|seed| [1, 7, 64, 100_000].map(|n| (seed, n))) {
+        for (seed, many) in (1..20).flat_map(|seed| [1, 7, 64, 100_000].map(|n| (seed, n))) {
             let (one_by_one, index) = (Index::default(), Index::default());
             let mut ledgers = [census::ledger(shape, BLOCKS), census::ledger(shape, BLOCKS)];
-            let mut gathered = Gathered { enough, ..Gathered::default() };
+            let mut gathered = Gathered { many, ..Gathered::default() };
             for (key, entry, tie) in log(seed) {
                 let published = one_by_one.publish(&key, entry.clone(), tie);
-                let Published::Current(before) = published else { panic!("not the newest") };
-                before.iter().for_each(|before| ledgers[0].remove(before));
-                ledgers[0].add(&entry);
-                if gathered.push(&key, entry, tie) {
-                    gathered.offer_to(&index, &mut ledgers[1]);
-                    gathered.clear();
+                if let Published::Current(before) = published {
+                    before.iter().for_each(|before| ledgers[0].remove(before));
+                    ledgers[0].add(&entry);
                 }
+                gathered.push(&key, entry, tie);
             }
             gathered.offer_to(&index, &mut ledgers[1]);
             let all = |index: &Index| {
@@ -133,10 +153,10 @@ mod tests {
                 index.walk(|key, entry| all.push((key.to_vec(), entry.clone())));
                 all
             };
-            let told = format!("seed {seed}, {enough} at once");
+            let told = format!("seed {seed}, {many} are many");
             assert_eq!(all(&index), all(&one_by_one), "{told}");
             let [expected, counted] = ledgers;
-            assert!(counted.even, "{told}");
+            assert!(counted.is_even(), "{told}");
             assert_eq!(counted.items, expected.items, "{told}");
             assert_eq!(counted.segments, expected.segments, "{told}");
             assert_eq!(counted.claims.words(), expected.claims.words(), "{told}");

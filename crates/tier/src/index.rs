@@ -9,7 +9,7 @@ use crate::btree::BTree;
 use crate::fair::FairIndex;
 use crate::types::IndexKind;
 
-pub use crate::btree::Builder;
+pub use crate::btree::{Builder, Offer};
 pub use crate::entry::{Counts, Entry, Home, Published, Tie, What};
 
 /// The index.
@@ -73,6 +73,18 @@ impl Index {
     /// Offers an entry; the higher sequence counts.
     pub fn publish(&self, key: &[u8], entry: Entry, tie: Tie) -> Published {
         either!(self, index => index.publish(key, entry, tie))
+    }
+
+    /// The same of many that come in the order of their keys; calls `done` for each.
+    pub fn publish_in_order(&self, offers: &[Offer], mut done: impl FnMut(Published)) {
+        match self {
+            Index::Memory(tree) => tree.publish_in_order(offers, done),
+            Index::Fair(fair) => {
+                offers.iter().for_each(|(key, entry, tie)| {
+                    done(fair.publish(key, entry.clone(), *tie));
+                });
+            }
+        }
     }
 
     /// Points `key` at another place of the same record; false if it has changed.

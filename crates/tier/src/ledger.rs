@@ -7,9 +7,11 @@
 
 use crate::bytes::{Put, Reader};
 use crate::entry::{Entry, Home, What};
+use crate::pointer::Extent;
 use crate::segment::Shape;
 use crate::space::Claims;
 use crate::tables::{Table, Tables};
+use std::collections::BTreeMap;
 
 /// The count.
 #[derive(Clone)]
@@ -20,6 +22,9 @@ pub struct Ledger {
     pub blocks: u64,
     /// Blocks of large values.
     pub claims: Claims,
+    /// Blocks that more than one value claims, and how many more: a checkpoint may have a value as
+    /// it was before, and the next, found later, where the blocks of that one were.
+    contested: BTreeMap<u32, u32>,
     /// Bytes of current records of items by slot.
     pub segments: Vec<u64>,
     /// Sort tables, and what is current in each.
@@ -29,7 +34,12 @@ pub struct Ledger {
     /// No entry has a lower sequence.
     pub lowest_sequence: u64,
     /// Nothing was met that only a walk can judge.
-    pub even: bool,
+    even: bool,
+}
+
+/// Each block of an extent by itself.
+fn blocks_of(extent: Extent) -> impl Iterator<Item = Extent> {
+    (0..extent.blocks).map(move |block| Extent { start: extent.start + block, blocks: 1 })
 }
 
 impl Ledger {
@@ -39,12 +49,18 @@ impl Ledger {
             shape,
             blocks,
             claims: Claims::new(first_block, blocks),
+            contested: BTreeMap::new(),
             segments: vec![0; shape.segments as usize],
             tables: Tables::default(),
             items: 0,
             lowest_sequence: u64::MAX,
             even: true,
         }
+    }
+
+    /// Whether all that was counted goes together; else only a walk can tell.
+    pub fn is_even(&self) -> bool {
+        self.even && self.contested.is_empty()
     }
 
     /// Only a walk can tell.
@@ -55,8 +71,9 @@ impl Ledger {
     /// A sort table that entries may be in.
     pub fn table(&mut self, table: Table) {
         let (start, end) = (table.start(), table.start() + u64::from(table.bytes));
-        // One that lies where another lay: whose an entry is cannot be told by its place.
-        self.even &= !self.tables.any_within(start, end);
+        // Where one lies where another lay that has entries yet, whose an entry is cannot be told by
+        // its place.
+        self.even &= self.tables.take_within(start, end).iter().all(|gone| gone.live == 0);
         self.tables.add(Table { live: 0, ..table });
     }
 
@@ -79,7 +96,7 @@ impl Ledger {
             None => self.even = false,
         }
         match &entry.what {
-            What::Large(pointer) => self.even &= self.claims.claim(&pointer.extents),
+            What::Large(pointer) => pointer.extents.iter().for_each(|extent| self.claim(*extent)),
             What::Lost => self.even = false,
             What::Small { .. } | What::Tombstone => {}
         }
@@ -94,7 +111,32 @@ impl Ledger {
             None => self.even = false,
         }
         if let What::Large(pointer) = &entry.what {
-            self.even &= self.claims.release(&pointer.extents);
+            pointer.extents.iter().for_each(|extent| self.release(*extent));
+        }
+    }
+
+    fn claim(&mut self, extent: Extent) {
+        if self.claims.claim(&[extent]) {
+            return;
+        }
+        for block in blocks_of(extent) {
+            if !self.claims.claim(&[block]) {
+                *self.contested.entry(block.start).or_default() += 1;
+            }
+        }
+    }
+
+    fn release(&mut self, extent: Extent) {
+        if self.contested.is_empty() {
+            self.even &= self.claims.release(&[extent]);
+            return;
+        }
+        for block in blocks_of(extent) {
+            match self.contested.get_mut(&block.start) {
+                Some(1) => drop(self.contested.remove(&block.start)),
+                Some(more) => *more -= 1,
+                None => self.even &= self.claims.release(&[block]),
+            }
         }
     }
 
@@ -107,7 +149,7 @@ impl Ledger {
 
     /// Appends it.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(u8::from(self.even));
+        out.put_u8(u8::from(self.is_even()));
         out.put_u64(self.items);
         out.put_u64(self.lowest_sequence);
         put_words(out, &self.segments);

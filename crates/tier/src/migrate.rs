@@ -110,6 +110,12 @@ impl Shared {
 
     /// Does one turn of whatever is due; false if nothing was.
     pub fn maintain(&self) -> Result<bool> {
+        // First, since migration never ends while much is written, and is what a start has to read
+        // again. Without room for a checkpoint it makes some.
+        let checkpoint = self.checkpoint_if_due();
+        if let Ok(true) = checkpoint {
+            return Ok(true);
+        }
         let used = {
             let writer = self.writer();
             writer.check()?;
@@ -126,7 +132,7 @@ impl Shared {
         if self.tables_are_sparse() && self.compact_tables(&mut self.maintenance())? {
             return Ok(true);
         }
-        self.checkpoint_if_due()
+        checkpoint
     }
 
     /// Empties one segment; false if none can be. Where `even_damaged`, what cannot be read goes.
@@ -430,8 +436,12 @@ impl Shared {
             return Ok(());
         }
         let synced = doing("sync sort tables", self.ssd.sync(Barrier::Table));
+        let written: u64 = tables.iter().map(|(table, _)| u64::from(table.bytes)).sum();
         match synced.and_then(|()| self.name_tables(&tables, &cold)) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.writer().tabled_bytes += written;
+                Ok(())
+            }
             Err(error) => {
                 // Whether they are durable is unknown.
                 self.writer().failed = Some(error.to_string());

@@ -18,6 +18,7 @@ use crate::outline::{self, log_bytes, part_of, share_of};
 use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::record::{Kind, Record};
+use crate::report::Report;
 use crate::segment::{Header, Met, Scan, Shape, life_of};
 use crate::stats::Counters;
 use crate::store::{Checkpoint, Maintenance, Shared, Writer};
@@ -40,28 +41,6 @@ pub struct Media {
     pub region: Arc<dyn Region>,
     /// Everything else.
     pub ssd: Arc<dyn Disk>,
-}
-
-/// What recovery found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Whether the store was made just now.
-    pub is_new: bool,
-    /// Items that can be read.
-    pub items: u64,
-    /// Bytes of the checkpoint.
-    pub checkpoint_bytes: u64,
-    /// Bytes of the log that were replayed.
-    pub replayed_bytes: u64,
-    /// Records in them.
-    pub replayed_records: u64,
-    /// Sort tables that were read because the checkpoint did not know them.
-    pub tables_read: u64,
-    /// Entries of the index that were looked at: of a checkpoint, of a tree in persistent memory,
-    /// and for records that were replayed.
-    pub entries_read: u64,
-    /// What is damaged, one line each. Empty after any crash of a sound machine.
-    pub problems: Vec<String>,
 }
 
 /// Where recovery stands: bytes done, bytes in all.
@@ -291,6 +270,7 @@ impl<'a> Recovery<'a> {
         let log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
         let mut writer = Writer::new(log, self.sequence.max(self.flush_sequence));
         writer.failed = self.refused;
+        writer.tabled_bytes = self.report.replayed_bytes + self.report.table_bytes;
         // Until a group of this life is durable the next start would look at these values again.
         let until = writer.log.tail();
         let unused = unvouched.into_iter().filter(|pointer| space.take_these(&pointer.extents));
@@ -502,7 +482,9 @@ impl<'a> Recovery<'a> {
                 match Table::of_record(key, body, record.sequence, home, blocks) {
                     Some(table) => {
                         self.last_table_id = self.last_table_id.max(table.id);
-                        if self.tables.insert(table.id, table).is_none() {
+                        let is_new = self.tables.insert(table.id, table).is_none();
+                        // Entries of a tree may be in it already.
+                        if is_new && self.tree.is_some() {
                             self.ledger.table(table);
                         }
                         if is_held {
@@ -532,15 +514,11 @@ impl<'a> Recovery<'a> {
     }
 
     fn publish(&mut self, key: &[u8], entry: Entry, tie: Tie) {
-        // The index is there when the log was read, if it is in persistent memory.
-        if self.gathered.push(key, entry, tie) && self.tree.is_none() {
-            self.offer_gathered();
-            self.gathered.clear();
-        }
+        self.gathered.push(key, entry, tie);
     }
 
     fn offer_gathered(&mut self) {
-        self.report.entries_read += self.gathered.len() as u64;
+        self.report.entries_read += self.gathered.count();
         self.gathered.offer_to(&self.index, &mut self.ledger);
     }
 
@@ -579,6 +557,10 @@ impl<'a> Recovery<'a> {
             .collect();
         for table in unread {
             self.report.tables_read += 1;
+            self.report.table_bytes += u64::from(table.bytes);
+            if self.tree.is_none() {
+                self.gathered.table(table);
+            }
             let bytes = read_table(&*self.media.ssd, &table)?;
             for_each_record(&bytes, &table, self.superblock.store_id, |found| match found {
                 Found::Record(home, record) => self.meet(&record, home, false),

@@ -92,7 +92,9 @@ pub struct Writer {
     pub data_written: bool,
     /// A flush failed: no more writes.
     pub failed: Option<String>,
-    /// `Log::appended_bytes` at the last checkpoint.
+    /// Bytes of new sort tables, and of what the start read behind its checkpoint.
+    pub tabled_bytes: u64,
+    /// `Writer::behind_bytes` at the last checkpoint.
     pub checkpointed_bytes: u64,
 }
 
@@ -113,8 +115,14 @@ impl Writer {
             ends: [Position::default(); TURNS],
             data_written: false,
             failed: None,
+            tabled_bytes: 0,
             checkpointed_bytes: 0,
         }
+    }
+
+    /// What a start would read behind the checkpoint that this one began with.
+    pub fn behind_bytes(&self) -> u64 {
+        self.log.appended_bytes() + self.tabled_bytes
     }
 
     /// Whether a group is being made durable.

@@ -126,10 +126,12 @@ impl Tables {
         (at < table.start() + u64::from(table.bytes)).then_some(table)
     }
 
-    /// Whether one has bytes from `start` to `end`.
-    pub fn any_within(&self, start: u64, end: u64) -> bool {
-        let before = self.by_start.range(..end).next_back();
-        before.is_some_and(|(_, table)| start < table.start() + u64::from(table.bytes))
+    /// Takes out those that have bytes from `start` to `end`.
+    pub fn take_within(&mut self, start: u64, end: u64) -> Vec<Table> {
+        let before = self.by_start.range(..end).rev();
+        let within = before.take_while(|(_, table)| start < table.start() + u64::from(table.bytes));
+        let starts: Vec<u64> = within.map(|(at, _)| *at).collect();
+        starts.iter().filter_map(|at| self.by_start.remove(at)).collect()
     }
 
     /// The table whose record is at `home`.

@@ -50,6 +50,7 @@ pub fn write_tier(snapshot: Option<&TierSnapshot>, out: &mut Vec<u8>) {
         lines.number("recovery_entries_read", report.entries_read);
         lines.number("recovery_checkpoint_bytes", report.checkpoint_bytes);
         lines.number("recovery_replayed_bytes", report.replayed_bytes);
+        lines.number("recovery_table_bytes", report.table_bytes);
         lines.number("recovery_problems", report.problems.len() as u64);
     }
     lines.end();

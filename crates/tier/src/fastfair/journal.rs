@@ -10,6 +10,8 @@ use std::io;
 const WORD: u64 = 8;
 /// What is wiped at once.
 const CLEAR_BYTES: usize = 1 << 16;
+/// A start looks at so many in a second or less: each is somewhere else in memory, some 10 us.
+const MENTIONS_MANY: u64 = 1 << 16;
 const TAG_SHIFT: u32 = 48;
 const NODE_BIT: u64 = 1 << 47;
 
@@ -82,9 +84,9 @@ impl Journal {
         self.is_over
     }
 
-    /// Whether a checkpoint would be well now.
-    pub fn is_half_full(&self) -> bool {
-        self.is_over || self.words < 2 * (self.next - self.kept)
+    /// Whether a checkpoint would be well now: a start has much to look at, or the ring is half full.
+    pub fn is_long(&self) -> bool {
+        self.is_over || MENTIONS_MANY.min(self.words / 2) < self.next - self.kept
     }
 
     /// Whether so many more fit.

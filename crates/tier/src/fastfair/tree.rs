@@ -573,7 +573,7 @@ impl FairTree {
 
     /// Whether a checkpoint would spare a start from looking at much.
     pub fn wants_checkpoint(&self) -> bool {
-        self.journal.is_half_full()
+        self.journal.is_long()
     }
 
     /// What a checkpoint keeps that is made of the tree as it is now.

@@ -123,7 +123,7 @@ pub fn settings() -> Settings {
         durability: Durability::Ack,
         migrate_by: MigrateBy::Hotness,
         migrate_percent: 60,
-        checkpoint_bytes: 24 << 10,
+        checkpoint_bytes: 40 << 10,
         index: None,
         background: false,
     }

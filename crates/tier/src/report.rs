@@ -1,0 +1,25 @@
+//! What a start tells of itself.
+
+/// What recovery found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Whether the store was made just now.
+    pub is_new: bool,
+    /// Items that can be read.
+    pub items: u64,
+    /// Bytes of the checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Bytes of the log that were replayed.
+    pub replayed_bytes: u64,
+    /// Records in them.
+    pub replayed_records: u64,
+    /// Sort tables that were read because the checkpoint did not know them.
+    pub tables_read: u64,
+    /// Bytes in them.
+    pub table_bytes: u64,
+    /// Entries of the index that were looked at: of a checkpoint, of a tree in persistent memory,
+    /// and for records that were replayed.
+    pub entries_read: u64,
+    /// What is damaged, one line each. Empty after any crash of a sound machine.
+    pub problems: Vec<String>,
+}
