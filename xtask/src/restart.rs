@@ -424,8 +424,8 @@ impl Rig<'_> {
         let bound = START_BOUND + Duration::from_secs_f64((log + tables) as f64 / rate);
         println!(
             "{when}: first request served after {:.2} s, bound {:.2} s ({} MiB of log and {} of \
-             sort tables behind the checkpoint, read at {:.0} MB/s); recovery {} ms, {} MiB of checkpoint, {} entries of \
-             the index read; page cache {}",
+             sort tables behind the checkpoint, read at {:.0} MB/s); recovery {} ms, {} MiB of \
+             checkpoint, {} entries of the index read; page cache {}",
             took.as_secs_f64(),
             bound.as_secs_f64(),
             log >> 20,

@@ -71,8 +71,8 @@ impl Ledger {
     /// A sort table that entries may be in.
     pub fn table(&mut self, table: Table) {
         let (start, end) = (table.start(), table.start() + u64::from(table.bytes));
-        // Where one lies where another lay that has entries yet, whose an entry is cannot be told by
-        // its place.
+        // Where one lies where another lay that has entries yet, whose an entry is cannot be told
+        // by its place.
         self.even &= self.tables.take_within(start, end).iter().all(|gone| gone.live == 0);
         self.tables.add(Table { live: 0, ..table });
     }

@@ -84,7 +84,8 @@ impl Journal {
         self.is_over
     }
 
-    /// Whether a checkpoint would be well now: a start has much to look at, or the ring is half full.
+    /// Whether a checkpoint would be well now: a start has much to look at, or the ring is half
+    /// full.
     pub fn is_long(&self) -> bool {
         self.is_over || MENTIONS_MANY.min(self.words / 2) < self.next - self.kept
     }
