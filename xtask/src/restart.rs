@@ -39,9 +39,9 @@ usage: cargo xtask restart [--size 10g] [--pm-index fair] [flags]
 Half of the items have 256 bytes, half 4096; they are put into the folder without a server, some
 are then written again through it. Starts after the filling, after SIGKILL right behind these
 writes, and after SIGTERM, which leaves a checkpoint, five times each; drops the page cache before
-each if it may (root). Fails if the median of five takes longer than 2 s and the bytes of log and
-of sort tables behind the newest checkpoint divided by the rate at which the folder's files are
-read, or if an item is missing.";
+each if it may (root). What the server of one start migrated the next one finds. Fails if the
+median of five takes longer than 2 s and the bytes of log and of sort tables behind the newest
+checkpoint divided by the rate at which the folder's files are read, or if an item is missing.";
 
 const SIZE_BYTES: u64 = 10 << 30;
 const SIZE_BYTES_MIN: u64 = 32 << 20;

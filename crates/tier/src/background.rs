@@ -1,6 +1,7 @@
-//! The thread that migrates and makes checkpoints while the store is used.
+//! What is done while the store is used, migration and checkpoints, and the thread that does it.
 
-use crate::store::Shared;
+use crate::courtesy::give_way;
+use crate::store::{Shared, Writer};
 use crate::types::{Error, Result};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -35,6 +36,7 @@ impl Background {
 }
 
 fn work(bell: &Bell, shared: &Shared) {
+    give_way();
     loop {
         // What fails here is met again, and told, by the next writer that needs the room.
         let did = shared.maintain().unwrap_or(false);
@@ -58,5 +60,45 @@ impl Drop for Background {
             // A thread that panicked has said so; there is nobody here to tell again.
             let _ = thread.join();
         }
+    }
+}
+
+impl Shared {
+    /// Does one turn of whatever is due; false if nothing was.
+    pub fn maintain(&self) -> Result<bool> {
+        let (used, is_urgent) = {
+            let writer = self.writer();
+            writer.check()?;
+            (self.shape.segments - writer.log.free_slots(), self.is_migration_urgent(&writer))
+        };
+        // First, if it can be: migration does not end while much is written, and makes more for a
+        // start to read.
+        let checkpoint = if is_urgent { Ok(false) } else { self.checkpoint_if_due() };
+        let due = u64::from(used) * 100
+            >= u64::from(self.shape.segments) * u64::from(self.settings.migrate_percent);
+        if due && self.empty_segment(&mut self.maintenance(), false)? {
+            let now_used = self.shape.segments - self.writer().log.free_slots();
+            if now_used < used {
+                return Ok(true);
+            }
+        }
+        if self.tables_are_sparse() && self.compact_tables(&mut self.maintenance())? {
+            return Ok(true);
+        }
+        match checkpoint {
+            Ok(false) if is_urgent => self.checkpoint_if_due(),
+            done => done,
+        }
+    }
+
+    /// Whether writers would soon wait for it, or there was no room for a checkpoint just now.
+    fn is_migration_urgent(&self, writer: &Writer) -> bool {
+        let of_segments = |percent: u32| self.shape.segments * percent / 100;
+        let is_tight =
+            writer.log.free_slots() < of_segments(100 - self.settings.migrate_percent) / 2;
+        let enough = self.settings.checkpoint_bytes / 8;
+        let was_refused =
+            writer.refused_bytes.is_some_and(|at| writer.behind_bytes() < at + enough);
+        is_tight || was_refused
     }
 }

@@ -41,11 +41,13 @@ fn decode_entry<'a>(reader: &mut Reader<'a>, blocks: u64) -> Option<Next<'a>> {
 impl Shared {
     /// Makes a checkpoint if a start would have enough to read behind the last.
     pub fn checkpoint_if_due(&self) -> Result<bool> {
-        let due = {
+        let since = {
             let writer = self.writer();
-            let since = writer.behind_bytes() - writer.checkpointed_bytes;
-            self.settings.checkpoint_bytes <= since
+            writer.behind_bytes() - writer.checkpointed_bytes
         };
+        // Not so often that most of what is written is checkpoints.
+        let newest_bytes = self.maintenance().checkpoints[0].body.bytes;
+        let due = self.settings.checkpoint_bytes.max(newest_bytes / 2) <= since;
         let is_wanted = self.index.fair().is_some_and(|fair| fair.wants_checkpoint());
         match due || is_wanted {
             true => self.checkpoint().map(|()| true),
@@ -66,6 +68,8 @@ impl Shared {
             Ok(body) => body,
             Err(error) => {
                 self.counters.checkpoints_refused.add(1);
+                let mut writer = self.writer();
+                writer.refused_bytes = Some(writer.behind_bytes());
                 return Err(error);
             }
         };
@@ -96,7 +100,9 @@ impl Shared {
         maintenance.generation = superblock.generation;
         maintenance.checkpoints = superblock.checkpoints;
         self.space.free(&before.body.extents);
-        self.writer().checkpointed_bytes = behind_bytes;
+        let mut writer = self.writer();
+        (writer.checkpointed_bytes, writer.refused_bytes) = (behind_bytes, None);
+        drop(writer);
         self.counters.checkpoints.add(1);
         Ok(())
     }

@@ -39,7 +39,8 @@ impl Gathered {
         self.count += 1;
         if self.many <= self.entries.len() {
             self.condense();
-            // They take no more memory than the index does, and each is sorted a few times only.
+            // At most some three times what the index takes for as many keys, until the start is
+            // over; and each is sorted a few times only.
             self.many = self.many.max(2 * self.entries.len());
         }
     }
@@ -94,6 +95,7 @@ mod tests {
     use std::sync::Arc;
 
     const BLOCKS: u64 = 60;
+    const IN_CHECKPOINT: usize = 150;
 
     /// Records as a log has them: blocks of a value that was replaced are used again, and now and
     /// then a record is there twice, or again when it is long out of date.
@@ -139,13 +141,18 @@ mod tests {
             let (one_by_one, index) = (Index::default(), Index::default());
             let mut ledgers = [census::ledger(shape, BLOCKS), census::ledger(shape, BLOCKS)];
             let mut gathered = Gathered { many, ..Gathered::default() };
-            for (key, entry, tie) in log(seed) {
+            for (at, (key, entry, tie)) in log(seed).into_iter().enumerate() {
                 let published = one_by_one.publish(&key, entry.clone(), tie);
                 if let Published::Current(before) = published {
                     before.iter().for_each(|before| ledgers[0].remove(before));
                     ledgers[0].add(&entry);
                 }
                 gathered.push(&key, entry, tie);
+                if at == IN_CHECKPOINT {
+                    // What is there already, and goes when the rest comes.
+                    gathered.offer_to(&index, &mut ledgers[1]);
+                    gathered = Gathered { many, ..Gathered::default() };
+                }
             }
             gathered.offer_to(&index, &mut ledgers[1]);
             let all = |index: &Index| {
@@ -161,5 +168,34 @@ mod tests {
             assert_eq!(counted.segments, expected.segments, "{told}");
             assert_eq!(counted.claims.words(), expected.claims.words(), "{told}");
         }
+    }
+
+    #[test]
+    fn a_table_where_one_was_whose_records_went_elsewhere_is_counted() {
+        let shape = Shape::of(8 * 64 * 1024, 64 * 1024).unwrap();
+        let table = |id, start| {
+            let (extent, home) = (Extent { start, blocks: 2 }, Home::log(64 * 1024));
+            Table { id, extent, bytes: 8192, sequence: 1, home, live: 0 }
+        };
+        let [was, there, elsewhere] = [table(1, 40), table(2, 41), table(3, 44)];
+        let entry = |sequence, table: &Table| {
+            let (home, what) = (Home::ssd(table.start()), What::Small { value_bytes: 9 });
+            Entry { sequence, home, record_bytes: 100, expires_at_seconds: 0, what }
+        };
+        let (index, mut ledger) = (Index::default(), census::ledger(shape, BLOCKS));
+        ledger.table(was);
+        ledger.add(&entry(1, &was));
+        index.publish(b"b", entry(1, &was), Tie::Keep);
+        // By its key it comes before what it needs to be gone.
+        let mut gathered = Gathered::default();
+        gathered.table(there);
+        gathered.push(b"a", entry(2, &there), Tie::Replace);
+        gathered.table(elsewhere);
+        gathered.push(b"b", entry(1, &elsewhere), Tie::Replace);
+        gathered.offer_to(&index, &mut ledger);
+        assert!(ledger.is_even());
+        let live: Vec<(u64, u64)> =
+            ledger.tables.iter().map(|table| (table.id, table.live)).collect();
+        assert_eq!(live, [(2, 100), (3, 100)]);
     }
 }

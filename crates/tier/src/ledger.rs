@@ -110,8 +110,13 @@ impl Ledger {
             Some((left, live)) => *live = left,
             None => self.even = false,
         }
-        if let What::Large(pointer) = &entry.what {
-            pointer.extents.iter().for_each(|extent| self.release(*extent));
+        match &entry.what {
+            What::Large(pointer) => {
+                pointer.extents.iter().for_each(|extent| self.release(*extent));
+            }
+            // Nobody knows what it held.
+            What::Lost => self.even = false,
+            What::Small { .. } | What::Tombstone => {}
         }
     }
 
@@ -119,7 +124,8 @@ impl Ledger {
         if self.claims.claim(&[extent]) {
             return;
         }
-        for block in blocks_of(extent) {
+        // Where only a walk can tell, nothing has to be remembered for the end.
+        for block in blocks_of(extent).filter(|_| self.even) {
             if !self.claims.claim(&[block]) {
                 *self.contested.entry(block.start).or_default() += 1;
             }
@@ -165,7 +171,7 @@ impl Ledger {
         let segments = words(reader)?;
         let lives = words(reader)?;
         let claimed = words(reader)?;
-        let fits = segments.len() == self.segments.len() && lives.len() == 2 * tables.len();
+        let fits = segments.len() == self.segments.len();
         if !fits || !self.claims.restore(claimed) {
             return None;
         }
@@ -173,8 +179,10 @@ impl Ledger {
         for table in tables {
             self.table(*table);
             let mut lives = lives.chunks_exact(2).filter(|pair| pair[0] == table.id);
-            let live = lives.next().map(|pair| pair[1])?;
-            self.tables.at(table.start())?.live = live;
+            match (lives.next(), self.tables.at(table.start())) {
+                (Some(pair), Some(table)) => table.live = pair[1],
+                _ => self.even = false,
+            }
         }
         self.even &= even;
         Some(self)

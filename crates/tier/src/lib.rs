@@ -28,6 +28,7 @@ mod btree;
 mod bytes;
 mod census;
 mod checkpoint;
+mod courtesy;
 mod directory;
 pub mod disk;
 pub mod dump;
@@ -70,6 +71,7 @@ mod types;
 mod value;
 
 pub use append::Ticket;
+pub use courtesy::give_way;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use index::Counts;
 pub use pointer::PIECE_BYTES;

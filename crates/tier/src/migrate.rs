@@ -108,33 +108,6 @@ impl Shared {
         }
     }
 
-    /// Does one turn of whatever is due; false if nothing was.
-    pub fn maintain(&self) -> Result<bool> {
-        // First, since migration never ends while much is written, and is what a start has to read
-        // again. Without room for a checkpoint it makes some.
-        let checkpoint = self.checkpoint_if_due();
-        if let Ok(true) = checkpoint {
-            return Ok(true);
-        }
-        let used = {
-            let writer = self.writer();
-            writer.check()?;
-            self.shape.segments - writer.log.free_slots()
-        };
-        let due = u64::from(used) * 100
-            >= u64::from(self.shape.segments) * u64::from(self.settings.migrate_percent);
-        if due && self.empty_segment(&mut self.maintenance(), false)? {
-            let now_used = self.shape.segments - self.writer().log.free_slots();
-            if now_used < used {
-                return Ok(true);
-            }
-        }
-        if self.tables_are_sparse() && self.compact_tables(&mut self.maintenance())? {
-            return Ok(true);
-        }
-        checkpoint
-    }
-
     /// Empties one segment; false if none can be. Where `even_damaged`, what cannot be read goes.
     pub fn empty_segment(&self, turn: &mut Maintenance, even_damaged: bool) -> Result<bool> {
         match self.coldest(turn, even_damaged) {
@@ -494,7 +467,7 @@ impl Shared {
     }
 
     /// Whether a quarter of what sort tables hold is no longer current.
-    fn tables_are_sparse(&self) -> bool {
+    pub fn tables_are_sparse(&self) -> bool {
         let (mut live, mut bytes, mut empty) = (0, 0, false);
         for table in self.accounts().tables.iter() {
             live += table.live;

@@ -253,6 +253,7 @@ impl<'a> Recovery<'a> {
         progress(total, total);
         self.load_tables()?;
         self.load_tree(&used)?;
+        self.gathered = Gathered::default();
         self.drop_flushed()?;
         let containers = Containers {
             slots: &slots,
@@ -420,6 +421,7 @@ impl<'a> Recovery<'a> {
     /// read. What the tree has and what it lacks are looked at in memory, and nothing is written.
     fn do_without(&mut self, error: &Error) -> Result<()> {
         self.index = Index::default();
+        self.ledger = census::ledger(self.shape, self.superblock.blocks);
         self.open_tree(None);
         let Some(tree) = self.tree.take() else { return Ok(()) };
         let (blocks, problems) = (self.superblock.blocks, &mut self.report.problems);

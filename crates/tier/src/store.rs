@@ -96,6 +96,8 @@ pub struct Writer {
     pub tabled_bytes: u64,
     /// `Writer::behind_bytes` at the last checkpoint.
     pub checkpointed_bytes: u64,
+    /// The same when there was last no room for one, since then.
+    pub refused_bytes: Option<u64>,
 }
 
 impl Writer {
@@ -117,6 +119,7 @@ impl Writer {
             failed: None,
             tabled_bytes: 0,
             checkpointed_bytes: 0,
+            refused_bytes: None,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::durable::hands::{Done, Hands, Order, carry_out};
 use crate::durable::keeper::Keeper;
 use crate::durable::shared::{Durable, Recovery};
 use crate::shared::{Shared, lock};
-use laneway_tier::{Directory, FolderLock, Reads, Request, Tier, Wake};
+use laneway_tier::{Directory, FolderLock, Reads, Request, Tier, Wake, give_way};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -139,17 +139,24 @@ impl Threads {
     ) -> Result<(Threads, Vec<JoinHandle<()>>), String> {
         let done = Arc::new(Mutex::new(Vec::new()));
         let mut threads = Vec::new();
-        let mut start = |name: &str| {
+        let mut start = |name: &str, gives_way: bool| {
             let (sender, orders) = channel();
             let (tier, durable, done) = (tier.clone(), durable.clone(), done.clone());
             let thread = thread::Builder::new()
                 .name(name.into())
-                .spawn(move || serve(&orders, &tier, &durable, &done))
+                .spawn(move || {
+                    if gives_way {
+                        give_way();
+                    }
+                    serve(&orders, &tier, &durable, &done);
+                })
                 .map_err(told)?;
             threads.push(thread);
             Ok::<_, String>(sender)
         };
-        let (commits, others) = (start("tier-commit")?, start("tier-write")?);
+        // Nobody waits for a commit at an interval.
+        let commits = start("tier-commit", !durable.waits)?;
+        let others = start("tier-write", true)?;
         let rings = durable.clone();
         let wake: Wake = Arc::new(move || rings.ring());
         let reads = tier.reads(read_threads, &wake).map_err(|error| error.to_string())?;

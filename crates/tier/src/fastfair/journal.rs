@@ -87,7 +87,9 @@ impl Journal {
     /// Whether a checkpoint would be well now: a start has much to look at, or the ring is half
     /// full.
     pub fn is_long(&self) -> bool {
-        self.is_over || MENTIONS_MANY.min(self.words / 2) < self.next - self.kept
+        // A checkpoint has a bit for each line of the tree: in a larger one it pays later.
+        let many = MENTIONS_MANY.max(self.words / 256).min(self.words / 2);
+        self.is_over || many < self.next - self.kept
     }
 
     /// Whether so many more fit.
