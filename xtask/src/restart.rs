@@ -491,7 +491,7 @@ mod tests {
             (200 << 20, 4096)
         );
         for wrong in ["", "g", "10gg", "1.5g", "10t", "-1", "99999999999g"] {
-            assert!(matches!(bytes(wrong), Err(Failure::Usage(_))), "{wrong}");
+            assert!(matches!(bytes("--size", wrong), Err(Failure::Usage(_))), "{wrong}");
         }
     }
 
