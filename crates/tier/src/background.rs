@@ -93,9 +93,8 @@ impl Shared {
 
     /// Whether writers would soon wait for it, or there was no room for a checkpoint just now.
     fn is_migration_urgent(&self, writer: &Writer) -> bool {
-        let of_segments = |percent: u32| self.shape.segments * percent / 100;
-        let is_tight =
-            writer.log.free_slots() < of_segments(100 - self.settings.migrate_percent) / 2;
+        let spare = self.shape.segments * (100 - self.settings.migrate_percent) / 100;
+        let is_tight = writer.log.free_slots() < spare / 2;
         let enough = self.settings.checkpoint_bytes / 8;
         let was_refused =
             writer.refused_bytes.is_some_and(|at| writer.behind_bytes() < at + enough);

@@ -106,7 +106,8 @@ pub struct Settings {
     pub migrate_by: MigrateBy,
     /// Share of the segments in use, in percent, at which migration begins.
     pub migrate_percent: u32,
-    /// Bytes of log and of new sort tables, behind the last checkpoint, after which one is due.
+    /// Bytes of log and of new sort tables, behind the last checkpoint, after which one is due; or
+    /// half of that one's own, where they are more.
     pub checkpoint_bytes: u64,
     /// Which index; `None` for the one that the store was made with. Fixed when a store is made: a
     /// new one has a B+-tree in memory if nothing else is said.
