@@ -39,7 +39,7 @@ fn new_sort_tables_make_a_checkpoint_due() {
 fn what_a_start_had_to_read_makes_the_next_checkpoint_due() {
     let machine = Machine::new(Kind::Pm, &Faults::default());
     let settings = Settings { checkpoint_bytes: 60 << 10, migrate_percent: 100, ..settings() };
-    let (tier, _) = machine.open(settings.clone()).unwrap();
+    let (tier, _) = machine.open(settings).unwrap();
     put(&tier, 0..70);
     assert_eq!(maintain(&tier), 0);
     drop(tier);
