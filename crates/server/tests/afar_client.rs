@@ -6,7 +6,7 @@
 
 #[path = "../../client/tests/core/mix.rs"]
 mod mix;
-mod rig;
+use laneway_vopr::rig;
 
 use laneway_client::{Answer, Core, Remote, Request, Settings, Topology};
 use laneway_policy::{Form, Placement, owner};

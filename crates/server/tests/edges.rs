@@ -1,7 +1,7 @@
 //! Readiness is told once: what a connection has left to read or to say is served without another
 //! event.
 
-mod rig;
+use laneway_vopr::rig;
 
 use laneway_server::worker::READ_BYTES;
 use laneway_transport::memory::{Client, Faults};

@@ -1,6 +1,6 @@
 //! `append` and `prepend` to a large item: copied slice by slice, with small requests in between.
 
-mod rig;
+use laneway_vopr::rig;
 
 use laneway_policy::Design;
 use laneway_transport::memory_datagram::DatagramFaults;

@@ -2,7 +2,7 @@
 //! no reply is lost, doubled, changed or out of order, whatever roles do. Every fact holds in both
 //! forms, at 1, 2 and 6 workers; what is true of any server holds in every design.
 
-mod rig;
+use laneway_vopr::rig;
 
 use laneway_policy::{BATCH_BESIDE_LARGE, Design, Form, Role};
 use laneway_server::shared::{LaneCounts, Phase};

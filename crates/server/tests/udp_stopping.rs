@@ -1,6 +1,6 @@
 //! A server that stops answers what it has begun, datagrams too, and begins nothing new.
 
-mod rig;
+use laneway_vopr::rig;
 
 use laneway_policy::Form;
 use laneway_server::shared::Phase;

@@ -17,6 +17,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("client", &["policy", "wire", "rdma"]),
     ("load", &["policy", "wire", "rdma", "client"]),
     ("sim", &["policy", "load"]),
+    ("vopr", &["policy", "wire", "sync", "store", "tier", "rdma", "transport", "server", "client"]),
     ("laneway", &["policy", "wire", "server", "tier", "client", "load", "sim"]),
 ];
 /// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.

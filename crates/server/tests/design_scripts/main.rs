@@ -1,13 +1,12 @@
 //! Runs the protocol scripts (`tests/scripts`, see its README) against whole servers of every
 //! design, over the memory transport: whoever serves a request, the reply is memcached's.
 
-#[path = "../rig/mod.rs"]
-mod rig;
 #[allow(dead_code)] // the other runner uses all of it
 #[path = "../execute_scripts/script.rs"]
 mod script;
 
 use laneway_transport::memory::Client;
+use laneway_vopr::rig;
 use rig::{Plan, Rig, plans};
 use script::{Case, Expect, Step};
 use std::path::Path;

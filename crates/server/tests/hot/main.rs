@@ -6,6 +6,6 @@ mod checker;
 mod crowd;
 mod histories;
 mod hostile;
-#[path = "../rig/mod.rs"]
-mod rig;
 mod shown;
+
+use laneway_vopr::rig;

@@ -1,6 +1,5 @@
 //! A server without threads, kernel or time: workers over the memory transport, stepped in turn.
 //! The same seed gives the same run.
-#![allow(dead_code)] // each test file uses its part
 
 pub mod afar;
 pub mod durable;

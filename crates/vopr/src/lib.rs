@@ -1,0 +1,9 @@
+//! The whole server under simulation.
+//!
+//! [`rig`] is a server without threads, kernel or time: its workers and its durable executor are
+//! stepped by hand over networks and disks in memory, so that a run repeats exactly from its seed.
+//! The server's own tests stand on it.
+#![forbid(unsafe_code)]
+
+#[allow(missing_docs)] // a harness of tests: its names and their uses say what they are
+pub mod rig;
