@@ -11,6 +11,7 @@ use crate::receive::{OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Step, Stop};
 use crate::worker::{READ_BYTES, Worker};
 use laneway_policy::route::lane;
 use laneway_policy::{Design, ItemBytes, Lane, Route, route};
+use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::{Frame, KEY_BYTES_MAX, Malformed, Request, Then, parse};
 use std::cell::Cell;
@@ -356,6 +357,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Count a request that was served here; returns the row of its latency, and whether it was
     /// large.
     pub(crate) fn count(&self, operation: Operation, size: u64) -> (usize, bool) {
+        meter::keys(1);
         let here = &self.shared.workers[self.id.index()];
         let size = ItemBytes(size);
         let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;

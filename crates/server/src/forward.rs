@@ -15,6 +15,7 @@ use crate::stats::{self, Question};
 use crate::worker::Worker;
 use laneway_policy::route::hands_unseen;
 use laneway_policy::{Asked, Design, ItemBytes, Route, WorkerTarget, hand, route};
+use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::{GetVerb, KEY_BYTES_MAX, Keys, Meta, Request};
 
@@ -86,6 +87,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         size: u64,
         arrived: u64,
     ) -> Step {
+        meter::bytes(request.len());
         let work = Work::Request { bytes: request.to_vec(), ends: true };
         match self.hand_over(connection, to, work, ItemBytes(size), arrived) {
             Ok(()) => Step::Stop(request.len(), Stop::Ticket),

@@ -2,7 +2,7 @@
 //! line piece by piece moves nothing, and a memory of whether there is a whole line in it, so that
 //! a line that trickles in is not searched from its beginning with every byte.
 
-use laneway_store::{Charge, Refused, Store};
+use laneway_store::{Charge, Refused, Store, meter};
 use laneway_wire::{Limits, limits::LINE_BYTES_MAX};
 use std::sync::Arc;
 
@@ -35,11 +35,16 @@ impl Input {
     /// Keep what is left of a read.
     pub fn keep(&mut self, rest: &[u8]) {
         assert!(self.bytes.is_empty(), "what came before is forgotten");
+        meter::bytes(rest.len());
         self.bytes.extend_from_slice(rest);
     }
 
     /// More has come. Refused where memory has no room for a line as long as this.
     pub fn append(&mut self, received: &[u8], store: &Arc<Store>) -> Result<(), Refused> {
+        if self.at > 0 {
+            meter::bytes(self.bytes.len() - self.at);
+        }
+        meter::bytes(received.len());
         self.bytes.drain(..self.at);
         self.at = 0;
         let bytes = self.bytes.len() + received.len();

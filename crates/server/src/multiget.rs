@@ -15,7 +15,7 @@ use crate::latency::{self, Operation};
 use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, Step, Stop};
 use crate::worker::Worker;
 use laneway_policy::{Design, ItemBytes};
-use laneway_store::{GROUP, KeyHash, Sought};
+use laneway_store::{GROUP, KeyHash, Sought, meter};
 use laneway_sync::append::{Appending, SHORT};
 use laneway_transport::Transport;
 use laneway_wire::reply::{CRLF, Sink, VALUE_HEAD_BYTES_MAX, put_value_head};
@@ -245,6 +245,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if requests == 0 {
             return;
         }
+        meter::keys(requests as usize);
         let counters = self.counters();
         counters.cmd_get.add_owner(requests);
         counters.get_hits.add_owner(hits);

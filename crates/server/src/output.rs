@@ -5,7 +5,7 @@
 //!
 //! Knows no lane and no protocol. Sizes are bytes.
 
-use laneway_store::Pinned;
+use laneway_store::{Pinned, meter};
 use laneway_transport::Stream;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -71,6 +71,7 @@ impl Output {
         if bytes.is_empty() {
             return;
         }
+        meter::bytes(bytes.len());
         if let Some(Slot::Bytes { bytes: last, .. }) = self.slots.back_mut() {
             last.extend_from_slice(bytes);
         } else {
@@ -153,6 +154,7 @@ impl Output {
             }
             match stream.write(&pieces[..count]) {
                 Ok(moved) => {
+                    meter::bytes(moved);
                     self.advance(moved);
                     total += moved;
                     if moved < wanted {

@@ -9,6 +9,7 @@ use crate::connection::{Connection, Mode, Unread};
 use crate::input::Input;
 use crate::output::Sent;
 use crate::worker::Worker;
+use laneway_store::meter;
 use laneway_transport::{Stream, Token, Transport};
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::Ordering::Relaxed;
@@ -119,6 +120,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Err(error) => return later(connection, error).map(|()| Next::Read),
             };
             connection.has_read(bytes, buffer.len());
+            meter::bytes(bytes);
             self.counters().bytes_read.add_owner(bytes as u64);
             received = &buffer[..bytes];
         }
@@ -205,6 +207,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 }
             };
             self.counters().bytes_written.add_owner(sent as u64);
+            meter::bytes(sent);
         }
         connection.output.push_bytes(&self.out[sent..]);
         self.out.clear();

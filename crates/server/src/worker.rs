@@ -19,7 +19,7 @@ use crate::stats::Question;
 use crate::udp::state::Udp;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, BATCH_BESIDE_LARGE, CorePlan, Role, WorkerId};
-use laneway_store::Group;
+use laneway_store::{Group, meter};
 use laneway_transport::{FOREVER, Interest, Ready, Token, Transport, Wait};
 use laneway_wire::Limits;
 use std::cell::Cell;
@@ -475,7 +475,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// The reply to a `stats` question.
     pub(crate) fn answer_question(&self, question: &Question) -> Vec<u8> {
-        self.shared.answer(question, self.now_seconds, self.clock.nanos())
+        let reply = self.shared.answer(question, self.now_seconds, self.clock.nanos());
+        meter::bytes(reply.len());
+        reply
     }
 
     /// This worker's command counters.

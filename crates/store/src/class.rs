@@ -6,7 +6,7 @@
 //! than that would in memory stranded per worker and class, and lets a chunk become wholly free,
 //! which giving chunks back depends on.
 
-use crate::geometry::Divider;
+use crate::{geometry::Divider, meter};
 use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -253,7 +253,7 @@ impl Class {
     pub fn release_empty(&self, tables: Tables<'_>) -> Option<u32> {
         let mut state = self.lock();
         let empty = |&&chunk: &&u32| tables.info(chunk).free.load(Relaxed) as usize == self.slots;
-        let chunk = *state.partial.iter().find(empty)?;
+        let chunk = *state.partial.iter().inspect(|_| meter::slots(1)).find(empty)?;
         state.leave_partial(tables, chunk);
         state.remove(chunk);
         self.forget(tables.info(chunk));

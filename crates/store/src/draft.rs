@@ -10,6 +10,7 @@ use crate::{
     large::{PIECE_HEADER_BYTES, class_for_piece, owner_word, payload_bytes},
     location::{Location, Medium, size_class},
     mark::Mark,
+    meter,
     record::{self, Header},
     store::{Record, Store},
     types::{Refused, UnixSeconds},
@@ -120,6 +121,7 @@ impl Draft {
     /// Copy `bytes` in behind what is there; takes memory as needed. At most `missing()` bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Refused> {
         assert!(bytes.len() <= self.missing(), "more bytes than were announced");
+        meter::bytes(bytes.len());
         if let Body::Small(offset) = self.body {
             let record_bytes = self.header.record_bytes();
             let words = self.store.memory.items.words_at(offset, record_bytes).expect("our slot");
@@ -162,6 +164,7 @@ impl Draft {
     /// `bytes` of `room` were filled.
     pub fn advance(&mut self, bytes: usize) {
         assert!(bytes <= self.missing(), "more bytes than were announced");
+        meter::bytes(bytes);
         self.written += bytes;
     }
 
@@ -253,6 +256,7 @@ impl Large {
             words::write(words, PIECE_HEADER_BYTES + header.header_bytes(), &self.key);
         }
         self.pieces.push(offset as u64);
+        meter::items(1);
         store.counters.piece_list_bytes.fetch_add(8, Relaxed);
         Ok(())
     }

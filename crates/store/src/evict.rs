@@ -23,6 +23,7 @@ use crate::{
     location::{Location, Medium},
     mark::{self, Mark},
     memory::SlotAt,
+    meter,
     store::Store,
     types::Mode,
 };
@@ -221,6 +222,7 @@ impl Store {
         let mut looks = 0;
         // Free slots and hops count too, but less: they are quick.
         for _ in 0..16 * LOOKS {
+            meter::slots(1);
             let here = state.chunk_from(chunk)?;
             if here != chunk {
                 (chunk, slot) = (here, 0);
@@ -259,6 +261,7 @@ impl Store {
         }
         let mut least: Option<(u16, u32)> = None;
         for _ in 0..LOOKS {
+            meter::slots(1);
             let number = (self.large.hand.fetch_add(1, Relaxed) % count) as u32;
             let Some(descriptor) = self.large.get(number).filter(|d| d.is_alive()) else {
                 continue;
@@ -336,6 +339,7 @@ impl Store {
                     let words_at = |at| self.memory.items.words_at(at, bytes).expect("a slot");
                     fence(Release); // (M) pairs with (B) of readers of the last item
                     words::copy_words(words_at(offset), words_at(to));
+                    meter::bytes(bytes);
                 })
             });
         // Changed or not: a reader may have met the pin while it was ours.
@@ -365,6 +369,7 @@ impl Store {
 
     pub(crate) fn drain_on(&self, drain: &mut Drain, slots: usize) {
         for _ in 0..slots {
+            meter::slots(1);
             if drain.current.is_none() {
                 drain.current = self.next_to_drain(drain);
             }
@@ -396,6 +401,7 @@ impl Store {
         let beside = if drain.in_window { self.memory.block_class() + 1 } else { 0 };
         let (all, all_held) = self.turnover_mean(beside);
         for look in 0..SKIPS + (chunks.len() as u32).min(SKIPS) {
+            meter::slots(1);
             let next = drain.hand + 1;
             drain.hand = if chunks.contains(&next) { next } else { chunks.start };
             let chunk = drain.hand;

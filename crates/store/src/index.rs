@@ -20,6 +20,7 @@ use crate::{
     bucket::{Bucket, CHAIN_MAX, OVERFLOW_SLOTS, Overflow, SLOTS, is_link, link_of, link_word},
     hash::PARTITIONS,
     location::{Location, tag_of_slot},
+    meter,
     region::Region,
     types::KeyHash,
     window::{Onlooker, Window},
@@ -319,6 +320,7 @@ impl Index {
         for _ in 0..=CHAIN_MAX {
             let Some(here) = node else { return };
             let slots = self.slots(here);
+            meter::slots(slots.len());
             let words = slots.iter().map(|slot| slot.load(Relaxed));
             out.extend(words.filter(|&word| word != 0 && !is_link(word)));
             node = self.next(slots);

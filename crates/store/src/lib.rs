@@ -12,7 +12,7 @@
 //! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`, `promote`
 //! (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`, `draft`,
 //! `entry` (how they are used); `stats`. Beside it all `heap`: the allocator's memory, which holds
-//! no item.
+//! no item; and `meter`: how much work was done, for tests.
 
 mod bucket;
 mod charge;
@@ -32,6 +32,7 @@ mod location;
 mod many;
 mod mark;
 mod memory;
+pub mod meter;
 mod pool;
 mod promote;
 mod read;

@@ -4,7 +4,7 @@
 
 use crate::{
     memory::SlotAt,
-    record,
+    meter, record,
     store::Store,
     types::{ItemMeta, UnixSeconds},
 };
@@ -15,6 +15,7 @@ impl Store {
         let mut items = Vec::new();
         let wanted = |of: usize| self.memory.ordinary_class(of) as u32 + 1 == class;
         for chunk in 0..=self.memory.chunk_highest() {
+            meter::slots(1);
             let Some(class) = self.memory.class_of_chunk(chunk).filter(|&class| wanted(class))
             else {
                 continue;
@@ -26,6 +27,7 @@ impl Store {
                 if items.len() >= most {
                     return items;
                 }
+                meter::slots(1);
                 let at = SlotAt { class, chunk, slot };
                 if self.memory.is_used(at) {
                     items.extend(self.item_at(self.memory.offset_of(at), now));
@@ -40,6 +42,7 @@ impl Store {
         let header = record::read(&self.memory.items, offset)?;
         let mut key = Vec::new();
         self.key_at(offset, &header, &mut key)?;
+        meter::items(1);
         let meta = self.peek(self.hash(&key), &key, now)?;
         Some((key, meta))
     }

@@ -10,7 +10,7 @@
 use crate::{
     index::Chained,
     location::{Location, Medium},
-    mark,
+    mark, meter,
     record::{self, Header},
     store::{Record, Store},
     types::{KeyHash, UnixSeconds},
@@ -181,6 +181,7 @@ impl Store {
         }
         let mut appending = Appending::new(out, head_bytes_max + value_bytes + tail.len());
         head(&ItemHead { seq, flags, value_bytes }, &mut appending);
+        meter::bytes(value_bytes);
         appending.put_words(words, record.header.value_at(), value_bytes);
         appending.put(tail);
         if !version.validate(seek.before) {

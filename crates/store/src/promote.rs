@@ -16,7 +16,7 @@ use crate::{
     location::{Location, Medium, size_class},
     mark::{self, Mark},
     memory::SlotAt,
-    record,
+    meter, record,
     store::{Record, Store},
     types::KeyHash,
 };
@@ -162,6 +162,7 @@ impl Store {
         let words_at = |offset| self.memory.items.words_at(offset, bytes).expect("a slot");
         fence(Release); // (M) pairs with (B) of readers of the last item
         words::copy_words(words_at(offset), words_at(to));
+        meter::bytes(bytes);
         let class = size_class(header.key_bytes + header.value_bytes);
         let moved = Location::new(Medium::Arena, class, to as u64 / 8);
         self.memory.set_mark(to, mark);

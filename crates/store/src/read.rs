@@ -6,7 +6,7 @@
 
 use crate::{
     large::{PIECE_HEADER_BYTES, payload_bytes},
-    mark,
+    mark, meter,
     store::{Record, Store},
     types::{ItemMeta, KeyHash, UnixSeconds},
 };
@@ -173,6 +173,7 @@ impl Store {
     #[inline]
     pub(crate) fn copy_value(&self, record: &Record, out: &mut Vec<u8>) {
         let (value_at, value_bytes) = (record.header.value_at(), record.header.value_bytes);
+        meter::bytes(value_bytes);
         let words = self.memory.items.words_at(record.offset, value_at + value_bytes);
         words::read_into(words.expect("a linked record"), value_at, value_bytes, out);
     }
@@ -226,6 +227,7 @@ impl Pinned {
 
     /// Copy all of the value behind `out` (append, incr; not the data path).
     pub fn copy_into(&self, out: &mut Vec<u8>) {
+        meter::bytes(self.value_bytes);
         let mut offset = 0;
         out.reserve(self.value_bytes);
         while offset < self.value_bytes {

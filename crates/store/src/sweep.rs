@@ -12,6 +12,7 @@ use crate::{
     location::{Location, Medium},
     mark,
     memory::SlotAt,
+    meter,
     record::{self, FLUSH_GENERATIONS},
     store::Store,
     types::{Mode, UnixSeconds},
@@ -65,8 +66,10 @@ impl Store {
                 sweeper.chunk += 1;
                 sweeper.slot = 0;
                 left -= 1;
+                meter::slots(1);
                 continue;
             };
+            meter::slots(1);
             if class == self.memory.block_class() || sweeper.slot >= self.memory.class(class).slots
             {
                 sweeper.chunk += 1;
@@ -83,6 +86,7 @@ impl Store {
         }
         let numbers = self.large.highest();
         while left > 0 && sweeper.large < numbers {
+            meter::slots(1);
             expired += usize::from(self.sweep_large(sweeper.large, now));
             sweeper.large += 1;
             left -= 1;

@@ -7,6 +7,7 @@ use crate::{
     large::LargeName,
     location::{Location, Medium},
     mark::{self, Mark},
+    meter,
     record::{self, Header},
     store::{Record, Store},
     types::{KeyHash, UnixSeconds},
@@ -26,6 +27,7 @@ impl Store {
         record: &Record,
         why: Unlinked,
     ) {
+        meter::items(1);
         self.index.remove(hash.partition(), entered.bucket, place);
         self.index.partition(hash).items.fetch_sub(1, Relaxed);
         self.forget_inside(hash, record, why);
@@ -113,6 +115,7 @@ impl Store {
 
     /// Free the pieces of a large item or draft.
     pub(crate) fn give_pieces(&self, pieces: &[u64]) {
+        meter::items(pieces.len());
         for &piece in pieces {
             self.memory.give(piece as usize);
         }

@@ -17,6 +17,7 @@ use crate::handoff::{DatagramOrigin, Job, Origin};
 use crate::udp::send::TRANSFERS_MAX;
 use crate::worker::Worker;
 use laneway_policy::{CorePlan, ItemBytes, Route, WorkerId, WorkerTarget, route};
+use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_transport::datagram::Arrival;
 use laneway_wire::reply::CRLF;
@@ -53,6 +54,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if worker == self.id {
             return self.take_frames(desk, at, queue, Arrival { peer, segment_bytes, bytes });
         }
+        meter::bytes(bytes.len());
         let frames = bytes.len().div_ceil(segment_bytes) as u64;
         let train = Train { queue: queue as u16, peer, segment_bytes, bytes: bytes.to_vec() };
         match at.shared.trains[worker.index()].push(train) {
@@ -106,6 +108,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if self.stopping && !desk.assembly.is_open(&name) {
             return at.counts.requests_while_stopping.add_owner(1);
         }
+        meter::bytes(payload.len());
         let digest = at.shared.digest(header.sequence, payload);
         match desk.assembly.take_digested(name, header, payload, digest, from.arrived_nanos) {
             Taken::Whole(whole) => self.whole(desk, at, from, whole),
@@ -150,6 +153,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             _ => {}
         }
         let digest = whole.digest();
+        meter::bytes(copied_bytes(&whole));
         self.message(desk, at, from, digest, &whole.into_vec());
     }
 
@@ -169,6 +173,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         if let Some(to) = self.queue_for_value(&message, size) {
             let origin = Origin::Datagram(from.to);
+            meter::bytes(copied_bytes(&message));
             let job = Job::request(message.into_vec(), size, now, origin);
             match self.enqueue(to, job) {
                 Ok(()) => at.counts.requests_handed_over.add_owner(1),
@@ -268,4 +273,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         at.counts.set_reassembly_owner(desk.assembly.counts(), &desk.counted_before);
         desk.ask_nanos = if desk.assembly.is_empty() { u64::MAX } else { now + PATIENCE_NANOS };
     }
+}
+
+/// Bytes that it takes to have a message in one piece.
+fn copied_bytes(whole: &Whole) -> usize {
+    if whole.pieces().count() > 1 { whole.message_bytes() } else { 0 }
 }

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::worker::Worker;
 use laneway_rdma::contract::{Lent, MESSAGE_BYTES_MAX, Moved};
 use laneway_rdma::long::parcel;
+use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::udp::frames::frames;
 use laneway_wire::udp::reassembly::Whole;
@@ -86,6 +87,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     return at.counts.messages_lent_lost.add_owner(1);
                 }
             }
+            meter::bytes(bytes.len() - start);
             let first = start / FRAME_BYTES_MAX;
             for (number, frame) in bytes[start..].chunks(FRAME_BYTES_MAX).enumerate() {
                 let frame = at.shared.digest((first + number) as u16, frame);

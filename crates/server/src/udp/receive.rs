@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::handoff::DatagramOrigin;
 use crate::worker::Worker;
 use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
+use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_transport::datagram::{Arrival, Datagrams, Path};
 use laneway_transport::rdma;
@@ -217,6 +218,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     ) {
         let Arrival { peer, segment_bytes, bytes } = arrival;
         self.counters().bytes_read.add_owner(bytes.len() as u64);
+        meter::bytes(bytes.len());
         if at.shared.is_own(&peer) {
             let count = arrival.datagrams().count() as u64;
             at.counts.datagrams.add_owner(count);

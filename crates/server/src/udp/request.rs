@@ -21,6 +21,7 @@ use crate::udp::answers::Once;
 use crate::udp::reply::Reply;
 use crate::worker::Worker;
 use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
+use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::reply::{BAD_DATA_CHUNK, CRLF, END};
 use laneway_wire::udp::{FRAME_BYTES_MAX, Kind};
@@ -439,6 +440,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         from.allowance = from.allowance.saturating_sub(cost);
         if bytes > FRAME_BYTES_MAX {
             // Frames may be lost: the reply is kept, to send them again.
+            meter::bytes(bytes);
             let reply = Arc::new(Reply::of(Output::of(batch.reply().to_vec())));
             let now = from.arrived_nanos;
             at.shared.keep_reply(from.to.queue, from.key(), reply, bytes, now);
@@ -485,6 +487,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 /// A request that somebody else carries out, or that goes in turns; its reply is not of this batch.
 fn job_of(desk: &mut Desk, from: &From, bytes: &[u8], size: ItemBytes) -> Job {
     desk.batches[from.queue()].abandon();
+    meter::bytes(bytes.len());
     Job::request(bytes.to_vec(), size, from.arrived_nanos, Origin::Datagram(from.to))
 }
 

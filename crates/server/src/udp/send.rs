@@ -13,6 +13,7 @@ use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
 use laneway_rdma::contract::{Moved, Placed};
 use laneway_rdma::long::parcel::PIECE_BYTES;
+use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_transport::datagram::Path;
 use laneway_transport::rdma;
@@ -51,6 +52,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             let flushed = batch.send(&mut **datagrams, queue)?;
             self.counters().bytes_written.add_owner(flushed.bytes as u64);
+            meter::bytes(flushed.bytes);
             at.counts.replies_refused.add_owner(flushed.refused as u64);
             if flushed.is_full {
                 desk.full[queue] = true;
@@ -185,6 +187,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let slice = transfer.slice(&mut **datagrams, self.slice_budget(), now)?;
         let (Slice::More(bytes) | Slice::Full(bytes) | Slice::Last(bytes)) = slice;
         self.counters().bytes_written.add_owner(bytes as u64);
+        meter::bytes(bytes);
         if !transfer.is_placed() {
             at.counts.trains.add_owner(bytes.div_ceil(TRAIN_BYTES_MAX) as u64);
         }
