@@ -5,6 +5,7 @@
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
 use crate::durable::shared::KEEPER;
+use crate::durable::veil::Veiled;
 use crate::execute::{self, Context, Outcome};
 use crate::latency::{self, Operation};
 use crate::receive::{OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Step, Stop};
@@ -383,7 +384,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             settings: &self.execute_settings,
             touched,
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
-            veil: self.shared.durable.get().map(|durable| &durable.veil),
+            veil: self.shared.durable.get().map(|durable| Veiled::Worker(&durable.veil)),
         }
     }
 }

@@ -304,7 +304,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let size = incoming.item_bytes();
                 let mut out = Vec::new();
                 let _alone = self.shared.put_locks.enter(|| incoming.hash());
-                incoming.finish(&self.context_of_job(&Cell::new(0)), &mut out);
+                let again = incoming.finish(&self.context_of_job(&Cell::new(0)), &mut out);
+                assert!(again.is_none(), "only what the keeper executes is asked again");
                 self.count_job(&mut served, Operation::Set, size);
                 Output::of(out)
             }
@@ -353,12 +354,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     let mut scratch = [0; KEY_BYTES_MAX];
                     self.shared.store.hash(execute::key_of_store(request, &mut scratch))
                 });
-                execute::store_whole(
+                let outcome = execute::store_whole(
                     &self.context_of_job(&touched),
                     request,
                     Body::of(body),
                     &mut out,
                 );
+                assert!(matches!(outcome, Outcome::Done), "the keeper alone is asked again");
                 let mut scratch = [0; KEY_BYTES_MAX];
                 let size = execute::key_of_store(request, &mut scratch).len() + value_bytes;
                 self.count_job(served, Operation::Set, size as u64);

@@ -2,6 +2,7 @@
 //! values whose client went away.
 
 use laneway_server::counters::{Board, Totals};
+use laneway_server::durable::veil::Veiled;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_store::{Config, Mode, Store};
 use laneway_wire::{GetVerb, Limits, Request, parse};
@@ -16,6 +17,7 @@ struct Server {
     board: Board,
     touched: Cell<u64>,
     large_from: u64,
+    veil: Option<Veiled<'static>>,
 }
 
 impl Server {
@@ -26,6 +28,7 @@ impl Server {
             board: Board::new(1),
             touched: Cell::new(0),
             large_from: u64::MAX,
+            veil: None,
         }
     }
 
@@ -38,7 +41,7 @@ impl Server {
             settings: &self.settings,
             touched: &self.touched,
             large_from: self.large_from,
-            veil: None,
+            veil: self.veil,
         }
     }
 
@@ -50,8 +53,7 @@ impl Server {
         let outcome = match &frame.request {
             Request::Store(_) | Request::MetaSet(_) => {
                 let body = Body::of(&request[frame.head_bytes..]);
-                execute::store_whole(&self.context(), &frame.request, body, &mut out);
-                Outcome::Done
+                execute::store_whole(&self.context(), &frame.request, body, &mut out)
             }
             request => execute::command(&self.context(), request, &mut out),
         };
@@ -252,7 +254,7 @@ fn a_value_may_be_received_in_place() {
             landing.advance(filled);
         }
         let mut out = Vec::new();
-        incoming.finish(&server.context(), &mut out);
+        assert!(incoming.finish(&server.context(), &mut out).is_none());
         assert_eq!(out, b"STORED\r\n");
         let reply = server.say("get k\r\n");
         assert_eq!(reply, format!("VALUE k 0 {value}\r\n{}\r\nEND\r\n", "x".repeat(value)));
@@ -275,4 +277,63 @@ fn a_streamed_value_meets_what_is_there_when_it_ends_not_when_it_began() {
     out.clear();
     append.finish(&server.context(), &mut out);
     assert_eq!(out, b"NOT_STORED\r\n");
+}
+
+#[test]
+fn what_the_keeper_saw_and_memory_has_forgotten_is_asked_again_and_nothing_is_done() {
+    let mut server = Server::new(Config::default());
+    server.veil = Some(Veiled::Keeper { seen: true });
+    let requests = [
+        "add k 0 0 1\r\nx\r\n",
+        "replace k 0 0 1\r\nx\r\n",
+        "cas k 0 0 1 7\r\nx\r\n",
+        "append k 0 0 1\r\nx\r\n",
+        "prepend k 0 0 1\r\nx\r\n",
+        "ms k 1 ME\r\nx\r\n",
+        "ms k 1 MR\r\nx\r\n",
+        "ms k 1 C7 I\r\nx\r\n",
+        "ms k 1 MA N0\r\nx\r\n",
+        "incr k 1\r\n",
+        "decr k 1 noreply\r\n",
+        "ma k\r\n",
+        "ma k N0 J5\r\n",
+        "delete k\r\n",
+        "delete k noreply\r\n",
+        "touch k 100\r\n",
+        "get k\r\n",
+        "gat 100 k\r\n",
+        "mg k v\r\n",
+        "mg k v N30\r\n",
+        "mg k T30\r\n",
+        "md k\r\n",
+        "md k q x\r\n",
+        "me k\r\n",
+    ];
+    for request in requests {
+        let before = format!("{:?}", server.totals());
+        let (outcome, told) = server.run(request.as_bytes());
+        assert!(matches!(outcome, Outcome::Kept), "{request:?}");
+        assert_eq!(String::from_utf8_lossy(&told), "", "{request:?}");
+        assert_eq!(format!("{:?}", server.totals()), before, "{request:?} was counted");
+        assert_eq!(server.store.stats().items, 0, "{request:?}");
+    }
+    for line in ["add k 0 0 100000\r\n", "replace k 0 0 9\r\n", "append k 0 0 100000\r\n"] {
+        let mut incoming = server.begin(line).expect("room");
+        while incoming.draft().missing() > 0 {
+            incoming.draft().write(b"x").expect("room");
+        }
+        let mut out = Vec::new();
+        let again = incoming.finish(&server.context(), &mut out).expect("to be tried again");
+        assert_eq!(out, b"", "{line:?}");
+        // Back in memory, it meets the item.
+        server.veil = None;
+        assert_eq!(server.set("k", 3), "STORED\r\n");
+        assert!(again.finish(&server.context(), &mut out).is_none());
+        let told = if line.starts_with("add") { "NOT_STORED\r\n" } else { "STORED\r\n" };
+        assert_eq!(String::from_utf8_lossy(&out), told, "{line:?}");
+        assert_eq!(server.say("delete k\r\n"), "DELETED\r\n");
+        server.veil = Some(Veiled::Keeper { seen: true });
+    }
+    server.veil = Some(Veiled::Keeper { seen: false });
+    assert_eq!(server.say("add k 0 0 1\r\nx\r\n"), "STORED\r\n", "it was not there before");
 }

@@ -73,15 +73,19 @@ impl<S> Keeper<S> {
     }
 
     /// A value that has streamed into its item.
-    fn body(&mut self, task: &mut Task, incoming: Box<Incoming>) -> Step {
+    fn body(&mut self, task: &mut Task, mut incoming: Box<Incoming>) -> Step {
         task.quiet = incoming.is_noreply();
-        let ready = self.ready(task, incoming.key(), incoming.looks_at_old());
-        if let Some(step) = step_of(ready, task) {
-            task.work = Some(Work::Body(incoming));
-            return step;
+        loop {
+            let ready = self.ready(task, incoming.key(), incoming.looks_at_old());
+            if let Some(step) = step_of(ready, task) {
+                task.work = Some(Work::Body(incoming));
+                return step;
+            }
+            match self.perform_body(task, *incoming) {
+                None => return Step::Done,
+                Some(again) => incoming = Box::new(again),
+            }
         }
-        self.perform_body(task, *incoming);
-        Step::Done
     }
 
     fn request(&mut self, task: &mut Task, bytes: &[u8], ends: bool) -> Step {
@@ -112,19 +116,22 @@ impl<S> Keeper<S> {
             }
             request => forward::key_of(request, &mut scratch).map_or(&[][..], |(key, _)| key),
         };
-        if let Request::Delete(_) = frame.request
-            && self.is_cold(key)
-        {
-            self.perform_cold_delete(task, key);
-            return Step::Done;
-        }
         let looks = execute::looks_at_old(&frame.request);
-        let ready = self.ready(task, key, looks);
-        if let Some(step) = step_of(ready, task) {
-            return step;
+        loop {
+            if let Request::Delete(_) = frame.request
+                && self.is_cold(key)
+            {
+                self.perform_cold_delete(task, key);
+                return Step::Done;
+            }
+            let ready = self.ready(task, key, looks);
+            if let Some(step) = step_of(ready, task) {
+                return step;
+            }
+            if self.perform_request(task, &frame.request, key, &bytes[frame.head_bytes..]) {
+                return Step::Done;
+            }
         }
-        self.perform_request(task, &frame.request, key, &bytes[frame.head_bytes..]);
-        Step::Done
     }
 
     /// Keys of a multiget, one after the other.
@@ -140,8 +147,10 @@ impl<S> Keeper<S> {
                 }
                 return step;
             }
+            if !self.perform_key(task, get, key) {
+                continue;
+            }
             task.tries = 0;
-            self.perform_key(task, get, key);
             task.at = text.len() - keys.rest().len();
             if task.done {
                 return Step::Done;
@@ -172,32 +181,41 @@ impl<S> Keeper<S> {
     }
 
     fn in_tier_alone(&self, key: &[u8]) -> Option<Look> {
+        let unseen = !self.is_here(key) && !self.pending.contains_key(key);
+        unseen.then(|| self.living(key)).flatten()
+    }
+
+    fn is_here(&self, key: &[u8]) -> bool {
         let store = &self.shared.store;
-        let here = store.peek(store.hash(key), key, self.now_seconds).is_some();
-        if here || self.pending.contains_key(key) {
-            return None;
-        }
+        store.peek(store.hash(key), key, self.now_seconds).is_some()
+    }
+
+    /// The item that the tier shows under a key, unless it has expired.
+    fn living(&self, key: &[u8]) -> Option<Look> {
         let look = self.durable.tier.look(key)?;
         (!is_over(look.expires_at_seconds, self.now_seconds)).then_some(look)
     }
 
-    /// Whether a request for `key` may be executed, which `looks` at the item there is or not.
+    /// Whether a request for `key` may be executed, which `looks` at the item there is or not. It
+    /// has to be asked again where execution finds that memory has forgotten the item since: then
+    /// the item is in the tier, or on its way there, and this leads to it.
     fn ready(&mut self, task: &mut Task, key: &[u8], looks: bool) -> Ready {
         if self.busy.contains_key(key) {
             return Ready::Behind(key.into());
         }
-        if !looks {
+        // Asked once: what is there may be evicted at any time, and what is not comes by the keeper
+        // alone.
+        task.seen = looks && self.is_here(key);
+        if !looks || task.seen {
             return Ready::Now;
         }
-        let Some(look) = self.in_tier_alone(key) else {
-            let store = &self.shared.store;
-            let here = || store.peek(store.hash(key), key, self.now_seconds).is_some();
-            return match self.pending.get(key) {
-                // Evicted before it was durable: the tier does not show it yet.
-                Some(pending) if !pending.deleted && !here() => Ready::Settle,
-                _ => Ready::Now,
-            };
-        };
+        match self.pending.get(key) {
+            Some(pending) if pending.deleted => return Ready::Now,
+            // Evicted before it was durable: the tier does not show it yet.
+            Some(_) => return Ready::Settle,
+            None => {}
+        }
+        let Some(look) = self.living(key) else { return Ready::Now };
         if let Some((unreadable, why)) = &self.unreadable
             && **unreadable == *key
         {

@@ -3,6 +3,7 @@
 use super::hands::{Done, Hands, Order};
 use super::shared::Durable;
 use super::task::{Fault, Filling, LONG, Line, Task};
+use super::veil::Veiled;
 use crate::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
 use crate::handoff::Finished;
@@ -190,7 +191,8 @@ impl<S> Keeper<S> {
         self.shared.board.worker(self.shared.workers.len()) // the one behind the workers'
     }
 
-    pub(super) fn context<'a>(&'a self, touched: &'a Cell<u64>) -> Context<'a> {
+    /// `seen`: see [`Veiled::Keeper`].
+    pub(super) fn context<'a>(&'a self, touched: &'a Cell<u64>, seen: bool) -> Context<'a> {
         Context {
             store: &self.shared.store,
             others: &[],
@@ -199,7 +201,7 @@ impl<S> Keeper<S> {
             settings: &self.execute_settings,
             touched,
             large_from: u64::MAX,
-            veil: None,
+            veil: Some(Veiled::Keeper { seen }),
         }
     }
 

@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const FLUSH_AGAIN_NANOS: u64 = 1_000_000_000;
 
 impl<S> Keeper<S> {
-    /// Executes `command`, which concerns `key`, and keeps what it changes.
+    /// Executes `command`, which concerns `key`, and keeps what it changes. False: nothing was
+    /// done, since memory has forgotten the item that was there a moment ago.
     fn execute(
         &mut self,
         task: &mut Task,
@@ -30,11 +31,16 @@ impl<S> Keeper<S> {
         operation: Operation,
         size: u64,
         command: impl FnOnce(&Context<'_>, &mut Vec<u8>) -> Outcome,
-    ) {
+    ) -> bool {
         self.cover(task, key);
         let touched = Cell::new(0);
         let mut out = Vec::new();
-        let (outcome, changes) = capture::during(|| command(&self.context(&touched), &mut out));
+        let context = self.context(&touched, task.seen);
+        let (outcome, changes) = capture::during(|| command(&context, &mut out));
+        if matches!(outcome, Outcome::Kept) {
+            assert!(changes.is_empty() && out.is_empty(), "what is asked again has done nothing");
+            return false;
+        }
         // The reply tells of what others have changed, too.
         if let Some(pending) = self.pending.get(key) {
             task.wait_for(pending.until);
@@ -51,24 +57,29 @@ impl<S> Keeper<S> {
         for (key, change) in changes {
             self.keep(task, key, change);
         }
+        true
     }
 
-    pub(super) fn perform_body(&mut self, task: &mut Task, incoming: Incoming) {
+    /// Gives back what memory has forgotten the item for.
+    pub(super) fn perform_body(&mut self, task: &mut Task, incoming: Incoming) -> Option<Incoming> {
         let key: Box<[u8]> = incoming.key().into();
         let size = incoming.item_bytes();
+        let mut again = None;
         self.execute(task, &key, Operation::Set, size, |context, out| {
-            incoming.finish(context, out);
-            Outcome::Done
+            again = incoming.finish(context, out);
+            if again.is_some() { Outcome::Kept } else { Outcome::Done }
         });
+        again
     }
 
+    /// False as for [`Keeper::execute`].
     pub(super) fn perform_request(
         &mut self,
         task: &mut Task,
         request: &Request<'_>,
         key: &[u8],
         value: &[u8],
-    ) {
+    ) -> bool {
         let value_bytes = match request {
             Request::Store(store) => store.value_bytes,
             Request::MetaSet(set) => set.value_bytes,
@@ -83,17 +94,17 @@ impl<S> Keeper<S> {
         let body = value.get(..value_bytes + CRLF.len()).unwrap_or_default();
         let size = (key.len() + value_bytes) as u64;
         self.execute(task, key, Operation::Set, size, |context, out| {
-            execute::store_whole(context, request, Body::of(body), out);
-            Outcome::Done
-        });
+            execute::store_whole(context, request, Body::of(body), out)
+        })
     }
 
-    pub(super) fn perform_key(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) {
+    /// False as for [`Keeper::execute`].
+    pub(super) fn perform_key(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) -> bool {
         let expires = execute::expires_at(get.exptime, self.now_seconds);
         let operation = if forward::writes(get.verb) { Operation::Touch } else { Operation::Get };
         self.execute(task, key, operation, 0, |context, out| {
             execute::get_key(context, get.verb, expires, key, context.store.hash(key), out)
-        });
+        })
     }
 
     /// Deletes an item that is in the tier alone: its value need not be looked at.
@@ -143,7 +154,7 @@ impl<S> Keeper<S> {
         let mut out = Vec::new();
         let touched = Cell::new(0);
         let outcome = loop {
-            match execute::command(&self.context(&touched), request, &mut out) {
+            match execute::command(&self.context(&touched, false), request, &mut out) {
                 Outcome::Again => {} // the same, as an outcome
                 outcome => break outcome,
             }

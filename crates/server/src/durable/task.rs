@@ -143,6 +143,8 @@ pub struct Task {
     pub error: Option<String>,
     /// How often an item was brought into memory for its next key.
     pub tries: u8,
+    /// The item of its next key was found in memory before it was executed.
+    pub seen: bool,
 }
 
 impl Task {
@@ -173,6 +175,7 @@ impl Task {
             spilling: VecDeque::new(),
             error: None,
             tries: 0,
+            seen: false,
         }
     }
 

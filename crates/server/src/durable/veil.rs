@@ -12,6 +12,19 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Counters; a power of two.
 const SLOTS: usize = 1 << 14;
 
+/// Who executes a command where items are kept durably.
+#[derive(Clone, Copy)]
+pub enum Veiled<'a> {
+    /// A worker, which asks the veil.
+    Worker(&'a Veil),
+    /// The keeper, which asks the tier and what is under way before it executes.
+    Keeper {
+        /// It found the item in memory then. Other threads may have it evicted since, and so may
+        /// the command itself for the memory that it takes: who misses the item must ask again.
+        seen: bool,
+    },
+}
+
 /// The veil.
 pub struct Veil {
     tier: Arc<Tier>,

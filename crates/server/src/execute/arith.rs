@@ -1,7 +1,7 @@
 //! `incr`, `decr`, and the change that `ma` shares with them.
 
-use super::Context;
 use super::attempts::{Attempts, TOO_MANY, unchanged};
+use super::{Context, Outcome};
 use laneway_store::{Draft, Got, ItemMeta, KeyHash, Refused, UnixSeconds};
 use laneway_wire::Arith;
 use laneway_wire::reply::{Decimal, NO_MEMORY, NON_NUMERIC, NOT_FOUND, put_number_line};
@@ -27,6 +27,8 @@ pub(super) enum Changed {
         cas: u64,
     },
     NotFound,
+    /// Memory has forgotten the item, and the tier has it: [`Outcome::Kept`].
+    Forgotten,
     /// The CAS id differed.
     Exists,
     NotANumber,
@@ -34,7 +36,7 @@ pub(super) enum Changed {
     TooMany,
 }
 
-pub(super) fn classic(context: &Context<'_>, request: &Arith<'_>, out: &mut Vec<u8>) {
+pub(super) fn classic(context: &Context<'_>, request: &Arith<'_>, out: &mut Vec<u8>) -> Outcome {
     let change = Change {
         increment: request.increment,
         delta: request.delta,
@@ -45,16 +47,16 @@ pub(super) fn classic(context: &Context<'_>, request: &Arith<'_>, out: &mut Vec<
     let hash = context.store.hash(request.key);
     let changed = apply(context, &change, request.key, hash, out);
     count(context, request.increment, &changed);
-    if request.noreply {
-        return;
-    }
     match changed {
+        Changed::Forgotten => return Outcome::Kept,
+        _ if request.noreply => {}
         Changed::Done { number, .. } => put_number_line(out, number),
         Changed::NotFound | Changed::Exists => out.extend_from_slice(NOT_FOUND),
         Changed::NotANumber => out.extend_from_slice(NON_NUMERIC),
         Changed::NoMemory => out.extend_from_slice(NO_MEMORY),
         Changed::TooMany => out.extend_from_slice(TOO_MANY),
     }
+    Outcome::Done
 }
 
 pub(super) fn count(context: &Context<'_>, increment: bool, changed: &Changed) {
@@ -80,6 +82,7 @@ pub(super) fn apply(
     let mut attempts = Attempts::new();
     while attempts.again() {
         let before = match context.store.get(hash, key, context.now, out, &mut |_, _| {}) {
+            Got::Miss if context.has_forgotten() => return Changed::Forgotten,
             Got::Miss => return Changed::NotFound,
             // No number is that long; memcached does not look at large values either.
             Got::Large(..) => return Changed::NotANumber,

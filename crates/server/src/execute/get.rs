@@ -83,6 +83,9 @@ fn get_and_touch(
         let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
         let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
             Got::Miss => {
+                if let Some(outcome) = context.beyond_memory(hash, key) {
+                    return outcome;
+                }
                 context.counters.cmd_touch.bump_owner();
                 context.counters.touch_misses.bump_owner();
                 return Outcome::Done;

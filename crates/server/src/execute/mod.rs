@@ -28,7 +28,7 @@ pub use store::{
 };
 
 use crate::counters::Counters;
-use crate::durable::veil::Veil;
+use crate::durable::veil::Veiled;
 use crate::stats;
 use laneway_store::{ItemMeta, KeyHash, Pinned, Store, UnixSeconds};
 use laneway_wire::Request;
@@ -78,7 +78,7 @@ pub struct Context<'a> {
     /// Values of items this large are somebody else's to read: [`Outcome::Elsewhere`].
     pub large_from: u64,
     /// Where items are kept durably: what must not be answered from memory alone.
-    pub veil: Option<&'a Veil>,
+    pub veil: Option<Veiled<'a>>,
 }
 
 impl Context<'_> {
@@ -91,13 +91,22 @@ impl Context<'_> {
 
     /// Whether the keeper must answer for an item that was just found in memory.
     fn is_hidden(&self, hash: KeyHash) -> bool {
-        self.veil.is_some_and(|veil| veil.hides(hash))
+        matches!(self.veil, Some(Veiled::Worker(veil)) if veil.hides(hash))
+    }
+
+    /// Whether memory has forgotten an item that the keeper found there a moment ago. Whoever
+    /// misses it must change nothing, and end with [`Outcome::Kept`]: the item is in the tier.
+    fn has_forgotten(&self) -> bool {
+        matches!(self.veil, Some(Veiled::Keeper { seen: true }))
     }
 
     /// Who answers for a key that was not found in memory, if anybody must: the keeper, or before
     /// it whoever reads values of this size.
     fn beyond_memory(&self, hash: KeyHash, key: &[u8]) -> Option<Outcome> {
-        let veil = self.veil?;
+        if self.has_forgotten() {
+            return Some(Outcome::Kept);
+        }
+        let Some(Veiled::Worker(veil)) = self.veil else { return None };
         let value_bytes = veil.value_bytes(key, self.now);
         if value_bytes.is_none() && !veil.hides(hash) {
             return None;
@@ -167,17 +176,17 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
     match request {
         Request::Get(keys) => return get::get_whole(context, keys, out),
         Request::Store(_) | Request::MetaSet(_) => unreachable!("a value follows this request"),
-        Request::Arith(arith) => arith::classic(context, arith, out),
-        Request::Delete(delete) => remove::delete(context, delete, out),
-        Request::Touch(touch) => remove::touch(context, touch, out),
+        Request::Arith(arith) => return arith::classic(context, arith, out),
+        Request::Delete(delete) => return remove::delete(context, delete, out),
+        Request::Touch(touch) => return remove::touch(context, touch, out),
         Request::MetaGet(meta) => return meta::get::meta_get(context, meta, out),
-        Request::MetaDelete(meta) => meta::delete::meta_delete(context, meta, out),
-        Request::MetaArith(meta) => meta::arith::meta_arith(context, meta, out),
+        Request::MetaDelete(meta) => return meta::delete::meta_delete(context, meta, out),
+        Request::MetaArith(meta) => return meta::arith::meta_arith(context, meta, out),
         Request::MetaNoop => {
             context.counters.cmd_meta.bump_owner();
             out.extend_from_slice(MN);
         }
-        Request::MetaDebug(meta) => meta::debug::meta_debug(context, meta, out),
+        Request::MetaDebug(meta) => return meta::debug::meta_debug(context, meta, out),
         Request::FlushAll { delay, noreply } => {
             return remove::flush_all(context, *delay, *noreply, out);
         }

@@ -4,7 +4,7 @@ use super::{Context, Outcome, expires_at, reply};
 use laneway_wire::reply::{DELETED, FLUSH_DISABLED, NOT_FOUND, OK, TOUCHED};
 use laneway_wire::{Delete, Touch};
 
-pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<u8>) {
+pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<u8>) -> Outcome {
     let hash = context.store.hash(request.key);
     let mut entry = context.store.enter(hash, request.key, context.now);
     let found = entry.meta().is_some();
@@ -12,6 +12,9 @@ pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<
         entry.unlink();
     }
     drop(entry);
+    if !found && context.has_forgotten() {
+        return Outcome::Kept;
+    }
     if found {
         context.counters.delete_hits.bump_owner();
         reply::unless(request.noreply, DELETED, out);
@@ -19,10 +22,10 @@ pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<
         context.counters.delete_misses.bump_owner();
         reply::unless(request.noreply, NOT_FOUND, out);
     }
+    Outcome::Done
 }
 
-pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8>) {
-    context.counters.cmd_touch.bump_owner();
+pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8>) -> Outcome {
     let hash = context.store.hash(request.key);
     let mut entry = context.store.enter(hash, request.key, context.now);
     let found = entry.meta().is_some();
@@ -31,6 +34,10 @@ pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8
         entry.mark_fetched();
     }
     drop(entry);
+    if !found && context.has_forgotten() {
+        return Outcome::Kept;
+    }
+    context.counters.cmd_touch.bump_owner();
     if found {
         context.counters.touch_hits.bump_owner();
         reply::unless(request.noreply, TOUCHED, out);
@@ -38,6 +45,7 @@ pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8
         context.counters.touch_misses.bump_owner();
         reply::unless(request.noreply, NOT_FOUND, out);
     }
+    Outcome::Done
 }
 
 pub(super) fn flush_all(

@@ -13,7 +13,7 @@ mod join;
 pub use incoming::{Incoming, Landing};
 pub use join::Joining;
 
-use super::{Context, expires_at, reply};
+use super::{Context, Outcome, expires_at, reply};
 use answer::AnswerOwned;
 use complete::{Fate, complete};
 use join::Join;
@@ -103,7 +103,7 @@ pub fn looks_at_old(request: &Request<'_>) -> bool {
     }
 }
 
-/// A store whose value lies whole in the input.
+/// A store whose value lies whole in the input: [`Outcome::Done`], or [`Outcome::Kept`].
 ///
 /// # Panics
 /// If the request takes no value.
@@ -112,13 +112,16 @@ pub fn store_whole(
     request: &Request<'_>,
     body: Body<'_>,
     out: &mut Vec<u8>,
-) {
-    let joining = store_slice(context, request, body, usize::MAX, out);
-    assert!(joining.is_none(), "all of it was asked for");
+) -> Outcome {
+    match store_by(context, request, body, usize::MAX, out) {
+        Ok(None) => Outcome::Done,
+        Ok(Some(_)) => unreachable!("all of it was asked for"),
+        Err(Forgotten) => Outcome::Kept,
+    }
 }
 
-/// The same; of an `append` or `prepend` only about `budget` bytes are copied now, and what is
-/// returned goes on with it.
+/// The same for a worker; of an `append` or `prepend` only about `budget` bytes are copied now, and
+/// what is returned goes on with it.
 ///
 /// # Panics
 /// If the request takes no value.
@@ -129,11 +132,27 @@ pub fn store_slice(
     budget: usize,
     out: &mut Vec<u8>,
 ) -> Option<Box<Joining>> {
+    match store_by(context, request, body, budget, out) {
+        Ok(joining) => joining,
+        Err(Forgotten) => unreachable!("only what the keeper executes is asked again"),
+    }
+}
+
+/// Nothing was done: memory has forgotten the item, and the tier has it.
+struct Forgotten;
+
+fn store_by(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    body: Body<'_>,
+    budget: usize,
+    out: &mut Vec<u8>,
+) -> Result<Option<Box<Joining>>, Forgotten> {
     let mut scratch = [0; KEY_BYTES_MAX];
     let (key, how, answer) = read(context, request, &mut scratch);
     if !body.is_ended {
         bad_chunk(context, &answer, out);
-        return None;
+        return Ok(None);
     }
     let hash = context.store.hash(key);
     let bytes = body.value;
@@ -143,21 +162,26 @@ pub fn store_slice(
             None => {
                 let (begun, added) = (join.parted(), (bytes.to_vec(), None));
                 let answer = AnswerOwned::of(&answer);
-                return Some(Joining::new((key, hash), how, answer, begun, added));
+                return Ok(Some(Joining::new((key, hash), how, answer, begun, added)));
             }
         }
     } else {
         let draft = context.store.draft(key, how.flags, how.expires, bytes.len(), context.now);
         match draft.and_then(|mut draft| draft.write(bytes).map(|()| draft)) {
-            Ok(draft) => complete(context, key, hash, &how, draft, bytes.len()),
+            Ok(draft) => {
+                complete(context, key, hash, &how, draft, bytes.len()).map_err(|_| Forgotten)?
+            }
             Err(refused) => {
                 refuse(context, key, hash, &how, &answer, refused, out);
-                return None;
+                return Ok(None);
             }
         }
     };
+    if fate == Fate::Forgotten {
+        return Err(Forgotten);
+    }
     answer_fate(context, &how, &answer, fate, bytes.len(), out);
-    None
+    Ok(None)
 }
 
 /// Begin a store whose value will be streamed: called when the header is parsed. `None`: it is
@@ -344,6 +368,7 @@ fn text_line(fate: &Fate) -> &'static [u8] {
         Fate::Missing => NOT_FOUND,
         Fate::Unmet => NOT_STORED,
         Fate::TooMany => super::attempts::TOO_MANY,
+        Fate::Forgotten => unreachable!("it is not answered"),
     }
 }
 
@@ -362,6 +387,7 @@ fn meta_line(
         Fate::Missing => (b"NF", 0, value_bytes),
         Fate::Unmet => (b"NS", 0, value_bytes),
         Fate::TooMany => return out.extend_from_slice(super::attempts::TOO_MANY),
+        Fate::Forgotten => unreachable!("it is not answered"),
     };
     out.extend_from_slice(status);
     for token in Tokens::new(flags) {

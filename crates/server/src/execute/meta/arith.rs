@@ -3,7 +3,7 @@
 use super::super::arith::{Change, Changed, apply, count};
 use super::super::attempts::{Attempts, TOO_MANY};
 use super::super::exptime::seconds_left;
-use super::super::{Context, expires_at, reply};
+use super::super::{Context, Outcome, expires_at, reply};
 use laneway_store::{KeyHash, UnixSeconds};
 use laneway_wire::reply::{CRLF, Decimal, NO_MEMORY, NON_NUMERIC, put_flag, put_meta_value_head};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
@@ -16,8 +16,11 @@ struct Shown {
     created: bool,
 }
 
-pub(in super::super) fn meta_arith(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
-    context.counters.cmd_meta.bump_owner();
+pub(in super::super) fn meta_arith(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
     let flags = &meta.flags;
     let mut scratch = [0; KEY_BYTES_MAX];
     let key = meta.key.bytes(&mut scratch);
@@ -32,20 +35,28 @@ pub(in super::super) fn meta_arith(context: &Context<'_>, meta: &Meta<'_>, out: 
     let mut attempts = Attempts::new();
     while attempts.again() {
         let changed = apply(context, &change, key, hash, out);
+        if matches!(changed, Changed::Forgotten) {
+            return Outcome::Kept;
+        }
         if let (Changed::NotFound, Some(exptime)) = (&changed, flags.vivify) {
             match vivify(context, meta, key, hash, exptime) {
-                Vivified::Yes(shown) => return show(context, meta, &shown, out),
+                Vivified::Yes(shown) => show(context, meta, &shown, out),
                 Vivified::SomebodyElse => continue,
                 Vivified::NoMemory => {
                     let refused = b"SERVER_ERROR Out of memory allocating new item\r\n";
-                    return out.extend_from_slice(refused);
+                    out.extend_from_slice(refused);
                 }
             }
+        } else {
+            count(context, change.increment, &changed);
+            answer(context, meta, changed, out);
         }
-        count(context, change.increment, &changed);
-        return answer(context, meta, changed, out);
+        context.counters.cmd_meta.bump_owner();
+        return Outcome::Done;
     }
+    context.counters.cmd_meta.bump_owner();
     out.extend_from_slice(TOO_MANY);
+    Outcome::Done
 }
 
 fn answer(context: &Context<'_>, meta: &Meta<'_>, changed: Changed, out: &mut Vec<u8>) {
@@ -60,7 +71,7 @@ fn answer(context: &Context<'_>, meta: &Meta<'_>, changed: Changed, out: &mut Ve
         Changed::NotANumber => return out.extend_from_slice(NON_NUMERIC),
         Changed::NoMemory => return out.extend_from_slice(NO_MEMORY),
         Changed::TooMany => return out.extend_from_slice(TOO_MANY),
-        Changed::NotFound => b"NF",
+        Changed::NotFound | Changed::Forgotten => b"NF",
         Changed::Exists => b"EX",
     };
     out.extend_from_slice(status);

@@ -1,17 +1,26 @@
 //! `me`: what is known of an item, for people.
 
-use super::super::Context;
+use super::super::{Context, Outcome};
 use laneway_store::HEADER_BYTES;
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 use std::io::Write;
 
-pub(in super::super) fn meta_debug(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
-    context.counters.cmd_meta.bump_owner();
+pub(in super::super) fn meta_debug(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
     let mut scratch = [0; KEY_BYTES_MAX];
     let key = meta.key.bytes(&mut scratch);
     let hash = context.store.hash(key);
-    let Some(item) = context.store.peek(hash, key, context.now) else {
-        return out.extend_from_slice(b"EN\r\n");
+    let found = context.store.peek(hash, key, context.now);
+    if found.is_none() && context.has_forgotten() {
+        return Outcome::Kept;
+    }
+    context.counters.cmd_meta.bump_owner();
+    let Some(item) = found else {
+        out.extend_from_slice(b"EN\r\n");
+        return Outcome::Done;
     };
     out.extend_from_slice(b"ME ");
     out.extend_from_slice(meta.key.token);
@@ -31,4 +40,5 @@ pub(in super::super) fn meta_debug(context: &Context<'_>, meta: &Meta<'_>, out: 
         " exp={expires} la={idle} cas={cas} fetch={fetched} cls={class} size={size}\r\n"
     );
     debug_assert!(written.is_ok(), "a Vec takes every byte");
+    Outcome::Done
 }

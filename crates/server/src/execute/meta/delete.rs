@@ -1,21 +1,26 @@
 //! `md`: delete, or mark stale (`I`), or empty (`x`).
 
-use super::super::{Context, expires_at, reply};
+use super::super::{Context, Outcome, expires_at, reply};
 use laneway_store::{Draft, Entry, ItemMeta, Refused};
 use laneway_wire::reply::{CRLF, NO_MEMORY};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 
-pub(in super::super) fn meta_delete(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
-    context.counters.cmd_meta.bump_owner();
+pub(in super::super) fn meta_delete(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
     let mut scratch = [0; KEY_BYTES_MAX];
     let key = meta.key.bytes(&mut scratch);
     let hash = context.store.hash(key);
     let Ok(empty) = empty_item(context, meta, key) else {
+        context.counters.cmd_meta.bump_owner();
         out.extend_from_slice(NO_MEMORY);
-        return;
+        return Outcome::Done;
     };
     let mut entry = context.store.enter(hash, key, context.now);
     let status = match entry.meta() {
+        None if context.has_forgotten() => return Outcome::Kept,
         None => Status::NotFound,
         Some(item) if meta.flags.cas_compare.is_some_and(|cas| cas != context.cas(&item)) => {
             Status::Exists
@@ -26,13 +31,14 @@ pub(in super::super) fn meta_delete(context: &Context<'_>, meta: &Meta<'_>, out:
         }
     };
     drop(entry);
+    context.counters.cmd_meta.bump_owner();
     match status {
         Status::Done if meta.flags.invalidate => {}
         Status::Done => context.counters.delete_hits.bump_owner(),
         Status::Exists | Status::NotFound => context.counters.delete_misses.bump_owner(),
     }
     if matches!(status, Status::Done) && meta.flags.quiet {
-        return;
+        return Outcome::Done;
     }
     out.extend_from_slice(match status {
         Status::Done => b"HD",
@@ -41,6 +47,7 @@ pub(in super::super) fn meta_delete(context: &Context<'_>, meta: &Meta<'_>, out:
     });
     reply::meta_echo(&meta.key, meta.flags.tokens, out);
     out.extend_from_slice(CRLF);
+    Outcome::Done
 }
 
 enum Status {

@@ -32,18 +32,17 @@ pub fn meta_get_key(
         out.truncate(start);
         let mut seen = Seen::default();
         let (item, value) = match look(context, meta, key, hash, &mut seen, out) {
-            Got::Miss if context.veil.is_some() => match context.beyond_memory(hash, key) {
-                // With `N` the keeper is asked at once.
-                None => return miss(context, meta, out),
+            // A worker is never asked with `N`: the keeper is, at once.
+            Got::Miss => match context.beyond_memory(hash, key) {
                 Some(outcome) => return outcome,
-            },
-            Got::Miss => match vivify(context, meta, key, hash, out) {
-                Vivified::Not => return miss(context, meta, out),
-                Vivified::Yes => {
-                    count_hit(context, meta);
-                    return Outcome::Done;
-                }
-                Vivified::SomebodyElse => continue,
+                None => match vivify(context, meta, key, hash, out) {
+                    Vivified::Not => return miss(context, meta, out),
+                    Vivified::Yes => {
+                        count_hit(context, meta);
+                        return Outcome::Done;
+                    }
+                    Vivified::SomebodyElse => continue,
+                },
             },
             Got::Copied(item) => (item, None),
             Got::Large(item, value) => {

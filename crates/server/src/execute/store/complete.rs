@@ -17,9 +17,12 @@ pub(super) enum Fate {
     Unmet,
     /// Others changed the item all the time.
     TooMany,
+    /// Memory has forgotten the item, and the tier has it: nothing was done.
+    Forgotten,
 }
 
-/// Store a whole value.
+/// Store a whole value. Gives the draft back where memory has forgotten the item that the condition
+/// is about: then nothing was done, and the same may be tried again.
 pub(super) fn complete(
     context: &Context<'_>,
     key: &[u8],
@@ -27,28 +30,16 @@ pub(super) fn complete(
     how: &How,
     draft: Draft,
     value_bytes: usize,
-) -> Fate {
+) -> Result<Fate, Draft> {
     let Place::Whole(condition) = how.place else { unreachable!("a whole value is a draft") };
-    match whole(context, key, hash, how, condition, draft) {
-        Ok(seq) => Fate::Done { seq, value_bytes },
-        Err(stored) => stored,
-    }
-}
-
-/// Returns the id of what was stored, or what was found instead.
-fn whole(
-    context: &Context<'_>,
-    key: &[u8],
-    hash: KeyHash,
-    how: &How,
-    condition: Condition,
-    mut draft: Draft,
-) -> Result<u64, Fate> {
+    let mut draft = draft;
     let mut entry = context.store.enter(hash, key, context.now);
     match (condition, entry.meta()) {
-        (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {}
-        (Condition::Absent, Some(_)) | (Condition::Present, None) => return Err(Fate::Unmet),
-        (Condition::Cas { .. }, None) => return Err(Fate::Missing),
+        (Condition::Always, _) | (Condition::Present, Some(_)) => {}
+        (_, None) if context.has_forgotten() => return Err(draft),
+        (Condition::Absent, None) => {}
+        (Condition::Absent, Some(_)) | (Condition::Present, None) => return Ok(Fate::Unmet),
+        (Condition::Cas { .. }, None) => return Ok(Fate::Missing),
         (Condition::Cas { id, or_older }, Some(item)) => {
             let found = context.cas(&item);
             if id != 0 && or_older && id < found {
@@ -57,9 +48,9 @@ fn whole(
                 draft.set_marks(true, item.token_sent);
                 draft.set_expires(item.expires);
             } else if id == 0 || id != found {
-                return Err(Fate::Exists);
+                return Ok(Fate::Exists);
             }
         }
     }
-    Ok(entry.publish(draft, how.cas_explicit))
+    Ok(Fate::Done { seq: entry.publish(draft, how.cas_explicit), value_bytes })
 }

@@ -3,7 +3,7 @@
 
 use super::super::Context;
 use super::answer::AnswerOwned;
-use super::complete::complete;
+use super::complete::{Fate, complete};
 use super::join::{Join, Joining};
 use super::{Answer, Condition, How, Place, answer_fate, bad_chunk, refuse};
 use laneway_store::{Charge, Draft, KeyHash, Refused};
@@ -102,6 +102,16 @@ impl Landing {
     }
 }
 
+/// What became of a store whose value is complete.
+enum Finish {
+    /// It is answered.
+    Over,
+    /// There is more to copy.
+    Joins(Box<Joining>),
+    /// Nothing was done: see [`Incoming::finish`].
+    Forgotten(Box<Incoming>),
+}
+
 /// A store whose value is arriving. Dropped, it was never there.
 pub struct Incoming {
     key: Box<[u8]>,
@@ -153,17 +163,22 @@ impl Incoming {
         &mut self.landing
     }
 
-    /// The value is complete, and a `\r\n` stood behind it: store it and answer.
+    /// The value is complete, and a `\r\n` stood behind it: store it and answer. What comes back
+    /// is to be tried again: the keeper executes, and memory has forgotten the item it looks at
+    /// ([`super::Outcome::Kept`]).
     ///
     /// # Panics
     /// If bytes are missing.
-    pub fn finish(self, context: &Context<'_>, out: &mut Vec<u8>) {
-        let joining = self.finish_slice(context, usize::MAX, out);
-        assert!(joining.is_none(), "all of it was asked for");
+    pub fn finish(self, context: &Context<'_>, out: &mut Vec<u8>) -> Option<Incoming> {
+        match self.finish_by(context, usize::MAX, out) {
+            Finish::Over => None,
+            Finish::Forgotten(incoming) => Some(*incoming),
+            Finish::Joins(_) => unreachable!("all of it was asked for"),
+        }
     }
 
-    /// The same; of an `append` or `prepend` only about `budget` bytes are copied now, and what
-    /// is returned goes on with it.
+    /// The same for a worker; of an `append` or `prepend` only about `budget` bytes are copied now,
+    /// and what is returned goes on with it.
     ///
     /// # Panics
     /// If bytes are missing.
@@ -173,28 +188,52 @@ impl Incoming {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> Option<Box<Joining>> {
+        match self.finish_by(context, budget, out) {
+            Finish::Over => None,
+            Finish::Joins(joining) => Some(joining),
+            Finish::Forgotten(_) => unreachable!("only what the keeper executes is asked again"),
+        }
+    }
+
+    fn finish_by(self, context: &Context<'_>, budget: usize, out: &mut Vec<u8>) -> Finish {
         let Incoming { key, hash, how, answer, landing } = self;
         assert_eq!(landing.missing(), 0, "the value is not complete");
+        let again = |key, answer, landing| {
+            Finish::Forgotten(Box::new(Incoming { key, hash, how, answer, landing }))
+        };
         let (fate, value_bytes) = match landing {
             Landing::Draft(draft, value_bytes) => {
-                (complete(context, &key, hash, &how, draft, value_bytes), value_bytes)
+                match complete(context, &key, hash, &how, draft, value_bytes) {
+                    Ok(fate) => (fate, value_bytes),
+                    Err(draft) => return again(key, answer, Landing::Draft(draft, value_bytes)),
+                }
             }
             Landing::Buffer(Buffer { mut bytes, arrived, value_bytes, charge }) => {
                 bytes.truncate(arrived);
                 let join = Join::of(&how, &bytes);
                 let mut join = join.expect("only these gather their bytes in a buffer");
                 match join.advance(context, &key, hash, &how, budget) {
+                    Some(Fate::Forgotten) => {
+                        let buffer = Buffer { bytes, arrived, value_bytes, charge };
+                        return again(key, answer, Landing::Buffer(buffer));
+                    }
                     Some(fate) => (fate, value_bytes),
                     None => {
                         let begun = join.parted();
                         let added = (bytes, Some(charge));
-                        return Some(Joining::new((&key, hash), how, answer, begun, added));
+                        return Finish::Joins(Joining::new(
+                            (&key, hash),
+                            how,
+                            answer,
+                            begun,
+                            added,
+                        ));
                     }
                 }
             }
         };
         answer_fate(context, &how, &answer.borrow(), fate, value_bytes, out);
-        None
+        Finish::Over
     }
 
     /// No `\r\n` stood behind the value: say so and store nothing.

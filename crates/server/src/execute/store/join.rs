@@ -134,6 +134,7 @@ impl<'a> Join<'a> {
         let mut small = Vec::new();
         let (item, old) =
             match context.store.get(hash, key, context.now, &mut small, &mut |_, _| {}) {
+                Got::Miss if context.has_forgotten() => return Begun::Over(Fate::Forgotten),
                 Got::Miss => {
                     return self.make(context, key, hash, how).map_or(Begun::Again, Begun::Over);
                 }
