@@ -15,13 +15,7 @@ use crate::{
     store::{Record, Store},
     types::{Refused, UnixSeconds},
 };
-use laneway_sync::{
-    prim::{
-        Ordering::{Relaxed, Release},
-        fence,
-    },
-    words,
-};
+use laneway_sync::{prim::Ordering::Relaxed, version::before_reuse, words};
 use std::{fmt, slice, sync::Arc};
 
 /// An item under construction, visible to nobody. Dropped = memory returned.
@@ -98,7 +92,7 @@ impl Store {
                 .or_else(|| self.allocate(class))
                 .or_else(|| self.memory.take(self.memory.window_class_for(small)?))
                 .ok_or(Refused::OutOfMemory)?;
-            fence(Release); // (M) pairs with (B) of readers of the last item
+            before_reuse();
             let words = self.memory.items.words_at(offset, small).expect("a slot of ours");
             words::write(words, header.header_bytes(), key);
             Body::Small(offset)
@@ -248,7 +242,7 @@ impl Large {
             return Err(Refused::OutOfMemory);
         };
         self.held_bytes += slot_bytes;
-        fence(Release); // (M) pairs with (B) of readers of the last item
+        before_reuse();
         let words =
             store.memory.items.words_at(offset, slot_bytes as usize).expect("a slot of ours");
         words[0].store(owner_word(self.descriptor, self.pieces.len()).to_le(), Relaxed);

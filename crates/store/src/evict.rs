@@ -27,13 +27,7 @@ use crate::{
     store::Store,
     types::Mode,
 };
-use laneway_sync::{
-    prim::{
-        Ordering::{Relaxed, Release},
-        fence,
-    },
-    words,
-};
+use laneway_sync::{prim::Ordering::Relaxed, version::before_reuse, words};
 use std::sync::{MutexGuard, PoisonError};
 
 /// Slots that the hand looks at before it takes the least used of them.
@@ -337,7 +331,7 @@ impl Store {
                 descriptor.move_piece(piece, offset as u64, to as u64, || {
                     let bytes = self.memory.class(at.class).slot_bytes;
                     let words_at = |at| self.memory.items.words_at(at, bytes).expect("a slot");
-                    fence(Release); // (M) pairs with (B) of readers of the last item
+                    before_reuse();
                     words::copy_words(words_at(offset), words_at(to));
                     meter::bytes(bytes);
                 })

@@ -25,10 +25,13 @@ use crate::{
     types::KeyHash,
     window::{Onlooker, Window},
 };
-use laneway_sync::prim::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-    Patience,
+use laneway_sync::{
+    prim::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        Patience,
+    },
+    version::before_reuse,
 };
 use std::{
     io, slice,
@@ -403,6 +406,8 @@ impl Index {
             None => return None,
         };
         drop(list);
+        // Whoever gave it back was inside another chain; we were inside ours before we took it.
+        before_reuse();
         self.partitions[partition].overflow.fetch_add(1, Relaxed);
         self.bytes.fetch_add(size_of::<Overflow>() as u64, Relaxed);
         self.overflow_slots(number as usize).iter().for_each(|slot| slot.store(0, Relaxed));

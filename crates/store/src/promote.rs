@@ -20,13 +20,7 @@ use crate::{
     store::{Record, Store},
     types::KeyHash,
 };
-use laneway_sync::{
-    prim::{
-        Ordering::{Relaxed, Release},
-        fence,
-    },
-    words,
-};
+use laneway_sync::{prim::Ordering::Relaxed, version::before_reuse, words};
 
 /// An item moves into the window at a hit that finds its mark at this or above.
 const PROMOTE_FREQUENCY: u16 = 2;
@@ -160,7 +154,7 @@ impl Store {
         };
         let bytes = header.record_bytes();
         let words_at = |offset| self.memory.items.words_at(offset, bytes).expect("a slot");
-        fence(Release); // (M) pairs with (B) of readers of the last item
+        before_reuse();
         words::copy_words(words_at(offset), words_at(to));
         meter::bytes(bytes);
         let class = size_class(header.key_bytes + header.value_bytes);

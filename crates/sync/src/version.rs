@@ -11,6 +11,16 @@ use crate::prim::{
     Patience, fence,
 };
 
+/// Called before the first write into memory that another thread gave back: what was in it was
+/// guarded by some other bucket's version. A reader that still looks at it and sees one of the new
+/// words must then see that version changed, too.
+#[inline]
+pub fn before_reuse() {
+    if !cfg!(feature = "canary-seqlock-fence-reuse") {
+        fence(Release); // (M) pairs with (B) of readers of what was there
+    }
+}
+
 /// The version word. `repr(transparent)`: it is laid over the first 8 bytes of a bucket.
 #[derive(Debug)]
 #[repr(transparent)]

@@ -6,9 +6,8 @@ use laneway_sync::{
     prim::{
         AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
-        fence,
     },
-    version::Version,
+    version::{Version, before_reuse},
 };
 use loom::{sync::Arc, thread};
 
@@ -120,7 +119,7 @@ fn a_read_of_reused_memory_does_not_validate() {
             let reuse = reuse.clone();
             thread::spawn(move || {
                 if reuse.freed.load(Acquire) == 1 {
-                    fence(Release); // as `Store::draft` does before it writes
+                    before_reuse(); // as `Store::draft` does before it writes
                     reuse.memory.store(99, Relaxed);
                 }
             })
@@ -135,5 +134,58 @@ fn a_read_of_reused_memory_does_not_validate() {
         }
         unlinker.join().unwrap();
         drafter.join().unwrap();
+    });
+}
+
+/// The same of an overflow bucket: it is given back inside the bucket whose chain it was in, and
+/// taken by a writer that entered another bucket before, so that neither version's own fence stands
+/// between the two.
+#[test]
+fn a_read_of_a_reused_overflow_bucket_does_not_validate() {
+    struct Chains {
+        one: Bucket,
+        other: Version,
+        /// A word of the overflow bucket: 7 while it is in the chain of `one`.
+        overflow: AtomicU64,
+        free: AtomicU64,
+    }
+    loom::model(|| {
+        let one = Bucket { version: Version::new(), words: [AtomicU64::new(1), AtomicU64::new(0)] };
+        let chains = Arc::new(Chains {
+            one,
+            other: Version::new(),
+            overflow: AtomicU64::new(7),
+            free: AtomicU64::new(0),
+        });
+        let shortener = {
+            let chains = chains.clone();
+            thread::spawn(move || {
+                let before = chains.one.version.enter();
+                chains.one.words[0].store(0, Relaxed); // the link
+                chains.free.store(1, Release); // the list's mutex, in the store
+                chains.one.version.leave(before);
+            })
+        };
+        let lengthener = {
+            let chains = chains.clone();
+            thread::spawn(move || {
+                let before = chains.other.enter();
+                if chains.free.load(Acquire) == 1 {
+                    before_reuse(); // as `Index::take_overflow` does
+                    chains.overflow.store(99, Relaxed);
+                }
+                chains.other.leave(before);
+            })
+        };
+        if let Some(before) = chains.one.version.read_begin()
+            && chains.one.words[0].load(Relaxed) == 1
+        {
+            let word = chains.overflow.load(Relaxed);
+            if chains.one.version.validate(before) {
+                assert_eq!(word, 7, "validated another chain's word");
+            }
+        }
+        shortener.join().unwrap();
+        lengthener.join().unwrap();
     });
 }
