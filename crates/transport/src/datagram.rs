@@ -117,6 +117,12 @@ pub trait Datagrams: Send {
     /// read by [`arrival`](Datagrams::arrival), and last until the next `poll`.
     fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize>;
 
+    /// Times that the kernel failed to receive, for whatever reason, and was asked again: of this
+    /// handle, since the last call.
+    fn take_failures(&mut self) -> u64 {
+        0
+    }
+
     /// Arrival number `index` of the last poll.
     ///
     /// # Panics

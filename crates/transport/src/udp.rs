@@ -294,18 +294,23 @@ pub struct UdpDatagrams {
     count: usize,
     /// How many arrivals to make ready for: what the last poll found, and as much again.
     expected: usize,
+    failures: u64,
 }
+
+/// Failures after which one poll asks the kernel no more. One that a socket had pending is told
+/// once, and what has come lies behind it.
+const FAILURES_PER_POLL: u64 = 4;
 
 impl UdpDatagrams {
     /// A handle on all queues.
     pub fn new(sockets: Arc<Sockets>) -> UdpDatagrams {
-        let peer = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         UdpDatagrams {
             sockets,
             room: vec![0; BURST * STRIDE_BYTES],
-            received: [Received { peer, bytes: 0, segment_bytes: 1 }; BURST],
+            received: [Received { peer: NOBODY, bytes: 0, segment_bytes: 1 }; BURST],
             count: 0,
             expected: EXPECTED_MIN,
+            failures: 0,
         }
     }
 
@@ -324,19 +329,56 @@ impl UdpDatagrams {
         let mut count = 0;
         for (place, message) in self.received[self.count..].iter_mut().zip(arrived) {
             let mut segment_bytes = message.bytes;
-            for control in message.cmsgs()? {
+            // Control messages that were cut off tell nothing: then it is one datagram.
+            for control in message.cmsgs().into_iter().flatten() {
                 if let ControlMessageOwned::UdpGroSegments(bytes) = control {
                     segment_bytes = bytes as usize;
                 }
             }
-            let peer = message.address.as_ref().and_then(peer).ok_or(Errno::EAFNOSUPPORT)?;
-            *place = Received { peer, bytes: message.bytes, segment_bytes: segment_bytes.max(1) };
+            // From nowhere that could be answered: it is left empty, and counted as too short.
+            let from = message.address.as_ref().and_then(peer);
+            let bytes = if from.is_some() { message.bytes } else { 0 };
+            let peer = from.unwrap_or(NOBODY);
+            *place = Received { peer, bytes, segment_bytes: segment_bytes.max(1) };
             count += 1;
         }
         self.count += count;
         Ok(count)
     }
+
+    /// Receive until the burst is full or there is no more. Only a mistake of ours is an error; what
+    /// else a kernel may answer is counted, and it is asked again: it says nothing of the socket.
+    fn gather(
+        &mut self,
+        burst: usize,
+        mut receive: impl FnMut(&mut Self, usize) -> Result<usize, Errno>,
+    ) -> io::Result<usize> {
+        self.count = 0;
+        let burst = burst.min(BURST);
+        let mut most = burst.min(self.expected);
+        let mut failures = 0;
+        while most > 0 && failures < FAILURES_PER_POLL {
+            match receive(self, most) {
+                // Fewer than asked for: there are no more.
+                Ok(count) if count < most => break,
+                Ok(_) => most = burst - self.count,
+                Err(Errno::EAGAIN) => break,
+                // Who is told once does not stop before the queue is empty.
+                Err(Errno::EINTR) => {}
+                Err(error @ (Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT)) => {
+                    return Err(error.into());
+                }
+                Err(_) => failures += 1,
+            }
+        }
+        self.failures += failures;
+        self.expected = (2 * self.count).clamp(EXPECTED_MIN, BURST);
+        Ok(self.count)
+    }
 }
+
+/// The sender of what came from no address.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 fn peer(address: &SockaddrStorage) -> Option<SocketAddr> {
     let ipv4 = || address.as_sockaddr_in().map(|a| SocketAddr::V4(SocketAddrV4::from(*a)));
@@ -354,22 +396,11 @@ impl Datagrams for UdpDatagrams {
     }
 
     fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize> {
-        self.count = 0;
-        let burst = burst.min(BURST);
-        let mut most = burst.min(self.expected);
-        while most > 0 {
-            match self.receive(queue, most) {
-                // Fewer than asked for: there are no more.
-                Ok(count) if count < most => break,
-                Ok(_) => most = burst - self.count,
-                Err(Errno::EAGAIN) => break,
-                // Who is told once does not stop before the queue is empty.
-                Err(Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.expected = (2 * self.count).clamp(EXPECTED_MIN, BURST);
-        Ok(self.count)
+        self.gather(burst, |this, most| this.receive(queue, most))
+    }
+
+    fn take_failures(&mut self) -> u64 {
+        std::mem::take(&mut self.failures)
     }
 
     fn arrival(&self, index: usize) -> Arrival<'_> {
@@ -495,6 +526,33 @@ fn send_singly(
 mod tests {
     use super::*;
     use std::io::IoSlice;
+
+    #[test]
+    fn whatever_the_kernel_answers_to_a_receive_the_worker_goes_on_and_counts_it() {
+        let ports = Ports {
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            workers: 1,
+            base: None,
+            ordinary: Some(0),
+        };
+        let sockets = Arc::new(Sockets::bind(&ports).expect("loopback has a free port"));
+        let mut datagrams = UdpDatagrams::new(sockets);
+        let mut run = |answers: &[Result<usize, Errno>]| {
+            let mut answers = answers.iter();
+            let count = datagrams.gather(BURST, |this, _| {
+                let answer = *answers.next().unwrap_or(&Err(Errno::EAGAIN));
+                this.count += answer.unwrap_or(0);
+                answer
+            });
+            (count.ok(), datagrams.take_failures(), answers.len())
+        };
+        for odd in [Errno::EIO, Errno::ENOMEM, Errno::ECONNREFUSED, Errno::EPERM] {
+            assert_eq!(run(&[Err(odd), Ok(1)]), (Some(1), 1, 0), "{odd}: it is asked again");
+        }
+        assert_eq!(run(&[Err(Errno::EIO); 100]), (Some(0), 4, 96), "not for ever");
+        assert_eq!(run(&[Err(Errno::EINTR), Ok(1)]), (Some(1), 0, 0));
+        assert_eq!(run(&[Err(Errno::EBADF)]), (None, 0, 0), "this one would be our mistake");
+    }
 
     #[test]
     fn a_train_cut_on_our_side_that_finds_the_buffer_full_says_how_far_it_came() {

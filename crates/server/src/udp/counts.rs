@@ -29,6 +29,8 @@ udp_counts! {
     bursts,
     /// Received.
     datagrams,
+    /// Times that the kernel failed to receive, whatever its reason.
+    receive_failures,
     /// Requests executed here that came in datagrams (a datagram may hold several).
     requests,
     /// Messages sent, each the reply to one request.

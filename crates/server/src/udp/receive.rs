@@ -183,6 +183,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     ) -> io::Result<usize> {
         let Udp { datagrams, desk } = udp;
         let count = datagrams.poll(queue, burst)?;
+        at.counts.receive_failures.add_owner(datagrams.take_failures());
         if count == 0 {
             return Ok(0);
         }
