@@ -41,12 +41,17 @@ impl Input {
 
     /// More has come. Refused where memory has no room for a line as long as this.
     pub fn append(&mut self, received: &[u8], store: &Arc<Store>) -> Result<(), Refused> {
-        if self.at > 0 {
+        if received.is_empty() {
+            return Ok(());
+        }
+        // What is left moves to the front only where more has been consumed: so each byte pays for
+        // the move of one at most, however small the pieces are that a long line is served in.
+        if self.at > self.bytes.len() - self.at {
             meter::bytes(self.bytes.len() - self.at);
+            self.bytes.drain(..self.at);
+            self.at = 0;
         }
         meter::bytes(received.len());
-        self.bytes.drain(..self.at);
-        self.at = 0;
         let bytes = self.bytes.len() + received.len();
         if bytes > FREE_BYTES {
             let charge = self.charge.get_or_insert_with(|| store.charge());

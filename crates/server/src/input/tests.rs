@@ -63,3 +63,34 @@ fn a_long_line_counts_against_the_memory_limit_until_it_is_gone() {
     }
     assert_eq!(unpublished(), 0);
 }
+
+/// A line of a mebibyte is served a turn's worth at a time; no turn moves the rest of it.
+#[test]
+fn serving_a_long_line_piece_by_piece_moves_nothing() {
+    let store = Store::new(laneway_store::Config::default()).expect("a small store");
+    let mut input = Input::default();
+    input.keep(b"get ");
+    input.append(&b"k ".repeat(1 << 19), &store).expect("there is room");
+    let first = input.bytes().as_ptr() as usize;
+    let mut consumed = 0;
+    while input.bytes().len() > 1024 {
+        input.consume(1024);
+        consumed += 1024;
+        input.append(b"", &store).expect("nothing is added");
+        assert_eq!(input.bytes().as_ptr() as usize, first + consumed, "the rest was moved");
+    }
+}
+
+/// Bytes that come while others are served: what was consumed does not stay for ever either.
+#[test]
+fn a_stream_of_half_requests_keeps_no_more_than_twice_what_is_left() {
+    let store = Store::new(laneway_store::Config::default()).expect("a small store");
+    let mut input = Input::default();
+    input.keep(&[b'k'; 1000]);
+    for _ in 0..1000 {
+        input.append(&[b'k'; 500], &store).expect("there is room");
+        input.consume(500);
+        assert_eq!(input.bytes().len(), 1000);
+        assert!(input.bytes.len() <= 2 * 1000 + 500, "{} bytes are kept", input.bytes.len());
+    }
+}
