@@ -1,9 +1,12 @@
 //! The server's flags as typed: memcached's, and our own. Nothing is checked against anything else
 //! here; `serve` makes settings of it.
 //!
-//! Departs from common manners on purpose: a memcached flag, or `-o` key, that means nothing here
-//! is reported on stderr and passed over, so that scripts written for memcached go on working.
+//! A memcached flag, or `-o` key, that only tunes memcached is reported on stderr and passed over,
+//! so that scripts written for memcached go on working. What is not known, and what would restrict
+//! access or keep data and is not supported, refuses the start (`foreign`): a server that ignored
+//! it would be more open, or more forgetful, than whoever started it believes.
 
+mod foreign;
 mod tier;
 
 pub use tier::{TierFlags, tier};
@@ -77,8 +80,8 @@ pub struct Flags {
     pub core_dumps: bool,
     /// `-u`
     pub user: Option<String>,
-    /// `-m`, MiB
-    pub memory_megabytes: Option<u64>,
+    /// `-m`, bytes
+    pub memory_bytes: Option<u64>,
     /// `-M`
     pub no_evictions: bool,
     /// `-c`
@@ -87,6 +90,8 @@ pub struct Flags {
     pub lock_memory: bool,
     /// `-v` times
     pub verbose: u32,
+    /// `--log-format`
+    pub log_format: Option<String>,
     /// `-P`
     pub pid_file: Option<OsString>,
     /// `-L`
@@ -101,6 +106,8 @@ pub struct Flags {
     pub item_bytes_max: Option<u64>,
     /// `-F`
     pub no_flush: bool,
+    /// `-X`
+    pub no_dump: bool,
     /// `-A`
     pub shutdown: bool,
     /// `-o idle_timeout`, seconds
@@ -165,8 +172,34 @@ pub struct Flags {
     pub warnings: Vec<String>,
 }
 
-/// Read the command line. The error is a sentence for the user.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
+/// Why a command line is refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    /// Exit status.
+    pub status: u8,
+    /// A sentence for the user.
+    pub why: String,
+}
+
+/// Exit status of a flag that is not known or not supported; memcached's.
+pub const STATUS_UNKNOWN: u8 = 1;
+
+impl Refused {
+    /// For a flag that is not known or not supported.
+    fn unknown(why: String) -> Refused {
+        Refused { status: STATUS_UNKNOWN, why }
+    }
+}
+
+impl From<String> for Refused {
+    /// For a value that makes no sense.
+    fn from(why: String) -> Refused {
+        Refused { status: crate::STATUS_USAGE, why }
+    }
+}
+
+/// Read the command line.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, Refused> {
     let mut parser = Parser::from_args(args);
     let mut flags = Flags::default();
     while let Some(arg) = parser.next().map_err(sentence)? {
@@ -178,20 +211,19 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> 
                 let flag = match &arg {
                     Arg::Short(letter) => format!("-{letter}"),
                     Arg::Long(name) => format!("--{name}"),
-                    Arg::Value(word) => {
-                        let word = word.to_string_lossy();
-                        flags.warnings.push(format!("{word}: no flag stands before it; ignored"));
-                        continue;
-                    }
+                    Arg::Value(word) => return Err(foreign::word(&word.to_string_lossy())),
                 };
-                one(&mut flags, &flag, &mut parser).map_err(|error| format!("{flag}: {error}"))?;
+                one(&mut flags, &flag, &mut parser).map_err(|refused| Refused {
+                    why: format!("{flag}: {}", refused.why),
+                    ..refused
+                })?;
             }
         }
     }
     Ok(Asked::Serve(Box::new(flags)))
 }
 
-fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String> {
+fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), Refused> {
     match flag {
         "-p" | "--port" => flags.port = Some(number(parser)?),
         "-U" | "--udp-port" => flags.udp_port = Some(number(parser)?),
@@ -211,7 +243,7 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "-d" | "--daemon" => flags.daemon = true,
         "-r" | "--enable-coredumps" => flags.core_dumps = true,
         "-u" | "--user" => flags.user = Some(text(parser)?),
-        "-m" | "--memory-limit" => flags.memory_megabytes = Some(number(parser)?),
+        "-m" | "--memory-limit" => flags.memory_bytes = Some(megabytes(&text(parser)?)?),
         "-M" | "--disable-evictions" => flags.no_evictions = true,
         "-c" | "--conn-limit" => flags.connections = Some(number(parser)?),
         "-k" | "--lock-memory" => flags.lock_memory = true,
@@ -221,10 +253,10 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "-t" | "--threads" | "--workers" => flags.workers = Some(number(parser)?),
         "-C" | "--disable-cas" => flags.no_cas = true,
         "-b" | "--listen-backlog" => flags.backlog = Some(number(parser)?),
-        "-B" | "--protocol" => protocol(flags, &text(parser)?),
+        "-B" | "--protocol" => foreign::protocol(&text(parser)?)?,
         "-I" | "--max-item-size" => flags.item_bytes_max = Some(bytes(&text(parser)?)?),
         "-F" | "--disable-flush-all" => flags.no_flush = true,
-        "-o" | "--extended" => extended(flags, &text(parser)?)?,
+        "-o" | "--extended" => foreign::extended(flags, &text(parser)?)?,
         "--design" => flags.design = Some(text(parser)?),
         "--access" => flags.access = Some(text(parser)?),
         "--numa" => flags.numa = Some(text(parser)?),
@@ -253,17 +285,19 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), String>
         "--idle" => flags.idle = Some(text(parser)?),
         "--drain-ms" => flags.drain_milliseconds = Some(number(parser)?),
         other => {
-            if !tier(&mut flags.tier, other, parser)? && !ways(flags, other, parser)? {
-                foreign(flags, other, parser);
+            if !tier(&mut flags.tier, other, parser)? && !rest(flags, other, parser)? {
+                foreign::flag(flags, other, parser)?;
             }
         }
     }
     Ok(())
 }
 
-/// Of the other ways in, by memory, RDMA and past the stack; false if it is none of theirs.
-fn ways(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, String> {
+/// The rest: what may be asked, and the other ways in, by memory, RDMA and past the stack; false if
+/// it is none of them.
+fn rest(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, String> {
     match flag {
+        "-X" | "--disable-dumping" => flags.no_dump = true,
         "--shm" => flags.shm = Some(parser.value().map_err(sentence)?),
         "--shm-mask" => flags.shm_mask = Some(octal(&text(parser)?)?),
         "--shm-clients" => flags.shm_clients = Some(number(parser)?),
@@ -272,92 +306,10 @@ fn ways(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, Stri
         "--rdma-clients" => flags.rdma_clients = Some(number(parser)?),
         "--af-xdp" => flags.af_xdp = Some(text(parser)?),
         "--af-xdp-copy" => flags.af_xdp_copy = true,
+        "--log-format" => flags.log_format = Some(text(parser)?),
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// memcached's flags that mean nothing here, and whether a value belongs to them.
-const FOREIGN: [(&str, &str, bool, &str); 14] = [
-    ("-f", "--slab-growth-factor", true, "size classes are fixed, 8 per octave"),
-    ("-n", "--slab-min-size", true, "size classes are fixed, 8 per octave"),
-    ("-D", "--delimiter", true, "there are no statistics per prefix"),
-    ("-R", "--max-reqs-per-event", true, "a turn of a connection is bounded by itself"),
-    ("-S", "--enable-sasl", false, "there is no SASL; listen on a unix socket or behind a proxy"),
-    ("-Y", "--auth-file", true, "there is no authentication; use a unix socket with -s and -a"),
-    ("-X", "--disable-dumping", false, "there is nothing to dump"),
-    ("-W", "--disable-watch", false, "there is nothing to watch"),
-    ("-e", "--memory-file", true, "items do not outlive the server"),
-    ("-Z", "--enable-ssl", false, "there is no TLS; put a TLS proxy in front"),
-    ("-N", "--napi-ids", false, "the kernel spreads connections"),
-    ("", "--slab-automove", true, "memory moves between sizes by itself"),
-    ("", "--conn-idle-timeout", true, "use -o idle_timeout=SECONDS"),
-    ("-g", "--generate", false, "unknown here"),
-];
-
-fn foreign(flags: &mut Flags, flag: &str, parser: &mut Parser) {
-    let known = FOREIGN.iter().find(|(short, long, ..)| flag == *short || flag == *long);
-    match known {
-        Some((_, _, takes_value, why)) => {
-            if *takes_value {
-                let _ = parser.value(); // whatever it was
-            }
-            flags.warnings.push(format!("{flag} has no effect: {why}"));
-        }
-        None => {
-            let _ = parser.optional_value();
-            let meant = nearest(flag).map(|meant| format!("did you mean {meant}? "));
-            flags.warnings.push(format!(
-                "{flag} is not known and ignored; {}see --help",
-                meant.unwrap_or_default()
-            ));
-        }
-    }
-}
-
-/// The long flag that differs from `flag` in one or two letters: of those that the help names.
-fn nearest(flag: &str) -> Option<&'static str> {
-    /// Letters left out, put in, changed, or swapped with the next.
-    const SLIPS_MAX: usize = 2;
-    let words = include_str!("serve_help.txt").split(|c: char| !c.is_alphanumeric() && c != '-');
-    let long = words.filter(|word| word.starts_with("--") && word.len() > "--".len());
-    let distances = long.map(|long| (strsim::damerau_levenshtein(flag, long), long));
-    distances.filter(|(slips, _)| *slips <= SLIPS_MAX).min().map(|(_, long)| long)
-}
-
-fn protocol(flags: &mut Flags, name: &str) {
-    match name {
-        "auto" | "ascii" | "auto-negotiate" => {}
-        "binary" => flags.warnings.push(
-            "-B binary: the binary protocol is deprecated by memcached and not served; text and \
-             meta are"
-                .to_owned(),
-        ),
-        other => flags.warnings.push(format!("-B {other}: not known; text and meta are served")),
-    }
-}
-
-/// `-o`: keys separated by commas, each with or without a value.
-fn extended(flags: &mut Flags, keys: &str) -> Result<(), String> {
-    for key in keys.split(',').filter(|key| !key.is_empty()) {
-        let (name, value) = key.split_once('=').map_or((key, None), |(n, v)| (n, Some(v)));
-        match name {
-            "idle_timeout" => {
-                let value = value.ok_or("idle_timeout needs a value: -o idle_timeout=SECONDS")?;
-                let seconds = value.parse();
-                flags.idle_timeout =
-                    Some(seconds.map_err(|_| format!("idle_timeout={value}: not a number"))?);
-            }
-            // What these ask for is how things are here anyway.
-            "maxconns_fast" | "modern" | "lru_crawler" | "lru_maintainer" | "slab_reassign"
-            | "slab_automove" | "hash_algorithm" | "no_modern" => {}
-            other => flags.warnings.push(format!(
-                "-o {other} has no effect; honoured: idle_timeout; taken for granted: \
-                 maxconns_fast, modern, lru_crawler, lru_maintainer, slab_reassign, slab_automove"
-            )),
-        }
-    }
-    Ok(())
 }
 
 fn text(parser: &mut Parser) -> Result<String, String> {
@@ -373,6 +325,16 @@ fn number<N: std::str::FromStr>(parser: &mut Parser) -> Result<N, String> {
 fn octal(text: &str) -> Result<u32, String> {
     let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o777);
     bits.ok_or_else(|| format!("{text} is not an access mask; write it in octal, such as 0700"))
+}
+
+/// Bytes of a number of MiB, or of a number with k, m or g behind it.
+fn megabytes(text: &str) -> Result<u64, String> {
+    let number = match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => bytes(&format!("{text}m")),
+        false => bytes(text),
+    };
+    let wrong = "is not an amount of memory; write MiB, or a number with k, m or g";
+    number.map_err(|_| format!("{text} {wrong}"))
 }
 
 /// Bytes, with an optional k, m or g behind the number.

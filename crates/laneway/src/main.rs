@@ -8,6 +8,7 @@ mod ask;
 mod bench;
 mod doctor;
 mod flags;
+mod logging;
 mod process;
 mod serve;
 mod sim;
@@ -31,7 +32,8 @@ Commands:
   stats    ask a running server for its statistics (laneway stats lanes)
   fsck     check, and with --repair repair, the folder of serve --data-dir
   scan     list what such a folder holds, in key order
-  dump     write all of it as one stream; load reads it back
+  dump     write all of it as one stream
+  load     put the items of such a stream into a folder
   help     this text
   version  print the version
 
@@ -53,7 +55,7 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let called = Path::new(&name).file_name().unwrap_or_default();
     if called == "memcached" {
-        return serve::run(args);
+        return serve::run("memcached", args);
     }
     let command = args.first().map(|word| word.to_string_lossy().into_owned());
     let rest = || args[1..].to_vec();
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
         process::end_when_nobody_reads();
     }
     match command.as_deref() {
-        Some("serve") => serve::run(rest()),
+        Some("serve") => serve::run("laneway", rest()),
         Some("stats") => ask::run(rest()),
         Some("doctor") => doctor::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
@@ -75,7 +77,7 @@ fn main() -> ExitCode {
             println!("laneway {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        Some(word) if word.starts_with('-') => serve::run(args),
+        Some(word) if word.starts_with('-') => serve::run("laneway", args),
         Some(word) => {
             eprintln!("laneway: no command is called {word}; laneway help lists them");
             ExitCode::from(STATUS_USAGE)

@@ -3,23 +3,79 @@
 
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{User, daemon, geteuid, initgroups, setgid, setuid};
+use nix::unistd::{
+    User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, initgroups, setgid, setsid, setuid,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Descriptors beside those of connections: listeners, epoll sets, eventfds, standard streams.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
-/// Leave the terminal (`-d`). Before any thread exists.
-pub fn go_to_background() -> Result<(), String> {
-    // The working directory stays, as memcached's does with -r; output goes to /dev/null.
-    daemon(true, false).map_err(|error| format!("cannot go to the background: {error}"))
+/// In the environment of a process that `-d` started: it is the one in the background.
+const IN_BACKGROUND: &str = "LANEWAY_IN_BACKGROUND";
+/// What that process writes to its standard output once it serves.
+const READY: &[u8] = b"ready";
+
+/// Leave the terminal (`-d`): the same program starts once more, in a session of its own, and this
+/// process waits until it serves. So a start that fails is told on this terminal and by this
+/// process's status, which is returned; none in the process that goes on. (A fork alone would do,
+/// but for `daemon(3)`, whose first process ends too early to know.)
+pub fn go_to_background() -> Result<Option<u8>, String> {
+    if std::env::var_os(IN_BACKGROUND).is_some() {
+        // An error would say that it leads a session already.
+        let _ = setsid();
+        return Ok(None);
+    }
+    start_again()
+        .and_then(status_of_start)
+        .map(Some)
+        .map_err(|error| format!("-d: cannot go to the background: {error}"))
+}
+
+fn start_again() -> io::Result<Child> {
+    let mut args = std::env::args_os();
+    let mut command = Command::new(std::env::current_exe()?);
+    if let Some(name) = args.next() {
+        command.arg0(name); // by which it knows whether it is called memcached
+    }
+    // The working directory stays, as memcached's does with -r.
+    command.args(args).env(IN_BACKGROUND, "1").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+}
+
+fn status_of_start(mut child: Child) -> io::Result<u8> {
+    let mut told = Vec::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_end(&mut told)?;
+    }
+    if told == READY {
+        return Ok(0);
+    }
+    let status = child.wait()?;
+    let signal = || 128 + status.signal().unwrap_or_default();
+    Ok(status.code().unwrap_or_else(signal) as u8)
+}
+
+/// The process in the background serves: whoever waits for it may go, and its streams lead nowhere
+/// from now on, but for the log where `keep_log` asks for it.
+pub fn tell_ready(keep_log: bool) -> io::Result<()> {
+    let nowhere = fs::File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&nowhere)?;
+    if !keep_log {
+        dup2_stderr(&nowhere)?;
+    }
+    let mut stdout = io::stdout();
+    let told = stdout.write_all(READY).and_then(|()| stdout.flush());
+    dup2_stdout(&nowhere)?;
+    told
 }
 
 /// Become another user (`-u`), if we are root; otherwise we are somebody already.
@@ -92,8 +148,8 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    /// Watch from now on. SIGUSR1 asks for a graceful end too, as it does of memcached; SIGHUP
-    /// means nothing, as it does to memcached.
+    /// Watch from now on. SIGUSR1 asks for a graceful end too, as it does of memcached. SIGHUP
+    /// changes nothing: there is nothing to reload, and a terminal that closes ends no server.
     pub fn watch() -> io::Result<StopSignal> {
         let starting = Arc::new(AtomicBool::new(true));
         for signal in [SIGTERM, SIGINT, SIGUSR1] {
@@ -105,11 +161,15 @@ impl StopSignal {
 
     /// Call this at the first one, from now on; a second one ends the process at once.
     pub fn calls(self, stop: impl Fn() + Send + 'static) -> io::Result<()> {
-        let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1])?;
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
         self.starting.store(false, Ordering::SeqCst); // pairs with the load of the crate's handler
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let mut asked = false;
             for signal in signals.forever() {
+                if signal == SIGHUP {
+                    log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
+                    continue;
+                }
                 if asked {
                     std::process::exit(128 + signal);
                 }

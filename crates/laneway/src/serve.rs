@@ -2,14 +2,17 @@
 //! around the server.
 
 use crate::flags::{self, Asked, Flags};
+use crate::logging::{self, Format};
 use crate::process::{self, PidFile};
 use laneway_policy as policy;
 use laneway_server::boot::Server;
 use laneway_server::durable::DurableSettings;
 use laneway_server::execute::VERSION;
 use laneway_server::kernel::Kernel;
-use laneway_server::settings::{Idle, Settings};
+use laneway_server::settings::{Idle, Settings, log_level};
+use laneway_server::stats::Question;
 use std::ffi::OsString;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,11 +39,15 @@ const STATUS_LISTEN: u8 = 71;
 const STATUS_SETUP: u8 = 70;
 const STATUS_DATA: u8 = 74;
 
-/// Run the server until it is told to stop.
-pub fn run(args: Vec<OsString>) -> ExitCode {
+/// Run the server until it is told to stop. Called by the `name` memcached it begins its help as
+/// memcached does, which tools look at.
+pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
     let flags = match flags::parse(args) {
         Ok(Asked::Serve(flags)) => flags,
         Ok(Asked::Help) => {
+            if name == "memcached" {
+                println!("memcached {VERSION}");
+            }
             print!("{}", include_str!("serve_help.txt"));
             return ExitCode::SUCCESS;
         }
@@ -52,38 +59,49 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             println!("Laneway is licensed under the Apache License, Version 2.0.");
             return ExitCode::SUCCESS;
         }
-        Err(error) => return refuse(crate::STATUS_USAGE, &error),
+        Err(refused) => return refuse(refused.status, &refused.why),
     };
-    for warning in &flags.warnings {
-        eprintln!("laneway: {warning}");
-    }
     let checked = settings(&flags).and_then(|settings| {
         let durable = tier::settings(&flags, settings.policy.design)?;
-        Ok((settings, durable))
+        let format = Format::named(flags.log_format.as_deref())?;
+        Ok((settings, durable, format))
     });
     match checked {
-        Ok((settings, durable)) => serve(&flags, settings, durable),
+        Ok((settings, durable, format)) => {
+            logging::start(format, log_level(settings.verbosity));
+            serve(&flags, settings, durable)
+        }
         Err(error) => refuse(crate::STATUS_USAGE, &error),
     }
 }
 
+/// End because of the command line: a sentence for who typed it.
 fn refuse(status: u8, why: &str) -> ExitCode {
-    eprintln!("laneway: {why}");
+    let _ = writeln!(std::io::stderr(), "laneway: {why}"); // nobody may read it
+    ExitCode::from(status)
+}
+
+/// End because of the world: an event of the log.
+fn fail(status: u8, why: &str) -> ExitCode {
+    log::error!("{why}");
     ExitCode::from(status)
 }
 
 fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>) -> ExitCode {
-    if flags.daemon
-        && let Err(error) = process::go_to_background()
-    {
-        return refuse(STATUS_SETUP, &error);
+    if flags.daemon {
+        match process::go_to_background() {
+            Ok(None) => {}
+            Ok(Some(status)) => return ExitCode::from(status),
+            Err(error) => return fail(STATUS_SETUP, &error),
+        }
     }
+    flags.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     if flags.core_dumps
         && let Err(error) = process::allow_core_dumps()
     {
-        return refuse(STATUS_SETUP, &error);
+        return fail(STATUS_SETUP, &error);
     }
-    let unwatched = |error| refuse(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
+    let unwatched = |error| fail(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
     let signals = match process::StopSignal::watch() {
         Ok(signals) => signals,
         Err(error) => return unwatched(error),
@@ -92,33 +110,36 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
     let verbose = settings.verbosity > 0;
     let opened = match durable.map(tier::open).transpose() {
         Ok(opened) => opened,
-        Err(error) => return refuse(STATUS_DATA, &error),
+        Err(error) => return fail(STATUS_DATA, &error),
     };
     let server = match Server::start(settings, opened) {
         Ok(server) => server,
-        Err(error) => return refuse(STATUS_LISTEN, &error.to_string()),
+        Err(error) => return fail(STATUS_LISTEN, &error.to_string()),
     };
     if let Some(user) = &flags.user
         && let Err(error) = process::become_user(user)
     {
-        return refuse(STATUS_SETUP, &error);
+        return fail(STATUS_SETUP, &error);
     }
     let pid_file = flags.pid_file.as_ref().map(|path| PidFile::write(path));
     if let Some(Err(error)) = &pid_file {
-        eprintln!("laneway: -P: the pid file cannot be written: {error}");
+        log::error!("-P: the pid file cannot be written: {error}");
     }
     let shared = server.shared().clone();
     if let Err(error) = signals.calls(move || shared.request_stop()) {
         return unwatched(error);
     }
-    announce(&server, flags, verbose);
-    server.shared().wait_for_stop();
-    if verbose {
-        eprintln!("laneway: stopping; requests under way are finished first");
+    if flags.daemon
+        && let Err(error) = process::tell_ready(verbose)
+    {
+        return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));
     }
+    announce(&server);
+    server.shared().wait_for_stop();
+    log::info!("stopping; requests under way are finished first");
     match server.stop() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => refuse(STATUS_DATA, &format!("the data folder, at the end: {error}")),
+        Err(error) => fail(STATUS_DATA, &format!("the data folder, at the end: {error}")),
     }
 }
 
@@ -135,27 +156,27 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
     let fit = fit.saturating_sub(rdma::descriptors(settings.rdma.as_ref()));
     if fit < settings.connections_max {
         let asked = settings.connections_max;
-        eprintln!("laneway: -c {asked}: only {fit} descriptors are allowed; see ulimit -n");
+        log::warn!("-c {asked}: only {fit} descriptors are allowed; see ulimit -n");
         settings.connections_max = fit;
     }
     if flags.lock_memory
         && let Err(error) = process::lock_memory()
     {
-        eprintln!("laneway: {error}");
+        log::warn!("{error}");
     }
     if let Some(machine) = process::memory_bytes()
         && machine < settings.memory_bytes
     {
         let (asked, there) = (settings.memory_bytes / MEBIBYTE, machine / MEBIBYTE);
-        eprintln!(
-            "laneway: -m {asked}: the machine has {there} MiB; a server that fills up is ended by \
+        log::warn!(
+            "-m {asked}: the machine has {there} MiB; a server that fills up is ended by \
              the kernel unless there is swap"
         );
     }
 }
 
-/// One line on stderr, so that whoever started it by hand knows where it listens.
-fn announce(server: &Server, flags: &Flags, verbose: bool) {
+/// One line, so that whoever started it knows where it listens.
+fn announce(server: &Server) {
     let shared = server.shared();
     let settings = &shared.settings;
     let mut places: Vec<String> =
@@ -174,53 +195,62 @@ fn announce(server: &Server, flags: &Flags, verbose: bool) {
         server.queues().iter().map(|queue| format!("udp:{}", queue.address)).collect();
     udp.dedup();
     places.extend(udp);
-    if let (Some(lane), false) = (&settings.kernel.lane, flags.daemon) {
-        eprintln!(
-            "laneway: GETs at {} are answered in the kernel, from {} MiB of the items",
+    if let Some(lane) = &settings.kernel.lane {
+        log::info!(
+            "GETs at {} are answered in the kernel, from {} MiB of the items",
             lane.interfaces.join(", "),
             lane.items_bytes / MEBIBYTE,
         );
     }
-    let way = shared.kernel.get().and_then(Kernel::bypass);
-    if let (Some(way), false) = (way, flags.daemon) {
-        eprintln!("laneway: {}", way.told());
+    if let Some(way) = shared.kernel.get().and_then(Kernel::bypass) {
+        log::info!("{}", way.told());
     }
-    if !flags.daemon {
-        let plan = shared.plan.get();
-        let domains = match server.domains() {
-            1 => String::new(),
-            count => format!(" in {count} NUMA domains"),
-        };
-        eprintln!(
-            "laneway {}: ready on {}; {} workers{domains}, design {}, form {}, {} MiB for items",
-            env!("CARGO_PKG_VERSION"),
-            places.join(", "),
-            server.workers(),
-            plan.design,
-            plan.form,
-            settings.memory_bytes * server.domains() as u64 / MEBIBYTE,
-        );
-    }
-    if verbose {
-        eprintln!("laneway: {settings:?}");
-    }
+    let plan = shared.plan.get();
+    let domains = match server.domains() {
+        1 => String::new(),
+        count => format!(" in {count} NUMA domains"),
+    };
+    log::info!(
+        "laneway {}: ready on {}; {} workers{domains}, design {}, form {}, {} MiB for items",
+        env!("CARGO_PKG_VERSION"),
+        places.join(", "),
+        server.workers(),
+        plan.design,
+        plan.form,
+        settings.memory_bytes * server.domains() as u64 / MEBIBYTE,
+    );
+    // The same names and values as clients see.
+    let told = String::from_utf8_lossy(&shared.answer(&Question::Settings, 0, 0)).into_owned();
+    let pairs = told.lines().filter_map(|line| line.strip_prefix("STAT "));
+    let pairs: Vec<String> = pairs.map(|pair| pair.replacen(' ', "=", 1)).collect();
+    log::debug!("settings: {}", pairs.join(" "));
 }
 
 /// Settings from flags; an error is a sentence that says the way out.
 pub fn settings(flags: &Flags) -> Result<Settings, String> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = flags.workers.unwrap_or(cpus.min(WORKERS_DEFAULT_MAX));
+    if !(1..=usize::from(policy::units::WORKERS_MAX)).contains(&workers) {
+        return Err(format!(
+            "-t {workers}: must be from 1 to {}; leave the flag out to have one worker per CPU",
+            policy::units::WORKERS_MAX
+        ));
+    }
     let policy = policy_settings(flags, workers)?;
     policy.check().map_err(|error| error.to_string())?;
-    let memory_bytes = match flags.memory_megabytes {
+    let memory_bytes = match flags.memory_bytes {
         None | Some(0) => MEMORY_BYTES, // memcached reads -m 0 so
-        Some(megabytes) => megabytes
-            .checked_mul(MEBIBYTE)
-            .ok_or_else(|| format!("-m {megabytes}: more than any machine has; give MiB"))?,
+        Some(bytes) => bytes,
     };
     let udp = udp::settings(flags, workers)?;
     let domains = numa::settings(flags, workers)?;
     let memory_of_one = memory_bytes / domains.len().max(1) as u64;
+    if let (Some(mask), None) = (flags.unix_mask, &flags.unix_socket) {
+        return Err(format!(
+            "-a {mask:o}: there is no unix socket whose permissions it could be; add -s PATH, or \
+             leave it out"
+        ));
+    }
     let unix_mask = flags.unix_mask.unwrap_or(UNIX_MASK);
     let unix = flags.unix_socket.as_ref().map(|path| (PathBuf::from(path), unix_mask));
     Ok(Settings {
@@ -239,6 +269,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         huge_pages: flags.large_pages,
         cas: !flags.no_cas,
         flush: !flags.no_flush,
+        dump: !flags.no_dump,
         shutdown: flags.shutdown,
         verbosity: flags.verbose,
         idle_timeout: Duration::from_secs(flags.idle_timeout.unwrap_or(0)),
@@ -357,6 +388,13 @@ fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
 fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<SocketAddr>, String> {
     let places: Vec<&str> = flags.listen.iter().flat_map(|list| list.split(',')).collect();
     let places: Vec<&str> = places.into_iter().filter(|place| !place.is_empty()).collect();
+    // An empty variable of a script must not open the server to everybody.
+    if !flags.listen.is_empty() && places.is_empty() {
+        return Err(format!(
+            "-l '{}': names no address; write one, or leave -l out for all interfaces",
+            flags.listen.join(",")
+        ));
+    }
     if places.is_empty() {
         let v4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);

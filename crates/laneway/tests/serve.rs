@@ -171,11 +171,120 @@ fn a_unix_socket_is_served_left_alone_or_replaced_as_it_should() {
 }
 
 #[test]
-fn flags_that_make_no_sense_end_it_with_status_2_and_strange_ones_do_not() {
-    let output = Command::new(BINARY).args(["serve", "-c", "0"]).output().expect("runs");
-    assert_eq!(output.status.code(), Some(2));
-    Server::start(&["-f", "1.25", "-o", "slab_chunk_max=16384,no_such_key", "--no-such-flag"])
-        .stop();
+fn only_flags_that_tune_memcached_are_passed_over() {
+    Server::start(&["-f", "1.25", "-o", "slab_chunk_max=16384"]).stop();
+    for (flags, status) in [
+        (&["-c", "0"][..], 2),
+        (&["--log-format", "xml"], 2),
+        (&["--lisetn", "127.0.0.1"], 1),
+        (&["-Z"], 1),
+        (&["--enable-ssl", "--version"], 1),
+    ] {
+        let flags = [&["serve", "-p", "-1", "-l", "127.0.0.1"], flags].concat();
+        let output = Command::new(BINARY).args(&flags).output().expect("runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{flags:?}: {told}");
+        assert_eq!(told.lines().count(), 1, "{flags:?}: {told}");
+        assert!(told.contains(flags[5]), "{flags:?}: {told}");
+    }
+}
+
+#[test]
+fn in_the_background_a_start_that_fails_is_told_by_status_and_one_that_serves_by_0() {
+    let pid_file = scratch("background-pid");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("it has one").port().to_string();
+    let start = |pid_file: &PathBuf| {
+        let flags = ["serve", "-d", "-l", "127.0.0.1", "-p", &port, "-P"];
+        Command::new(BINARY).args(flags).arg(pid_file).output().expect("runs")
+    };
+    let refused = start(&pid_file);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(71), "{told}");
+    assert!(told.contains(&port) && !pid_file.exists(), "{told}");
+    drop(taken);
+    let started = start(&pid_file);
+    let told = String::from_utf8_lossy(&started.stderr).into_owned();
+    assert_eq!((started.status.code(), &*told), (Some(0), ""));
+    let pid = fs::read_to_string(&pid_file).expect("it is written before the first process ends");
+    let address: SocketAddr = format!("127.0.0.1:{port}").parse().expect("an address");
+    let mut client = TcpStream::connect(address).expect("it serves already");
+    client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    let killed = Command::new("kill").args(["-s", "TERM", pid.trim()]).status().expect("kill");
+    assert!(killed.success());
+    assert_eq!(read_to_end(&mut client), b"");
+}
+
+#[test]
+fn keys_are_told_unless_dumping_is_forbidden() {
+    for (flags, told) in [(&[][..], "END\r\n"), (&["-X"], "stats cachedump not allowed\r\n")] {
+        let server = Server::start(flags);
+        let answer = ask(&mut server.connect(), b"stats cachedump 1 0\r\n", b"\r\n");
+        assert!(String::from_utf8_lossy(&answer).ends_with(told), "{flags:?}");
+        server.stop();
+    }
+}
+
+#[test]
+fn hup_changes_nothing_and_usr1_ends_it_with_status_0() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    server.signal("HUP");
+    assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    server.signal("USR1");
+    assert_eq!(read_to_end(&mut client), b"");
+    assert_eq!(server.end().code(), Some(0));
+}
+
+/// What a server with these flags logs while one client comes, says hello and goes.
+fn log_of_one_client(flags: &[&str]) -> String {
+    let server = Server::start(flags);
+    let said = server.process.said.clone();
+    assert_eq!(ask(&mut server.connect(), b"mn\r\n", b"\r\n"), b"MN\r\n");
+    server.signal("TERM");
+    said + &server.process.rest()
+}
+
+#[test]
+fn the_log_has_time_and_level_and_connections_at_vvv_only() {
+    let quiet = log_of_one_client(&[]);
+    for line in quiet.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = |index: usize| line.as_bytes()[index];
+        assert!(at(4) == b'-' && at(10) == b'T' && at(23) == b'Z', "{line}");
+        assert!(["INFO", "WARN"].contains(&words[1]), "{line}");
+    }
+    assert!(quiet.contains("ready on 127.0.0.1:") && quiet.contains("stopping"), "{quiet}");
+    let settings = log_of_one_client(&["-vv"]);
+    assert!(settings.contains(" DEBUG settings: maxbytes=67108864 "), "{settings}");
+    assert!(!settings.contains("Settings {") && !settings.contains("connection opened"));
+    let connections = log_of_one_client(&["-vvv"]);
+    for words in ["TRACE connection opened connection=1 peer=", "TRACE connection closed"] {
+        assert!(connections.contains(words), "{connections}");
+    }
+}
+
+#[test]
+fn as_json_every_line_of_the_log_is_an_object() {
+    let log = log_of_one_client(&["-vvv", "--log-format", "json"]);
+    for line in log.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).expect(line);
+        for name in ["time", "level", "message"] {
+            assert!(object[name].is_string(), "{name}: {line}");
+        }
+    }
+    assert!(log.contains(r#""message":"connection opened""#) && log.contains(r#""peer":"#));
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_ends_no_server() {
+    let mut server = Server::start(&["-vvv"]);
+    server.process.stop_reading();
+    for _ in 0..2 {
+        assert_eq!(ask(&mut server.connect(), b"mn\r\n", b"\r\n"), b"MN\r\n");
+    }
+    server.stop();
 }
 
 #[test]
@@ -197,6 +306,9 @@ fn called_memcached_it_is_the_server() {
     let _ = std::os::unix::fs::symlink(BINARY, &link);
     let output = Command::new(&link).arg("-V").output().expect("runs");
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("memcached 1.6.45"));
+    // Tools look at the first line of its help, too.
+    let help = Command::new(&link).arg("-h").output().expect("runs");
+    assert!(String::from_utf8_lossy(&help.stdout).starts_with("memcached 1.6.45"));
     let _ = fs::remove_dir_all(&path);
 }
 

@@ -52,6 +52,9 @@ impl<S> Shared<S> {
             }
             Question::Lanes => stats::write_lanes(&self.lanes(), &mut out),
             Question::Latency => stats::write_latency(&self.latency(), &mut out),
+            Question::Cachedump { .. } if !self.settings.dump => {
+                out.extend_from_slice(b"CLIENT_ERROR stats cachedump not allowed\r\n");
+            }
             Question::Cachedump { class, limit } => {
                 let most = if *limit == 0 { usize::MAX } else { *limit as usize };
                 let mut items = self.store.list(*class, most, now_seconds);

@@ -311,8 +311,8 @@ fn attach(
     if shared.settings.kernel.steer
         && let Err(error) = kernel.steer(sockets, &shared.placement)
     {
-        eprintln!(
-            "laneway: --steer: {error}; the kernel spreads datagrams by their senders, and \
+        log::warn!(
+            "--steer: {error}; the kernel spreads datagrams by their senders, and \
              requests for another worker's keys are handed over in software"
         );
     }
@@ -408,7 +408,7 @@ fn run(mut worker: Worker<SocketTransport, SystemClock>, crowded: bool) {
             Ok(Progress::Sliced) if crowded => thread::yield_now(),
             Ok(Progress::Busy | Progress::Sliced | Progress::Idle) => {}
             Err(error) => {
-                eprintln!("laneway: a worker lost its transport and cannot go on: {error}");
+                log::error!("a worker lost its transport and cannot go on: {error}");
                 std::process::exit(STATUS_TRANSPORT);
             }
         }

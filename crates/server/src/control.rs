@@ -106,6 +106,11 @@ impl Control {
         shared.epochs.fetch_add(1, Relaxed);
         shared.plan.publish(plan);
         if changed > 0 {
+            let plan = shared.plan.get();
+            let (small, threshold) = (plan.small_ids().count(), plan.threshold);
+            log::debug!(
+                "{changed} workers change roles: {small} small; large from {threshold} bytes"
+            );
             shared.role_changes.fetch_add(changed, Relaxed);
             shared.wake_all();
         }

@@ -107,7 +107,7 @@ impl Kernel {
     pub fn drop_capabilities(&self) {
         let used = self.lane.is_some() || self.steering.is_some() || self.bypass.is_some();
         if used && !laneway_kernel::drop_capabilities() {
-            eprintln!("laneway: the capabilities for the kernel could not be given up");
+            log::warn!("the capabilities for the kernel could not be given up");
         }
     }
 
@@ -123,10 +123,10 @@ impl Kernel {
     /// Serve nothing any more.
     pub fn close(&self) {
         if let Some(Err(error)) = self.lane.as_ref().map(Service::close) {
-            eprintln!("laneway: {error}; it goes with the process");
+            log::warn!("{error}; it goes with the process");
         }
         if let Some(Err(error)) = self.bypass.as_ref().map(Way::close) {
-            eprintln!("laneway: {error}; it goes with the process");
+            log::warn!("{error}; it goes with the process");
         }
     }
 

@@ -192,7 +192,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Ok(()) => self.table.put(token, connection),
             Err(error) => {
                 // The kernel has no room to watch it: this one cannot be served, the others can.
-                eprintln!("laneway: a connection was closed, it cannot be watched: {error}");
+                log::warn!("a connection was closed, it cannot be watched: {error}");
                 self.close(token, *connection);
             }
         }

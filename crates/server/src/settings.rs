@@ -10,6 +10,16 @@ pub use laneway_rdma::layout::LANES_MAX;
 pub use laneway_rdma::verbs::look::look;
 pub use laneway_rdma::verbs::{DOOR_PORT, Place};
 
+/// What is logged at `-v` so many times: by itself starts, stops and warnings, then settings and
+/// changes of roles, then each connection.
+pub fn log_level(verbosity: u32) -> log::LevelFilter {
+    match verbosity {
+        0 => log::LevelFilter::Info,
+        1 | 2 => log::LevelFilter::Debug,
+        _ => log::LevelFilter::Trace,
+    }
+}
+
 /// What an idle worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
@@ -134,6 +144,8 @@ pub struct Settings {
     pub cas: bool,
     /// `flush_all` is allowed (`-F` forbids it).
     pub flush: bool,
+    /// `stats cachedump` is allowed (`-X` forbids it).
+    pub dump: bool,
     /// The `shutdown` command is allowed (`-A`).
     pub shutdown: bool,
     /// How verbose (`-v` times).

@@ -11,7 +11,7 @@ use crate::hot::board::HotBoard;
 use crate::kernel::Kernel;
 use crate::latency::Book;
 use crate::put_lock::PutLocks;
-use crate::settings::Settings;
+use crate::settings::{Settings, log_level};
 use crate::udp::shared::UdpShared;
 use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
 use laneway_rdma::region::Registry;
@@ -442,6 +442,7 @@ impl<S> Shared<S> {
 
     /// Be this verbose from now on.
     pub fn set_verbosity(&self, level: u32) {
+        log::set_max_level(log_level(level));
         self.each_domain(|shared| shared.verbosity.store(level, Ordering::Relaxed));
     }
 

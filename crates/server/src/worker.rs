@@ -436,7 +436,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     // No descriptors or memory left: pause, or level-triggered polling would spin.
-                    eprintln!("laneway: accepting pauses for a second: {error}");
+                    log::warn!("accepting pauses for a second: {error}");
                     self.shared.connections.paused.fetch_add(1, Relaxed);
                     self.accept_paused = true;
                     return self.transport.watch_listeners(false);
@@ -454,11 +454,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let Some(card) = shared.connections.enter(most, stream.peer(), self.now_seconds) else {
             // One small write into an empty socket buffer; whether it arrives is the peer's affair.
             let _ = stream.write(&[io::IoSlice::new(b"ERROR Too many open connections\r\n")]);
+            log::trace!(peer = &*stream.peer(); "connection refused: -c {most} are open");
             return Ok(());
         };
         let fewest = |id: &WorkerId| shared.workers[id.index()].connections.load(Relaxed);
         let home = self.plan.small_ids().min_by_key(fewest).unwrap_or(self.id);
         shared.workers[home.index()].connections.fetch_add(1, Relaxed);
+        let (connection, peer) = (card.number, &*card.peer);
+        log::trace!(connection, peer, worker = home.index(); "connection opened");
         let connection = Connection::new(stream, home, card);
         if home == self.id { self.settle_in(connection) } else { self.mail(home, connection) }
     }
@@ -505,7 +508,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let _ = self.transport.detach(&connection.stream);
         }
         self.table.release(token);
-        self.shared.connections.leave(&connection.card);
+        let card = &connection.card;
+        self.shared.connections.leave(card);
+        log::trace!(connection = card.number, peer = &*card.peer; "connection closed");
         self.shared.workers[connection.home.index()].connections.fetch_sub(1, Relaxed);
     }
 

@@ -18,23 +18,61 @@ fn memcached_flags_are_read_in_each_spelling() {
     ] {
         let flags = flags(line);
         assert_eq!(flags.port, Some(11999), "{line}");
-        assert_eq!(flags.memory_megabytes, Some(128), "{line}");
+        assert_eq!(flags.memory_bytes, Some(128 << 20), "{line}");
         assert_eq!(flags.workers, Some(3), "{line}");
         assert!(flags.warnings.is_empty(), "{line}: {:?}", flags.warnings);
     }
 }
 
 #[test]
-fn flags_that_mean_nothing_here_are_warned_of_and_swallow_their_value() {
-    let flags = flags("-f 1.25 -R 20 -n 48 -D : -S -X --no-such-thing -p 4 -o slab_chunk_max=5");
+fn flags_that_only_tune_memcached_are_warned_of_and_swallow_their_value() {
+    let flags = flags("-f 1.25 -R 20 -n 48 -D : -W -N -p 4 -o slab_chunk_max=5,ext_threads=2");
     assert_eq!(flags.port, Some(4));
     assert_eq!(flags.warnings.len(), 8, "{:?}", flags.warnings);
+}
+
+#[test]
+fn what_would_restrict_or_is_not_known_refuses_the_start_with_memcacheds_status() {
+    for (line, words) in [
+        ("-S", "-S: SASL is not supported"),
+        ("--enable-sasl", "--enable-sasl: SASL"),
+        ("-Y /etc/users", "-Y: /etc/users: authentication is not supported"),
+        ("--auth-file=/etc/users", "--auth-file: /etc/users: authentication"),
+        ("-Z", "-Z: TLS is not supported"),
+        ("--enable-ssl --version", "--enable-ssl: TLS"),
+        ("-e /f", "-e: /f: a restart from a memory file is not supported"),
+        ("-B http", "-B: http: only the text and meta protocols"),
+        ("-o ssl_chain_cert=/c", "-o: ssl_chain_cert=/c: TLS is not supported"),
+        ("-o drop_privileges", "-o: drop_privileges: "),
+        ("-o ext_path=/f:1G", "-o: ext_path=/f:1G: extstore"),
+        ("-o proxy_config=/f", "-o: proxy_config=/f: "),
+        ("-o idle_timout=3", "-o: idle_timout=3: not a key of -o; did you mean idle_timeout?"),
+        ("-o modern,no_such_key", "-o: no_such_key: not a key of -o"),
+        ("-l 127.0.0.1, 10.0.0.1", "10.0.0.1: no flag stands before this word"),
+        ("-y", "-y: not a flag of this server"),
+        ("--nothing-like-it=7", "--nothing-like-it: 7: not a flag of this server"),
+    ] {
+        let refused = parse(line.split_whitespace().map(OsString::from)).expect_err(line);
+        assert_eq!(refused.status, STATUS_UNKNOWN, "{line}");
+        assert!(refused.why.starts_with(words), "{line}: {}", refused.why);
+    }
 }
 
 #[test]
 fn clustered_v_counts() {
     assert_eq!(flags("-vvv").verbose, 3);
     assert_eq!(flags("-v -v").verbose, 2);
+}
+
+#[test]
+fn memory_is_in_mebibytes_or_takes_a_suffix() {
+    for (text, value) in [("64", 64 << 20), ("1g", 1 << 30), ("512M", 512 << 20), ("0", 0)] {
+        assert_eq!(flags(&format!("-m {text}")).memory_bytes, Some(value), "{text}");
+    }
+    for text in ["x", "1t", "99999999999999999"] {
+        let refused = parse(["-m", text].map(OsString::from)).unwrap_err();
+        assert!(refused.why.contains("-m") && refused.why.contains(text), "{}", refused.why);
+    }
 }
 
 #[test]
@@ -49,8 +87,9 @@ fn sizes_take_a_suffix() {
 
 #[test]
 fn a_value_that_is_no_number_names_its_flag() {
-    let error = parse(["-p", "abc"].map(OsString::from)).unwrap_err();
-    assert!(error.contains("-p") && error.contains("abc"), "{error}");
+    let Refused { status, why } = parse(["-p", "abc"].map(OsString::from)).unwrap_err();
+    assert!(why.contains("-p") && why.contains("abc"), "{why}");
+    assert_eq!(status, crate::STATUS_USAGE);
 }
 
 #[test]
@@ -69,8 +108,8 @@ fn a_flag_with_a_slip_is_told_which_was_meant() {
         ("--desing", Some("--design")),
         ("--nothing-like-it", None),
     ] {
-        let warning = flags(typed).warnings.concat();
-        assert!(warning.contains("ignored"), "{typed}: {warning}");
+        let refused = parse([OsString::from(typed)]).expect_err(typed);
+        let warning = refused.why;
         let told = meant.map(|meant| format!("did you mean {meant}?"));
         assert_eq!(warning.contains("did you mean"), told.is_some(), "{typed}: {warning}");
         assert!(warning.contains(&told.unwrap_or_default()), "{typed}: {warning}");

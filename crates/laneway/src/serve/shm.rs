@@ -22,7 +22,7 @@ pub fn keep_to(shm: &mut ShmSettings, workers: usize, fit: usize) {
     let most = (fit / 2 / (1 + workers)).max(1);
     if shm.clients_max > most {
         let asked = shm.clients_max;
-        eprintln!("laneway: --shm-clients {asked}: descriptors for {most} are left; see ulimit -n");
+        log::warn!("--shm-clients {asked}: descriptors for {most} are left; see ulimit -n");
         shm.clients_max = most;
     }
 }

@@ -27,6 +27,10 @@ fn listen_takes_lists_ports_and_ipv6() {
 fn what_cannot_be_says_flag_and_way_out() {
     for (line, words) in [
         ("-c 0", "-c 0"),
+        ("-t 100000", "-t 100000: must be from 1 to 1024"),
+        ("-t 0", "-t 0: must be from 1 to 1024"),
+        ("-l ,", "-l ',': names no address"),
+        ("-a 700", "add -s PATH"),
         ("-I 100", "at least"),
         ("-I 2g -m 8192", "at most 1g"),
         ("-I 64m -m 64", "half of -m"),

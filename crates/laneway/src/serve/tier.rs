@@ -127,18 +127,18 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
         if told_ms + PROGRESS_MS <= now_ms {
             told_ms = now_ms;
             let percent = done * 100 / total.max(1);
-            eprintln!("laneway: {folder}: {percent} % of {} MiB replayed", total >> 20);
+            log::info!("{folder}: {percent} % of {} MiB replayed", total >> 20);
         }
     };
     let opened = boot::open(settings, &mut progress).map_err(|error| place(&directory, &error))?;
     let Recovery { report, took_ms } = opened.recovery();
     for problem in &report.problems {
-        eprintln!("laneway: {folder}: {problem}; laneway fsck {folder} says more");
+        log::error!("{folder}: {problem}; laneway fsck {folder} says more");
     }
     match report.is_new {
-        true => eprintln!("laneway: {folder}: made"),
-        false => eprintln!(
-            "laneway: {folder}: {} items, found in {took_ms} ms ({} MiB of checkpoint, {} MiB of \
+        true => log::info!("{folder}: made"),
+        false => log::info!(
+            "{folder}: {} items, found in {took_ms} ms ({} MiB of checkpoint, {} MiB of \
              log)",
             report.items,
             report.checkpoint_bytes >> 20,

@@ -14,7 +14,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(120);
 /// `laneway serve` that runs.
 pub struct Process {
     pub child: Child,
-    log: BufReader<ChildStderr>,
+    log: Option<BufReader<ChildStderr>>,
     /// What it said until it was ready.
     pub said: String,
 }
@@ -40,7 +40,7 @@ impl Process {
                 return Err(format!("{said}{status}"));
             }
         }
-        Ok(Process { child, log, said })
+        Ok(Process { child, log: Some(log), said })
     }
 
     /// The addresses it says that it is ready on.
@@ -65,10 +65,29 @@ impl Process {
             assert!(asked.elapsed() < ENDS_WITHIN, "it does not end");
             std::thread::yield_now();
         };
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).expect("stderr can be read");
+        let rest = self.read_log();
         assert!(!rest.contains("panicked"), "{rest}");
         status
+    }
+
+    /// What it logs from being ready to its end.
+    pub fn rest(mut self) -> String {
+        let rest = self.read_log();
+        assert!(!rest.contains("panicked"), "{rest}");
+        rest
+    }
+
+    fn read_log(&mut self) -> String {
+        let mut rest = String::new();
+        if let Some(log) = &mut self.log {
+            log.read_to_string(&mut rest).expect("stderr can be read");
+        }
+        rest
+    }
+
+    /// Close our end of its log.
+    pub fn stop_reading(&mut self) {
+        self.log = None;
     }
 
     /// SIGTERM, after which it must end well.

@@ -87,7 +87,7 @@ fn run<S, H: House>(flag: &str, mut door: Door<Listener, H>, shared: &Shared<S>)
             Ok(Turned::Changed) => shared.wake_all(),
             Ok(Turned::Closed) => return,
             Err(error) => {
-                eprintln!("laneway: --{flag}: no client comes or goes any more: {error}");
+                log::error!("--{flag}: no client comes or goes any more: {error}");
                 return;
             }
         }

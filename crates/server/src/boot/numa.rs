@@ -37,7 +37,7 @@ pub fn bind(store: &Store, settings: &Settings) {
     let Some(node) = settings.domains.first().and_then(|domain| domain.node) else { return };
     // Memory elsewhere is merely slower. (A container may forbid it: it takes CAP_SYS_NICE there.)
     if let Err(error) = store.prefer_node(node) {
-        eprintln!("laneway: --numa: memory cannot be bound to node {node}: {error}");
+        log::warn!("--numa: memory cannot be bound to node {node}: {error}");
     }
 }
 
@@ -49,6 +49,6 @@ pub fn stay(cpus: &[usize]) {
     if known > 0
         && let Err(error) = sched_setaffinity(Pid::from_raw(0), &set)
     {
-        eprintln!("laneway: --numa: a worker cannot stay on CPUs {cpus:?}: {error}");
+        log::warn!("--numa: a worker cannot stay on CPUs {cpus:?}: {error}");
     }
 }

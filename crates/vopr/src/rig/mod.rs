@@ -432,6 +432,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         huge_pages: false,
         cas: plan.cas,
         flush: plan.flush,
+        dump: true,
         shutdown: plan.shutdown,
         verbosity: 0,
         idle_timeout: Duration::ZERO,
