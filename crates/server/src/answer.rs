@@ -6,18 +6,20 @@ use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::kernel::Kernel;
 use crate::latency::{self, Operation};
+use crate::long_answer::LongAnswer;
 use crate::receive::REQUESTS_PER_TURN;
 use crate::shared::{Shared, lock};
 use crate::stats::{
-    self, BalanceSnapshot, ConnectionSnapshot, DomainLanes, GeneralSnapshot, HotKeyLine,
-    HotKeysSnapshot, LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot,
-    SlotsSnapshot, TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
+    self, BalanceSnapshot, DomainLanes, GeneralSnapshot, HotKeyLine, HotKeysSnapshot,
+    LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot, SlotsSnapshot,
+    TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
 };
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
-use laneway_store::{ClassStats, ItemMeta, Stats};
+use laneway_store::{ClassStats, ItemMeta, Listing, Stats, meter};
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
+use laneway_wire::reply::END;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,6 +28,15 @@ use std::sync::atomic::Ordering::Relaxed;
 /// epoll set, an eventfd and a timer per worker.
 const DESCRIPTORS_STANDARD: u64 = 3;
 const DESCRIPTORS_PER_WORKER: u64 = 3;
+
+/// Bytes of one `stats cachedump`, at most (memcached's bound is the same).
+const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
+
+/// Connections that one step tells.
+const CONNECTIONS_PER_STEP: usize = 64;
+
+/// What is answered where an answer has no place for a second step.
+const TOO_LONG: &[u8] = b"SERVER_ERROR too long for one message, ask over a stream\r\n";
 
 impl<S> Shared<S> {
     /// The reply to a `stats` question.
@@ -39,9 +50,6 @@ impl<S> Shared<S> {
                 stats::write_slabs(&self.class_stats(), &self.store_stats(), &mut out);
             }
             Question::Sizes => stats::write_sizes(&self.class_stats(), &mut out),
-            Question::Connections => {
-                stats::write_connections(&self.connection_snapshots(now_seconds), &mut out);
-            }
             Question::Reset => {
                 self.each_domain(Shared::reset);
                 stats::write_reset(&mut out);
@@ -55,13 +63,10 @@ impl<S> Shared<S> {
             Question::Cachedump { .. } if !self.settings.dump => {
                 out.extend_from_slice(b"CLIENT_ERROR stats cachedump not allowed\r\n");
             }
-            Question::Cachedump { class, limit } => {
-                let most = if *limit == 0 { usize::MAX } else { *limit as usize };
-                let mut items = self.store.list(*class, most, now_seconds);
-                for store in self.other_stores() {
-                    items.extend(store.list(*class, most - items.len(), now_seconds));
-                }
-                stats::write_cachedump(&items, &mut out);
+            // A stream is answered step by step.
+            Question::Connections | Question::Cachedump { .. } => {
+                let answer = LongAnswer::of(question).expect("one of these");
+                return self.answer_at_once(answer, now_seconds);
             }
             Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
             Question::Shm => {
@@ -83,6 +88,74 @@ impl<S> Shared<S> {
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
         }
         out
+    }
+
+    /// The answer to this question, if it may be long; asked step by step.
+    pub fn long_answer(&self, question: &Question) -> Option<LongAnswer> {
+        let allowed = self.settings.dump || !matches!(question, Question::Cachedump { .. });
+        LongAnswer::of(question).filter(|_| allowed)
+    }
+
+    /// The next step of an answer, behind `out`. True: it was the last one.
+    pub fn answer_step(&self, answer: &mut LongAnswer, now: u32, out: &mut Vec<u8>) -> bool {
+        let is_over = match answer {
+            LongAnswer::Items { class, store, walk, left, bytes } => {
+                let all = std::iter::once(&self.store).chain(self.other_stores());
+                let Some(here) = all.into_iter().nth(*store) else { return true };
+                let is_over = here.list(*class, walk, now, |key, meta| {
+                    if *left == 0 {
+                        return;
+                    }
+                    let before = out.len();
+                    stats::write_item(key, meta, out);
+                    let item = out.len() - before;
+                    if *bytes + item > CACHEDUMP_BYTES_MAX {
+                        out.truncate(before);
+                        *left = 0;
+                        return;
+                    }
+                    *bytes += item;
+                    *left -= 1;
+                });
+                if is_over {
+                    (*store, *walk) = (*store + 1, Listing::default());
+                }
+                *left == 0 || *store > self.other_stores().len()
+            }
+            LongAnswer::Connections(from) => {
+                let cards = lock(&self.connections.cards);
+                let mut told = 0;
+                for (number, card) in cards.range(*from..).take(CONNECTIONS_PER_STEP) {
+                    let idle = now.saturating_sub(card.last_seconds.load(Relaxed));
+                    let large = card.large.load(Relaxed);
+                    let snapshot = stats::ConnectionSnapshot {
+                        number: card.number,
+                        address: card.peer.clone(),
+                        listen_address: None,
+                        state: if large { "conn_mwrite" } else { "conn_read" },
+                        idle_seconds: u64::from(idle),
+                        large,
+                    };
+                    stats::write_connection(&snapshot, out);
+                    (told, *from) = (told + 1, number + 1);
+                }
+                meter::items(told);
+                told < CONNECTIONS_PER_STEP
+            }
+        };
+        if is_over {
+            out.extend_from_slice(END);
+        }
+        is_over
+    }
+
+    /// The whole answer, if it is short; who asks has no place for more.
+    pub fn answer_at_once(&self, mut answer: LongAnswer, now: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.answer_step(&mut answer, now, &mut out) {
+            true => out,
+            false => TOO_LONG.to_vec(),
+        }
     }
 
     /// `stats reset`, of this domain.
@@ -209,23 +282,6 @@ impl<S> Shared<S> {
             idle_timeout_seconds: settings.idle_timeout.as_secs(),
             own,
         }
-    }
-
-    fn connection_snapshots(&self, now_seconds: u32) -> Vec<ConnectionSnapshot> {
-        let cards = lock(&self.connections.cards);
-        let snapshot = |card: &std::sync::Arc<crate::connection::Card>| {
-            let idle = now_seconds.saturating_sub(card.last_seconds.load(Relaxed));
-            let large = card.large.load(Relaxed);
-            ConnectionSnapshot {
-                number: card.number,
-                address: card.peer.clone(),
-                listen_address: None,
-                state: if large { "conn_mwrite" } else { "conn_read" },
-                idle_seconds: u64::from(idle),
-                large,
-            }
-        };
-        cards.values().map(snapshot).collect()
     }
 
     fn lanes(&self) -> LanesSnapshot {

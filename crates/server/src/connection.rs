@@ -4,6 +4,7 @@
 use crate::execute::{Incoming, Joining};
 use crate::input::Input;
 use crate::latency::Tally;
+use crate::long_answer::LongAnswer;
 use crate::output::Output;
 use laneway_policy::WorkerId;
 use laneway_policy::migrate::Visit;
@@ -38,6 +39,8 @@ pub enum Mode {
         /// When its last byte came.
         arrived: u64,
     },
+    /// None before an answer is whole that is as long as there are items or connections.
+    Answering(Box<LongAnswer>),
     /// Bytes nobody wants: the body of a refused store.
     Swallow(u64),
 }

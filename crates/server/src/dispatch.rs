@@ -44,6 +44,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Mode::BodyEnd(_) => self.body_end(connection, rest, arrived),
                 Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
                 Mode::Joining { .. } => Step::Stop(0, Stop::Large),
+                Mode::Answering(_) => self.answer_on(connection),
             };
             match step {
                 Step::Took(bytes) => at += bytes,
@@ -136,6 +137,16 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.conclude(connection, outcome, head, true)
     }
 
+    /// The next step of the answer that a connection is given; others come before the one after.
+    fn answer_on(&mut self, connection: &mut Connection<T::Stream>) -> Step {
+        if let Mode::Answering(answer) = &mut connection.mode
+            && self.shared.answer_step(answer, self.now_seconds, &mut self.out)
+        {
+            connection.mode = Mode::Requests;
+        }
+        Step::Stop(0, Stop::Quota)
+    }
+
     /// What an outcome asks for besides its reply.
     fn conclude(
         &mut self,
@@ -159,6 +170,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Outcome::FlushAt(at) => self.shared.flush_at(at),
             Outcome::Stats(question) => {
+                if let Some(answer) = self.shared.long_answer(&question) {
+                    connection.mode = Mode::Answering(Box::new(answer));
+                    return Step::Stop(consumed, Stop::Quota);
+                }
                 let reply = self.answer_question(&question);
                 self.out.extend_from_slice(&reply);
                 return Step::Stop(consumed, Stop::Quota); // it was much work: others come first

@@ -30,6 +30,7 @@ pub mod jobs;
 pub mod kernel;
 pub mod lanes;
 pub mod latency;
+pub mod long_answer;
 pub mod multiget;
 pub mod offer;
 pub mod output;

@@ -15,6 +15,7 @@
 //! no item; and `meter`: how much work was done, for tests.
 
 mod bucket;
+mod budget;
 mod charge;
 mod class;
 mod cursor;
@@ -62,6 +63,7 @@ pub use draft::Draft;
 pub use entry::Entry;
 pub use geometry::{BLOCK_BYTES, SMALL_RECORD_BYTES_MAX};
 pub use hook::{Hook, Unlinked};
+pub use list::Listing;
 pub use location::{Location, Medium};
 pub use many::{GROUP, Group, ItemHead, Sought};
 pub use mark::IDLE_SECONDS_MAX;

@@ -31,7 +31,7 @@ pub use settings::{SettingsSnapshot, write_settings};
 pub use shm::write_shm;
 pub use slabs::{write_items, write_sizes, write_slabs};
 pub use topology::{
-    ConnectionSnapshot, TopologySnapshot, WorkerPlace, write_connections, write_topology,
+    ConnectionSnapshot, TopologySnapshot, WorkerPlace, write_connection, write_topology,
 };
 
 pub use tier::{TierSnapshot, write_tier};
@@ -53,7 +53,7 @@ pub enum Question {
     Slabs,
     /// `stats sizes`: [`write_sizes`].
     Sizes,
-    /// `stats conns`: [`write_connections`].
+    /// `stats conns`: [`write_connection`] for each.
     Connections,
     /// `stats reset`: count from here, then [`write_reset`].
     Reset,
@@ -79,7 +79,7 @@ pub enum Question {
     HotKeys,
     /// `stats balance`: [`write_balance`].
     Balance,
-    /// `stats cachedump`: [`write_cachedump`].
+    /// `stats cachedump`: [`write_item`] for each.
     Cachedump {
         /// Number of the size class.
         class: u32,
@@ -143,22 +143,11 @@ fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> Result<Question, &'s
     Ok(Question::Cachedump { class, limit })
 }
 
-/// Bytes of one `stats cachedump`, at most (memcached's bound is the same).
-const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
-
-/// Answer `stats cachedump`: key, bytes of the value, and unix time of its end, 0 for none.
-pub fn write_cachedump(items: &[(Vec<u8>, ItemMeta)], out: &mut Vec<u8>) {
-    for (key, meta) in items {
-        if out.len() + key.len() > CACHEDUMP_BYTES_MAX {
-            break;
-        }
-        out.extend_from_slice(b"ITEM ");
-        out.extend_from_slice(key);
-        out.extend_from_slice(
-            format!(" [{} b; {} s]\r\n", meta.value_bytes, meta.expires).as_bytes(),
-        );
-    }
-    out.extend_from_slice(END);
+/// A line of `stats cachedump`: key, bytes of the value, and unix time of its end, 0 for none.
+pub fn write_item(key: &[u8], meta: &ItemMeta, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"ITEM ");
+    out.extend_from_slice(key);
+    out.extend_from_slice(format!(" [{} b; {} s]\r\n", meta.value_bytes, meta.expires).as_bytes());
 }
 
 /// Answer `stats reset`.

@@ -310,10 +310,10 @@ fn connections_are_told_in_memcacheds_words() {
         ..ConnectionSnapshot::default()
     };
     assert_eq!(
-        text(|out| write_connections(&[listener], out)),
+        text(|out| write_connection(&listener, out)),
         "STAT 23:addr tcp:127.0.0.1:11211\r\n\
          STAT 23:state conn_listening\r\n\
-         STAT 23:secs_since_last_cmd 61\r\nEND\r\n"
+         STAT 23:secs_since_last_cmd 61\r\n"
     );
 }
 

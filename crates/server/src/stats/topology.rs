@@ -103,20 +103,17 @@ pub struct ConnectionSnapshot {
     pub large: bool,
 }
 
-/// Answer `stats conns`.
-pub fn write_connections(connections: &[ConnectionSnapshot], out: &mut Vec<u8>) {
+/// One connection of `stats conns`.
+pub fn write_connection(connection: &ConnectionSnapshot, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
-    for connection in connections {
-        let name = |what: &str| format!("{}:{what}", connection.number);
-        lines.text(&name("addr"), &connection.address);
-        if let Some(address) = &connection.listen_address {
-            lines.text(&name("listen_addr"), address);
-        }
-        lines.text(&name("state"), connection.state);
-        lines.number(&name("secs_since_last_cmd"), connection.idle_seconds);
-        if connection.large {
-            lines.text(&name("lane"), "large");
-        }
+    let name = |what: &str| format!("{}:{what}", connection.number);
+    lines.text(&name("addr"), &connection.address);
+    if let Some(address) = &connection.listen_address {
+        lines.text(&name("listen_addr"), address);
     }
-    lines.end();
+    lines.text(&name("state"), connection.state);
+    lines.number(&name("secs_since_last_cmd"), connection.idle_seconds);
+    if connection.large {
+        lines.text(&name("lane"), "large");
+    }
 }

@@ -4,7 +4,7 @@ use crate::script::Case;
 use laneway_server::counters::Board;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_server::stats::{self, BalanceSnapshot, GeneralSnapshot, Question, SettingsSnapshot};
-use laneway_store::{Config, Mode, Store};
+use laneway_store::{Config, Listing, Mode, Store};
 use laneway_wire::{Limits, Request, Then, parse};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -214,8 +214,11 @@ impl Session {
             Question::Kernel => stats::write_kernel(&Default::default(), out),
             Question::Lanes => out.extend_from_slice(b"STAT threshold_bytes 1456\r\nEND\r\n"),
             Question::Cachedump { class, limit: _ } => {
-                let items = self.store.list(class, usize::MAX, self.now);
-                stats::write_cachedump(&items, out);
+                let mut walk = Listing::default();
+                while !self.store.list(class, &mut walk, self.now, |key, meta| {
+                    stats::write_item(key, meta, out);
+                }) {}
+                out.extend_from_slice(b"END\r\n");
             }
             Question::Tier => stats::write_tier(None, out),
             Question::Topology => out.extend_from_slice(b"STAT workers 1\r\nEND\r\n"),

@@ -1,0 +1,41 @@
+//! Answers that are as long as there are items or connections: `stats cachedump` and `stats conns`.
+//! They are written a bounded step at a time, one in a turn of their connection, and leave before
+//! the next; so nobody waits for all of one, and no more than a step of it is held in memory.
+//!
+//! Here is only where such an answer stands; [`crate::answer`] writes it. What comes, goes or moves meanwhile may be missed or told twice. Sizes are bytes.
+
+use crate::stats::Question;
+use laneway_store::Listing;
+
+/// An answer under way.
+pub enum LongAnswer {
+    /// The items of a class.
+    Items {
+        /// Number of the class.
+        class: u32,
+        /// The store that is walked, of those of all domains.
+        store: usize,
+        /// Where in it.
+        walk: Listing,
+        /// Items that may still be told.
+        left: usize,
+        /// Bytes told.
+        bytes: usize,
+    },
+    /// The connections from this number on.
+    Connections(u64),
+}
+
+impl LongAnswer {
+    /// The answer to this question, if it is one of these.
+    pub fn of(question: &Question) -> Option<LongAnswer> {
+        Some(match *question {
+            Question::Cachedump { class, limit } => {
+                let left = if limit == 0 { usize::MAX } else { limit as usize };
+                LongAnswer::Items { class, store: 0, walk: Listing::default(), left, bytes: 0 }
+            }
+            Question::Connections => LongAnswer::Connections(0),
+            _ => return None,
+        })
+    }
+}
