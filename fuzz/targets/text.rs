@@ -2,8 +2,9 @@
 //!
 //! The first bytes of the input are the sizes of the pieces, the rest is the stream. What is
 //! checked: a verdict consumes at least one byte and no more than there are; it is the same
-//! whatever the cut, as long as no line is longer than memcached waits for; keys and bodies respect
-//! their limits; what a served request prints is served again, as the same request.
+//! whatever the cut, as long as no line is longer than memcached waits for; no byte of a value that
+//! a line announces is served as a request; keys and bodies respect their limits; what a served
+//! request prints is served again, as the same request.
 
 #![no_main]
 
@@ -131,6 +132,7 @@ fn check_served(input: &[u8], frame: &Frame<'_>) -> usize {
         }
         _ => {}
     }
+    assert_eq!(body, announced(input).map_or(0, |bytes| bytes + limits::VALUE_END_BYTES));
     let mut printed = Vec::new();
     put_request(&mut printed, &frame.request);
     let again = parse(&printed, &LIMITS).expect("was served once").expect("is a whole line");
@@ -149,6 +151,20 @@ fn is_key(key: &[u8]) -> bool {
     (1..=KEY_BYTES_MAX).contains(&key.len()) && !key.contains(&b' ') && !key.contains(&b'\n')
 }
 
+/// The length that the line of a store announces, where its word can be read; by a way of its own.
+fn announced(input: &[u8]) -> Option<usize> {
+    let line = input.split(|byte| *byte == b'\n').next()?;
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let place = match words.next()? {
+        b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => 3,
+        b"ms" => 1,
+        _ => return None,
+    };
+    let digits = words.nth(place).filter(|word| word.iter().all(u8::is_ascii_digit))?;
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
 /// Returns how far to go and whether the connection lives.
 fn check_refused(input: &[u8], malformed: &Malformed<'_>) -> Step {
     let head_bytes = malformed.head_bytes;
@@ -158,9 +174,12 @@ fn check_refused(input: &[u8], malformed: &Malformed<'_>) -> Step {
         assert!(is_key(key.token));
     }
     match malformed.then {
-        Then::Continue => (head_bytes, true),
+        Then::Continue => {
+            assert_eq!(announced(input), None, "a value is served as requests");
+            (head_bytes, true)
+        }
         Then::Swallow(bytes) => {
-            assert!(bytes >= limits::VALUE_END_BYTES);
+            assert_eq!(announced(input).map(|bytes| bytes + limits::VALUE_END_BYTES), Some(bytes));
             (head_bytes + bytes, true)
         }
         Then::Close => (head_bytes, false),

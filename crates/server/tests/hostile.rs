@@ -76,6 +76,55 @@ fn a_value_behind_a_full_turn_is_not_taken_for_requests() {
     }
 }
 
+/// Lines of stores that are refused; `N` is the length of what follows.
+const REFUSED: [&str; 12] = [
+    "cas k 0 0 N",
+    "cas k 0 0 N noreply",
+    "cas k 0 0 N x",
+    "set k x 0 N noreply extra",
+    "append k 0 x N",
+    "ms k N Tx",
+    "ms k N q b",
+    "set k 0 0 Nx",
+    "set k 0 0 -N",
+    "set k 0 0 9999999999N",
+    "set  0 0 N",
+    "ms N",
+];
+
+#[test]
+fn nothing_behind_the_line_of_a_refused_store_is_served_as_a_request() {
+    let trap = b"flush_all\r\nset pwned 0 0 3\r\nyes\r\n".repeat(600);
+    for plan in plans() {
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        rig.set(&client, "kept", b"it");
+        for length in [9, 33, 15_000, trap.len() - 2] {
+            for line in REFUSED {
+                let attacker = rig.net.connect();
+                let line = line.replace('N', &length.to_string()) + "\r\n";
+                let request = [line.as_bytes(), &trap[..length], b"\r\nmn\r\n"].concat();
+                for cut in [line.len() - 1, line.len() + 3, line.len() + length] {
+                    let attacker = rig.net.connect();
+                    attacker.send(&request[..cut]);
+                    rig.turns(4);
+                    attacker.send(&request[cut..]);
+                    rig.turns(8);
+                }
+                let back = rig.send(&attacker, &request);
+                rig.turns(8);
+                let got = [back, attacker.receive(usize::MAX)].concat();
+                let said = got.strip_suffix(b"MN\r\n").unwrap_or(&got);
+                let lives = said.len() < got.len();
+                assert!(lives != attacker.ended(), "{line}{}: {}", what(&plan), tail(&got));
+                assert!(said.len() < 80 && !said.starts_with(b"OK"), "{line}{}", tail(&got));
+                let got = rig.ask(&client, b"get kept pwned\r\n", b"END\r\n");
+                assert!(got == get_reply("kept", b"it"), "{line}{}", what(&plan));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_value_refused_half_way_is_answered_to_its_own_client() {
     for plan in plans() {

@@ -272,6 +272,39 @@ fn what_servers_say_is_no_request_so_that_no_two_of_them_answer_each_other_for_e
 }
 
 #[test]
+fn nothing_behind_the_line_of_a_refused_store_is_served_as_a_request() {
+    let refused = [
+        "cas k 0 0 N",
+        "cas k 0 0 N noreply",
+        "set k x 0 N noreply extra",
+        "ms k N Tx",
+        "set k 0 0 Nx",
+        "set  0 0 N",
+        "ms N",
+    ];
+    let trap = b"flush_all\r\nset pwned 0 0 3\r\nyes\r\n".repeat(600);
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        assert_eq!(peer.ask(&mut rig, 0, 1, &set("kept", b"it")), b"STORED\r\n");
+        let mut id = 1;
+        for length in [9, 33, 1000, trap.len() - 2] {
+            for line in refused {
+                id += 1;
+                let line = line.replace('N', &length.to_string()) + "\r\n";
+                peer.send(0, id, &[line.as_bytes(), &trap[..length], b"\r\nmn\r\n"].concat());
+                for (_, said) in peer.all(&mut rig) {
+                    let is_error = said.starts_with(b"CLIENT_ERROR ") && said.len() < 80;
+                    assert!(is_error || said == b"MN\r\n", "{line}{}", said.escape_ascii());
+                }
+                let got = peer.ask(&mut rig, 0, 1000 + id, b"get kept pwned\r\n");
+                assert!(got == reply("kept", b"it"), "{line}{workers} workers, {form}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_queue_is_no_client() {
     use laneway_transport::datagram::{Datagrams, Departure, Path};
     for (workers, form) in FORMS {

@@ -61,11 +61,9 @@ pub(crate) fn debug(rest: &[u8]) -> Outcome<'_> {
 /// `ms <key> <bytes> <flags>*`
 pub(crate) fn set<'a>(rest: &'a [u8], limits: &Limits) -> Outcome<'a> {
     let mut tokens = Tokens::new(rest);
-    let Some(key) = tokens.next() else {
-        return Err(Refusal::says(reply::ERROR));
-    };
+    let key = tokens.next().unwrap_or_default();
     let Some(value_bytes) = tokens.next().and_then(value_bytes) else {
-        return Err(Refusal::says(reply::BAD_FORMAT));
+        return Err(Refusal::says(reply::BAD_FORMAT).close());
     };
     match set_flags(key, tokens.rest()) {
         Ok(meta) => {

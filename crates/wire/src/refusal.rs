@@ -29,6 +29,11 @@ impl Refusal<'_> {
     pub(crate) const fn swallow(self, value_bytes: usize) -> Self {
         Refusal { then: Then::Swallow(value_bytes + VALUE_END_BYTES), ..self }
     }
+    /// Ends the connection: a value follows, and nobody knows where it ends. Going on with the next
+    /// line, as memcached does, reads the value as requests.
+    pub(crate) const fn close(self) -> Self {
+        Refusal { then: Then::Close, ..self }
+    }
 }
 
 /// A value's length as declared: at least 0, and its `\r\n` must fit behind it.

@@ -3,8 +3,9 @@
 //! Checks happen in memcached's order, because the first that fails decides the reply: number of
 //! arguments, `noreply`, key length, numbers, item size. Where memcached 1.6.18 and 1.6.45 differ,
 //! the reply texts are 1.6.18's, while three rules are 1.6.45's: a refused `set` has its body
-//! skipped whenever its length could be read; numbers have no plus sign and must fit their type; a
-//! NUL byte ends nothing. An expiry may need 64 bits, where memcached cuts it to 32.
+//! skipped whenever its length could be read (where it could not, we close); numbers have no plus
+//! sign and must fit their type; a NUL byte ends nothing. An expiry may need 64 bits, where
+//! memcached cuts it to 32.
 //!
 //! A line that has arrived whole is read whatever its length, as in memcached, while the same line
 //! without its end may close the connection: lengths above `LINE_BYTES_MAX` depend on the network.
@@ -201,18 +202,21 @@ fn get_and_touch(verb: GetVerb, rest: &[u8]) -> Outcome<'_> {
 }
 
 /// `set <key> <flags> <exptime> <bytes> [noreply]`, and `cas`, which has its id before `noreply`.
+/// Words behind these are not looked at; `noreply` is the last of the line, as in memcached.
+///
+/// A line that announces a length never lets the value behind it be read as requests, whatever else
+/// is wrong with it: whoever chooses a value would choose commands.
 fn store<'a>(mut verb: StoreVerb, rest: &'a [u8], limits: &Limits) -> Outcome<'a> {
     let (tokens, count) = Tokens::new(rest).take_array::<6>();
-    let arguments = if matches!(verb, StoreVerb::Cas(_)) { 5 } else { 4 };
-    if count != arguments && count != arguments + 1 {
-        return Err(Refusal::says(reply::ERROR));
-    }
     let [key, flags, exptime, length, id, _] = tokens;
-    let noreply = is_noreply(&tokens[..count]);
-    let bad_format = Refusal::says_unless(noreply, reply::BAD_FORMAT);
-    let Some(value_bytes) = value_bytes(length) else {
-        return Err(bad_format); // nobody knows what to skip
+    let noreply = match count {
+        0..=6 => is_noreply(&tokens[..count]),
+        _ => Tokens::new(rest).last() == Some(b"noreply"),
     };
+    let Some(value_bytes) = value_bytes(length) else {
+        return Err(Refusal::says(reply::BAD_FORMAT).close());
+    };
+    let bad_format = Refusal::says_unless(noreply, reply::BAD_FORMAT);
     let (Some(flags), Some(exptime)) = (number_u32(flags), number_i64(exptime)) else {
         return Err(bad_format.swallow(value_bytes));
     };

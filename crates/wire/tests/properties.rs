@@ -179,7 +179,71 @@ fn meta_line() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// A line of a store whose words are right or wrong in any way, the length it announces, and the
+/// `\r\n` or `\n` behind it.
+fn announcing_line() -> impl Strategy<Value = (Vec<u8>, usize)> {
+    let text = prop::sample::select(vec!["set", "add", "replace", "append", "prepend", "cas"]);
+    let word = prop_oneof![
+        4 => prop::sample::select(vec![
+            "0", "1", "-1", "+1", "k", "noreply", "x", "b", "q", "T0", "Tx", "MZ", "MSET", "C1",
+            "!", "4294967296", "99999999999999999999", "\u{e9}",
+        ]).prop_map(|word| word.as_bytes().to_vec()),
+        1 => prop::collection::vec(
+            prop::num::u8::ANY.prop_filter("no end of a word", |b| !b" \r\n".contains(b)),
+            1..300,
+        ),
+    ];
+    let length = prop_oneof![8 => 0..100_usize, 1 => 0..=limits::VALUE_BYTES_MAX];
+    let words = prop::collection::vec(word.clone(), 0..26);
+    let end = prop::sample::select(vec!["\r\n", "\n", " \r\n"]);
+    let begin = prop::option::of(text);
+    (begin, [word.clone(), word.clone(), word], length, words, end, 0..3_usize).prop_map(
+        |(verb, [key, flags, exptime], length, words, end, spaces)| {
+            let digits = length.to_string().into_bytes();
+            let mut all = match verb {
+                Some(verb) => vec![verb.as_bytes().to_vec(), key, flags, exptime, digits],
+                None => vec![b"ms".to_vec(), key, digits],
+            };
+            all.extend(words);
+            let line = all.join(&b" ".repeat(spaces + 1)[..]);
+            ([&b" ".repeat(spaces)[..], &line, end.as_bytes()].concat(), length)
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn no_byte_of_an_announced_value_is_read_as_a_request((line, length) in announcing_line()) {
+        let skipped = match parse(&line, &Limits::default()) {
+            Ok(Some(Frame { request: Request::Store(store), head_bytes })) => {
+                head_bytes + store.value_bytes + limits::VALUE_END_BYTES
+            }
+            Ok(Some(Frame { request: Request::MetaSet(set), head_bytes })) => {
+                head_bytes + set.value_bytes + limits::VALUE_END_BYTES
+            }
+            Err(Malformed { then: Then::Swallow(bytes), head_bytes, .. }) => head_bytes + bytes,
+            other => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        prop_assert_eq!(skipped, line.len() + length + limits::VALUE_END_BYTES);
+    }
+
+    #[test]
+    fn a_store_without_a_length_that_can_be_read_ends_the_connection(
+        verb in prop::sample::select(vec!["set", "add", "replace", "append", "cas", "ms"]),
+        words in prop::collection::vec("[ -~&&[^ ]]{1,9}", 0..8),
+    ) {
+        let place = if verb == "ms" { 1 } else { 3 };
+        let length = words.get(place).and_then(|word| word.parse::<u32>().ok());
+        let is_length = |length: u32| length as usize <= limits::VALUE_BYTES_MAX;
+        prop_assume!(!length.is_some_and(is_length));
+        let line = format!("{verb} {}\r\n", words.join(" "));
+        let verdict = parse(line.as_bytes(), &Limits::default());
+        let Err(Malformed { then: Then::Close, reply, .. }) = verdict else {
+            return Err(TestCaseError::fail(format!("{line}{verdict:?}")));
+        };
+        prop_assert_eq!(reply, reply::BAD_FORMAT);
+    }
+
     #[test]
     fn any_bytes_get_a_verdict_that_consumes_no_more_than_there_is(input in bytes()) {
         match parse(&input, &Limits::default()) {
