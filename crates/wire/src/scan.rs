@@ -73,14 +73,15 @@ pub fn find(haystack: &[u8], needle: u8) -> Option<usize> {
     tail.iter().position(|&b| b == needle)
 }
 
-/// Up to eight bytes as one number, so that a `match` on names is a `match` on integers.
+/// Up to eight bytes as one number, so that a `match` on names is a `match` on integers. Filled up
+/// with spaces, which no name has: bytes of zero are part of what was sent.
 #[inline]
 pub const fn name(bytes: &[u8]) -> u64 {
-    let mut word = 0;
+    let mut word = ONES * b' ' as u64;
     let mut i = bytes.len();
     while i > 0 {
         i -= 1;
-        word = word << 8 | bytes[i] as u64;
+        word ^= ((bytes[i] ^ b' ') as u64) << (8 * i);
     }
     word
 }
@@ -104,7 +105,8 @@ pub fn first_name(line: &[u8]) -> Option<(u64, &[u8])> {
         let behind = line.get(WORD_BYTES..)?;
         return (behind.first().is_none_or(|&b| b == b' ')).then(|| (word, skip_spaces(behind)));
     }
-    let name = word & ((1 << (8 * length)) - 1);
+    let named = (1 << (8 * length)) - 1;
+    let name = word & named | ONES * b' ' as u64 & !named;
     Some((name, skip_spaces(line.get(length..)?)))
 }
 
@@ -282,7 +284,8 @@ mod tests {
     #[test]
     fn first_names_are_whole_tokens() {
         let rows = [
-            (&b""[..], Some((0, &b""[..]))),
+            (&b""[..], Some((name(b""), &b""[..]))),
+            (b"ms\0\0 k", Some((name(b"ms\0\0"), b"k"))),
             (b"mn", Some((name(b"mn"), b""))),
             (b"get", Some((name(b"get"), b""))),
             (b"set  k 0 0 1", Some((name(b"set"), b"k 0 0 1"))),
@@ -295,6 +298,7 @@ mod tests {
         for (line, expected) in rows {
             assert_eq!(first_name(line), expected, "{}", line.escape_ascii());
         }
+        assert_ne!(name(b"ms\0\0"), name(b"ms"));
     }
 
     #[test]
