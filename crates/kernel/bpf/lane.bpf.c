@@ -54,17 +54,28 @@ INLINE void mark_hit(struct scratch *s) {
         found->marks[granule] = mark + 1;
 }
 
-/* Whether an address is one of our own, or one that is served. */
-NOINLINE int listed(u32 served, u64 high, u64 low) {
+/* Which list an address is looked for in. */
+enum list { OWN, SERVED, REFUSED };
+
+INLINE u32 count_of(struct control *control_, u32 list) {
+    return list == OWN      ? control_->own_count
+           : list == SERVED ? control_->served_count
+                            : control_->refused_count;
+}
+
+/* Whether an address is in a list. */
+NOINLINE int listed(u32 list, u64 high, u64 low) {
     u32 zero = 0;
     struct control *control_ = bpf_map_lookup_elem(&control, &zero);
     if (!control_)
         return 0;
-    u32 count = served ? control_->served_count : control_->own_count;
-    for (u32 i = 0; i < LISTED_MAX; i++) {
-        if (i >= count)
+    u32 count = count_of(control_, list), most = list == REFUSED ? REFUSED_MAX : LISTED_MAX;
+    for (u32 i = 0; i < REFUSED_MAX; i++) {
+        if (i >= count || i >= most)
             break;
-        struct range *range = served ? &control_->served[i] : &control_->own[i];
+        struct range *range = list == REFUSED  ? &control_->refused[i]
+                              : list == SERVED ? &control_->served[i & (LISTED_MAX - 1)]
+                                               : &control_->own[i & (LISTED_MAX - 1)];
         u64 differ = (range->address[0] ^ high) & range->mask[0];
         if (!(differ | ((range->address[1] ^ low) & range->mask[1])))
             return 1;
@@ -77,7 +88,7 @@ INLINE int is_own(struct control *control_, u64 high, u64 low) {
     struct range *first = &control_->own[0];
     u64 differ = (first->address[0] ^ high) & first->mask[0];
     differ |= (first->address[1] ^ low) & first->mask[1];
-    return (control_->own_count && !differ) || listed(0, high, low);
+    return (control_->own_count && !differ) || listed(OWN, high, low);
 }
 
 /* 127.0.0.0/8 and ::1: nobody else's on any interface but the loopback, whose number is 1 in every
@@ -162,7 +173,11 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
     *outcome = FRAME;
     u32 udp_bytes = swap16(load16(s->request + 4));
     if (s->bytes != udp_bytes || bytes < ETH_BYTES + ip_bytes + udp_bytes || udp_bytes < TEXT_AT ||
-        !is_plain(ctx) || !load16(s->request))
+        !load16(s->request))
+        return 0;
+    /* From one host, and for this one. */
+    const u8 *ethernet = s->request - ip_bytes - ETH_BYTES;
+    if (ethernet[6] & 1 || !is_plain(ctx, control_, ethernet))
         return 0;
     /* The frame header: the only datagram of its message, of the kind that memcached knows. */
     if ((load64(s->request + UDP_BYTES) & ~0xffffull) != 0x0000010000000000)
@@ -173,9 +188,10 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
     }
     *outcome = STRANGER;
     if (interface(ctx) != LOOPBACK &&
-        (is_loopback(source_high, source) || is_loopback(own_high, own)))
+        (is_loopback(source_high, source) || is_loopback(own_high, own) ||
+         listed(REFUSED, source_high, source)))
         return 0;
-    if (control_->served_count && !listed(1, source_high, source))
+    if (control_->served_count && !listed(SERVED, source_high, source))
         return 0;
     *outcome = REQUEST;
     if (udp_bytes > REQUEST_BYTES_MAX)
@@ -186,20 +202,23 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
 
 /* Whether the request's checksum holds. Packets of this very machine may carry the sum of the
  * pseudo header only, for a network card to complete: then a reply by the same way must carry that,
- * too. */
-INLINE int check_sum(struct scratch *s, u32 ip_bytes, u32 *partial) {
+ * too. Of one in 65536 packets the whole checksum happens to be that very sum. Which of the two it
+ * is cannot be told here, so a sum that is right either way goes up, where the kernel knows. */
+INLINE int check_sum(struct scratch *s, u32 ip_bytes) {
     u32 bytes = s->bytes;
     OPAQUE(bytes);
     if (bytes < TEXT_AT + 1 || bytes > REQUEST_BYTES_MAX)
         return REQUEST;
     store64(s->request + bytes, 0); /* behind the last word of the sum */
     u16 pseudo = sum_pseudo(s->request, ip_bytes, bytes), said = load16(s->request + 6);
-    *partial = said == pseudo;
+    s->partial = 0;
     if (said == 0 && ip_bytes == 20)
         return HIT;
-    if (*partial || (said && fold(sum_request(s, bytes, pseudo)) == 0xffff))
-        return HIT;
-    return CHECKSUM;
+    int whole = said && fold(sum_request(s, bytes, pseudo)) == 0xffff;
+    if (said != pseudo)
+        return whole ? HIT : CHECKSUM;
+    s->partial = MAY_BE_PARTIAL;
+    return whole && MAY_BE_PARTIAL ? CHECKSUM : HIT;
 }
 
 /* The Ethernet header of the way back. */
@@ -211,7 +230,7 @@ INLINE void copy_ethernet(u8 *to, const u8 *from) {
 }
 
 /* Headers of the reply, out of those of the request. */
-INLINE void turn_headers(struct scratch *s, u32 ip_bytes, u32 partial) {
+INLINE void turn_headers(struct scratch *s, u32 ip_bytes) {
     u8 *udp = s->reply, *came = s->request;
     u32 bytes = s->reply_bytes;
     if (ip_bytes == 20) {
@@ -241,19 +260,44 @@ INLINE void turn_headers(struct scratch *s, u32 ip_bytes, u32 partial) {
     *(volatile u16 *)(udp + 6) = 0;
     store64(udp + UDP_BYTES, load64(came + UDP_BYTES));
     u16 pseudo = sum_pseudo(udp, ip_bytes, bytes);
-    u16 sum = partial ? pseudo : ~fold(sum_reply(s, bytes, pseudo));
+    u16 sum = s->partial ? pseudo : ~fold(sum_reply(s, bytes, pseudo));
     *(volatile u16 *)(udp + 6) = sum ? sum : 0xffff;
 }
 
+/* Whether so many bytes may go to the sender of the request now. Who forges a victim's address can
+ * have no more than this sent there; what goes up is the stack's and the server's to judge. */
+NOINLINE int is_in_rate(struct scratch *s, u32 ip_bytes, u32 bytes) {
+    u32 zero = 0;
+    struct control *control_ = bpf_map_lookup_elem(&control, &zero);
+    if (!s || !control_)
+        return 0;
+    u64 most = load64(&control_->period_bytes);
+    if (!most)
+        return 1;
+    struct spent *spent = bpf_map_lookup_elem(&spents, &zero);
+    if (!spent)
+        return 0;
+    u8 *udp = s->request;
+    u64 source = ip_bytes == 20 ? load32(udp - 8) : load64(udp - 32) ^ load64(udp - 24);
+    u64 *cell = &spent->cells[(source * 0x9e3779b97f4a7c15ull >> 32) & (RATE_CELLS - 1)];
+    u64 period = bpf_ktime_get_boot_ns() >> RATE_PERIOD_SHIFT, before = *cell;
+    u64 sum = (before >> 32 == (u32)period ? (u32)before : 0) + bytes;
+    if (sum > most || sum >> 32)
+        return 0;
+    *cell = period << 32 | sum;
+    return 1;
+}
+
 /* The packet becomes the reply. */
-INLINE int reply(struct scratch *s, struct control *control_, context *ctx, u32 ip_bytes,
-                 u32 partial) {
+INLINE int reply(struct scratch *s, struct control *control_, context *ctx, u32 ip_bytes) {
     u32 bytes = s->reply_bytes;
     OPAQUE(bytes);
     if (bytes < TEXT_AT || bytes > UDP_BYTES + REPLY_BYTES_MAX ||
         bytes + ip_bytes > control_->mtu_bytes)
         return LONG;
-    turn_headers(s, ip_bytes, PARTIAL_OF(partial));
+    if (interface(ctx) != LOOPBACK && !is_in_rate(s, ip_bytes, bytes + ip_bytes))
+        return RATE;
+    turn_headers(s, ip_bytes);
     if (resize(ctx, ETH_BYTES + ip_bytes + bytes))
         return ROOM;
     int failed = ip_bytes == 20 ? put(ctx, 0, s->reply - 20 - ETH_BYTES, ETH_BYTES + 20 + bytes)
@@ -264,13 +308,12 @@ INLINE int reply(struct scratch *s, struct control *control_, context *ctx, u32 
 INLINE int serve(struct scratch *s, struct control *control_, struct counters *counters,
                  context *ctx) {
     int outcome;
-    u32 partial = 0;
     u32 ip_bytes = check_headers(s, control_, ctx, &outcome);
     if (outcome == MISS)
         return -1;
     if (outcome != HIT)
         return outcome;
-    if ((outcome = check_sum(s, ip_bytes, &partial)) != HIT)
+    if ((outcome = check_sum(s, ip_bytes)) != HIT)
         return outcome;
     if (parse(s, control_))
         return REQUEST;
@@ -283,7 +326,7 @@ INLINE int serve(struct scratch *s, struct control *control_, struct counters *c
     }
     if (outcome != HIT)
         return outcome;
-    if ((outcome = reply(s, control_, ctx, ip_bytes, partial)) != HIT)
+    if ((outcome = reply(s, control_, ctx, ip_bytes)) != HIT)
         return outcome;
     counters->hits_of_class[s->size_class & 31]++;
     mark_hit(s);

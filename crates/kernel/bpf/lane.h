@@ -18,6 +18,8 @@
 /* Overflow buckets that a lookup follows. */
 #define CHAIN_MAX 2
 #define LISTED_MAX 8
+/* Each own address, and the broadcast address of its network. */
+#define REFUSED_MAX (2 * LISTED_MAX)
 #define PORTS_MAX 2
 
 /* Attempts at one lookup: the first and four more. */
@@ -34,6 +36,10 @@ struct overflow {
 struct range {
     u64 address[2];
     u64 mask[2];
+};
+/* An interface: its number, and its Ethernet address in the lower six bytes. */
+struct place {
+    u64 interface, ethernet;
 };
 /* UDP ports: so many from the first on. */
 struct ports {
@@ -55,9 +61,18 @@ struct control {
     u32 own_count;
     /* Who is served: how many of `served`; 0 = everybody. */
     u32 served_count;
+    /* Sources that are nobody's but ours: how many of `refused`. Not asked at the loopback. */
+    u32 refused_count;
+    /* Interfaces: how many of `places`. Only the XDP program asks: tc is told by the kernel. */
+    u32 place_count;
+    /* Bytes of replies to one address in one period of RATE_PERIOD_SHIFT, on one CPU, elsewhere
+     * than at the loopback; 0 = no limit. */
+    u64 period_bytes;
     struct ports ports[PORTS_MAX];
     struct range own[LISTED_MAX];
     struct range served[LISTED_MAX];
+    struct range refused[REFUSED_MAX];
+    struct place places[LISTED_MAX];
     /* Primary buckets of each partition. */
     u64 buckets[PARTITIONS];
 };
@@ -72,11 +87,13 @@ enum outcome {
     TORN,        /* changed under us in every attempt */
     LONG,        /* the reply would not fit */
     REQUEST,     /* not one plain get or mg */
-    FRAME,       /* fragments, options, VLAN, several datagrams, lengths that disagree */
+    FRAME,       /* fragments, options, VLAN, several datagrams, lengths that disagree, another
+                  * host's Ethernet address */
     CHECKSUM,    /* wrong */
-    STRANGER,    /* not from an address that is served */
+    STRANGER,    /* not from an address that is served, or from one of our own */
     ROOM,        /* the packet could not grow */
     LOST,        /* could not be written after it had grown: dropped */
+    RATE,        /* its sender's address was sent as much as it may be for now */
     OUTCOMES
 };
 struct counters {
@@ -84,6 +101,14 @@ struct counters {
     u64 retries;
     /* Hits by floor log2 of key + value bytes. */
     u64 hits_of_class[32];
+};
+
+/* Replies to one address are counted by periods of 2^24 ns, in the cell that its hash names. */
+#define RATE_PERIOD_SHIFT 24
+#define RATE_CELLS 1024
+/* The period in the upper half, bytes in the lower. */
+struct spent {
+    u64 cells[RATE_CELLS];
 };
 
 /* Steering. */

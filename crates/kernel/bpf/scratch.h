@@ -17,7 +17,8 @@
 /* Room for the Ethernet and IP headers of either family, right before a UDP header. */
 #define HEAD_ROOM 56
 
-/* One packet's working memory; programs of one CPU do not interrupt each other. */
+/* One packet's working memory. Programs of one CPU do not interrupt each other where softirqs are
+ * not preempted: the loader refuses kernels of PREEMPT_RT, on which they are. */
 struct scratch {
     u8 request_head[HEAD_ROOM];
     u8 request[REQUEST_BYTES_MAX + 264]; /* copies overrun by less */
@@ -37,6 +38,8 @@ struct scratch {
     u32 prefix_bytes, reply_bytes;
     u64 now, overflow;
     u32 hidden;
+    /* Filled by `check_sum`: the request's sum is unfinished. */
+    u32 partial;
 };
 
 /* A number by way of memory that the verifier does not follow. */
@@ -68,3 +71,4 @@ ARRAY(items, struct items_element, 1, MAP_ARRAY, MAPPABLE);
 ARRAY(marks, struct marks_element, 1, MAP_ARRAY, MAPPABLE);
 ARRAY(counts, struct counters, 1, MAP_PERCPU_ARRAY, 0);
 ARRAY(scratches, struct scratch, 1, MAP_PERCPU_ARRAY, 0);
+ARRAY(spents, struct spent, 1, MAP_PERCPU_ARRAY, 0);

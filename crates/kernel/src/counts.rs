@@ -21,16 +21,19 @@ pub enum Outcome {
     Long,
     /// Not one plain `get` or `mg`.
     Request,
-    /// Fragments, options, a VLAN tag, several datagrams, lengths that disagree.
+    /// Fragments, options, a VLAN tag, several datagrams, lengths that disagree, another host's
+    /// Ethernet address.
     Frame,
     /// A wrong checksum.
     Checksum,
-    /// From an address that is not served.
+    /// From an address that is not served, or from one of our own.
     Stranger,
     /// The packet could not grow.
     Room,
     /// Could not be written after it had grown: dropped.
     Lost,
+    /// Its sender's address was sent as much as it may be for now.
+    Rate,
 }
 
 impl Outcome {
@@ -50,11 +53,12 @@ impl Outcome {
             Outcome::Stranger => "stranger",
             Outcome::Room => "room",
             Outcome::Lost => "lost",
+            Outcome::Rate => "rate",
         }
     }
 
     /// All of them, in the order of the program's counters.
-    pub const ALL: [Outcome; 13] = [
+    pub const ALL: [Outcome; 14] = [
         Outcome::Hit,
         Outcome::Miss,
         Outcome::Dead,
@@ -68,6 +72,7 @@ impl Outcome {
         Outcome::Stranger,
         Outcome::Room,
         Outcome::Lost,
+        Outcome::Rate,
     ];
 }
 

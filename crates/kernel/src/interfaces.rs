@@ -15,6 +15,8 @@ const MTU_BYTES_LEAST: u32 = 1280;
 pub struct Interfaces {
     /// Their addresses, each with the prefix of its link.
     pub links: Vec<Range>,
+    /// Each by its number and Ethernet address.
+    pub interfaces: Vec<Interface>,
     /// The least of their MTUs.
     pub mtu_bytes: u32,
 }
@@ -23,12 +25,13 @@ pub struct Interfaces {
 pub fn look(names: &[String]) -> Result<Interfaces, Error> {
     let what = "looking for the kernel lane's interfaces";
     let all: Vec<_> = getifaddrs().map_err(|why| Error::new(what, &why))?.collect();
-    let mut links = Vec::new();
+    let (mut links, mut interfaces) = (Vec::new(), Vec::new());
     for name in names {
         if !all.iter().any(|one| one.interface_name == *name) {
             return Err(absent(&format!("--kernel-lane {name}"), &all));
         }
         for one in all.iter().filter(|one| one.interface_name == *name) {
+            interfaces.extend(link(one));
             let (Some(address), Some(mask)) = (one.address.as_ref(), one.netmask.as_ref()) else {
                 continue;
             };
@@ -38,7 +41,7 @@ pub fn look(names: &[String]) -> Result<Interfaces, Error> {
         }
     }
     let mtu_bytes = names.iter().map(|name| mtu(name)).min().unwrap_or(MTU_BYTES_LEAST);
-    Ok(Interfaces { links, mtu_bytes })
+    Ok(Interfaces { links, interfaces, mtu_bytes })
 }
 
 fn absent(what: &str, all: &[InterfaceAddress]) -> Error {
@@ -52,20 +55,21 @@ fn absent(what: &str, all: &[InterfaceAddress]) -> Error {
 pub fn look_at(name: &str) -> Result<Interface, Error> {
     let what = format!("--af-xdp {name}");
     let all: Vec<_> = getifaddrs().map_err(|why| Error::new(&what[..], &why))?.collect();
-    let link = |one: &InterfaceAddress| {
-        let link = *one.address.as_ref()?.as_link_addr()?;
-        Some((link.ifindex() as u32, link.addr()?))
-    };
     let mut here = all.iter().filter(|one| one.interface_name == name).peekable();
     if here.peek().is_none() {
         return Err(absent(&what, &all));
     }
     match here.find_map(link) {
-        Some((index, ethernet)) if ethernet != [0; 6] => {
-            Ok(Interface { index, ethernet, mtu_bytes: mtu(name) as usize })
-        }
+        Some(interface) if interface.ethernet != [0; 6] => Ok(interface),
         _ => Err(Error::said(what, "it is no Ethernet interface: packets there have no link")),
     }
+}
+
+/// What the interface of a link's address is.
+fn link(one: &InterfaceAddress) -> Option<Interface> {
+    let link = *one.address.as_ref()?.as_link_addr()?;
+    let mtu_bytes = mtu(&one.interface_name) as usize;
+    Some(Interface { index: link.ifindex() as u32, ethernet: link.addr()?, mtu_bytes })
 }
 
 fn ip(address: &SockaddrStorage) -> Option<IpAddr> {

@@ -65,6 +65,8 @@ const NAME: &str = "lane";
 /// The kernel's answer "go on as if I were not there" at tc, and at XDP.
 const TC_ACT_UNSPEC: u32 = u32::MAX;
 const XDP_PASS: u32 = 2;
+/// The loopback's number in every network namespace.
+const LOOPBACK: u32 = 1;
 /// Larger than any reply.
 const FRAME_BYTES_MAX: usize = 2048;
 
@@ -137,6 +139,7 @@ impl Lane {
             let why = "its reads are ordered for x86-64 only";
             return Err(Error::said("loading the kernel lane", why));
         }
+        crate::realtime::refuse("loading the kernel lane")?;
         let elements = room.items_bytes.div_ceil(ITEMS_ELEMENT_BYTES).max(1);
         let what = || format!("making room for {} MiB of items", elements);
         let elements = u32::try_from(elements).map_err(|why| Error::new(what(), &why))?;
@@ -188,6 +191,11 @@ impl Lane {
         };
         let what = || format!("detaching the kernel lane from `{interface}`");
         detached.map(|()| true).map_err(|why| Error::new(what(), &why))
+    }
+
+    /// Which program it is.
+    pub fn program(&self) -> Program {
+        self.program
     }
 
     /// What the program is told.
@@ -255,11 +263,33 @@ impl Lane {
     /// Run the program on a frame `repeat` times, sending nothing. Only the first run sees the
     /// frame as given.
     pub fn try_frame(&self, frame: &[u8], repeat: u32) -> Result<Answered, Error> {
+        self.try_frame_at(LOOPBACK, frame, repeat)
+    }
+
+    /// The same of a frame that came by the interface of this number, in the calling thread's
+    /// network namespace.
+    pub fn try_frame_at(
+        &self,
+        interface: u32,
+        frame: &[u8],
+        repeat: u32,
+    ) -> Result<Answered, Error> {
         let what = "a trial run of the kernel lane";
         let mut out = vec![0; FRAME_BYTES_MAX];
+        // What stands before a packet, as far as it says where it came from: `struct __sk_buff`
+        // and `struct xdp_md` in `bpf/bpf.h`.
+        let mut context = match self.program {
+            Program::Xdp => vec![0, frame.len() as u32, 0, interface, 0, 0],
+            _ => vec![0; 11],
+        };
+        if self.program != Program::Xdp {
+            context[10] = interface;
+        }
+        let context: Vec<u8> = context.into_iter().flat_map(u32::to_ne_bytes).collect();
         let options = TestRunOptions {
             data_in: Some(frame),
             data_out: Some(&mut out),
+            ctx_in: Some(&context),
             repeat,
             ..TestRunOptions::new()
         };

@@ -4,7 +4,7 @@
 //! Buckets, overflow buckets and records are those of `laneway_store::layout`. All words are
 //! atomic: the programs read them at any moment.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{
     AtomicI64, AtomicU32, AtomicU64,
@@ -25,8 +25,14 @@ pub const MARK_GRANULE_BYTES: usize = 16;
 /// Where marks saturate.
 pub const MARK_MAX: u8 = 3;
 
-/// Addresses and ranges that a lane can be told.
+/// Addresses and ranges that a lane can be told, and interfaces.
 pub const LISTED_MAX: usize = 8;
+
+/// Sources that a lane can be told not to believe.
+pub const REFUSED_MAX: usize = 2 * LISTED_MAX;
+
+/// Replies to one address are counted by periods of so many nanoseconds.
+pub const RATE_PERIOD_NANOS: u64 = 1 << 24;
 
 /// Ranges of ports that a lane can be told.
 pub const PORTS_MAX: usize = 2;
@@ -79,6 +85,15 @@ pub struct Interface {
     pub mtu_bytes: usize,
 }
 
+impl Interface {
+    /// The Ethernet address as the programs compare it: in the lower six bytes of a word.
+    pub(crate) fn ethernet_word(&self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes[..6].copy_from_slice(&self.ethernet);
+        u64::from_ne_bytes(bytes)
+    }
+}
+
 /// Addresses that begin alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
@@ -92,6 +107,19 @@ impl Range {
     /// One address.
     pub fn of(address: IpAddr) -> Range {
         Range { address, prefix_bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// The address of everybody in it, where it is an IPv4 network that has one (RFC 3021).
+    pub fn broadcast(&self) -> Option<IpAddr> {
+        let IpAddr::V4(address) = self.address else { return None };
+        let hosts = u32::MAX.checked_shr(self.prefix_bits.into()).filter(|hosts| *hosts > 1)?;
+        Some(Ipv4Addr::from_bits(address.to_bits() | hosts).into())
+    }
+
+    /// Whether an address is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let ([a, b, c, d], [e, f, ..]) = (self.words(), Range::of(address).words());
+        (a ^ e) & c == 0 && (b ^ f) & d == 0
     }
 
     /// Address and mask as the programs compare them: IPv6, IPv4 mapped into it.
@@ -112,6 +140,11 @@ impl Range {
 #[repr(C)]
 pub struct RangeWords([AtomicU64; 4]);
 
+/// One interface in the control array: its number and its Ethernet address.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PlaceWords([AtomicU64; 2]);
+
 /// What the lane's program is told, word by word at any time.
 #[derive(Debug)]
 #[repr(C)]
@@ -124,9 +157,14 @@ pub struct Control {
     mtu_bytes: AtomicU32,
     own_count: AtomicU32,
     served_count: AtomicU32,
+    refused_count: AtomicU32,
+    place_count: AtomicU32,
+    period_bytes: AtomicU64,
     ports: [[AtomicU32; 2]; PORTS_MAX],
     own: [RangeWords; LISTED_MAX],
     served: [RangeWords; LISTED_MAX],
+    refused: [RangeWords; REFUSED_MAX],
+    places: [PlaceWords; LISTED_MAX],
     buckets: [AtomicU64; laneway_store::layout::PARTITIONS],
 }
 
@@ -139,6 +177,15 @@ pub struct Settings {
     pub own: Vec<IpAddr>,
     /// Who is served; empty means everybody. At most [`LISTED_MAX`].
     pub served: Vec<Range>,
+    /// Sources that are nobody's: own addresses, and those of broadcasts. Not asked at the
+    /// loopback. At most [`REFUSED_MAX`].
+    pub refused: Vec<IpAddr>,
+    /// The interfaces: at XDP packets are served whose Ethernet address is theirs. At most
+    /// [`LISTED_MAX`].
+    pub interfaces: Vec<Interface>,
+    /// Bytes of replies to one address in [`RATE_PERIOD_NANOS`], on one CPU; 0: no limit. Not asked
+    /// at the loopback.
+    pub period_bytes: u64,
     /// The interface's MTU.
     pub mtu_bytes: u32,
     /// Longest UDP payload of a reply, at most [`PAYLOAD_BYTES_MAX`]. Memcached's datagrams have
@@ -172,6 +219,15 @@ impl Control {
         let own: Vec<Range> = settings.own.iter().copied().map(Range::of).collect();
         list(&self.own, &self.own_count, &own);
         list(&self.served, &self.served_count, &settings.served);
+        let refused: Vec<Range> = settings.refused.iter().copied().map(Range::of).collect();
+        list(&self.refused, &self.refused_count, &refused);
+        for (place, interface) in self.places.iter().zip(&settings.interfaces) {
+            place.0[0].store(interface.index.into(), Relaxed);
+            place.0[1].store(interface.ethernet_word(), Relaxed);
+        }
+        let place_count = settings.interfaces.len().min(LISTED_MAX) as u32;
+        self.place_count.store(place_count, Relaxed);
+        self.period_bytes.store(settings.period_bytes, Relaxed);
         // (A) pairs with the program's first load: who sees it open sees the rest.
         self.open.store(1, Release);
     }
@@ -198,13 +254,13 @@ impl Control {
     }
 }
 
-fn list(places: &[RangeWords; LISTED_MAX], count: &AtomicU32, ranges: &[Range]) {
+fn list(places: &[RangeWords], count: &AtomicU32, ranges: &[Range]) {
     for (place, range) in places.iter().zip(ranges) {
         for (word, value) in place.0.iter().zip(range.words()) {
             word.store(value, Relaxed);
         }
     }
-    count.store(ranges.len().min(LISTED_MAX) as u32, Relaxed);
+    count.store(ranges.len().min(places.len()) as u32, Relaxed);
 }
 
 /// What the steering program is told, and what it found.
@@ -226,6 +282,32 @@ pub struct SteerWords {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_has_its_hosts_and_an_address_of_everybody() {
+        let range = |text: &str, prefix_bits| Range {
+            address: text.parse().expect("an address"),
+            prefix_bits,
+        };
+        let broadcast = |text, bits| range(text, bits).broadcast().map(|ip| ip.to_string());
+        assert_eq!(broadcast("10.9.0.1", 24).as_deref(), Some("10.9.0.255"));
+        assert_eq!(broadcast("10.9.0.1", 0).as_deref(), Some("255.255.255.255"));
+        assert_eq!(
+            [("10.9.0.1", 31), ("10.9.0.1", 32), ("fd09::1", 64)].map(|(t, b)| broadcast(t, b)),
+            [const { None }; 3]
+        );
+        for (network, bits, address, is_in) in [
+            ("10.9.0.1", 24, "10.9.0.77", true),
+            ("10.9.0.1", 24, "10.9.1.77", false),
+            ("10.9.0.1", 0, "1.2.3.4", true),
+            ("10.9.0.1", 0, "fd09::1", false),
+            ("fd09::1", 64, "fd09::2", true),
+            ("fd09::1", 64, "fd09:0:0:1::2", false),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(range(network, bits).contains(address), is_in, "{network} {address}");
+        }
+    }
 
     #[test]
     fn a_range_is_compared_as_ipv6_in_network_order() {

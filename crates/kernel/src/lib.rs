@@ -21,6 +21,8 @@ mod capabilities;
 mod counts;
 mod error;
 #[cfg(feature = "kernel")]
+pub mod ethtool;
+#[cfg(feature = "kernel")]
 mod interfaces;
 #[cfg(feature = "kernel")]
 mod lane;
@@ -28,6 +30,7 @@ pub mod layout;
 #[cfg(feature = "kernel")]
 mod mapped;
 pub mod probe;
+mod realtime;
 pub mod redirect;
 pub mod service;
 #[cfg(feature = "kernel")]

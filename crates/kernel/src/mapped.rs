@@ -37,7 +37,8 @@ unsafe impl Shared for Control {}
 // SAFETY: as above.
 unsafe impl Shared for SteerWords {}
 
-const _: () = assert!(size_of::<Control>() == 8 * (4 + 1 + 3 + 2 + 2 * 8 * 4 + 64));
+const _: () =
+    assert!(size_of::<Control>() == 8 * (4 + 1 + 4 + 1 + 2 + (8 + 8 + 16) * 4 + 8 * 2 + 64));
 const _: () = assert!(size_of::<SteerWords>() == 8 * (4 + 64) + 4 * (4096 + 4 * 4096));
 
 /// Pages of this size are what the kernel maps.

@@ -5,6 +5,7 @@
 use crate::capabilities::{grant, missing_capabilities};
 #[cfg(feature = "kernel")]
 use crate::capabilities::{grant_bypass, missing_for_bypass};
+use crate::realtime;
 #[cfg(feature = "kernel")]
 use rustix::net::{AddressFamily, SocketType};
 use std::fmt;
@@ -56,8 +57,10 @@ pub fn layers() -> Vec<Layer> {
         let (major, minor) = TCX_SINCE;
         format!("Linux {major}.{minor} or newer is needed for tcx links, this is {release}")
     });
+    let realtime = realtime::is_realtime().then(|| realtime::WHY.to_owned());
     let mut layers = vec![
         Layer { name: "capabilities", missing: capabilities },
+        Layer { name: "softirqs that are not preempted", missing: realtime },
         Layer { name: "tcx links", missing: tcx },
     ];
     programs(&mut layers);

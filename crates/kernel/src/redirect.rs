@@ -216,13 +216,11 @@ mod real {
             IpAddr::V6(v6) => v6.octets(),
         };
         let (halves, _) = address.as_chunks::<8>();
-        let mut ethernet = [0; 8];
-        ethernet[..6].copy_from_slice(&interface.ethernet);
         let port = |port: Option<u16>| u64::from(port.unwrap_or(0));
         [
             u64::from_ne_bytes(halves[0]),
             u64::from_ne_bytes(halves[1]),
-            u64::from_ne_bytes(ethernet),
+            interface.ethernet_word(),
             port(settings.ordinary),
             port(settings.base),
             settings.workers as u64,

@@ -2,11 +2,13 @@
 //! asked for its counts. The same interface stands in a build without the programs, where nothing
 //! of it can be made: [`Service::load`] says so.
 //!
-//! Who is served: packets that come to the server's own address and port, from addresses on the
-//! links of the interfaces, or from those that were named. Everybody else's go up to the server,
-//! which has means of its own against forged sources. Unit: bytes.
+//! Who is served: packets that come to the server's own address and port, from addresses that were
+//! named; without any, from those on the links of the interfaces, which is meant for the loopback.
+//! Everybody else's go up to the server, which has means of its own against forged sources. The
+//! program runs before any firewall of the host's, so whom it serves, and how much, is decided
+//! here. Unit: bytes.
 
-use crate::layout::Range;
+use crate::layout::{PAYLOAD_BYTES_MAX, RATE_PERIOD_NANOS, Range};
 use std::net::IpAddr;
 
 /// What a server wants of its lane.
@@ -26,7 +28,18 @@ pub struct ServiceSettings {
     pub memory_bytes: u64,
     /// Longest payload of a reply.
     pub payload_bytes_max: u32,
+    /// Megabits of replies in a second to one address, on one CPU, elsewhere than at the loopback;
+    /// 0: no limit.
+    pub rate_megabits: u32,
 }
+
+/// What a rate comes to in one of the program's periods; a reply that is longer would never leave.
+pub fn period_bytes(rate_megabits: u32) -> u64 {
+    u64::from(rate_megabits) * 125_000 * RATE_PERIOD_NANOS / 1_000_000_000
+}
+
+// The least that can be asked for lets every reply through now and then.
+const _: () = assert!(125_000 * RATE_PERIOD_NANOS / 1_000_000_000 > PAYLOAD_BYTES_MAX as u64 + 48);
 
 /// An item per so many bytes of memory is what the buckets that the lane sees are made for. Of
 /// smaller items some lie in buckets behind these, and the lane passes requests for them up.
@@ -61,10 +74,12 @@ mod real {
     use super::ServiceSettings;
     use crate::counts::Counts;
     use crate::error::Error;
+    use crate::ethtool;
     use crate::interfaces;
     use crate::lane::{Lane, Program, Room};
-    use crate::layout::{LISTED_MAX, Range, Settings};
+    use crate::layout::{LISTED_MAX, REFUSED_MAX, Range, Settings};
     use laneway_store::Window;
+    use std::net::IpAddr;
     use std::ops::RangeInclusive;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -73,6 +88,16 @@ mod real {
     pub struct Service {
         settings: ServiceSettings,
         lane: Mutex<Lane>,
+    }
+
+    /// Addresses that no packet from elsewhere can have as its source: our own, and those that are
+    /// everybody's on a link.
+    fn unbelievable(own: &[IpAddr], links: &[Range]) -> Vec<IpAddr> {
+        let near = links.iter().filter(|link| own.iter().any(|address| link.contains(*address)));
+        let mut all: Vec<IpAddr> = near.filter_map(Range::broadcast).chain(own.to_vec()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     impl Service {
@@ -112,6 +137,7 @@ mod real {
         ) -> Result<(), Error> {
             let mut lane = self.lane();
             let places = interfaces::look(&self.settings.interfaces)?;
+            self.check_features()?;
             let own = if self.settings.address.is_unspecified() {
                 let v4 = self.settings.address.is_ipv4();
                 places.links.iter().map(|link| link.address).filter(|a| a.is_ipv4() == v4).collect()
@@ -122,13 +148,19 @@ mod real {
                 true => places.links.clone(),
                 false => self.settings.peers.clone(),
             };
-            self.check_listed("addresses of its own", own.len())?;
-            self.check_listed("address ranges to serve; name the peers", served.len())?;
+            let refused = unbelievable(&own, &places.links);
+            self.check_listed("addresses of its own", own.len(), LISTED_MAX)?;
+            self.check_listed("address ranges to serve; name the peers", served.len(), LISTED_MAX)?;
+            self.check_listed("own and broadcast addresses", refused.len(), REFUSED_MAX)?;
+            self.check_listed("interfaces", places.interfaces.len(), LISTED_MAX)?;
             self.check_served(&served)?;
             lane.control().open(&Settings {
                 ports,
                 own,
                 served,
+                refused,
+                interfaces: places.interfaces,
+                period_bytes: super::period_bytes(self.settings.rate_megabits),
                 mtu_bytes: places.mtu_bytes,
                 payload_bytes_max: self.settings.payload_bytes_max,
                 hash_start,
@@ -140,11 +172,39 @@ mod real {
             Ok(())
         }
 
-        fn check_listed(&self, what: &str, count: usize) -> Result<(), Error> {
-            if count <= LISTED_MAX {
+        /// What an interface does with packets before the program sees them must leave them as they
+        /// came.
+        fn check_features(&self) -> Result<(), Error> {
+            let (feature, why, name) = match self.settings.xdp {
+                true => (
+                    ethtool::VLAN_TAKEN_OFF,
+                    "it takes VLAN tags off before the lane sees them, which would answer without \
+                     the tag",
+                    "rxvlan",
+                ),
+                false => (
+                    ethtool::JOINED_UNASKED,
+                    "it joins datagrams before the lane sees them, which would answer none",
+                    ethtool::JOINED_UNASKED,
+                ),
+            };
+            for interface in self.settings.interfaces.iter().filter(|name| *name != "lo") {
+                if ethtool::is_on(interface, feature)? {
+                    let told =
+                        format!("{why}; turn that off with `ethtool -K {interface} {name} off`");
+                    let other =
+                        if self.settings.xdp { ", or use --kernel-lane-hook tc" } else { "" };
+                    return Err(Error::said(format!("--kernel-lane {interface}"), told + other));
+                }
+            }
+            Ok(())
+        }
+
+        fn check_listed(&self, what: &str, count: usize, most: usize) -> Result<(), Error> {
+            if count <= most {
                 return Ok(());
             }
-            let told = format!("{count} {what}: the kernel lane knows {LISTED_MAX} at most");
+            let told = format!("{count} {what}: the kernel lane knows {most} at most");
             Err(Error::said(self.settings.interfaces.join(","), told))
         }
 
@@ -261,6 +321,11 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_so_many_bytes_of_a_period() {
+        assert_eq!((period_bytes(0), period_bytes(1), period_bytes(1000)), (0, 2097, 2_097_152));
+    }
+
+    #[test]
     fn buckets_are_whole_pages_of_every_partition() {
         assert_eq!(buckets_for(0), 4096);
         assert_eq!(buckets_for(64 << 20), 90_112);
@@ -278,6 +343,7 @@ mod tests {
             items_bytes: 1 << 20,
             memory_bytes: 1 << 20,
             payload_bytes_max: 1400,
+            rate_megabits: 1000,
         };
         let told = Service::load(&settings).expect_err("there is none").to_string();
         assert!(told.contains("eth0") && told.contains("--features kernel"), "{told}");

@@ -43,6 +43,7 @@ impl Steer {
     /// Load the program. `seed` is that of the owner's hash. Every slot leads to socket 0, and no
     /// key is counted.
     pub fn load(seed: u64) -> Result<Steer, Error> {
+        crate::realtime::refuse("loading the steering program")?;
         let object = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
         let mut ebpf = EbpfLoader::new()
             .load(object)

@@ -90,11 +90,23 @@ impl Server {
 }
 
 fn chosen(address: &str) -> Ports {
-    Ports { addresses: vec![ip(address)], workers: WORKERS, base: Some(0), ordinary: None }
+    Ports {
+        addresses: vec![ip(address)],
+        workers: WORKERS,
+        base: Some(0),
+        ordinary: None,
+        join: true,
+    }
 }
 
 fn ordinary(address: &str) -> Ports {
-    Ports { addresses: vec![ip(address)], workers: WORKERS, base: None, ordinary: Some(0) }
+    Ports {
+        addresses: vec![ip(address)],
+        workers: WORKERS,
+        base: None,
+        ordinary: Some(0),
+        join: true,
+    }
 }
 
 /// The client's ways out past the stack, one by each queue of its interface: what leaves by queue i

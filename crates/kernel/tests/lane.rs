@@ -5,8 +5,9 @@
 mod common;
 
 use common::frame::{self, Frame};
+use common::hosts::{self, Host, INTERFACE};
 use common::writer::{Attributes, FUTURE, PAST, PLAIN, REACHED, Writer};
-use laneway_kernel::layout::Range;
+use laneway_kernel::layout::{Range, Settings};
 use laneway_kernel::{Outcome, Program};
 use laneway_store::Medium;
 
@@ -170,7 +171,9 @@ fn other_requests_go_up_as_they_came() {
             assert_eq!(text(&writer, request.as_bytes()), None, "{request:?}");
             let after = writer.lane.counts().expect("counters");
             let count = |outcome| after.of(outcome) - before.of(outcome);
-            assert_eq!(count(Outcome::Request) + count(Outcome::Miss), 1, "{request:?}");
+            // The whole checksum of one of these looks like an unfinished one.
+            let outcomes = [Outcome::Request, Outcome::Miss, Outcome::Checksum];
+            assert_eq!(outcomes.map(count).iter().sum::<u64>(), 1, "{request:?}");
         }
     });
 }
@@ -195,6 +198,8 @@ fn frames_that_are_not_plain_go_up_as_they_came() {
             (Outcome::Checksum, spoilt(41, 0)),     // UDP checksum
             (Outcome::Frame, headed([1, 0, 2, 0])), // the first of two
             (Outcome::Frame, headed([1, 1, 2, 0])), // the second of two
+            (Outcome::Frame, spoilt(0, 2)),         // another host's Ethernet address
+            (Outcome::Frame, spoilt(6, 1)),         // from a group of hosts
             (Outcome::Frame, headed([1, 0, 1, 3])), // of a kind of its own
         ];
         for (outcome, bytes) in rows {
@@ -261,6 +266,38 @@ fn two_overflow_buckets_are_followed_and_hits_leave_marks() {
     });
 }
 
+/// The frame under the one request id with which its whole checksum is that of its pseudo header
+/// alone: what a packet of this machine carries, for a card to complete.
+fn with_the_sum_of_its_pseudo_header(frame: Frame) -> Vec<u8> {
+    let at = if frame.source.is_ipv4() { 14 + 20 + 6 } else { 14 + 40 + 6 };
+    let udp_bytes = frame.text.len() + 16;
+    let pseudo = frame::fold(frame::pseudo(frame.source, frame.to, udp_bytes)).to_be_bytes();
+    let mut frames =
+        (0..=u16::MAX).map(|id| Frame { head: [id, 0, 1, 0], ..frame.clone() }.bytes());
+    frames.find(|bytes| bytes[at..at + 2] == pseudo).expect("one id in 65536 does it")
+}
+
+#[test]
+fn a_whole_checksum_that_looks_unfinished_never_gets_an_unfinished_reply() {
+    each(|mut writer| {
+        writer.set(b"key", b"value", PLAIN);
+        for request in [Frame::v4(b"get key\r\n"), Frame::v6(b"get key\r\n")] {
+            let bytes = with_the_sum_of_its_pseudo_header(request);
+            match writer.lane.program() {
+                // What leaves from there has a whole checksum in any case.
+                Program::Xdp => {
+                    let reply = counted(&writer, Outcome::Hit, || answer(&writer, &bytes));
+                    frame::open(&reply.expect("a hit"));
+                }
+                _ => assert_eq!(
+                    counted(&writer, Outcome::Checksum, || answer(&writer, &bytes)),
+                    None
+                ),
+            }
+        }
+    });
+}
+
 #[test]
 fn only_addresses_that_are_served_get_answers() {
     each(|mut writer| {
@@ -277,6 +314,83 @@ fn only_addresses_that_are_served_get_answers() {
         let far = Range { address: [10, 8, 0, 0].into(), prefix_bits: 16 };
         writer.lane.control().open(&settings(far));
         assert_eq!(counted(&writer, Outcome::Stranger, || text(&writer, b"get key\r\n")), None);
+    });
+}
+
+/// A host of the test's own and its neighbour, the number of its interface, and a frame that comes
+/// to it there from an address.
+fn at_an_interface(writer: &Writer) -> ([Host; 2], u32, impl Fn(&str) -> Vec<u8>) {
+    let (host, client) = hosts::connected();
+    let interface = host.run(|| laneway_kernel::redirect::look(INTERFACE)).expect("it is there");
+    let interfaces = vec![interface];
+    writer.lane.control().open(&Settings { interfaces, ..writer.settings(&OWN) });
+    let frame = move |source: &str| {
+        let source = source.parse().expect("an address");
+        let mut bytes = Frame { source, ..Frame::v4(b"get key\r\n") }.bytes();
+        bytes[..6].copy_from_slice(&interface.ethernet);
+        bytes
+    };
+    ([host, client], interface.index, frame)
+}
+
+#[test]
+fn nobody_is_answered_under_our_own_address_or_that_of_everybody() {
+    each(|mut writer| {
+        writer.set(b"key", b"value", PLAIN);
+        let ([host, _client], index, frame) = at_an_interface(&writer);
+        let interfaces = vec![host.run(|| laneway_kernel::redirect::look(INTERFACE)).expect("it")];
+        let refused = ["10.9.0.1", "10.9.0.255"].map(|text| text.parse().expect("an address"));
+        writer.lane.control().open(&Settings {
+            interfaces,
+            refused: refused.to_vec(),
+            ..writer.settings(&OWN)
+        });
+        let hit = |source: &str| {
+            let frame = frame(source);
+            host.run(|| writer.lane.try_frame_at(index, &frame, 1)).expect("a trial run").hit
+        };
+        assert!(counted(&writer, Outcome::Hit, || hit("10.9.0.2")));
+        for source in ["10.9.0.1", "10.9.0.255"] {
+            assert!(!counted(&writer, Outcome::Stranger, || hit(source)), "{source}");
+        }
+        // A client of this very host, by the loopback.
+        let interfaces = writer.settings(&OWN).interfaces;
+        let refused = refused.to_vec();
+        writer.lane.control().open(&Settings { interfaces, refused, ..writer.settings(&OWN) });
+        let own = Frame { source: [10, 9, 0, 1].into(), ..Frame::v4(b"get key\r\n") };
+        assert!(counted(&writer, Outcome::Hit, || answer(&writer, &own.bytes())).is_some());
+    });
+}
+
+#[test]
+fn no_address_is_sent_more_than_its_rate_except_by_the_loopback() {
+    let reply_bytes = 20 + 16 + b"VALUE key 0 5\r\nvalue\r\nEND\r\n".len() as u64;
+    each(|mut writer| {
+        writer.set(b"key", b"value", PLAIN);
+        let ([host, _client], index, frame) = at_an_interface(&writer);
+        let interface = host.run(|| laneway_kernel::redirect::look(INTERFACE)).expect("it");
+        let allow = |period_bytes| {
+            let interfaces = vec![interface];
+            let settings = Settings { interfaces, period_bytes, ..writer.settings(&OWN) };
+            writer.lane.control().open(&settings);
+        };
+        let hit = |source: &str| {
+            let frame = frame(source);
+            host.run(|| writer.lane.try_frame_at(index, &frame, 1)).expect("a trial run").hit
+        };
+        allow(reply_bytes - 1);
+        assert!(!counted(&writer, Outcome::Rate, || hit("10.9.0.2")), "not even one");
+        allow(reply_bytes);
+        assert!(counted(&writer, Outcome::Hit, || hit("10.9.0.2")), "one");
+        // The second of a period; where one has just begun anew, the second of the next.
+        let began = std::time::Instant::now();
+        while hit("10.9.0.2") {
+            assert!(began.elapsed() < hosts::PATIENCE, "it is never enough");
+        }
+        assert!(hit("10.9.0.77"), "that is nobody else's loss");
+        let settings = Settings { period_bytes: 1, ..writer.settings(&OWN) };
+        writer.lane.control().open(&settings);
+        assert!(text(&writer, b"get key\r\n").is_some(), "by the loopback");
     });
 }
 

@@ -4,9 +4,14 @@
 
 mod common;
 
-use common::hosts::{self, Host, INTERFACE};
+use common::hosts::{self, Host, INTERFACE, PEER};
 use common::writer::{PLAIN, Writer};
-use laneway_kernel::{Outcome, Program};
+use laneway_kernel::layout::Settings;
+use laneway_kernel::{Outcome, Program, ethtool, redirect};
+use laneway_transport::datagram::{Datagrams, Departure, Path};
+use laneway_transport::udp::{Ports, Sockets, UdpDatagrams};
+use std::io::IoSlice;
+use std::sync::Arc;
 
 const OWN: [&str; 3] = ["10.9.0.1", "fd09::1", "127.0.0.1"];
 
@@ -96,6 +101,8 @@ fn the_drivers_hook_of_virtual_ethernet_answers_what_it_has_room_for() {
     client.run(|| peer.lane.attach("lane1")).expect("attached");
     server.run(|| writer.lane.attach(INTERFACE)).expect("attached");
     // The driver leaves little room behind a packet: the reply is shorter than the request.
+    let interfaces = vec![server.run(|| redirect::look(INTERFACE)).expect("it is there")];
+    writer.lane.control().open(&Settings { interfaces, ..writer.settings(&OWN) });
     let (key, value) = ("k".repeat(200), "x".repeat(100));
     writer.set(key.as_bytes(), value.as_bytes(), PLAIN);
     for (from, to) in [("10.9.0.2:0", "10.9.0.1:11211"), ("[fd09::2]:0", "[fd09::1]:11211")] {
@@ -108,6 +115,93 @@ fn the_drivers_hook_of_virtual_ethernet_answers_what_it_has_room_for() {
         assert_eq!(hosts::heard(&listening).0, "get other\r\n");
     }
     assert_eq!(writer.lane.counts().expect("counters").of(Outcome::Hit), 20);
+}
+
+/// Datagrams of one flow and one length that come together are joined before tc sees them (GRO),
+/// as soon as a socket there asks for it. Virtual Ethernet does as cards do when it is told to.
+#[test]
+fn datagrams_that_a_card_would_join_are_answered_one_by_one_unless_sockets_ask_for_it() {
+    const TRAIN: usize = 8;
+    const FLOWS: usize = 16;
+    if !common::available() {
+        return;
+    }
+    let (server, client) = hosts::connected();
+    let mut writer = writer_on(&server, INTERFACE);
+    writer.set(b"key", b"value", PLAIN);
+    server.run(|| ethtool::set(INTERFACE, "rx-gro", true)).expect("virtual Ethernet can");
+    // An interface that cuts trains by itself, TCP's too, hands them over whole and unjoined.
+    for kind in ["udp", "tcp", "tcp6", "tcp-ecn", "tcp-mangleid", "tcp-accecn"] {
+        let feature = format!("tx-{kind}-segmentation");
+        if client.run(|| ethtool::is_on(PEER, &feature)).expect("the kernel tells") {
+            let off = client.run(|| ethtool::set(PEER, &feature, false));
+            off.expect("it can do without");
+        }
+    }
+    let bind = |host: &hosts::Host, ip: [u8; 4], port, join| {
+        let addresses = vec![ip.into()];
+        let ports = Ports { addresses, workers: 1, base: None, ordinary: Some(port), join };
+        UdpDatagrams::new(Arc::new(host.run(|| Sockets::bind(&ports)).expect("bound")))
+    };
+    let request = hosts::datagram("get key\r\n");
+    let train = request.repeat(TRAIN);
+    let pieces = [IoSlice::new(&train)];
+    let count = |outcome| writer.lane.counts().expect("counters").of(outcome);
+    let peer = "10.9.0.1:11211".parse().expect("an address");
+    // How many of a train of a new client were answered by the lane, when all were answered or
+    // received.
+    let answered = |listening: &mut UdpDatagrams| {
+        let mut sending = bind(&client, [10, 9, 0, 2], 0, false);
+        let before = count(Outcome::Hit);
+        let segment_bytes = Some(request.len() as u16);
+        let train = Departure { peer, segment_bytes, pieces: &pieces };
+        assert_eq!(sending.send(0, Path::Small, &[train]).expect("sent").done, 1);
+        let mut heard = 0;
+        let began = std::time::Instant::now();
+        while heard < TRAIN {
+            for handle in [&mut *listening, &mut sending] {
+                let arrivals = handle.poll(0, TRAIN).expect("it receives");
+                let datagrams = |at| handle.arrival(at).datagrams().count();
+                heard += (0..arrivals).map(datagrams).sum::<usize>();
+            }
+            assert!(began.elapsed() < hosts::PATIENCE, "{heard} of {TRAIN}");
+        }
+        count(Outcome::Hit) - before
+    };
+    // Whose flag counts the kernel chooses among the sockets of the port, by the flow's hash.
+    let mut asking = bind(&server, [10, 9, 0, 1], 11211, true);
+    let began = std::time::Instant::now();
+    while answered(&mut asking) > 0 {
+        assert!(began.elapsed() < hosts::PATIENCE, "nothing is joined here, so this shows nothing");
+    }
+    drop(asking);
+    let mut listening = bind(&server, [10, 9, 0, 1], 11211, false);
+    for client in 0..FLOWS {
+        assert_eq!(answered(&mut listening), TRAIN as u64, "client {client}");
+    }
+}
+
+/// Before the driver's hook nobody has looked for whom a packet is.
+#[test]
+fn at_the_drivers_hook_a_packet_for_another_ethernet_address_goes_up() {
+    if !common::available() {
+        return;
+    }
+    let (server, client) = hosts::connected();
+    let mut writer = Writer::new(Program::Xdp, &OWN).expect("loaded");
+    let interfaces = vec![server.run(|| redirect::look(INTERFACE)).expect("it is there")];
+    writer.lane.control().open(&Settings { interfaces, ..writer.settings(&OWN) });
+    server.run(|| writer.lane.attach(INTERFACE)).expect("attached");
+    writer.set(b"key", b"value", PLAIN);
+    client.ip("neigh replace 10.9.0.1 lladdr 02:00:00:00:00:99 dev lane1 nud permanent");
+    let socket = client.socket("10.9.0.2:0");
+    socket.send_to(&hosts::datagram("mg key v\r\n"), "10.9.0.1:11211").expect("sent");
+    let count = |outcome| writer.lane.counts().expect("counters").of(outcome);
+    let began = std::time::Instant::now();
+    while count(Outcome::Frame) == 0 {
+        assert_eq!(count(Outcome::Hit), 0, "another host's request was answered");
+        assert!(began.elapsed() < hosts::PATIENCE, "it never came");
+    }
 }
 
 #[test]

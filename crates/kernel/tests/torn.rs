@@ -8,7 +8,7 @@ mod common;
 
 use common::frame::{self, Frame};
 use common::writer::{PLAIN, PORT, UNIX_MINUS_BOOT_NS, Writer};
-use laneway_kernel::layout::Settings;
+use laneway_kernel::layout::{Interface, Settings};
 use laneway_kernel::{Lane, Outcome, Program, Room};
 use laneway_store::layout::Hasher;
 use laneway_store::{Config, Store};
@@ -158,6 +158,9 @@ fn no_reply_is_torn_while_a_store_overwrites_values_and_grows() {
         ports: vec![PORT..=PORT],
         own: vec![[10, 9, 0, 1].into()],
         served: Vec::new(),
+        refused: Vec::new(),
+        interfaces: vec![Interface { index: 1, ethernet: [0; 6], mtu_bytes: 65_536 }],
+        period_bytes: 0,
         mtu_bytes: 1500,
         payload_bytes_max: 1400,
         hash_start: hasher.start(),

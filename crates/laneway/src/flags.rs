@@ -62,6 +62,8 @@ pub struct Flags {
     pub kernel_lane_megabytes: Option<u64>,
     /// `--kernel-lane-peers`
     pub kernel_lane_peers: Option<String>,
+    /// `--kernel-lane-rate`, Mbit/s
+    pub kernel_lane_megabits: Option<u32>,
     /// `--steer`
     pub steer: bool,
     /// `--af-xdp`
@@ -235,6 +237,7 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), Refused
         "--kernel-lane-hook" => flags.kernel_lane_hook = Some(text(parser)?),
         "--kernel-lane-memory" => flags.kernel_lane_megabytes = Some(number(parser)?),
         "--kernel-lane-peers" => flags.kernel_lane_peers = Some(text(parser)?),
+        "--kernel-lane-rate" => flags.kernel_lane_megabits = Some(number(parser)?),
         "--steer" => flags.steer = true,
         "-s" | "--unix-socket" => flags.unix_socket = Some(parser.value().map_err(sentence)?),
         "-a" | "--unix-mask" => flags.unix_mask = Some(octal(&text(parser)?)?),

@@ -40,6 +40,7 @@ fn the_doctor_tells_every_layer_of_the_kernel() {
 #[cfg(feature = "kernel")]
 mod with {
     use super::hosts::{self, Host, INTERFACE};
+    use laneway_kernel::ethtool;
     use std::collections::BTreeMap;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpStream, UdpSocket};
@@ -52,6 +53,9 @@ mod with {
     const ADDRESS: &str = "10.9.0.1:11211";
     /// What a client far away asks for here.
     const PUBLIC: [&str; 5] = ["-U", "11211", "--udp-listen", "10.9.0.1", "--udp-public"];
+
+    /// The lane for that client.
+    const LANE: [&str; 4] = ["--kernel-lane", INTERFACE, "--kernel-lane-peers", "10.9.0.0/24"];
 
     /// Whether the layers are there; if not, says so (the runner shows it).
     fn available() -> bool {
@@ -193,7 +197,7 @@ mod with {
         if !available() {
             return;
         }
-        let (_hosts, _more, server, mut client) = over_the_wire(&["--kernel-lane", INTERFACE]);
+        let (_hosts, _more, server, mut client) = over_the_wire(&LANE);
         for round in 0..200 {
             let (key, by_tcp) = (format!("key{}", round % 7), format!("tcp {round}"));
             let set = |text: &str| format!("set {key} 0 0 {}\r\n{text}\r\n", text.len());
@@ -232,7 +236,7 @@ mod with {
         if !available() {
             return;
         }
-        let (_hosts, _more, _server, mut client) = over_the_wire(&["--kernel-lane", INTERFACE]);
+        let (_hosts, _more, _server, mut client) = over_the_wire(&LANE);
         let began = Instant::now();
         client.tcp("set soon 0 2 1\r\nx\r\n", "STORED");
         client.tcp("set later 0 1000 1\r\nx\r\n", "STORED");
@@ -252,7 +256,7 @@ mod with {
         if !available() {
             return;
         }
-        let (_hosts, _more, _server, mut client) = over_the_wire(&["--kernel-lane", INTERFACE]);
+        let (_hosts, _more, _server, mut client) = over_the_wire(&LANE);
         client.tcp("set key 0 0 20\r\nvvvvvvvvvvvvvvvvvvvv\r\n", "STORED");
         for _ in 0..5 {
             client.udp("get key\r\n");
@@ -286,7 +290,7 @@ mod with {
         if !available() {
             return;
         }
-        let (_hosts, _more, server, mut client) = over_the_wire(&["--kernel-lane", INTERFACE]);
+        let (_hosts, _more, server, mut client) = over_the_wire(&LANE);
         client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
         server.signal("STOP");
         let began = Instant::now();
@@ -313,7 +317,7 @@ mod with {
         if !available() {
             return;
         }
-        let flags = ["--kernel-lane", INTERFACE, "--steer"];
+        let flags = [LANE[0], LANE[1], LANE[2], LANE[3], "--steer"];
         let (server_host, _client_host, mut server, mut client) = over_the_wire(&flags);
         client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
         assert_eq!(client.udp("get key\r\n"), value("key", "value"));
@@ -516,10 +520,32 @@ mod with {
         let mut command = Command::new(BINARY);
         command.args(["serve", "-p", "11211", "-l", "127.0.0.1", "-U", "11211"]);
         command.args(["--udp-listen", "0.0.0.0", "--udp-public", "--kernel-lane", "nowhere0"]);
+        command.args(["--kernel-lane-peers", "10.9.0.0/24"]);
         let output = host.run(|| command.output()).expect("the binary was built for this test");
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(71), "{told}");
         assert!(told.contains("nowhere0") && told.contains("there are lo"), "{told}");
+    }
+
+    #[test]
+    fn what_an_interface_does_with_packets_before_the_lane_is_refused_with_the_way_out() {
+        if !available() {
+            return;
+        }
+        let (host, _client) = hosts::connected();
+        let refused = |flags: &[&str], way_out: &str| {
+            let mut command = Command::new(BINARY);
+            command.args(["serve", "-p", "11211", "-l", "127.0.0.1"]).args(PUBLIC).args(LANE);
+            let output = host.run(|| command.args(flags).output()).expect("it was built");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(71), "{told}");
+            assert!(told.contains(way_out), "{told}");
+        };
+        // Virtual Ethernet takes tags off, as most cards do until they are told not to.
+        refused(&["--kernel-lane-hook", "xdp"], "`ethtool -K lane0 rxvlan off`");
+        let set = |feature, on| host.run(|| ethtool::set(INTERFACE, feature, on));
+        set(ethtool::JOINED_UNASKED, true).expect("virtual Ethernet can");
+        refused(&[], "`ethtool -K lane0 rx-gro-list off`");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::control::Control;
 use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
-use crate::settings::Settings;
+use crate::settings::{LaneSettings, Settings};
 use crate::shared::{Company, Phase, Shared};
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
@@ -424,6 +424,7 @@ fn bind(settings: &Settings, parts: &[Settings]) -> Result<Vec<Arc<Sockets>>, St
         workers: settings.workers,
         base: udp.port_base,
         ordinary: udp.port,
+        join: !settings.kernel.lane.as_ref().is_some_and(LaneSettings::is_behind_joining),
     };
     let sockets = Sockets::bind(&ports).map_err(StartError::Udp)?;
     let workers: Vec<usize> = parts.iter().map(|part| part.workers).collect();

@@ -195,6 +195,7 @@ fn service(lane: &LaneSettings, udp: &UdpSettings, settings: &Settings) -> Servi
         xdp: lane.xdp,
         address: udp.address,
         peers: lane.peers.clone(),
+        rate_megabits: lane.rate_megabits,
         items_bytes: lane.items_bytes,
         memory_bytes: settings.memory_bytes,
         payload_bytes_max: PAYLOAD_BYTES_MAX,

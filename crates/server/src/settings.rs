@@ -102,6 +102,17 @@ pub struct LaneSettings {
     pub items_bytes: u64,
     /// Who is served; empty: who is on the interfaces' links.
     pub peers: Vec<Range>,
+    /// Megabits of replies in a second to one address, on one CPU, elsewhere than at the loopback;
+    /// 0: no limit.
+    pub rate_megabits: u32,
+}
+
+impl LaneSettings {
+    /// Whether the kernel would join datagrams of one sender (GRO) before the lane's program sees
+    /// them, which then could answer none. It does at tc, where they come from a card.
+    pub fn is_behind_joining(&self) -> bool {
+        !self.xdp && self.interfaces.iter().any(|name| name != "lo")
+    }
 }
 
 /// A NUMA domain.

@@ -11,9 +11,10 @@
 //! among which the filter chooses by the sender's address and port.
 //!
 //! One call receives a burst, one sends it (`recvmmsg`, `sendmmsg`). The kernel keeps trains of
-//! equal datagrams together on the way in (`UDP_GRO`) and cuts them on the way out
-//! (`UDP_SEGMENT`). A wildcard address leaves it to the kernel's routes which of a host's
-//! addresses a reply comes from: a host that has several is told one of them to listen on.
+//! equal datagrams together on the way in (`UDP_GRO`, where [`Ports::join`] allows it) and cuts
+//! them on the way out (`UDP_SEGMENT`). A wildcard address leaves it to the kernel's routes which
+//! of a host's addresses a reply comes from: a host that has several is told one of them to listen
+//! on.
 
 use crate::datagram::{Arrival, BURST, Datagrams, Departure, Path, Queue, Sent};
 use nix::cmsg_space;
@@ -67,6 +68,9 @@ pub struct Ports {
     pub base: Option<u16>,
     /// Port that all workers share; 0: let the kernel choose.
     pub ordinary: Option<u16>,
+    /// Whether the kernel may join datagrams of one sender before they are received (`UDP_GRO`).
+    /// It then joins them before programs at tc ingress, too, which are to see them one by one.
+    pub join: bool,
 }
 
 /// An address that cannot be received on.
@@ -106,12 +110,13 @@ impl Sockets {
         let (mut base, mut ordinary) = (ports.base, ports.ordinary);
         for ip in &ports.addresses {
             if let Some(port) = base {
-                let chosen = bind_chosen(*ip, port, ports.workers)?;
+                let chosen = bind_chosen(*ip, port, ports)?;
                 base = chosen.first().map(|pair| pair.queue.address.port());
                 pairs.extend(chosen);
             }
             if let Some(port) = ordinary {
-                let spread = bind_group(SocketAddr::new(*ip, port), ports.workers, false)?;
+                let spread =
+                    bind_group(SocketAddr::new(*ip, port), ports.workers, false, ports.join)?;
                 ordinary = spread.first().map(|pair| pair.queue.address.port());
                 pairs.extend(spread);
             }
@@ -158,7 +163,8 @@ impl Sockets {
     }
 }
 
-fn bind_chosen(ip: IpAddr, base: u16, workers: usize) -> Result<Vec<Pair>, BindError> {
+fn bind_chosen(ip: IpAddr, base: u16, ports: &Ports) -> Result<Vec<Pair>, BindError> {
+    let workers = ports.workers;
     let at = |base: u16| -> Result<Vec<Pair>, BindError> {
         let mut pairs: Vec<Pair> = Vec::new();
         for worker in 0..workers {
@@ -173,7 +179,7 @@ fn bind_chosen(ip: IpAddr, base: u16, workers: usize) -> Result<Vec<Pair>, BindE
             };
             let port = u16::try_from(usize::from(base) + worker * usize::from(base != 0));
             let address = SocketAddr::new(ip, port.map_err(|_| beyond())?);
-            for mut pair in bind_group(address, 1, true)? {
+            for mut pair in bind_group(address, 1, true, ports.join)? {
                 pair.queue.worker = worker;
                 pairs.push(pair);
             }
@@ -191,7 +197,12 @@ fn bind_chosen(ip: IpAddr, base: u16, workers: usize) -> Result<Vec<Pair>, BindE
 }
 
 /// `count` queues of one address, each with its sibling.
-fn bind_group(address: SocketAddr, count: usize, chosen: bool) -> Result<Vec<Pair>, BindError> {
+fn bind_group(
+    address: SocketAddr,
+    count: usize,
+    chosen: bool,
+    join: bool,
+) -> Result<Vec<Pair>, BindError> {
     let bind = || -> io::Result<Vec<Pair>> {
         // Alone at first, so that an address in use is an error even where its holder would share.
         let first = socket(address, Path::Small)?;
@@ -200,14 +211,14 @@ fn bind_group(address: SocketAddr, count: usize, chosen: bool) -> Result<Vec<Pai
         let bound = first.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
         let mut receiving = vec![first];
         for _ in 1..count {
-            receiving.push(join(bound, Path::Small)?);
+            receiving.push(follow(bound, Path::Small)?);
         }
         // Behind those that receive: the filter counts sockets in the order they came.
         let siblings =
-            (0..count).map(|_| join(bound, Path::Large)).collect::<io::Result<Vec<Socket>>>()?;
+            (0..count).map(|_| follow(bound, Path::Large)).collect::<io::Result<Vec<Socket>>>()?;
         steer(&receiving[0], bound.is_ipv4(), count)?;
         for socket in &receiving {
-            setsockopt(socket, sockopt::UdpGroSegment, &true)?;
+            setsockopt(socket, sockopt::UdpGroSegment, &join)?;
         }
         let pair = |(worker, (small, large)): (usize, (Socket, Socket))| {
             let queue = Queue { worker, address: bound, chosen };
@@ -245,7 +256,7 @@ where
     }
 }
 
-fn join(address: SocketAddr, path: Path) -> io::Result<Socket> {
+fn follow(address: SocketAddr, path: Path) -> io::Result<Socket> {
     let socket = socket(address, path)?;
     socket.set_reuse_port(true)?;
     socket.bind(&address.into())?;
@@ -534,6 +545,7 @@ mod tests {
             workers: 1,
             base: None,
             ordinary: Some(0),
+            join: true,
         };
         let sockets = Arc::new(Sockets::bind(&ports).expect("loopback has a free port"));
         let mut datagrams = UdpDatagrams::new(sockets);

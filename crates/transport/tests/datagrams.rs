@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 fn ports(ip: IpAddr) -> Ports {
-    Ports { addresses: vec![ip], workers: 2, base: Some(0), ordinary: None }
+    Ports { addresses: vec![ip], workers: 2, base: Some(0), ordinary: None, join: true }
 }
 
 fn check_udp(ip: IpAddr) {

@@ -1,7 +1,7 @@
 //! The lane's writer, small: one thread, a fixed number of buckets a partition, records of one
 //! length of slot. It builds a record outside, enters the bucket (odd), moves the location, leaves.
 
-use laneway_kernel::layout::Settings;
+use laneway_kernel::layout::{Interface, Settings};
 use laneway_kernel::{Error, Lane, Memory, Program, Room};
 use laneway_store::layout::{Hasher, Header, PARTITIONS, SLOTS, bucket_of, link_word, place};
 use laneway_store::layout::{OVERFLOW_SLOTS, is_link, size_class};
@@ -65,6 +65,10 @@ impl Writer {
             ports: vec![PORT..=PORT],
             own: own.iter().map(|text| text.parse().expect("an address")).collect(),
             served: Vec::new(),
+            refused: Vec::new(),
+            // Where trial runs happen, unless they are told otherwise.
+            interfaces: vec![Interface { index: 1, ethernet: [0; 6], mtu_bytes: 65_536 }],
+            period_bytes: 0,
             mtu_bytes: 1500,
             payload_bytes_max: 1472,
             hash_start: self.hasher.start(),

@@ -10,6 +10,10 @@ use laneway_server::settings::{BypassSettings, KernelSettings, LaneSettings, Ran
 const MEMORY_SHARE: u64 = 4;
 /// Addresses that the lane's program can be told.
 const PEERS_MAX: usize = 8;
+/// What the lane sends to one address in a second, where nothing else is said.
+const RATE_MEGABITS: u32 = 1000;
+/// A rate is a number of the program's of 32 bits for each of its periods.
+const RATE_MEGABITS_MAX: u32 = 1_000_000;
 
 /// The settings. `udp` is where UDP is served, `memory_bytes` what `-m` gives.
 pub fn settings(
@@ -74,6 +78,7 @@ fn refuse_parts(flags: &Flags) -> Result<(), String> {
         ("--kernel-lane-hook", flags.kernel_lane_hook.is_some()),
         ("--kernel-lane-memory", flags.kernel_lane_megabytes.is_some()),
         ("--kernel-lane-peers", flags.kernel_lane_peers.is_some()),
+        ("--kernel-lane-rate", flags.kernel_lane_megabits.is_some()),
     ] {
         if given {
             return Err(format!(
@@ -108,6 +113,13 @@ fn lane(
             udp.address
         ));
     }
+    if let (None, Some(name)) = (&flags.kernel_lane_peers, elsewhere) {
+        // The program runs before the host's firewall, so nobody else says who may ask.
+        return wrong(&format!(
+            "packets at {name} reach the lane before any firewall of this host; name who is served \
+             with --kernel-lane-peers (such as 10.0.0.0/8), or name lo alone"
+        ));
+    }
     if flags.tier.data_dir.is_some() {
         // A value is in memory before it is durable, and its reply waits; the lane would not.
         return wrong("it cannot wait until a value is durable; leave it or --data-dir out");
@@ -119,6 +131,7 @@ fn lane(
         xdp: hook(flags)?,
         items_bytes: items_bytes(flags, memory_bytes)?,
         peers: peers(flags)?,
+        rate_megabits: rate_megabits(flags)?,
         interfaces,
     })
 }
@@ -142,6 +155,17 @@ fn items_bytes(flags: &Flags, memory_bytes: u64) -> Result<u64, String> {
         Some(megabytes) => Err(format!(
             "--kernel-lane-memory {megabytes}: must be from 1 to {most} MiB, three quarters of -m; \
              give more memory with -m, or leave the flag out for a quarter"
+        )),
+    }
+}
+
+fn rate_megabits(flags: &Flags) -> Result<u32, String> {
+    match flags.kernel_lane_megabits {
+        None => Ok(RATE_MEGABITS),
+        Some(megabits) if megabits <= RATE_MEGABITS_MAX => Ok(megabits),
+        Some(megabits) => Err(format!(
+            "--kernel-lane-rate {megabits}: must be at most {RATE_MEGABITS_MAX} Mbit/s; 0 is no \
+             limit"
         )),
     }
 }

@@ -97,6 +97,12 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--kernel-lane-memory 4 -U 5000", "--kernel-lane IFACE"),
         ("--kernel-lane-hook xdp -U 5000", "--kernel-lane IFACE"),
         ("--kernel-lane-peers ::/0 -U 5000", "--kernel-lane IFACE"),
+        ("--kernel-lane-rate 1 -U 5000", "--kernel-lane IFACE"),
+        ("--kernel-lane lo -U 5000 --kernel-lane-rate 1000001", "at most 1000000"),
+        (
+            "--kernel-lane eth0,lo -U 5000 --udp-listen 10.0.0.1 --udp-public",
+            "name who is served with --kernel-lane-peers",
+        ),
         ("--af-xdp eth0", "-U PORT"),
         ("--af-xdp eth0,eth1 -U 5000", "name one interface"),
         ("--af-xdp eth0 -U 5000", "--udp-listen ADDRESS"),
@@ -194,13 +200,13 @@ fn a_kernel_lane_takes_a_quarter_of_the_memory_or_what_it_is_given() {
     assert_eq!(given("-U 5000").unwrap().kernel, Default::default());
     let lane = given("-U 5000 --kernel-lane lo,lo").unwrap().kernel.lane.unwrap();
     assert_eq!((lane.items_bytes, lane.interfaces), (16 << 20, vec!["lo".to_owned()]));
-    assert!(!lane.xdp && lane.peers.is_empty());
+    assert!(!lane.xdp && lane.peers.is_empty() && lane.rate_megabits == 1000);
     let line = "-U 5000 --udp-listen 10.0.0.1 --udp-public --kernel-lane eth1,eth0 \
                 --kernel-lane-hook xdp --kernel-lane-memory 48 --kernel-lane-peers 10.0.0.0/8,::1 \
-                --steer";
+                --kernel-lane-rate 0 --steer";
     let kernel = given(line).unwrap().kernel;
     let lane = kernel.lane.unwrap();
     assert_eq!((lane.items_bytes, lane.peers.len()), (48 << 20, 2));
     assert_eq!(lane.interfaces, ["eth0", "eth1"]);
-    assert!(lane.xdp && kernel.steer);
+    assert!(lane.xdp && kernel.steer && lane.rate_megabits == 0);
 }
