@@ -112,7 +112,8 @@ fn what_cannot_be_says_flag_and_way_out() {
             "does not go with --steer",
         ),
         (
-            "--af-xdp eth0 -U 5000 --udp-listen ::2 --udp-public --kernel-lane eth0",
+            "--af-xdp eth0 -U 5000 --udp-listen ::2 --udp-public --kernel-lane eth0 \
+             --kernel-lane-peers ::/0",
             "does not go with --kernel-lane",
         ),
         ("--af-xdp-copy -U 5000", "--af-xdp IFACE"),
