@@ -9,6 +9,7 @@
 mod aligned;
 mod bench;
 mod client;
+mod faults;
 mod fuzz;
 mod histories;
 mod hot_cost;
@@ -64,6 +65,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },
     Subcommand { name: "power-cut", help: power_cut::HELP, main: power_cut::main },
     Subcommand { name: "restart", help: restart::HELP, main: restart::main },
+    Subcommand { name: "faults", help: faults::HELP, main: faults::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
     Subcommand { name: "readme", help: readme::HELP, main: readme::main },
     Subcommand { name: "tier-bench", help: tier_bench::HELP, main: tier_bench::main },

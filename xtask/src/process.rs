@@ -158,7 +158,8 @@ impl Drop for Guarded {
     }
 }
 
-fn signal(id: u32, signal: rustix::process::Signal) {
+/// Sends a signal to a process that was started here.
+pub fn signal(id: u32, signal: rustix::process::Signal) {
     let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(id) = id {
         // It may have ended by itself meanwhile, which is what was wanted.

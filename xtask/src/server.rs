@@ -58,6 +58,11 @@ impl Executable {
         Ok(text.lines().next().unwrap_or_default().to_string())
     }
 
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether this is memcached and not Laneway.
     pub fn is_memcached(&self) -> bool {
         self.is_memcached
@@ -75,7 +80,30 @@ impl Executable {
         wrapper: &[&str],
         flags: &[&str],
     ) -> Result<Server, String> {
-        let address = free_address()?;
+        self.start_at(name, free_address()?, wrapper, flags)
+    }
+
+    /// As `start_under`, on this address.
+    pub fn start_at(
+        &self,
+        name: &str,
+        address: SocketAddr,
+        wrapper: &[&str],
+        flags: &[&str],
+    ) -> Result<Server, String> {
+        let mut server = self.launch(name, address, wrapper, flags)?;
+        server.wait_until_it_answers()?;
+        Ok(server)
+    }
+
+    /// As `start_at`, without waiting until it answers.
+    pub fn launch(
+        &self,
+        name: &str,
+        address: SocketAddr,
+        wrapper: &[&str],
+        flags: &[&str],
+    ) -> Result<Server, String> {
         let mut words: Vec<String> = wrapper.iter().map(|w| w.to_string()).collect();
         words.push(self.path.to_string_lossy().into_owned());
         if self.is_memcached {
@@ -85,17 +113,14 @@ impl Executable {
         } else {
             words.push("serve".into());
         }
-        words.extend(["-l".into(), "127.0.0.1".into(), "-p".into(), address.port().to_string()]);
+        words.extend(["-l".into(), address.ip().to_string()]);
+        words.extend(["-p".into(), address.port().to_string()]);
         words.extend(flags.iter().map(|f| f.to_string()));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
         let log = process::scratch_dir("logs")?.join(format!("{name}.log"));
-        let mut child = Guarded::start(&mut command, &log)?;
-        wait_for_port(address, &mut child).map_err(|why| {
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            format!("`{}` {why}\n{}", process::typed(&command), text.trim())
-        })?;
-        Ok(Server { child, address, log })
+        let child = Guarded::start(&mut command, &log)?;
+        Ok(Server { child, address, log, typed: process::typed(&command) })
     }
 }
 
@@ -104,9 +129,32 @@ pub struct Server {
     child: Guarded,
     address: SocketAddr,
     log: PathBuf,
+    typed: String,
 }
 
 impl Server {
+    /// Waits until its port answers. The error has what it said.
+    pub fn wait_until_it_answers(&mut self) -> Result<(), String> {
+        wait_for_port(self.address, &mut self.child)
+            .map_err(|why| format!("`{}` {why}\n{}", self.typed, self.log().trim()))
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        process::signal(self.id(), signal);
+    }
+
+    /// The status of its end, waited for; fails if it does not end in time.
+    pub fn end(&mut self, patience: Duration) -> Result<std::process::ExitStatus, String> {
+        let ended = self.child.wait(patience);
+        ended.ok_or_else(|| format!("the server still runs after {} s", patience.as_secs()))
+    }
+
     /// Where it answers.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -147,7 +195,7 @@ impl Server {
     }
 
     fn log_tail(&self) -> String {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let text = self.log();
         let lines: Vec<&str> = text.lines().collect();
         const LINES_MAX: usize = 40;
         lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
@@ -155,7 +203,7 @@ impl Server {
 }
 
 /// A loopback address that was free a moment ago; memcached's `-p 0` would mean "no TCP".
-fn free_address() -> Result<SocketAddr, String> {
+pub fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .map_err(|e| format!("no free port on 127.0.0.1: {e}"))?;
     listener.local_addr().map_err(|e| format!("no address of a fresh listener: {e}"))

@@ -88,6 +88,7 @@ const STEPS: &[Step] = &[
     step("memccapable", "xtask memccapable", false),
     step("pymemcache", "xtask pymemcache", false),
     step("sched-fifo", "xtask sched-fifo", false),
+    step("faults", "xtask faults --quick", false),
     step("soak", "xtask soak --seconds 20 --workers 4", false),
 ];
 

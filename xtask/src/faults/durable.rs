@@ -1,0 +1,254 @@
+//! Faults of a server with a data folder: it is killed, restarted, run twice, out of disk.
+
+use super::ledger::{self, Ledger};
+use super::place::{self, Folder};
+use super::{Done, Fault, Seen};
+use crate::client::Client;
+use crate::process;
+use crate::random::Value;
+use crate::server::{Executable, Server, free_address};
+use rustix::process::Signal;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::Command;
+
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "kill-9",
+        done: "SIGKILL, three times, to a durable server that four clients write to.",
+        expected: "After each restart every acknowledged write is back, byte for byte, or the one \
+                   that was under way behind it.",
+        quick: true,
+        run: |executable| again_and_again(executable, Signal::KILL),
+    },
+    Fault {
+        name: "restart",
+        done: "SIGTERM, three times, to a durable server that four clients write to; it starts \
+               again on the same port.",
+        expected: "It ends with status 0 each time, and every acknowledged write is back.",
+        quick: true,
+        run: |executable| again_and_again(executable, Signal::TERM),
+    },
+    Fault {
+        name: "two-servers",
+        done: "A second server on the same data folder, log file, SSD file or port.",
+        expected: "The second one ends with status 74 (71 for the port) and a line that says why; \
+                   the first one loses nothing.",
+        quick: true,
+        run: two_servers,
+    },
+    Fault {
+        name: "store-full",
+        done: "Values are stored until the data folder has no room for them.",
+        expected: "The write that finds no room is refused with SERVER_ERROR; what was stored is \
+                   there, and after deletes there is room again.",
+        quick: true,
+        run: store_full,
+    },
+    Fault {
+        name: "disk-full",
+        done: "Somebody else fills the disk (a tmpfs) under the data folder to its last byte while \
+               clients write; and a start on a disk that is too small.",
+        expected: "Writes go on, since the room was reserved at the start; SIGTERM ends with 0. \
+                   The start on the small disk is refused with status 74.",
+        quick: true,
+        run: disk_full,
+    },
+];
+
+const CLIENTS: u64 = 4;
+const ROUNDS: usize = 3;
+/// Acknowledged before the fault of each round.
+const WRITES: u64 = 400;
+const STATUS_DATA: i32 = 74;
+const STATUS_LISTEN: i32 = 71;
+
+fn ledgers() -> Vec<Ledger> {
+    (0..CLIENTS).map(Ledger::new).collect()
+}
+
+/// The flags of a durable server in this folder.
+fn flags(folder: &str) -> Vec<&str> {
+    let sizes = ["--pm-size", "64m", "--ssd-size", "256m"];
+    [&["-m", "64", "-t", "2", "--data-dir", folder][..], &sizes].concat()
+}
+
+fn again_and_again(executable: &Executable, signal: Signal) -> Done {
+    let folder = Folder::make("again")?;
+    let path = folder.file("");
+    let (flags, mut ledgers, mut acknowledged) = (flags(&path), ledgers(), 0);
+    let mut server = executable.start("faults-again", &flags)?;
+    let (address, mut judged) = (server.address(), 0);
+    for _ in 0..ROUNDS {
+        acknowledged += ledger::write_until(&mut ledgers, address, WRITES, || {
+            server.signal(signal);
+            let status = server.end(place::PATIENCE)?;
+            let ended_well = signal == Signal::KILL || status.success();
+            ended_well
+                .then_some(())
+                .ok_or_else(|| format!("it ended with {}\n{}", process::told(status), server.log()))
+        })?;
+        server = executable.start_at("faults-again", address, &[], &flags)?;
+        judged = ledger::check_all(&mut ledgers, address)?;
+    }
+    server.stop()?;
+    Ok(Seen::Held(format!("{acknowledged} writes were acknowledged; {judged} keys checked")))
+}
+
+/// A start that must fail with `status`, and a word that must be said.
+fn refused(executable: &Executable, flags: &[&str], status: i32, word: &str) -> Result<(), String> {
+    refused_at(executable, free_address()?, &[], flags, status, word)
+}
+
+fn refused_at(
+    executable: &Executable,
+    address: SocketAddr,
+    wrapper: &[&str],
+    flags: &[&str],
+    status: i32,
+    word: &str,
+) -> Result<(), String> {
+    let mut second = executable.launch("faults-second", address, wrapper, flags)?;
+    let ended = second.end(place::PATIENCE).map_err(|why| format!("{flags:?}: {why}"))?;
+    let log = second.log();
+    match ended.code() == Some(status) && log.contains(word) {
+        true => Ok(()),
+        false => Err(format!(
+            "{flags:?}: ended with {}, status {status} and `{word}` expected\n{log}",
+            process::told(ended)
+        )),
+    }
+}
+
+fn two_servers(executable: &Executable) -> Done {
+    let (first, second) = (Folder::make("first")?, Folder::make("second")?);
+    let (path, other) = (first.file(""), second.file(""));
+    let (log, ssd) = (first.file("log"), first.file("ssd"));
+    let mut server = executable.start("faults-first", &flags(&path))?;
+    let (address, mut ledgers) = (server.address(), ledgers());
+    let acknowledged = ledger::write_until(&mut ledgers, address, WRITES, || {
+        refused(executable, &flags(&path), STATUS_DATA, "another process")?;
+        for media in [&["--pm", &log][..], &["--ssd", &ssd], &["--pm", &log, "--ssd", &ssd]] {
+            let flags = [&flags(&other)[..], media].concat();
+            refused(executable, &flags, STATUS_DATA, "--data-dir")?;
+        }
+        refused_at(executable, address, &[], &[], STATUS_LISTEN, "cannot listen")
+    })?;
+    server.check_alive()?;
+    ledger::check_all(&mut ledgers, address)?;
+    server.stop()?;
+    let server = executable.start_at("faults-first", address, &[], &flags(&path))?;
+    let judged = ledger::check_all(&mut ledgers, address)?;
+    server.stop()?;
+    Ok(Seen::Held(format!(
+        "four starts were refused beside {acknowledged} writes; {judged} keys checked"
+    )))
+}
+
+/// Values of this length fill the store.
+const FILLING: usize = 500_000;
+/// No store here holds more of them.
+const FILLING_MAX: u64 = 2_000;
+
+fn store_full(executable: &Executable) -> Done {
+    let folder = Folder::make("full")?;
+    let path = folder.file("");
+    let flags = ["-m", "64", "--data-dir", &path, "--pm-size", "64m", "--ssd-size", "64m"];
+    let server = executable.start("faults-full", &flags)?;
+    let mut client = Client::connect(server.address())?;
+    let (stored, refusal) = fill(&mut client)?;
+    let said = refusal.starts_with("SERVER_ERROR") && refusal.contains("size");
+    if stored == 0 || !said {
+        return Err(format!("after {stored} values the reply was `{refusal}`"));
+    }
+    for key in 0..stored {
+        get(&mut client, key)?;
+    }
+    for key in 0..stored / 2 {
+        client.send(format!("delete {key}\r\n").as_bytes())?;
+        client.expect("DELETED")?;
+    }
+    // Room comes back in the background.
+    place::wait_until("after deletes a write is taken", || {
+        Ok(set(&mut client, stored + FILLING_MAX)? == "STORED")
+    })?;
+    for key in stored / 2..stored {
+        get(&mut client, key)?;
+    }
+    server.stop()?;
+    Ok(Seen::Held(format!("`{refusal}` after {stored} values of {FILLING} bytes")))
+}
+
+/// Stores values until one is refused: how many, and the refusal.
+fn fill(client: &mut Client) -> Result<(u64, String), String> {
+    for key in 0..FILLING_MAX {
+        let reply = set(client, key)?;
+        if reply != "STORED" {
+            return Ok((key, reply));
+        }
+    }
+    Err(format!("{FILLING_MAX} values of {FILLING} bytes were all stored"))
+}
+
+fn set(client: &mut Client, key: u64) -> Result<String, String> {
+    let mut bytes = format!("set {key} 0 0 {FILLING}\r\n").into_bytes();
+    Value { key, version: 1, length: FILLING }.write(&mut bytes);
+    bytes.extend_from_slice(b"\r\n");
+    client.send(&bytes)?;
+    client.line()
+}
+
+fn get(client: &mut Client, key: u64) -> Result<(), String> {
+    client.send(format!("get {key}\r\n").as_bytes())?;
+    client.expect(&format!("VALUE {key} 0 {FILLING}"))?;
+    client.body(FILLING, |bytes| Value { key, version: 1, length: FILLING }.is(bytes))?;
+    client.expect("END")
+}
+
+/// Mounts a tmpfs over the folder `$0` for the command behind it alone.
+const ON_TMPFS: &str = "mount -t tmpfs -o size=200m none \"$0\" && exec \"$@\"";
+const ON_SMALL_TMPFS: &str = "mount -t tmpfs -o size=100m none \"$0\" && exec \"$@\"";
+
+fn disk_full(executable: &Executable) -> Done {
+    let folder = Folder::make("disk")?;
+    let path = folder.file("");
+    let mount = ["unshare", "--mount", "sh", "-c", ON_TMPFS, &path];
+    let mut probe = Command::new(mount[0]);
+    if !process::capture(probe.args(&mount[1..]).arg("true")).is_ok_and(|(s, _)| s.success()) {
+        return Ok(Seen::Skipped("no right to mount a tmpfs in a namespace of its own".into()));
+    }
+    let data = folder.file("data");
+    let flags = ["-m", "64", "--data-dir", &data, "--pm-size", "64m", "--ssd-size", "64m"];
+    let server = executable.start_at("faults-disk", free_address()?, &mount, &flags)?;
+    let (address, mut ledgers) = (server.address(), ledgers());
+    let mut filled = 0;
+    let before = ledger::write_until(&mut ledgers, address, WRITES / 2, || {
+        filled = fill_disk(&server, &path)?;
+        Ok(())
+    })?;
+    let after = ledger::write_until(&mut ledgers, address, WRITES / 2, || Ok(()))?;
+    let judged = ledger::check_all(&mut ledgers, address)?;
+    server.stop()?;
+    let mount = ["unshare", "--mount", "sh", "-c", ON_SMALL_TMPFS, &path];
+    refused_at(executable, free_address()?, &mount, &flags, STATUS_DATA, "space")?;
+    Ok(Seen::Held(format!(
+        "{before} writes before and while {} MiB filled the disk, {after} after; {judged} keys \
+         checked",
+        filled >> 20
+    )))
+}
+
+/// Writes into the server's own view of the folder until there is no room; how many bytes.
+fn fill_disk(server: &Server, folder: &str) -> Result<usize, String> {
+    let path = format!("/proc/{}/root{folder}/filler", server.id());
+    let wrong = |error: std::io::Error| format!("cannot write {path}: {error}");
+    let mut file = std::fs::File::create(&path).map_err(wrong)?;
+    let (block, mut bytes) = ([0x55; 1 << 16], 0);
+    loop {
+        match file.write(&block) {
+            Ok(wrote) => bytes += wrote,
+            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => return Ok(bytes),
+            Err(error) => return Err(wrong(error)),
+        }
+    }
+}

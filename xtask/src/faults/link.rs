@@ -1,0 +1,110 @@
+//! A network link that goes down and comes back. Both ends lie in namespaces made here: this task
+//! runs once more in one of its own, and the server in another.
+
+use super::place::{self, wait_until};
+use super::{Done, Fault, Seen};
+use crate::client::Client;
+use crate::outcome::EXIT_SKIPPED;
+use crate::process;
+use crate::random::Value;
+use crate::server::{Executable, Server};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+pub const FAULTS: &[Fault] = &[Fault {
+    name: "link-down",
+    done: "The link between clients and server (a veth) goes down for two seconds, while requests \
+           are sent and half a large reply is on its way.",
+    expected: "No connection is lost: once the link is up everything asked for is answered, and \
+               what was half sent is whole.",
+    quick: true,
+    run: link_down,
+}];
+
+/// In the environment of this task where it runs in a namespace of its own.
+const INSIDE: &str = "LANEWAY_FAULTS_NAMESPACE";
+const OURS: &str = "10.77.0.1/24";
+const THEIRS: &str = "10.77.0.2:11311";
+/// Waits until its end of the link is there, and brings it up.
+const AT_THE_FAR_END: &str = "ip link set lo up; until ip link set far up 2>/dev/null; \
+    do sleep 0.05; done; ip addr add 10.77.0.2/24 dev far && exec \"$@\"";
+const DOWN: Duration = Duration::from_secs(2);
+const CLIENTS: u64 = 4;
+
+fn link_down(executable: &Executable) -> Done {
+    if std::env::var_os(INSIDE).is_some() {
+        return inside(executable);
+    }
+    if !place::is_root() {
+        return Ok(Seen::Skipped("making network namespaces takes root".into()));
+    }
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(program).args(["faults", "link-down", "--server"]);
+    command.arg(executable.path()).env(INSIDE, "1");
+    let (status, text) = process::capture(&mut command)?;
+    let line = |word: &str| {
+        let found = text.lines().find_map(|line| line.trim_start().strip_prefix(word));
+        found
+            .map(|rest| rest.split_once(": ").map_or(rest, |(_, seen)| seen).to_owned())
+            .unwrap_or_else(|| text.clone())
+    };
+    match status.code() {
+        Some(0) => Ok(Seen::Held(line("held"))),
+        Some(code) if code == i32::from(EXIT_SKIPPED) => Ok(Seen::Skipped(line("skipped"))),
+        _ => Err(line("BROKEN")),
+    }
+}
+
+fn ip(words: &str) -> Result<(), String> {
+    process::run(Command::new("ip").args(words.split(' ')))
+}
+
+fn inside(executable: &Executable) -> Done {
+    let address: SocketAddr = THEIRS.parse().map_err(|e| format!("{THEIRS}: {e}"))?;
+    let far = ["unshare", "--net", "sh", "-c", AT_THE_FAR_END, "sh"];
+    let mut server = executable.launch("faults-link", address, &far, &["-m", "64"])?;
+    wait_until("the server has a namespace of its own", || {
+        let space = |id: &str| std::fs::read_link(PathBuf::from(format!("/proc/{id}/ns/net")));
+        let theirs = space(&server.id().to_string()).map_err(|e| e.to_string())?;
+        Ok(theirs != space("self").map_err(|e| e.to_string())?)
+    })?;
+    if ip(&format!("link add near type veth peer name far netns {}", server.id())).is_err() {
+        return Ok(Seen::Skipped("no veth can be made here".into()));
+    }
+    ip(&format!("addr add {OURS} dev near"))?;
+    ip("link set near up")?;
+    server.wait_until_it_answers()?;
+    cut(&server)?;
+    server.stop()?;
+    Ok(Seen::Held(format!("{CLIENTS} clients had every reply after {} s", DOWN.as_secs())))
+}
+
+fn cut(server: &Server) -> Result<(), String> {
+    let value = Value { key: 1, version: 1, length: 900_000 };
+    let mut clients =
+        (0..CLIENTS).map(|_| Client::connect(server.address())).collect::<Result<Vec<_>, _>>()?;
+    let mut bytes = format!("set linked 0 0 {}\r\n", value.length).into_bytes();
+    value.write(&mut bytes);
+    bytes.extend_from_slice(b"\r\n");
+    clients[0].send(&bytes)?;
+    clients[0].expect("STORED")?;
+    for client in &mut clients {
+        client.send(b"get linked\r\n")?;
+        client.expect(&format!("VALUE linked 0 {}", value.length))?;
+    }
+    ip("link set near down")?;
+    for client in &mut clients {
+        client.send(b"mn\r\n")?; // the kernel keeps it
+    }
+    std::thread::sleep(DOWN);
+    ip("link set near up")?;
+    for client in &mut clients {
+        client.body(value.length, |bytes| value.is(bytes))?;
+        client.expect("END")?;
+        client.expect("MN")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! Faults of the machine: it halts the server, has too little memory or CPU for it, steps its
+//! clock, takes no log.
+
+use super::place::{self, Folder};
+use super::{Done, Fault, Seen};
+use crate::client::Client;
+use crate::process::{self, Guarded};
+use crate::random::{Random, Value};
+use crate::server::{Executable, free_address};
+use rustix::process::Signal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "stop-continue",
+        done: "SIGSTOP for a second, then SIGCONT, while requests are under way and a new client \
+               connects.",
+        expected: "Every request is answered, those sent meanwhile too, and no connection is lost.",
+        quick: true,
+        run: stop_continue,
+    },
+    Fault {
+        name: "log-full",
+        done: "The log goes to a full disk (/dev/full), at -vvv.",
+        expected: "Requests are answered and SIGTERM ends the server with 0.",
+        quick: true,
+        run: log_full,
+    },
+    Fault {
+        name: "memory",
+        done: "A memory cgroup of 1.1 times -m (256 MiB), in which values of 10 bytes to 500 kB \
+               amounting to three times -m are stored.",
+        expected: "The kernel does not end the server; what it answers STORED to and still has \
+                   is right.",
+        quick: true,
+        run: little_memory,
+    },
+    Fault {
+        name: "cpu-starvation",
+        done: "The server, at a low priority (nice 10), shares one CPU with four processes that \
+               compute without end: it has about a fortieth.",
+        expected: "Every request is answered, small and large.",
+        quick: false,
+        run: cpu_starvation,
+    },
+    Fault {
+        name: "clock-steps",
+        done: "The wall clock steps a day forward and two days back (libfaketime) under a server \
+               that holds items with and without expiry.",
+        expected: "No item goes before its time and none stays for ever: expiry follows the time \
+                   that passes. Requests are answered.",
+        quick: false,
+        run: clock_steps,
+    },
+];
+
+/// Stores one value and reads it.
+fn turn(client: &mut Client, key: &str, value: Value) -> Result<(), String> {
+    set(client, key, value, 0)?;
+    let length = value.length;
+    client.send(format!("get {key}\r\n").as_bytes())?;
+    client.expect(&format!("VALUE {key} 0 {length}"))?;
+    client.body(length, |bytes| value.is(bytes))?;
+    client.expect("END")
+}
+
+fn set(client: &mut Client, key: &str, value: Value, seconds: u32) -> Result<(), String> {
+    let mut bytes = format!("set {key} 0 {seconds} {}\r\n", value.length).into_bytes();
+    value.write(&mut bytes);
+    bytes.extend_from_slice(b"\r\n");
+    client.send(&bytes)?;
+    client.expect("STORED")
+}
+
+const HALT: Duration = Duration::from_secs(1);
+const CLIENTS: u64 = 8;
+
+fn stop_continue(executable: &Executable) -> Done {
+    let server = executable.start("faults-stop", &["-m", "64"])?;
+    let mut clients =
+        (0..CLIENTS).map(|_| Client::connect(server.address())).collect::<Result<Vec<_>, _>>()?;
+    let value = Value { key: 1, version: 1, length: 300_000 };
+    turn(&mut clients[0], "halted", value)?;
+    let ask = |client: &mut Client| client.send(b"get halted\r\n");
+    clients.iter_mut().try_for_each(ask)?;
+    server.signal(Signal::STOP);
+    let mut late = Client::connect(server.address())?; // the kernel accepts for it
+    late.send(b"mn\r\n")?;
+    clients.iter_mut().try_for_each(ask)?;
+    std::thread::sleep(HALT);
+    server.signal(Signal::CONT);
+    late.expect("MN")?;
+    for client in &mut clients {
+        for _ in 0..2 {
+            client.expect(&format!("VALUE halted 0 {}", value.length))?;
+            client.body(value.length, |bytes| value.is(bytes))?;
+            client.expect("END")?;
+        }
+        turn(client, "after", Value { length: 100, ..value })?;
+    }
+    server.stop()?;
+    Ok(Seen::Held(format!("{CLIENTS} connections and a new one had every reply")))
+}
+
+fn log_full(executable: &Executable) -> Done {
+    let to_full = ["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"];
+    let server = executable.start_at("faults-log", free_address()?, &to_full, &["-vvv"])?;
+    for number in 0..10 {
+        let mut client = Client::connect(server.address())?;
+        turn(&mut client, "logged", Value { key: 1, version: number, length: 100 })?;
+    }
+    server.stop()?;
+    Ok(Seen::Held("ten connections came and went, and a stop".into()))
+}
+
+const MEMORY_MIB: u64 = 256;
+const MEMORY_FLAG: &str = "256";
+const TIMES_STORED: u64 = 3;
+
+/// A memory cgroup, removed when this is dropped; its processes must have ended.
+struct Cgroup {
+    path: PathBuf,
+    /// The file that tells how often the limit was met by an end.
+    kills: &'static str,
+}
+
+impl Cgroup {
+    /// In the first or the second version of cgroups; an error says why there can be none.
+    fn make(limit_bytes: u64) -> Result<Cgroup, String> {
+        let name = format!("laneway-faults-{}", std::process::id());
+        let first = Path::new("/sys/fs/cgroup/memory");
+        let (root, limit, kills) = match first.is_dir() {
+            true => (first, "memory.limit_in_bytes", "memory.oom_control"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max", "memory.events"),
+        };
+        let group = Cgroup { path: root.join(name), kills };
+        let wrong = |error: std::io::Error| format!("no memory cgroup can be made: {error}");
+        std::fs::create_dir(&group.path).map_err(wrong)?;
+        std::fs::write(group.path.join(limit), limit_bytes.to_string()).map_err(wrong)?;
+        Ok(group)
+    }
+
+    /// How many processes the kernel has ended in it.
+    fn killed(&self) -> u64 {
+        let text = std::fs::read_to_string(self.path.join(self.kills)).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Its last process may still be on its way out.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.path).is_ok() {
+                return;
+            }
+            std::thread::sleep(process::POLL_INTERVAL);
+        }
+    }
+}
+
+fn little_memory(executable: &Executable) -> Done {
+    let limit = (MEMORY_MIB << 20) * 11 / 10;
+    let group = match Cgroup::make(limit) {
+        Ok(group) => group,
+        Err(why) => return Ok(Seen::Skipped(why)),
+    };
+    let procs = group.path.join("cgroup.procs").display().to_string();
+    let into = ["sh", "-c", "echo $$ >\"$0\" && exec \"$@\"", &procs];
+    let flags = ["-m", MEMORY_FLAG, "-t", "2"];
+    let mut server = executable.start_at("faults-memory", free_address()?, &into, &flags)?;
+    let stored = store_much(server.address());
+    let killed = group.killed();
+    let resident = place::resident_kib(server.id()).unwrap_or(0) >> 10;
+    server.check_alive().map_err(|why| format!("{why}; the kernel ended {killed}"))?;
+    let (stored, there) = stored?;
+    server.stop()?;
+    match killed {
+        0 => Ok(Seen::Held(format!(
+            "{stored} values stored, {there} of the last 1000 there and right; {resident} MiB \
+             resident of {} allowed",
+            limit >> 20
+        ))),
+        _ => Err(format!("the kernel ended {killed} processes in the cgroup")),
+    }
+}
+
+/// Stores values until they amount to several times the memory; how many, and how many of the last
+/// thousand are still there, each of which must be right.
+fn store_much(address: SocketAddr) -> Result<(u64, u64), String> {
+    const LENGTHS: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 500_000];
+    let mut client = Client::connect(address)?;
+    let mut random = Random::new(3, 3);
+    let (mut bytes, mut values) = (0, Vec::new());
+    while bytes < TIMES_STORED * (MEMORY_MIB << 20) {
+        let key = values.len() as u64;
+        let length = LENGTHS[random.within(0, LENGTHS.len())] + random.within(0, 10);
+        let value = Value { key, version: 1, length };
+        set(&mut client, &key.to_string(), value, 0)?;
+        values.push(value);
+        bytes += length as u64;
+    }
+    let mut there = 0;
+    for value in values.iter().rev().take(1000) {
+        client.send(format!("get {}\r\n", value.key).as_bytes())?;
+        let line = client.line()?;
+        if line == "END" {
+            continue; // evicted, as it may be
+        }
+        client.body(value.length, |bytes| value.is(bytes))?;
+        client.expect("END")?;
+        there += 1;
+    }
+    Ok((values.len() as u64, there))
+}
+
+const HOGS: usize = 4;
+const STARVED_TURNS: u64 = 50;
+/// A process that computes, and ends by itself should this one be killed.
+const HOG: [&str; 7] = ["-c", "0", "timeout", "120", "sh", "-c", "while :; do :; done"];
+
+fn cpu_starvation(executable: &Executable) -> Done {
+    let log = process::scratch_dir("logs")?.join("faults-hog.log");
+    let hog = || {
+        let mut command = Command::new("taskset");
+        Guarded::start(command.args(HOG), &log)
+    };
+    let hogs = (0..HOGS).map(|_| hog()).collect::<Result<Vec<_>, _>>()?;
+    let starved = ["nice", "-n", "10", "taskset", "-c", "0"];
+    let flags = ["-m", "64", "-t", "2"];
+    let server = executable.start_at("faults-starved", free_address()?, &starved, &flags)?;
+    let mut client = Client::connect(server.address())?;
+    for version in 0..STARVED_TURNS {
+        let length = if version % 10 == 0 { 300_000 } else { 100 };
+        turn(&mut client, "starved", Value { key: 1, version, length })?;
+    }
+    drop(hogs);
+    server.stop()?;
+    Ok(Seen::Held(format!("{} requests answered beside {HOGS} hogs", STARVED_TURNS * 2)))
+}
+
+/// Seconds of expiry of the item that must go.
+const SHORT_SECONDS: u32 = 3;
+const LONG_SECONDS: u32 = 100_000;
+
+fn clock_steps(executable: &Executable) -> Done {
+    let Some(library) = libfaketime() else {
+        let why = "libfaketime is not installed (Debian: faketime), and stepping the machine's own \
+                   clock would harm others";
+        return Ok(Seen::Skipped(why.into()));
+    };
+    let folder = Folder::make("clock")?;
+    let file = folder.file("offset");
+    let step = |offset: &str| {
+        std::fs::write(&file, offset).map_err(|e| format!("cannot write {file}: {e}"))
+    };
+    step("+0")?;
+    let (preload, file_setting) =
+        (format!("LD_PRELOAD={library}"), format!("FAKETIME_TIMESTAMP_FILE={file}"));
+    let stepped =
+        ["env", &preload, &file_setting, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"];
+    let server = executable.start_at("faults-clock", free_address()?, &stepped, &["-m", "64"])?;
+    let mut client = Client::connect(server.address())?;
+    let value = Value { key: 1, version: 1, length: 100 };
+    for offset in ["+1d", "-1d", "+0"] {
+        set(&mut client, "ever", value, 0)?;
+        set(&mut client, "long", value, LONG_SECONDS)?;
+        step(offset)?;
+        set(&mut client, "short", value, SHORT_SECONDS)?;
+        for key in ["ever", "long"] {
+            if !is_there(&mut client, key)? {
+                return Err(format!("at {offset} the item `{key}` is gone"));
+            }
+        }
+        place::wait_until("an item with an expiry goes", || Ok(!is_there(&mut client, "short")?))?;
+        if !is_there(&mut client, "ever")? || !is_there(&mut client, "long")? {
+            return Err(format!("at {offset} an item is gone before its time"));
+        }
+    }
+    server.stop()?;
+    Ok(Seen::Held("after each of three steps only the item with 3 s went".into()))
+}
+
+fn is_there(client: &mut Client, key: &str) -> Result<bool, String> {
+    client.send(format!("mg {key}\r\n").as_bytes())?;
+    match client.line()?.as_str() {
+        "HD" => Ok(true),
+        "EN" => Ok(false),
+        other => Err(format!("`mg {key}` was answered by `{other}`")),
+    }
+}
+
+fn libfaketime() -> Option<String> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    let files = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    files.into_iter().find(|file| file.is_file()).map(|file| file.display().to_string())
+}
