@@ -179,8 +179,9 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
     const u8 *ethernet = s->request - ip_bytes - ETH_BYTES;
     if (ethernet[6] & 1 || !is_plain(ctx, control_, ethernet))
         return 0;
-    /* The frame header: the only datagram of its message, of the kind that memcached knows. */
-    if ((load64(s->request + UDP_BYTES) & ~0xffffull) != 0x0000010000000000)
+    /* The frame header: the only datagram of its message, of the kind that memcached knows. What
+     * clients leave in the last number, which memcached reserves, says nothing. */
+    if ((load64(s->request + UDP_BYTES) & 0x0000ffffffff0000) != 0x0000010000000000)
         return 0;
     if (ip_bytes == 20 && fold(sum_words(s->request - 20, 5)) != 0xffff) {
         *outcome = CHECKSUM;
@@ -258,7 +259,7 @@ INLINE void turn_headers(struct scratch *s, u32 ip_bytes) {
     *(volatile u16 *)(udp + 2) = load16(came);
     *(volatile u16 *)(udp + 4) = swap16(bytes);
     *(volatile u16 *)(udp + 6) = 0;
-    store64(udp + UDP_BYTES, load64(came + UDP_BYTES));
+    store64(udp + UDP_BYTES, load64(came + UDP_BYTES) & 0x0000ffffffffffff); /* reserved: 0 */
     u16 pseudo = sum_pseudo(udp, ip_bytes, bytes);
     u16 sum = s->partial ? pseudo : ~fold(sum_reply(s, bytes, pseudo));
     *(volatile u16 *)(udp + 6) = sum ? sum : 0xffff;

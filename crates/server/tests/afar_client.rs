@@ -226,7 +226,7 @@ fn post_in_frames(client: &mut Client, request_id: u16, message: &[u8]) -> usize
     let frames = message.chunks(1392);
     let total = frames.len() as u16;
     for (number, frame) in frames.enumerate() {
-        let header = Header { request_id, sequence: number as u16, total, kind: Kind::Once };
+        let header = Header { request_id, sequence: number as u16, total, kind: Kind::Data };
         let frame = [&header.to_bytes()[..], frame].concat();
         assert_eq!(client.post_request(0, &frame), Posted::Done);
     }

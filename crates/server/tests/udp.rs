@@ -20,6 +20,30 @@ fn reply(key: &str, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn what_an_unmodified_client_leaves_in_the_reserved_number_changes_nothing() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        for (round, reserved) in [0_u16, 1, 2, 3, 4, 5, 6, 9, 0x0d0a, 0xa703, 0xffff]
+            .into_iter()
+            .flat_map(|reserved| (0..2).map(move |round| (round, reserved)))
+        {
+            // Neither is a sequence number of one frame looked at, as in memcached.
+            let sequence = [0, 0x6b65][round];
+            let header = [7, sequence, 1, reserved].map(u16::to_be_bytes);
+            for (text, answer) in [
+                (&b"set k 0 0 1\r\nx\r\n"[..], &b"STORED\r\n"[..]),
+                (b"incr n 1\r\n", b"NOT_FOUND\r\n"),
+            ] {
+                peer.raw(0, &[header.as_flattened(), text].concat());
+                let got = peer.all(&mut rig);
+                assert_eq!(got, [(7, answer.to_vec())], "{reserved:#x} {workers} workers, {form}");
+            }
+        }
+    }
+}
+
+#[test]
 fn each_request_of_a_datagram_is_answered_by_a_message_of_its_own() {
     for (workers, form) in FORMS {
         let mut rig = Rig::new(&plan(workers, form));

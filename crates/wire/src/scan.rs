@@ -106,7 +106,7 @@ pub fn first_name(line: &[u8]) -> Option<(u64, &[u8])> {
         return (behind.first().is_none_or(|&b| b == b' ')).then(|| (word, skip_spaces(behind)));
     }
     let named = (1 << (8 * length)) - 1;
-    let name = word & named | ONES * b' ' as u64 & !named;
+    let name = (word & named) | ((ONES * b' ' as u64) & !named);
     Some((name, skip_spaces(line.get(length..)?)))
 }
 

@@ -4,13 +4,8 @@
 use crate::request::{Repeat, Request};
 use crate::topology::Topology;
 use laneway_wire::udp::frames::put_train;
-use laneway_wire::udp::{
-    DATAGRAM_BYTES_MAX, Gap, HEADER_BYTES, Header, Kind, Message, Parts, TRAIN_FRAMES_MAX,
-};
+use laneway_wire::udp::{Gap, HEADER_BYTES, Header, Kind, Message, Parts, TRAIN_FRAMES_MAX};
 use std::ops::Range;
-
-/// Where the header tells the kind of its frame.
-const KIND: Range<usize> = 6..HEADER_BYTES;
 
 /// One time that a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,8 +205,10 @@ impl Pending {
         let mut sequences = sequences.into_iter();
         let put = |slice: &[u8]| out.extend_from_slice(slice);
         put_train(id, &message, &mut sequences, &mut headers, put);
-        for datagram in out.chunks_mut(DATAGRAM_BYTES_MAX) {
-            datagram[KIND].copy_from_slice(&self.kind.number().to_be_bytes());
+        if self.total == 1
+            && let Some(header) = out.first_chunk_mut()
+        {
+            *header = Header { kind: self.kind, ..Header::whole(id) }.to_bytes();
         }
     }
 
@@ -287,6 +284,13 @@ mod tests {
         pending.again();
         out.clear();
         pending.put(&mut out);
-        assert_eq!((&out[..8], pending.sends), (&[0, 9, 0, 100, 0, 101, 0, 3][..], 2));
+        assert_eq!((&out[..8], pending.sends), (&[0, 9, 0, 100, 0, 101, 0, 0][..], 2));
+        let request = Request::delete("k");
+        let head = request.head().expect("it is a fine request");
+        let mut pending = Pending::new(request, head, 1, true, 0);
+        pending.begin(Attempt { id: 9, queue: 0 });
+        out.clear();
+        pending.put(&mut out);
+        assert_eq!(out[..8], [0, 9, 0xff, 0xff, 0, 1, 0xa7, 3], "it is told to be done once");
     }
 }

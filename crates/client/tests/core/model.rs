@@ -115,7 +115,7 @@ impl Server {
                 assert_eq!(header.kind == Kind::Data, read, "what changes something is marked");
                 self.request(queue, key, payload, now_nanos);
             }
-            Kind::Data | Kind::Once => {
+            Kind::Data => {
                 self.queues.insert(key, queue);
                 match self.requests.take(key, header, payload, now_nanos) {
                     Taken::Whole(whole) => {

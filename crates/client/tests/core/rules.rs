@@ -127,7 +127,7 @@ fn only_the_server_asked_and_the_reply_meant_are_believed() {
     core.feed(queue, &reply(id.wrapping_add(1), right), 1);
     assert_eq!(core.counts().stray, 2);
     core.feed(queue, &reply(id, right)[..7], 1);
-    let unknown = Header { kind: Kind::from_number(77), ..Header::whole(id) };
+    let unknown = Header { kind: Kind::Unknown(77), ..Header::whole(id) };
     core.feed(queue, &unknown.to_bytes(), 1);
     assert_eq!(core.counts().unintelligible, 2);
     for text in

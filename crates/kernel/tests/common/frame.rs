@@ -13,7 +13,7 @@ pub struct Frame {
     pub source: IpAddr,
     pub to: IpAddr,
     pub port: u16,
-    /// Request id, sequence, total, kind.
+    /// Request id, sequence, total, what memcached reserves.
     pub head: [u16; 4],
     pub text: Vec<u8>,
 }

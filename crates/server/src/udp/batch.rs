@@ -112,7 +112,8 @@ impl Batch {
             self.leave(peer, self.start..self.out.len());
             return Some(total);
         }
-        self.spread(request_id, total, kind);
+        assert_eq!(kind, Kind::Data, "frames of our own kinds are one datagram each");
+        self.spread(request_id, total);
         let bytes = self.start..self.out.len();
         let segment_bytes = Some(DATAGRAM_BYTES_MAX as u16);
         for start in bytes.clone().step_by(TRAIN_BYTES_MAX) {
@@ -135,7 +136,7 @@ impl Batch {
     }
 
     /// Make room for a header before each frame, from the last frame on.
-    fn spread(&mut self, request_id: u16, total: u16, kind: Kind) {
+    fn spread(&mut self, request_id: u16, total: u16) {
         let message = self.start + HEADER_BYTES;
         let end = self.out.len();
         self.out.resize(end + (usize::from(total) - 1) * HEADER_BYTES, 0);
@@ -144,7 +145,7 @@ impl Batch {
             let from = message + number * FRAME_BYTES_MAX;
             let to = self.start + number * DATAGRAM_BYTES_MAX;
             self.out.copy_within(from..end.min(from + FRAME_BYTES_MAX), to + HEADER_BYTES);
-            let header = Header { request_id, sequence, total, kind }.to_bytes();
+            let header = Header { request_id, sequence, total, kind: Kind::Data }.to_bytes();
             self.out[to..to + HEADER_BYTES].copy_from_slice(&header);
         }
     }

@@ -322,9 +322,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 /// lies: a peer that shares no memory lends nothing.
 fn is_frame(header: &Header, lends: bool) -> bool {
     match header.kind {
-        Kind::Data | Kind::Once => header.total > 1 && header.is_possible(),
+        Kind::Data => header.total > 1 && header.is_possible(),
         Kind::Resend => header.total > 1,
         Kind::Lent => lends,
-        Kind::Forget | Kind::Cookie | Kind::Notice | Kind::Unknown(_) => false,
+        Kind::Once | Kind::Forget | Kind::Cookie | Kind::Notice | Kind::Unknown(_) => false,
     }
 }
