@@ -29,8 +29,8 @@ load   puts a stream's items into DIR, which is made if it is missing. Sizes may
        differ from the old ones: this is how a store is moved to larger media.
 
 No server may have DIR open. All take --pm PATH, --pm-backend, --ssd PATH,
---pm-size and --ssd-size as laneway serve does, if it was given them; load
-takes --pm-index for a store that it makes.
+--pm-size, --ssd-size and --accept-lost-log as laneway serve does, if it was
+given them; load takes --pm-index for a store that it makes.
 
 Exit status: 0 all is well; 1 damage was found, or an item could not be read;
 2 the command line makes no sense; 74 a medium refused.

@@ -330,3 +330,55 @@ fn the_tools_check_list_dump_load_and_repair() {
     assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nc 1 0 0\n");
     assert_eq!(tool(&other, "scan", &["--nonsense"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
+    let (folder, other) = (Folder::new("log-lost"), Folder::new("log-other"));
+    for (folder, count) in [(&folder, 20), (&other, 3)] {
+        let server = Server::start(folder, &[]);
+        let mut client = server.connect();
+        for number in 0..count {
+            let request = set(&format!("k{number}"), &value(number, 100));
+            assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
+        }
+        server.stop();
+    }
+    let refused = |flags: &[&str], told: &str| {
+        let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
+        for args in [&own[..], &["fsck", folder.path()], &["scan", folder.path()]] {
+            let ran = Command::new(BINARY).args(args).args(flags).output().expect("it runs");
+            assert_eq!(ran.status.code(), Some(74), "{args:?}: {}", text(&ran.stderr));
+            assert!(text(&ran.stderr).contains(told), "{args:?}: {}", text(&ran.stderr));
+        }
+    };
+    let path =
+        |folder: &Folder, name: &str| folder.0.join(name).to_str().expect("plain").to_string();
+    let missing = path(&folder, "not-mounted/log");
+    refused(&["--pm", &missing], "is missing; nothing was written");
+    assert!(!Path::new(&missing).exists(), "it was not made");
+    refused(&["--pm", &path(&other, "log")], "is another store's");
+    let (log, kept) = (path(&folder, "log"), path(&folder, "kept"));
+    fs::rename(&log, &kept).expect("renamed");
+    refused(&[], "--accept-lost-log");
+    assert!(!Path::new(&log).exists(), "it was not made");
+    fs::write(&log, []).expect("written");
+    refused(&[], "nothing was written");
+    fs::write(&log, vec![0; 32 << 20]).expect("written");
+    refused(&[], "the log is blank");
+    fs::rename(&kept, &log).expect("renamed");
+    for (folder, count) in [(&folder, 20), (&other, 3)] {
+        let told = format!("{count} items can be read, 0 cannot\n");
+        assert_eq!(text(&tool(folder, "fsck", &[]).stdout), told);
+    }
+    // It is lost: without --pm-size the new one is as long as the old one was.
+    fs::remove_file(&log).expect("removed");
+    let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
+    let process = Process::serve(&[&own[..], &["--accept-lost-log"]].concat());
+    let mut client = TcpStream::connect(process.places()[0]).expect("connects");
+    assert_eq!(ask(&mut client, &set("new", &value(1, 100)), b"\r\n"), b"STORED\r\n");
+    process.stop();
+    assert_eq!(fs::metadata(&log).expect("it is there").len(), 32 << 20);
+    let repaired = tool(&folder, "fsck", &["--repair"]);
+    assert_eq!(text(&repaired.stdout).lines().last(), Some("1 items can be read, 20 cannot"));
+    assert!(tool(&folder, "fsck", &[]).status.success());
+}

@@ -2,11 +2,13 @@
 
 use crate::disk::real::{FileDisk, Fresh};
 use crate::fsck::{self, Findings};
+use crate::lost;
 use crate::pm::Region;
 use crate::pm::map::{MapRegion, Promise};
 use crate::pm::wal::WalRegion;
 use crate::recover::{Media, Progress};
 use crate::report::Report;
+use crate::superblock::{Front, Superblock};
 use crate::tier::Tier;
 use crate::types::{Error, Result, Settings, doing};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -71,13 +73,30 @@ impl DirectorySettings {
     }
 
     fn must_exist(&self) -> Result<()> {
-        let (log, ssd) = self.places();
-        match [&log, &ssd].into_iter().find(|path| !path.exists()) {
-            None => Ok(()),
-            Some(path) => {
-                let path = path.display();
+        let (_, ssd) = self.places();
+        match ssd.exists() {
+            true => Ok(()),
+            false => {
+                let path = ssd.display();
                 Err(Error::Mismatch(format!("there is no store here: {path} is missing")))
             }
+        }
+    }
+
+    /// How large the log is to be made if it is missing: as the store on the SSD has it, and then
+    /// only if that one's own log is known to be lost.
+    fn log_bytes(&self) -> Result<u64> {
+        let (log, ssd) = self.places();
+        if is_made(&log) || !is_made(&ssd) {
+            return Ok(self.pm_bytes);
+        }
+        let ssd = FileDisk::open_read_only(&ssd)?;
+        let Front::Store(superblock) = Superblock::read(&ssd, &mut Vec::new())? else {
+            return Ok(self.pm_bytes);
+        };
+        match self.settings.accept_lost_log && superblock.tree_segments == 0 {
+            true => Ok(u64::from(superblock.segment_bytes) * u64::from(superblock.segments)),
+            false => Err(lost::missing(&log)),
         }
     }
 }
@@ -98,16 +117,15 @@ impl Directory {
         doing("make the store's folder", std::fs::create_dir_all(&settings.path))?;
         let lock = lock(&settings.path)?;
         let (pm_path, ssd_path) = settings.places();
+        let pm_bytes = settings.log_bytes()?;
         let region: Arc<dyn Region> = match settings.backend {
             Backend::Wal => {
-                let disk = FileDisk::open(&pm_path, settings.pm_bytes, Fresh::Zeroed)?;
+                let disk = FileDisk::open(&pm_path, pm_bytes, Fresh::Zeroed)?;
                 Arc::new(WalRegion::new(Arc::new(disk)))
             }
-            Backend::Dax => {
-                Arc::new(MapRegion::open(&pm_path, settings.pm_bytes, Promise::Durable)?)
-            }
+            Backend::Dax => Arc::new(MapRegion::open(&pm_path, pm_bytes, Promise::Durable)?),
             Backend::UnsafeVolatile => {
-                Arc::new(MapRegion::open(&pm_path, settings.pm_bytes, Promise::Volatile)?)
+                Arc::new(MapRegion::open(&pm_path, pm_bytes, Promise::Volatile)?)
             }
         };
         let ssd = Arc::new(FileDisk::open(&ssd_path, settings.ssd_bytes, Fresh::Reserved)?);
@@ -134,6 +152,9 @@ impl Directory {
         settings.must_exist()?;
         let _lock = lock(&settings.path)?;
         let (pm_path, ssd_path) = settings.places();
+        if !is_made(&pm_path) {
+            return Err(lost::missing(&pm_path));
+        }
         let region: Arc<dyn Region> = match settings.backend {
             Backend::Wal => Arc::new(WalRegion::new(Arc::new(FileDisk::open_read_only(&pm_path)?))),
             Backend::Dax => Arc::new(MapRegion::open(&pm_path, 0, Promise::Durable)?),
@@ -186,6 +207,11 @@ fn lock(folder: &Path) -> Result<OwnedFd> {
         Ok(()) => Ok(file),
         Err(_) => Err(Error::Locked(folder.display().to_string())),
     }
+}
+
+/// Whether there is a device, or a file with something in it.
+fn is_made(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file() || found.len() != 0)
 }
 
 fn sync_folder(folder: &Path) -> Result<()> {

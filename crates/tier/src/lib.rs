@@ -46,6 +46,7 @@ mod key;
 mod large;
 mod ledger;
 mod log;
+mod lost;
 mod make;
 mod migrate;
 mod offer;

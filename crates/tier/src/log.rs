@@ -115,6 +115,16 @@ impl Log {
         }
     }
 
+    /// The log of a store that was made just now goes on in the segment that it was made with.
+    pub fn go_on(&mut self) {
+        let Some((slot, end)) = self.newest_sealed() else { return };
+        self.slots[slot as usize] = Slot::Active;
+        let generation = self.generation;
+        let life = life_of(self.store_id, generation);
+        let (tail, durable, grouped) = (end, end, end);
+        self.active = Some(Active { slot, generation, life, tail, durable, grouped, stamped: 0 });
+    }
+
     /// How the region is cut.
     pub fn shape(&self) -> Shape {
         self.shape

@@ -1,34 +1,27 @@
 //! A new store on media that hold none.
+//!
+//! The log's first segment is begun with it, so that a log says from the first moment whose it is:
+//! one without a header of the store is not the store's (see `recover`).
 
-use crate::disk::Disk;
+use crate::disk::{Barrier, Disk};
 use crate::outline::part_of;
 use crate::pm::Region;
-use crate::segment::Shape;
+use crate::segment::{Front, Header, Shape};
 use crate::superblock::Superblock;
 use crate::tree::Tree;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
 use std::sync::Arc;
 
 /// Makes an empty store of this id whose log has this shape, in front of so many segments' worth of
-/// index.
+/// index. `begun` is the id of one that was being made here when the power failed.
 pub fn make(
     region: &Arc<dyn Region>,
     ssd: &dyn Disk,
     shape: &Shape,
     tree_segments: u32,
-    store_id: u64,
+    (store_id, begun): (u64, Option<u64>),
 ) -> Result<Superblock> {
-    let mut magic = [0; 8];
-    for slot in 0..shape.segments {
-        doing("read the log", region.read(shape.start(slot), &mut magic))?;
-        if magic != [0; 8] {
-            return Err(Error::Mismatch(
-                "the log holds records and the SSD no store: is --ssd the right one? To begin \
-                 anew, remove both"
-                    .into(),
-            ));
-        }
-    }
+    must_be_blank(&**region, shape, begun)?;
     let blocks = ssd.bytes() / BLOCK_BYTES as u64;
     let mut superblock = Superblock {
         store_id,
@@ -39,9 +32,45 @@ pub fn make(
         blocks,
         checkpoints: Default::default(),
     };
+    if begun.is_some() {
+        // Who finds no whole superblock, as the next one may leave it, must find a blank log.
+        write(&**region, &vec![0; shape.header_bytes as usize])?;
+    }
     if let Some(part) = part_of(region, shape, tree_segments) {
         Tree::make(&part, store_id)?;
     }
-    superblock.make(ssd)?;
+    superblock.make(ssd, || {
+        let header = Header { store_id, generation: 1, flush_sequence: 0, listed: Vec::new() };
+        write(&**region, &header.encode(shape))
+    })?;
     Ok(superblock)
+}
+
+/// Writes the front of the first slot, durable when this returns.
+fn write(region: &dyn Region, bytes: &[u8]) -> Result<()> {
+    doing("make the log", region.write(0, bytes))?;
+    doing("make the log", region.flush(0, bytes.len() as u64))?;
+    doing("make the log", region.fence(Barrier::Recovery))
+}
+
+fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> Result<()> {
+    let mut front = vec![0; shape.header_bytes as usize];
+    for slot in 0..shape.segments {
+        doing("read the log", region.read(shape.start(slot), &mut front))?;
+        let is_ours = || match begun {
+            // Its header, whole or torn.
+            Some(id) if slot == 0 => {
+                Header::decode(&front, shape, id).map(|front| !matches!(front, Front::Foreign))
+            }
+            _ => Ok(false),
+        };
+        if front[..size_of::<u64>()] != [0; size_of::<u64>()] && !is_ours()? {
+            return Err(Error::Mismatch(
+                "the log holds records and the SSD no store: is --ssd the right one? To begin \
+                 anew, remove both"
+                    .into(),
+            ));
+        }
+    }
+    Ok(())
 }

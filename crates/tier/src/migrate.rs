@@ -372,7 +372,7 @@ impl Shared {
     }
 
     /// Appends a record of the tier's own; returns its sequence and place.
-    fn append_note(&self, kind: Kind, key: &[u8], body: &[u8]) -> Result<(u64, Home)> {
+    pub fn append_note(&self, kind: Kind, key: &[u8], body: &[u8]) -> Result<(u64, Home)> {
         let meta = ItemMeta::default();
         let draft = Draft { kind, sequence: None, meta, key, body, what: None };
         let (ticket, appended) = self.append(&draft, 0)?.ok_or(Error::PmFull)?;

@@ -13,6 +13,7 @@ use crate::gather::Gathered;
 use crate::index::{Builder, Entry, Home, Index, Tie, What};
 use crate::ledger::Ledger;
 use crate::log::{Log, Slot};
+use crate::lost;
 use crate::make::make;
 use crate::outline::{self, log_bytes, part_of, share_of};
 use crate::pm::Region;
@@ -70,22 +71,21 @@ pub fn recover(
         let bytes = log_bytes(media.region.bytes(), settings.segment_bytes, tree_segments);
         Shape::of(bytes, settings.segment_bytes)
     };
-    let superblock = match Superblock::read(&*media.ssd, &mut report.problems)? {
-        Front::Store(superblock) => superblock,
-        Front::Empty => match purpose {
-            Purpose::Use { new_id } => {
-                report.is_new = true;
-                let tree_segments = match settings.index {
-                    None | Some(IndexKind::BTree) => 0,
-                    Some(IndexKind::Fair) => {
-                        share_of(media.region.bytes(), settings.segment_bytes)?
-                    }
-                };
-                outline::check(&*media.region, &settings, tree_segments)?;
-                make(&media.region, &*media.ssd, &shape_of(tree_segments)?, tree_segments, new_id)?
-            }
-            Purpose::Check => return Err(Error::Mismatch("there is no store here".into())),
-        },
+    let front = Superblock::read(&*media.ssd, &mut report.problems)?;
+    let superblock = match (front, purpose) {
+        (Front::Store(superblock), _) => superblock,
+        (front, Purpose::Use { new_id }) => {
+            report.is_new = true;
+            let tree_segments = match settings.index {
+                None | Some(IndexKind::BTree) => 0,
+                Some(IndexKind::Fair) => share_of(media.region.bytes(), settings.segment_bytes)?,
+            };
+            outline::check(&*media.region, &settings, tree_segments)?;
+            let begun = if let Front::Begun(id) = front { Some(id) } else { None };
+            let shape = shape_of(tree_segments)?;
+            make(&media.region, &*media.ssd, &shape, tree_segments, (new_id, begun))?
+        }
+        (_, Purpose::Check) => return Err(Error::Mismatch("there is no store here".into())),
     };
     outline::check(&*media.region, &settings, superblock.tree_segments)?;
     let shape = shape_of(superblock.tree_segments)?;
@@ -235,22 +235,16 @@ impl<'a> Recovery<'a> {
 
     fn run(mut self, settings: Settings, progress: Progress<'_>) -> Result<Recovered> {
         let position = self.load_checkpoint()?;
-        let Surveyed { used, flush_sequence, rebuilt, unvouched, problems } = self.survey()?;
+        let Surveyed { used, foreign, flush_sequence, rebuilt, unvouched, problems } =
+            self.survey()?;
+        let may_be_lost = (self.superblock.tree_segments == 0).then_some(settings.accept_lost_log);
+        let checkpoint = &self.superblock.checkpoints[0];
+        let passed = lost::check(checkpoint, &used, foreign, may_be_lost, &mut self.report)?;
         self.flush_sequence = flush_sequence;
         self.report.problems.extend(problems);
-        let mut slots = vec![Slot::Free; self.shape.segments as usize];
-        let mut generation = position.generation.saturating_sub(u64::from(position.offset == 0));
-        let total = used.len() as u64 * u64::from(self.shape.segment_bytes);
-        for (done, segment) in used.iter().enumerate() {
-            progress(done as u64 * u64::from(self.shape.segment_bytes), total);
-            let end = match segment.generation < position.generation {
-                true => segment.end,
-                false => self.replay(segment, position)?,
-            };
-            generation = generation.max(segment.generation);
-            slots[segment.slot as usize] = Slot::Sealed { generation: segment.generation, end };
-        }
-        progress(total, total);
+        let slots = self.replay_all(&used, position, progress)?;
+        let newest = used.last().map_or(0, |used| used.generation);
+        let generation = newest.max(lost::last_begun(position) + passed);
         self.load_tables()?;
         self.load_tree(&used)?;
         self.gathered = Gathered::default();
@@ -268,7 +262,10 @@ impl<'a> Recovery<'a> {
         let (space, accounts) = (counted.space, counted.accounts);
         let (region, shape) = (self.media.region.clone(), self.shape);
         let store_id = self.superblock.store_id;
-        let log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
+        let mut log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
+        if self.report.is_new {
+            log.go_on();
+        }
         let mut writer = Writer::new(log, self.sequence.max(self.flush_sequence));
         writer.failed = self.refused;
         writer.tabled_bytes = self.report.replayed_bytes + self.report.table_bytes;
@@ -302,6 +299,26 @@ impl<'a> Recovery<'a> {
             counters: Counters::default(),
         };
         Ok(Recovered { shared, report: self.report, rebuilt })
+    }
+
+    fn replay_all(
+        &mut self,
+        used: &[Used],
+        position: Position,
+        progress: Progress<'_>,
+    ) -> Result<Vec<Slot>> {
+        let mut slots = vec![Slot::Free; self.shape.segments as usize];
+        let total = used.len() as u64 * u64::from(self.shape.segment_bytes);
+        for (done, segment) in used.iter().enumerate() {
+            progress(done as u64 * u64::from(self.shape.segment_bytes), total);
+            let end = match segment.generation < position.generation {
+                true => segment.end,
+                false => self.replay(segment, position)?,
+            };
+            slots[segment.slot as usize] = Slot::Sealed { generation: segment.generation, end };
+        }
+        progress(total, total);
+        Ok(slots)
     }
 
     fn drop_flushed(&mut self) -> Result<()> {

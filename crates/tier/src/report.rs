@@ -5,6 +5,8 @@
 pub struct Report {
     /// Whether the store was made just now.
     pub is_new: bool,
+    /// Whether the store's own log was lost, and another is accepted in its place.
+    pub log_is_new: bool,
     /// Items that can be read.
     pub items: u64,
     /// Bytes of the checkpoint.

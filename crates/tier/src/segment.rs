@@ -92,6 +92,17 @@ pub struct Header {
     pub listed: Vec<Listed>,
 }
 
+/// What lies at the front of a slot.
+#[derive(Debug)]
+pub enum Front {
+    /// No whole header.
+    None,
+    /// A whole header of another store.
+    Foreign,
+    /// A whole header of the store that was asked for.
+    Own(Header),
+}
+
 /// A number that only records of this life of a segment carry. The store's id is random, so no
 /// client can put one into a value.
 pub fn life_of(store_id: u64, generation: u64) -> u32 {
@@ -125,11 +136,11 @@ impl Header {
         out
     }
 
-    /// Reads the header of `store_id`; `None` if there is none that is whole.
-    pub fn decode(bytes: &[u8], shape: &Shape, store_id: u64) -> Result<Option<Header>> {
+    /// Reads the header of `store_id`.
+    pub fn decode(bytes: &[u8], shape: &Shape, store_id: u64) -> Result<Front> {
         let mut reader = Reader::new(bytes);
         if reader.u64() != Some(MAGIC) {
-            return Ok(None);
+            return Ok(Front::None);
         }
         let (version, crc) = (reader.u32(), reader.u32());
         let parsed = (|| {
@@ -148,12 +159,12 @@ impl Header {
             let header = Header { store_id: id, generation, flush_sequence, listed };
             (Some(crc_of(whole)) == crc).then_some((header, segment_bytes, segments))
         })();
-        let Some((header, segment_bytes, segments)) = parsed else { return Ok(None) };
+        let Some((header, segment_bytes, segments)) = parsed else { return Ok(Front::None) };
         if version != Some(FORMAT_VERSION) {
             return Err(Error::Version { found: version.unwrap_or(0) });
         }
         if header.store_id != store_id {
-            return Ok(None); // an earlier store's
+            return Ok(Front::Foreign);
         }
         if (segment_bytes, segments) != (shape.segment_bytes, shape.segments) {
             return Err(Error::Mismatch(format!(
@@ -167,7 +178,10 @@ impl Header {
                 && (shape.header_bytes..=shape.segment_bytes).contains(&l.end)
                 && l.generation < header.generation
         };
-        Ok(header.listed.iter().all(sane).then_some(header))
+        match header.listed.iter().all(sane) {
+            true => Ok(Front::Own(header)),
+            false => Ok(Front::None),
+        }
     }
 }
 

@@ -39,8 +39,10 @@ pub struct Superblock {
 /// What the front of an SSD holds.
 #[derive(Debug)]
 pub enum Front {
-    /// Nothing was ever written, or a store was being made when the power failed.
+    /// Nothing was ever written.
     Empty,
+    /// A store of this id was being made when the power failed: nothing is in it.
+    Begun(u64),
     /// A store.
     Store(Superblock),
 }
@@ -124,13 +126,13 @@ impl Superblock {
         doing("sync a superblock", ssd.sync(Barrier::Superblock))
     }
 
-    /// Makes the two of a new store.
-    pub fn make(&mut self, ssd: &dyn Disk) -> Result<()> {
-        for generation in [1, 2] {
-            self.generation = generation;
-            self.write(ssd)?;
-        }
-        Ok(())
+    /// Makes the two of a new store, and what else it is made of between them.
+    pub fn make(&mut self, ssd: &dyn Disk, rest: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.generation = 1;
+        self.write(ssd)?;
+        rest()?;
+        self.generation = 2;
+        self.write(ssd)
     }
 
     /// Reads the newer of the two that are whole; `problems` learns of one that is not.
@@ -156,7 +158,9 @@ impl Superblock {
         found.sort_by_key(|superblock| superblock.generation);
         match found.pop() {
             // Made but for its second superblock: nothing was stored yet.
-            Some(first) if first.generation == 1 && !damaged.is_empty() => Ok(Front::Empty),
+            Some(first) if first.generation == 1 && !damaged.is_empty() => {
+                Ok(Front::Begun(first.store_id))
+            }
             Some(newest) => {
                 if let Some(slot) = damaged.first() {
                     problems.push(format!("superblock {slot} is damaged; the other one is used"));

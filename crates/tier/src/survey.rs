@@ -10,7 +10,7 @@ use crate::large::is_there;
 use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::record::Kind;
-use crate::segment::{Header, Listed, Met, Scan, Shape, life_of};
+use crate::segment::{Front, Header, Listed, Met, Scan, Shape, life_of};
 use crate::tables::id_of;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +46,8 @@ pub struct Used {
 pub struct Surveyed {
     /// The segments in use, oldest first.
     pub used: Vec<Used>,
+    /// Slots with the header of another store.
+    pub foreign: u32,
     /// Everything with a lower sequence was flushed.
     pub flush_sequence: u64,
     /// Headers that were not whole, by slot.
@@ -94,7 +96,7 @@ impl Survey<'_> {
     /// Looks.
     pub fn run(&self) -> Result<Surveyed> {
         let mut found = Surveyed { flush_sequence: self.flush_sequence, ..Surveyed::default() };
-        let mut headers = self.headers()?;
+        let mut headers = self.headers(&mut found.foreign)?;
         while let Some(hidden) = self.hidden_segment(&headers)? {
             let Hidden { slot, header, was_durable, problems } = hidden;
             found.problems.extend(problems);
@@ -129,13 +131,15 @@ impl Survey<'_> {
         Ok(found)
     }
 
-    fn headers(&self) -> Result<Headers> {
+    fn headers(&self, foreign: &mut u32) -> Result<Headers> {
         let mut headers = Headers::new();
         let mut bytes = vec![0; self.shape.header_bytes as usize];
         for slot in 0..self.shape.segments {
             doing("read the log", self.region.read(self.shape.start(slot), &mut bytes))?;
-            if let Some(header) = Header::decode(&bytes, &self.shape, self.store_id)? {
-                headers.insert(header.generation, (slot, header));
+            match Header::decode(&bytes, &self.shape, self.store_id)? {
+                Front::None => {}
+                Front::Foreign => *foreign += 1,
+                Front::Own(header) => drop(headers.insert(header.generation, (slot, header))),
             }
         }
         Ok(headers)

@@ -46,6 +46,9 @@ impl Tier {
             ));
         }
         let (shared, report) = recover(media, settings, Purpose::Use { new_id }, progress)?;
+        if report.log_is_new {
+            shared.replace_lost_log()?;
+        }
         let shared = Arc::new(shared);
         let background = settings.background.then(|| Background::start(&shared)).transpose()?;
         Ok((Tier { shared, background }, report))

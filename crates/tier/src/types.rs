@@ -112,6 +112,8 @@ pub struct Settings {
     /// Which index; `None` for the one that the store was made with. Fixed when a store is made: a
     /// new one has a B+-tree in memory if nothing else is said.
     pub index: Option<IndexKind>,
+    /// Whether a store whose log is lost is opened all the same, as of its last checkpoint.
+    pub accept_lost_log: bool,
     /// Whether a thread of the tier migrates and makes checkpoints. Without it the caller calls
     /// [`crate::Tier::maintain`].
     pub background: bool,
@@ -128,6 +130,7 @@ impl Default for Settings {
             migrate_percent: 75,
             checkpoint_bytes: 256 << 20,
             index: None,
+            accept_lost_log: false,
             background: true,
         }
     }

@@ -38,6 +38,7 @@ pub fn settings(background: bool) -> Settings {
         migrate_percent: 60,
         checkpoint_bytes: 96 << 10,
         index: None,
+        accept_lost_log: false,
         background,
     }
 }

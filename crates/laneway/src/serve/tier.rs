@@ -77,6 +77,7 @@ pub fn directory(flags: &TierFlags) -> Result<Option<DirectorySettings>, String>
                 as usize,
         };
     }
+    directory.settings.accept_lost_log = flags.accept_lost_log;
     directory.settings.migrate_by = match flags.migrate_by.as_deref() {
         None | Some("hotness") => MigrateBy::Hotness,
         Some("age") => MigrateBy::Age,

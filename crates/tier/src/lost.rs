@@ -1,0 +1,85 @@
+//! Whether the log is the one that the checkpoints were made with.
+//!
+//! A folder whose log is not mounted, or a path that leads to another store's, looks like a log
+//! with nothing in it. To go on from there would serve old values, and the first write would be the
+//! other store's loss.
+
+use crate::disk::Barrier;
+use crate::record::Kind;
+use crate::report::Report;
+use crate::store::{Checkpoint, Shared};
+use crate::survey::Used;
+use crate::types::{Error, Position, Result};
+use std::path::Path;
+
+/// More segments than any log was begun with while it was away.
+const GENERATIONS: u64 = 1 << 32;
+
+/// What to do where there is a store and not its log.
+const WAY_OUT: &str = "Give --pm the store's own log, or mount what it is on. If it is lost for \
+                       good, serve --accept-lost-log goes on with what the SSD had at the last \
+                       checkpoint";
+
+/// The last segment that was begun, as a checkpoint of this position knows.
+pub fn last_begun(position: Position) -> u64 {
+    position.generation.saturating_sub(u64::from(position.offset == 0))
+}
+
+/// Refuses a log that is blank, of another store, or ends before the newest checkpoint; a lost one
+/// may be accepted, but never another store's. Returns how many generations the log goes on above
+/// what the checkpoint knows, so that the lost one is never taken for it.
+pub fn check(
+    checkpoint: &Checkpoint,
+    used: &[Used],
+    foreign: u32,
+    may_be_lost: Option<bool>,
+    report: &mut Report,
+) -> Result<u64> {
+    // A store is made with its first segment.
+    let needed = last_begun(checkpoint.position).max(1);
+    let newest = used.last().map_or(0, |used| used.generation);
+    if needed <= newest {
+        let told = || format!("{foreign} segments of the log have headers of another store");
+        report.problems.extend((foreign != 0).then(told));
+        return Ok(0);
+    }
+    let what = match (newest, foreign) {
+        (0, 0) => "the log is blank".to_string(),
+        (0, _) => {
+            return Err(Error::Mismatch(
+                "the log is another store's, and nothing was written to it: give --pm the log of \
+                 this one"
+                    .into(),
+            ));
+        }
+        (newest, _) => format!("the log ends with segment {newest}"),
+    };
+    let told = format!("{what}, and the store on the SSD was made with it up to segment {needed}");
+    match may_be_lost {
+        Some(true) => {
+            report.log_is_new = true;
+            report.problems.push(format!("{told}: what the log held is lost"));
+            Ok(GENERATIONS)
+        }
+        Some(false) => Err(Error::Mismatch(format!("{told}; nothing was written. {WAY_OUT}"))),
+        None => Err(Error::Mismatch(format!(
+            "{told}, and its index with it; nothing was written. Give --pm the right log"
+        ))),
+    }
+}
+
+/// A log that is not there.
+pub fn missing(path: &Path) -> Error {
+    let path = path.display();
+    Error::Mismatch(format!("the log {path} is missing; nothing was written. {WAY_OUT}"))
+}
+
+impl Shared {
+    /// Has the log that was accepted known as the store's from now on, by both superblocks.
+    pub fn replace_lost_log(&self) -> Result<()> {
+        self.append_note(Kind::Note, &[], &[])?;
+        self.commit(Barrier::Group)?;
+        self.checkpoint()?;
+        self.checkpoint()
+    }
+}

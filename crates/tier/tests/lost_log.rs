@@ -1,0 +1,173 @@
+//! A log that is not the one the store on the SSD was made with is refused before a byte is
+//! written; a lost one may be accepted, and then never comes back by mistake.
+
+mod common;
+
+use common::{Kind, Machine, PM_BYTES, settings, value};
+use laneway_tier::disk::sim::Faults;
+use laneway_tier::{Error, ItemMeta, Settings, Tier, fsck};
+
+const NEW_ID: u64 = 0x0fed_cba9_8765_4321;
+const KINDS: [Kind; 2] = [Kind::Pm, Kind::Wal];
+
+fn machine(kind: Kind, log: &[u8], ssd: &[u8]) -> Machine {
+    Machine::of(kind, &Faults::default(), u64::MAX, log.to_vec(), ssd.to_vec())
+}
+
+fn put(tier: &Tier, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let bytes = if number.is_multiple_of(3) { 2000 } else { 100 };
+        tier.put(&number.to_be_bytes(), &value(number, bytes), ItemMeta::default()).unwrap();
+    }
+}
+
+/// What lies on both media after `work`: log, SSD.
+fn images(kind: Kind, id: u64, work: impl FnOnce(&Tier)) -> (Vec<u8>, Vec<u8>) {
+    let machine = Machine::new(kind, &Faults::default());
+    let (tier, _) = Tier::open(machine.media(), settings(), id, &mut |_, _| {}).unwrap();
+    work(&tier);
+    drop(tier);
+    machine.images()
+}
+
+fn refusal(machine: &Machine, settings: Settings) -> String {
+    let before = machine.images();
+    let refused = machine.open(settings).err().expect("it is refused");
+    assert!(matches!(refused, Error::Mismatch(_)), "{refused}");
+    let checked = fsck::check(machine.media(), settings).expect_err("as a check is");
+    assert_eq!(checked.to_string(), refused.to_string());
+    assert!(machine.images() == before, "something was written");
+    refused.to_string()
+}
+
+fn accepting() -> Settings {
+    Settings { accept_lost_log: true, ..settings() }
+}
+
+#[test]
+fn a_log_that_is_not_the_stores_is_refused_and_nothing_is_written() {
+    type Work = fn(&Tier);
+    let works: [(&str, Work); 4] = [
+        ("nothing stored", |_| {}),
+        ("no checkpoint", |tier| put(tier, 0..20)),
+        ("a checkpoint", |tier| {
+            put(tier, 0..20);
+            tier.checkpoint().unwrap();
+        }),
+        ("much", |tier| {
+            put(tier, 0..20);
+            tier.checkpoint().unwrap();
+            (0..10).for_each(|turn| put(tier, turn * 100..turn * 100 + 30));
+            while tier.maintain().unwrap() {}
+            tier.settle().unwrap();
+        }),
+    ];
+    for kind in KINDS {
+        let (others, _) = images(kind, NEW_ID, |tier| put(tier, 0..9));
+        for (name, work) in works {
+            let mut sequence = 0;
+            let (log, ssd) = images(kind, 7, |tier| {
+                work(tier);
+                sequence = tier.sequence();
+            });
+            let blank = machine(kind, &vec![0; PM_BYTES], &ssd);
+            let told = refusal(&blank, settings());
+            assert!(told.contains("blank") && told.contains("--accept-lost-log"), "{told}");
+            let foreign = machine(kind, &others, &ssd);
+            for settings in [settings(), accepting()] {
+                let told = refusal(&foreign, settings);
+                assert!(told.contains("another store's"), "{name}: {told}");
+            }
+            let (tier, report) = machine(kind, &log, &ssd).open(settings()).unwrap();
+            assert_eq!((&report.problems[..], report.log_is_new), (&[][..], false), "{name}");
+            assert_eq!(tier.sequence(), sequence, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_log_of_before_the_checkpoint_is_refused() {
+    for kind in KINDS {
+        let mut old = Vec::new();
+        let machine_of = Machine::new(kind, &Faults::default());
+        let (tier, _) = machine_of.open(settings()).unwrap();
+        for turn in 0..6 {
+            put(&tier, turn * 40..turn * 40 + 40);
+            tier.checkpoint().unwrap();
+            if turn == 1 {
+                old = machine_of.images().0;
+            }
+        }
+        drop(tier);
+        let told = refusal(&machine(kind, &old, &machine_of.images().1), settings());
+        assert!(told.contains("ends with segment"), "{told}");
+    }
+}
+
+#[test]
+fn a_lost_log_is_gone_on_without_and_does_not_come_back() {
+    for kind in KINDS {
+        let (lost, ssd) = images(kind, 7, |tier| {
+            put(tier, 0..300);
+            while tier.migrate().unwrap() {}
+            tier.checkpoint().unwrap();
+            put(tier, 300..304);
+        });
+        let there = machine(kind, &vec![0; PM_BYTES], &ssd);
+        let (tier, report) = there.open(accepting()).unwrap();
+        assert!(report.log_is_new);
+        assert!(report.problems[0].contains("is lost"), "{report:?}");
+        let kept = (0..300).filter(|number: &u64| {
+            tier.get(&number.to_be_bytes()).is_ok_and(|item| {
+                item.is_some_and(|item| item.value == value(*number, item.value.len()))
+            })
+        });
+        assert!(kept.count() > 200, "what the SSD had is there");
+        assert!(tier.get(&301u64.to_be_bytes()).unwrap().is_none(), "the log had it");
+        // Not one write, and yet the log that was lost is not taken for this one's.
+        drop(tier);
+        let (log, ssd) = there.images();
+        let told = refusal(&machine(kind, &lost, &ssd), settings());
+        assert!(told.contains("ends with segment"), "{told}");
+        let (tier, report) = machine(kind, &log, &ssd).open(settings()).unwrap();
+        assert!(!report.log_is_new, "{report:?}");
+        put(&tier, 0..300);
+        for number in 0..300u64 {
+            let item = tier.get(&number.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(item.value, value(number, item.value.len()));
+        }
+    }
+}
+
+#[test]
+fn a_store_whose_making_was_interrupted_anywhere_is_made_again() {
+    for kind in [Kind::Pm, Kind::Wal, Kind::PmFair] {
+        let mut settings = settings();
+        settings.index = kind.is_fair().then_some(laneway_tier::IndexKind::Fair);
+        let mut begun = 0;
+        for fails_at in 1.. {
+            let pm_bytes = if kind.is_fair() { 2 * PM_BYTES } else { PM_BYTES };
+            let (log, ssd) = (vec![0; pm_bytes], vec![0; common::SSD_BYTES]);
+            let first = Machine::of(kind, &Faults::default(), fails_at, log, ssd);
+            let made = Tier::open(first.media(), settings, 7, &mut |_, _| {});
+            let is_made = made.is_ok();
+            drop(made);
+            for seed in 0..8 {
+                // Once more in vain, by a start that has another number in mind.
+                let second = first.crashed(seed, &Faults::default(), 1 + seed * 3);
+                drop(Tier::open(second.media(), settings, NEW_ID, &mut |_, _| {}));
+                let third = second.crashed(seed, &Faults::default(), u64::MAX);
+                let (tier, report) = third.open(settings).unwrap_or_else(|error| {
+                    panic!("{kind:?}: power failed at event {fails_at}, seed {seed}: {error}")
+                });
+                assert_eq!(report.problems, Vec::<String>::new());
+                begun += u64::from(report.is_new);
+                put(&tier, 0..3);
+            }
+            if is_made {
+                break;
+            }
+        }
+        assert!(begun > 8, "{kind:?}: {begun} states of an unfinished store");
+    }
+}
