@@ -14,8 +14,10 @@ use laneway_policy::route::lane;
 use laneway_policy::{Design, ItemBytes, Lane, Route, route};
 use laneway_store::meter;
 use laneway_transport::Transport;
+use laneway_wire::reply::NO_BINARY;
 use laneway_wire::{Frame, KEY_BYTES_MAX, Malformed, Request, Then, parse};
 use std::cell::Cell;
+use std::sync::Once;
 
 /// The end of a value on the wire.
 const VALUE_END: &[u8] = b"\r\n";
@@ -345,6 +347,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// The client is wrong: tell it, and go on as memcached would.
     fn malformed(&mut self, connection: &mut Connection<T::Stream>, what: &Malformed<'_>) -> Step {
         self.out.extend_from_slice(what.reply);
+        if what.reply == NO_BINARY {
+            tell_of_binary(&connection.card.peer);
+        }
         let touched = Cell::new(0);
         execute::refused_by_size(&self.context_of_malformed(&touched, what), what);
         match what.then {
@@ -415,6 +420,20 @@ fn join<S>(
     connection.mode = Mode::Joining { joining, size, arrived };
     connection.large = true;
     Step::Stop(consumed, Stop::Large)
+}
+
+/// Whoever runs a client of the binary protocol sees its errors, and whoever runs the server why:
+/// once, for a pool of such clients tries again and again.
+#[cold]
+fn tell_of_binary(peer: &str) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        log::warn!(
+            peer;
+            "a client speaks the binary protocol and is refused: set it to the text protocol"
+        );
+    });
+    log::debug!(peer; "refused: the binary protocol");
 }
 
 fn swallow<S>(bytes: u64, connection: &mut Connection<S>, rest: &[u8]) -> Step {

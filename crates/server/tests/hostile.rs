@@ -126,6 +126,24 @@ fn nothing_behind_the_line_of_a_refused_store_is_served_as_a_request() {
 }
 
 #[test]
+fn a_client_of_the_binary_protocol_is_told_and_closed_at_once() {
+    for plan in plans() {
+        let mut rig = Rig::new(&plan);
+        // Version, a get of "k", and one whose key is ten bytes long: that is a newline.
+        for (opcode, key) in [(0x0b, ""), (0, "k"), (0, "0123456789")] {
+            let client = rig.net.connect();
+            let mut request = vec![0; 24];
+            (request[0], request[1]) = (0x80, opcode);
+            (request[3], request[11]) = (key.len() as u8, key.len() as u8);
+            request.extend(key.bytes());
+            let got = rig.ask(&client, &request, b"\r\n");
+            assert!(got.starts_with(b"CLIENT_ERROR the binary protocol"), "{}", tail(&got));
+            assert!(client.ended() && got.len() < 120, "{}: {}", what(&plan), tail(&got));
+        }
+    }
+}
+
+#[test]
 fn a_value_refused_half_way_is_answered_to_its_own_client() {
     for plan in plans() {
         let plan = Plan { memory_bytes: 16 << 20, item_bytes_max: 6 << 20, ..plan };

@@ -57,6 +57,12 @@ fn each_kind_of_bad_input_is_counted_and_nothing_else_happens() {
         ("cookies_wrong", 1, vec![(Header { kind: Kind::Cookie, ..frame(8, 0, 1) }, b"guess")]),
         ("forgets", 1, vec![(Header { kind: Kind::Forget, ..frame(8, 0, 9) }, b"")]),
         ("requests_beyond_limit", 1, vec![(frame(9, 0, 1), &many)]),
+        ("binary_requests", 1, vec![(frame(9, 0, 1), b"\x80\0\0\x01\0\0\0\0\0\0\0\x01k")]),
+        (
+            "binary_requests",
+            2,
+            vec![(frame(9, 0, 1), b"\x80\n"), (frame(9, 0, 1), b"mg k q\r\n\x80")],
+        ),
         ("size_mismatches", 1, vec![(frame(9, 0, 1), b"set a 0 0 9 noreply\r\nx\r\n")]),
     ];
     for (workers, form) in FORMS {

@@ -7,6 +7,9 @@ use crate::request::Limits;
 
 pub use crate::request::KEY_BYTES_MAX;
 
+/// The byte that requests of memcached's binary protocol begin with; no line of text does.
+pub const BINARY_REQUEST: u8 = 0x80;
+
 /// A line without a newline longer than this ends the connection unless it is a multiget
 /// (memcached: `try_read_command_ascii`).
 pub const LINE_BYTES_MAX: usize = 2048;

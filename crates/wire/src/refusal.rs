@@ -29,8 +29,8 @@ impl Refusal<'_> {
     pub(crate) const fn swallow(self, value_bytes: usize) -> Self {
         Refusal { then: Then::Swallow(value_bytes + VALUE_END_BYTES), ..self }
     }
-    /// Ends the connection: a value follows, and nobody knows where it ends. Going on with the next
-    /// line, as memcached does, reads the value as requests.
+    /// Ends the connection: what follows is no line. A value of which nobody knows where it ends
+    /// would be read as requests, as memcached does.
     pub(crate) const fn close(self) -> Self {
         Refusal { then: Then::Close, ..self }
     }

@@ -69,6 +69,9 @@ pub const MN: &[u8] = b"MN\r\n";
 
 /// No such command, or the wrong number of arguments.
 pub const ERROR: &[u8] = b"ERROR\r\n";
+/// A request of the binary protocol.
+pub const NO_BINARY: &[u8] =
+    b"CLIENT_ERROR the binary protocol is not supported: set the client to the text protocol\r\n";
 /// A key too long, a number that is none.
 pub const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 /// `delete` with something behind its key.

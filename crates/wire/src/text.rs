@@ -12,7 +12,7 @@
 //!
 //! Knows no meta flags (`crate::meta` does), no clock, no connection. Sizes are bytes.
 
-use crate::limits::{KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_SPACES_MAX};
+use crate::limits::{BINARY_REQUEST, KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_SPACES_MAX};
 use crate::meta;
 use crate::refusal::{Outcome, Refusal, value_bytes};
 use crate::reply;
@@ -53,6 +53,11 @@ pub fn parse<'a>(input: &'a [u8], limits: &Limits) -> Result<Option<Frame<'a>>, 
 /// No newline yet: wait, unless the line is already longer than it may get.
 #[cold]
 fn unfinished<'a>(input: &'a [u8], limits: &Limits) -> Result<Option<Frame<'a>>, Malformed<'a>> {
+    if input.first() == Some(&BINARY_REQUEST) {
+        // Its client waits for an answer and sends no newline.
+        let reply = reply::NO_BINARY;
+        return Err(Malformed { reply, head_bytes: input.len(), then: Then::Close, unlink: None });
+    }
     let bytes_max = if is_multiget(input) { limits.line_bytes_max } else { LINE_BYTES_MAX };
     if input.len() <= bytes_max {
         return Ok(None);
@@ -138,8 +143,12 @@ fn rare(line: &[u8]) -> Outcome<'_> {
     }
 }
 
-/// A browser is hung up on; anybody else is told.
+/// A browser is hung up on; anybody else is told. A request of the binary protocol may well hold a
+/// newline.
 fn unknown(line: &[u8]) -> Refusal<'_> {
+    if line.first() == Some(&BINARY_REQUEST) {
+        return Refusal::says(reply::NO_BINARY).close();
+    }
     match Tokens::new(line).last() {
         Some(last) if last.starts_with(b"HTTP/") => {
             Refusal { reply: b"", then: Then::Close, unlink: None }

@@ -49,6 +49,8 @@ udp_counts! {
     from_ourselves,
     /// Lines that begin as replies do, not as requests: not answered, nor what stands behind them.
     replies_received,
+    /// Requests of the binary protocol: not answered, nor what stands behind them.
+    binary_requests,
     /// Requests without a newline: not answered.
     half_requests,
     /// Values that do not end where their message does.

@@ -23,6 +23,7 @@ use crate::worker::Worker;
 use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
 use laneway_store::meter;
 use laneway_transport::Transport;
+use laneway_wire::limits::BINARY_REQUEST;
 use laneway_wire::reply::{BAD_DATA_CHUNK, CRLF, END};
 use laneway_wire::udp::{FRAME_BYTES_MAX, Kind};
 use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Request, Then, parse};
@@ -65,6 +66,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if is_reply(payload) {
             return at.counts.replies_received.add_owner(1);
         }
+        if is_binary(payload) {
+            return at.counts.binary_requests.add_owner(1);
+        }
         if from.once && !self.is_first(desk, at, &mut from, digest) {
             return;
         }
@@ -75,6 +79,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             if is_reply(rest) {
                 return at.counts.replies_received.add_owner(1);
+            }
+            if is_binary(rest) {
+                return at.counts.binary_requests.add_owner(1);
             }
             if desk.batches[queue].is_over_budget() {
                 at.counts.requests_over_budget.add_owner(1);
@@ -496,6 +503,12 @@ fn job_of(desk: &mut Desk, from: &From, bytes: &[u8], size: ItemBytes) -> Job {
 /// run between two servers for ever, each taking the other's error for a request.
 fn is_reply(line: &[u8]) -> bool {
     line.first().is_some_and(|first| first.is_ascii_uppercase() || first.is_ascii_digit())
+}
+
+/// Whether a request of the binary protocol is next: dropped, as a datagram answers nobody who does
+/// not speak as we do.
+fn is_binary(line: &[u8]) -> bool {
+    line.first() == Some(&BINARY_REQUEST)
 }
 
 /// Whether the client wants no answer, not even to what cannot be read to its end.
