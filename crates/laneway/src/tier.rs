@@ -9,6 +9,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -209,7 +210,10 @@ fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error>
     let dumped = match &asked.file {
         None => dump::dump(&directory, &mut BufWriter::new(io::stdout().lock()))?,
         Some(path) => {
-            let file = File::create(path).map_err(file_error)?;
+            // Every value is in it: for its owner alone, as the folder's own files are.
+            let mut options = File::options();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let file = options.open(path).map_err(file_error)?;
             let dumped = dump::dump(&directory, &mut BufWriter::new(&file))?;
             file.sync_all().map_err(file_error)?;
             dumped

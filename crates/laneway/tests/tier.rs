@@ -312,6 +312,9 @@ fn the_tools_check_list_dump_load_and_repair() {
     let file = folder.0.join("all.dump");
     let file = file.to_str().expect("plain");
     assert!(tool(&folder, "dump", &["--output", file]).status.success());
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(file).expect("it was written").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "every value is in it");
     let load = tool(&other, "load", &[&["--input", file], &SIZES[..]].concat());
     assert!(load.status.success(), "{}", text(&load.stderr));
     assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nb 9000 0 0\nc 1 0 0\n");
