@@ -294,7 +294,7 @@ fn read_meta(context: &Context<'_>, set: &MetaSet<'_>) -> How {
         place,
         flags: flags.client_flags.unwrap_or(0),
         expires: expires_at(flags.exptime.unwrap_or(0), context.now),
-        cas_explicit: flags.cas_explicit,
+        cas_explicit: flags.cas_explicit.filter(|&id| id != 0), // 0: as if not given
     }
 }
 

@@ -40,6 +40,7 @@ pub(in super::super) fn meta_arith(
         }
         if let (Changed::NotFound, Some(exptime)) = (&changed, flags.vivify) {
             match vivify(context, meta, key, hash, exptime) {
+                Vivified::Yes(_) if flags.quiet => {}
                 Vivified::Yes(shown) => show(context, meta, &shown, out),
                 Vivified::SomebodyElse => continue,
                 Vivified::NoMemory => {

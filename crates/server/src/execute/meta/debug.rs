@@ -26,10 +26,9 @@ pub(in super::super) fn meta_debug(
     out.extend_from_slice(meta.key.token);
     let bytes = u64::from(item.value_bytes) + u64::from(item.key_bytes);
     let size = bytes + HEADER_BYTES as u64;
-    // memcached counts the expiry down to zero from below.
     let expires = match item.expires {
         0 => -1,
-        expires => i64::from(context.now) - i64::from(expires),
+        expires => i64::from(expires) - i64::from(context.now),
     };
     let fetched = if item.fetched { "yes" } else { "no" };
     let cas = context.cas(&item);

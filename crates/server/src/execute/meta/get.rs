@@ -50,7 +50,7 @@ pub fn meta_get_key(
                 (item, Some(value))
             }
         };
-        if meta.flags.value && !context.reads(&item) {
+        if seen.with_value && !context.reads(&item) {
             out.truncate(start);
             return Outcome::Elsewhere;
         }
@@ -62,23 +62,19 @@ pub fn meta_get_key(
             continue;
         }
         count_hit(context, meta);
-        return match value {
-            Some(value) if meta.flags.value => transfer(value),
-            _ => {
-                out.truncate(if meta.flags.value { out.len() } else { seen.head_end });
-                if meta.flags.value {
-                    out.extend_from_slice(CRLF);
-                }
-                Outcome::Done
-            }
-        };
+        match value {
+            Some(value) if seen.with_value => return transfer(value),
+            _ if seen.with_value => out.extend_from_slice(CRLF),
+            _ => out.truncate(seen.head_end),
+        }
+        return Outcome::Done;
     }
     out.truncate(start);
     out.extend_from_slice(TOO_MANY);
     Outcome::Done
 }
 
-/// Look at the item: head (and value, where it is small) go to `out`. Without `v` the value is
+/// Look at the item: head (and value, where it is small) go to `out`. Where no value is sent it is
 /// fetched all the same, and cut off again, because that is what leaves a hit mark; with `u` and
 /// without `v` nothing is marked.
 fn look(
@@ -112,6 +108,8 @@ struct Seen {
     expires: Option<UnixSeconds>,
     /// This client won the token.
     won: bool,
+    /// The value follows: it was asked for, and the client does not have it already (`C`).
+    with_value: bool,
     /// Where the head ends in the output.
     head_end: usize,
 }
@@ -126,7 +124,8 @@ impl Seen {
         created: bool,
         out: &mut Vec<u8>,
     ) {
-        if meta.flags.value {
+        self.with_value = meta.flags.value && meta.flags.cas_compare != Some(context.cas(item));
+        if self.with_value {
             put_meta_value_head(out, item.value_bytes as usize);
         } else {
             out.extend_from_slice(b"HD");
@@ -236,8 +235,9 @@ fn vivify(
     if let Some(last) = seen.expires.filter(|&last| last != expires) {
         entry.set_expires(last); // a `T` stood behind the `N`
     }
+    entry.mark_fetched(); // by its maker
     drop(entry);
-    if meta.flags.value {
+    if seen.with_value {
         out.extend_from_slice(CRLF);
     }
     Vivified::Yes
