@@ -9,10 +9,10 @@ use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{CorePolicy, EpochLoad, ItemBytes, Nanos, SizeClass, SizeHistogram};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A whole pass of the sweep over all slots takes about this many turns of the control loop's
-/// short tick; see [`SWEEP_SLOTS`].
+/// How often the sweep goes on.
 const TICK_NANOS: u64 = 100_000_000;
-/// Slots that one tick of the sweep looks at: 100 k a second.
+/// Slots that the sweep looks at then: 100 k a second. It does so in bounded steps (the store says
+/// how long one is), one in a turn, so that no small request waits for more than one.
 const SWEEP_SLOTS: usize = 10_000;
 
 /// Worker 0's extra duty.
@@ -21,6 +21,8 @@ pub struct Control {
     epoch_nanos: u64,
     epoch_ends_nanos: u64,
     tick_nanos: u64,
+    /// Slots that the sweep is still to look at, of this tick.
+    sweep_slots: usize,
     sizes_before: Vec<u64>,
     large_before: u64,
     backed_up_nanos_before: Vec<u64>,
@@ -35,6 +37,7 @@ impl Control {
             epoch_nanos,
             epoch_ends_nanos: now + epoch_nanos,
             tick_nanos: now + TICK_NANOS,
+            sweep_slots: 0,
             sizes_before: vec![0; CLASS_COUNT],
             large_before: 0,
             backed_up_nanos_before: Vec::new(),
@@ -47,12 +50,21 @@ impl Control {
         self.epoch_ends_nanos.min(self.tick_nanos)
     }
 
-    /// Do what is due.
+    /// Whether it is in the midst of something: its next step is due at once.
+    pub fn is_busy(&self) -> bool {
+        self.sweep_slots > 0
+    }
+
+    /// Do what is due: one bounded step.
     pub fn step<S>(&mut self, shared: &Shared<S>, now: u64, now_seconds: u32) {
         if now >= self.tick_nanos {
             self.tick_nanos = now + TICK_NANOS;
-            let swept = shared.store.sweep(now_seconds, SWEEP_SLOTS);
-            shared.swept.fetch_add(swept as u64, Relaxed);
+            self.sweep_slots = SWEEP_SLOTS;
+        }
+        if self.sweep_slots > 0 {
+            let swept = shared.store.sweep(now_seconds, self.sweep_slots);
+            shared.swept.fetch_add(swept.expired as u64, Relaxed);
+            self.sweep_slots = if swept.is_over { 0 } else { self.sweep_slots - swept.slots };
         }
         if now >= self.epoch_ends_nanos {
             self.epoch_ends_nanos = now + self.epoch_nanos;

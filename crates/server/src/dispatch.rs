@@ -268,9 +268,18 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn body(&mut self, connection: &mut Connection<T::Stream>, rest: &[u8]) -> Step {
         let Mode::Body(incoming) = &mut connection.mode else { return Step::Took(0) };
         let bytes = rest.len().min(incoming.draft().missing());
-        if incoming.draft().write(&rest[..bytes]).is_err() {
-            self.refuse_body(connection);
-            return Step::Took(0);
+        let mut taken = 0;
+        while taken < bytes {
+            let ready = match incoming.draft().prepare() {
+                Ok(None) => return Step::Stop(taken, Stop::Quota), // others come first
+                Ok(Some(ready)) => ready.min(bytes - taken),
+                Err(_) => 0,
+            };
+            if ready == 0 || incoming.draft().write(&rest[taken..taken + ready]).is_err() {
+                self.refuse_body(connection);
+                return Step::Took(taken);
+            }
+            taken += ready;
         }
         if incoming.draft().missing() == 0 {
             self.body_is_whole(connection);

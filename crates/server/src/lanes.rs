@@ -85,11 +85,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if matches!(connection.mode, Mode::Joining { .. }) {
             return self.join_slice(connection);
         }
-        if matches!(connection.mode, Mode::Body(_)) && !connection.streams_in_place() {
+        let in_place = connection.streams_in_place() && connection.input.is_empty();
+        if matches!(connection.mode, Mode::Body(_)) && !in_place {
             return self.serve(connection); // a contiguous item: one read fills most of it
         }
         match self.receive_piece(connection, budget)? {
             Piece::Some => Ok(connection.next_slice(budget)),
+            Piece::Unready => Ok(Next::Large),
             Piece::Later => Ok(Next::Read),
             Piece::End => Ok(Next::Close),
             Piece::Refused => Ok(Next::Small),

@@ -97,6 +97,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             return Ok(Next::Close);
         }
         if connection.streams_in_place()
+            && connection.input.is_empty()
             && let Some(next) = self.stream_body(connection)?
         {
             return Ok(next);
@@ -243,6 +244,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             match self.receive_piece(connection, usize::MAX)? {
                 Piece::Whole => return Ok(None),
                 Piece::Some => {}
+                Piece::Unready => return Ok(Some(Next::Small)),
                 Piece::Later => return Ok(Some(Next::Read)),
                 Piece::End => return Ok(Some(Next::Close)),
                 Piece::Refused => return Ok(Some(Next::Small)),
@@ -260,13 +262,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         assert!(connection.input.is_empty(), "bytes of the value would be overtaken");
         let draft = incoming.draft();
         let missing = draft.missing();
-        let room = match draft.room() {
-            Ok(room) => room,
-            Err(_) => {
-                self.refuse_body(connection);
-                self.send_out(connection)?;
-                return Ok(Piece::Refused);
-            }
+        let room = match draft.prepare() {
+            Ok(None) => return Ok(Piece::Unready),
+            Ok(Some(_)) => draft.room(),
+            Err(refused) => Err(refused),
+        };
+        let Ok(room) = room else {
+            self.refuse_body(connection);
+            self.send_out(connection)?;
+            return Ok(Piece::Refused);
         };
         let most = room.len().min(budget).min(missing);
         let bytes = match connection.stream.read(&mut room[..most]) {
@@ -302,6 +306,8 @@ pub(crate) enum Piece {
     Whole,
     /// Bytes came, and more may be there; more are missing.
     Some,
+    /// Memory for the next bytes is being made free: others come first.
+    Unready,
     /// Nothing more to read now.
     Later,
     /// The peer has closed.

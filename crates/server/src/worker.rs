@@ -91,6 +91,8 @@ pub struct Worker<T: Transport, C> {
     pub(crate) stopping: bool,
     /// Where handing connections away goes on, while this worker is becoming large.
     leaving: Option<u32>,
+    /// Where looking for idle connections goes on, once a second.
+    kicking: Option<u32>,
     pub(crate) ready: Vec<Ready>,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) out: Vec<u8>,
@@ -157,6 +159,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             backlog,
             stopping: false,
             leaving: None,
+            kicking: None,
             ready: Vec::new(),
             read_buffer: vec![0; READ_BYTES],
             out: Vec::with_capacity(2 * READ_BYTES),
@@ -303,6 +306,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             || !self.small.is_empty()
             || !self.large.is_empty()
             || self.leaving.is_some()
+            || self.kicking.is_some()
+            || self.control.as_ref().is_some_and(Control::is_busy)
             || !here.mailbox.is_empty()
             || (self.takes_large() && !self.shared.large_queue.is_empty());
         if busy || self.has_jobs() || self.has_datagrams() {
@@ -395,6 +400,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if self.shared.phase() != Phase::Running {
             return self.drain();
         }
+        self.kick_idle();
         if now < self.housekeeping_nanos {
             return Ok(());
         }
@@ -403,17 +409,17 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.accept_paused = false;
             self.transport.watch_listeners(true)?;
         }
-        self.kick_idle();
+        self.kicking = (!self.shared.settings.idle_timeout.is_zero()).then_some(0);
         self.expire_datagrams(now);
         Ok(())
     }
 
+    /// Close idle connections: a batch per turn.
     fn kick_idle(&mut self) {
+        let Some(from) = self.kicking else { return };
         let timeout = self.shared.settings.idle_timeout.as_secs() as u32;
-        if timeout == 0 {
-            return;
-        }
-        let tokens: Vec<Token> = self.table.tokens_from(0).collect();
+        let tokens: Vec<Token> = self.table.tokens_from(from).take(BATCH as usize).collect();
+        self.kicking = tokens.last().map(|token| token.slot + 1);
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };
             let last = connection.card.last_seconds.load(Relaxed);

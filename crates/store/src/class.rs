@@ -268,10 +268,9 @@ impl Class {
 }
 
 impl ClassState {
-    /// The first chunk at or behind `chunk`, in address order, round the end.
-    pub fn chunk_from(&self, chunk: u32) -> Option<u32> {
-        let at = self.chunks.partition_point(|&other| other < chunk);
-        self.chunks.get(at).or_else(|| self.chunks.first()).copied()
+    /// The chunks, in address order.
+    pub fn chunks(&self) -> &[u32] {
+        &self.chunks
     }
 
     fn join_partial(&mut self, tables: Tables<'_>, chunk: u32) {

@@ -6,6 +6,8 @@
 pub struct Drain {
     pub current: Option<Draining>,
     pub hand: u32,
+    /// The last chunk could not be emptied: items in it are held or under construction.
+    pub in_vain: bool,
     /// Whether it walks the chunks of the window, or the others.
     pub in_window: bool,
 }

@@ -6,6 +6,7 @@
 //! then see that item's bucket changed, too.
 
 use crate::{
+    budget::WAIT_STEPS,
     geometry::SMALL_RECORD_BYTES_MAX,
     large::{PIECE_HEADER_BYTES, class_for_piece, owner_word, payload_bytes},
     location::{Location, Medium, size_class},
@@ -13,7 +14,7 @@ use crate::{
     meter,
     record::{self, Header},
     store::{Record, Store},
-    types::{Refused, UnixSeconds},
+    types::{Mode, Refused, UnixSeconds},
 };
 use laneway_sync::{prim::Ordering::Relaxed, version::before_reuse, words};
 use std::{fmt, slice, sync::Arc};
@@ -42,6 +43,8 @@ struct Large {
     key: Box<[u8]>,
     pieces: Vec<u64>,
     held_bytes: u64,
+    /// Steps that were done for the next piece, and did not bring it.
+    waited: usize,
 }
 
 impl fmt::Debug for Draft {
@@ -84,12 +87,18 @@ impl Store {
         };
         let body = if large {
             let descriptor = self.large.take().ok_or(Refused::OutOfMemory)?;
-            Body::Large(Large { descriptor, key: key.into(), pieces: Vec::new(), held_bytes: 0 })
+            Body::Large(Large {
+                descriptor,
+                key: key.into(),
+                pieces: Vec::new(),
+                held_bytes: 0,
+                waited: 0,
+            })
         } else {
             let class = self.memory.class_for(small);
             let offset = self
                 .allocate_in_window(key, small)
-                .or_else(|| self.allocate(class))
+                .or_else(|| self.allocate_small(class))
                 .or_else(|| self.memory.take(self.memory.window_class_for(small)?))
                 .ok_or(Refused::OutOfMemory)?;
             before_reuse();
@@ -110,6 +119,22 @@ impl Draft {
     /// In pieces, to be received piece by piece.
     pub fn is_large(&self) -> bool {
         self.header.large
+    }
+
+    /// See to it by one bounded step that there is memory for the next bytes: for how many of them.
+    /// `None`: not yet; to be called again after others had their turn. Who writes or receives
+    /// without asking, or more, takes memory by whatever it takes.
+    pub fn prepare(&mut self) -> Result<Option<usize>, Refused> {
+        let missing = self.missing();
+        let Body::Large(large) = &mut self.body else { return Ok(Some(missing)) };
+        let payload = payload_bytes(&self.store.memory);
+        let at = self.header.value_at() + self.written;
+        while missing > 0 && large.pieces.len() <= at / payload {
+            if !large.take_piece(&self.store, &self.header, payload, true)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(missing.min(payload - at % payload)))
     }
 
     /// Copy `bytes` in behind what is there; takes memory as needed. At most `missing()` bytes.
@@ -181,7 +206,7 @@ impl Draft {
         let payload = payload_bytes(&self.store.memory);
         let at = self.header.value_at() + self.written;
         while large.pieces.len() <= at / payload {
-            large.take_piece(&self.store, &self.header, payload)?;
+            large.take_piece(&self.store, &self.header, payload, false)?;
         }
         let start = large.pieces[at / payload] as usize + PIECE_HEADER_BYTES + at % payload;
         let missing = self.header.value_bytes - self.written;
@@ -227,7 +252,8 @@ impl Large {
         store: &Store,
         header: &Header,
         payload: usize,
-    ) -> Result<(), Refused> {
+        in_steps: bool,
+    ) -> Result<bool, Refused> {
         let stream_left = header.record_bytes() - self.pieces.len() * payload;
         let alone = header.record_bytes() <= payload;
         let class = class_for_piece(&store.memory, stream_left.min(payload), alone);
@@ -237,10 +263,20 @@ impl Large {
             unpublished.fetch_sub(slot_bytes, Relaxed);
             return Err(Refused::OutOfMemory);
         }
-        let Some(offset) = store.allocate(class) else {
+        let offset = match (in_steps, self.waited) {
+            (false, _) => store.allocate(class),
+            (true, 0) => store.allocate_bounded(class),
+            (true, _) => store.allocate_step(class),
+        };
+        let Some(offset) = offset else {
             unpublished.fetch_sub(slot_bytes, Relaxed);
+            self.waited += 1;
+            if in_steps && store.mode == Mode::Cache && self.waited <= WAIT_STEPS {
+                return Ok(false);
+            }
             return Err(Refused::OutOfMemory);
         };
+        self.waited = 0;
         self.held_bytes += slot_bytes;
         before_reuse();
         let words =
@@ -252,7 +288,7 @@ impl Large {
         self.pieces.push(offset as u64);
         meter::items(1);
         store.counters.piece_list_bytes.fetch_add(8, Relaxed);
-        Ok(())
+        Ok(true)
     }
 }
 

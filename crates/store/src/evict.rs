@@ -16,8 +16,9 @@
 //! Every call does a bounded amount of work. Nothing here is called from inside a bucket.
 
 use crate::{
+    budget::{Budget, COPY_BYTES, LOOK, PICK, PICK_LOOKS, READ, STEP, TAKE_OUT, WAIT_STEPS},
     cursor::{Drain, Draining},
-    geometry::{BLOCK_BYTES, SLOT_BYTES_MIN},
+    geometry::BLOCK_BYTES,
     hook::Unlinked,
     large::{LargeName, owner_of},
     location::{Location, Medium},
@@ -28,14 +29,12 @@ use crate::{
     types::Mode,
 };
 use laneway_sync::{prim::Ordering::Relaxed, version::before_reuse, words};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
-/// Slots that the hand looks at before it takes the least used of them.
-const LOOKS: u32 = 256;
-/// Slots of a chunk being emptied that one draft sees to.
-const DRAIN_SLOTS: usize = 64;
-/// Rounds of evicting before a draft gives up, or takes a whole chunk by force.
+/// Rounds of evicting before a draft gives up, or waits for a whole chunk.
 const ROUNDS: usize = 16;
+/// Larger classes that a small draft tries where its own has nothing to give up.
+const LARGER_CLASSES: usize = 8;
 /// Chunks the draining hand passes over for their turnover, before it takes any.
 const SKIPS: u32 = 256;
 /// A class whose turnover is so many times the mean waits for a fraction of a chunk's evictions
@@ -57,16 +56,43 @@ enum Cause {
 }
 
 impl Store {
-    /// A slot of the class, by whatever it takes.
+    /// A slot of the class, by whatever it takes. Of a small item it may be one of a larger class.
     #[inline]
-    pub(crate) fn allocate(&self, class: usize) -> Option<usize> {
+    pub(crate) fn allocate_small(&self, class: usize) -> Option<usize> {
         if let Some(offset) = self.memory.take(class) {
             return Some(offset);
         }
-        self.allocate_slowly(class)
+        self.allocate_bounded(class)
+            .or_else(|| self.allocate_larger(class))
+            .or_else(|| self.allocate_overdrawn(class))
+            .or_else(|| self.allocate_by_force(class))
     }
 
-    fn allocate_slowly(&self, class: usize) -> Option<usize> {
+    /// No larger class has anything either: a chunk beyond the limit, for a class that has none.
+    fn allocate_overdrawn(&self, class: usize) -> Option<usize> {
+        let overdrawn = self.mode == Mode::Cache && self.memory.overdraw(class);
+        overdrawn.then(|| self.memory.take(class)).flatten()
+    }
+
+    /// A slot of the class, by whatever it takes.
+    pub(crate) fn allocate(&self, class: usize) -> Option<usize> {
+        self.allocate_bounded(class).or_else(|| self.allocate_by_force(class))
+    }
+
+    /// A slot of the class, by one bounded step.
+    pub(crate) fn allocate_bounded(&self, class: usize) -> Option<usize> {
+        self.memory
+            .take(class)
+            .or_else(|| self.allocate_within(class, &mut Budget::of(STEP), &mut Budget::of(PICK)))
+    }
+
+    /// The same, where so much may be done to empty a chunk, and so much to find what to evict.
+    pub(crate) fn allocate_within(
+        &self,
+        class: usize,
+        drain: &mut Budget,
+        pick: &mut Budget,
+    ) -> Option<usize> {
         for round in 0..ROUNDS {
             if let Some(offset) = self.memory.take(class) {
                 return Some(offset);
@@ -87,34 +113,58 @@ impl Store {
             }
             let pool = self.memory.pool_counts();
             if entitled || pool.available < pool.reserve {
-                self.drain_step(DRAIN_SLOTS);
+                self.drain_step(drain);
             }
-            let evicted = self.evict_in_class(class, Cause::Demand);
-            if !evicted && round >= ROUNDS / 2 {
+            let evicted = self.evict_in_class(class, Cause::Demand, pick);
+            if !evicted && (round >= ROUNDS / 2 || pick.is_spent()) {
                 break;
             }
         }
-        self.memory.take(class).or_else(|| self.allocate_by_force(class))
+        self.memory.take(class)
+    }
+
+    /// The class has nothing that could be evicted, and a chunk for it is not empty yet: a small
+    /// item lies in a slot of a larger class until it is written again. So nobody waits for a chunk.
+    fn allocate_larger(&self, class: usize) -> Option<usize> {
+        if self.mode == Mode::Store {
+            return None;
+        }
+        let held = |class: &usize| self.memory.class(*class).chunks_held.load(Relaxed) > 0;
+        let larger = (class + 1..self.memory.block_class()).filter(held).take(LARGER_CLASSES);
+        let mut pick = Budget::of(PICK);
+        for class in larger {
+            let evicts = |pick: &mut Budget| self.evict_in_class(class, Cause::Demand, pick);
+            let found = self
+                .memory
+                .take(class)
+                .or_else(|| evicts(&mut pick).then(|| self.memory.take(class)).flatten());
+            if found.is_some() || pick.is_spent() {
+                return found;
+            }
+        }
+        None
     }
 
     /// The class has nothing that could be evicted: empty chunks of others until one comes free.
     fn allocate_by_force(&self, class: usize) -> Option<usize> {
-        const STEPS: usize = 2 * crate::geometry::CHUNK_BYTES_MAX / SLOT_BYTES_MIN / LOOKS as usize;
-        self.memory.release_empty();
-        for _ in 0..STEPS {
-            if self.memory.grow(class, true)
-                && let Some(offset) = self.memory.take(class)
-            {
-                return Some(offset);
-            }
-            // Here it is worth waiting for whoever is at it: there is no other way on.
-            let drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
-            self.drain_locked(drain, LOOKS as usize);
-            if let Some(offset) = self.memory.take(class) {
-                return Some(offset);
-            }
+        if self.mode == Mode::Store {
+            return None;
         }
-        None
+        self.memory.release_empty();
+        (0..WAIT_STEPS).find_map(|_| self.allocate_step(class))
+    }
+
+    /// One bounded step of that.
+    pub(crate) fn allocate_step(&self, class: usize) -> Option<usize> {
+        if self.memory.grow(class, true)
+            && let Some(offset) = self.memory.take(class)
+        {
+            return Some(offset);
+        }
+        // Here it is worth waiting for whoever is at it: there is no other way on.
+        let mut drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
+        self.drain_on(&mut drain, Some(class), &mut Budget::of(STEP));
+        self.memory.take(class)
     }
 
     /// Bytes evicted lately, weighed, and bytes held, of one class.
@@ -189,11 +239,11 @@ impl Store {
 
     /// Evict one item of the class (of large items: one, whole). False if the hand found none in
     /// its bounded walk.
-    fn evict_in_class(&self, class: usize, cause: Cause) -> bool {
+    fn evict_in_class(&self, class: usize, cause: Cause, budget: &mut Budget) -> bool {
         if class == self.memory.block_class() {
-            return self.evict_large(cause);
+            return self.evict_large(cause, budget);
         }
-        let Some(victim) = self.pick(class) else { return false };
+        let Some(victim) = self.pick(class, budget) else { return false };
         let offset = self.memory.offset_of(victim);
         if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
             self.note_eviction(class, 1, cause);
@@ -207,55 +257,61 @@ impl Store {
         evicted
     }
 
-    /// Turn the class's hand.
-    pub(crate) fn pick(&self, class: usize) -> Option<SlotAt> {
-        let this = self.memory.class(class);
-        let mut state = this.lock();
-        let (mut chunk, mut slot) = state.hand;
+    /// Turn the class's hand. `None` if it met nothing in use before the budget was spent.
+    pub(crate) fn pick(&self, class: usize, budget: &mut Budget) -> Option<SlotAt> {
+        let mut state = self.memory.class(class).lock();
+        let (chunk, mut slot) = state.hand;
+        let mut place = state.chunks().partition_point(|&other| other < chunk);
+        if state.chunks().get(place) != Some(&chunk) {
+            slot = 0;
+        }
         let mut least: Option<(u16, SlotAt)> = None;
         let mut looks = 0;
-        // Free slots and hops count too, but less: they are quick.
-        for _ in 0..16 * LOOKS {
-            meter::slots(1);
-            let here = state.chunk_from(chunk)?;
-            if here != chunk {
-                (chunk, slot) = (here, 0);
-            } else if slot as usize >= this.slots {
-                (chunk, slot) = (state.chunk_from(chunk + 1)?, 0);
-            }
-            let at = SlotAt { class, chunk, slot: slot as usize };
-            slot += 1;
-            if !self.memory.is_used(at) || self.memory.is_draining(chunk) {
+        while looks < PICK_LOOKS && !budget.is_spent() {
+            // In address order, round the end.
+            place = if place < state.chunks().len() { place } else { 0 };
+            let chunk = *state.chunks().get(place)?;
+            state.hand = (chunk, slot);
+            let (used, words) = match self.memory.is_draining(chunk) {
+                true => (None, 0),
+                false => self.memory.used_from(class, chunk, slot as usize),
+            };
+            meter::slots(words + 1);
+            budget.spend((words + 1) * LOOK);
+            let Some(used) = used else {
+                (place, slot) = (place + 1, 0);
                 continue;
-            }
-            let place = self.memory.mark_of(at);
-            let mark = self.memory.load_mark(place, self.memory.offset_of(at), None);
+            };
+            slot = used as u32 + 1;
+            state.hand = (chunk, slot);
+            let at = SlotAt { class, chunk, slot: used };
+            let mark_place = self.memory.mark_of(at);
+            let mark = self.memory.load_mark(mark_place, self.memory.offset_of(at), None);
             if mark.frequency() == 0 {
-                least = Some((0, at));
-                break;
+                return Some(at);
             }
-            mark::store(place, mark, mark.cooled());
+            mark::store(mark_place, mark, mark.cooled());
             if least.is_none_or(|(frequency, _)| mark.frequency() < frequency) {
                 least = Some((mark.frequency(), at));
             }
             looks += 1;
-            if looks == LOOKS {
-                break;
-            }
         }
-        state.hand = (chunk, slot);
         least.map(|(_, at)| at)
     }
 
     /// Turn the hand over the large items, and evict one.
-    fn evict_large(&self, cause: Cause) -> bool {
+    fn evict_large(&self, cause: Cause, budget: &mut Budget) -> bool {
         let count = u64::from(self.large.highest());
         if count == 0 {
             return false;
         }
         let mut least: Option<(u16, u32)> = None;
-        for _ in 0..LOOKS {
+        for _ in 0..PICK_LOOKS {
+            if budget.is_spent() {
+                break;
+            }
             meter::slots(1);
+            budget.spend(READ);
             let number = (self.large.hand.fetch_add(1, Relaxed) % count) as u32;
             let Some(descriptor) = self.large.get(number).filter(|d| d.is_alive()) else {
                 continue;
@@ -317,12 +373,13 @@ impl Store {
 
     /// Move a piece of a large item to another slot of its class. False if there is none, if
     /// somebody is reading the item, or if it is none.
-    fn relocate_piece(&self, at: SlotAt) -> bool {
+    fn relocate_piece(&self, at: SlotAt, budget: &mut Budget) -> bool {
         let offset = self.memory.offset_of(at);
         let Some((number, piece)) = self.owner_of_piece(offset) else { return false };
         let location = Location::new(Medium::Extent, 0, u64::from(number));
         let Some(hash) = self.hash_of(location) else { return false };
-        let Some(to) = self.slot_elsewhere(at.class) else { return false };
+        let Some(to) = self.slot_elsewhere(at.class, budget) else { return false };
+        budget.spend(self.memory.class(at.class).slot_bytes / COPY_BYTES);
         let entered = self.index.enter(hash);
         let version = &self.index.bucket(entered.bucket).version;
         let is_it = |l: Location| l.medium() == Medium::Extent && l.offset() == location.offset();
@@ -343,51 +400,58 @@ impl Store {
     }
 
     /// A slot for what must leave a chunk that is being emptied.
-    fn slot_elsewhere(&self, class: usize) -> Option<usize> {
+    fn slot_elsewhere(&self, class: usize, budget: &mut Budget) -> Option<usize> {
         self.memory.take(class).or_else(|| {
-            self.evict_in_class(class, Cause::Drain).then(|| self.memory.take(class)).flatten()
+            self.evict_in_class(class, Cause::Drain, budget)
+                .then(|| self.memory.take(class))
+                .flatten()
         })
     }
 
-    /// Go on emptying a chunk, by about `slots` slots; begin with another where there is none. One
-    /// thread at a time.
-    pub(crate) fn drain_step(&self, slots: usize) {
-        if let Ok(drain) = self.drain.try_lock() {
-            self.drain_locked(drain, slots);
+    /// Go on emptying a chunk, as far as the budget goes; begin with another where there is none.
+    /// One thread at a time.
+    pub(crate) fn drain_step(&self, budget: &mut Budget) {
+        if let Ok(mut drain) = self.drain.try_lock() {
+            self.drain_on(&mut drain, None, budget);
         }
     }
 
-    fn drain_locked(&self, mut drain: MutexGuard<'_, Drain>, slots: usize) {
-        self.drain_on(&mut drain, slots);
-    }
-
-    pub(crate) fn drain_on(&self, drain: &mut Drain, slots: usize) {
-        for _ in 0..slots {
-            meter::slots(1);
+    /// Where the class `wanted` waits for a chunk none of its own helps.
+    pub(crate) fn drain_on(&self, drain: &mut Drain, wanted: Option<usize>, budget: &mut Budget) {
+        while !budget.is_spent() {
             if drain.current.is_none() {
-                drain.current = self.next_to_drain(drain);
+                drain.current = self.next_to_drain(drain, wanted, budget);
             }
             let Some(at) = &mut drain.current else { return };
             if self.memory.class_of_chunk(at.chunk) != Some(at.class) {
-                drain.current = None; // its last slot came back, and the pool has it
+                // Its last slot came back, and the pool has it.
+                (drain.current, drain.in_vain) = (None, false);
                 return;
             }
             let slot = SlotAt { class: at.class, chunk: at.chunk, slot: at.slot };
             at.slot += 1;
+            meter::slots(1);
+            budget.spend(LOOK);
             if self.memory.is_used(slot) {
-                self.vacate(slot);
+                budget.spend(TAKE_OUT);
+                self.vacate(slot, budget);
             }
             if at.slot >= self.memory.class(at.class).slots {
                 // What is left is under construction, being read, or part of a large item in use:
                 // it is not waited for. If nothing is left the chunk is the pool's already.
-                self.memory.set_draining(at.class, at.chunk, false);
-                drain.current = None;
+                let is_left = self.memory.set_draining(at.class, at.chunk, false);
+                (drain.current, drain.in_vain) = (None, is_left);
             }
         }
     }
 
     /// The next chunk to give up.
-    fn next_to_drain(&self, drain: &mut Drain) -> Option<Draining> {
+    fn next_to_drain(
+        &self,
+        drain: &mut Drain,
+        wanted: Option<usize>,
+        budget: &mut Budget,
+    ) -> Option<Draining> {
         let chunks = self.memory.chunks_of(drain.in_window);
         if chunks.is_empty() {
             return None;
@@ -396,14 +460,20 @@ impl Store {
         let (all, all_held) = self.turnover_mean(beside);
         for look in 0..SKIPS + (chunks.len() as u32).min(SKIPS) {
             meter::slots(1);
+            budget.spend(LOOK);
             let next = drain.hand + 1;
             drain.hand = if chunks.contains(&next) { next } else { chunks.start };
             let chunk = drain.hand;
             let Some(class) = self.memory.class_of_chunk(chunk) else { continue };
+            if wanted == Some(class) {
+                continue;
+            }
             let (own, own_held) = self.turnover(class);
             let busy =
                 u128::from(own) * u128::from(all_held) > u128::from(all) * u128::from(own_held);
-            if (busy || self.is_last_and_used(class)) && look < SKIPS {
+            // Where the last one was in vain those at rest may all be: then whichever is next.
+            let may_skip = look < SKIPS && !drain.in_vain;
+            if (busy || self.is_last_and_used(class)) && may_skip {
                 continue;
             }
             if self.memory.set_draining(class, chunk, true) {
@@ -423,30 +493,31 @@ impl Store {
     }
 
     /// Get whatever is in the slot out of it: an item that was used lately moves, another goes.
-    fn vacate(&self, at: SlotAt) {
+    fn vacate(&self, at: SlotAt, budget: &mut Budget) {
         let offset = self.memory.offset_of(at);
         if self.memory.is_window_class(at.class) {
-            self.vacate_in_window(at);
+            self.vacate_in_window(at, budget);
             return;
         }
         if at.class == self.memory.block_class() {
-            self.relocate_piece(at);
+            self.relocate_piece(at, budget);
             return;
         }
         let mark = mark::load(self.memory.mark_of(at));
-        if mark.frequency() > 0 && self.relocate(at, mark) {
+        if mark.frequency() > 0 && self.relocate(at, mark, budget) {
             return;
         }
         if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
             self.note_eviction(at.class, 1, Cause::Drain);
         } else {
-            self.relocate_piece(at);
+            self.relocate_piece(at, budget);
         }
     }
 
     /// Move a small item to another slot of its class. False if there is none, or no item.
-    fn relocate(&self, at: SlotAt, mark: Mark) -> bool {
-        let Some(to) = self.slot_elsewhere(at.class) else { return false };
+    fn relocate(&self, at: SlotAt, mark: Mark, budget: &mut Budget) -> bool {
+        let Some(to) = self.slot_elsewhere(at.class, budget) else { return false };
+        budget.spend(self.memory.class(at.class).slot_bytes / COPY_BYTES);
         self.relocate_to(self.memory.offset_of(at), to, mark.cooled())
     }
 }

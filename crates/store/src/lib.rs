@@ -40,6 +40,8 @@ mod read;
 mod record;
 mod region;
 mod stats;
+#[cfg(test)]
+mod steps_tests;
 mod store;
 mod sweep;
 mod types;
@@ -70,6 +72,7 @@ pub use mark::IDLE_SECONDS_MAX;
 pub use read::{Got, Pinned};
 pub use record::{HEADER_BYTES, HEADER_EXT_BYTES};
 pub use store::Store;
+pub use sweep::Swept;
 pub use types::{
     ClassStats, Config, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, Refused, Stats, UnixSeconds,
 };

@@ -239,6 +239,19 @@ impl Memory {
         true
     }
 
+    /// The first chunk of a class that has none, beyond the limit if need be: as many may go beyond
+    /// it as there are classes, until others have been emptied.
+    pub fn overdraw(&self, class: usize) -> bool {
+        if self.is_window_class(class) || self.classes[class].chunks_held.load(Relaxed) > 0 {
+            return false;
+        }
+        let Some(chunk) = self.pool.overdraw(self.other_bytes(), self.ordinary) else {
+            return false;
+        };
+        self.classes[class].add_chunk(self.tables(), chunk);
+        true
+    }
+
     /// Take a slot back.
     #[inline]
     pub fn give(&self, offset: usize) {
@@ -377,6 +390,22 @@ impl Memory {
     pub fn is_used(&self, at: SlotAt) -> bool {
         let word = self.tables().bitmap(at.chunk)[at.slot / 64].load(Relaxed);
         word >> (at.slot % 64) & 1 == 0
+    }
+
+    /// The first slot in use of a chunk of this class, from one on, by the same guess; and how many
+    /// words of the bitmap were looked at.
+    pub fn used_from(&self, class: usize, chunk: u32, slot: usize) -> (Option<usize>, usize) {
+        let slots = self.classes[class].slots;
+        let (bitmap, first) = (self.tables().bitmap(chunk), slot / 64);
+        for (number, word) in bitmap[..slots.div_ceil(64)].iter().enumerate().skip(first) {
+            let behind = if number == first { u64::MAX << (slot % 64) } else { u64::MAX };
+            let used = !word.load(Relaxed) & behind;
+            if used != 0 {
+                let at = number * 64 + used.trailing_zeros() as usize;
+                return ((at < slots).then_some(at), number + 1 - first);
+            }
+        }
+        (None, slots.div_ceil(64).saturating_sub(first))
     }
 
     /// The class of a chunk now.

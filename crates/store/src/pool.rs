@@ -89,9 +89,19 @@ impl Pool {
 
     /// A chunk, if the limit allows.
     pub fn take(&self, other_bytes: u64, entitled: bool) -> Option<u32> {
+        self.take_above(other_bytes, |counts| if entitled { 0 } else { counts.reserve })
+    }
+
+    /// A chunk that so many others may go beyond the limit with, until chunks have been emptied.
+    pub fn overdraw(&self, other_bytes: u64, most: usize) -> Option<u32> {
+        self.take_above(other_bytes, |_| -(most as i64))
+    }
+
+    /// A chunk, if more than so many may still be taken.
+    fn take_above(&self, other_bytes: u64, floor: impl Fn(&PoolCounts) -> i64) -> Option<u32> {
         let mut state = self.lock();
         let counts = self.counts_of(&state, other_bytes);
-        if counts.available <= if entitled { 0 } else { counts.reserve } {
+        if counts.available <= floor(&counts) {
             return None;
         }
         let chunk = state.free.pop().or_else(|| state.bare.pop()).or_else(|| {

@@ -11,6 +11,7 @@
 //! give up. Every call does a bounded amount of work, and one thread at a time moves items in.
 
 use crate::{
+    budget::{Budget, PICK, STEP},
     cursor::Drain,
     hook::Unlinked,
     location::{Location, Medium, size_class},
@@ -27,8 +28,6 @@ const PROMOTE_FREQUENCY: u16 = 2;
 /// Of the hits that would move an item in, one in so many does: the moves of a mix at rest, whose
 /// warm items take turns, cost little then, and hot items are hit again soon.
 const PROMOTE_ONE_IN: u64 = 4;
-/// Slots of a chunk of the window being emptied that one promotion sees to.
-const DRAIN_SLOTS: usize = 64;
 
 impl Store {
     /// Whether the key's item is in the window, by a guess that another key's tag may spoil.
@@ -87,11 +86,12 @@ impl Store {
     /// if it should have more.
     fn make_room_in_window(&self, class: usize, drain: &mut Drain) {
         if self.is_entitled(class) {
-            self.drain_on(drain, DRAIN_SLOTS);
+            self.drain_on(drain, None, &mut Budget::of(STEP));
         }
-        let Some(victim) = self.pick(class) else { return };
+        let budget = &mut Budget::of(PICK);
+        let Some(victim) = self.pick(class, budget) else { return };
         let mark = mark::load(self.memory.mark_of(victim));
-        if mark.frequency() == 0 && self.demote(victim, mark) {
+        if mark.frequency() == 0 && self.demote(victim, mark, budget) {
             self.note_demotion(class);
         }
     }
@@ -113,22 +113,28 @@ impl Store {
     }
 
     /// Move the item in a slot of the window out of it. False if there is no memory, or no item.
-    fn demote(&self, at: SlotAt, mark: Mark) -> bool {
-        let Some(to) = self.allocate(self.memory.ordinary_class(at.class)) else { return false };
+    fn demote(&self, at: SlotAt, mark: Mark, budget: &mut Budget) -> bool {
+        let class = self.memory.ordinary_class(at.class);
+        let to = self.memory.take(class).or_else(|| {
+            // The rest of the step is for this one: half of it to find what to evict.
+            let mut drain = budget.split();
+            self.allocate_within(class, &mut drain, budget)
+        });
+        let Some(to) = to else { return false };
         let demoted = self.relocate_to(self.memory.offset_of(at), to, mark);
         self.counters.demotions.fetch_add(u64::from(demoted), Relaxed);
         demoted
     }
 
     /// Get whatever is in a slot of the window out of its chunk.
-    pub(crate) fn vacate_in_window(&self, at: SlotAt) {
+    pub(crate) fn vacate_in_window(&self, at: SlotAt, budget: &mut Budget) {
         let mark = self.memory.load_mark(self.memory.mark_of(at), self.memory.offset_of(at), None);
         let elsewhere = || self.memory.take_spared(at.class, false);
         let to = (mark.frequency() > 0).then(elsewhere).flatten();
         let moved =
             to.is_some_and(|to| self.relocate_to(self.memory.offset_of(at), to, mark.cooled()));
         if !moved {
-            self.demote(at, mark);
+            self.demote(at, mark, budget);
         }
     }
 

@@ -6,6 +6,7 @@
 //! flush the sweep must have passed.
 
 use crate::{
+    budget::{Budget, LOOK, READ, STEP, TAKE_OUT},
     cursor::Sweeper,
     hook::Unlinked,
     large::LargeName,
@@ -23,6 +24,17 @@ use std::sync::PoisonError;
 /// Slots that one call of `flush_all` looks at where a sweep must come first.
 const FLUSH_SLOTS: usize = 1024;
 
+/// What one step of the sweep came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Slots, chunks and large items looked at.
+    pub slots: usize,
+    /// Items that were dead, and are taken out.
+    pub expired: usize,
+    /// A pass over everything has ended, or another thread is at it: there is no hurry.
+    pub is_over: bool,
+}
+
 impl Store {
     /// Everything stored so far is dead from now on. Bounded time: false, and nothing was done but
     /// a stretch of the sweep, after 60 calls that no full sweep came in between of; then it is to
@@ -35,7 +47,7 @@ impl Store {
             generation.wrapping_sub(sweeper.generation_before) >= FLUSH_GENERATIONS - 4
         };
         if are_used_up(&sweeper) {
-            self.sweep_locked(&mut sweeper, 0, FLUSH_SLOTS);
+            self.sweep_locked(&mut sweeper, 0, FLUSH_SLOTS, &mut Budget::of(STEP));
             if are_used_up(&sweeper) {
                 return false;
             }
@@ -45,62 +57,67 @@ impl Store {
         true
     }
 
-    /// One bounded turn of the background sweep: looks at about `slots` slots; returns items
-    /// expired.
-    pub fn sweep(&self, now: UnixSeconds, slots: usize) -> usize {
+    /// One bounded step of the background sweep: looks at `slots` slots at most.
+    pub fn sweep(&self, now: UnixSeconds, slots: usize) -> Swept {
+        let mut budget = Budget::of(STEP);
         if self.mode == Mode::Cache && self.memory.pool_counts().available < 0 {
-            self.drain_step(slots);
+            self.drain_step(&mut budget);
         }
         match self.sweeper.try_lock() {
-            Ok(mut sweeper) => self.sweep_locked(&mut sweeper, now, slots),
-            Err(_) => 0, // somebody else is at it
+            Ok(mut sweeper) => self.sweep_locked(&mut sweeper, now, slots, &mut budget),
+            Err(_) => Swept { is_over: true, ..Swept::default() }, // somebody else is at it
         }
     }
 
-    fn sweep_locked(&self, sweeper: &mut Sweeper, now: UnixSeconds, slots: usize) -> usize {
-        let mut expired = 0;
-        let mut left = slots;
+    fn sweep_locked(
+        &self,
+        sweeper: &mut Sweeper,
+        now: UnixSeconds,
+        slots: usize,
+        budget: &mut Budget,
+    ) -> Swept {
+        let mut swept = Swept::default();
         let highest = self.memory.chunk_highest();
-        while left > 0 && sweeper.chunk <= highest {
-            let Some(class) = self.memory.class_of_chunk(sweeper.chunk) else {
-                sweeper.chunk += 1;
-                sweeper.slot = 0;
-                left -= 1;
-                meter::slots(1);
-                continue;
-            };
-            meter::slots(1);
-            if class == self.memory.block_class() || sweeper.slot >= self.memory.class(class).slots
-            {
-                sweeper.chunk += 1;
-                sweeper.slot = 0;
-                left -= 1; // walking past chunks is work, too
-                continue;
-            }
-            let at = SlotAt { class, chunk: sweeper.chunk, slot: sweeper.slot };
-            sweeper.slot += 1;
-            left -= 1;
-            if self.memory.is_used(at) {
-                expired += usize::from(self.sweep_slot(at, now));
-            }
-        }
         let numbers = self.large.highest();
-        while left > 0 && sweeper.large < numbers {
+        while swept.slots < slots && !budget.is_spent() {
             meter::slots(1);
-            expired += usize::from(self.sweep_large(sweeper.large, now));
-            sweeper.large += 1;
-            left -= 1;
+            budget.spend(LOOK);
+            swept.slots += 1; // walking past chunks is work, too
+            if sweeper.chunk <= highest {
+                let class = self.memory.class_of_chunk(sweeper.chunk);
+                let class = class.filter(|&class| class != self.memory.block_class());
+                let class = class.filter(|&class| sweeper.slot < self.memory.class(class).slots);
+                let Some(class) = class else {
+                    (sweeper.chunk, sweeper.slot) = (sweeper.chunk + 1, 0);
+                    continue;
+                };
+                let at = SlotAt { class, chunk: sweeper.chunk, slot: sweeper.slot };
+                sweeper.slot += 1;
+                if self.memory.is_used(at) {
+                    budget.spend(READ);
+                    let expired = usize::from(self.sweep_slot(at, now));
+                    budget.spend(expired * TAKE_OUT);
+                    swept.expired += expired;
+                }
+            } else if sweeper.large < numbers {
+                budget.spend(READ);
+                let expired = usize::from(self.sweep_large(sweeper.large, now));
+                budget.spend(expired * TAKE_OUT);
+                swept.expired += expired;
+                sweeper.large += 1;
+            } else {
+                let generation = self.flush_generation.load(Relaxed);
+                *sweeper = Sweeper {
+                    generation,
+                    generation_before: sweeper.generation,
+                    passes: sweeper.passes + 1,
+                    ..Sweeper::default()
+                };
+                swept.is_over = true;
+                break;
+            }
         }
-        if left > 0 {
-            let generation = self.flush_generation.load(Relaxed);
-            *sweeper = Sweeper {
-                generation,
-                generation_before: sweeper.generation,
-                passes: sweeper.passes + 1,
-                ..Sweeper::default()
-            };
-        }
-        expired
+        swept
     }
 
     fn sweep_slot(&self, at: SlotAt, now: UnixSeconds) -> bool {
@@ -170,7 +187,7 @@ mod tests {
                 let after = store.sweeper.lock().expect("nobody panicked").passes;
                 assert!(after <= passes + 1, "a bounded stretch a call");
                 assert!(get(&key), "a flush that was refused flushed nothing");
-                assert!(calls < 1000, "it never gets there");
+                assert!(calls < 100 * ITEMS, "it never gets there");
             }
             assert!(!get(&key), "round {round}");
         }

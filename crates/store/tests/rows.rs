@@ -68,7 +68,7 @@ fn the_sweep_takes_expired_items_without_being_asked_for_them() {
     set(&store, "large", &[1; 100_000], NOW + 1).expect("room");
     let mut expired = 0;
     for _ in 0..2000 {
-        expired += store.sweep(NOW + 1, 100);
+        expired += store.sweep(NOW + 1, 100).expired;
     }
     assert_eq!(expired, 501);
     assert_eq!((store.stats().items, store.slots_used()), (500, 500));

@@ -236,8 +236,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let Some(mut storing) = desk.storing.pop_front() else { return };
         let mut budget = self.slice_budget();
         while budget > 0 && storing.incoming.draft().missing() > 0 {
+            let ready = match storing.incoming.draft().prepare() {
+                Ok(None) => return desk.storing.push_front(storing), // others come first
+                Ok(Some(ready)) => ready,
+                Err(_) => return self.stored(desk, at, storing, false),
+            };
             let piece = storing.message.piece(storing.at);
-            let most = piece.len().min(budget).min(storing.incoming.draft().missing());
+            let most = piece.len().min(budget).min(ready);
             if storing.incoming.draft().write(&piece[..most]).is_err() {
                 return self.stored(desk, at, storing, false);
             }

@@ -58,6 +58,14 @@ impl Landing {
         }
     }
 
+    /// See to room for the next bytes, as [`Draft::prepare`] does: for how many. `None`: not yet.
+    pub fn prepare(&mut self) -> Result<Option<usize>, Refused> {
+        match self {
+            Landing::Draft(draft, _) => draft.prepare(),
+            Landing::Buffer(_) => Ok(Some(self.missing())),
+        }
+    }
+
     /// Take in bytes that have arrived: at most [`Landing::missing`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Refused> {
         match self {

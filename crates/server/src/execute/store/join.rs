@@ -53,7 +53,12 @@ impl Copying {
                 (false, None) => &new[self.at..],
                 (false, Some(at)) => self.old.piece(at),
             };
-            let piece = &piece[..piece.len().min(*budget)];
+            let ready = match self.draft.prepare()? {
+                Some(ready) => ready,
+                None if *budget == usize::MAX => usize::MAX, // at once, by whatever it takes
+                None => return Ok(()),
+            };
+            let piece = &piece[..piece.len().min(*budget).min(ready)];
             self.draft.write(piece)?;
             self.at += piece.len();
             *budget -= piece.len();

@@ -1,0 +1,116 @@
+//! No step of maintenance does more than a step's work, however much there is to do, and all of it
+//! gets done. (Here, not among the tests of the interface: `meter` counts in this crate's own tests
+//! without its feature.)
+
+use crate::{
+    budget::{COPY_BYTES, LIST_LOOKS, PICK, STEP, TAKE_OUT},
+    geometry::BLOCK_BYTES,
+    meter::{self, Work},
+    store::Store,
+    types::Config,
+};
+use std::sync::Arc;
+
+const NOW: u32 = 1000;
+
+/// A word of a bitmap more, a whole bitmap of them: what the last piece of work may add.
+const LAST_SLOTS: u64 = 256;
+
+fn cache(megabytes: u64) -> Arc<Store> {
+    let memory_bytes = megabytes << 20;
+    let config = Config { memory_bytes, item_bytes_max: 8 << 20, ..Config::default() };
+    Store::new(config).expect("a small store")
+}
+
+fn set(store: &Arc<Store>, key: &str, value_bytes: usize, expires: u32) {
+    let mut draft = store.draft(key.as_bytes(), 0, expires, value_bytes, NOW).expect("room");
+    draft.write(&vec![b'v'; value_bytes]).expect("room");
+    store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
+}
+
+fn hit(store: &Arc<Store>, key: &str) {
+    store.get(store.hash(key.as_bytes()), key.as_bytes(), NOW, &mut Vec::new(), &mut |_, _| {});
+}
+
+/// What one step did.
+fn work_of<R>(step: impl FnOnce() -> R) -> (R, Work) {
+    meter::take();
+    let result = step();
+    (result, meter::take())
+}
+
+#[test]
+fn a_sweep_of_everything_expired_takes_few_items_out_a_step() {
+    let store = cache(32);
+    const ITEMS: usize = 50_000;
+    (0..ITEMS).for_each(|number| set(&store, &format!("key{number}"), 100, NOW + 1));
+    let mut steps = 0;
+    while store.stats().items > 0 {
+        let (swept, work) = work_of(|| store.sweep(NOW + 1, 1_000_000));
+        assert!(work.items as usize <= STEP / TAKE_OUT + 1, "{work:?}");
+        assert!(work.slots as usize <= STEP, "{work:?}");
+        assert!(swept.slots > 0);
+        steps += 1;
+    }
+    assert!(steps > ITEMS * TAKE_OUT / STEP, "{steps} steps");
+}
+
+#[test]
+fn a_small_draft_does_no_more_than_a_few_steps_whatever_has_to_make_room() {
+    let store = cache(16);
+    // Full of what is asked for, so that the hand has to go round.
+    for number in 0.. {
+        if store.stats().evictions > 1000 {
+            break;
+        }
+        set(&store, &format!("small{number}"), 60, 0);
+        hit(&store, &format!("small{number}"));
+        hit(&store, &format!("small{number}"));
+    }
+    // Then of each size something: none of these classes has a chunk.
+    let sizes = (100..16_000).step_by(97).cycle().take(5_000);
+    let most = Work {
+        slots: (STEP + 2 * PICK) as u64 + 4 * LAST_SLOTS,
+        items: 64,
+        bytes: (STEP * COPY_BYTES + 2 * BLOCK_BYTES) as u64,
+        keys: 0,
+    };
+    for (number, bytes) in sizes.enumerate() {
+        let key = format!("other{number}");
+        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, 0, bytes, NOW));
+        let mut draft = draft.expect("a cache makes room");
+        assert!(work.slots <= most.slots, "{bytes} bytes: {work:?}");
+        assert!(work.items <= most.items, "{bytes} bytes: {work:?}");
+        assert!(work.bytes <= most.bytes, "{bytes} bytes: {work:?}");
+        draft.write(&vec![b'v'; bytes]).expect("a slot of its own");
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
+        hit(&store, &key);
+    }
+}
+
+#[test]
+fn a_large_draft_waits_for_memory_in_steps_where_small_items_have_all_of_it() {
+    let store = cache(16);
+    for number in 0.. {
+        if store.stats().evictions > 1000 {
+            break;
+        }
+        set(&store, &format!("small{number}"), 10, 0);
+    }
+    let bytes = 2 << 20;
+    let mut draft = store.draft(b"large", 0, 0, bytes, NOW).expect("it takes nothing yet");
+    let mut waits = 0;
+    while draft.missing() > 0 {
+        let (ready, work) = work_of(|| draft.prepare().expect("a cache makes room"));
+        assert!(work.slots as usize <= STEP + PICK + LIST_LOOKS, "{work:?}");
+        assert!(work.items <= 64, "{work:?}");
+        match ready {
+            None => waits += 1,
+            Some(ready) => draft.write(&vec![b'l'; ready]).expect("it is prepared"),
+        }
+        assert!(waits < 100_000, "it never gets there");
+    }
+    assert!(waits > 100, "{waits}: it took much, and not at once");
+    store.enter(store.hash(b"large"), b"large", NOW).publish(draft, None);
+    assert!(store.peek(store.hash(b"large"), b"large", NOW).is_some());
+}
