@@ -2,6 +2,7 @@
 //! stands. It belongs to exactly one worker at a time and moves whole.
 
 use crate::execute::{Incoming, Joining};
+use crate::handoff::Undone;
 use crate::input::Input;
 use crate::latency::Tally;
 use crate::long_answer::LongAnswer;
@@ -156,6 +157,19 @@ impl<S> Connection<S> {
     /// A read has found nothing.
     pub fn has_read_all(&mut self) {
         self.unread = Unread::Nothing;
+    }
+
+    /// Keys that somebody has not looked up come next, before what is left of their line.
+    pub fn put_back(&mut self, undone: &Undone) {
+        let Undone { verb, exptime, keys } = undone;
+        let (end, behind) = match self.mode {
+            Mode::Keys { line_bytes, .. } => (&b" "[..], line_bytes),
+            _ => (&b"\r\n"[..], 0),
+        };
+        let keys = [keys, end].concat();
+        self.input.put_back(&keys);
+        let line_bytes = keys.len() + behind;
+        self.mode = Mode::Keys { verb: *verb, exptime: *exptime, line_bytes };
     }
 
     /// Whether nothing of a request is under way.

@@ -10,7 +10,7 @@ use crate::connection::{Connection, Mode};
 use crate::durable::shared::KEEPER;
 use crate::execute::Incoming;
 use crate::handoff::Work;
-use crate::receive::{KEYS_PER_TURN, Step, Stop};
+use crate::receive::{Step, Stop};
 use crate::stats::{self, Question};
 use crate::worker::Worker;
 use laneway_policy::route::hands_unseen;
@@ -18,6 +18,9 @@ use laneway_policy::{Asked, Design, ItemBytes, Route, WorkerTarget, hand, route}
 use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::{GetVerb, KEY_BYTES_MAX, Keys, Meta, Request};
+
+/// Keys of a multiget that one job looks up.
+const KEYS_PER_JOB: usize = 64;
 
 /// The most that the keeper is to bring into memory for one reply: values in a reply stay there
 /// until they have left.
@@ -132,7 +135,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut keys = Keys::new(&text[at..]);
         let mut end = at;
         let mut kept_bytes = 0;
-        for taken in 0..most.min(KEYS_PER_TURN) {
+        for taken in 0..most.min(KEYS_PER_JOB) {
             let mut next = keys;
             let Some(key) = next.next() else { break };
             kept_bytes += self.kept_bytes(key, to);

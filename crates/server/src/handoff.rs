@@ -14,6 +14,7 @@ use crate::latency::Tally;
 use crate::output::{Output, Ticket};
 use laneway_policy::{ItemBytes, WorkerId};
 use laneway_transport::Token;
+use laneway_wire::GetVerb;
 use std::net::SocketAddr;
 
 /// Jobs that a queue holds at most.
@@ -108,6 +109,18 @@ pub struct Finished {
     pub closes: bool,
     /// By whom it is sent, where another domain has received the request.
     pub home: Option<Home>,
+    /// Keys of a `get` that were not looked up: the reply was long enough without.
+    pub undone: Option<Undone>,
+}
+
+/// The rest of a `get`, given back to its connection.
+pub struct Undone {
+    /// Which of the four.
+    pub verb: GetVerb,
+    /// New expiry for `gat`.
+    pub exptime: i64,
+    /// The keys.
+    pub keys: Vec<u8>,
 }
 
 /// What executing has found out, besides the reply.
@@ -118,11 +131,14 @@ pub(crate) struct Served {
     pub(crate) closes: bool,
     /// Nothing of it counts: the keeper is to do it.
     pub(crate) kept: bool,
+    /// Keys that are left.
+    pub(crate) undone: Option<Undone>,
 }
 
 impl Served {
     /// Nothing yet, of a request that came then.
     pub(crate) fn new(arrived_nanos: u64) -> Served {
-        Served { tally: Tally::default(), arrived_nanos, large: false, closes: false, kept: false }
+        let tally = Tally::default();
+        Served { tally, arrived_nanos, large: false, closes: false, kept: false, undone: None }
     }
 }

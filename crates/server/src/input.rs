@@ -70,6 +70,20 @@ impl Input {
         }
     }
 
+    /// Bytes that were consumed from the front, or stood there in other words, come again.
+    pub fn put_back(&mut self, bytes: &[u8]) {
+        match self.at.checked_sub(bytes.len()) {
+            Some(at) => self.bytes[at..self.at].copy_from_slice(bytes),
+            None => {
+                let rest = self.bytes();
+                meter::bytes(bytes.len() + rest.len());
+                self.bytes = [bytes, rest].concat();
+            }
+        }
+        self.at = self.at.saturating_sub(bytes.len());
+        self.half_line = false;
+    }
+
     /// Whether what is here is the beginning of a line, and `received` goes on with it without
     /// ending it or making it too long: then there is nothing to serve yet.
     pub fn adds_no_line(&self, received: &[u8], limits: &Limits) -> bool {

@@ -11,9 +11,10 @@ use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::durable::shared::KEEPER;
 use crate::execute::{self, Body, Context, Outcome};
-use crate::handoff::{Finished, Job, Origin, Served, StreamOrigin, Work};
+use crate::handoff::{Finished, Job, Origin, Served, StreamOrigin, Undone, Work};
 use crate::latency::Operation;
 use crate::output::Output;
+use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
 use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Role, Route, WorkerId, WorkerTarget};
 use laneway_sync::ring::Ring;
@@ -264,6 +265,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         connection.tally.merge(&finished.tally);
         connection.closing |= finished.closes;
+        if let Some(undone) = &finished.undone {
+            connection.put_back(undone);
+        }
         connection.unserved = !connection.input.is_empty();
         if in_slices {
             connection.large = true;
@@ -310,7 +314,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Output::of(out)
             }
             Work::Request { bytes, ends } => {
-                let reply = self.perform_request(&mut served, &bytes, ends);
+                let is_stream = matches!(origin, Origin::Stream(_));
+                let most = if is_stream { OUT_BYTES_PER_TURN } else { usize::MAX };
+                let reply = self.perform_request(&mut served, &bytes, ends, most);
                 if served.kept {
                     let work = Work::Request { bytes, ends };
                     let job = Job { work, size, arrived_nanos, origin, home };
@@ -321,14 +327,20 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 reply
             }
         };
-        let Served { tally, large, closes, kept, .. } = served;
+        let Served { tally, large, closes, kept, undone, .. } = served;
         if kept {
             reply = Output::of(BUSY.to_vec());
         }
-        Some(Finished { origin, reply, tally, large, closes, home })
+        Some(Finished { origin, reply, tally, large, closes, home, undone })
     }
 
-    fn perform_request(&mut self, served: &mut Served, bytes: &[u8], ends: bool) -> Output {
+    fn perform_request(
+        &mut self,
+        served: &mut Served,
+        bytes: &[u8],
+        ends: bool,
+        bytes_most: usize,
+    ) -> Output {
         let frame = match parse(bytes, &self.limits) {
             Ok(Some(frame)) => frame,
             // It was parsed before it was handed over.
@@ -339,7 +351,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let touched = Cell::new(0);
         let mut out = Vec::new();
         match &frame.request {
-            Request::Get(get) => return self.perform_get(served, get, ends),
+            Request::Get(get) => return self.perform_get(served, get, ends, bytes_most),
             request @ (Request::Store(_) | Request::MetaSet(_)) => {
                 let value_bytes = match request {
                     Request::Store(store) => store.value_bytes,
@@ -375,12 +387,25 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Output::of(out)
     }
 
-    /// Keys one after the other; large values are pinned where they come.
-    fn perform_get(&mut self, served: &mut Served, get: &Get<'_>, ends: bool) -> Output {
+    /// Keys one after the other; large values are pinned where they come. Once so many bytes were
+    /// copied the keys that are left go back to their connection, which asks for them again when
+    /// this much of the reply has left.
+    fn perform_get(
+        &mut self,
+        served: &mut Served,
+        get: &Get<'_>,
+        ends: bool,
+        bytes_most: usize,
+    ) -> Output {
         let mut reply = Output::default();
-        let (command, mut keys) = ((get.verb, get.exptime), Keys::new(get.keys.rest()));
-        self.perform_keys(served, command, &mut keys, (usize::MAX, usize::MAX), &mut reply);
-        if ends {
+        let Get { verb, exptime, .. } = *get;
+        let mut keys = Keys::new(get.keys.rest());
+        let most = (usize::MAX, bytes_most);
+        self.perform_keys(served, (verb, exptime), &mut keys, most, &mut reply);
+        let mut left = keys;
+        if left.next().is_some() && !served.kept {
+            served.undone = Some(Undone { verb, exptime, keys: keys.rest().to_vec() });
+        } else if ends {
             reply.push_bytes(END);
         }
         reply

@@ -314,3 +314,57 @@ fn a_connection_that_waits_for_a_reply_does_not_keep_its_worker_busy() {
     let wanted = [of("small", &small).repeat(7), of("big", &big)].concat();
     assert!(rig.until(&client, got, |got| got.len() >= wanted.len()) == wanted);
 }
+
+/// Values of a mebibyte in all, none of them large: a job copies a turn's worth, and gives the other
+/// keys back until that has left.
+#[test]
+fn a_multiget_that_another_worker_executes_is_copied_a_turns_worth_at_a_time() {
+    const KEYS: usize = 100;
+    const VALUE: usize = 10_000;
+    for (design, access) in [(Design::Sho, Access::Crcw), (Design::Hkh, Access::Erew)] {
+        let faults = laneway_transport::memory::Faults {
+            pipe_bytes: 5_000,
+            ..laneway_transport::memory::Faults::NONE
+        };
+        let plan = Plan { access, faults, ..Plan::design(design, 2) };
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let mut wanted = Vec::new();
+        let mut request = b"get".to_vec();
+        for number in 0..KEYS {
+            let value = value(VALUE, number as u64);
+            rig.set(&client, &format!("key{number}"), &value);
+            request.extend_from_slice(format!(" key{number} none").as_bytes());
+            wanted.extend(hit(&format!("key{number}"), &value));
+        }
+        wanted.extend_from_slice(b"END\r\nMN\r\n");
+        request.extend_from_slice(b"\r\nmn\r\n");
+        let executed = |rig: &Rig| -> u64 {
+            rig.shared.workers.iter().map(|worker| worker.lanes.requests_small.get()).sum()
+        };
+        let mut got = Vec::new();
+        let mut sent = 0;
+        for turn in 0.. {
+            sent += client.send(&request[sent..]);
+            let before = executed(&rig);
+            rig.turn();
+            let keys = executed(&rig) - before;
+            assert!(keys <= 2 * 2 * 64, "{keys} keys in a turn, {}", plan.what());
+            // What was executed and has not been read is held somewhere.
+            let held = executed(&rig) as usize * VALUE / 2;
+            let base = KEYS * VALUE / 2; // the SETs counted as well
+            assert!(
+                held.saturating_sub(base) <= got.len() + 100_000,
+                "{held} bytes, {} read, {}",
+                got.len(),
+                plan.what()
+            );
+            got.extend(client.receive(usize::MAX));
+            if got.len() >= wanted.len() {
+                break;
+            }
+            assert!(turn < 100_000, "{} of {} bytes, {}", got.len(), wanted.len(), plan.what());
+        }
+        assert!(got == wanted, "{}", plan.what());
+    }
+}

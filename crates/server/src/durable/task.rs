@@ -211,6 +211,6 @@ impl Task {
             Some(_) if quiet => (Output::default(), false),
             Some(why) => (Output::of(format!("SERVER_ERROR {why}\r\n").into_bytes()), false),
         };
-        Some(Finished { origin: origin?, reply, tally, large, closes, home: None })
+        Some(Finished { origin: origin?, reply, tally, large, closes, home: None, undone: None })
     }
 }

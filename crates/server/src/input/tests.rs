@@ -94,3 +94,20 @@ fn a_stream_of_half_requests_keeps_no_more_than_twice_what_is_left() {
         assert!(input.bytes.len() <= 2 * 1000 + 500, "{} bytes are kept", input.bytes.len());
     }
 }
+
+#[test]
+fn what_is_put_back_comes_first_again() {
+    let mut input = Input::default();
+    input.put_back(b"all of it");
+    assert_eq!(input.bytes(), b"all of it");
+    for consumed in [0, 3, 6] {
+        let mut input = Input::default();
+        input.keep(b"abcdefgh");
+        input.consume(consumed);
+        input.put_back(b"ABC");
+        let wanted = [b"ABC", &b"abcdefgh"[consumed..]].concat();
+        assert_eq!(input.bytes(), wanted, "behind {consumed}");
+        input.consume(wanted.len());
+        assert!(input.is_empty());
+    }
+}

@@ -27,6 +27,9 @@ const LONG_BYTES_MIN: usize = 2 * KEYS_PER_TURN;
 /// Keys of one turn, and bytes of their values.
 const MOST: (usize, usize) = (KEYS_PER_TURN, OUT_BYTES_PER_TURN);
 
+/// Keys that a job looks up at once; their values are small.
+const KEYS_AT_ONCE: usize = 16;
+
 /// Whether a `get` has more keys than one turn looks up.
 pub fn is_long(get: &Get<'_>) -> bool {
     let mut keys = get.keys;
@@ -38,12 +41,10 @@ fn gathering(job: &Job, limits: &Limits) -> Option<Gathering> {
     let (Origin::Datagram(to), Work::Request { bytes, .. }) = (job.origin, &job.work) else {
         return None;
     };
-    if bytes.len() < LONG_BYTES_MIN {
-        return None;
-    }
     let Ok(Some(frame)) = parse(bytes, limits) else { return None };
     let Request::Get(get) = &frame.request else { return None };
-    is_long(get).then(|| Gathering {
+    let mut keys = get.keys;
+    keys.nth(KEYS_AT_ONCE).is_some().then(|| Gathering {
         to,
         verb: get.verb,
         exptime: get.exptime,
@@ -128,7 +129,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.finish_datagram(
             desk,
             at,
-            Finished { origin, reply, tally, large, closes: false, home: None },
+            Finished { origin, reply, tally, large, closes: false, home: None, undone: None },
         );
     }
 }

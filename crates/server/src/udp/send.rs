@@ -88,7 +88,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// A reply that was not executed into the batch: by the large lane if it holds large values,
     /// else into the batch after all.
     pub(super) fn finish_datagram(&mut self, desk: &mut Desk, at: At<'_>, finished: Finished) {
-        let Finished { origin, reply, tally, large, closes: _, home: _ } = finished;
+        let Finished { origin, reply, tally, large, .. } = finished;
         let Origin::Datagram(to) = origin else { return };
         let reply = Reply::of(reply);
         let now = self.clock.nanos();
