@@ -89,6 +89,14 @@ fn ask<S: Read + Write>(mut stream: S, question: &str) -> std::io::Result<bool> 
         let line = line?;
         match line.as_str() {
             "END" | "RESET" | "OK" => return Ok(true),
+            "ERROR" => {
+                eprintln!(
+                    "laneway stats: {}: the server has no such statistics; laneway stats --help \
+                     lists Laneway's",
+                    question.trim().trim_start_matches("stats ")
+                );
+                return Ok(false);
+            }
             line if line.contains("ERROR") => {
                 eprintln!("laneway stats: the server says {line}");
                 return Ok(false);

@@ -13,29 +13,52 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const HELP: &str = "\
-laneway fsck, scan, dump, load: tools for the folder of serve --data-dir
+const FSCK: &str = "\
+laneway fsck: check the folder of serve --data-dir
 
 Usage: laneway fsck DIR [--repair]
-       laneway scan DIR [--from KEY] [--to KEY] [--limit N] [--values]
-       laneway dump DIR [--output FILE]
-       laneway load DIR [--input FILE]
 
-fsck   reads everything and writes nothing. It names every item that cannot be
-       read. With --repair these items, and only they, are dropped; look first.
-scan   keys in order, from --from on and below --to: key, bytes, flags, expiry;
-       with --values the values too, each behind its line.
-dump   writes every item as one stream, to standard output or --output.
-load   puts a stream's items into DIR, which is made if it is missing. Sizes may
-       differ from the old ones: this is how a store is moved to larger media.
+Reads everything and writes nothing. It names every item that cannot be read.
+With --repair these items, and only they, are dropped; look first.
+";
 
-No server may have DIR open. All take --pm PATH, --pm-backend, --ssd PATH,
---pm-size, --ssd-size and --accept-lost-log as laneway serve does, if it was
-given them; load takes --pm-index for a store that it makes.
+const SCAN: &str = "\
+laneway scan: list what the folder of serve --data-dir holds
+
+Usage: laneway scan DIR [--from KEY] [--to KEY] [--limit N] [--values]
+
+Keys in order, from --from on and below --to: key, bytes, flags, expiry; with
+--values the values too, each behind its line.
+";
+
+const DUMP: &str = "\
+laneway dump: write every item of a folder of serve --data-dir as one stream
+
+Usage: laneway dump DIR [--output FILE]
+
+To standard output, or to FILE, which its owner alone may read.
+";
+
+const LOAD: &str = "\
+laneway load: put the items of a stream of laneway dump into a folder
+
+Usage: laneway load DIR [--input FILE]
+
+From standard input, or FILE. DIR is made if it is missing. Sizes may differ from
+the old ones: this is how a store is moved to larger media. A store that is made
+here takes --pm-index, too.
+";
+
+const HELP_OF_ALL: &str = "
+No server may have DIR open. --pm PATH, --pm-backend, --ssd PATH, --pm-size and
+--ssd-size are as laneway serve has them, if it was given them.
 
 Exit status: 0 all is well; 1 damage was found, or an item could not be read;
-2 the command line makes no sense; 74 a medium refused.
+2 the command line makes no sense; 74 a medium refused, or there is no store.
 ";
+
+/// The tools, and the beginning of what each says of itself.
+const TOOLS: [(&str, &str); 4] = [("fsck", FSCK), ("scan", SCAN), ("dump", DUMP), ("load", LOAD)];
 
 /// Damage was found.
 const STATUS_DAMAGED: u8 = 1;
@@ -61,14 +84,16 @@ struct Asked {
 pub fn run(command: &str, args: Vec<OsString>) -> ExitCode {
     let asked = match parse(command, args) {
         Ok(asked) if asked.help => {
-            print!("{HELP}");
+            let tool = TOOLS.iter().find(|(name, _)| *name == command);
+            print!("{}{HELP_OF_ALL}", tool.map_or(FSCK, |(_, help)| help));
             return ExitCode::SUCCESS;
         }
         Ok(asked) => asked,
         Err(error) => return refuse(STATUS_USAGE, command, &error),
     };
     let Some(folder) = &asked.folder else {
-        return refuse(STATUS_USAGE, command, "which folder? laneway fsck --help");
+        let which = format!("which folder? laneway {command} --help says more");
+        return refuse(STATUS_USAGE, command, &which);
     };
     let media = TierFlags { data_dir: Some(folder.clone()), ..asked.media.clone() };
     let store = match settings::directory(&media) {

@@ -227,6 +227,33 @@ fn keys_are_told_unless_dumping_is_forbidden() {
 }
 
 #[test]
+fn statistics_that_a_server_does_not_have_are_named() {
+    let server = Server::start(&[]);
+    let address = server.address.expect("it listens on TCP").to_string();
+    let asked = Command::new(BINARY).args(["stats", "--server", &address, "nope"]).output();
+    let asked = asked.expect("runs");
+    let told = String::from_utf8_lossy(&asked.stderr);
+    assert_eq!(asked.status.code(), Some(1));
+    assert!(told.contains("nope: the server has no such statistics"), "{told}");
+    server.stop();
+}
+
+#[test]
+fn every_command_is_listed_and_each_tool_says_how_it_alone_is_called() {
+    let help = |words: &[&str]| {
+        let output = Command::new(BINARY).args(words).output().expect("runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let overview = help(&["help"]);
+    for tool in ["fsck", "scan", "dump", "load"] {
+        assert!(overview.contains(&format!("\n  {tool} ")), "{tool}: {overview}");
+        let own = help(&[tool, "--help"]);
+        assert!(own.contains(&format!("Usage: laneway {tool} DIR")), "{own}");
+        assert_eq!(own.matches("Usage:").count(), 1, "{own}");
+    }
+}
+
+#[test]
 fn hup_changes_nothing_and_usr1_ends_it_with_status_0() {
     let server = Server::start(&[]);
     let mut client = server.connect();

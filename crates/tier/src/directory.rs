@@ -78,7 +78,7 @@ impl DirectorySettings {
             true => Ok(()),
             false => {
                 let path = ssd.display();
-                Err(Error::Mismatch(format!("there is no store here: {path} is missing")))
+                Err(Error::Missing(format!("there is no store here: {path} is missing")))
             }
         }
     }

@@ -85,7 +85,7 @@ pub fn recover(
             let shape = shape_of(tree_segments)?;
             make(&media.region, &*media.ssd, &shape, tree_segments, (new_id, begun))?
         }
-        (_, Purpose::Check) => return Err(Error::Mismatch("there is no store here".into())),
+        (_, Purpose::Check) => return Err(Error::Missing("there is no store here".into())),
     };
     outline::check(&*media.region, &settings, superblock.tree_segments)?;
     let shape = shape_of(superblock.tree_segments)?;

@@ -178,6 +178,8 @@ pub enum Error {
     Locked(String),
     /// The medium belongs to another store, or has another shape.
     Mismatch(String),
+    /// There is no store where one was to be opened.
+    Missing(String),
     /// A setting that cannot work.
     Setting(String),
     /// A backend that this machine does not offer.
@@ -217,7 +219,9 @@ impl fmt::Display for Error {
             ),
             Error::Locked(path) => write!(f, "{path}: another process has this store open"),
             Error::Mismatch(what) => write!(f, "does not belong together: {what}"),
-            Error::Setting(what) | Error::Unavailable(what) => f.write_str(what),
+            Error::Missing(what) | Error::Setting(what) | Error::Unavailable(what) => {
+                f.write_str(what)
+            }
         }
     }
 }

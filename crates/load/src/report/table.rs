@@ -66,9 +66,12 @@ fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
             prefill.seconds
         )?;
         if let Some(held) = prefill.items_held.filter(|&held| held < prefill.items) {
+            // Room for the index, too, and for what a size class leaves empty.
+            let megabytes = (2 * (prefill.value_bytes >> 20)).max(64).next_power_of_two();
             writeln!(
                 out,
-                "warning: the server holds {held} of them: its memory (-m) is too small"
+                "warning: the server holds {held} of them: start it with more memory (-m \
+                 {megabytes}), or lower --keys"
             )?;
         }
     }
