@@ -67,7 +67,7 @@ fn each_request_of_a_datagram_is_answered_by_a_message_of_its_own() {
             (b"set a 0 0 10\r\nabc", &[b"CLIENT_ERROR bad data chunk\r\n"]),
             (b"set a 0 0 10 noreply\r\nabc", &[]),
             (b"mg none v q\r\nmn\r\n", &[b"MN\r\n"]),
-            (b"shutdown\r\n", &[b"ERROR: shutdown not enabled\r\n"]),
+            (b"shutdown\r\n", &[b"SERVER_ERROR: shutdown not enabled\r\n"]),
             (b"delete a\r\ndelete a noreply\r\n", &[b"DELETED\r\n"]),
             (b"set big 0 0 99999999\r\nxx", &[b"SERVER_ERROR object too large for cache\r\n"]),
         ];

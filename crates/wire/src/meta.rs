@@ -4,19 +4,16 @@
 //! on, so that the last such flag names the error; an unknown or repeated flag ends it at once, as
 //! in memcached. Every known flag is legal with every command, whether or not it means something.
 //!
-//! Departs from memcached: base64 keys must be in canonical form, so that the token sent is the one
-//! a `k` flag returns. Adds what 1.6.45 has over 1.6.18: flags `E` and `x`, twenty tokens, `md`
-//! naming its error, the body of a refused `ms` skipped whenever its length could be read.
+//! Departs from memcached 1.6.45: base64 keys must be in canonical form, so that the token sent is
+//! the one a `k` flag returns; a mode is a letter or the name of its command, where memcached looks
+//! at the first letter and appends for `MADD`.
 
 use crate::base64;
 use crate::limits::{KEY_BYTES_MAX, META_TOKENS_MAX, OPAQUE_BYTES_MAX};
 use crate::refusal::{Outcome, Refusal, value_bytes};
 use crate::reply;
 use crate::request::*;
-use crate::scan::{Tokens, number_i64, number_u32, number_u64};
-
-/// First byte that cannot be a flag: memcached has a table below it.
-const FLAG_END: u8 = 127;
+use crate::scan::{Tokens, number_i32, number_u32, number_u64};
 
 /// `mg <key> <flags>*`
 pub(crate) fn get(rest: &[u8]) -> Outcome<'_> {
@@ -30,21 +27,29 @@ pub(crate) fn delete(rest: &[u8]) -> Outcome<'_> {
 
 /// `ma <key> <flags>*`
 pub(crate) fn arith(rest: &[u8]) -> Outcome<'_> {
-    let (key, rest) = key(rest)?;
-    // Whatever is wrong with a flag, `ma` has one sentence for it.
-    let Ok((mut meta, mode)) = flags(key, rest, 2) else {
+    let mut tokens = Tokens::new(rest);
+    let Some(key) = tokens.next() else {
+        return Err(Refusal::says(reply::BAD_FORMAT));
+    };
+    let rest = tokens.rest();
+    // Whatever else is wrong with the key or a flag, `ma` has one sentence for it.
+    if !Tokens::new(rest).all(has_letter) {
+        return Err(Refusal::says(reply::BAD_FORMAT));
+    }
+    let is_key = key.len() <= KEY_BYTES_MAX;
+    let Some((mut meta, mode)) = flags(key, rest, 2).ok().filter(|_| is_key) else {
         return Err(Refusal::says(reply::INVALID_OR_DUPLICATE_FLAG));
     };
     meta.flags.decrement = match mode {
-        None | Some(b'I' | b'+') => false,
-        Some(b'D' | b'-') => true,
+        None | Some(b"I" | b"+" | b"INCR") => false,
+        Some(b"D" | b"-" | b"DECR") => true,
         Some(_) => return Err(Refusal::says(reply::BAD_ARITH_MODE)),
     };
     check_opaque(&meta.flags)?;
     Ok(Request::MetaArith(meta))
 }
 
-/// `me <key> [b]`: whatever else follows is not looked at.
+/// `me <key> [b]`: other flags mean nothing.
 pub(crate) fn debug(rest: &[u8]) -> Outcome<'_> {
     let mut tokens = Tokens::new(rest);
     let token = tokens.next().unwrap_or_default();
@@ -52,6 +57,9 @@ pub(crate) fn debug(rest: &[u8]) -> Outcome<'_> {
     let base64 = Tokens::new(tokens).next() == Some(b"b");
     let key = MetaKey { token, base64 };
     if token.is_empty() || token.len() > KEY_BYTES_MAX || !decodes(&key) {
+        return Err(Refusal::says(reply::BAD_FORMAT));
+    }
+    if !Tokens::new(tokens).all(has_letter) {
         return Err(Refusal::says(reply::BAD_FORMAT));
     }
     let flags = MetaFlags { tokens, key_base64: base64, ..MetaFlags::default() };
@@ -87,11 +95,11 @@ fn set_flags<'a>(key: &'a [u8], rest: &'a [u8]) -> Result<Meta<'a>, Refusal<'a>>
     }
     let (mut meta, mode) = flags(key, rest, 3)?;
     meta.flags.set_mode = match mode {
-        None | Some(b'S') => MetaSetMode::Set,
-        Some(b'E') => MetaSetMode::Add,
-        Some(b'R') => MetaSetMode::Replace,
-        Some(b'A') => MetaSetMode::Append,
-        Some(b'P') => MetaSetMode::Prepend,
+        None | Some(b"S" | b"SET") => MetaSetMode::Set,
+        Some(b"E") => MetaSetMode::Add,
+        Some(b"R" | b"REPLACE") => MetaSetMode::Replace,
+        Some(b"A" | b"APPEND") => MetaSetMode::Append,
+        Some(b"P" | b"PREPEND") => MetaSetMode::Prepend,
         Some(_) => return Err(Refusal::says(reply::BAD_SET_MODE)),
     };
     check_opaque(&meta.flags)?;
@@ -111,10 +119,15 @@ fn keyed(rest: &[u8]) -> Result<Meta<'_>, Refusal<'_>> {
 fn key(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal<'_>> {
     let mut tokens = Tokens::new(rest);
     match tokens.next() {
-        None => Err(Refusal::says(reply::ERROR)),
+        None => Err(Refusal::says(reply::BAD_FORMAT)),
         Some(key) if key.len() > KEY_BYTES_MAX => Err(Refusal::says(reply::BAD_FORMAT)),
         Some(key) => Ok((key, tokens.rest())),
     }
+}
+
+/// Whether a flag begins as one can; which of them there are is asked later.
+fn has_letter(flag: &[u8]) -> bool {
+    flag[0].is_ascii_alphanumeric()
 }
 
 fn decodes(key: &MetaKey<'_>) -> bool {
@@ -129,13 +142,13 @@ fn check_opaque<'a>(flags: &MetaFlags<'a>) -> Result<(), Refusal<'a>> {
     Ok(())
 }
 
-/// Reads the flags behind `tokens_before` tokens; the mode letter is the command's to judge.
+/// Reads the flags behind `tokens_before` tokens; the mode is the command's to judge.
 #[inline]
 fn flags<'a>(
     token: &'a [u8],
     rest: &'a [u8],
     tokens_before: usize,
-) -> Result<(Meta<'a>, Option<u8>), Refusal<'a>> {
+) -> Result<(Meta<'a>, Option<&'a [u8]>), Refusal<'a>> {
     let mut meta = Meta {
         key: MetaKey { token, base64: false },
         flags: MetaFlags { tokens: rest, ..MetaFlags::default() },
@@ -153,7 +166,10 @@ fn flags<'a>(
     for flag in meta.flags.each() {
         let letter = flag[0];
         let bit = MetaFlags::bit(letter);
-        if letter >= FLAG_END || meta.flags.returns & bit != 0 {
+        if !has_letter(flag) {
+            return Err(Refusal::says(reply::BAD_FORMAT));
+        }
+        if meta.flags.returns & bit != 0 {
             return Err(Refusal::says(reply::DUPLICATE_FLAG));
         }
         meta.flags.returns |= bit;
@@ -183,15 +199,15 @@ enum BadFlag {
 
 /// Takes one flag into `meta`.
 #[inline]
-fn one_flag(
+fn one_flag<'a>(
     letter: u8,
-    argument: &[u8],
-    meta: &mut Meta<'_>,
-    mode: &mut Option<u8>,
+    argument: &'a [u8],
+    meta: &mut Meta<'a>,
+    mode: &mut Option<&'a [u8]>,
 ) -> Result<(), BadFlag> {
     const BAD_TOKEN: BadFlag = BadFlag::Argument(reply::BAD_TOKEN);
     let flags = &mut meta.flags;
-    let seconds = || Ok(Some(number_i64(argument).ok_or(BAD_TOKEN)?));
+    let seconds = || Ok(Some(number_i32(argument).ok_or(BAD_TOKEN)?));
     let id = |bad| Ok(Some(number_u64(argument).ok_or(bad)?));
     match letter {
         b'k' | b's' | b't' | b'c' | b'f' | b'l' | b'h' | b'u' | b'O' | b'P' | b'L' => {}
@@ -214,10 +230,7 @@ fn one_flag(
         b'F' => flags.client_flags = Some(number_u32(argument).ok_or(BadFlag::ClientFlags)?),
         b'J' => flags.initial = id(BadFlag::Argument(reply::BAD_INITIAL_VALUE))?,
         b'D' => flags.delta = id(BadFlag::Argument(reply::BAD_DELTA_VALUE))?,
-        b'M' => match argument {
-            [letter] => *mode = Some(*letter),
-            _ => return Err(BadFlag::Argument(reply::BAD_MODE_LENGTH)),
-        },
+        b'M' => *mode = Some(argument),
         _ => return Err(BadFlag::Unknown),
     }
     Ok(())

@@ -67,16 +67,13 @@ pub const EX: &[u8] = b"EX\r\n";
 /// Meta: answer to `mn`.
 pub const MN: &[u8] = b"MN\r\n";
 
-/// No such command, or the wrong number of arguments.
+/// No such command.
 pub const ERROR: &[u8] = b"ERROR\r\n";
 /// A request of the binary protocol.
 pub const NO_BINARY: &[u8] =
     b"CLIENT_ERROR the binary protocol is not supported: set the client to the text protocol\r\n";
-/// A key too long, a number that is none.
+/// Words too few, a key too long, a number that is none.
 pub const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
-/// `delete` with something behind its key.
-pub const BAD_DELETE: &[u8] =
-    b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 /// A value that does not end in `\r\n` where its length says.
 pub const BAD_DATA_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 /// `incr`, `decr`: the amount is no number.
@@ -88,7 +85,7 @@ pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-
 /// `shutdown` with an unknown word behind it.
 pub const BAD_SHUTDOWN: &[u8] = b"CLIENT_ERROR invalid shutdown mode\r\n";
 /// `shutdown` without `-A`.
-pub const SHUTDOWN_DISABLED: &[u8] = b"ERROR: shutdown not enabled\r\n";
+pub const SHUTDOWN_DISABLED: &[u8] = b"SERVER_ERROR: shutdown not enabled\r\n";
 /// `flush_all` with `-F`.
 pub const FLUSH_DISABLED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
 /// `cache_memlimit` below 8.
@@ -101,7 +98,7 @@ pub const MEMORY_LIMIT_NOT_MEGABYTES: &[u8] =
 pub const MEMORY_LIMIT_FAILED: &[u8] =
     b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
 
-/// Meta: a flag twice, or one above ASCII.
+/// Meta: a flag twice.
 pub const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
 /// Meta: a flag nobody knows.
 pub const INVALID_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
@@ -115,8 +112,6 @@ pub const FLAGS_TOO_LONG: &[u8] = b"CLIENT_ERROR options flags are too long\r\n"
 pub const OPAQUE_TOO_LONG: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
 /// Meta: the key has the `b` flag and is not base64.
 pub const BAD_KEY_ENCODING: &[u8] = b"CLIENT_ERROR error decoding key\r\n";
-/// Meta: the mode is not one letter.
-pub const BAD_MODE_LENGTH: &[u8] = b"CLIENT_ERROR incorrect length for M token\r\n";
 /// Meta: `ms` knows no such mode.
 pub const BAD_SET_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ms M token\r\n";
 /// Meta: `ma` knows no such mode.

@@ -216,6 +216,21 @@ pub fn number_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
+/// Like [`number_i64`], within 32 bits.
+#[inline]
+pub fn number_i32(text: &[u8]) -> Option<i64> {
+    number_i64(text).filter(|&number| i32::try_from(number).is_ok())
+}
+
+/// `text` without the plus sign that a number of the storage commands may have.
+#[inline]
+pub fn without_plus(text: &[u8]) -> &[u8] {
+    match text {
+        [b'+', digits @ ..] if !digits.starts_with(b"-") => digits,
+        text => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

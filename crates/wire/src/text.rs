@@ -1,11 +1,11 @@
 //! The parser's entry, and the text protocol's commands (memcached doc/protocol.txt).
 //!
 //! Checks happen in memcached's order, because the first that fails decides the reply: number of
-//! arguments, `noreply`, key length, numbers, item size. Where memcached 1.6.18 and 1.6.45 differ,
-//! the reply texts are 1.6.18's, while three rules are 1.6.45's: a refused `set` has its body
-//! skipped whenever its length could be read (where it could not, we close); numbers have no plus
-//! sign and must fit their type; a NUL byte ends nothing. An expiry may need 64 bits, where
-//! memcached cuts it to 32.
+//! words, key length, numbers, item size. Words too few are refused, words too many are not looked
+//! at; `noreply` is the last word of the line. The replies are those of 1.6.45. Departs from it: a
+//! store whose length cannot be read ends the connection; spaces may stand before a command; flags
+//! that do not fit 32 bits are refused, not cut, and so is `-` for a number; an expiry of a store
+//! may need 64 bits, where memcached cuts it to 32.
 //!
 //! A line that has arrived whole is read whatever its length, as in memcached, while the same line
 //! without its end may close the connection: lengths above `LINE_BYTES_MAX` depend on the network.
@@ -18,7 +18,8 @@ use crate::refusal::{Outcome, Refusal, value_bytes};
 use crate::reply;
 use crate::request::*;
 use crate::scan::{
-    Tokens, find, first_name, name, number_i64, number_u32, number_u64, skip_spaces,
+    Tokens, find, first_name, name, number_i32, number_i64, number_u32, number_u64, skip_spaces,
+    without_plus,
 };
 
 /// Reads the request at the front of `input`.
@@ -153,6 +154,8 @@ fn unknown(line: &[u8]) -> Refusal<'_> {
         Some(last) if last.starts_with(b"HTTP/") => {
             Refusal { reply: b"", then: Then::Close, unlink: None }
         }
+        // No command is that short.
+        _ if line.len() < 2 => Refusal::says(reply::BAD_FORMAT),
         _ => Refusal::says(reply::ERROR),
     }
 }
@@ -164,14 +167,16 @@ fn trim_spaces(mut words: &[u8]) -> &[u8] {
     words
 }
 
-fn is_noreply(tokens: &[&[u8]]) -> bool {
-    tokens.last().is_some_and(|token| *token == b"noreply")
+/// Whether the last word of `rest` is `noreply`.
+fn is_noreply(rest: &[u8]) -> bool {
+    let before = trim_spaces(rest).strip_suffix(b"noreply");
+    before.is_some_and(|before| before.last().is_none_or(|&byte| byte == b' '))
 }
 
 /// The keys in `rest`, none too long: all are looked at before the first is served.
 fn keys(rest: &[u8]) -> Result<Keys<'_>, Refusal<'_>> {
     if rest.is_empty() {
-        return Err(Refusal::says(reply::ERROR));
+        return Err(Refusal::says(reply::BAD_FORMAT));
     }
     if has_long_word(rest) {
         return Err(Refusal::says(reply::BAD_FORMAT));
@@ -202,9 +207,9 @@ fn get_and_touch(verb: GetVerb, rest: &[u8]) -> Outcome<'_> {
     let exptime = tokens.next().unwrap_or_default();
     let rest = tokens.rest();
     if rest.is_empty() {
-        return Err(Refusal::says(reply::ERROR));
+        return Err(Refusal::says(reply::BAD_FORMAT));
     }
-    let Some(exptime) = number_i64(exptime) else {
+    let Some(exptime) = number_i32(exptime) else {
         return Err(Refusal::says(reply::BAD_EXPTIME));
     };
     Ok(Request::Get(Get { verb, exptime, keys: keys(rest)? }))
@@ -216,17 +221,14 @@ fn get_and_touch(verb: GetVerb, rest: &[u8]) -> Outcome<'_> {
 /// A line that announces a length never lets the value behind it be read as requests, whatever else
 /// is wrong with it: whoever chooses a value would choose commands.
 fn store<'a>(mut verb: StoreVerb, rest: &'a [u8], limits: &Limits) -> Outcome<'a> {
-    let (tokens, count) = Tokens::new(rest).take_array::<6>();
-    let [key, flags, exptime, length, id, _] = tokens;
-    let noreply = match count {
-        0..=6 => is_noreply(&tokens[..count]),
-        _ => Tokens::new(rest).last() == Some(b"noreply"),
-    };
+    let ([key, flags, exptime, length, id], _) = Tokens::new(rest).take_array::<5>();
+    let noreply = is_noreply(rest);
     let Some(value_bytes) = value_bytes(length) else {
         return Err(Refusal::says(reply::BAD_FORMAT).close());
     };
     let bad_format = Refusal::says_unless(noreply, reply::BAD_FORMAT);
-    let (Some(flags), Some(exptime)) = (number_u32(flags), number_i64(exptime)) else {
+    let exptime = number_i64(without_plus(exptime));
+    let (Some(flags), Some(exptime)) = (client_flags(flags), exptime) else {
         return Err(bad_format.swallow(value_bytes));
     };
     if key.len() > KEY_BYTES_MAX {
@@ -247,14 +249,19 @@ fn store<'a>(mut verb: StoreVerb, rest: &'a [u8], limits: &Limits) -> Outcome<'a
     Ok(Request::Store(Store { verb, key, flags, exptime, value_bytes, noreply }))
 }
 
+/// A number of 32 bits, which may have a plus sign, or a minus sign where it is 0.
+fn client_flags(text: &[u8]) -> Option<u32> {
+    let digits = text.strip_prefix(b"-").unwrap_or(without_plus(text));
+    number_u32(digits).filter(|&flags| flags == 0 || text[0] != b'-')
+}
+
 /// `incr <key> <delta> [noreply]`
 fn arith(increment: bool, rest: &[u8]) -> Outcome<'_> {
-    let (tokens, count) = Tokens::new(rest).take_array::<3>();
-    if !(2..=3).contains(&count) {
-        return Err(Refusal::says(reply::ERROR));
+    let ([key, delta], count) = Tokens::new(rest).take_array::<2>();
+    if count < 2 {
+        return Err(Refusal::says(reply::BAD_FORMAT));
     }
-    let [key, delta, _] = tokens;
-    let noreply = is_noreply(&tokens[..count]);
+    let noreply = is_noreply(rest);
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
     }
@@ -264,22 +271,13 @@ fn arith(increment: bool, rest: &[u8]) -> Outcome<'_> {
     Ok(Request::Arith(Arith { increment, key, delta, noreply }))
 }
 
-/// `delete <key> [0] [noreply]`: the 0 was once a delay, and old clients still send it.
+/// `delete <key> [noreply]`; old clients send a 0 behind the key.
 fn delete(rest: &[u8]) -> Outcome<'_> {
-    let (tokens, count) = Tokens::new(rest).take_array::<3>();
-    if !(1..=3).contains(&count) {
-        return Err(Refusal::says(reply::ERROR));
-    }
-    let key = tokens[0];
-    let noreply = count > 1 && is_noreply(&tokens[..count]);
-    let legal = match count {
-        1 => true,
-        2 => noreply || tokens[1] == b"0",
-        _ => noreply && tokens[1] == b"0",
+    let mut tokens = Tokens::new(rest);
+    let Some(key) = tokens.next() else {
+        return Err(Refusal::says(reply::BAD_FORMAT));
     };
-    if !legal {
-        return Err(Refusal::says_unless(noreply, reply::BAD_DELETE));
-    }
+    let noreply = is_noreply(tokens.rest());
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
     }
@@ -288,16 +286,15 @@ fn delete(rest: &[u8]) -> Outcome<'_> {
 
 /// `touch <key> <exptime> [noreply]`
 fn touch(rest: &[u8]) -> Outcome<'_> {
-    let (tokens, count) = Tokens::new(rest).take_array::<3>();
-    if !(2..=3).contains(&count) {
-        return Err(Refusal::says(reply::ERROR));
+    let ([key, exptime], count) = Tokens::new(rest).take_array::<2>();
+    if count < 2 {
+        return Err(Refusal::says(reply::BAD_FORMAT));
     }
-    let [key, exptime, _] = tokens;
-    let noreply = is_noreply(&tokens[..count]);
+    let noreply = is_noreply(rest);
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
     }
-    let Some(exptime) = number_i64(exptime) else {
+    let Some(exptime) = number_i32(exptime) else {
         return Err(Refusal::says_unless(noreply, reply::BAD_EXPTIME));
     };
     Ok(Request::Touch(Touch { key, exptime, noreply }))
@@ -305,15 +302,12 @@ fn touch(rest: &[u8]) -> Outcome<'_> {
 
 /// `flush_all [delay] [noreply]`
 fn flush_all(rest: &[u8]) -> Outcome<'_> {
-    let (tokens, count) = Tokens::new(rest).take_array::<2>();
-    if count > 2 {
-        return Err(Refusal::says(reply::ERROR));
-    }
-    let noreply = is_noreply(&tokens[..count]);
+    let ([delay], count) = Tokens::new(rest).take_array::<1>();
+    let noreply = is_noreply(rest);
     if count == usize::from(noreply) {
         return Ok(Request::FlushAll { delay: None, noreply });
     }
-    let Some(delay) = number_i64(tokens[0]) else {
+    let Some(delay) = number_i32(delay) else {
         return Err(Refusal::says_unless(noreply, reply::BAD_EXPTIME));
     };
     Ok(Request::FlushAll { delay: Some(delay), noreply })
@@ -321,12 +315,9 @@ fn flush_all(rest: &[u8]) -> Outcome<'_> {
 
 /// `verbosity <level> [noreply]`
 fn verbosity(rest: &[u8]) -> Outcome<'_> {
-    let (tokens, count) = Tokens::new(rest).take_array::<2>();
-    if !(1..=2).contains(&count) {
-        return Err(Refusal::says(reply::ERROR));
-    }
-    let noreply = is_noreply(&tokens[..count]);
-    let Some(level) = number_u32(tokens[0]) else {
+    let noreply = is_noreply(rest);
+    let level = Tokens::new(rest).next().and_then(number_u32);
+    let Some(level) = level else {
         return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
     };
     Ok(Request::Verbosity { level, noreply })
@@ -334,12 +325,9 @@ fn verbosity(rest: &[u8]) -> Outcome<'_> {
 
 /// `cache_memlimit <megabytes> [noreply]`
 fn memory_limit(rest: &[u8]) -> Outcome<'_> {
-    let (tokens, count) = Tokens::new(rest).take_array::<2>();
-    if !(1..=2).contains(&count) {
-        return Err(Refusal::says(reply::ERROR));
-    }
-    let noreply = is_noreply(&tokens[..count]);
-    let Some(megabytes) = number_u32(tokens[0]) else {
+    let noreply = is_noreply(rest);
+    let megabytes = Tokens::new(rest).next().and_then(number_u32);
+    let Some(megabytes) = megabytes else {
         return Err(Refusal::says_unless(noreply, reply::ERROR));
     };
     Ok(Request::MemoryLimit { megabytes: u64::from(megabytes), noreply })

@@ -82,8 +82,9 @@ fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
 fn slabs(words: &[&[u8]]) -> &'static [u8] {
     match words {
         [b"reassign", _, _] => REASSIGN_DISABLED,
-        [b"automove", b"ratio", ratio, ..] if number::<f64>(ratio).is_some() => OK,
-        [b"automove", b"ratio", ..] => ERROR,
+        [b"automove", b"ratio" | b"freeratio", ratio, ..] if number::<f64>(ratio).is_some() => OK,
+        [b"automove", b"ratio" | b"freeratio", ..] => ERROR,
+        [b"automove", b"window", window, ..] if number::<u32>(window).is_some() => OK,
         [b"automove", level, ..] => match number::<u32>(level) {
             Some(0..=2) => OK,
             Some(_) => ERROR,
@@ -156,6 +157,9 @@ mod tests {
             ("slabs automove 3", ERROR),
             ("slabs automove x", BAD_FORMAT),
             ("slabs automove ratio 0.5", OK),
+            ("slabs automove freeratio x", ERROR),
+            ("slabs automove window 5", OK),
+            ("slabs automove window x", BAD_FORMAT),
             ("lru mode flat", OK),
             ("lru tune 10 25 0.1 2.0", OK),
             ("lru tune 50 31 0.1 2.0", SEGMENTS_TOO_LARGE),
