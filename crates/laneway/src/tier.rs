@@ -8,7 +8,7 @@ use laneway_tier::{Directory, DirectorySettings, Error, Item, dump};
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -252,17 +252,23 @@ fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error>
 }
 
 fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
+    let (input, name): (Box<dyn Read>, _) = match &asked.file {
+        None => (Box::new(io::stdin().lock()), "standard input".to_string()),
+        Some(path) => {
+            let told = |error| Error::Dump(format!("--input {}: {error}", path.display()));
+            (Box::new(File::open(path).map_err(told)?), format!("--input {}", path.display()))
+        }
+    };
+    let told = |error| match error {
+        Error::Dump(what) => Error::Dump(format!("{name}: {what}")),
+        error => error,
+    };
+    let mut stream = dump::Stream::open(BufReader::new(input)).map_err(told)?;
     // Nobody else makes room here.
     let mut store = store.clone();
     store.settings.background = true;
     let (directory, _) = Directory::open(&store, &mut |_, _| {})?;
-    let items = match &asked.file {
-        None => dump::load(&directory, &mut BufReader::new(io::stdin().lock()))?,
-        Some(path) => {
-            let file = File::open(path).map_err(file_error)?;
-            dump::load(&directory, &mut BufReader::new(file))?
-        }
-    };
+    let items = stream.load(&directory).map_err(told)?;
     directory.close()?;
     eprintln!("laneway load: {items} items");
     Ok(ExitCode::SUCCESS)

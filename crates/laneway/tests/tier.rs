@@ -386,3 +386,60 @@ fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
     assert_eq!(text(&repaired.stdout).lines().last(), Some("1 items can be read, 20 cannot"));
     assert!(tool(&folder, "fsck", &[]).status.success());
 }
+
+#[test]
+fn a_log_or_an_ssd_has_one_store_whatever_the_folder() {
+    let (folder, other) = (Folder::new("shared"), Folder::new("shared-too"));
+    let server = Server::start(&folder, &[]);
+    for (flag, name) in [("--pm", "log"), ("--ssd", "ssd")] {
+        let path = folder.0.join(name);
+        let path = path.to_str().expect("plain");
+        let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", other.path(), flag, path];
+        let second = Command::new(BINARY).args(own).args(SIZES).output().expect("it runs");
+        assert_eq!(second.status.code(), Some(74), "{flag}: {}", text(&second.stderr));
+        let told = format!("{path} is in use");
+        assert!(text(&second.stderr).contains(&told), "{flag}: {}", text(&second.stderr));
+        let left = fs::read_dir(&other.0).expect("it was made").count();
+        assert_eq!(left, 1, "{flag}: a lock and no half of a store");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_store_that_cannot_be_made_leaves_nothing_behind() {
+    let folder = Folder::new("half-made");
+    let huge = (1u64 << 60).to_string();
+    for (flags, told) in [
+        (&["--pm-size", "16m", "--ssd-size", "64m"][..], "--pm-size"),
+        (&["--pm-size", "32m", "--ssd-size", "64k"], "--ssd-size"),
+        (&["--pm-size", "32m", "--ssd-size", &huge], "--ssd-size"),
+        (&["--pm-size", &huge, "--ssd-size", "64m"], "--pm-size"),
+    ] {
+        let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
+        let refused = Command::new(BINARY).args(own).args(flags).output().expect("it runs");
+        assert_eq!(refused.status.code(), Some(74), "{flags:?}: {}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains(told), "{flags:?}: {}", text(&refused.stderr));
+        assert_eq!(fs::read_dir(&folder.0).expect("it was made").count(), 1, "{flags:?}");
+    }
+    Server::start(&folder, &[]).stop();
+}
+
+#[test]
+fn a_stream_that_is_no_dump_is_named_and_makes_no_store() {
+    let folder = Folder::new("no-dump");
+    fs::create_dir_all(&folder.0).expect("made");
+    let garbage = folder.0.join("garbage");
+    let garbage = garbage.to_str().expect("plain");
+    for (bytes, told) in [(&b"some other file"[..], "is no dump"), (b"", "is no dump")] {
+        fs::write(garbage, bytes).expect("written");
+        let store = folder.0.join("store");
+        let ran = Command::new(BINARY)
+            .args(["load", store.to_str().expect("plain"), "--input", garbage])
+            .output()
+            .expect("it runs");
+        assert_eq!(ran.status.code(), Some(74));
+        let stderr = text(&ran.stderr);
+        assert!(stderr.contains(told) && stderr.contains(garbage), "{stderr}");
+        assert!(!stderr.contains("fsck") && !store.exists(), "{stderr}");
+    }
+}

@@ -1,8 +1,11 @@
 //! A store in a folder: `lock`, `log` and `ssd`, or paths of one's own for the two media.
 
-use crate::disk::real::{FileDisk, Fresh};
+use crate::disk::fresh::{Fresh, Making, make_folder};
+use crate::disk::lock::{lock, open};
+use crate::disk::real::FileDisk;
 use crate::fsck::{self, Findings};
 use crate::lost;
+use crate::make::{must_be_blank, new_shape};
 use crate::pm::Region;
 use crate::pm::map::{MapRegion, Promise};
 use crate::pm::wal::WalRegion;
@@ -10,8 +13,8 @@ use crate::recover::{Media, Progress};
 use crate::report::Report;
 use crate::superblock::{Front, Superblock};
 use crate::tier::Tier;
-use crate::types::{Error, Result, Settings, doing};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use crate::types::{Error, Result, Settings};
+use rustix::fs::OFlags;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -83,6 +86,50 @@ impl DirectorySettings {
         }
     }
 
+    /// What will be made: path, bytes, and the flag that says so.
+    pub fn missing(&self) -> Result<Vec<(PathBuf, u64, &'static str)>> {
+        let (log, ssd) = self.places();
+        let pm_bytes = self.log_bytes()?;
+        let all = [(ssd, self.ssd_bytes, "--ssd-size"), (log, pm_bytes, "--pm-size")];
+        Ok(all.into_iter().filter(|(path, ..)| !is_made(path)).collect())
+    }
+
+    /// Makes what is missing, all of it or nothing.
+    fn make_missing(&self) -> Result<()> {
+        let missing = self.missing()?;
+        let (log, ssd) = self.places();
+        if missing.iter().any(|(path, ..)| *path == ssd) {
+            // A new store: what would be refused later is refused before anything is made.
+            let pm_bytes = match is_made(&log) {
+                true => self.region(|| FileDisk::open_read_only(&log))?.bytes(),
+                false => self.pm_bytes,
+            };
+            let shape = new_shape(pm_bytes, &self.settings)?;
+            Superblock::check_bytes(self.ssd_bytes)?;
+            if is_made(&log) {
+                let region = self.region(|| FileDisk::open_read_only(&log))?;
+                must_be_blank(&*region, &shape.0, None)?;
+            }
+        }
+        let begin = missing.iter().map(|(path, bytes, flag)| Making::begin(path, *bytes, flag));
+        for file in begin.collect::<Result<Vec<Making<'_>>>>()? {
+            let is_log = file.path() == log;
+            let zeroed = is_log && self.backend == Backend::Wal;
+            file.finish(if zeroed { Fresh::Zeroed } else { Fresh::Reserved })?;
+        }
+        Ok(())
+    }
+
+    /// The log's medium, which is there.
+    fn region(&self, wal: impl FnOnce() -> Result<FileDisk>) -> Result<Arc<dyn Region>> {
+        let (log, _) = self.places();
+        Ok(match self.backend {
+            Backend::Wal => Arc::new(WalRegion::new(Arc::new(wal()?))),
+            Backend::Dax => Arc::new(MapRegion::open(&log, Promise::Durable)?),
+            Backend::UnsafeVolatile => Arc::new(MapRegion::open(&log, Promise::Volatile)?),
+        })
+    }
+
     /// How large the log is to be made if it is missing: as the store on the SSD has it, and then
     /// only if that one's own log is known to be lost.
     fn log_bytes(&self) -> Result<u64> {
@@ -114,26 +161,12 @@ impl Directory {
         settings: &DirectorySettings,
         progress: Progress<'_>,
     ) -> Result<(Directory, Report)> {
-        doing("make the store's folder", std::fs::create_dir_all(&settings.path))?;
-        let lock = lock(&settings.path)?;
+        make_folder(&settings.path)?;
+        let lock = lock_folder(&settings.path)?;
+        settings.make_missing()?;
         let (pm_path, ssd_path) = settings.places();
-        let pm_bytes = settings.log_bytes()?;
-        let region: Arc<dyn Region> = match settings.backend {
-            Backend::Wal => {
-                let disk = FileDisk::open(&pm_path, pm_bytes, Fresh::Zeroed)?;
-                Arc::new(WalRegion::new(Arc::new(disk)))
-            }
-            Backend::Dax => Arc::new(MapRegion::open(&pm_path, pm_bytes, Promise::Durable)?),
-            Backend::UnsafeVolatile => {
-                Arc::new(MapRegion::open(&pm_path, pm_bytes, Promise::Volatile)?)
-            }
-        };
-        let ssd = Arc::new(FileDisk::open(&ssd_path, settings.ssd_bytes, Fresh::Reserved)?);
-        // The files themselves are found again only once their folder is durable.
-        for folder in [ssd_path.parent(), pm_path.parent()].into_iter().flatten() {
-            sync_folder(folder)?;
-        }
-        let media = Media { region, ssd };
+        let region = settings.region(|| FileDisk::open(&pm_path))?;
+        let media = Media { region, ssd: Arc::new(FileDisk::open(&ssd_path)?) };
         let (tier, report) = Tier::open(media, settings.settings, random_id(), progress)?;
         Ok((Directory { tier, _lock: lock }, report))
     }
@@ -150,16 +183,12 @@ impl Directory {
     /// Reads everything, writes nothing.
     pub fn check(settings: &DirectorySettings) -> Result<Findings> {
         settings.must_exist()?;
-        let _lock = lock(&settings.path)?;
+        let _lock = lock_folder(&settings.path)?;
         let (pm_path, ssd_path) = settings.places();
         if !is_made(&pm_path) {
             return Err(lost::missing(&pm_path));
         }
-        let region: Arc<dyn Region> = match settings.backend {
-            Backend::Wal => Arc::new(WalRegion::new(Arc::new(FileDisk::open_read_only(&pm_path)?))),
-            Backend::Dax => Arc::new(MapRegion::open(&pm_path, 0, Promise::Durable)?),
-            Backend::UnsafeVolatile => Arc::new(MapRegion::open(&pm_path, 0, Promise::Volatile)?),
-        };
+        let region = settings.region(|| FileDisk::open_read_only(&pm_path))?;
         let media = Media { region, ssd: Arc::new(FileDisk::open_read_only(&ssd_path)?) };
         fsck::check(media, settings.settings)
     }
@@ -199,27 +228,16 @@ impl std::ops::Deref for Directory {
     }
 }
 
-fn lock(folder: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(folder.join("lock"), flags, Mode::RUSR | Mode::WUSR);
-    let file = doing("open the store's lock", opened.map_err(Into::into))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(_) => Err(Error::Locked(folder.display().to_string())),
-    }
+/// Locks the folder against others, whatever media they were given.
+fn lock_folder(folder: &Path) -> Result<OwnedFd> {
+    let file = open(&folder.join("lock"), OFlags::RDWR | OFlags::CREATE)?;
+    lock(&file, folder)?;
+    Ok(file)
 }
 
 /// Whether there is a device, or a file with something in it.
 fn is_made(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| !found.is_file() || found.len() != 0)
-}
-
-fn sync_folder(folder: &Path) -> Result<()> {
-    if folder.as_os_str().is_empty() || folder.starts_with("/dev") {
-        return Ok(()); // device files are nobody's to sync
-    }
-    let opened = std::fs::File::open(folder);
-    doing("sync the store's folder", opened.and_then(|folder| folder.sync_all()))
 }
 
 fn random_id() -> u64 {

@@ -7,7 +7,7 @@
 use crate::record::{self, COMMIT_BYTES, HEADER_BYTES, Kind, Record, Stamp};
 use crate::tier::Tier;
 use crate::types::{Error, ItemMeta, KEY_BYTES_MAX, Result, VALUE_BYTES_MAX, doing};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
 const MAGIC: &[u8; 8] = b"LNAYDMP1";
 /// How many items are read at once.
@@ -59,44 +59,62 @@ pub fn dump(tier: &Tier, out: &mut dyn Write) -> Result<Dumped> {
     Ok(dumped)
 }
 
-/// Puts every item of a stream into the store and returns how many; all are durable then. Items
-/// that are there already are replaced.
-pub fn load(tier: &Tier, input: &mut dyn Read) -> Result<u64> {
-    let mut magic = [0; 8];
-    doing("read the dump", input.read_exact(&mut magic))?;
-    if magic != *MAGIC {
-        return Err(Error::Corrupt("this is no dump of a store".into()));
-    }
-    let mut items = 0;
-    let mut bytes = Vec::new();
-    loop {
-        next_record(input, &mut bytes, items)?;
-        let damaged = |_| Error::Corrupt(format!("the dump is damaged behind item {items}"));
-        let (record, _) = record::decode(&bytes).map_err(damaged)?;
-        if record.kind == Kind::Note {
-            tier.commit()?;
-            return match record.body == items.to_le_bytes() {
-                true => Ok(items),
-                false => Err(Error::Corrupt("items are missing in the dump".into())),
-            };
+/// A stream whose front was looked at, so that a store need not be made for one that is none.
+pub struct Stream<R>(R);
+
+impl<R: Read> Stream<R> {
+    /// Reads the front.
+    pub fn open(mut input: R) -> Result<Stream<R>> {
+        let mut magic = [0; 8];
+        match input.read_exact(&mut magic) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            read => doing("read the dump", read)?,
         }
-        tier.submit_put(record.key, record.body, record.meta, None)?;
-        items += 1;
-        if items.is_multiple_of(GROUP_ITEMS) {
-            tier.commit()?;
+        match magic == *MAGIC {
+            true => Ok(Stream(input)),
+            false => Err(Error::Dump("this is no dump of a store".into())),
+        }
+    }
+
+    /// Puts every item into the store and returns how many; all are durable then. Items that are
+    /// there already are replaced.
+    pub fn load(&mut self, tier: &Tier) -> Result<u64> {
+        let mut items = 0;
+        let mut bytes = Vec::new();
+        loop {
+            next_record(&mut self.0, &mut bytes, items)?;
+            let damaged = |_| Error::Dump(format!("the dump is damaged behind item {items}"));
+            let (record, _) = record::decode(&bytes).map_err(damaged)?;
+            if record.kind == Kind::Note {
+                tier.commit()?;
+                return match record.body == items.to_le_bytes() {
+                    true => Ok(items),
+                    false => Err(Error::Dump("items are missing in the dump".into())),
+                };
+            }
+            tier.submit_put(record.key, record.body, record.meta, None)?;
+            items += 1;
+            if items.is_multiple_of(GROUP_ITEMS) {
+                tier.commit()?;
+            }
         }
     }
 }
 
+/// Both: for who has a store.
+pub fn load(tier: &Tier, input: impl Read) -> Result<u64> {
+    Stream::open(input)?.load(tier)
+}
+
 /// Reads one record, whole or damaged, into `bytes`.
 fn next_record(input: &mut dyn Read, bytes: &mut Vec<u8>, items: u64) -> Result<()> {
-    let early = |_| Error::Corrupt(format!("the dump ends early, behind item {items}"));
+    let early = |_| Error::Dump(format!("the dump ends early, behind item {items}"));
     bytes.clear();
     bytes.resize(HEADER_BYTES, 0);
     input.read_exact(bytes).map_err(early)?;
     let (key_bytes, body_bytes) = record::lengths(bytes)
         .filter(|(key, body)| *key <= KEY_BYTES_MAX && *body <= VALUE_BYTES_MAX)
-        .ok_or_else(|| Error::Corrupt(format!("the dump is damaged behind item {items}")))?;
+        .ok_or_else(|| Error::Dump(format!("the dump is damaged behind item {items}")))?;
     bytes.resize(HEADER_BYTES + key_bytes + body_bytes + COMMIT_BYTES, 0);
     input.read_exact(&mut bytes[HEADER_BYTES..]).map_err(early)
 }

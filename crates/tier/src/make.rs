@@ -4,13 +4,24 @@
 //! one without a header of the store is not the store's (see `recover`).
 
 use crate::disk::{Barrier, Disk};
-use crate::outline::part_of;
+use crate::outline::{log_bytes, part_of, share_of};
 use crate::pm::Region;
 use crate::segment::{Front, Header, Shape};
 use crate::superblock::Superblock;
 use crate::tree::Tree;
-use crate::types::{BLOCK_BYTES, Error, Result, doing};
+use crate::types::{BLOCK_BYTES, Error, IndexKind, Result, Settings, doing};
 use std::sync::Arc;
+
+/// How the log of a new store is cut, and how many segments' worth of index are behind it.
+pub fn new_shape(region_bytes: u64, settings: &Settings) -> Result<(Shape, u32)> {
+    let segment_bytes = settings.segment_bytes;
+    let tree_segments = match settings.index {
+        None | Some(IndexKind::BTree) => 0,
+        Some(IndexKind::Fair) => share_of(region_bytes, segment_bytes)?,
+    };
+    let bytes = log_bytes(region_bytes, segment_bytes, tree_segments);
+    Ok((Shape::of(bytes, segment_bytes)?, tree_segments))
+}
 
 /// Makes an empty store of this id whose log has this shape, in front of so many segments' worth of
 /// index. `begun` is the id of one that was being made here when the power failed.
@@ -53,7 +64,8 @@ fn write(region: &dyn Region, bytes: &[u8]) -> Result<()> {
     doing("make the log", region.fence(Barrier::Recovery))
 }
 
-fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> Result<()> {
+/// Refuses a log that holds anything; the header of a store that was `begun` counts as nothing.
+pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> Result<()> {
     let mut front = vec![0; shape.header_bytes as usize];
     for slot in 0..shape.segments {
         doing("read the log", region.read(shape.start(slot), &mut front))?;

@@ -14,8 +14,8 @@ use crate::index::{Builder, Entry, Home, Index, Tie, What};
 use crate::ledger::Ledger;
 use crate::log::{Log, Slot};
 use crate::lost;
-use crate::make::make;
-use crate::outline::{self, log_bytes, part_of, share_of};
+use crate::make::{make, new_shape};
+use crate::outline::{self, log_bytes, part_of};
 use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::record::{Kind, Record};
@@ -27,7 +27,7 @@ use crate::superblock::{Front, Superblock};
 use crate::survey::{Survey, Surveyed, Used, segment_bytes};
 use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
 use crate::tree::Tree;
-use crate::types::{Error, IndexKind, LINE_BYTES, Position, Result, Settings, doing};
+use crate::types::{Error, LINE_BYTES, Position, Result, Settings, doing};
 use crate::value::{Large, Waiting};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -67,28 +67,21 @@ pub fn recover(
     progress: Progress<'_>,
 ) -> Result<(Shared, Report)> {
     let mut report = Report::default();
-    let shape_of = |tree_segments| {
-        let bytes = log_bytes(media.region.bytes(), settings.segment_bytes, tree_segments);
-        Shape::of(bytes, settings.segment_bytes)
-    };
     let front = Superblock::read(&*media.ssd, &mut report.problems)?;
     let superblock = match (front, purpose) {
         (Front::Store(superblock), _) => superblock,
         (front, Purpose::Use { new_id }) => {
             report.is_new = true;
-            let tree_segments = match settings.index {
-                None | Some(IndexKind::BTree) => 0,
-                Some(IndexKind::Fair) => share_of(media.region.bytes(), settings.segment_bytes)?,
-            };
+            let (shape, tree_segments) = new_shape(media.region.bytes(), &settings)?;
             outline::check(&*media.region, &settings, tree_segments)?;
             let begun = if let Front::Begun(id) = front { Some(id) } else { None };
-            let shape = shape_of(tree_segments)?;
             make(&media.region, &*media.ssd, &shape, tree_segments, (new_id, begun))?
         }
         (_, Purpose::Check) => return Err(Error::Missing("there is no store here".into())),
     };
     outline::check(&*media.region, &settings, superblock.tree_segments)?;
-    let shape = shape_of(superblock.tree_segments)?;
+    let bytes = log_bytes(media.region.bytes(), settings.segment_bytes, superblock.tree_segments);
+    let shape = Shape::of(bytes, settings.segment_bytes)?;
     if (superblock.segment_bytes, superblock.segments) != (shape.segment_bytes, shape.segments) {
         return Err(Error::Mismatch(format!(
             "the store was made with a log of {} segments of {} bytes, and {} of {} were found",

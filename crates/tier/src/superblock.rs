@@ -135,11 +135,20 @@ impl Superblock {
         self.write(ssd)
     }
 
+    /// Refuses an SSD that has no room for anything else.
+    pub fn check_bytes(bytes: u64) -> Result<()> {
+        match 2 * SLOT_BYTES as u64 <= bytes {
+            true => Ok(()),
+            false => Err(Error::Setting(format!(
+                "--ssd-size: {bytes} bytes: must be at least {}",
+                4 * SLOT_BYTES
+            ))),
+        }
+    }
+
     /// Reads the newer of the two that are whole; `problems` learns of one that is not.
     pub fn read(ssd: &dyn Disk, problems: &mut Vec<String>) -> Result<Front> {
-        if ssd.bytes() < 2 * SLOT_BYTES as u64 {
-            return Err(Error::Setting(format!("--ssd-size: at least {} bytes", 4 * SLOT_BYTES)));
-        }
+        Superblock::check_bytes(ssd.bytes())?;
         let mut blocks = Blocks::zeroed(SLOT_BYTES);
         let mut found: Vec<Superblock> = Vec::new();
         let mut damaged = Vec::new();

@@ -169,6 +169,8 @@ pub enum Error {
     },
     /// What the store hangs on is damaged.
     Corrupt(String),
+    /// A stream of items that is none, or is damaged.
+    Dump(String),
     /// Written by another version of the format.
     Version {
         /// What the medium says.
@@ -219,9 +221,10 @@ impl fmt::Display for Error {
             ),
             Error::Locked(path) => write!(f, "{path}: another process has this store open"),
             Error::Mismatch(what) => write!(f, "does not belong together: {what}"),
-            Error::Missing(what) | Error::Setting(what) | Error::Unavailable(what) => {
-                f.write_str(what)
-            }
+            Error::Missing(what)
+            | Error::Setting(what)
+            | Error::Unavailable(what)
+            | Error::Dump(what) => f.write_str(what),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::workload::{self, Expected, LOG_BYTES, Life, SSD_BYTES, Workload};
 use crate::aligned::Aligned;
 use crate::outcome::{Failure, Outcome, passed};
 use laneway_tier::disk::Disk;
-use laneway_tier::disk::real::{FileDisk, Fresh};
+use laneway_tier::disk::real::FileDisk;
 use laneway_tier::{BLOCK_BYTES, Backend, Directory, DirectorySettings};
 use std::io::Write;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ enum Acknowledgements {
 impl Acknowledgements {
     fn open(flags: &Flags) -> Result<Acknowledgements, String> {
         let Some(path) = &flags.acknowledgements else { return Ok(Acknowledgements::Console) };
-        let disk = FileDisk::open(path, 0, Fresh::Reserved).map_err(|error| error.to_string())?;
+        let disk = FileDisk::open(path).map_err(|error| error.to_string())?;
         Ok(Acknowledgements::Disk(disk, Aligned::zeroed(BLOCK_BYTES)))
     }
 

@@ -131,6 +131,9 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
             log::info!("{folder}: {percent} % of {} MiB replayed", total >> 20);
         }
     };
+    for (path, bytes, flag) in directory.missing().unwrap_or_default() {
+        log::info!("{folder}: makes {}, {} MiB ({flag})", path.display(), bytes >> 20);
+    }
     let opened = boot::open(settings, &mut progress).map_err(|error| place(&directory, &error))?;
     let Recovery { report, took_ms } = opened.recovery();
     for problem in &report.problems {
@@ -153,13 +156,14 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
 pub fn place(directory: &DirectorySettings, error: &Error) -> String {
     let folder = directory.path.display();
     match error {
-        Error::Locked(_) => format!(
-            "--data-dir {folder}: another process has this store open: stop that one, or choose \
-             another folder"
+        Error::Locked(path) => format!(
+            "--data-dir {folder}: another process has this store open ({path} is in use): stop \
+             that one, or choose another folder, --pm and --ssd"
         ),
         Error::Corrupt(_) => {
             format!("--data-dir {folder}: {error}; laneway fsck {folder} says more")
         }
+        Error::Dump(what) => what.clone(),
         error => format!("--data-dir {folder}: {error}"),
     }
 }

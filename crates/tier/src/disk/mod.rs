@@ -12,6 +12,8 @@
 mod aio;
 mod ext4;
 mod extents;
+pub mod fresh;
+pub mod lock;
 pub mod real;
 pub mod sim;
 mod sticky;

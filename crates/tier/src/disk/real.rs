@@ -2,23 +2,14 @@
 
 use super::ext4::cache_of;
 use super::extents::are_written;
+use super::lock::{lock, open};
 use super::{Barrier, Disk};
-use crate::bytes::Blocks;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, fallocate, fstat};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::fs::{Advice, FileType, OFlags, fadvise, fstat};
+use rustix::io::{pread, pwrite};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-
-/// What the fresh part of a file holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fresh {
-    /// Reserved space. The first write of a block also writes the file system's map of it.
-    Reserved,
-    /// Written zeros, so that a synchronous write later is one write of the device.
-    Zeroed,
-}
 
 /// One file.
 pub struct FileDisk {
@@ -28,65 +19,42 @@ pub struct FileDisk {
     cache: Option<u64>,
 }
 
-/// How much is zeroed in one write.
-const ZERO_BYTES: usize = 1 << 20;
-
 impl FileDisk {
-    /// Opens `path`, making it `bytes` long if it is new. A block device keeps its own size.
-    pub fn open(path: &Path, bytes: u64, fresh: Fresh) -> Result<FileDisk> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        Self::open_with(path, flags, bytes, fresh)
+    /// Opens what is there, alone.
+    pub fn open(path: &Path) -> Result<FileDisk> {
+        Self::open_with(path, OFlags::RDWR)
     }
 
-    /// Opens what is there, without the right to write.
+    /// The same without the right to write.
     pub fn open_read_only(path: &Path) -> Result<FileDisk> {
-        Self::open_with(path, OFlags::RDONLY | OFlags::CLOEXEC, 0, Fresh::Reserved)
+        Self::open_with(path, OFlags::RDONLY)
     }
 
-    fn open_with(path: &Path, flags: OFlags, bytes: u64, fresh: Fresh) -> Result<FileDisk> {
-        let mode = Mode::RUSR | Mode::WUSR;
-        let opened = rustix::fs::open(path, flags | OFlags::DIRECT, mode);
-        let (file, direct) = match opened {
+    fn open_with(path: &Path, flags: OFlags) -> Result<FileDisk> {
+        let (file, direct) = match open(path, flags | OFlags::DIRECT) {
             // tmpfs before Linux 6.6 and some others have no O_DIRECT.
-            Err(Errno::INVAL) => {
-                (doing("open", rustix::fs::open(path, flags, mode).map_err(Into::into))?, false)
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
+                (open(path, flags)?, false)
             }
-            opened => (
-                opened.map_err(|e| Error::Io {
-                    what: "open a file of the store",
-                    source: e.into(),
-                })?,
-                true,
-            ),
+            opened => (opened?, true),
         };
+        lock(&file, path)?;
+        if !direct {
+            // What a failed sync left in the page cache is on no medium: read that instead.
+            doing(
+                "drop cached pages",
+                fadvise(&file, 0, None, Advice::DontNeed).map_err(Into::into),
+            )?;
+        }
         let stat = doing("fstat", fstat(&file).map_err(Into::into))?;
         let cache = if direct { cache_of(&file) } else { None };
-        let size = stat.st_size as u64;
-        let mut disk = FileDisk { file, bytes: size, direct, cache };
+        let mut disk = FileDisk { file, bytes: stat.st_size as u64, direct, cache };
         if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
             let size = rustix::fs::seek(&disk.file, rustix::fs::SeekFrom::End(0));
             disk.bytes = doing("size of the device", size.map_err(Into::into))?;
-        } else if disk.bytes == 0 && bytes != 0 {
-            disk.grow(bytes, fresh)?;
         }
         disk.bytes -= disk.bytes % BLOCK_BYTES as u64;
         Ok(disk)
-    }
-
-    fn grow(&mut self, bytes: u64, fresh: Fresh) -> Result<()> {
-        let result = fallocate(&self.file, FallocateFlags::empty(), 0, bytes);
-        doing("reserve the store's space", result.map_err(Into::into))?;
-        self.bytes = bytes;
-        if fresh == Fresh::Zeroed {
-            let zeros = Blocks::zeroed(ZERO_BYTES);
-            let mut at = 0;
-            while at < bytes {
-                let count = ZERO_BYTES.min((bytes - at) as usize);
-                doing("zero the log", self.write_all(at, &zeros.as_slice()[..count]))?;
-                at += count as u64;
-            }
-        }
-        doing("sync a new file", self.sync(Barrier::Recovery))
     }
 
     /// Whether writes go round the page cache.
@@ -139,7 +107,10 @@ fn whole(bytes: usize) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fresh::{Fresh, Making};
     use super::*;
+    use crate::bytes::Blocks;
+    use rustix::fs::{FallocateFlags, fallocate};
 
     /// Whether a file is on an ext4 of which, by its mount alone, one flush must be known to serve
     /// all files: nothing in its options but what is named here, a journal of its own, and a kernel
@@ -175,15 +146,22 @@ mod tests {
         let paths = ["zeroed", "reserved", "values"].map(path);
         const BYTES: u64 = 4 << 20;
         const BLOCK: u64 = BLOCK_BYTES as u64;
-        let open = |at: usize, fresh| FileDisk::open(&paths[at], BYTES, fresh).unwrap();
-        let (zeroed, reserved) = (open(0, Fresh::Zeroed), open(1, Fresh::Reserved));
-        let values = open(2, Fresh::Reserved);
+        let make = |path: &Path, fresh| {
+            Making::begin(path, BYTES, "")?.finish(fresh)?;
+            FileDisk::open(path)
+        };
+        let zeroed = make(&paths[0], Fresh::Zeroed).unwrap();
+        let reserved = make(&paths[1], Fresh::Reserved).unwrap();
+        let values = make(&paths[2], Fresh::Reserved).unwrap();
         // On an ext4 that is known it is; what other file systems do is not known.
         let is_known = values.cache().is_some();
         assert!(is_known || !is_on_plain_ext4(&values.file), "it must be on where it can be");
         let all_is = |log: &FileDisk| log.is_synced_by(&values, 0, BYTES);
         assert_eq!(all_is(&zeroed), is_known);
-        assert_eq!(all_is(&open(0, Fresh::Zeroed)), is_known, "after a restart, too");
+        assert!(matches!(FileDisk::open(&paths[0]), Err(Error::Locked(_))), "it is in use");
+        drop(zeroed);
+        let zeroed = FileDisk::open(&paths[0]).unwrap();
+        assert_eq!(all_is(&zeroed), is_known, "after a restart, too");
         assert!(!zeroed.is_synced_by(&values, BYTES, BLOCK), "beyond the end");
         assert!(!all_is(&reserved), "its blocks are not written yet");
         // Pages of it in the cache, of which SEEK_HOLE says that they were.
@@ -204,7 +182,7 @@ mod tests {
             std::fs::remove_file(path).unwrap();
         }
         let elsewhere = Path::new("/dev/shm").join(format!("laneway-disk-{}", std::process::id()));
-        if let Ok(memory) = FileDisk::open(&elsewhere, BYTES, Fresh::Zeroed) {
+        if let Ok(memory) = make(&elsewhere, Fresh::Zeroed) {
             assert!(!zeroed.is_synced_by(&memory, 0, BLOCK));
             assert!(!memory.is_synced_by(&values, 0, BLOCK));
             std::fs::remove_file(elsewhere).unwrap();

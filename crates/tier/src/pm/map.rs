@@ -10,12 +10,14 @@
 
 use super::Region;
 use crate::disk::Barrier;
+use crate::disk::lock::{lock, open};
 use crate::types::{Error, LINE_BYTES, Result, doing};
 use laneway_sync::prim::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use laneway_sync::words;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
@@ -35,6 +37,8 @@ pub struct MapRegion {
     bytes: usize,
     promise: Promise,
     written_bytes: AtomicU64,
+    /// Keeps its lock.
+    _file: OwnedFd,
 }
 
 // SAFETY: `base` is the address of a mapping that lives as long as the MapRegion and belongs to no
@@ -44,24 +48,17 @@ unsafe impl Send for MapRegion {}
 unsafe impl Sync for MapRegion {}
 
 impl MapRegion {
-    /// Maps `path`, making it `bytes` long if it is new.
-    pub fn open(path: &Path, bytes: u64, promise: Promise) -> Result<MapRegion> {
+    /// Maps `path`, alone.
+    pub fn open(path: &Path, promise: Promise) -> Result<MapRegion> {
         if promise == Promise::Durable && !has_clwb() {
             return Err(Error::Unavailable(
                 "--pm-backend dax: this processor has no clwb; use --pm-backend wal".into(),
             ));
         }
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
-        let file = doing("open the persistent memory", opened.map_err(Into::into))?;
+        let file = open(path, OFlags::RDWR)?;
+        lock(&file, path)?;
         let stat = doing("fstat", rustix::fs::fstat(&file).map_err(Into::into))?;
-        let mut size = stat.st_size as u64;
-        if size == 0 {
-            let result = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes);
-            doing("reserve the persistent memory", result.map_err(Into::into))?;
-            size = bytes;
-        }
-        let size = size as usize - size as usize % LINE_BYTES;
+        let size = stat.st_size as usize - stat.st_size as usize % LINE_BYTES;
         let kind = match promise {
             Promise::Durable => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Promise::Volatile => MapFlags::SHARED,
@@ -82,7 +79,8 @@ impl MapRegion {
             }
         })?;
         let base = NonNull::new(base.cast()).expect("the kernel never maps page zero for us");
-        Ok(MapRegion { base, bytes: size, promise, written_bytes: AtomicU64::new(0) })
+        let written_bytes = AtomicU64::new(0);
+        Ok(MapRegion { base, bytes: size, promise, written_bytes, _file: file })
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -219,12 +217,15 @@ mod tests {
     #[test]
     fn an_emulated_region_reads_what_it_wrote_and_keeps_it_over_a_reopening() {
         let path = std::env::temp_dir().join(format!("laneway-map-{}", std::process::id()));
-        let region = MapRegion::open(&path, 8192, Promise::Volatile).unwrap();
+        std::fs::write(&path, [0; 8192]).unwrap();
+        let region = MapRegion::open(&path, Promise::Volatile).unwrap();
         region.write(100, b"some bytes").unwrap();
         region.flush(100, 10).unwrap();
         region.fence(Barrier::Group).unwrap();
+        let twice = MapRegion::open(&path, Promise::Volatile);
+        assert!(matches!(twice, Err(Error::Locked(_))), "it is in use");
         drop(region);
-        let region = MapRegion::open(&path, 8192, Promise::Volatile).unwrap();
+        let region = MapRegion::open(&path, Promise::Volatile).unwrap();
         let mut read = [0; 12];
         region.read(99, &mut read).unwrap();
         assert_eq!(&read, b"\0some bytes\0");
@@ -234,7 +235,8 @@ mod tests {
     #[test]
     fn dax_says_clearly_that_an_ordinary_file_is_none() {
         let path = std::env::temp_dir().join(format!("laneway-dax-{}", std::process::id()));
-        let refused = MapRegion::open(&path, 8192, Promise::Durable);
+        std::fs::write(&path, [0; 8192]).unwrap();
+        let refused = MapRegion::open(&path, Promise::Durable);
         let text = refused.err().expect("a temporary folder is on no DAX file system").to_string();
         assert!(text.contains("--pm-backend dax") && text.contains("wal"), "{text}");
         std::fs::remove_file(&path).ok();

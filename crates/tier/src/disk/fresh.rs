@@ -1,0 +1,143 @@
+//! A new file of a store, which is there whole or not at all: an interrupted start must not leave a
+//! smaller one, which the next would take for what was meant.
+
+use super::lock::{lock, open};
+use crate::bytes::Blocks;
+use crate::types::{Error, Result, doing};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, ftruncate};
+use rustix::io::pwrite;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// What the fresh part of a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fresh {
+    /// Reserved space. The first write of a block also writes the file system's map of it.
+    Reserved,
+    /// Written zeros, so that a synchronous write later is one write of the device.
+    Zeroed,
+}
+
+/// How much is zeroed in one write.
+const ZERO_BYTES: usize = 1 << 20;
+
+/// A file that is being made, under another name. Dropped, it was never there.
+pub struct Making<'a> {
+    path: &'a Path,
+    temporary: PathBuf,
+    file: OwnedFd,
+    bytes: u64,
+}
+
+impl<'a> Making<'a> {
+    /// Reserves `bytes` for `path`; `flag` is where whoever asks has them from.
+    pub fn begin(path: &'a Path, bytes: u64, flag: &str) -> Result<Making<'a>> {
+        if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
+            return Err(Error::Setting(format!("{}: there is no such device", path.display())));
+        }
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".making");
+        let temporary = PathBuf::from(temporary);
+        let told = |source: io::Error| {
+            let (path, mib) = (path.display(), bytes >> 20);
+            Error::Setting(format!(
+                "{path}: {mib} MiB cannot be reserved: {source}; {flag} makes it smaller"
+            ))
+        };
+        let file = open(&temporary, OFlags::RDWR | OFlags::CREATE)?;
+        lock(&file, &temporary)?;
+        let making = Making { path, temporary, file, bytes };
+        // What an interrupted start has left of it.
+        doing("empty a new file", ftruncate(&making.file, 0).map_err(Into::into))?;
+        fallocate(&making.file, FallocateFlags::empty(), 0, bytes)
+            .map_err(|errno| told(errno.into()))?;
+        Ok(making)
+    }
+
+    /// What it will be.
+    pub fn path(&self) -> &Path {
+        self.path
+    }
+
+    /// The file is there, durable and whole.
+    pub fn finish(self, fresh: Fresh) -> Result<()> {
+        if fresh == Fresh::Zeroed {
+            let zeros = Blocks::zeroed(ZERO_BYTES);
+            let mut at = 0;
+            while at < self.bytes {
+                let count = ZERO_BYTES.min((self.bytes - at) as usize);
+                let written = pwrite(&self.file, &zeros.as_slice()[..count], at);
+                at += doing("zero the log", written.map_err(Into::into))? as u64;
+            }
+        }
+        doing("sync a new file", fdatasync(&self.file).map_err(Into::into))?;
+        doing("name a new file", fs::rename(&self.temporary, self.path))?;
+        sync_folder_of(self.path)
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        // Gone by this name where it was finished.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Makes a folder and those above it, and has them found again after a loss of power.
+pub fn make_folder(folder: &Path) -> Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    folder.parent().map_or(Ok(()), make_folder)?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        made => doing("make the store's folder", made)?,
+    }
+    sync_folder_of(folder)
+}
+
+/// What was made or named there is found again only once its folder is durable.
+fn sync_folder_of(path: &Path) -> Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => return Ok(()),
+    };
+    doing("sync the store's folder", File::open(folder).and_then(|folder| folder.sync_all()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_there_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("laneway-fresh-{}", std::process::id()));
+        let deep = folder.join("a/b");
+        make_folder(&deep).unwrap();
+        make_folder(&deep).unwrap();
+        let path = deep.join("ssd");
+        let left = || fs::read_dir(&deep).unwrap().count();
+        // What a start that was interrupted has left.
+        fs::write(deep.join("ssd.making"), [7; 9000]).unwrap();
+        let making = Making::begin(&path, 8192, "--ssd-size").unwrap();
+        assert!(!path.exists());
+        assert!(matches!(Making::begin(&path, 8192, "--ssd-size"), Err(Error::Locked(_))));
+        drop(making);
+        assert_eq!(left(), 0, "given up, it was never there");
+        Making::begin(&path, 8192, "--ssd-size").unwrap().finish(Fresh::Zeroed).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [0; 8192]);
+        let error = Making::begin(&deep.join("log"), 1 << 60, "--pm-size").err().unwrap();
+        let told = error.to_string();
+        assert!(
+            told.contains("MiB") && told.contains("--pm-size") && told.contains("log"),
+            "{told}"
+        );
+        assert_eq!(left(), 1, "what finds no room leaves nothing behind");
+        let device = Making::begin(Path::new("/dev/no-such-disk"), 8192, "--pm-size").err();
+        assert!(device.unwrap().to_string().contains("no such device"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,38 @@
+//! Files and devices of a store, which nobody else may open meanwhile: two processes that write one
+//! log or SSD destroy it, whatever folders they were given.
+
+use crate::types::{Error, Result};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, stat};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// Opens a file, or a device that nobody has mounted.
+pub fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
+    let is_device = stat(path)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice);
+    // Of a device this asks for it alone; of a file it would ask that there be none.
+    let alone = if is_device { OFlags::EXCL } else { OFlags::empty() };
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::open(path, flags | alone | OFlags::CLOEXEC, mode) {
+        Err(Errno::BUSY) => Err(Error::Locked(path.display().to_string())),
+        opened => opened.map_err(|errno| {
+            let source = io::Error::from(errno);
+            let told = format!("{}: {source}", path.display());
+            Error::Io {
+                what: "open a file of the store",
+                source: io::Error::new(source.kind(), told),
+            }
+        }),
+    }
+}
+
+/// Locks an open file against everybody who asks, until it is closed.
+pub fn lock(file: &OwnedFd, path: &Path) -> Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        // Some file systems know no locks; who uses them has the folder's.
+        Ok(()) | Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) => Ok(()),
+        Err(_) => Err(Error::Locked(path.display().to_string())),
+    }
+}
