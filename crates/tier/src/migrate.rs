@@ -235,7 +235,7 @@ impl Shared {
         let mut bytes = vec![0; self.shape.segment_bytes as usize];
         doing("read the log", self.region.read(self.shape.start(slot), &mut bytes))?;
         let life = life_of(self.store_id, generation);
-        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: Some(end) };
+        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: Some(end), vouched: 0 };
         let mut needed = Needed::default();
         let start = self.shape.start(slot);
         scan.run(&bytes, |met| match met {

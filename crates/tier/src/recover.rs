@@ -222,6 +222,7 @@ impl<'a> Recovery<'a> {
             store_id: self.superblock.store_id,
             blocks: self.superblock.blocks,
             flush_sequence: self.flush_sequence,
+            checkpointed: self.superblock.checkpoints[0].position,
         }
         .run()
     }
@@ -457,7 +458,7 @@ impl<'a> Recovery<'a> {
         };
         let life = life_of(self.superblock.store_id, segment.generation);
         let start = self.shape.start(segment.slot);
-        let scan = Scan { life, from, sealed_end: Some(segment.end) };
+        let scan = Scan { life, from, sealed_end: Some(segment.end), vouched: 0 };
         let end = scan.run(&bytes, |met| match met {
             Met::Record { offset, record, .. } => {
                 self.report.replayed_records += 1;

@@ -219,6 +219,8 @@ pub struct Scan {
     pub from: u32,
     /// Where the records end, if a newer header says so.
     pub sealed_end: Option<u32>,
+    /// The segment was durable up to here, whatever its records say.
+    pub vouched: u32,
 }
 
 impl Scan {
@@ -234,10 +236,12 @@ impl Scan {
                 continue;
             }
             let next = self.next_whole(segment, at);
-            if self.sealed_end.is_none() && !self.was_durable(segment, at) {
+            let vouched = self.vouched as usize;
+            if self.sealed_end.is_none() && vouched <= at && !self.was_durable(segment, at) {
                 break; // the tail, torn or not
             }
-            let next = next.unwrap_or(limit);
+            let end = if self.sealed_end.is_some() { limit } else { limit.min(vouched) };
+            let next = next.unwrap_or(end);
             let claim = match record::decode(&segment[at..]) {
                 Err(Flaw::Damaged { bytes }) if at + bytes.next_multiple_of(LINE_BYTES) == next => {
                     record::claim(&segment[at..])

@@ -12,7 +12,7 @@ use crate::pointer::Pointer;
 use crate::record::Kind;
 use crate::segment::{Front, Header, Listed, Met, Scan, Shape, life_of};
 use crate::tables::id_of;
-use crate::types::{BLOCK_BYTES, Error, Result, doing};
+use crate::types::{BLOCK_BYTES, Error, Position, Result, doing};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is looked at.
@@ -29,6 +29,8 @@ pub struct Survey<'a> {
     pub blocks: u64,
     /// As the checkpoint has it.
     pub flush_sequence: u64,
+    /// Where the newest checkpoint begins: everything before it was durable.
+    pub checkpointed: Position,
 }
 
 /// A segment that is in use.
@@ -152,7 +154,7 @@ impl Survey<'_> {
     fn hidden_segment(&self, headers: &Headers) -> Result<Option<Hidden>> {
         let generation = headers.last_key_value().map_or(1, |(generation, _)| generation + 1);
         let life = life_of(self.store_id, generation);
-        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
+        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None, vouched: 0 };
         let Next { header, freed_slots, .. } = self.header_after(headers, false)?;
         let used: BTreeSet<u32> = header.listed.iter().map(|listed| listed.slot).collect();
         let mut first_free = None;
@@ -218,8 +220,10 @@ impl Survey<'_> {
     fn examine(&self, slot: u32, generation: u64, with_values: bool) -> Result<Examined> {
         let bytes = segment_bytes(self.region, &self.shape, slot)?;
         let life = life_of(self.store_id, generation);
-        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None };
-        let (mut vouched, mut large) = (0, Vec::new());
+        let is_checkpointed = generation == self.checkpointed.generation;
+        let mut vouched = if is_checkpointed { self.checkpointed.offset } else { 0 };
+        let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None, vouched };
+        let mut large = Vec::new();
         let end = scan.run(&bytes, |met| {
             if let Met::Record { offset, record, durable_to } = met {
                 vouched = vouched.max(durable_to);
