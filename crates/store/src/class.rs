@@ -84,6 +84,8 @@ pub struct Class {
     pub divider: Divider,
     /// What a byte evicted from here counts in the competition for chunks.
     pub byte_weight: u64,
+    /// Slots that hold another piece of a large item than its first: they count as no item.
+    pub pieces_behind: AtomicU64,
     /// Slots evicted so far.
     pub evicted: AtomicU64,
     /// Evictions since the class last got a chunk.
@@ -129,6 +131,7 @@ impl Class {
             slots: chunk_bytes / slot_bytes,
             divider: Divider::new(slot_bytes),
             byte_weight: BYTE_WEIGHT_ONE / (slot_bytes as u64).isqrt(),
+            pieces_behind: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             evicted_since_chunk: AtomicU64::new(0),
             evicted_bytes_recent: AtomicU64::new(0),

@@ -284,6 +284,8 @@ impl Large {
         words[0].store(owner_word(self.descriptor, self.pieces.len()).to_le(), Relaxed);
         if self.pieces.is_empty() {
             words::write(words, PIECE_HEADER_BYTES + header.header_bytes(), &self.key);
+        } else {
+            store.memory.class(class).pieces_behind.fetch_add(1, Relaxed);
         }
         self.pieces.push(offset as u64);
         meter::items(1);

@@ -1,14 +1,16 @@
 //! The items of one size class, listed slot by slot: what `stats cachedump` tells. A debugging aid:
 //! it looks at every slot of the class, a bounded number a step, and an item that moves meanwhile
-//! may be missed or told twice.
+//! may be missed or told twice. An item in pieces is of the class that its first piece lies in.
 
 use crate::{
     budget::{LIST_ITEMS, LIST_LOOKS},
+    large::{PIECE_HEADER_BYTES, owner_of},
     memory::SlotAt,
     meter, record,
     store::Store,
     types::{ItemMeta, UnixSeconds},
 };
+use laneway_sync::prim::Ordering::Relaxed;
 
 /// Where a walk over the items of one class stands.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,9 +42,7 @@ impl Store {
             }
             meter::slots(1);
             let chunk = walk.chunk;
-            // Blocks are pieces of large items, not items.
-            let of = self.memory.class_of_chunk(chunk);
-            let of = of.filter(|&of| wanted(of) && of != self.memory.block_class());
+            let of = self.memory.class_of_chunk(chunk).filter(|&of| wanted(of));
             let Some(class) = of.filter(|&of| walk.slot < self.memory.class(of).slots) else {
                 *walk = Listing { chunk: chunk + 1, slot: 0 };
                 continue;
@@ -53,13 +53,28 @@ impl Store {
                 continue;
             }
             key.clear();
-            if let Some(meta) = self.item_at(self.memory.offset_of(at), &mut key, now) {
+            let Some(offset) = self.record_in_slot(at) else { continue };
+            if let Some(meta) = self.item_at(offset, &mut key, now) {
                 meter::items(1);
                 told += 1;
                 tell(&key, &meta);
             }
         }
         false
+    }
+
+    /// Where the record in this slot begins: behind the word of a piece, if it is the first one of a
+    /// large item. Blocks that are other pieces hold none.
+    fn record_in_slot(&self, at: SlotAt) -> Option<usize> {
+        let offset = self.memory.offset_of(at);
+        let word = self.memory.items.words_at(offset, PIECE_HEADER_BYTES)?.first()?;
+        let (descriptor, piece) = owner_of(u64::from_le(word.load(Relaxed)));
+        let record = offset + PIECE_HEADER_BYTES;
+        let large = self.large.get(descriptor).filter(|large| large.is_alive() && piece == 0);
+        if large.is_some_and(|large| large.record_offset() == record) {
+            return Some(record);
+        }
+        (at.class != self.memory.block_class()).then_some(offset)
     }
 
     /// The item whose record stands here, if the index says that one does, and its key.
@@ -107,5 +122,36 @@ mod tests {
             (0..ITEMS).map(|number| format!("key{number:05}").into_bytes()).collect();
         assert!(keys == wanted, "{} keys", keys.len());
         assert!(steps > ITEMS / LIST_ITEMS, "{steps} steps");
+    }
+
+    #[test]
+    fn items_in_pieces_are_told_once_by_the_class_of_their_first_piece() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() });
+        let store = store.expect("a small store");
+        let sizes = [3, 16_000, 16_400, 20_000, 40_000, 66_000, 1_000_000];
+        let value = vec![b'x'; 1_000_000];
+        for size in sizes {
+            let key = format!("of{size}");
+            let mut draft = store.draft(key.as_bytes(), 0, 0, size, 1).expect("there is room");
+            draft.write(&value[..size]).expect("there is room");
+            store.enter(store.hash(key.as_bytes()), key.as_bytes(), 1).publish(draft, None);
+        }
+        let mut told = Vec::new();
+        for class in store.class_stats() {
+            let before = told.len() as u64;
+            let mut walk = Listing::default();
+            while !store.list(class.class, &mut walk, 1, |key, meta| {
+                assert_eq!(key, format!("of{}", meta.value_bytes).as_bytes());
+                told.push(meta.value_bytes as usize);
+            }) {}
+            assert_eq!(class.items, told.len() as u64 - before, "of {} bytes", class.slot_bytes);
+        }
+        told.sort_unstable();
+        assert_eq!(told, sizes);
+        for size in sizes {
+            let key = format!("of{size}");
+            store.enter(store.hash(key.as_bytes()), key.as_bytes(), 1).unlink();
+        }
+        assert!(store.class_stats().iter().all(|class| (class.items, class.used) == (0, 0)));
     }
 }

@@ -498,6 +498,7 @@ impl Memory {
                 chunks,
                 slots,
                 used,
+                items: used.saturating_sub(class.pieces_behind.load(Relaxed)),
                 bytes: used * class.slot_bytes as u64,
                 evicted: class.evicted.load(Relaxed),
                 class: class.number as u32 + 1,

@@ -200,6 +200,8 @@ pub struct ClassStats {
     pub slots: u64,
     /// Slots taken, by items and drafts.
     pub used: u64,
+    /// Items and drafts whose record begins in a slot of this class.
+    pub items: u64,
     /// Bytes of the slots taken.
     pub bytes: u64,
     /// Slots evicted so far.
@@ -214,6 +216,7 @@ impl ClassStats {
         self.chunks += other.chunks;
         self.slots += other.slots;
         self.used += other.used;
+        self.items += other.items;
         self.bytes += other.bytes;
         self.evicted += other.evicted;
     }

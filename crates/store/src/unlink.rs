@@ -116,7 +116,11 @@ impl Store {
     /// Free the pieces of a large item or draft.
     pub(crate) fn give_pieces(&self, pieces: &[u64]) {
         meter::items(pieces.len());
-        for &piece in pieces {
+        for (number, &piece) in pieces.iter().enumerate() {
+            if number > 0 {
+                let at = self.memory.slot_at(piece as usize).expect("a piece has a class");
+                self.memory.class(at.class).pieces_behind.fetch_sub(1, Relaxed);
+            }
             self.memory.give(piece as usize);
         }
         self.counters.piece_list_bytes.fetch_sub(8 * pieces.len() as u64, Relaxed);

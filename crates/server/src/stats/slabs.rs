@@ -10,14 +10,14 @@ pub(super) const PAGE_BYTES: u64 = 1 << 20;
 /// Answer `stats items`. Classes without items are left out.
 pub fn write_items(classes: &[ClassStats], out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
-    for class in classes.iter().filter(|class| class.used > 0) {
+    for class in classes.iter().filter(|class| class.items > 0) {
         let mut line = |name: &str, value: u64| {
             lines.number(&format!("items:{}:{name}", class.class), value);
         };
-        line("number", class.used);
+        line("number", class.items);
         line("number_hot", 0);
         line("number_warm", 0);
-        line("number_cold", class.used);
+        line("number_cold", class.items);
         line("age_hot", 0);
         line("age_warm", 0);
         line("age", 0);
