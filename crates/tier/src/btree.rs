@@ -289,15 +289,19 @@ impl BTree {
     /// Calls `visit` with every entry in order, tombstones too. What changes meanwhile may be seen
     /// before or after.
     pub fn walk(&self, mut visit: impl FnMut(&[u8], &Entry)) {
+        self.leaves(|slots| slots.iter().for_each(|slot| visit(&slot.key, &slot.entry)));
+    }
+
+    /// Leaf by leaf: the tree is let go in between, or whoever must split a leaf, and holds the
+    /// writer, would wait until all of them were seen.
+    fn leaves(&self, mut visit: impl FnMut(&[Slot])) {
         let mut next = Some(Key::default());
         while let Some(first) = next {
             let tree = self.read();
             let mut leaves =
                 tree.range::<[u8], _>((Bound::Included(first.as_ref()), Bound::Unbounded));
             if let Some((_, leaf)) = leaves.next() {
-                for slot in leaf.read().expect("nobody panics inside").iter() {
-                    visit(&slot.key, &slot.entry);
-                }
+                visit(&leaf.read().expect("nobody panics inside"));
             }
             next = leaves.next().map(|(key, _)| key.clone());
         }
@@ -305,14 +309,13 @@ impl BTree {
 
     /// Halves every weight and calls `visit` with each entry and its weight before.
     pub fn cool(&self, mut visit: impl FnMut(&Entry, u8)) {
-        let tree = self.read();
-        for leaf in tree.values() {
-            for slot in leaf.read().expect("nobody panics inside").iter() {
+        self.leaves(|slots| {
+            for slot in slots {
                 let weight = slot.weight.load(Relaxed); // a hint, as is the store
                 slot.weight.store(weight / 2, Relaxed);
                 visit(&slot.entry, weight);
             }
-        }
+        });
     }
 
     /// Takes out every entry below `sequence`.
