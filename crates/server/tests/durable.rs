@@ -3,7 +3,7 @@
 use laneway_vopr::rig;
 
 use laneway_policy::Form;
-use laneway_server::clock::ManualClock;
+use laneway_server::clock::{Clock, ManualClock};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{ItemMeta, Settings};
 use laneway_transport::memory::Client;
@@ -307,9 +307,16 @@ fn a_failed_flush_refuses_writes_and_goes_on_reading() {
     rig.turns(50);
     reader.send(b"get k\r\n");
     rig.turns(50);
+    // Somebody looks at the new value, and asks only when it was taken back.
+    let durable = rig.shared.durable.get().expect("kept").clone();
+    let (hash, sight) = (rig.shared.store.hash(b"k"), durable.veil.sight());
     kept.gate.commits_wait.store(false, Relaxed);
     let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
     assert!(told.starts_with(b"SERVER_ERROR "), "{}", rig::tail(&told));
+    rig.turns(50);
+    assert!(!durable.veil.hides(hash), "nothing is under way any more");
+    assert!(durable.veil.hides_since(hash, sight), "what was seen was never durable");
+    assert!(!durable.veil.hides_since(hash, durable.veil.sight()), "what is seen now is");
     let told = rig.until(&reader, Vec::new(), |got| got.ends_with(b"END\r\n"));
     assert_eq!(told, b"VALUE k 0 3\r\nold\r\nEND\r\n");
     for request in [
@@ -593,4 +600,50 @@ fn a_record_that_the_server_did_not_write_is_served() {
             ("add over 0 0 1\r\nx\r\n", "STORED\r\n"),
         ],
     );
+}
+
+#[test]
+fn those_behind_a_key_are_looked_at_once_for_each_that_goes_on() {
+    const CLIENTS: u64 = 60;
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[2]);
+    let clients: Vec<Client> = (0..CLIENTS).map(|_| rig.net.connect()).collect();
+    kept.gate.spills_wait.store(true, Relaxed);
+    for (number, client) in clients.iter().enumerate() {
+        let value = value(5000, number as u64);
+        rig.send(client, &[&b"set one 0 0 5000\r\n"[..], &value, b"\r\n"].concat());
+        rig.turns(20);
+    }
+    kept.gate.spills_wait.store(false, Relaxed);
+    for client in &clients {
+        let told = rig.until(client, Vec::new(), |got| got.ends_with(b"\r\n"));
+        assert_eq!(told, b"STORED\r\n");
+    }
+    let released = rig.shared.durable.get().expect("kept").counts.released.load(Relaxed);
+    assert_eq!(released, CLIENTS - 1, "each but the first has waited, and none in vain");
+    let last = [&hit("one", &value(5000, CLIENTS - 1))[..], b"END\r\n"].concat();
+    assert!(rig.ask(&clients[0], b"get one\r\n", b"END\r\n") == last, "in the order they came");
+}
+
+#[test]
+fn what_expires_all_at_once_is_dropped_as_fast_as_it_is_found() {
+    const ITEMS: usize = 6000;
+    let machine = Machine::new(64 * SEGMENT_BYTES as usize, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    rig.set(&client, "stays", b"x");
+    let at = rig.clock.unix_seconds(rig.clock.nanos()) + 1000;
+    for number in 0..ITEMS {
+        let meta = ItemMeta { expires_at_seconds: at, ..ItemMeta::default() };
+        kept.tier.put(format!("gone{number}").as_bytes(), b"x", meta).expect("room");
+    }
+    assert_eq!(kept.tier.stats().items.items(), ITEMS as u64 + 1);
+    rig.clock.advance(1000 * 1_000_000_000);
+    let began = rig.clock.nanos();
+    while kept.tier.stats().items.items() > 1 {
+        rig.turns(100);
+        let took_ms = (rig.clock.nanos() - began) / 1_000_000;
+        assert!(took_ms < 150, "{} items are left", kept.tier.stats().items.items());
+    }
+    check(&mut rig, &client, &[("get stays gone7\r\n", "VALUE stays 0 1\r\nx\r\nEND\r\n")]);
 }

@@ -182,7 +182,7 @@ fn full_server() -> (Server, usize) {
 #[test]
 fn without_memory_stores_are_refused_as_memcached_refuses_them() {
     const REFUSED: &str = "SERVER_ERROR out of memory storing object\r\n";
-    let (server, stored) = full_server();
+    let (mut server, stored) = full_server();
     assert!(stored > 1_000, "{stored}");
     assert!(server.say("get key0\r\n").starts_with("VALUE key0 0 1000\r\n"));
     let value = "y".repeat(1_000);
@@ -197,6 +197,12 @@ fn without_memory_stores_are_refused_as_memcached_refuses_them() {
     assert_eq!(server.totals().since(&before).store_no_memory, 1);
     // The memory of what was taken away serves the next.
     assert_eq!(server.say(&format!("set key1 0 0 1000\r\n{value}\r\n")), "STORED\r\n");
+    // Where a deletion would be kept durably, what is refused changes nothing.
+    server.veil = Some(Veiled::Keeper { seen: false });
+    for request in ["set key2 0 0 1000", "ms key2 1000"] {
+        assert_eq!(server.say(&format!("{request}\r\n{value}\r\n")), REFUSED, "{request}");
+        assert!(server.say("get key2\r\n").starts_with("VALUE"), "{request}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The keeper's thread, and those that wait for devices on its behalf: one that commits, one that
-//! writes large values, and the tier's own for reading.
+//! writes large values, one that counts for `stats tier`, and the tier's own for reading.
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
@@ -115,8 +115,8 @@ fn keep<S>(mut keeper: Keeper<S>, durable: &Durable, clock: SystemClock) {
             // would have their hits wait until there is nothing left to do here.
             true => thread::yield_now(),
             false => {
-                let again = keeper.again_nanos().map_or(u64::MAX, |again| again - now);
-                thread::park_timeout(SLEEP_MAX.min(Duration::from_nanos(again)));
+                let due = Duration::from_nanos(keeper.due_nanos().saturating_sub(now));
+                thread::park_timeout(SLEEP_MAX.min(due));
             }
         }
     }
@@ -126,6 +126,7 @@ fn keep<S>(mut keeper: Keeper<S>, durable: &Durable, clock: SystemClock) {
 struct Threads {
     commits: Sender<Order>,
     others: Sender<Order>,
+    counts: Sender<Order>,
     reads: Reads,
     answers: Vec<(u64, laneway_tier::Answer)>,
     done: Arc<Mutex<Vec<Done>>>,
@@ -157,10 +158,12 @@ impl Threads {
         // Nobody waits for a commit at an interval.
         let commits = start("tier-commit", !durable.waits)?;
         let others = start("tier-write", true)?;
+        // It goes over the whole index: no value waits for that.
+        let counts = start("tier-count", true)?;
         let rings = durable.clone();
         let wake: Wake = Arc::new(move || rings.ring());
         let reads = tier.reads(read_threads, &wake).map_err(|error| error.to_string())?;
-        Ok((Threads { commits, others, reads, answers: Vec::new(), done }, threads))
+        Ok((Threads { commits, others, counts, reads, answers: Vec::new(), done }, threads))
     }
 }
 
@@ -174,7 +177,11 @@ fn serve(orders: &Receiver<Order>, tier: &Tier, durable: &Durable, done: &Mutex<
 
 impl Hands for Threads {
     fn order(&mut self, order: Order) {
-        let to = if matches!(order, Order::Commit) { &self.commits } else { &self.others };
+        let to = match order {
+            Order::Commit => &self.commits,
+            Order::Spill { .. } => &self.others,
+            Order::Count { .. } => &self.counts,
+        };
         // It ends only after the keeper, or by a panic that it has told.
         let sent = to.send(order);
         assert!(sent.is_ok(), "a thread of the tier has ended");

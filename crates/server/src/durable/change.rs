@@ -15,6 +15,10 @@ const TOKEN_SENT: u16 = 2;
 /// Expired items are looked for this often, so many keys at a time.
 const SWEEP_NANOS: u64 = 100_000_000;
 const SWEEP_LOOKS: usize = 1024;
+/// So often while one in so many of the keys has expired: what expires faster than it is found
+/// would fill the SSD.
+const SWEEP_NANOS_DENSE: u64 = 1_000_000;
+const SWEEP_DENSE_ONE_IN: usize = 16;
 
 /// What is kept of an item besides its value.
 fn meta_of(seen: &Seen) -> ItemMeta {
@@ -135,10 +139,16 @@ impl<S> Keeper<S> {
         self.release(&key);
     }
 
-    /// A key waits for no device any more: those behind it go on.
+    /// A key waits for no device any more: those behind it go on, until one makes it wait again.
+    /// The rest is not looked at then, or many who set one key would each be parsed at every turn.
     pub(super) fn release(&mut self, key: &[u8]) {
-        for task in self.busy.remove(key).into_iter().flatten() {
+        let mut waiting = self.busy.remove(key).unwrap_or_default();
+        while let Some(task) = waiting.pop_front() {
+            bump(&self.durable.counts.released);
             self.admit(task);
+            if let Some(behind) = self.busy.get_mut(key) {
+                return behind.append(&mut waiting);
+            }
         }
     }
 
@@ -147,6 +157,7 @@ impl<S> Keeper<S> {
         bump(&self.durable.counts.refused);
         let store = &self.shared.store;
         store.enter(store.hash(key), key, self.now_seconds).unlink();
+        self.durable.veil.taken_back();
     }
 
     /// Drops expired items from the tier, a few at a time.
@@ -157,6 +168,9 @@ impl<S> Keeper<S> {
         self.sweep.1 = self.now_nanos + SWEEP_NANOS;
         let found = self.durable.tier.expired(&self.sweep.0, SWEEP_LOOKS, self.now_seconds);
         self.sweep.0 = found.next.unwrap_or_default();
+        if SWEEP_LOOKS <= found.keys.len() * SWEEP_DENSE_ONE_IN {
+            self.sweep.1 = self.now_nanos + SWEEP_NANOS_DENSE;
+        }
         for key in found.keys {
             if self.busy.contains_key(&key) || self.pending.contains_key(&key) {
                 continue;

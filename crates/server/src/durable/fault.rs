@@ -128,6 +128,11 @@ impl<S> Keeper<S> {
         self.lines.iter().filter(waits).map(|line| line.again_nanos).min()
     }
 
+    /// When there is something to do at the latest, whatever else happens.
+    pub fn due_nanos(&self) -> u64 {
+        self.again_nanos().unwrap_or(u64::MAX).min(self.sweep.1)
+    }
+
     /// An item is in memory, or will not be: who waits for it goes on.
     fn over(&mut self, key: &[u8], share: Share, unreadable: Option<String>) {
         self.unreadable = unreadable.map(|why| (key.into(), why));

@@ -35,6 +35,8 @@ pub struct Counts {
     pub requests: AtomicU64,
     /// Items that were brought into memory.
     pub faults: AtomicU64,
+    /// Requests that waited behind others of their key, and were looked at again.
+    pub released: AtomicU64,
     /// Bytes of their values.
     pub fault_bytes: AtomicU64,
     /// Large values written to the SSD.

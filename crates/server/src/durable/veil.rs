@@ -7,7 +7,8 @@
 use laneway_store::KeyHash;
 use laneway_tier::Tier;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Counters; a power of two.
 const SLOTS: usize = 1 << 14;
@@ -29,12 +30,19 @@ pub enum Veiled<'a> {
 pub struct Veil {
     tier: Arc<Tier>,
     changing: Box<[AtomicU32]>,
+    /// Items that were taken back.
+    taken_back: AtomicU64,
 }
+
+/// How many items had been taken back when somebody began to look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sight(u64);
 
 impl Veil {
     /// Over nothing.
     pub fn new(tier: Arc<Tier>) -> Veil {
-        Veil { tier, changing: (0..SLOTS).map(|_| AtomicU32::new(0)).collect() }
+        let changing = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
+        Veil { tier, changing, taken_back: AtomicU64::new(0) }
     }
 
     fn slot(&self, hash: KeyHash) -> &AtomicU32 {
@@ -50,10 +58,28 @@ impl Veil {
 
     /// What was changed is durable, or taken back.
     pub fn uncover(&self, hash: KeyHash) {
-        self.slot(hash).fetch_sub(1, Relaxed); // seen late, it costs a detour
+        self.slot(hash).fetch_sub(1, Release); // (K) pairs with (L); seen late, it costs a detour
     }
 
-    /// Whether what was just read in memory may not be durable.
+    /// An item was taken back: after it has left memory, before it is uncovered.
+    pub fn taken_back(&self) {
+        self.taken_back.fetch_add(1, Release); // (M) pairs with (N)
+    }
+
+    /// Before an item is looked for.
+    pub fn sight(&self) -> Sight {
+        // (N) pairs with (M): who sees the count sees memory without what was taken back.
+        Sight(self.taken_back.load(Acquire))
+    }
+
+    /// Whether what was read in memory since may not be durable: it is being changed, or was taken
+    /// back between being read and this question, when nothing hides it any more.
+    pub fn hides_since(&self, hash: KeyHash, sight: Sight) -> bool {
+        // (L) pairs with (K): who sees a key uncovered sees what was taken back before. (W) too.
+        self.slot(hash).load(Acquire) != 0 || self.taken_back.load(Relaxed) != sight.0
+    }
+
+    /// Whether a key is being changed.
     pub fn hides(&self, hash: KeyHash) -> bool {
         self.slot(hash).load(Relaxed) != 0 // (W) pairs with (V)
     }

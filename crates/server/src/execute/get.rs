@@ -31,7 +31,7 @@ pub fn get_key(
     #[cfg(feature = "needless-allocation")]
     std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
     let counters = context.counters;
-    let start = out.len();
+    let (start, sight) = (out.len(), context.sight());
     let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
     let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
         Got::Miss => {
@@ -49,7 +49,7 @@ pub fn get_key(
         out.truncate(start);
         return Outcome::Elsewhere;
     }
-    if context.is_hidden(hash) {
+    if context.is_hidden(hash, sight) {
         out.truncate(start);
         return Outcome::Kept;
     }

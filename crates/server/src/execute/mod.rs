@@ -28,7 +28,7 @@ pub use store::{
 };
 
 use crate::counters::Counters;
-use crate::durable::veil::Veiled;
+use crate::durable::veil::{Sight, Veiled};
 use crate::stats;
 use laneway_store::{ItemMeta, KeyHash, Pinned, Store, UnixSeconds};
 use laneway_wire::Request;
@@ -89,9 +89,17 @@ impl Context<'_> {
         bytes < self.large_from
     }
 
-    /// Whether the keeper must answer for an item that was just found in memory.
-    fn is_hidden(&self, hash: KeyHash) -> bool {
-        matches!(self.veil, Some(Veiled::Worker(veil)) if veil.hides(hash))
+    /// How far a worker sees, before it looks for an item.
+    fn sight(&self) -> Sight {
+        match self.veil {
+            Some(Veiled::Worker(veil)) => veil.sight(),
+            _ => Sight::default(),
+        }
+    }
+
+    /// Whether the keeper must answer for an item that was found in memory since.
+    fn is_hidden(&self, hash: KeyHash, sight: Sight) -> bool {
+        matches!(self.veil, Some(Veiled::Worker(veil)) if veil.hides_since(hash, sight))
     }
 
     /// Whether memory has forgotten an item that the keeper found there a moment ago. Whoever
@@ -114,6 +122,12 @@ impl Context<'_> {
         let bytes = value_bytes.map_or(0, |value_bytes| key.len() as u64 + value_bytes);
         self.touched.set(bytes);
         Some(if bytes < self.large_from { Outcome::Kept } else { Outcome::Elsewhere })
+    }
+
+    /// Whether the old item stays where a new one is refused: a deletion would be kept durably, and
+    /// nothing stale stays behind, since the client is told that nothing changed.
+    fn refuses_without_loss(&self) -> bool {
+        matches!(self.veil, Some(Veiled::Keeper { .. }))
     }
 
     /// The CAS id of an item as clients see it.

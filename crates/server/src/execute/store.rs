@@ -324,7 +324,7 @@ fn refuse(
         Answer::Text { noreply } => *noreply,
         Answer::Meta { .. } => false,
     };
-    if is_set || matches!(answer, Answer::Meta { .. }) {
+    if (is_set || matches!(answer, Answer::Meta { .. })) && !context.refuses_without_loss() {
         unlink(context, key, hash);
     }
     reply::unless(noreply, line, out);

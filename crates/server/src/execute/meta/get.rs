@@ -30,6 +30,7 @@ pub fn meta_get_key(
     let mut attempts = Attempts::new();
     while attempts.again() {
         out.truncate(start);
+        let sight = context.sight();
         let mut seen = Seen::default();
         let (item, value) = match look(context, meta, key, hash, &mut seen, out) {
             // A worker is never asked with `N`: the keeper is, at once.
@@ -54,7 +55,7 @@ pub fn meta_get_key(
             out.truncate(start);
             return Outcome::Elsewhere;
         }
-        if context.is_hidden(hash) {
+        if context.is_hidden(hash, sight) {
             out.truncate(start);
             return Outcome::Kept;
         }
