@@ -3,8 +3,9 @@
 //! `laneway serve --rdma rxe0` on one host, then
 //! `cargo run -p laneway-client --example rdma_check HOST:18515 rxe0 uc 2000` on another, or on the
 //! same. Ends with status 1 at the first value that is wrong. With `long` behind it all values are
-//! long, 16 KiB to 1 MiB. With `outside` in place of `uc 2000` it writes where it may not, and with
-//! `lies` it lends what is not its own, and sees that it is refused.
+//! long, 16 KiB to 1 MiB. With `outside` in place of `uc 2000` it writes where it may not, with
+//! `neighbour` where another client may, by that one's key, and with `lies` it lends what is not
+//! its own, and sees that it is refused.
 use laneway_client::{Client, RdmaPlace, RdmaService, Request, Settings};
 use laneway_rdma::contract::{Lend, LongRequester as _, Requester as _};
 use laneway_rdma::verbs::{self, Lending};
@@ -25,9 +26,9 @@ const TOGETHER: usize = 16;
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let [door, place, word] = &words[..]
-        && word == "outside"
+        && let "outside" | "neighbour" = word.as_str()
     {
-        return outside(door, &place.parse()?);
+        return outside(door, &place.parse()?, word == "neighbour");
     }
     if let [door, place, word] = &words[..]
         && word == "lies"
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let [door, place, service, count] = words else {
         return Err("rdma_check HOST:PORT DEVICE[:PORT[:GID]] uc|rc COUNT [long], or outside, \
-                    or lies"
+                    neighbour or lies"
             .into());
     };
     let service = match service.as_str() {
@@ -124,13 +125,23 @@ fn lies(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
 /// Looks at a broken connection so often, and sleeps a tenth of a second each time.
 const LOOKS: u32 = 300;
 
-/// A write behind the memory that the server gave breaks the connection, and none of the others.
-fn outside(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
+/// A write behind the memory that the server gave, or to what it gave a neighbour, by the
+/// neighbour's own key, breaks the connection, and none of the others.
+fn outside(door: &str, place: &RdmaPlace, to_neighbour: bool) -> Result<(), Box<dyn Error>> {
     let mut neighbour = connect(door, place, RdmaService::Unreliable)?;
     neighbour.set(key(0), value(0))?;
     let mut hostile =
         verbs::enter(TcpStream::connect(door)?, place, RdmaService::Reliable, Lending::NOTHING)?;
-    hostile.write_outside();
+    let enter = |service| verbs::enter(TcpStream::connect(door)?, place, service, Lending::NOTHING);
+    let victim = enter(RdmaService::Unreliable)?;
+    let (address, bytes, rkey) = hostile.slots();
+    match to_neighbour {
+        true => {
+            let (address, _, rkey) = victim.slots();
+            hostile.write_anywhere(address, rkey);
+        }
+        false => hostile.write_anywhere(address + bytes, rkey),
+    }
     hostile.pump()?;
     let mut looks = 0;
     while !hostile.is_server_gone() {

@@ -5,9 +5,11 @@
 //!
 //! The server makes the memory, seals its size and lays it out; the client is told the terms in a
 //! line. (HERD's clients are told addresses and keys by a daemon of their own, §4.2.) Nobody waits
-//! for a client that says nothing: of more than [`HELLOS_MAX`] the oldest is sent away.
+//! for a client that says nothing: of more than [`HELLOS_MAX`] the oldest is sent away, of the
+//! address that has most of them. Who became a member and does not use its place within
+//! [`PROOF_NANOS`] loses it again: what it said may be invented.
 //!
-//! Knows no clock and no thread: somebody calls [`Door::turn`].
+//! Knows no clock and no thread: somebody calls [`Door::turn`] and tells the time.
 
 use crate::contract::Peer;
 use crate::layout::{LANES_MAX, Terms};
@@ -18,11 +20,13 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, accept_with, recv, recvmsg, send, sendmsg,
+    SendAncillaryMessage, SendFlags, SocketFlags, accept_with, getpeername, recv, recvmsg, send,
+    sendmsg,
 };
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -36,9 +40,13 @@ pub const HELLO: &[u8] = b"laneway-shm 1\n";
 const LINE_BYTES_MAX: usize = 256;
 /// Connections that have said nothing yet.
 pub const HELLOS_MAX: usize = 16;
+/// How long a member may leave its place unused.
+pub const PROOF_NANOS: u64 = 10_000_000_000;
 /// How long a door that has no descriptors left waits before it opens again, and how often it looks
 /// for regions that nobody has hold of any more.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How often it looks whether new members use their places.
+const PROOF_PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How long a client waits for the server's line.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Descriptors passed at once: the memory, and a doorbell for each lane.
@@ -48,6 +56,15 @@ const PASSED_MAX: usize = 1 + LANES_MAX;
 struct Hello {
     stream: OwnedFd,
     said: Vec<u8>,
+    from: Option<IpAddr>,
+}
+
+/// One that has.
+struct Member {
+    stream: OwnedFd,
+    peer: Peer,
+    /// When it is to have used its place; nothing once it has.
+    prove_by: Option<u64>,
 }
 
 /// What was heard of a connection.
@@ -85,6 +102,10 @@ pub trait House {
     fn misheard(&self);
     /// A member is gone.
     fn leave(&self, peer: Peer);
+    /// Whether a member has used its place.
+    fn is_proven(&self, _peer: Peer) -> bool {
+        true
+    }
     /// Let go of what those had that are gone, as far as nobody uses it; whether some is left.
     fn bury(&self) -> bool;
 }
@@ -94,7 +115,7 @@ pub struct Door<L, H: House = Registry> {
     listener: L,
     house: Arc<H>,
     hellos: VecDeque<Hello>,
-    members: Vec<(OwnedFd, Peer)>,
+    members: Vec<Member>,
     /// Readable when the door is to close: its other end is gone.
     stop: UnixStream,
     paused: bool,
@@ -120,17 +141,24 @@ impl<L: AsFd, H: House> Door<L, H> {
         Ok((Door { listener, house, hellos, members, stop, paused: false }, stopper))
     }
 
-    /// Wait for something to happen, `most` at most, and do what is to be done.
-    pub fn turn(&mut self, most: Option<&Timespec>) -> io::Result<Turned> {
+    /// Wait for something to happen, `most` at most, and do what is to be done. `now` tells the
+    /// time, in nanoseconds.
+    pub fn turn(&mut self, most: Option<&Timespec>, now: impl Fn() -> u64) -> io::Result<Turned> {
         // What is left is let go of soon, but nobody says when.
         let is_left = self.house.bury();
-        let most = if self.paused || is_left && most.is_none() { Some(&PAUSE) } else { most };
+        let is_proving = self.members.iter().any(|member| member.prove_by.is_some());
+        let most = match most {
+            _ if self.paused => Some(&PAUSE),
+            None if is_left => Some(&PAUSE),
+            None if is_proving => Some(&PROOF_PAUSE),
+            most => most,
+        };
         let (stops, comes, said, gone) = {
             let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
             let wanted = if self.paused { PollFlags::empty() } else { PollFlags::IN };
             fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), wanted));
             fds.extend(self.hellos.iter().map(|h| PollFd::new(&h.stream, PollFlags::IN)));
-            fds.extend(self.members.iter().map(|(m, _)| PollFd::new(m, PollFlags::IN)));
+            fds.extend(self.members.iter().map(|m| PollFd::new(&m.stream, PollFlags::IN)));
             match poll(&mut fds, most) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -143,32 +171,39 @@ impl<L: AsFd, H: House> Door<L, H> {
         if stops {
             return Ok(Turned::Closed);
         }
-        let mut changed = self.part(&gone);
-        changed |= self.listen(&said);
+        let now = now();
+        let mut changed = self.part(&gone, now);
+        changed |= self.listen(&said, now);
         if comes {
             self.accept();
         }
         Ok(if changed { Turned::Changed } else { Turned::Same })
     }
 
-    /// Members have nothing more to say: whatever comes of one, be it its end, is the end.
-    fn part(&mut self, gone: &[bool]) -> bool {
-        let mut number = 0;
+    /// Members have nothing more to say: whatever comes of one, be it its end, is the end. So is
+    /// the time by which it was to use its place.
+    fn part(&mut self, gone: &[bool], now: u64) -> bool {
+        let mut gone = gone.iter();
         let house = &self.house;
         let before = self.members.len();
-        self.members.retain(|(_, peer)| {
-            let is_gone = gone[number];
-            number += 1;
-            if is_gone {
-                house.leave(*peer);
+        self.members.retain_mut(|member| {
+            let is_gone = gone.next().is_some_and(|gone| *gone);
+            let peer = member.peer;
+            member.prove_by = member.prove_by.filter(|_| !house.is_proven(peer));
+            let is_late = member.prove_by.is_some_and(|prove_by| prove_by <= now);
+            if is_late {
+                house.misheard();
             }
-            !is_gone
+            if is_gone || is_late {
+                house.leave(peer);
+            }
+            !(is_gone || is_late)
         });
         self.members.len() < before
     }
 
     /// Who has said hello becomes a member; who said something else is told, and sent away.
-    fn listen(&mut self, said: &[bool]) -> bool {
+    fn listen(&mut self, said: &[bool], now: u64) -> bool {
         let mut changed = false;
         for has_said in said {
             let Some(mut hello) = self.hellos.pop_front() else { break };
@@ -182,7 +217,8 @@ impl<L: AsFd, H: House> Door<L, H> {
             match self.house.hear(&hello.said) {
                 Heard::Hello(said) => match self.house.admit(said, &hello.stream) {
                     Admitted::Member(peer) => {
-                        self.members.push((hello.stream, peer));
+                        let prove_by = Some(now.saturating_add(PROOF_NANOS));
+                        self.members.push(Member { stream: hello.stream, peer, prove_by });
                         changed = true;
                     }
                     Admitted::Gone => changed = true,
@@ -198,14 +234,24 @@ impl<L: AsFd, H: House> Door<L, H> {
         changed
     }
 
+    /// The oldest that has not said hello, of the address that has most of these: who opens many
+    /// connections sends away its own.
+    fn send_one_away(&mut self) {
+        let count = |from| self.hellos.iter().filter(|hello| hello.from == from).count();
+        let most = self.hellos.iter().map(|hello| count(hello.from)).max();
+        let oldest = self.hellos.iter().position(|hello| Some(count(hello.from)) == most);
+        oldest.and_then(|oldest| self.hellos.remove(oldest));
+    }
+
     fn accept(&mut self) {
         match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(stream) => {
-                if self.hellos.len() == HELLOS_MAX {
-                    self.hellos.pop_front();
+                let from = address_of(&stream);
+                self.hellos.push_back(Hello { stream, said: Vec::new(), from });
+                if self.hellos.len() > HELLOS_MAX {
+                    self.send_one_away();
                     self.house.misheard();
                 }
-                self.hellos.push_back(Hello { stream, said: Vec::new() });
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             // For want of descriptors or memory: whoever waits would wake us again at once.
@@ -214,10 +260,16 @@ impl<L: AsFd, H: House> Door<L, H> {
     }
 }
 
+/// Where a connection comes from, if that is an address of the network.
+pub(crate) fn address_of(stream: &OwnedFd) -> Option<IpAddr> {
+    let address = SocketAddr::try_from(getpeername(stream).ok()??).ok()?;
+    Some(address.ip().to_canonical())
+}
+
 /// Whose door is closed is no client any more.
 impl<L, H: House> Drop for Door<L, H> {
     fn drop(&mut self) {
-        self.members.iter().for_each(|(_, peer)| self.house.leave(*peer));
+        self.members.iter().for_each(|member| self.house.leave(member.peer));
     }
 }
 

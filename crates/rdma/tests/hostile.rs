@@ -314,7 +314,8 @@ impl House {
     /// Turn until nothing happens any more; whether anybody came or went.
     fn settle(&mut self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let turns = (0..4 * HELLOS_MAX).map(|_| self.door.turn(Some(&now)).expect("it turns"));
+        let turns =
+            (0..4 * HELLOS_MAX).map(|_| self.door.turn(Some(&now), || 0).expect("it turns"));
         turns.filter(|turned| *turned == Turned::Changed).count() > 0
     }
 
@@ -324,7 +325,7 @@ impl House {
         let coming = std::thread::spawn(move || door::enter(&path));
         let short = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
         while !coming.is_finished() {
-            self.door.turn(Some(&short)).expect("it turns");
+            self.door.turn(Some(&short), || 0).expect("it turns");
         }
         coming.join().expect("it came")
     }
@@ -432,5 +433,5 @@ fn who_came_by_a_door_that_is_no_more_is_a_client_no_more() {
 fn a_dropped_stop_closes_the_door() {
     let mut house = House::new("stop", 1);
     house.stop = None;
-    assert_eq!(house.door.turn(None).expect("it turns"), Turned::Closed);
+    assert_eq!(house.door.turn(None, || 0).expect("it turns"), Turned::Closed);
 }

@@ -192,11 +192,10 @@ pub struct Address {
     pub gid: [u8; 16],
 }
 
-/// A device, its protection domain, and one of its ports.
+/// A device, and one of its ports.
 pub struct Card {
     pub(super) library: &'static Library,
     pub(super) context: NonNull<ffi::Context>,
-    pub(super) domain: NonNull<ffi::Domain>,
     place: Place,
     address: Address,
     gid_index: u8,
@@ -232,18 +231,9 @@ impl Card {
         let context = unsafe { (library.open_device)(device) };
         let closed = || Trouble::Closed(place.device.clone(), io::Error::last_os_error());
         let context = NonNull::new(context).ok_or_else(closed)?;
-        // SAFETY: the context was opened above.
-        let domain = unsafe { (library.alloc_pd)(context.as_ptr()) };
-        let Some(domain) = NonNull::new(domain) else {
-            let error = refused("a protection domain");
-            // SAFETY: nothing was made in the context.
-            unsafe { (library.close_device)(context.as_ptr()) };
-            return Err(error);
-        };
         let mut card = Card {
             library,
             context,
-            domain,
             place: place.clone(),
             address: Address { lid: 0, gid: [0; 16] },
             gid_index: 0,
@@ -352,17 +342,48 @@ impl Card {
     }
 }
 
+/// A protection domain of a card: a queue pair reaches memory of its own domain and no other,
+/// whatever key somebody guesses. So each client of a server has one.
+pub struct Domain {
+    card: Arc<Card>,
+    pub(super) domain: NonNull<ffi::Domain>,
+}
+
+// SAFETY: the library's calls lock what they share; the pointer belongs to no thread.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+impl Domain {
+    /// With nothing in it.
+    pub fn new(card: &Arc<Card>) -> Result<Arc<Domain>, Trouble> {
+        // SAFETY: the card's context is open.
+        let domain = unsafe { (card.library.alloc_pd)(card.context.as_ptr()) };
+        let domain = NonNull::new(domain).ok_or_else(|| refused("a protection domain"))?;
+        Ok(Arc::new(Domain { card: card.clone(), domain }))
+    }
+
+    /// The card that it is of.
+    pub fn card(&self) -> &Arc<Card> {
+        &self.card
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: whatever was made in the domain holds an `Arc` of it, so it is gone.
+        unsafe { (self.card.library.dealloc_pd)(self.domain.as_ptr()) };
+    }
+}
+
 /// Routers that a packet may pass.
 const HOPS_MAX: u8 = 64;
 
 impl Drop for Card {
     fn drop(&mut self) {
-        // SAFETY: whatever was made in the domain and the context holds an `Arc` of this card, so
-        // it is gone; both are closed once.
-        unsafe {
-            (self.library.dealloc_pd)(self.domain.as_ptr());
-            (self.library.close_device)(self.context.as_ptr());
-        }
+        // SAFETY: whatever was made in the context holds an `Arc` of this card, so it is gone; it
+        // is closed once.
+        unsafe { (self.library.close_device)(self.context.as_ptr()) };
     }
 }
 
@@ -381,7 +402,7 @@ pub enum Writers {
 
 /// Memory that a device may use. It is locked as long as this lasts.
 pub struct Registered {
-    card: Arc<Card>,
+    domain: Arc<Domain>,
     region: NonNull<ffi::MemoryRegion>,
     // Behind the region: the device lets go of the memory before it is unmapped.
     map: Mapped,
@@ -395,7 +416,11 @@ unsafe impl Sync for Registered {}
 
 impl Registered {
     /// Zeroes, `bytes` of them behind a page that nobody uses; in whole pages.
-    pub fn new(card: &Arc<Card>, bytes: usize, writers: Writers) -> Result<Registered, Trouble> {
+    pub fn new(
+        domain: &Arc<Domain>,
+        bytes: usize,
+        writers: Writers,
+    ) -> Result<Registered, Trouble> {
         let bytes = bytes.next_multiple_of(crate::layout::HEAD_BYTES) + crate::layout::HEAD_BYTES;
         let mapping = |why| Trouble::Refused("memory", why);
         let memory = mapped::create(bytes, bytes).map_err(mapping)?;
@@ -410,11 +435,12 @@ impl Registered {
         };
         let words = map.words();
         let (start, length) = (words.as_ptr().cast_mut().cast(), size_of_val(words));
+        let reg_mr = domain.card.library.reg_mr;
         // SAFETY: the memory is mapped until `map` is dropped, which is behind the region's end;
         // what a device writes there is seen through atomic words only.
-        let region = unsafe { (card.library.reg_mr)(card.domain.as_ptr(), start, length, access) };
+        let region = unsafe { reg_mr(domain.domain.as_ptr(), start, length, access) };
         let region = NonNull::new(region).ok_or_else(|| refused("registered memory"))?;
-        Ok(Registered { card: card.clone(), region, map, bytes: length })
+        Ok(Registered { domain: domain.clone(), region, map, bytes: length })
     }
 
     /// The memory.
@@ -451,7 +477,7 @@ impl Drop for Registered {
         // SAFETY: the region is ours and let go of once. Queue pairs whose work requests name the
         // memory hold an `Arc` of this, so none does; what another's device asks for by its key is
         // refused from here on, before the memory is unmapped.
-        unsafe { (self.card.library.dereg_mr)(self.region.as_ptr()) };
+        unsafe { (self.domain.card.library.dereg_mr)(self.region.as_ptr()) };
     }
 }
 

@@ -5,7 +5,7 @@
 //! reply lies in the store, which no device knows. A device that refuses one breaks the connection:
 //! its client lied, or is gone, and is shown the door.
 
-use super::card::{Card, Registered, Trouble, Writers};
+use super::card::{Domain, Registered, Trouble, Writers};
 use super::greeting::Span;
 use super::pair::Pair;
 use super::post::{Post, Sender};
@@ -42,14 +42,14 @@ pub struct Granted {
 impl Granted {
     /// `bytes`, unless `all` that is granted would be more than `most`.
     pub fn new(
-        card: &Arc<Card>,
+        domain: &Arc<Domain>,
         bytes: usize,
         all: &Arc<AtomicUsize>,
         most: usize,
     ) -> Option<Self> {
         let fits = |granted: usize| granted.checked_add(bytes).filter(|granted| *granted <= most);
         all.fetch_update(Relaxed, Relaxed, fits).ok()?;
-        match Registered::new(card, bytes, Writers::Remote) {
+        match Registered::new(domain, bytes, Writers::Remote) {
             Ok(memory) => Some(Granted { memory: Arc::new(memory), bytes, all: all.clone() }),
             Err(_) => {
                 all.fetch_sub(bytes, Relaxed);
@@ -119,7 +119,7 @@ pub struct Carry {
 impl Carry {
     /// By `pair`, to a client who lends `replies`.
     pub fn new(
-        card: &Arc<Card>,
+        domain: &Arc<Domain>,
         pair: Pair,
         slots: Arc<Registered>,
         (replies, source): (Span, Source),
@@ -128,7 +128,7 @@ impl Carry {
     ) -> Result<Carry, Trouble> {
         let is_used = replies.bytes > 0 || source.bytes() > 0;
         let bytes = if is_used { STAGE_BYTES } else { 1 };
-        let memory = Arc::new(Registered::new(card, bytes, Writers::Device)?);
+        let memory = Arc::new(Registered::new(domain, bytes, Writers::Device)?);
         let mut sender = Sender::new(pair, memory, DEPTH);
         sender.set_habits(false, 1);
         Ok(Carry {

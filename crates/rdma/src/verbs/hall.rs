@@ -1,21 +1,22 @@
 //! The server's clients over verbs: each has a queue pair that takes its requests, memory for them
-//! that nobody else's key opens, and an address to which replies go. Workers share the table; each
-//! has one queue pair of its own for all replies (HERD §4.3: a connection for each client would not
-//! fit the card's memory).
+//! in a protection domain of its own, and an address to which replies go. Workers share the table;
+//! each has one queue pair of its own for all replies (HERD §4.3: a connection for each client would
+//! not fit the card's memory).
 
-use super::card::{Card, Registered, Trouble, Writers};
+use super::card::{Card, Domain, Registered, Trouble, Writers};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
 use super::greeting::{self, Hello, Span, Welcome};
 use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Handle, Mailbox};
 use super::yard::{Bounds, Look, Yard};
 use crate::contract::Peer;
-use crate::door::{Admitted, Heard, House, refuse};
+use crate::door::{Admitted, Heard, House, address_of, refuse};
 use crate::long::berth::{self, Berth};
 use crate::region::counts;
 use laneway_sync::prim::AtomicU64;
 use rustix::net::{SendFlags, Shutdown, send, shutdown, sockopt};
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -60,10 +61,12 @@ pub struct Guest {
     berth: Arc<Berth<Carry>>,
     memory: Arc<Registered>,
     yard: Yard,
-    mailbox: Mailbox,
+    mailbox: Arc<Mailbox>,
     /// What its place hangs on, once more.
     door: Arc<OwnedFd>,
     gone: AtomicBool,
+    /// From where it said hello.
+    from: Option<IpAddr>,
 }
 
 impl fmt::Debug for Guest {
@@ -93,7 +96,7 @@ impl Guest {
         &self.berth
     }
 
-    pub(super) fn mailbox(&self) -> &Mailbox {
+    pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.mailbox
     }
 
@@ -127,6 +130,8 @@ pub struct Hall {
     /// Of queue pairs that only take.
     unused: Arc<Queue>,
     card: Arc<Card>,
+    /// Of the workers' queue pairs, which send replies. Clients' memory is in their own.
+    domain: Arc<Domain>,
     /// Counts up with every client that comes or goes.
     version: AtomicU64,
     /// Held while a client gets its place, which takes a while: workers wait for `clients`.
@@ -161,12 +166,14 @@ impl Hall {
         grants: Grants,
     ) -> Result<Hall, Trouble> {
         let unused = Queue::new(&card, PLACES_UNUSED, None)?;
+        let domain = Domain::new(&card)?;
         Ok(Hall {
             bounds,
             grants,
             granted: Arc::default(),
             unused,
             card,
+            domain,
             version: AtomicU64::new(1),
             entering: Mutex::new(()),
             clients: Mutex::new(vec![None; clients_max]),
@@ -184,9 +191,9 @@ impl Hall {
         self.bounds
     }
 
-    /// The device.
-    pub fn card(&self) -> &Arc<Card> {
-        &self.card
+    /// Where the workers' queue pairs are.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
     }
 
     /// Changes when a client comes or goes.
@@ -221,17 +228,19 @@ impl Hall {
         &self,
         hello: &Hello,
         peer: Peer,
-        door: Arc<OwnedFd>,
+        (door, from): (Arc<OwnedFd>, Option<IpAddr>),
     ) -> Result<(Guest, Welcome), Trouble> {
-        let memory = Registered::new(&self.card, self.bounds.bytes(), Writers::Remote)?;
+        // Its own, so that its queue pair reaches nobody else's memory, whatever key it guesses.
+        let domain = Domain::new(&self.card)?;
+        let memory = Registered::new(&domain, self.bounds.bytes(), Writers::Remote)?;
         let memory = Arc::new(memory);
         let depths = Depths { sends: DEPTH, receives: 1 };
         let service = Some(hello.service);
         let sends = Queue::new(&self.card, 2 * DEPTH, None)?;
-        let pair = Pair::new(&self.card, service, &sends, &self.unused, &depths)?;
+        let pair = Pair::new(&domain, service, &sends, &self.unused, &depths)?;
         let psn = draw() & ((1 << NUMBER_BITS) - 1);
         pair.connect(hello.service, psn, &hello.far)?;
-        let handle = Handle::new(&self.card, &hello.far.address)?;
+        let handle = Handle::new(&self.domain, &hello.far.address)?;
         let far =
             Far { address: self.card.address(), mtu: self.card.mtu(), number: pair.number(), psn };
         let welcome = Welcome {
@@ -241,20 +250,21 @@ impl Hall {
             slots_rkey: memory.rkey(),
             grant: Span::default(),
         };
-        let (source, grant) = self.source(hello);
+        let (source, grant) = self.source(hello, &domain);
         let welcome = Welcome { grant, ..welcome };
         let (replies_bytes, requests_bytes) = (hello.replies.bytes as usize, source.bytes());
         let spans = (hello.replies, source);
         let (counts, theirs) = (self.long.clone(), door.clone());
-        let carry = Carry::new(&self.card, pair, memory.clone(), spans, theirs, counts)?;
+        let carry = Carry::new(&domain, pair, memory.clone(), spans, theirs, counts)?;
         let berth = Berth::new(carry, replies_bytes, requests_bytes, self.long.clone());
-        let mailbox = Mailbox { handle, number: hello.replies_number, qkey: hello.replies_qkey };
+        let (number, qkey) = (hello.replies_number, hello.replies_qkey);
+        let mailbox = Arc::new(Mailbox { handle, number, qkey });
         let (yard, gone) = (Yard::new(self.bounds), AtomicBool::new(false));
-        Ok((Guest { peer, berth, memory, yard, mailbox, door, gone }, welcome))
+        Ok((Guest { peer, berth, memory, yard, mailbox, door, gone, from }, welcome))
     }
 
     /// Where a client's long requests will lie, and what it is told of it.
-    fn source(&self, hello: &Hello) -> (Source, Span) {
+    fn source(&self, hello: &Hello, domain: &Arc<Domain>) -> (Source, Span) {
         let bytes = hello.requests.bytes as usize;
         if bytes == 0 {
             return (Source::Nowhere, Span::default());
@@ -263,8 +273,8 @@ impl Hall {
             return (Source::Theirs(hello.requests), Span::default());
         }
         let bytes = bytes.min(self.grants.client_bytes);
-        let granted = (bytes > 0)
-            .then(|| Granted::new(&self.card, bytes, &self.granted, self.grants.all_bytes));
+        let granted =
+            (bytes > 0).then(|| Granted::new(domain, bytes, &self.granted, self.grants.all_bytes));
         match granted.flatten() {
             Some(granted) => {
                 self.long.grants.fetch_add(1, Relaxed);
@@ -294,6 +304,13 @@ impl Hall {
         guest.filter(|guest| guest.peer == peer)
     }
 
+    /// A place for a client that says hello from an address; if there is none for it, why.
+    fn place_for(&self, from: Option<IpAddr>) -> Result<usize, String> {
+        let clients = self.lock();
+        let taken = clients.iter().map(|guest| guest.as_ref().map(|guest| guest.from));
+        place_among(&taken.collect::<Vec<_>>(), from)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Guest>>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -318,11 +335,14 @@ impl House for Hall {
     fn admit(&self, hello: Hello, stream: &OwnedFd) -> Admitted {
         // There may be several doors: nobody else takes a place meanwhile.
         let _alone = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(place) = self.lock().iter().position(Option::is_none) else {
-            self.clients_refused.fetch_add(1, Relaxed);
-            let most = self.lock().len();
-            refuse(stream, &format!("there are {most} clients already: raise --rdma-clients"));
-            return Admitted::Refused;
+        let from = address_of(stream);
+        let place = match self.place_for(from) {
+            Ok(place) => place,
+            Err(why) => {
+                self.clients_refused.fetch_add(1, Relaxed);
+                refuse(stream, &format!("{why}: raise --rdma-clients"));
+                return Admitted::Refused;
+            }
         };
         let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
         let peer = Peer { client: place as u16, generation };
@@ -330,7 +350,7 @@ impl House for Hall {
             Ok(door) => Arc::new(door),
             Err(_) => return Admitted::Gone,
         };
-        let (guest, welcome) = match self.welcome(&hello, peer, door) {
+        let (guest, welcome) = match self.welcome(&hello, peer, (door, from)) {
             Ok(made) => made,
             Err(error) => {
                 self.clients_refused.fetch_add(1, Relaxed);
@@ -355,6 +375,10 @@ impl House for Hall {
 
     fn misheard(&self) {
         self.hellos_bad.fetch_add(1, Relaxed);
+    }
+
+    fn is_proven(&self, peer: Peer) -> bool {
+        self.guest(peer).is_none_or(|guest| guest.yard.is_used())
     }
 
     fn leave(&self, peer: Peer) {
@@ -385,10 +409,47 @@ impl House for Hall {
     }
 }
 
+/// A place that is free among those taken from these addresses, for a client that comes from one;
+/// or why there is none. One address gets half of them: nobody is authenticated, and the others are
+/// to find some.
+fn place_among(taken: &[Option<Option<IpAddr>>], from: Option<IpAddr>) -> Result<usize, String> {
+    let (most, share) = (taken.len(), taken.len().div_ceil(2));
+    let there = taken.iter().filter(|place| **place == Some(from)).count();
+    if let Some(from) = from.filter(|_| there >= share) {
+        return Err(format!("there are {share} clients of {from} already"));
+    }
+    let place = taken.iter().position(Option::is_none);
+    place.ok_or_else(|| format!("there are {most} clients already"))
+}
+
 /// A host that vanished closes no connection. A wish: without it such a client keeps its place.
 fn keep_asking(stream: &OwnedFd) {
     let _ = sockopt::set_tcp_keepidle(stream, SILENCE);
     let _ = sockopt::set_tcp_keepintvl(stream, SILENCE_AGAIN);
     let _ = sockopt::set_tcp_keepcnt(stream, SILENCES_MAX);
     let _ = sockopt::set_socket_keepalive(stream, true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_gets_half_of_the_places_and_another_finds_one() {
+        let (one, other) = (Some([10, 0, 0, 1].into()), Some([10, 0, 0, 2].into()));
+        let mut taken = vec![None; 3];
+        for number in 0..2 {
+            assert_eq!(place_among(&taken, one), Ok(number));
+            taken[number] = Some(one);
+        }
+        let told = place_among(&taken, one).expect_err("it has its share");
+        assert_eq!(told, "there are 2 clients of 10.0.0.1 already");
+        assert_eq!(place_among(&taken, other), Ok(2));
+        taken[2] = Some(other);
+        let told = place_among(&taken, other).expect_err("all are taken");
+        assert_eq!(told, "there are 3 clients already");
+        taken[0] = None;
+        assert_eq!(place_among(&taken, one), Ok(0));
+        assert_eq!(place_among(&[None], one), Ok(0));
+    }
 }

@@ -1,7 +1,7 @@
 //! Queue pairs, and the queues that say what has completed. What goes through them is posted
 //! elsewhere ([`super::post`]).
 
-use super::card::{Address, Card, Trouble, check, refused};
+use super::card::{Address, Card, Domain, Trouble, check, refused};
 use super::ffi::{self, Completion};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -160,7 +160,7 @@ pub struct Depths {
 
 /// A queue pair that is reset.
 pub struct Pair {
-    card: Arc<Card>,
+    domain: Arc<Domain>,
     pub(super) pair: NonNull<ffi::QueuePair>,
     pub(super) inline_bytes: usize,
     // Behind the pair.
@@ -176,7 +176,7 @@ unsafe impl Sync for Pair {}
 impl Pair {
     /// A pair for connections, or, without a service, for datagrams.
     pub fn new(
-        card: &Arc<Card>,
+        domain: &Arc<Domain>,
         service: Option<Service>,
         sends: &Arc<Queue>,
         receives: &Arc<Queue>,
@@ -204,7 +204,7 @@ impl Pair {
         let create = |wanted: &mut ffi::QueuePairWanted| {
             // SAFETY: the domain and both queues are alive; what is wanted is ours.
             NonNull::new(unsafe {
-                (card.library.create_qp)(card.domain.as_ptr(), &raw mut *wanted)
+                (domain.card().library.create_qp)(domain.domain.as_ptr(), &raw mut *wanted)
             })
         };
         let pair = create(&mut wanted).or_else(|| {
@@ -215,7 +215,7 @@ impl Pair {
         let pair = pair.ok_or_else(|| refused("a queue pair"))?;
         let inline_bytes = wanted.capacity.inline_bytes as usize;
         let (sends, receives) = (sends.clone(), receives.clone());
-        Ok(Pair { card: card.clone(), pair, inline_bytes, sends, receives })
+        Ok(Pair { domain: domain.clone(), pair, inline_bytes, sends, receives })
     }
 
     /// By which the other side knows it.
@@ -232,8 +232,9 @@ impl Pair {
     ) -> Result<(), Trouble> {
         let mask = mask | ffi::SET_STATE;
         // SAFETY: the pair is alive, the attributes are ours.
-        let status =
-            unsafe { (self.card.library.modify_qp)(self.pair.as_ptr(), &raw mut attributes, mask) };
+        let status = unsafe {
+            (self.domain.card().library.modify_qp)(self.pair.as_ptr(), &raw mut attributes, mask)
+        };
         check(what, status)
     }
 
@@ -257,7 +258,7 @@ impl Pair {
     ) -> Result<(), Trouble> {
         let is_reliable = service == Service::Reliable;
         let only = |mask| if is_reliable { mask } else { 0 };
-        let port = self.card.place().port;
+        let port = self.domain.card().place().port;
         let begun = ffi::QueuePairAttributes {
             state: ffi::STATE_INIT,
             port,
@@ -268,8 +269,8 @@ impl Pair {
         self.modify("a queue pair's beginning", begun, mask)?;
         let receives = ffi::QueuePairAttributes {
             state: ffi::STATE_READY_TO_RECEIVE,
-            path: self.card.path(&far.address),
-            path_mtu: i32::from(far.mtu.min(self.card.mtu())),
+            path: self.domain.card().path(&far.address),
+            path_mtu: i32::from(far.mtu.min(self.domain.card().mtu())),
             remote_qpn: far.number,
             rq_psn: far.psn,
             reads_remote: 1,
@@ -295,7 +296,7 @@ impl Pair {
     /// Have it take and send datagrams under `qkey`. One that was open begins anew: what it was
     /// about to send is forgotten.
     pub fn open_datagrams(&self, qkey: u32) -> Result<(), Trouble> {
-        let port = self.card.place().port;
+        let port = self.domain.card().place().port;
         let state = |state| ffi::QueuePairAttributes { state, qkey, port, ..Default::default() };
         self.modify("a queue pair's end", state(ffi::STATE_RESET), 0)?;
         let mask = ffi::SET_PKEY_INDEX | ffi::SET_PORT | ffi::SET_QKEY;
@@ -315,6 +316,6 @@ impl Drop for Pair {
     fn drop(&mut self) {
         // SAFETY: the pair is ours and ended once; the memory that its requests name is held by
         // whoever holds the pair, and let go of behind it.
-        unsafe { (self.card.library.destroy_qp)(self.pair.as_ptr()) };
+        unsafe { (self.domain.card().library.destroy_qp)(self.pair.as_ptr()) };
     }
 }

@@ -4,9 +4,10 @@
 //! signaling"); what is short enough travels in the request itself ("inlining"). [`Receiver`] has
 //! places for datagrams and gives them back in lists.
 
-use super::card::{Address, Card, Registered, Trouble, refused};
+use super::card::{Address, Domain, Registered, Trouble, refused};
 use super::ffi::{self, Completion};
 use super::pair::{Pair, Queue};
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -21,7 +22,7 @@ const POLL_BURST: usize = 64;
 
 /// Where datagrams go.
 pub struct Handle {
-    card: Arc<Card>,
+    domain: Arc<Domain>,
     handle: NonNull<ffi::AddressHandle>,
 }
 
@@ -31,19 +32,21 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    pub fn new(card: &Arc<Card>, to: &Address) -> Result<Handle, Trouble> {
+    pub fn new(domain: &Arc<Domain>, to: &Address) -> Result<Handle, Trouble> {
+        let card = domain.card();
         let mut path = card.path(to);
         // SAFETY: the domain is alive, the path ours.
-        let handle = unsafe { (card.library.create_ah)(card.domain.as_ptr(), &raw mut path) };
+        let handle = unsafe { (card.library.create_ah)(domain.domain.as_ptr(), &raw mut path) };
         let handle = NonNull::new(handle).ok_or_else(|| refused("an address"))?;
-        Ok(Handle { card: card.clone(), handle })
+        Ok(Handle { domain: domain.clone(), handle })
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: whoever sends by it keeps it until that has completed (`Sender::send`).
-        unsafe { (self.card.library.destroy_ah)(self.handle.as_ptr()) };
+        // SAFETY: a `Sender` has hold of the mailbox until what it sent there has completed, so
+        // nothing under way names the handle.
+        unsafe { (self.domain.card().library.destroy_ah)(self.handle.as_ptr()) };
     }
 }
 
@@ -76,6 +79,9 @@ pub struct Sender {
     /// Longest message that travels in its request.
     inline_bytes: usize,
     is_broken: bool,
+    /// To whom something is under way, until the request of this number has completed. Behind the
+    /// pair.
+    held: VecDeque<(u64, Arc<Mailbox>)>,
 }
 
 // SAFETY: the lists point into each other only while a call posts them; the rest is `Send`.
@@ -96,6 +102,7 @@ impl Sender {
             signal_every: SIGNAL_EVERY,
             completions: 0,
             is_broken: false,
+            held: VecDeque::new(),
         }
     }
 
@@ -170,16 +177,19 @@ impl Sender {
                 break;
             }
         }
+        while self.held.front().is_some_and(|(number, _)| *number <= self.completed) {
+            self.held.pop_front();
+        }
         !self.is_broken
     }
 
     /// Gather one more: bytes `from` of the memory.
-    fn gather(&mut self, from: Range<usize>, request: ffi::SendRequest, signal: bool) {
+    fn gather(&mut self, from: Range<usize>, request: ffi::SendRequest) {
         assert!(from.start <= from.end && from.end <= self.memory.bytes(), "beyond the memory");
         assert!(self.gathered - self.completed < self.depth, "no room was asked for");
         self.gathered += 1;
         let mut flags = 0;
-        if signal || self.gathered - self.signalled >= self.signal_every {
+        if self.gathered - self.signalled >= self.signal_every {
             flags |= ffi::FLAG_SIGNALED;
             self.signalled = self.gathered;
         }
@@ -198,24 +208,29 @@ impl Sender {
     pub fn write(&mut self, from: Range<usize>, address: u64, rkey: u32) {
         let mut request = ffi::SendRequest { operation: ffi::OP_WRITE, ..ffi::SendRequest::EMPTY };
         (request.target.address, request.target.key) = (address, rkey);
-        self.gather(from, request, false);
+        self.gather(from, request);
     }
 
     /// Gather a READ of what is at `address` over there, into bytes `to` of the memory.
     pub fn read(&mut self, to: Range<usize>, address: u64, rkey: u32) {
         let mut request = ffi::SendRequest { operation: ffi::OP_READ, ..ffi::SendRequest::EMPTY };
         (request.target.address, request.target.key) = (address, rkey);
-        self.gather(to, request, false);
+        self.gather(to, request);
     }
 
-    /// Gather a SEND of bytes `from` of the memory. The caller keeps `to` until it has completed.
-    pub fn send(&mut self, from: Range<usize>, to: &Mailbox, immediate: u32, signal: bool) {
+    /// Gather a SEND of bytes `from` of the memory. `to` is there until it has completed.
+    pub fn send(&mut self, from: Range<usize>, to: &Arc<Mailbox>, immediate: u32) {
         let operation = ffi::OP_SEND_WITH_IMMEDIATE;
         let mut request = ffi::SendRequest { operation, ..ffi::SendRequest::EMPTY };
         request.immediate = immediate.to_be();
         request.target.address = to.handle.handle.as_ptr() as u64;
         (request.target.key, request.target.datagram_qkey) = (to.number, to.qkey);
-        self.gather(from, request, signal);
+        self.gather(from, request);
+        // Of a run to one client the last is enough: requests complete in their order.
+        match self.held.back_mut().filter(|(_, held)| Arc::ptr_eq(held, to)) {
+            Some((number, _)) => *number = self.gathered,
+            None => self.held.push_back((self.gathered, to.clone())),
+        }
     }
 
     /// Post what was gathered.
@@ -252,6 +267,7 @@ impl Sender {
         while self.pair.sends.poll(&mut room).is_ok_and(|count| count > 0) {}
         self.is_broken = false;
         (self.completed, self.signalled) = (self.gathered, self.gathered);
+        self.held.clear();
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The client's side: it writes requests into the server's memory, and takes replies as datagrams.
 
-use super::card::{Card, Place, Registered, Trouble, Writers};
+use super::card::{Card, Domain, Place, Registered, Trouble, Writers};
 use super::greeting::{Heard, Hello, LINE_BYTES_MAX, QKEY_MAX, Span, Welcome};
 use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Came, Post, ROUTE_BYTES, Receiver, Sender};
@@ -104,21 +104,22 @@ pub fn enter(
     lending: Lending,
 ) -> io::Result<VerbsRequester> {
     let card = Card::open(place).map_err(other)?;
+    let domain = Domain::new(&card).map_err(other)?;
     let sends = Queue::new(&card, 2 * DEPTH, None).map_err(other)?;
     let depths = Depths { sends: DEPTH, receives: 1 };
-    let pair = Pair::new(&card, Some(service), &sends, &sends, &depths).map_err(other)?;
-    let (receiver, qkey) = receiver(&card)?;
+    let pair = Pair::new(&domain, Some(service), &sends, &sends, &depths).map_err(other)?;
+    let (receiver, qkey) = receiver(&domain)?;
     let far = Far {
         address: card.address(),
         mtu: card.mtu(),
         number: pair.number(),
         psn: draw() & ((1 << NUMBER_BITS) - 1),
     };
-    let spare = Registered::new(&card, SPARE_BYTES, Writers::Device).ok();
+    let spare = Registered::new(&domain, SPARE_BYTES, Writers::Device).ok();
     let lending = if spare.is_some() { lending } else { Lending::NOTHING };
-    let replies = lent(&card, lending.replies_bytes, Writers::Remote);
+    let replies = lent(&domain, lending.replies_bytes, Writers::Remote);
     let (ours, wished_bytes) = match service {
-        Service::Reliable => (lent(&card, lending.requests_bytes, Writers::Readers), 0),
+        Service::Reliable => (lent(&domain, lending.requests_bytes, Writers::Readers), 0),
         Service::Unreliable => (None, lending.requests_bytes.min(BULK_BYTES_MAX)),
     };
     drop(spare);
@@ -142,13 +143,13 @@ pub fn enter(
         None if grant.bytes > 0 => Requests::Theirs(grant),
         None => Requests::Nowhere,
     };
-    let (memory, requests) = staged(&card, bounds.bytes(), requests)?;
+    let (memory, requests) = staged(&domain, bounds.bytes(), requests)?;
     match service {
         Service::Reliable => pair.connect_readers(far.psn, &theirs),
         Service::Unreliable => pair.connect(service, far.psn, &theirs),
     }
     .map_err(other)?;
-    Ok(VerbsRequester {
+    let mut requester = VerbsRequester {
         bounds,
         replies,
         places: Ledger::new(requests.bytes()),
@@ -164,27 +165,31 @@ pub fn enter(
         is_broken: false,
         verbs: Verbs::default(),
         door: stream,
-    })
+    };
+    // The server sends away who does not write for a while: it may be nobody.
+    requester.ask(0);
+    requester.pump()?;
+    Ok(requester)
 }
 
 /// Memory to lend, if there is to be some and so much may be locked.
-fn lent(card: &Arc<Card>, bytes: usize, writers: Writers) -> Option<Registered> {
+fn lent(domain: &Arc<Domain>, bytes: usize, writers: Writers) -> Option<Registered> {
     let bytes = bytes.min(BULK_BYTES_MAX);
-    (bytes > 0).then(|| Registered::new(card, bytes, writers).ok()).flatten()
+    (bytes > 0).then(|| Registered::new(domain, bytes, writers).ok()).flatten()
 }
 
 /// Memory for so many bytes of slots, and behind them for what is written elsewhere of `requests`,
 /// if so much may be locked.
 fn staged(
-    card: &Arc<Card>,
+    domain: &Arc<Domain>,
     slots_bytes: usize,
     requests: Requests,
 ) -> io::Result<(Registered, Requests)> {
     let behind = requests.behind();
-    match Registered::new(card, slots_bytes + behind, Writers::Device) {
+    match Registered::new(domain, slots_bytes + behind, Writers::Device) {
         Ok(memory) => Ok((memory, requests)),
         Err(_) if behind > 0 => {
-            let memory = Registered::new(card, slots_bytes, Writers::Device).map_err(other)?;
+            let memory = Registered::new(domain, slots_bytes, Writers::Device).map_err(other)?;
             Ok((memory, Requests::Nowhere))
         }
         Err(trouble) => Err(other(trouble)),
@@ -213,12 +218,13 @@ impl Requests {
 }
 
 /// What takes replies, and its key.
-fn receiver(card: &Arc<Card>) -> io::Result<(Receiver, u32)> {
+fn receiver(domain: &Arc<Domain>) -> io::Result<(Receiver, u32)> {
+    let card = domain.card();
     let channel = Arc::new(Channel::new(card).map_err(other)?);
     let queue = Queue::new(card, PLACES, Some(channel)).map_err(other)?;
     let depths = Depths { sends: 1, receives: PLACES };
-    let pair = Pair::new(card, None, &queue, &queue, &depths).map_err(other)?;
-    let memory = Registered::new(card, PLACES * STRIDE, Writers::Device).map_err(other)?;
+    let pair = Pair::new(domain, None, &queue, &queue, &depths).map_err(other)?;
+    let memory = Registered::new(domain, PLACES * STRIDE, Writers::Device).map_err(other)?;
     let qkey = draw() & QKEY_MAX;
     pair.open_datagrams(qkey).map_err(other)?;
     Ok((Receiver::new(pair, Arc::new(memory), STRIDE, PLACES)?, qkey))
@@ -307,12 +313,18 @@ impl VerbsRequester {
         }
     }
 
-    /// Write a word behind the memory that the server gave, as who is hostile would: whoever tests
-    /// a device sees it refused. Over RC the connection is broken then.
-    pub fn write_outside(&mut self) {
+    /// Where the server's memory for our requests begins, how long it is, and by which key it is
+    /// written.
+    pub fn slots(&self) -> (u64, u64, u32) {
+        let bytes = self.bounds.bytes().next_multiple_of(HEAD_BYTES) as u64;
+        (self.slots_address, bytes, self.slots_rkey)
+    }
+
+    /// Write a word to any address by any key, as who is hostile would: whoever tests a device sees
+    /// it refused where it is not ours. Over RC the connection is broken then.
+    pub fn write_anywhere(&mut self, address: u64, rkey: u32) {
         if self.sender.has_room(0) {
-            let outside = self.bounds.bytes().next_multiple_of(HEAD_BYTES) as u64;
-            self.sender.write(0..8, self.slots_address + outside, self.slots_rkey);
+            self.sender.write(0..8, address, rkey);
         }
     }
 

@@ -32,14 +32,6 @@ const FAR_EVERY: u32 = 64;
 
 const _: () = assert!((DEPTH as u64).is_multiple_of(SIGNAL_EVERY));
 
-/// A client that is gone, to whom something may be under way.
-struct Leaving {
-    guest: Arc<Guest>,
-    /// Everything sent to it has left once so many sends have completed; `None`: nothing was asked
-    /// to say so yet.
-    behind: Option<u64>,
-}
-
 /// See the module's page.
 pub struct VerbsResponder {
     hall: Arc<Hall>,
@@ -48,7 +40,6 @@ pub struct VerbsResponder {
     /// Of the table that `clients` is a copy of.
     version: u64,
     clients: Vec<Option<Arc<Guest>>>,
-    leaving: Vec<Leaving>,
     worker: usize,
     /// Whose turn it is, by lane.
     turn: Vec<usize>,
@@ -64,19 +55,18 @@ impl VerbsResponder {
     pub fn new(hall: Arc<Hall>, worker: usize) -> Result<VerbsResponder, Trouble> {
         let lanes = hall.bounds().lanes;
         assert!(worker < lanes, "worker {worker} of {lanes}");
-        let card = hall.card();
-        let queue = Queue::new(card, 2 * DEPTH, None)?;
+        let domain = hall.domain();
+        let queue = Queue::new(domain.card(), 2 * DEPTH, None)?;
         let depths = Depths { sends: DEPTH, receives: 1 };
-        let pair = Pair::new(card, None, &queue, &queue, &depths)?;
+        let pair = Pair::new(domain, None, &queue, &queue, &depths)?;
         let qkey = draw() & QKEY_MAX;
         pair.open_datagrams(qkey)?;
-        let memory = Registered::new(card, DEPTH * SLOT_BYTES, Writers::Device)?;
+        let memory = Registered::new(domain, DEPTH * SLOT_BYTES, Writers::Device)?;
         Ok(VerbsResponder {
             sender: Sender::new(pair, Arc::new(memory), DEPTH),
             qkey,
             version: 0,
             clients: Vec::new(),
-            leaving: Vec::new(),
             worker,
             turn: vec![0; lanes],
             near: vec![0; lanes],
@@ -97,30 +87,7 @@ impl VerbsResponder {
             return;
         }
         self.version = version;
-        let before = std::mem::replace(&mut self.clients, self.hall.clients());
-        for guest in before.into_iter().flatten().filter(|guest| guest.is_gone()) {
-            self.leaving.push(Leaving { guest, behind: None });
-        }
-    }
-
-    /// Let go of clients that are gone, once nothing is under way to them: a last, empty datagram
-    /// says so.
-    fn part(&mut self) {
-        if self.leaving.is_empty() {
-            return;
-        }
-        self.sender.poll();
-        let mut leaving = std::mem::take(&mut self.leaving);
-        for one in leaving.iter_mut().filter(|one| one.behind.is_none()) {
-            if self.sender.has_room(0) {
-                self.sender.send(0..0, one.guest.mailbox(), 0, true);
-                one.behind = Some(self.sender.gathered());
-            }
-        }
-        self.post();
-        let completed = self.sender.completed();
-        leaving.retain(|one| one.behind.is_none_or(|behind| behind > completed));
-        self.leaving = leaving;
+        self.clients = self.hall.clients();
     }
 
     /// Post what was gathered. A pair that broke begins anew: what was under way is lost, as
@@ -156,7 +123,7 @@ impl VerbsResponder {
             }
         }
         if self.sender.has_room(0) && guest.is_to_be_told(lane, far) {
-            self.sender.send(0..0, guest.mailbox(), yard::told(lane, guest.tell(lane)), false);
+            self.sender.send(0..0, guest.mailbox(), yard::told(lane, guest.tell(lane)));
             self.verbs.sends += 1;
             let counts = &self.hall.counts[self.worker];
             add(&counts.verbs_send, 1);
@@ -229,7 +196,7 @@ impl Responder for VerbsResponder {
             end += piece.len();
         }
         let word = yard::told(queue, guest.tell(queue));
-        self.sender.send(start..end, guest.mailbox(), word, false);
+        self.sender.send(start..end, guest.mailbox(), word);
         self.verbs.sends += 1;
         add(&self.hall.counts[self.worker].verbs_send, 1);
         Posted::Done
@@ -242,7 +209,7 @@ impl Responder for VerbsResponder {
 
     fn tidy(&mut self) {
         self.follow();
-        self.part();
+        self.sender.poll();
     }
 
     fn lenders(&self) -> Box<dyn Lenders> {

@@ -6,7 +6,7 @@
 //! port. So it shows that a device carries a kind out, and how fast it does both halves of it.
 //! Knows no clock: whoever waits is asked whether to go on.
 
-use super::card::{Card, Place, Registered, Trouble, Writers};
+use super::card::{Card, Domain, Place, Registered, Trouble, Writers};
 use super::greeting::QKEY_MAX;
 use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Came, Handle, Mailbox, Post, ROUTE_BYTES, Receiver, SIGNAL_EVERY, Sender};
@@ -91,7 +91,7 @@ enum Target {
     /// Memory, through the pair that is connected to the sender's.
     Memory { _pair: Pair, memory: Arc<Registered> },
     /// A queue pair that takes datagrams.
-    Mailbox { receiver: Box<Receiver>, mailbox: Mailbox },
+    Mailbox { receiver: Box<Receiver>, mailbox: Arc<Mailbox> },
 }
 
 /// Both ends of one kind.
@@ -113,19 +113,23 @@ impl fmt::Debug for Trial {
 }
 
 /// Two pairs of a device, connected to each other.
-fn connected(card: &Arc<Card>, verb: Verb, sends: &Arc<Queue>) -> Result<(Pair, Pair), Trouble> {
+fn connected(
+    domain: &Arc<Domain>,
+    verb: Verb,
+    sends: &Arc<Queue>,
+) -> Result<(Pair, Pair), Trouble> {
     let service = match verb {
         Verb::Write(service) => service,
         _ => Service::Reliable,
     };
     let depths = Depths { sends: DEPTH, receives: 1 };
-    let pair = || Pair::new(card, Some(service), sends, sends, &depths);
+    let pair = || Pair::new(domain, Some(service), sends, sends, &depths);
     let (near, far) = (pair()?, pair()?);
     let psn = || draw() & ((1 << NUMBER_BITS) - 1);
     let (near_psn, far_psn) = (psn(), psn());
     let end = |pair: &Pair, psn| Far {
-        address: card.address(),
-        mtu: card.mtu(),
+        address: domain.card().address(),
+        mtu: domain.card().mtu(),
         number: pair.number(),
         psn,
     };
@@ -138,18 +142,18 @@ fn connected(card: &Arc<Card>, verb: Verb, sends: &Arc<Queue>) -> Result<(Pair, 
 }
 
 /// One that sends datagrams, and where they go.
-fn datagrams(card: &Arc<Card>, sends: &Arc<Queue>) -> Result<(Pair, Target), Trouble> {
-    let near = Pair::new(card, None, sends, sends, &Depths { sends: DEPTH, receives: 1 })?;
+fn datagrams(domain: &Arc<Domain>, sends: &Arc<Queue>) -> Result<(Pair, Target), Trouble> {
+    let near = Pair::new(domain, None, sends, sends, &Depths { sends: DEPTH, receives: 1 })?;
     near.open_datagrams(draw() & QKEY_MAX)?;
-    let takes = Queue::new(card, PLACES, None)?;
-    let far = Pair::new(card, None, &takes, &takes, &Depths { sends: 1, receives: PLACES })?;
+    let takes = Queue::new(domain.card(), PLACES, None)?;
+    let far = Pair::new(domain, None, &takes, &takes, &Depths { sends: 1, receives: PLACES })?;
     let qkey = draw() & QKEY_MAX;
     far.open_datagrams(qkey)?;
-    let memory = Arc::new(Registered::new(card, PLACES * STRIDE, Writers::Device)?);
+    let memory = Arc::new(Registered::new(domain, PLACES * STRIDE, Writers::Device)?);
     let receiver = Receiver::new(far, memory, STRIDE, PLACES);
     let receiver = receiver.map_err(|why| Trouble::Refused("places for datagrams", why))?;
-    let handle = Handle::new(card, &card.address())?;
-    let mailbox = Mailbox { handle, number: receiver.number(), qkey };
+    let handle = Handle::new(domain, &domain.card().address())?;
+    let mailbox = Arc::new(Mailbox { handle, number: receiver.number(), qkey });
     Ok((near, Target::Mailbox { receiver: Box::new(receiver), mailbox }))
 }
 
@@ -158,12 +162,13 @@ impl Trial {
     pub fn new(place: &Place, kind: Kind, bytes: usize) -> Result<Trial, Trouble> {
         assert!((1..=BYTES_MAX).contains(&bytes), "messages of {bytes} bytes");
         let card = Card::open(place)?;
+        let domain = Domain::new(&card)?;
         let sends = Queue::new(&card, 2 * DEPTH, None)?;
-        let memory = |writers| Registered::new(&card, BATCH * SLOT_BYTES, writers).map(Arc::new);
+        let memory = |writers| Registered::new(&domain, BATCH * SLOT_BYTES, writers).map(Arc::new);
         let (pair, target) = match kind.verb {
-            Verb::Send => datagrams(&card, &sends)?,
+            Verb::Send => datagrams(&domain, &sends)?,
             verb => {
-                let (near, _pair) = connected(&card, verb, &sends)?;
+                let (near, _pair) = connected(&domain, verb, &sends)?;
                 (near, Target::Memory { _pair, memory: memory(Writers::RemoteReaders)? })
             }
         };
@@ -207,7 +212,7 @@ impl Trial {
             let from = place * SLOT_BYTES..place * SLOT_BYTES + self.bytes;
             match &self.target {
                 Target::Mailbox { mailbox, .. } => {
-                    self.sender.send(from, mailbox, place as u32, false);
+                    self.sender.send(from, mailbox, place as u32);
                 }
                 Target::Memory { memory, .. } => {
                     let address = memory.address() + from.start as u64;

@@ -16,7 +16,7 @@ use laneway_sync::prim::AtomicU64;
 use laneway_sync::prim::Ordering::{Acquire, Relaxed, Release};
 use laneway_sync::slot::{self, Control, Taken};
 use std::ops::Range;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// What a control word of a request says beside its number: so none is ever zero, and numbers may
@@ -97,12 +97,15 @@ struct Lane {
 pub struct Yard {
     bounds: Bounds,
     lanes: Vec<Lane>,
+    /// Whether its client has asked for room, ever.
+    asked: AtomicBool,
 }
 
 impl Yard {
     /// Nothing taken yet.
     pub fn new(bounds: Bounds) -> Yard {
-        Yard { bounds, lanes: (0..bounds.lanes).map(|_| Lane::default()).collect() }
+        let lanes = (0..bounds.lanes).map(|_| Lane::default()).collect();
+        Yard { bounds, lanes, asked: AtomicBool::new(false) }
     }
 
     fn next(&self, lane: usize) -> Option<MutexGuard<'_, u32>> {
@@ -172,6 +175,13 @@ impl Yard {
         }
     }
 
+    /// Whether its client has ever written what a client writes: a request that was taken, or that
+    /// it asks for room.
+    pub fn is_used(&self) -> bool {
+        let took = |lane: &Lane| lane.taken.load(Relaxed) != 0;
+        self.asked.load(Relaxed) || self.lanes.iter().any(took)
+    }
+
     /// How many of a lane were taken, told to its client now.
     pub fn tell(&self, lane: usize) -> u32 {
         let taken = self.lanes[lane].taken.load(Acquire); // (S)
@@ -188,6 +198,7 @@ impl Yard {
         let asks = far && ask.load(Relaxed) != 0;
         if asks {
             ask.store(0, Relaxed);
+            self.asked.store(true, Relaxed);
         }
         asks || since as usize >= self.bounds.window.div_ceil(2)
     }
@@ -281,6 +292,22 @@ mod tests {
         let mut out = Vec::new();
         let (look, lost) = yard.take(words, 1, far, &mut out);
         (look, lost, out)
+    }
+
+    #[test]
+    fn a_place_is_used_once_a_request_was_taken_or_its_client_asked() {
+        let (yard, words) = (Yard::new(BOUNDS), memory());
+        assert!(take(&yard, &words, true).0 == Look::Nothing && !yard.is_used());
+        arrive(&words, 1, 7, b"not the next");
+        take(&yard, &words, true);
+        assert!(!yard.is_used(), "that is nobody's request");
+        arrive(&words, 1, 0, b"first");
+        take(&yard, &words, false);
+        assert!(yard.is_used());
+        let yard = Yard::new(BOUNDS);
+        words[BOUNDS.ask(0)].store(1, Relaxed);
+        assert!(!yard.is_to_be_told(&words, 0, false) && !yard.is_used());
+        assert!(yard.is_to_be_told(&words, 0, true) && yard.is_used());
     }
 
     #[test]

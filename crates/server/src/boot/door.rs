@@ -1,6 +1,7 @@
 //! The door for clients in memory: its registry, and the thread that opens to them. The thread
 //! sleeps until somebody comes or goes; no request passes it.
 
+use crate::clock::{Clock, SystemClock};
 use crate::settings::{Settings, ShmSettings};
 use crate::shared::Shared;
 use laneway_rdma::door::{Door, House, Turned};
@@ -81,8 +82,9 @@ impl Running {
 }
 
 fn run<S, H: House>(flag: &str, mut door: Door<Listener, H>, shared: &Shared<S>) {
+    let clock = SystemClock::start();
     loop {
-        match door.turn(None) {
+        match door.turn(None, || clock.nanos()) {
             Ok(Turned::Same) => {}
             Ok(Turned::Changed) => shared.wake_all(),
             Ok(Turned::Closed) => return,

@@ -10,7 +10,7 @@ pub fn write_rdma(hall: Option<&Hall>, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
     lines.yes("rdma", hall.is_some());
     if let Some(hall) = hall {
-        lines.text("device", &hall.card().place().to_string());
+        lines.text("device", &hall.domain().card().place().to_string());
         let Bounds { lanes, window } = hall.bounds();
         for (name, number) in [
             ("clients", hall.count()),
