@@ -15,11 +15,11 @@ use crate::shared::Shared;
 use crate::worker::Worker;
 use laneway_policy::{Placement, WorkerId, WorkerTarget};
 use laneway_store::Store;
+use laneway_sync::sleep::Posted;
 use laneway_transport::Transport;
 use laneway_wire::{KEY_BYTES_MAX, Malformed};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 /// A domain takes jobs as a worker does, under a number that no worker has and the keeper has not.
 const ABROAD: u16 = 1 << 15;
@@ -120,9 +120,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
 /// Wake a worker of another domain if it sleeps, as [`Worker::wake_one`] does.
 fn wake_there<S>(there: &Shared<S>, worker: usize) {
-    fence(Ordering::SeqCst); // (S) pairs with (T) in `jobs`
-    let asleep = &there.workers[worker].asleep;
-    if asleep.load(Ordering::Relaxed) && asleep.swap(false, Ordering::Relaxed) {
-        there.workers[worker].wake();
+    let there = &there.workers[worker];
+    if Posted::now().must_wake(&there.sleeper) {
+        there.wake();
     }
 }

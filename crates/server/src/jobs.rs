@@ -18,12 +18,12 @@ use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
 use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Role, Route, WorkerId, WorkerTarget};
 use laneway_sync::ring::Ring;
+use laneway_sync::sleep::Posted;
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::reply::END;
 use laneway_wire::{Get, GetVerb, KEY_BYTES_MAX, Keys, Request, parse};
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{Ordering, fence};
 
 /// The two bytes behind a value.
 const VALUE_END_BYTES: usize = 2;
@@ -98,12 +98,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Wake the first of `workers` that sleeps.
     pub(crate) fn wake_one(&self, workers: impl IntoIterator<Item = WorkerId>) {
-        fence(Ordering::SeqCst); // (S) pairs with (T): either we see it asleep, or it sees the job
-        // Who is woken is no longer asleep for the next one who looks.
-        let sleeps = |worker: &WorkerId| {
-            let asleep = &self.shared.workers[worker.index()].asleep;
-            asleep.load(Ordering::Relaxed) && asleep.swap(false, Ordering::Relaxed)
-        };
+        let posted = Posted::now();
+        let sleeps =
+            |worker: &WorkerId| posted.must_wake(&self.shared.workers[worker.index()].sleeper);
         if let Some(worker) = workers.into_iter().find(sleeps) {
             self.shared.workers[worker.index()].wake();
         }
@@ -111,15 +108,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Say that this worker is about to sleep, then look once more. True: it must not.
     pub(crate) fn may_not_sleep(&self) -> bool {
-        let here = &self.shared.workers[self.id.index()];
-        here.asleep.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // (T) pairs with (S)
+        self.shared.workers[self.id.index()].sleeper.fall_asleep();
         self.has_jobs()
     }
 
     /// It is awake: who has a job for it need not wake it.
     pub(crate) fn is_awake(&self) {
-        self.shared.workers[self.id.index()].asleep.store(false, Ordering::Relaxed);
+        self.shared.workers[self.id.index()].sleeper.wake_up();
     }
 
     /// Whether a job or a reply waits for this worker.

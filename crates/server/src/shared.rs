@@ -17,10 +17,12 @@ use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner
 use laneway_rdma::region::Registry;
 use laneway_rdma::verbs::Hall;
 use laneway_store::Store;
+use laneway_sync::idle::{Idle, is_nothing_left};
 use laneway_sync::ring::Ring;
+use laneway_sync::sleep::Sleeper;
 use laneway_transport::Wake;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A counter that one worker adds to and anybody reads.
@@ -97,9 +99,9 @@ pub struct WorkerShared<S> {
     /// It looks for something to do.
     pub idle: AtomicBool,
     /// It sleeps, or is about to: who has something for it must wake it.
-    pub asleep: AtomicBool,
+    pub sleeper: Sleeper,
     /// Its last turn, which began while the server was stopping, left no datagrams under way.
-    pub drained: AtomicBool,
+    pub drained: Idle,
     /// Ends the worker's wait; set once, before the worker runs.
     pub waker: OnceLock<Arc<dyn Wake>>,
     /// Latencies.
@@ -121,8 +123,8 @@ impl<S> Default for WorkerShared<S> {
             jobs: Ring::new(JOB_PLACES),
             finished: Ring::new(JOB_PLACES),
             idle: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            drained: AtomicBool::new(false),
+            sleeper: Sleeper::new(),
+            drained: Idle::new(),
             waker: OnceLock::new(),
             book: Book::default(),
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
@@ -385,17 +387,11 @@ impl<S> Shared<S> {
             self.each_domain(|shared| all &= is(shared));
             all
         };
-        // Who gave something away had finished before (D), so it lies in a queue, or its taker has
-        // said, before it took it, that it is not drained.
-        if !every(Self::are_drained) || !every(Self::is_nothing_between) {
-            return false;
-        }
-        fence(Ordering::SeqCst); // (E) pairs with (F): a queue that was emptied has a busy taker
-        every(Self::are_drained)
+        is_nothing_left(|| every(Self::are_drained), || every(Self::is_nothing_between))
     }
 
     fn are_drained(&self) -> bool {
-        self.workers.iter().all(|worker| worker.drained.load(Ordering::Acquire))
+        self.workers.iter().all(|worker| worker.drained.is())
     }
 
     /// Whether no request and no reply lies between two workers of this domain.

@@ -6,7 +6,6 @@ use crate::shared::Phase;
 use crate::worker::Worker;
 use laneway_transport::{Token, Transport};
 use std::io;
-use std::sync::atomic::{Ordering, fence};
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// A turn begins: if the server is stopping, this worker is not drained until the turn sleeps
@@ -19,8 +18,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// What comes now may be taken.
     pub(crate) fn take_on(&self) {
         if self.stopping {
-            self.shared.workers[self.id.index()].drained.store(false, Ordering::Relaxed);
-            fence(Ordering::SeqCst); // (F) pairs with (E): it came before what is taken from now on
+            self.shared.workers[self.id.index()].drained.take_on();
         }
     }
 
@@ -31,8 +29,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         let idle =
             self.undelivered.is_empty() && self.udp.as_deref().is_none_or(|udp| udp.desk.is_idle());
-        // (D) pairs with the Acquire in `is_drained`: what was given away lies in its queue.
-        self.shared.workers[self.id.index()].drained.store(idle, Ordering::Release);
+        self.shared.workers[self.id.index()].drained.tell(idle);
     }
 
     /// Stop accepting; idle connections close, those under way get their reply first.

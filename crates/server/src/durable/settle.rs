@@ -5,8 +5,8 @@ use super::keeper::Keeper;
 use super::task::Task;
 use crate::handoff::{Finished, Origin};
 use laneway_policy::WorkerId;
+use laneway_sync::sleep::Posted;
 use laneway_tier::Result;
-use std::sync::atomic::{Ordering, fence};
 
 impl<S> Keeper<S> {
     /// A task is done but for its reply.
@@ -118,8 +118,7 @@ impl<S> Keeper<S> {
         if let Err(finished) = worker.finished.push(finished) {
             return self.undelivered.push_back(finished);
         }
-        fence(Ordering::SeqCst); // (S) pairs with (T): it is seen asleep, or it sees the reply
-        if worker.asleep.load(Ordering::Relaxed) {
+        if Posted::now().must_wake(&worker.sleeper) {
             worker.wake();
         }
     }
