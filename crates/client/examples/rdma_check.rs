@@ -9,6 +9,7 @@
 use laneway_client::{Client, RdmaPlace, RdmaService, Request, Settings};
 use laneway_rdma::contract::{Lend, LongRequester as _, Requester as _};
 use laneway_rdma::verbs::{self, Lending};
+use laneway_wire::udp::{Header, Kind};
 use std::error::Error;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -103,8 +104,8 @@ fn lies(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
     let message = vec![7; 100_000];
     let Lend::Lent(parcel) = liar.lend(1, &message) else { return Err("no room".into()) };
     liar.take_away();
-    // Request 1, whole, lent.
-    let said = [&[0, 1, 0, 0, 0, 1, 0, 5][..], &parcel.to_bytes()].concat();
+    let header = Header { kind: Kind::Lent, ..Header::whole(1) };
+    let said = [&header.to_bytes()[..], &parcel.to_bytes()].concat();
     liar.post_request(0, &said);
     liar.pump()?;
     let mut looks = 0;
