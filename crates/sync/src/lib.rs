@@ -8,7 +8,8 @@
 //! - [`pin`]: one word that counts readers of memory which a writer may kill meanwhile.
 //! - [`descriptors`]: the ends of a ring of descriptors, one who puts in and one who takes out.
 //! - [`slot`]: a message in memory that two processes share, its doorbell, and memory on loan.
-//! - [`sleep`]: who sleeps is woken for what is put down, and [`idle`]: whether nothing is left to do.
+//! - [`sleep`]: who sleeps is woken for what is put down.
+//! - [`idle`]: whether several workers have nothing left to do.
 //! - [`append`]: pieces put behind a vector, kept together or not at all.
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!

@@ -1,5 +1,5 @@
-//! Whoever has nothing to do sleeps, and nothing lies beside a sleeper: it says that it falls asleep
-//! and looks once more, and whoever puts something down looks at that after.
+//! Whoever has nothing to do sleeps, and nothing lies beside a sleeper: it says that it falls
+//! asleep and looks once more, and whoever puts something down looks at that after.
 //!
 //! Each side writes a word of its own and reads the other's, so both need a fence between the two
 //! (as in Dekker's algorithm): with it one of them sees the other. How something is put down, what

@@ -1,7 +1,7 @@
 //! The server's clients over verbs: each has a queue pair that takes its requests, memory for them
 //! in a protection domain of its own, and an address to which replies go. Workers share the table;
-//! each has one queue pair of its own for all replies (HERD §4.3: a connection for each client would
-//! not fit the card's memory).
+//! each has one queue pair of its own for all replies (HERD §4.3: a connection for each client
+//! would not fit the card's memory).
 
 use super::card::{Card, Domain, Registered, Trouble, Writers};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
