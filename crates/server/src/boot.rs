@@ -326,8 +326,7 @@ fn attach(
         thread::sleep(RX_QUEUE_TICK);
         clock.nanos() < patient_until
     })?;
-    kernel.drop_capabilities();
-    Ok(())
+    kernel.drop_capabilities()
 }
 
 fn worker(

@@ -104,11 +104,18 @@ impl Kernel {
 
     /// Give up the capabilities that loading and attaching took, in this thread and those that it
     /// starts.
-    pub fn drop_capabilities(&self) {
+    ///
+    /// A server that cannot must not go on: it would face its clients with more rights than whoever
+    /// started it believes.
+    pub fn drop_capabilities(&self) -> Result<(), Error> {
         let used = self.lane.is_some() || self.steering.is_some() || self.bypass.is_some();
         if used && !laneway_kernel::drop_capabilities() {
-            log::warn!("the capabilities for the kernel could not be given up");
+            return Err(Error::said(
+                "--kernel-lane, --steer, --af-xdp",
+                "the capabilities that loading took cannot be given up; leave these flags out",
+            ));
         }
+        Ok(())
     }
 
     /// Tell the lane the time, now and then.
