@@ -130,7 +130,7 @@ fn two_servers(executable: &Executable) -> Done {
         refused(executable, &flags(&path), STATUS_DATA, "another process")?;
         for media in [&["--pm", &log][..], &["--ssd", &ssd], &["--pm", &log, "--ssd", &ssd]] {
             let flags = [&flags(&other)[..], media].concat();
-            refused(executable, &flags, STATUS_DATA, "--data-dir")?;
+            refused(executable, &flags, STATUS_DATA, &path)?;
         }
         refused_at(executable, address, &[], &[], STATUS_LISTEN, "cannot listen")
     })?;

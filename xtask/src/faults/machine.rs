@@ -176,17 +176,17 @@ fn little_memory(executable: &Executable) -> Done {
     let stored = store_much(server.address());
     let killed = group.killed();
     let resident = place::resident_kib(server.id()).unwrap_or(0) >> 10;
-    server.check_alive().map_err(|why| format!("{why}; the kernel ended {killed}"))?;
+    if killed > 0 {
+        return Err(format!("the kernel ended {killed} process in the cgroup"));
+    }
+    server.check_alive()?;
     let (stored, there) = stored?;
     server.stop()?;
-    match killed {
-        0 => Ok(Seen::Held(format!(
-            "{stored} values stored, {there} of the last 1000 there and right; {resident} MiB \
-             resident of {} allowed",
-            limit >> 20
-        ))),
-        _ => Err(format!("the kernel ended {killed} processes in the cgroup")),
-    }
+    Ok(Seen::Held(format!(
+        "{stored} values stored, {there} of the last 1000 there and right; {resident} MiB \
+         resident of {} allowed",
+        limit >> 20
+    )))
 }
 
 /// Stores values until they amount to several times the memory; how many, and how many of the last
