@@ -220,6 +220,10 @@ impl<S> Shared<S> {
             store: self.store_stats(),
             swept: self.sum(|shared| shared.swept.load(Relaxed)),
             design: self.settings.policy.design.name(),
+            udp_bytes: self.sum(|shared| {
+                let udp = shared.udp.get();
+                udp.map_or(0, |udp| udp.buffers.held() + udp.answer_bytes() as u64)
+            }),
         }
     }
 
@@ -456,7 +460,7 @@ impl<S> Shared<S> {
     fn udp_snapshot(&self) -> Option<UdpSnapshot> {
         let is_public = self.udp.get()?.guard.is_public();
         let mut counts: Vec<(&'static str, u64)> = Vec::new();
-        let (mut kept, mut queues) = ((0, 0), Vec::new());
+        let (mut kept, mut buffers, mut queues) = ((0, 0), (0, 0, 0), Vec::new());
         self.each_domain(|shared| {
             let Some(udp) = shared.udp.get() else { return };
             for worker in &udp.counts {
@@ -469,13 +473,16 @@ impl<S> Shared<S> {
             }
             let (replies, bytes) = udp.kept();
             kept = (kept.0 + replies as u64, kept.1 + bytes as u64);
+            buffers.0 += udp.buffers.held();
+            buffers.1 += udp.buffers.most();
+            buffers.2 += udp.answer_bytes() as u64;
             let told = udp.queues.iter().filter(on_a_wire);
             queues.extend(told.map(|one| (one.address.to_string(), one.chosen)));
         });
         // Elsewhere than on Linux there is no such file, and nothing to tell.
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
         let kernel = stats::kernel_counts(&snmp);
-        Some(UdpSnapshot { queues, public: is_public, counts, kept, kernel })
+        Some(UdpSnapshot { queues, public: is_public, counts, kept, buffers, kernel })
     }
 }
 

@@ -12,6 +12,7 @@
 use crate::execute::Incoming;
 use crate::latency::Tally;
 use crate::output::{Output, Ticket};
+use crate::udp::buffers::Held;
 use laneway_policy::{ItemBytes, WorkerId};
 use laneway_transport::Token;
 use laneway_wire::GetVerb;
@@ -85,13 +86,15 @@ pub struct Job {
     pub origin: Origin,
     /// By whom, where another domain has received the request.
     pub home: Option<Home>,
+    /// Counts its bytes, where it came in datagrams. (A connection has one job at a time.)
+    pub held: Option<Held>,
 }
 
 impl Job {
     /// A whole request.
     pub fn request(bytes: Vec<u8>, size: ItemBytes, arrived_nanos: u64, origin: Origin) -> Job {
         let work = Work::Request { bytes, ends: true };
-        Job { work, size, arrived_nanos, origin, home: None }
+        Job { work, size, arrived_nanos, origin, home: None, held: None }
     }
 }
 
@@ -131,6 +134,8 @@ pub(crate) struct Served {
     pub(crate) closes: bool,
     /// Nothing of it counts: the keeper is to do it.
     pub(crate) kept: bool,
+    /// Bytes of large values in the reply, which are pinned.
+    pub(crate) pinned_bytes: usize,
     /// Keys that are left.
     pub(crate) undone: Option<Undone>,
 }
@@ -138,7 +143,14 @@ pub(crate) struct Served {
 impl Served {
     /// Nothing yet, of a request that came then.
     pub(crate) fn new(arrived_nanos: u64) -> Served {
-        let tally = Tally::default();
-        Served { tally, arrived_nanos, large: false, closes: false, kept: false, undone: None }
+        Served {
+            tally: Tally::default(),
+            arrived_nanos,
+            large: false,
+            closes: false,
+            kept: false,
+            pinned_bytes: 0,
+            undone: None,
+        }
     }
 }

@@ -47,7 +47,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let ticket = connection.output.reserve();
         let origin =
             Origin::Stream(StreamOrigin { worker: self.id, token: connection.token, ticket });
-        self.enqueue(to, Job { work, size, arrived_nanos, origin, home: None }).map_err(|job| {
+        let job = Job { work, size, arrived_nanos, origin, home: None, held: None };
+        self.enqueue(to, job).map_err(|job| {
             connection.output.give_up(ticket);
             job.work
         })
@@ -295,7 +296,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Execute one job. `None`: the keeper does, and answers.
     pub(crate) fn perform(&mut self, job: Job) -> Option<Finished> {
-        let Job { work, size, arrived_nanos, origin, home } = job;
+        let Job { work, size, arrived_nanos, origin, home, held } = job;
         let mut served = Served::new(arrived_nanos);
         let mut reply = match work {
             Work::Body(incoming) => {
@@ -314,7 +315,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let reply = self.perform_request(&mut served, &bytes, ends, most);
                 if served.kept {
                     let work = Work::Request { bytes, ends };
-                    let job = Job { work, size, arrived_nanos, origin, home };
+                    let job = Job { work, size, arrived_nanos, origin, home, held };
                     if self.enqueue(KEEPER, job).is_ok() {
                         return None;
                     }
@@ -434,6 +435,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             if let Outcome::Transfer(transfer) = outcome {
                 reply.push_bytes(&out);
+                served.pinned_bytes += transfer.value.value_bytes();
                 added += out.len() + transfer.value.value_bytes() + transfer.tail.len();
                 out.clear();
                 reply.push_value(transfer.value);

@@ -471,6 +471,8 @@ fn datagrams_are_served_durably_too() {
     let request = [&b"set large 0 0 300000\r\n"[..], &large, b"\r\n"].concat();
     peer.send(1, 2, &request);
     assert_eq!(peer.until(&mut rig, 2), b"STORED\r\n");
+    let slices: u64 = rig.shared.workers.iter().map(|worker| worker.lanes.slices.get()).sum();
+    assert!(slices >= 300_000 / 32_768, "{slices} slices: it was copied at once");
     drop((rig, kept));
     let (mut rig, _kept) = started_with(&machine, settings(), plan());
     let mut peer = Peer::new(&rig);

@@ -448,3 +448,57 @@ fn a_datagram_full_of_questions_about_the_server_has_one_of_them_answered() {
         assert_eq!((peer.all(&mut rig).len(), peer.others.len()), (0, 1));
     }
 }
+
+/// Long replies of small values, which are copied, to peers that the wire does not reach: what finds
+/// no room is thrown away, and the memory comes back.
+#[test]
+fn replies_that_cannot_leave_stay_within_the_memory_for_datagrams() {
+    const KEYS: usize = 400;
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut honest = Peer::new(&rig);
+        let mut line = b"get".to_vec();
+        for number in 0..KEYS {
+            let (key, value) = (format!("k{number}"), value(10_000, number as u64));
+            let id = 1000 + number as u16;
+            assert_eq!(honest.ask(&mut rig, 0, id, &set(&key, &value)), b"STORED\r\n");
+            line.extend_from_slice(format!(" {key}").as_bytes());
+        }
+        line.extend_from_slice(b"\r\n");
+        let net = rig.datagrams.clone().expect("datagrams are served");
+        net.hold(true);
+        let buffers = rig.shared.udp.get().expect("datagrams are served").buffers.clone();
+        for id in 0..60 {
+            let mut peer = Peer::new(&rig);
+            peer.send(id % workers, 9, &line);
+            for _ in 0..40 {
+                rig.turn();
+                assert!(buffers.held() <= buffers.most(), "{} bytes", buffers.held());
+            }
+        }
+        rig.turns(2000);
+        assert!(buffers.held() <= buffers.most() && 2 * buffers.held() > buffers.most());
+        assert!(count(&rig, "messages_no_room") > 10, "{workers} workers, {form}");
+        net.hold(false);
+        rig.turns(30_000);
+        rig.clock.advance(3_000_000_000);
+        rig.turns(10);
+        rig.clock.advance(3_000_000_000);
+        rig.turns(10);
+        assert_eq!(buffers.held(), 0, "{workers} workers, {form}");
+        assert_eq!(honest.ask(&mut rig, 0, 77, b"mn\r\n"), b"MN\r\n");
+    }
+}
+
+/// A value that is not as long as it says is refused without being put together in one piece.
+#[test]
+fn a_long_message_that_is_no_whole_request_is_refused_by_its_front() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        let request = [&b"set k 0 0 9000000\r\n"[..], &value(5_000_000, 1), b"\r\n"].concat();
+        assert_eq!(peer.ask(&mut rig, 0, 5, &request), b"CLIENT_ERROR bad data chunk\r\n");
+        assert_eq!(count(&rig, "size_mismatches"), 1);
+        assert_eq!(peer.ask(&mut rig, 0, 77, b"mn\r\n"), b"MN\r\n");
+    }
+}

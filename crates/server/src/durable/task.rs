@@ -4,6 +4,7 @@
 use crate::handoff::{Finished, Job, Origin, Work};
 use crate::latency::Tally;
 use crate::output::Output;
+use crate::udp::buffers::Held;
 use laneway_store::{Draft, KeyHash};
 use laneway_tier::{ItemMeta, LargeReader, Position};
 use std::collections::VecDeque;
@@ -145,13 +146,15 @@ pub struct Task {
     pub tries: u8,
     /// The item of its next key was found in memory before it was executed.
     pub seen: bool,
+    /// Counts the bytes of its request, where that came in datagrams.
+    pub held: Option<Held>,
 }
 
 impl Task {
     /// Of a job.
     pub fn of(job: Job) -> Task {
-        let Job { work, size, arrived_nanos, origin, home: _ } = job;
-        Task { bytes: size.0, ..Task::new(work, arrived_nanos, Some(origin)) }
+        let Job { work, size, arrived_nanos, origin, home: _, held } = job;
+        Task { bytes: size.0, held, ..Task::new(work, arrived_nanos, Some(origin)) }
     }
 
     /// Of any work.
@@ -176,6 +179,7 @@ impl Task {
             error: None,
             tries: 0,
             seen: false,
+            held: None,
         }
     }
 

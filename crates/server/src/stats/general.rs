@@ -49,6 +49,8 @@ pub struct GeneralSnapshot {
     pub swept: u64,
     /// Design in force, as `--design` names it.
     pub design: &'static str,
+    /// Bytes that datagrams take beside the store: requests, replies, their parts, answers.
+    pub udp_bytes: u64,
 }
 
 /// Answer `stats`.
@@ -192,5 +194,6 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("pool_free_bytes", store.pool_free_bytes);
     lines.number("pinned_dead_bytes", store.pinned_dead_bytes);
     lines.number("unpublished_bytes", store.unpublished_bytes);
+    lines.number("udp_bytes", snapshot.udp_bytes);
     lines.number("read_retries", store.read_retries);
 }

@@ -13,6 +13,9 @@ pub struct UdpSnapshot {
     pub counts: Vec<(&'static str, u64)>,
     /// Replies that are kept for clients that miss frames, and their bytes.
     pub kept: (u64, u64),
+    /// Bytes that requests, replies and their parts take beside the store, at most, and bytes of the
+    /// tables of answers.
+    pub buffers: (u64, u64, u64),
     /// What the kernel counts for all sockets of the network namespace, where it tells.
     pub kernel: Vec<(&'static str, u64)>,
 }
@@ -33,6 +36,10 @@ pub fn write_udp(snapshot: Option<&UdpSnapshot>, out: &mut Vec<u8>) {
         }
         lines.number("replies_kept", snapshot.kept.0);
         lines.number("replies_kept_bytes", snapshot.kept.1);
+        let (held, most, answers) = snapshot.buffers;
+        lines.number("buffer_bytes", held);
+        lines.number("buffer_bytes_max", most);
+        lines.number("answer_bytes", answers);
         for (name, count) in &snapshot.kernel {
             lines.number(name, *count);
         }

@@ -131,6 +131,11 @@ impl Answers {
         }
     }
 
+    /// Bytes in use.
+    pub fn bytes(&self) -> usize {
+        self.places.len() * size_of::<Place>() + self.long.bytes()
+    }
+
     /// Forget what is too old of what takes memory of its own.
     pub fn expire(&mut self, now: u64) {
         self.long.expire(now);

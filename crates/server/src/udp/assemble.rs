@@ -8,15 +8,15 @@
 
 use super::guard::allowance;
 use super::reply::Transfer;
+use super::shared::LINE_BYTES_MAX;
 use super::shared::Train;
 use super::state::{At, Desk, From, PATIENCE_NANOS, Storing};
 use crate::clock::Clock;
-use crate::durable::shared::KEEPER;
 use crate::execute;
-use crate::handoff::{DatagramOrigin, Job, Origin};
+use crate::handoff::DatagramOrigin;
 use crate::udp::send::TRANSFERS_MAX;
 use crate::worker::Worker;
-use laneway_policy::{CorePlan, ItemBytes, Route, WorkerId, WorkerTarget, route};
+use laneway_policy::{CorePlan, ItemBytes, WorkerId};
 use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_transport::datagram::Arrival;
@@ -38,6 +38,9 @@ pub fn assembler(plan: &CorePlan, whose: usize, spread: u64) -> WorkerId {
     plan.standby().unwrap_or(WorkerId(whose as u16))
 }
 
+/// Bytes of a message that is served at once: the longest line, and small values.
+const AT_ONCE_BYTES_MAX: usize = LINE_BYTES_MAX + (64 << 10);
+
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Give frames to whoever puts their message together.
     pub(super) fn forward(
@@ -56,7 +59,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         meter::bytes(bytes.len());
         let frames = bytes.len().div_ceil(segment_bytes) as u64;
-        let train = Train { queue: queue as u16, peer, segment_bytes, bytes: bytes.to_vec() };
+        let Some(held) = at.shared.buffers.hold(bytes.len()) else {
+            return at.counts.frames_no_room.add_owner(frames);
+        };
+        let bytes = bytes.to_vec();
+        let train = Train { queue: queue as u16, peer, segment_bytes, bytes, held };
         match at.shared.trains[worker.index()].push(train) {
             Ok(()) => {
                 at.counts.frames_forwarded.add_owner(frames);
@@ -68,7 +75,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Frames that another worker has forwarded.
     pub(super) fn take_train(&mut self, desk: &mut Desk, at: At<'_>, train: &Train) {
-        let Train { queue, peer, segment_bytes, bytes } = train;
+        let Train { queue, peer, segment_bytes, bytes, .. } = train;
         let arrival = Arrival { peer: *peer, segment_bytes: *segment_bytes, bytes };
         self.take_frames(desk, at, usize::from(*queue), arrival);
     }
@@ -94,6 +101,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
         }
         at.counts.set_reassembly_owner(desk.assembly.counts(), &desk.counted_before);
+        desk.account();
     }
 
     fn take_frame(
@@ -107,6 +115,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let name = (from.key(), from.to.queue);
         if self.stopping && !desk.assembly.is_open(&name) {
             return at.counts.requests_while_stopping.add_owner(1);
+        }
+        if !at.shared.buffers.has_room(payload.len()) {
+            return at.counts.frames_no_room.add_owner(1);
         }
         meter::bytes(payload.len());
         let digest = at.shared.digest(header.sequence, payload);
@@ -147,17 +158,19 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let size = ItemBytes(size as u64);
                 if size >= self.plan.threshold {
                     let head_bytes = frame.head_bytes;
-                    return self.large_value(desk, at, from, whole, head_bytes, size);
+                    return self.large_value(desk, at, from, whole, head_bytes);
                 }
             }
             _ => {}
         }
         let digest = whole.digest();
-        meter::bytes(copied_bytes(&whole));
-        self.message(desk, at, from, digest, &whole.into_vec());
+        // What ends far behind is a value that is longer or shorter than it says.
+        let bytes = whole.into_front(AT_ONCE_BYTES_MAX);
+        meter::bytes(bytes.len());
+        self.message(desk, at, from, digest, &bytes);
     }
 
-    /// A large value: into its item, here or where the plan says.
+    /// A large value: into its item, slice by slice. Whose item it is executes it then.
     fn large_value(
         &mut self,
         desk: &mut Desk,
@@ -165,35 +178,22 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         mut from: From,
         message: Whole,
         head_bytes: usize,
-        size: ItemBytes,
     ) {
         let (queue, now) = (from.to.queue, from.arrived_nanos);
         if !self.is_first(desk, at, &mut from, message.digest()) {
-            return;
-        }
-        if let Some(to) = self.queue_for_value(&message, size) {
-            let origin = Origin::Datagram(from.to);
-            meter::bytes(copied_bytes(&message));
-            let job = Job::request(message.into_vec(), size, now, origin);
-            match self.enqueue(to, job) {
-                Ok(()) => at.counts.requests_handed_over.add_owner(1),
-                Err(_) => {
-                    at.counts.requests_queue_full.add_owner(1);
-                    at.shared.given_up(queue, &from.key(), now);
-                }
-            }
             return;
         }
         if !desk.may_store(message.message_bytes()) {
             at.counts.requests_queue_full.add_owner(1);
             return at.shared.given_up(queue, &from.key(), now);
         }
-        at.counts.requests.add_owner(1);
         let incoming = {
             let Ok(Some(frame)) = parse(message.piece(0), &self.limits) else { return };
             let batch = &mut desk.batches[from.queue()];
             batch.begin();
-            execute::begin(&self.context(&Cell::new(0)), &frame.request, batch.out())
+            let (touched, mut scratch) = (Cell::new(0), [0; KEY_BYTES_MAX]);
+            let key = execute::key_of_store(&frame.request, &mut scratch);
+            execute::begin(&self.context_for(&touched, key), &frame.request, batch.out())
         };
         match incoming {
             Some(incoming) => {
@@ -202,25 +202,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 desk.storing_bytes += message.message_bytes();
                 desk.storing.push_back(Storing { from, message, at: head_bytes, incoming });
             }
-            None => self.end_reply(desk, at, &mut from), // refused, and says so
+            None => {
+                at.counts.requests.add_owner(1);
+                self.end_reply(desk, at, &mut from); // refused, and says so
+            }
         }
-    }
-
-    /// The queue of the worker that stores a large value, if that is not this one.
-    fn queue_for_value(&self, message: &Whole, size: ItemBytes) -> Option<WorkerTarget> {
-        if self.shared.durable.get().is_some() {
-            return Some(KEEPER);
-        }
-        let mut scratch = [0; KEY_BYTES_MAX];
-        let frame = parse(message.piece(0), &self.limits).ok()??;
-        let key = execute::key_of_store(&frame.request, &mut scratch);
-        if let Some(abroad) = self.abroad(key) {
-            return Some(abroad);
-        }
-        if let Route::Hand(to) = route(&self.plan, self.id, size) {
-            return Some(to);
-        }
-        self.queue_for(key, true, size.0)
     }
 
     /// A client misses frames of a reply.
@@ -273,9 +259,4 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         at.counts.set_reassembly_owner(desk.assembly.counts(), &desk.counted_before);
         desk.ask_nanos = if desk.assembly.is_empty() { u64::MAX } else { now + PATIENCE_NANOS };
     }
-}
-
-/// Bytes that it takes to have a message in one piece.
-fn copied_bytes(whole: &Whole) -> usize {
-    if whole.pieces().count() > 1 { whole.message_bytes() } else { 0 }
 }

@@ -77,6 +77,10 @@ udp_counts! {
     frames_forwarded,
     /// Frames thrown away because that worker did not keep up.
     frames_queue_full,
+    /// Frames thrown away because the memory for datagrams was full.
+    frames_no_room,
+    /// Requests and replies thrown away for the same reason.
+    messages_no_room,
     /// Messages copied from memory that their clients lent.
     messages_lent,
     /// Messages that were lent and did not arrive as their clients sealed them, or not at all.

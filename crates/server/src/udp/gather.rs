@@ -4,6 +4,7 @@
 //! A worker gathers one reply at a time; the others wait as the lines they came as. So what they
 //! take is bounded by the length of lines and of one reply. Sizes are bytes.
 
+use super::buffers::Buffers;
 use super::state::{At, Desk, From, Gathering};
 use crate::clock::Clock;
 use crate::durable::shared::KEEPER;
@@ -17,6 +18,7 @@ use laneway_transport::Transport;
 use laneway_wire::reply::END;
 use laneway_wire::udp::MESSAGE_BYTES_MAX;
 use laneway_wire::{Get, Keys, Limits, Request, parse};
+use std::sync::Arc;
 
 /// Lines of keys that wait at one worker; more are thrown away.
 const GATHERINGS_MAX: usize = 64;
@@ -37,7 +39,7 @@ pub fn is_long(get: &Get<'_>) -> bool {
 }
 
 /// The gathering that a job of a datagram is, if it is one.
-fn gathering(job: &Job, limits: &Limits) -> Option<Gathering> {
+fn gathering(job: &mut Job, buffers: &Arc<Buffers>, limits: &Limits) -> Option<Gathering> {
     let (Origin::Datagram(to), Work::Request { bytes, .. }) = (job.origin, &job.work) else {
         return None;
     };
@@ -53,15 +55,22 @@ fn gathering(job: &Job, limits: &Limits) -> Option<Gathering> {
         reply: Output::default(),
         reply_bytes: 0,
         served: Served::new(job.arrived_nanos),
+        held: job.held.take().unwrap_or_else(|| buffers.nothing()),
     })
 }
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Begin a job slowly if it is a multiget of many keys; others are given back.
-    pub(crate) fn begin_gathering(&mut self, job: Job) -> Option<Job> {
-        let Some(gathering) = gathering(&job, &self.limits) else { return Some(job) };
+    pub(crate) fn begin_gathering(&mut self, mut job: Job) -> Option<Job> {
+        if !matches!(job.origin, Origin::Datagram(_)) {
+            return Some(job);
+        }
         let Some(mut udp) = self.udp.take() else { return Some(job) };
         let shared = udp.desk.shared.clone();
+        let Some(gathering) = gathering(&mut job, &shared.buffers, &self.limits) else {
+            self.udp = Some(udp);
+            return Some(job);
+        };
         let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
         self.gather_later(&mut udp.desk, at, gathering);
         self.udp = Some(udp);
@@ -69,8 +78,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// The same, of a job that this worker has received itself.
-    pub(super) fn gather_here(&mut self, desk: &mut Desk, at: At<'_>, job: Job) -> Option<Job> {
-        let Some(gathering) = gathering(&job, &self.limits) else { return Some(job) };
+    pub(super) fn gather_here(&mut self, desk: &mut Desk, at: At<'_>, mut job: Job) -> Option<Job> {
+        let buffers = &at.shared.buffers;
+        let Some(gathering) = gathering(&mut job, buffers, &self.limits) else { return Some(job) };
         self.gather_later(desk, at, gathering);
         None
     }
@@ -86,12 +96,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Memory alone does not know all of it: the keeper begins again, from the first key.
     fn gather_at_keeper(&mut self, at: At<'_>, gathering: Gathering) {
-        let Gathering { to, verb, exptime, keys, served, .. } = gathering;
+        let Gathering { to, verb, exptime, keys, served, held, .. } = gathering;
         let mut line = verb_words(verb, exptime);
         line.extend_from_slice(&keys);
         line.extend_from_slice(b"\r\n");
         let origin = Origin::Datagram(to);
         let job = Job::request(line, ItemBytes(0), served.arrived_nanos, origin);
+        let job = Job { held: Some(held), ..job };
         match self.enqueue(KEEPER, job) {
             Ok(()) => at.counts.requests_handed_over.add_owner(1),
             Err(_) => {
@@ -106,7 +117,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let Some(mut gathering) = desk.gatherings.pop_front() else { return };
         let Gathering { verb, exptime, keys, at: done, reply, served, .. } = &mut gathering;
         let mut left = Keys::new(&keys[*done..]);
+        let pinned = served.pinned_bytes;
         let added = self.perform_keys(served, (*verb, *exptime), &mut left, MOST, reply);
+        let copied = added - (served.pinned_bytes - pinned);
         *done = keys.len() - left.rest().len();
         let is_last = left.next().is_none();
         if served.kept {
@@ -114,6 +127,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         gathering.reply_bytes += added;
         let to = gathering.to;
+        if !gathering.held.grow(copied) {
+            at.counts.messages_no_room.add_owner(1);
+            return at.shared.given_up(to.queue, &(to.peer, to.request_id), self.clock.nanos());
+        }
         if gathering.reply_bytes + END.len() > MESSAGE_BYTES_MAX {
             let now = self.clock.nanos();
             at.shared.given_up(to.queue, &(to.peer, to.request_id), now);
@@ -123,7 +140,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if !is_last {
             return desk.gatherings.push_front(gathering);
         }
-        let Gathering { mut reply, served: Served { tally, large, .. }, .. } = gathering;
+        let Gathering { mut reply, served: Served { tally, large, .. }, held, .. } = gathering;
+        drop(held); // from here on the reply counts what it holds
         reply.push_bytes(END);
         let origin = Origin::Datagram(to);
         self.finish_datagram(

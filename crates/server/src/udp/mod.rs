@@ -21,6 +21,7 @@
 pub mod answers;
 pub mod assemble;
 pub mod batch;
+pub mod buffers;
 pub mod counts;
 pub mod gather;
 pub mod guard;

@@ -169,6 +169,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.take_train(&mut udp.desk, at, &train);
         }
         self.ask_for_frames(&mut udp.desk, at);
+        udp.desk.account();
         self.flush_datagrams(udp, at)?;
         Ok(busy)
     }

@@ -3,6 +3,7 @@
 //!
 //! Knows no socket and no lane. Sizes are bytes.
 
+use super::buffers::{Buffers, Held};
 use super::placed::{Placing, Written};
 use crate::handoff::DatagramOrigin;
 use crate::latency::Tally;
@@ -21,12 +22,14 @@ pub struct Reply {
     /// Each with the offset at which it begins.
     pieces: Vec<(usize, Piece)>,
     bytes: usize,
+    /// Counts what of it was copied, once it is to stay for a while.
+    held: Option<Held>,
 }
 
 impl Reply {
     /// The reply that somebody has executed.
     pub fn of(output: Output) -> Reply {
-        let mut reply = Reply { pieces: Vec::new(), bytes: 0 };
+        let mut reply = Reply { pieces: Vec::new(), bytes: 0, held: None };
         for piece in output.into_pieces() {
             let bytes = match &piece {
                 Piece::Bytes(bytes) => bytes.len(),
@@ -38,6 +41,16 @@ impl Reply {
             }
         }
         reply
+    }
+
+    /// Count what of it was copied. False: there is no room for it.
+    pub fn hold(&mut self, buffers: &Arc<Buffers>) -> bool {
+        let copied = |(_, piece): &(usize, Piece)| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Value(_) => 0,
+        };
+        self.held = buffers.hold(self.pieces.iter().map(copied).sum());
+        self.held.is_some()
     }
 
     /// All of it, behind what is in `out`.

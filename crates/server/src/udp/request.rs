@@ -247,8 +247,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if let Some(next) = self.withhold(desk, at, from, bytes) {
             return next;
         }
+        let Some(job) = job_of(desk, at, from, bytes, size) else {
+            return Next::Gone(bytes.len());
+        };
         at.counts.requests.add_owner(1);
-        let job = job_of(desk, from, bytes, size);
         if let Some(job) = self.gather_here(desk, at, job)
             && let Some(finished) = self.perform(job)
         {
@@ -270,7 +272,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if let Some(next) = self.withhold(desk, at, from, bytes) {
             return next;
         }
-        let job = job_of(desk, from, bytes, size);
+        let Some(job) = job_of(desk, at, from, bytes, size) else {
+            return Next::Gone(bytes.len());
+        };
         match self.enqueue(to, job) {
             Ok(()) => at.counts.requests_handed_over.add_owner(1),
             Err(_) => {
@@ -448,9 +452,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if bytes > FRAME_BYTES_MAX {
             // Frames may be lost: the reply is kept, to send them again.
             meter::bytes(bytes);
-            let reply = Arc::new(Reply::of(Output::of(batch.reply().to_vec())));
+            let mut reply = Reply::of(Output::of(batch.reply().to_vec()));
             let now = from.arrived_nanos;
-            at.shared.keep_reply(from.to.queue, from.key(), reply, bytes, now);
+            if reply.hold(&at.shared.buffers) {
+                at.shared.keep_reply(from.to.queue, from.key(), Arc::new(reply), bytes, now);
+            }
             at.counts.replies_of_many.add_owner(1);
             if desk.place_batched(from) {
                 at.counts.replies.add_owner(1);
@@ -492,10 +498,18 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 }
 
 /// A request that somebody else carries out, or that goes in turns; its reply is not of this batch.
-fn job_of(desk: &mut Desk, from: &From, bytes: &[u8], size: ItemBytes) -> Job {
+/// `None`: there is no room for it.
+fn job_of(desk: &mut Desk, at: At<'_>, from: &From, bytes: &[u8], size: ItemBytes) -> Option<Job> {
     desk.batches[from.queue()].abandon();
+    let held = at.shared.buffers.hold(bytes.len());
+    if held.is_none() {
+        at.counts.messages_no_room.add_owner(1);
+        at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
+        return None;
+    }
     meter::bytes(bytes.len());
-    Job::request(bytes.to_vec(), size, from.arrived_nanos, Origin::Datagram(from.to))
+    let origin = Origin::Datagram(from.to);
+    Some(Job { held, ..Job::request(bytes.to_vec(), size, from.arrived_nanos, origin) })
 }
 
 /// Whether a line begins as replies do: with a capital letter or a digit, as every reply does and

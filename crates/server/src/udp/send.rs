@@ -7,10 +7,11 @@ use super::placed::notice;
 use super::reply::{Reply, Slice, Transfer};
 use super::state::{At, Desk, From, JoiningFrom, Slicing, Storing, Udp};
 use crate::clock::Clock;
-use crate::handoff::{DatagramOrigin, Finished, Origin};
+use crate::handoff::{DatagramOrigin, Finished, Job, Origin, Work};
 use crate::latency::Operation;
 use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
+use laneway_policy::ItemBytes;
 use laneway_rdma::contract::{Moved, Placed};
 use laneway_rdma::long::parcel::PIECE_BYTES;
 use laneway_store::meter;
@@ -90,7 +91,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(super) fn finish_datagram(&mut self, desk: &mut Desk, at: At<'_>, finished: Finished) {
         let Finished { origin, reply, tally, large, .. } = finished;
         let Origin::Datagram(to) = origin else { return };
-        let reply = Reply::of(reply);
+        let mut reply = Reply::of(reply);
         let now = self.clock.nanos();
         // It was believed when its request was taken.
         let mut from = From { to, once: false, allowance: usize::MAX, arrived_nanos: now };
@@ -118,6 +119,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
+        }
+        if !reply.hold(&at.shared.buffers) {
+            at.shared.given_up(to.queue, &from.key(), now);
+            return at.counts.messages_no_room.add_owner(1);
         }
         if !desk.is_sampled() {
             at.counts.replies_not_sampled.add_owner(1);
@@ -175,6 +180,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Some(Slicing::Reply) | None => self.send_slice(&mut udp, at),
         };
+        udp.desk.account();
         self.udp = Some(udp);
         moved
     }
@@ -260,6 +266,22 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     fn stored(&mut self, desk: &mut Desk, at: At<'_>, storing: Storing, fits: bool) {
         let Storing { mut from, message, at: end, incoming } = storing;
         desk.storing_bytes -= message.message_bytes();
+        let is_whole = fits && ends(&message, end);
+        let size = ItemBytes(incoming.item_bytes());
+        if let Some(to) = self.queue_for(incoming.key(), true, size.0).filter(|_| is_whole) {
+            let (origin, now) = (Origin::Datagram(from.to), from.arrived_nanos);
+            let work = Work::Body(incoming);
+            let (home, held) = (None, None); // what it takes lies in the store
+            match self.enqueue(to, Job { work, size, arrived_nanos: now, origin, home, held }) {
+                Ok(()) => at.counts.requests_handed_over.add_owner(1),
+                Err(_) => {
+                    at.counts.requests_queue_full.add_owner(1);
+                    at.shared.given_up(from.to.queue, &from.key(), now);
+                }
+            }
+            return;
+        }
+        at.counts.requests.add_owner(1);
         self.count_hot(incoming.key(), true);
         let size = incoming.item_bytes();
         let batch = &mut desk.batches[from.queue()];
@@ -269,7 +291,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let alone = self.shared.put_locks.enter(|| incoming.hash());
         if !fits {
             incoming.out_of_memory(&context, batch.out());
-        } else if ends(&message, end) {
+        } else if is_whole {
             let budget = self.slice_budget();
             if let Some(joining) = incoming.finish_slice(&context, budget, batch.out()) {
                 batch.abandon();

@@ -6,6 +6,7 @@
 //! number, bytes and time; the oldest goes first. Times are nanoseconds.
 
 use super::answers::{Answers, Once};
+use super::buffers::{Buffers, Held};
 use super::counts::UdpCounts;
 use super::guard::Guard;
 use super::reply::Reply;
@@ -13,6 +14,7 @@ use crate::settings::Settings;
 use laneway_sync::ring::Ring;
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma;
+use laneway_wire::udp::MESSAGE_BYTES_MAX;
 use laneway_wire::udp::retain::{Bounds, Retained};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -28,8 +30,15 @@ const REPLIES_MAX: usize = 512;
 const REPLY_BYTES_MIN: usize = 16 << 20;
 /// How long a reply is kept.
 const REPLY_NANOS: u64 = 2_000_000_000;
+/// What a request adds to its item: its line.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// Trains on their way to one worker.
 const TRAIN_PLACES: usize = 256;
+
+/// The longest message that is put together: an item and its line, as far as frames can be counted.
+pub fn message_bytes_max(item_bytes_max: usize) -> usize {
+    (item_bytes_max + LINE_BYTES_MAX).min(MESSAGE_BYTES_MAX)
+}
 
 /// Frames on their way to the worker that puts their message together.
 pub struct Train {
@@ -41,6 +50,8 @@ pub struct Train {
     pub segment_bytes: usize,
     /// The datagrams, headers included, end to end.
     pub bytes: Vec<u8>,
+    /// Counts them.
+    pub held: Held,
 }
 
 /// One queue's memory.
@@ -61,6 +72,8 @@ pub struct UdpShared {
     pub reply_percent: u8,
     /// Who is believed to be where it says.
     pub guard: Guard,
+    /// What all of it takes beside the store.
+    pub buffers: Arc<Buffers>,
     memory: Vec<QueueShared>,
     hasher: RandomState,
     /// Every frame of every longer request goes through this one: it must be quick. Who finds two
@@ -72,7 +85,7 @@ impl UdpShared {
     /// Nothing remembered yet.
     pub fn new(settings: &Settings, queues: Vec<Queue>) -> UdpShared {
         let is_public = settings.udp.as_ref().is_some_and(|udp| udp.public);
-        let reply_bytes_max = REPLY_BYTES_MIN.max(2 * settings.item_bytes_max);
+        let reply_bytes_max = REPLY_BYTES_MIN.max(2 * message_bytes_max(settings.item_bytes_max));
         let replies = Bounds {
             entries_max: REPLIES_MAX,
             bytes_max: reply_bytes_max,
@@ -87,6 +100,7 @@ impl UdpShared {
             trains: (0..settings.workers).map(|_| Ring::new(TRAIN_PLACES)).collect(),
             reply_percent: settings.udp.as_ref().map_or(100, |udp| udp.reply_percent),
             guard: Guard::new(is_public),
+            buffers: Buffers::new(message_bytes_max(settings.item_bytes_max)),
             memory: queues.iter().map(memory).collect(),
             hasher: RandomState::new(),
             frame_hasher: foldhash::quality::RandomState::default(),
@@ -113,8 +127,11 @@ impl UdpShared {
         self.frame_hasher.hash_one((sequence, payload))
     }
 
-    /// Keep a reply that has left.
+    /// Keep a reply that has left, unless memory is short: then its client asks for all of it.
     pub fn keep_reply(&self, queue: u16, key: Key, reply: Arc<Reply>, bytes: usize, now: u64) {
+        if 2 * self.buffers.held() > self.buffers.most() {
+            return;
+        }
         let dropped; // what is dropped lets go of its pins after the lock
         {
             let mut replies = self.replies(queue);
@@ -178,6 +195,11 @@ impl UdpShared {
             (replies.len(), replies.bytes())
         });
         each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Bytes of the tables of answers, as far as they are in use.
+    pub fn answer_bytes(&self) -> usize {
+        (0..self.memory.len() as u16).map(|queue| self.answers(queue).bytes()).sum()
     }
 
     fn replies(&self, queue: u16) -> MutexGuard<'_, Retained<Key, Arc<Reply>>> {

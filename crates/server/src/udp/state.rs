@@ -1,10 +1,11 @@
 //! What one worker has under way in UDP. Knows no worker. Times are nanoseconds.
 
 use super::batch::Batch;
+use super::buffers::Held;
 use super::counts::UdpCounts;
 use super::lending::Lending;
 use super::reply::Transfer;
-use super::shared::{Key, UdpShared};
+use super::shared::{Key, UdpShared, message_bytes_max};
 use crate::execute::{Incoming, Joining};
 use crate::handoff::{DatagramOrigin, Served};
 use crate::latency::Tally;
@@ -27,8 +28,6 @@ const STILL_NANOS: u64 = 1_000_000_000;
 /// How long late frames of a message are known as such. Later ones begin a message anew, which is
 /// known by its content when it is whole.
 const STALE_NANOS: u64 = 100_000_000;
-/// What a request adds to its item: its line.
-const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// How long a message stands still before the first time its missing frames are asked for. Longer
 /// than a sender's frames are apart, be it interrupted by a few time slices of the scheduler.
@@ -112,6 +111,8 @@ pub struct Gathering {
     pub(super) at: usize,
     pub(super) reply: Output,
     pub(super) reply_bytes: usize,
+    /// Counts the keys and the values that were copied.
+    pub(super) held: Held,
     pub(super) served: Served,
 }
 
@@ -164,6 +165,8 @@ pub struct Desk {
     pub parked: VecDeque<Transfer>,
     /// Bytes of the messages in `fetching` and `storing`.
     pub storing_bytes: usize,
+    /// Counts these, and those of `assembly`.
+    pub held: Held,
     /// Messages that clients lend.
     pub fetching: VecDeque<Fetching>,
     /// Who moves them, and long replies to clients that lend memory for them.
@@ -197,7 +200,7 @@ impl Desk {
     /// Nothing under way.
     pub fn new(shared: Arc<UdpShared>, item_bytes_max: usize) -> Desk {
         let queues = shared.queues.len();
-        let message_bytes_max = item_bytes_max + LINE_BYTES_MAX;
+        let message_bytes_max = message_bytes_max(item_bytes_max);
         let bounds = Bounds {
             messages_max: MESSAGES_MAX,
             bytes_max: MESSAGE_BYTES_MIN.max(2 * message_bytes_max),
@@ -206,6 +209,7 @@ impl Desk {
             stale_nanos_max: STALE_NANOS,
         };
         Desk {
+            held: shared.buffers.nothing(),
             shared,
             batches: (0..queues).map(|_| Batch::default()).collect(),
             tallies: vec![Tally::default(); queues],
@@ -308,6 +312,11 @@ impl Desk {
         let sampled = self.sampled >= 100;
         self.sampled %= 100;
         sampled
+    }
+
+    /// Bring the account up to what messages take that are not whole, or not stored.
+    pub fn account(&mut self) {
+        self.held.set(self.assembly.bytes() + self.storing_bytes);
     }
 
     /// The batch of a queue has something to send.

@@ -135,6 +135,18 @@ impl Whole {
         }
     }
 
+    /// The first bytes in one piece, at most so many: no copy where all of it is.
+    pub fn into_front(mut self, most: usize) -> Vec<u8> {
+        if self.pieces.len() == 1 && self.bytes <= most {
+            return self.pieces.swap_remove(0);
+        }
+        let mut front = Vec::with_capacity(most.min(self.bytes));
+        for piece in &self.pieces {
+            front.extend_from_slice(&piece[..piece.len().min(most - front.len())]);
+        }
+        front
+    }
+
     /// The pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(Vec::as_slice)
