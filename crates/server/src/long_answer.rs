@@ -2,7 +2,8 @@
 //! They are written a bounded step at a time, one in a turn of their connection, and leave before
 //! the next; so nobody waits for all of one, and no more than a step of it is held in memory.
 //!
-//! Here is only where such an answer stands; [`crate::answer`] writes it. What comes, goes or moves meanwhile may be missed or told twice. Sizes are bytes.
+//! Here is only where such an answer stands; [`crate::answer`] writes it. What comes, goes or moves
+//! meanwhile may be missed or told twice. Sizes are bytes.
 
 use crate::stats::Question;
 use laneway_store::Listing;

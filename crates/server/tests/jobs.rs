@@ -315,8 +315,8 @@ fn a_connection_that_waits_for_a_reply_does_not_keep_its_worker_busy() {
     assert!(rig.until(&client, got, |got| got.len() >= wanted.len()) == wanted);
 }
 
-/// Values of a mebibyte in all, none of them large: a job copies a turn's worth, and gives the other
-/// keys back until that has left.
+/// Values of a mebibyte in all, none of them large: a job copies a turn's worth, and gives the
+/// other keys back until that has left.
 #[test]
 fn a_multiget_that_another_worker_executes_is_copied_a_turns_worth_at_a_time() {
     const KEYS: usize = 100;

@@ -449,8 +449,8 @@ fn a_datagram_full_of_questions_about_the_server_has_one_of_them_answered() {
     }
 }
 
-/// Long replies of small values, which are copied, to peers that the wire does not reach: what finds
-/// no room is thrown away, and the memory comes back.
+/// Long replies of small values, which are copied, to peers that the wire does not reach: what
+/// finds no room is thrown away, and the memory comes back.
 #[test]
 fn replies_that_cannot_leave_stay_within_the_memory_for_datagrams() {
     const KEYS: usize = 400;

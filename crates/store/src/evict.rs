@@ -124,7 +124,7 @@ impl Store {
     }
 
     /// The class has nothing that could be evicted, and a chunk for it is not empty yet: a small
-    /// item lies in a slot of a larger class until it is written again. So nobody waits for a chunk.
+    /// item lies in a slot of a larger class until it is written again, so that nobody waits.
     fn allocate_larger(&self, class: usize) -> Option<usize> {
         if self.mode == Mode::Store {
             return None;

@@ -357,8 +357,8 @@ impl UdpDatagrams {
         Ok(count)
     }
 
-    /// Receive until the burst is full or there is no more. Only a mistake of ours is an error; what
-    /// else a kernel may answer is counted, and it is asked again: it says nothing of the socket.
+    /// Receive until the burst is full or there is no more. Only a mistake of ours is an error;
+    /// what else a kernel may answer is counted, and it is asked again.
     fn gather(
         &mut self,
         burst: usize,

@@ -13,8 +13,8 @@ pub struct UdpSnapshot {
     pub counts: Vec<(&'static str, u64)>,
     /// Replies that are kept for clients that miss frames, and their bytes.
     pub kept: (u64, u64),
-    /// Bytes that requests, replies and their parts take beside the store, at most, and bytes of the
-    /// tables of answers.
+    /// Bytes that requests, replies and their parts take beside the store; how many at most; and
+    /// bytes of the tables of answers.
     pub buffers: (u64, u64, u64),
     /// What the kernel counts for all sockets of the network namespace, where it tells.
     pub kernel: Vec<(&'static str, u64)>,
