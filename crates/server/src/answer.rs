@@ -283,6 +283,7 @@ impl<S> Shared<S> {
             backlog: settings.backlog.max(0) as u64,
             item_bytes_max: settings.item_bytes_max as u64,
             flush: settings.flush,
+            dump: settings.dump,
             idle_timeout_seconds: settings.idle_timeout.as_secs(),
             own,
         }

@@ -42,6 +42,8 @@ pub struct SettingsSnapshot {
     pub item_bytes_max: u64,
     /// `flush_all` is allowed.
     pub flush: bool,
+    /// `stats cachedump` is allowed.
+    pub dump: bool,
     /// Seconds after which idle connections are closed; 0 never.
     pub idle_timeout_seconds: u64,
     /// Our own settings: name and value, as flags name them.
@@ -103,15 +105,49 @@ fn absent(snapshot: &SettingsSnapshot, lines: &mut Lines<'_>) {
     lines.number("lru_crawler_tocrawl", 0);
     lines.number("tail_repair_time", 0);
     lines.yes("flush_enabled", snapshot.flush);
-    lines.yes("dump_enabled", false);
+    lines.yes("dump_enabled", snapshot.dump);
     lines.text("hash_algorithm", "siphash-1-3");
     lines.yes("lru_maintainer_thread", false);
     lines.yes("lru_segmented", false);
-    lines.yes("temp_lru", false);
+    for (name, value) in LRU {
+        lines.text(name, value);
+    }
     lines.number("idle_timeout", snapshot.idle_timeout_seconds);
     lines.number("watcher_logbuf_size", 0);
     lines.number("worker_logbuf_size", 0);
+    lines.number("read_buf_mem_limit", 0);
     lines.yes("track_sizes", true);
     lines.yes("inline_ascii_response", false);
+    for (name, value) in EXTSTORE {
+        lines.text(name, value);
+    }
+    lines.text("slab_automove_freeratio", "0.010");
+    lines.yes("ext_drop_unread", false);
     lines.yes("ssl_enabled", false);
+    lines.number("num_napi_ids", 0);
+    lines.text("memory_file", "(null)");
+    lines.number("client_flags_size", size_of::<u32>() as u64);
 }
+
+/// memcached's defaults of its lists of items, which are not here.
+const LRU: [(&str, &str); 6] = [
+    ("hot_lru_pct", "20"),
+    ("warm_lru_pct", "40"),
+    ("hot_max_factor", "0.20"),
+    ("warm_max_factor", "2.00"),
+    ("temp_lru", "no"),
+    ("temporary_ttl", "61"),
+];
+
+/// memcached's defaults of extstore, which is not here.
+const EXTSTORE: [(&str, &str); 9] = [
+    ("ext_item_size", "512"),
+    ("ext_item_age", "4294967295"),
+    ("ext_low_ttl", "0"),
+    ("ext_recache_rate", "2000"),
+    ("ext_wbuf_size", "4194304"),
+    ("ext_compact_under", "0"),
+    ("ext_drop_under", "0"),
+    ("ext_max_sleep", "1000000"),
+    ("ext_max_frag", "0.80"),
+];

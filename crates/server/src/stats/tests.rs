@@ -163,6 +163,25 @@ fn settings_say_what_was_asked_for() {
 }
 
 #[test]
+fn settings_have_every_name_that_memcached_1_6_45_has_without_tls_and_proxy() {
+    let text = text(|out| write_settings(&SettingsSnapshot::default(), out));
+    let names = "maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket \
+        umask shutdown_command growth_factor chunk_size num_threads num_threads_per_udp \
+        stat_key_prefix detail_enabled reqs_per_event cas_enabled tcp_backlog binding_protocol \
+        auth_enabled_sasl auth_enabled_ascii item_size_max maxconns_fast hashpower_init \
+        slab_reassign slab_automove slab_automove_ratio slab_automove_window slab_chunk_max \
+        lru_crawler lru_crawler_sleep lru_crawler_tocrawl tail_repair_time flush_enabled \
+        dump_enabled hash_algorithm lru_maintainer_thread lru_segmented hot_lru_pct warm_lru_pct \
+        hot_max_factor warm_max_factor temp_lru temporary_ttl idle_timeout watcher_logbuf_size \
+        worker_logbuf_size read_buf_mem_limit track_sizes inline_ascii_response ext_item_size \
+        ext_item_age ext_low_ttl ext_recache_rate ext_wbuf_size ext_compact_under ext_drop_under \
+        ext_max_sleep ext_max_frag slab_automove_freeratio ext_drop_unread ssl_enabled \
+        num_napi_ids memory_file client_flags_size";
+    let told = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split(' ').next());
+    assert_eq!(told.collect::<Vec<_>>(), names.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
 fn classes_are_told_three_ways() {
     let class = ClassStats {
         slot_bytes: 96,
