@@ -111,9 +111,10 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         pm_bytes: LOG_BYTES,
         ssd_path: Some(flags.ssd.clone()),
         ssd_bytes: SSD_BYTES,
-        // On the disk that is logged nothing happens beside the writer, so that the log tells what
-        // was flushed and what was not; the thread's work is done between two groups.
-        settings: workload::settings(flags.dax),
+        // Where acknowledgements are on the logged disk nothing happens beside the writer, so that
+        // the log tells what was flushed and what was not; the thread's work is done between two
+        // groups.
+        settings: workload::settings(flags.acknowledgements.is_none()),
     };
     let (tier, report) =
         Directory::open(&settings, &mut |_, _| {}).map_err(|error| error.to_string())?;
@@ -132,7 +133,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         let end = workload.group_end(next);
         workload.write_group(&tier, next..=end)?;
         acknowledgements.tell(end)?;
-        if !flags.dax {
+        if flags.acknowledgements.is_some() {
             tier.maintain().map_err(|error| error.to_string())?;
         }
         next = end + 1;

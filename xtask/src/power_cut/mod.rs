@@ -30,13 +30,15 @@ use workload::{Life, Workload};
 pub const HELP: &str = "\
 Cut the power of an emulated machine while it writes; nothing acknowledged may be lost.
 
-usage: cargo xtask power-cut [--states N] [--operations N] [--seed N] [--replay]
+usage: cargo xtask power-cut [--states N] [--operations N] [--seed N] [--replay | --files]
 
   --states N      states of each kind (at flushes, and between them) that are opened from the log
                   of one disk (240)
   --operations N  writes and deletions of that run (1200)
   --seed N        what is written, what a disk loses, and about when the power goes (1)
   --replay        do without the machine: open the states of the log that the last run left
+  --files         four kills of the machine with log and SSD as two files of an ext4 on the disk,
+                  which one flush serves, instead of all that is below
 
 One run on an NVMe disk whose writes are logged, with its states and two controls (states without
 what one flush should have kept, and of a disk that ignores flushes, which must be found to lose);
@@ -48,8 +50,9 @@ const STATES: usize = 240;
 const OPERATIONS: u64 = 1_200;
 /// Of each control.
 const CONTROLS: usize = 80;
-/// The kills.
+/// The kills, with the log on an NVDIMM and with files.
 const KILLS: usize = 2;
+const KILLS_FILES: usize = 4;
 /// A life lasts for at least so many operations behind its first, and at most for twice as many.
 const LIFE_OPERATIONS: u64 = 250;
 /// What the last life still writes, to show that the store is of use.
@@ -76,6 +79,7 @@ struct Options {
     operations: u64,
     seed: u64,
     replay: bool,
+    files: bool,
 }
 
 impl Options {
@@ -96,7 +100,7 @@ impl Options {
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     use lexopt::prelude::*;
     let (states, operations) = (STATES, OPERATIONS);
-    let mut options = Options { states, operations, seed: 1, replay: false };
+    let mut options = Options { states, operations, seed: 1, replay: false, files: false };
     while let Some(argument) = parser.next()? {
         match argument {
             // Ourselves, inside the machine.
@@ -105,6 +109,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
             Long("operations") => options.operations = parser.value()?.parse()?,
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("replay") => options.replay = true,
+            Long("files") => options.files = true,
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
         }
     }
@@ -120,6 +125,17 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let archive = archive(&files.folder, &debian)?;
     let began = Instant::now();
     let mut machine = Machine::new(&debian, &archive, &files, &options)?;
+    if options.files {
+        while machine.lives.len() < KILLS_FILES {
+            machine.run_and_kill()?;
+        }
+        machine.last_start()?;
+        let took = began.elapsed().as_secs_f64();
+        return passed(format!(
+            "{KILLS_FILES} kills with log and SSD on one ext4: nothing acknowledged was lost; \
+             {took:.0} s"
+        ));
+    }
     machine.run_and_kill()?;
     let told = replay(&files.first, &options)?;
     while machine.lives.len() < KILLS {
@@ -230,7 +246,7 @@ impl<'a> Machine<'a> {
     ) -> Result<Machine<'a>, String> {
         sparse(&files.nvdimm, NVDIMM_BYTES)?;
         let (workload, random) = (Workload { seed: options.seed }, Random::new(options.seed, 0));
-        let disk = states::new_disk();
+        let disk = states::new_disk(options.files);
         Ok(Machine { debian, archive, files, options, workload, random, lives: Vec::new(), disk })
     }
 
@@ -248,8 +264,9 @@ impl<'a> Machine<'a> {
         fs::write(disk, &self.disk).map_err(|e| format!("cannot write {}: {e}", disk.display()))?;
         sparse(writes, WRITES_BYTES)?;
         let boot = format!(
-            "cut_boot={} cut_seed={} cut_operations={} cut_lives={} cut_until={until}",
+            "cut_boot={} cut_files={} cut_seed={} cut_operations={} cut_lives={} cut_until={until}",
             self.number(),
+            u8::from(self.options.files),
             self.options.seed,
             self.options.operations,
             guest::told_lives(&self.lives)
@@ -300,11 +317,12 @@ impl<'a> Machine<'a> {
         show(&said);
         let acknowledged = acknowledged(&vm::said(&self.console())?).unwrap_or(0);
         println!("start {}: killed after operation {acknowledged}", self.number());
-        if self.lives.is_empty() {
+        let is_first = self.lives.is_empty() && !self.options.files;
+        if is_first {
             fs::rename(&self.files.writes, &self.files.first)
                 .map_err(|e| format!("cannot keep {}: {e}", self.files.writes.display()))?;
         }
-        let log = if self.lives.is_empty() { &self.files.first } else { &self.files.writes };
+        let log = if is_first { &self.files.first } else { &self.files.writes };
         let entries = writes::read(log, states::DISK_BYTES)?;
         states::cut(&mut self.disk, &entries, &mut self.random);
         self.lives.push(Life { first, acknowledged });
@@ -366,6 +384,16 @@ done
 # The console is the writer's from here on: a line of the kernel's in one of its would spoil it.
 dmesg -n 1
 await /dev/nvme0n1p4
+if [ "$cut_files" = 1 ]; then
+    if [ "$cut_boot" = 1 ]; then
+        /bin/mke2fs -q -t ext4 -b 4096 /dev/nvme0n1p4 || fail "mke2fs"
+    fi
+    mount -t ext4 /dev/nvme0n1p4 /pm || fail "ext4"
+    xtask power-cut guest --log /pm/log --ssd /pm/ssd \
+        --seed $cut_seed --lives "$cut_lives" --until $cut_until || fail "the writer to files"
+    echo "@VERDICT@"
+    off
+fi
 await /dev/pmem0
 if [ "$cut_boot" = 1 ]; then
     xtask power-cut guest --log /dev/nvme0n1p1 --ssd /dev/nvme0n1p2 --acks /dev/nvme0n1p3 \
@@ -412,7 +440,13 @@ mod tests {
 
     #[test]
     fn states_want_operations_to_choose_from() {
-        let options = |states, operations| Options { states, operations, seed: 1, replay: false };
+        let options = |states, operations| Options {
+            states,
+            operations,
+            seed: 1,
+            replay: false,
+            files: false,
+        };
         assert!(options(STATES, OPERATIONS).check().is_ok());
         assert!(options(0, OPERATIONS).check().is_err());
         assert!(options(STATES, STATES as u64).check().is_err());

@@ -19,8 +19,10 @@ const PARTITIONS: [Range<u64>; 4] = [
     19 * MIB..20 * MIB,
     20 * MIB..20 * MIB + SSD_BYTES,
 ];
+/// The last partition where it holds a file system with log and SSD in it.
+const FILES_BYTES: u64 = 48 * MIB;
 /// The size of the disk.
-pub const DISK_BYTES: u64 = 40 * MIB;
+pub const DISK_BYTES: u64 = 72 * MIB;
 const SECTOR_BYTES: u64 = 512;
 /// How far back a disk that ignores flushes may have lost something.
 const IGNORED_FLUSHES: usize = 30;
@@ -235,13 +237,18 @@ pub fn cut(disk: &mut [u8], entries: &[Entry], random: &mut Random) {
     }
 }
 
-/// A new disk: zeros behind a table of its partitions.
-pub fn new_disk() -> Vec<u8> {
+/// A new disk: zeros behind a table of its partitions, the last of which has room for `files` or is
+/// an SSD.
+pub fn new_disk(files: bool) -> Vec<u8> {
     const TABLE: usize = 446;
     const ENTRY_BYTES: usize = 16;
     const LINUX: u8 = 0x83;
     let mut disk = vec![0; DISK_BYTES as usize];
-    for (index, range) in PARTITIONS.iter().enumerate() {
+    let mut partitions = PARTITIONS.clone();
+    if files {
+        partitions[3].end = partitions[3].start + FILES_BYTES;
+    }
+    for (index, range) in partitions.iter().enumerate() {
         let entry = &mut disk[TABLE + index * ENTRY_BYTES..][..ENTRY_BYTES];
         // Cylinders and heads say "too large for us": what counts are the sectors.
         entry[1..8].copy_from_slice(&[0xfe, 0xff, 0xff, LINUX, 0xfe, 0xff, 0xff]);
@@ -361,7 +368,8 @@ mod tests {
     fn partitions_do_not_overlap_and_end_on_the_disk() {
         assert!(PARTITIONS.windows(2).all(|pair| pair[0].end <= pair[1].start));
         assert!(PARTITIONS[3].end <= DISK_BYTES);
-        let disk = new_disk();
+        assert!(PARTITIONS[3].start + FILES_BYTES <= DISK_BYTES);
+        let disk = new_disk(true);
         assert_eq!(disk[510..512], [0x55, 0xaa]);
         assert_eq!(disk[446 + 8..446 + 12], 2048_u32.to_le_bytes(), "the first at 1 MiB");
     }
