@@ -21,7 +21,7 @@ use crate::timeline::{self, Sampler};
 use crate::values::Values;
 use crate::verdict::judge;
 use crate::workload::{Draws, Workload};
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -101,6 +101,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut runs = Vec::new();
     for &mode in &plan.modes {
         for _ in 0..plan.runs {
+            tell(plan, runs.len());
             runs.push(one_run(
                 plan,
                 udp.as_ref(),
@@ -110,6 +111,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
             )?);
         }
     }
+    tell(plan, runs.len());
     Ok(Report {
         schema: json::SCHEMA.into(),
         ended_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
@@ -128,6 +130,21 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         prefill: prefilled,
         runs,
     })
+}
+
+/// Says on a terminal which run is under way, and takes the line away behind the last one.
+fn tell(plan: &Plan, done: usize) {
+    let all = plan.modes.len() * plan.runs;
+    if !io::stderr().is_terminal() {
+        return;
+    }
+    let seconds = (plan.warmup + plan.duration).as_secs_f64();
+    let line = match done < all {
+        true => format!("run {} of {all}, {seconds:.1} s each", done + 1),
+        false => String::new(),
+    };
+    // A terminal that went away is no reason to stop.
+    let _ = write!(io::stderr(), "\r{line}\x1b[K");
 }
 
 /// Processor time at one edge of the window.

@@ -256,6 +256,14 @@ impl Study {
         results.into_iter().filter_map(|slot| slot.into_inner().ok().flatten()).collect()
     }
 
+    /// What is being tried, on a terminal, in place of what was said before; "" takes it away.
+    pub fn say(&self, what: &str) {
+        if self.progress {
+            eprint!("\r{what}\x1b[K");
+            let _ = std::io::stderr().flush();
+        }
+    }
+
     /// The progress bar, on a terminal.
     fn show(&self, name: &str, done: usize, all: usize) {
         if !self.progress || all == 0 {

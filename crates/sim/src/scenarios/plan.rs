@@ -146,16 +146,19 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         .with("rate_mops", question.rate / MEGA)
         .with("slo_us", slo);
     let workers = fewest(|workers| {
+        study.say(&format!("plan: does it hold with {workers} workers?"));
         let point = point(setup, workers, requests);
         let slo_ps = Some((slo * US as f64) as u64);
         study.each_seed().all(|seed| within(&study.one_until(&point, seed, slo_ps), slo))
     });
     let Some(workers) = workers else {
+        study.say("");
         return Figure { rows: vec![row.with("workers", 0_u64)], charts: Vec::new() };
     };
     let mut rows = Vec::new();
     let more = (workers + workers.div_ceil(4)).min(WORKERS_MAX);
     for workers in [workers, more] {
+        study.say(&format!("plan: up to what rate does it hold with {workers} workers?"));
         let point = point(setup, workers, requests);
         let measured = study.all_seeds(&point);
         let most = highest_within(study, &point.machine, &point.mix, slo, requests / 3);
@@ -164,6 +167,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         let row = row.with("headroom", most / question.rate - 1.0).with("mops_max", most / MEGA);
         rows.push(measured.row(row, study.seed));
     }
+    study.say("");
     Figure { rows, charts: Vec::new() }
 }
 
