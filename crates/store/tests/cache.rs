@@ -241,3 +241,25 @@ fn after_a_shift_of_sizes_it_hits_as_a_fresh_store_does() {
         assert!(ours >= best * 0.95, "{bytes} bytes: shifted {ours} fresh {best}");
     }
 }
+
+/// Values of two blocks and a short piece compete with their own last pieces for chunks.
+#[test]
+fn a_small_memory_stays_mostly_full_of_values_of_a_few_blocks() {
+    const LIMIT: usize = 6 << 20;
+    const VALUE: usize = 66_000;
+    const FIT: usize = LIMIT / VALUE;
+    let store = Store::new(Config { memory_bytes: LIMIT as u64, ..Config::default() });
+    let store = store.expect("a small store");
+    let value = vec![b'x'; VALUE];
+    let key = |number: usize| format!("key{number:06}").into_bytes();
+    for number in 0..30 * FIT {
+        let mut draft = store.draft(&key(number), 0, 0, VALUE, 1).expect("something is evicted");
+        draft.write(&value).expect("something is evicted");
+        store.enter(store.hash(&key(number)), &key(number), 1).publish(draft, None);
+        if number > 2 * FIT {
+            let alive = |of: &usize| store.peek(store.hash(&key(*of)), &key(*of), 1).is_some();
+            let live = (number.saturating_sub(4 * FIT)..=number).filter(alive).count();
+            assert!(live >= FIT / 2, "{live} of {FIT} after {number}");
+        }
+    }
+}
