@@ -6,6 +6,7 @@
 
 use super::{Stage, mix};
 use crate::random::Random;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -48,12 +49,15 @@ struct Culprit {
     id: u64,
     random: Random,
     parked: VecDeque<TcpStream>,
+    /// Whether this misdeed has reached the server.
+    connected: Cell<bool>,
 }
 
 /// Misbehaves until the soak is over.
 pub fn misbehave(stage: &Stage, seed: u64, id: u64) {
     let random = Random::new(seed, id);
-    let mut culprit = Culprit { address: stage.address, id, random, parked: VecDeque::new() };
+    let (parked, connected) = (VecDeque::new(), Cell::new(false));
+    let mut culprit = Culprit { address: stage.address, id, random, parked, connected };
     let mut turn = id as usize;
     while !stage.is_over() {
         // The first round does each kind once, so that no short run leaves one out.
@@ -64,7 +68,10 @@ pub fn misbehave(stage: &Stage, seed: u64, id: u64) {
         turn += 1;
         // The server may well close on such a client: that is its right, and no error here.
         let _ = (KINDS[kind].act)(&mut culprit);
-        stage.misdeeds[kind].fetch_add(1, Relaxed);
+        // One that never reached the server was none.
+        if culprit.connected.replace(false) {
+            stage.misdeeds[kind].fetch_add(1, Relaxed);
+        }
         std::thread::sleep(PAUSE);
     }
 }
@@ -72,6 +79,7 @@ pub fn misbehave(stage: &Stage, seed: u64, id: u64) {
 impl Culprit {
     fn connect(&self) -> std::io::Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        self.connected.set(true);
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(stream)
