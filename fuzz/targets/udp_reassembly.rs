@@ -90,7 +90,9 @@ fn check_missing(missing: &[Gap], total: u16, frames: &Accepted, sequence: u16) 
 
 fn read_as_datagram(input: &[u8]) {
     let Some((header, payload)) = Header::parse(input) else { return };
-    assert_eq!(header.to_bytes(), input[..8]);
+    // What clients leave in the last two bytes says nothing, so these need not come back.
+    let again = header.to_bytes();
+    assert_eq!(Header::parse(&again).map(|(header, _)| header), Some(header));
     let named: Vec<Gap> = gaps(payload, header.total).collect();
     assert!(named.iter().all(|gap| gap.sequences().end <= u32::from(header.total)));
     let mut again = Vec::new();

@@ -5,21 +5,30 @@
 
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const HELP: &str = "\
 Fuzz the parsers for a while; a crash prints its input's file and how to see it again.
 
-usage: cargo xtask fuzz [TARGET] [--seconds 30] [--seed N] [--input FILE]
+usage: cargo xtask fuzz [TARGET] [--seconds 30 | --hours H] [--seed N] [--keep]
+       cargo xtask fuzz TARGET --input FILE
 
   TARGET         one of fuzz/'s targets (default: every one, each for the given time)
   --seconds N    how long to run each target (default 30)
-  --seed N       libFuzzer's seed (default 1; the corpus found so far also steers a run)
+  --hours H      for a night: so long for all of them together, in equal shares
+  --seed N       libFuzzer's seed; the run prints the one that it drew where none is given (the
+                 corpus found so far, in fuzz/corpus, also steers a run)
+  --keep         then minimize what is in fuzz/corpus into fuzz/seeds, a few KB for each target:
+                 the inputs that every run begins with, to be committed
   --input FILE   run TARGET on this one input and stop";
 
 const SECONDS_DEFAULT: u64 = 30;
-const SEED_DEFAULT: u64 = 1;
+/// What is kept of a target's corpus, at most.
+const KEPT_BYTES_MAX: u64 = 6 << 10;
+const KEPT_FILES_MAX: usize = 40;
 /// One input may take this long: inputs are small, so a slower one is a bug.
 const INPUT_SECONDS_MAX: &str = "-timeout=60";
 const RESIDENT_MB_MAX: &str = "-rss_limit_mb=2048";
@@ -36,17 +45,22 @@ struct Options {
     target: Option<String>,
     seconds: u64,
     seed: u64,
+    keep: bool,
     input: Option<PathBuf>,
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     use lexopt::prelude::*;
+    let seed = u64::from(RandomState::new().hash_one(0) as u32);
     let mut options =
-        Options { target: None, seconds: SECONDS_DEFAULT, seed: SEED_DEFAULT, input: None };
+        Options { target: None, seconds: SECONDS_DEFAULT, seed, keep: false, input: None };
+    let mut hours: Option<f64> = None;
     while let Some(argument) = parser.next()? {
         match argument {
             Long("seconds") => options.seconds = parser.value()?.parse()?,
+            Long("hours") => hours = Some(parser.value()?.parse()?),
             Long("seed") => options.seed = parser.value()?.parse()?,
+            Long("keep") => options.keep = true,
             Long("input") => options.input = Some(parser.value()?.into()),
             Value(name) if options.target.is_none() => options.target = Some(name.string()?),
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
@@ -60,6 +74,9 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if chosen.is_empty() || (options.input.is_some() && chosen.len() != 1) {
         return Err(Failure::Usage(format!("name one target of: {}", targets.join(", "))));
     }
+    if let Some(hours) = hours {
+        options.seconds = share(hours, chosen.len())?;
+    }
     let mut notes = Vec::new();
     for target in chosen {
         let program = build(target)?;
@@ -67,8 +84,22 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
             Some(input) => replay(target, &program, input)?,
             None => fuzz(target, &program, &options)?,
         });
+        if options.keep {
+            notes.push(keep(target, &program)?);
+        }
     }
     passed(notes.join("; "))
+}
+
+/// Seconds of each of so many targets in a night of so many hours.
+fn share(hours: f64, targets: usize) -> Result<u64, Failure> {
+    let seconds = hours * 3600.0 / targets as f64;
+    match seconds.is_finite() && seconds >= 1.0 {
+        true => Ok(seconds as u64),
+        false => Err(Failure::Usage(format!(
+            "--hours {hours}: must leave a second or more for each of {targets} targets"
+        ))),
+    }
 }
 
 fn folder() -> PathBuf {
@@ -132,6 +163,8 @@ fn fuzz(target: &str, program: &Path, options: &Options) -> Result<String, Failu
         if let Some(artifact) = artifact(&text) {
             println!("again with: cargo xtask fuzz {target} --input {artifact}");
         }
+        let Options { seconds, seed, .. } = options;
+        println!("the whole run: cargo xtask fuzz {target} --seconds {seconds} --seed {seed}");
         return Err(Failure::Failed(format!("{target} ended with {}", process::told(status))));
     }
     let Some(found) = Found::read(&text) else {
@@ -142,6 +175,51 @@ fn fuzz(target: &str, program: &Path, options: &Options) -> Result<String, Failu
         "{target}: {} executions, {} edges and {} features covered",
         found.executions, found.edges, found.features
     ))
+}
+
+/// Choose inputs of the corpus that reach what all of it reaches, and keep the smallest of them as
+/// seeds.
+fn keep(target: &str, program: &Path) -> Result<String, Failure> {
+    let wrong = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let seeds = folder().join("seeds").join(target);
+    let chosen = process::scratch_dir(&format!("fuzz-{target}"))?;
+    for old in files(&chosen)? {
+        std::fs::remove_file(&old.1).map_err(|e| wrong(&old.1, e))?;
+    }
+    std::fs::create_dir_all(&seeds).map_err(|e| wrong(&seeds, e))?;
+    let mut command = Command::new(program);
+    command.current_dir(folder()).arg("-set_cover_merge=1").arg(&chosen);
+    command.args([folder().join("corpus").join(target), seeds.clone()]);
+    let (status, text) = process::capture(&mut command)?;
+    if !status.success() {
+        println!("{}", tail(&text));
+        return Err(Failure::Failed(format!("{target}'s corpus cannot be minimized")));
+    }
+    let named = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+    let there = files(&seeds)?;
+    let mut bytes: u64 = there.iter().map(|(bytes, _)| bytes).sum();
+    let mut count = there.len();
+    for (more, path) in files(&chosen)? {
+        let to = seeds.join(named(&path));
+        if to.exists() || bytes + more > KEPT_BYTES_MAX || count == KEPT_FILES_MAX {
+            continue;
+        }
+        std::fs::copy(&path, &to).map_err(|e| wrong(&to, e))?;
+        (bytes, count) = (bytes + more, count + 1);
+    }
+    Ok(format!("{target}: {count} seeds of {bytes} bytes"))
+}
+
+/// The files of a folder, the smallest first, with their lengths.
+fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, String> {
+    let wrong = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        files.push((entry.metadata().map_err(wrong)?.len(), entry.path()));
+    }
+    files.sort();
+    Ok(files)
 }
 
 fn replay(target: &str, program: &Path, input: &Path) -> Result<String, Failure> {
@@ -192,6 +270,16 @@ mod tests {
     fn the_last_coverage_line_and_the_final_count_are_read() {
         let found = Found { executions: 900_001, edges: 210, features: 640 };
         assert_eq!(Found::read(TEXT), Some(found));
+    }
+
+    #[test]
+    fn a_night_is_shared_by_its_targets_and_one_too_short_is_refused() {
+        assert_eq!(share(1.0, 10).ok(), Some(360));
+        assert_eq!(share(0.5, 1).ok(), Some(1800));
+        for hours in [0.0, -1.0, 0.0001, f64::NAN, f64::INFINITY] {
+            let told = share(hours, 10);
+            assert!(matches!(told, Err(Failure::Usage(why)) if why.contains("--hours")), "{hours}");
+        }
     }
 
     #[test]
