@@ -98,6 +98,20 @@ fn other(trouble: Trouble) -> io::Error {
 
 /// Become a client of the server whose door is `stream`.
 pub fn enter(
+    stream: TcpStream,
+    place: &Place,
+    service: Service,
+    lending: Lending,
+) -> io::Result<VerbsRequester> {
+    let mut requester = greet(stream, place, service, lending)?;
+    // The server sends away who does not write for a while: it may be nobody.
+    requester.ask(0);
+    requester.pump()?;
+    Ok(requester)
+}
+
+/// Say hello, and connect to what the server answers.
+fn greet(
     mut stream: TcpStream,
     place: &Place,
     service: Service,
@@ -149,7 +163,7 @@ pub fn enter(
         Service::Unreliable => pair.connect(service, far.psn, &theirs),
     }
     .map_err(other)?;
-    let mut requester = VerbsRequester {
+    Ok(VerbsRequester {
         bounds,
         replies,
         places: Ledger::new(requests.bytes()),
@@ -165,11 +179,7 @@ pub fn enter(
         is_broken: false,
         verbs: Verbs::default(),
         door: stream,
-    };
-    // The server sends away who does not write for a while: it may be nobody.
-    requester.ask(0);
-    requester.pump()?;
-    Ok(requester)
+    })
 }
 
 /// Memory to lend, if there is to be some and so much may be locked.
