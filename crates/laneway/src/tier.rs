@@ -50,8 +50,9 @@ here takes --pm-index, too.
 ";
 
 const HELP_OF_ALL: &str = "
-No server may have DIR open. --pm PATH, --pm-backend, --ssd PATH, --pm-size and
---ssd-size are as laneway serve has them, if it was given them.
+No server may have DIR open. --pm PATH, --pm-backend, --ssd PATH, --pm-size,
+--ssd-size and --accept-lost-log are as laneway serve has them, if it was given
+them.
 
 Exit status: 0 all is well; 1 damage was found, or an item could not be read;
 2 the command line makes no sense; 74 a medium refused, or there is no store.
