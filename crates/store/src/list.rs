@@ -63,8 +63,8 @@ impl Store {
         false
     }
 
-    /// Where the record in this slot begins: behind the word of a piece, if it is the first one of a
-    /// large item. Blocks that are other pieces hold none.
+    /// Where the record in this slot begins: behind the word of a piece, if it is the first one of
+    /// a large item. Blocks that are other pieces hold none.
     fn record_in_slot(&self, at: SlotAt) -> Option<usize> {
         let offset = self.memory.offset_of(at);
         let word = self.memory.items.words_at(offset, PIECE_HEADER_BYTES)?.first()?;
