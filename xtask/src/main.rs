@@ -35,6 +35,7 @@ mod steps;
 mod tidy;
 mod tier_bench;
 mod vm;
+mod vopr;
 
 use outcome::{Failure, Outcome, Verdict};
 use std::process::ExitCode;
@@ -67,6 +68,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "restart", help: restart::HELP, main: restart::main },
     Subcommand { name: "faults", help: faults::HELP, main: faults::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
+    Subcommand { name: "vopr", help: vopr::HELP, main: vopr::main },
     Subcommand { name: "readme", help: readme::HELP, main: readme::main },
     Subcommand { name: "tier-bench", help: tier_bench::HELP, main: tier_bench::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },

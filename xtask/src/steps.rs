@@ -70,6 +70,7 @@ const STEPS: &[Step] = &[
         quick: true,
         environment: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")],
     },
+    step("vopr", "xtask vopr --ci", false),
     step("loom", "xtask loom", false),
     step("loom canaries", "xtask loom --canary", false),
     // Two minutes in all; a night is `cargo xtask fuzz --hours 8`.

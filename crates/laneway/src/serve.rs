@@ -278,7 +278,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         drain: flags.drain_milliseconds.map_or(DRAIN, Duration::from_millis),
         domains,
         put_lock: flags.put_lock,
-        hot_seed: hot::seed(),
+        secret_seed: hot::seed(),
         policy,
     })
 }

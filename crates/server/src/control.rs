@@ -7,6 +7,7 @@ use crate::kernel::Kernel;
 use crate::shared::{Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{CorePolicy, EpochLoad, ItemBytes, Nanos, SizeClass, SizeHistogram};
+use laneway_sync::planted::{Bug, is_planted};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How often the sweep goes on.
@@ -62,7 +63,10 @@ impl Control {
             self.sweep_slots = SWEEP_SLOTS;
         }
         if self.sweep_slots > 0 {
-            let swept = shared.store.sweep(now_seconds, self.sweep_slots);
+            let mut swept = shared.store.sweep(now_seconds, self.sweep_slots);
+            while is_planted(Bug::SweepUnbounded) && !swept.is_over {
+                swept = shared.store.sweep(now_seconds, self.sweep_slots);
+            }
             shared.swept.fetch_add(swept.expired as u64, Relaxed);
             self.sweep_slots = if swept.is_over { 0 } else { self.sweep_slots - swept.slots };
         }

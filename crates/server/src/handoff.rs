@@ -110,6 +110,9 @@ pub struct Finished {
     pub large: bool,
     /// The client wants to leave.
     pub closes: bool,
+    /// It ends with an error: nothing of the same request may follow, since clients take the error
+    /// for the end of the reply.
+    pub fails: bool,
     /// By whom it is sent, where another domain has received the request.
     pub home: Option<Home>,
     /// Keys of a `get` that were not looked up: the reply was long enough without.

@@ -8,7 +8,7 @@
 //! only that worker holds the connection; the values in it are pinned, not copied.
 
 use crate::clock::Clock;
-use crate::connection::Connection;
+use crate::connection::{Connection, Mode};
 use crate::durable::shared::KEEPER;
 use crate::execute::{self, Body, Context, Outcome};
 use crate::handoff::{Finished, Job, Origin, Served, StreamOrigin, Undone, Work};
@@ -17,6 +17,7 @@ use crate::output::Output;
 use crate::receive::OUT_BYTES_PER_TURN;
 use crate::worker::Worker;
 use laneway_policy::{BATCH, Design, ItemBytes, LargeLane, Role, Route, WorkerId, WorkerTarget};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::ring::Ring;
 use laneway_sync::sleep::Posted;
 use laneway_transport::{Interest, Token, Transport};
@@ -99,6 +100,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Wake the first of `workers` that sleeps.
     pub(crate) fn wake_one(&self, workers: impl IntoIterator<Item = WorkerId>) {
+        if is_planted(Bug::WakeUpLost) {
+            return;
+        }
         let posted = Posted::now();
         let sleeps =
             |worker: &WorkerId| posted.must_wake(&self.shared.workers[worker.index()].sleeper);
@@ -264,6 +268,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if let Some(undone) = &finished.undone {
             connection.put_back(undone);
         }
+        if finished.fails
+            && let Mode::Keys { line_bytes, .. } = connection.mode
+        {
+            connection.mode = Mode::Swallow(line_bytes as u64);
+        }
         connection.unserved = !connection.input.is_empty();
         if in_slices {
             connection.large = true;
@@ -327,7 +336,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if kept {
             reply = Output::of(BUSY.to_vec());
         }
-        Some(Finished { origin, reply, tally, large, closes, home, undone })
+        Some(Finished { origin, reply, tally, large, closes, fails: kept, home, undone })
     }
 
     fn perform_request(
@@ -503,6 +512,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// The most that one turn of a large transfer moves.
     pub(crate) fn slice_budget(&self) -> usize {
+        if is_planted(Bug::SliceUnbounded) {
+            return usize::MAX;
+        }
         match self.plan.slice_bytes {
             Some(slice) => slice.0 as usize,
             None if self.sends_in_slices() => self.shared.settings.policy.slice_bytes.0 as usize,

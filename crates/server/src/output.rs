@@ -6,6 +6,7 @@
 //! Knows no lane and no protocol. Sizes are bytes.
 
 use laneway_store::{Pinned, meter};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Stream;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -121,6 +122,7 @@ impl Output {
         let Some(at) = self.slots.iter().position(is_place) else { return false };
         let mut behind = self.slots.split_off(at);
         behind.pop_front();
+
         self.slots.extend(reply.slots);
         self.slots.append(&mut behind);
         true
@@ -210,7 +212,10 @@ impl Output {
         while moved > 0 {
             let (left, sent) = match self.slots.front_mut() {
                 Some(Slot::Bytes { bytes, sent }) => (bytes.len() - *sent, sent),
-                Some(Slot::Value { value, sent }) => (value.value_bytes() - *sent, sent),
+                Some(Slot::Value { value, sent }) => {
+                    let dropped = usize::from(is_planted(Bug::LastByteDropped));
+                    (value.value_bytes() - dropped - *sent, sent)
+                }
                 Some(Slot::Waiting(_)) | None => unreachable!("more was sent than there is"),
             };
             let step = left.min(moved);

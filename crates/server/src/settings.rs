@@ -175,8 +175,9 @@ pub struct Settings {
     pub domains: Vec<DomainSettings>,
     /// PUTs are guarded by a spinlock, as in Minos (`--put-lock`).
     pub put_lock: bool,
-    /// Goes into the sketches that find hot keys; random, and told to nobody.
-    pub hot_seed: u64,
+    /// Goes into the sketches that find hot keys and into the hashes of datagrams; random, and told
+    /// to nobody.
+    pub secret_seed: u64,
     /// The policy's own settings.
     pub policy: policy::Settings,
 }

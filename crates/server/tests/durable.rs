@@ -448,6 +448,15 @@ fn a_damaged_item_is_named_and_the_others_are_served() {
     let client = rig.net.connect();
     let told = rig.ask(&client, b"get damaged\r\n", b"\r\n");
     assert!(told.starts_with(b"SERVER_ERROR lost: key damaged"), "{}", rig::tail(&told));
+    // An error ends the reply to a multiget: what came behind it would be taken for the next reply.
+    rig.ask(&client, b"get sound\r\n", b"END\r\n"); // it is in memory from now on
+    for line in ["get damaged sound", "get sound damaged another", "gets damaged another sound"] {
+        let told = rig.ask(&client, format!("{line}\r\nmn\r\n").as_bytes(), b"MN\r\n");
+        let error = told.windows(18).position(|part| part == b"SERVER_ERROR lost:");
+        let behind = &told[error.expect("it is told")..];
+        let lines = behind.split(|&byte| byte == b'\n').count();
+        assert_eq!(lines, 3, "{line}: {}", rig::tail(&told)); // the error, MN, and nothing
+    }
     check(
         &mut rig,
         &client,
@@ -576,6 +585,29 @@ fn with_an_interval_replies_do_not_wait_and_a_crash_loses_no_more_than_that() {
         let (mut rig, _kept) = started(&machine, FORMS[0]);
         let client = rig.net.connect();
         check(&mut rig, &client, &[("get first\r\n", "VALUE first 0 1\r\n1\r\nEND\r\n")]);
+    }
+}
+
+/// A flush is a write like others: a commit is due for it, whether or not another write follows.
+#[test]
+fn with_an_interval_a_flush_is_durable_within_it() {
+    let machine = machine();
+    let tier =
+        machine.open(Settings { durability: laneway_tier::Durability::Interval, ..settings() });
+    let kept =
+        Kept { interval: Some(Duration::from_millis(10)), ..Kept::of(&tier.expect("sound")) };
+    let mut rig = Rig::new(&Plan { kept: Some(kept), ..Plan::of(2, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "first", b"1");
+    rig.clock.advance(20_000_000);
+    rig.turns(4);
+    check(&mut rig, &client, &[("flush_all\r\n", "OK\r\n")]);
+    rig.clock.advance(20_000_000);
+    rig.turns(4);
+    for seed in 0..8 {
+        let (mut rig, _kept) = started(&machine.crashed(seed), FORMS[0]);
+        let client = rig.net.connect();
+        check(&mut rig, &client, &[("get first\r\n", "END\r\n")]);
     }
 }
 

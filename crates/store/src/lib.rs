@@ -15,7 +15,7 @@
 //! no item; and `meter`: how much work was done, for tests.
 
 mod bucket;
-mod budget;
+pub mod budget;
 mod charge;
 mod class;
 mod cursor;

@@ -21,6 +21,7 @@ pub mod descriptors;
 pub mod idle;
 pub mod notice;
 pub mod pin;
+pub mod planted;
 pub mod prim;
 pub mod ring;
 pub mod sleep;

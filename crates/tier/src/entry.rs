@@ -7,6 +7,7 @@ use crate::bytes::{Put, Reader};
 use crate::pointer::Pointer;
 use crate::types::VALUE_BYTES_MAX;
 use crate::value::Large;
+use laneway_sync::planted::{Bug, is_planted};
 use std::sync::Arc;
 
 /// Where a record lies: a byte offset in the log's region or on the SSD.
@@ -89,6 +90,9 @@ impl Entry {
 
     /// Whether this is what is known of a key of which `other` was known.
     pub fn counts_before(&self, other: &Entry, tie: Tie) -> bool {
+        if is_planted(Bug::OlderRecordCounts) {
+            return self.sequence < other.sequence;
+        }
         other.sequence < self.sequence || (other.sequence == self.sequence && tie == Tie::Replace)
     }
 

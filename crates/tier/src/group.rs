@@ -21,6 +21,7 @@ use crate::pm;
 use crate::store::{Pending, Shared, Writer, turn};
 use crate::types::{Position, Result, doing};
 use crate::value::Large;
+use laneway_sync::planted::{Bug, is_planted};
 use std::sync::{Arc, Condvar, MutexGuard};
 
 /// A group on its way out.
@@ -155,10 +156,12 @@ impl Shared {
 
     /// Makes durable what was written.
     fn sync(&self, out: &Outgoing, written: &Written, why: Barrier) -> Result<()> {
-        if written.values {
+        if written.values && !is_planted(Bug::ValueFlushDropped) {
             doing("sync the SSD", self.ssd.sync(Barrier::Data))?;
         }
-        if let Some(records) = &written.records {
+        if let Some(records) = &written.records
+            && !is_planted(Bug::LogFlushDropped)
+        {
             doing("sync the log", self.region.sync(why, records))?;
         }
         // Whoever reads a value finds it on the SSD. Before anybody has to wait for the writer.
@@ -176,6 +179,12 @@ impl Shared {
         let Writer { waiting, log, .. } = writer;
         for mut pending in out.pending {
             self.offer(log, &mut pending);
+            if is_planted(Bug::BlocksReusedEarly) {
+                for (_, large) in pending.frees {
+                    self.space.free(&large.extents);
+                }
+                continue;
+            }
             waiting.extend(pending.frees);
         }
         if let Some(fair) = self.index.fair() {

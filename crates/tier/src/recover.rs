@@ -29,6 +29,7 @@ use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
 use crate::tree::Tree;
 use crate::types::{Error, LINE_BYTES, Position, Result, Settings, doing};
 use crate::value::{Large, Waiting};
+use laneway_sync::planted::{Bug, is_planted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -316,7 +317,7 @@ impl<'a> Recovery<'a> {
     }
 
     fn drop_flushed(&mut self) -> Result<()> {
-        if self.ledger.lowest_sequence < self.flush_sequence {
+        if self.ledger.lowest_sequence < self.flush_sequence && !is_planted(Bug::FlushMarkIgnored) {
             for gone in self.index.flush(self.flush_sequence) {
                 self.ledger.remove(&gone);
             }
@@ -485,6 +486,7 @@ impl<'a> Recovery<'a> {
                 Some(pointer) => What::Large(Arc::new(Large::known(pointer, record.meta))),
                 None => What::Lost,
             },
+            Kind::Delete if is_planted(Bug::TombstoneIgnored) => return,
             Kind::Delete => What::Tombstone,
             Kind::FlushAll => {
                 self.flush_sequence = self.flush_sequence.max(record.sequence);

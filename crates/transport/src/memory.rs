@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What goes wrong, in parts of 256 per call, and how much a pipe holds.
 #[derive(Debug, Clone, Copy)]
@@ -147,6 +148,7 @@ impl Net {
             rooms_watched: BTreeSet::new(),
             first_in_memory: usize::MAX,
             woken: Arc::new(MemoryWake(AtomicBool::new(false))),
+            asleep: None,
             next: 0,
         }
     }
@@ -316,6 +318,8 @@ pub struct MemoryTransport {
     /// Queues from this number on are in memory.
     first_in_memory: usize,
     woken: Arc<MemoryWake>,
+    /// The last poll returned nothing and was allowed to wait.
+    asleep: Option<Duration>,
     /// Where the next poll begins, so that a full burst starves nobody.
     next: usize,
 }
@@ -332,6 +336,31 @@ impl MemoryTransport {
     pub fn with_rdma(mut self, first: usize) -> MemoryTransport {
         self.first_in_memory = first;
         self
+    }
+
+    /// How long the last poll would have slept, had it been a kernel's: it found nothing and was
+    /// allowed to wait. `None` where it would be awake by now, since something has come.
+    pub fn asleep(&self) -> Option<Duration> {
+        let asleep = self.asleep?;
+        let state = self.net.lock();
+        let listener = self.watching && !state.backlog.is_empty();
+        let ready = |(&number, attached): (&usize, &Attached)| {
+            attached.is_ready(&state.links[number], state.room(number))
+        };
+        let awake = listener || self.woken.0.load(SeqCst) || self.attached.iter().any(ready);
+        drop(state);
+        let datagrams = || {
+            let net = self.datagrams.as_ref()?;
+            let told = |(queue, told): (&usize, &u64)| {
+                net.arrivals(*queue).is_some_and(|arrivals| arrivals != *told)
+            };
+            let arrived = self.queues_watched.range(..self.first_in_memory).any(told);
+            let rooms = self.rooms_watched.range(..(self.first_in_memory, Path::Small));
+            let mut rooms = rooms.filter(|(queue, path)| net.has_room(*queue, *path));
+            Some(arrived || rooms.next().is_some())
+        };
+        let awake = awake || self.first_in_memory < usize::MAX || datagrams() == Some(true);
+        (!awake).then_some(asleep)
     }
 
     fn poll_datagrams(&mut self, ready: &mut Vec<Ready>, room_end: usize) {
@@ -360,8 +389,8 @@ impl MemoryTransport {
 impl Transport for MemoryTransport {
     type Stream = MemoryStream;
 
-    fn poll(&mut self, ready: &mut Vec<Ready>, burst: usize, _wait: Wait) -> io::Result<()> {
-        let room_end = ready.len() + burst;
+    fn poll(&mut self, ready: &mut Vec<Ready>, burst: usize, wait: Wait) -> io::Result<()> {
+        let (before, room_end) = (ready.len(), ready.len() + burst);
         if self.woken.0.swap(false, SeqCst) {
             ready.push(Ready::Woken);
         }
@@ -393,6 +422,10 @@ impl Transport for MemoryTransport {
         self.next = cut_at;
         self.poll_datagrams(ready, room_end);
         ready.truncate(room_end);
+        self.asleep = match wait {
+            Wait::AtMost(longest) if ready.len() == before => Some(longest),
+            _ => None,
+        };
         Ok(())
     }
 

@@ -5,5 +5,17 @@
 //! The server's own tests stand on it.
 #![forbid(unsafe_code)]
 
+pub mod ask;
+pub mod books;
+pub mod datagrams;
+pub mod devices;
+pub mod hostile;
+pub mod judge;
+pub mod life;
+pub mod model;
 #[allow(missing_docs)] // a harness of tests: its names and their uses say what they are
 pub mod rig;
+pub mod run;
+pub mod streams;
+pub mod swarm;
+pub mod world;

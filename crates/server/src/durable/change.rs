@@ -7,6 +7,7 @@ use super::shared::bump;
 use super::task::{Spilling, Task};
 use super::veil::is_over;
 use laneway_store::{Got, ItemMeta as Seen, Pinned};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{ItemMeta, LargeDraft, Result, Ticket};
 
 /// Marks in a record.
@@ -97,6 +98,9 @@ impl<S> Keeper<S> {
     }
 
     fn delete(&mut self, task: &mut Task, key: &[u8]) -> Result<()> {
+        if is_planted(Bug::DeleteForgotten) {
+            return Ok(());
+        }
         let sequence = self.next_sequence();
         if let Some(ticket) = self.durable.tier.submit_delete(key, Some(sequence))? {
             self.submitted(task, key, ticket, true);
@@ -155,6 +159,9 @@ impl<S> Keeper<S> {
     /// Lets memory forget what the tier did not take: it holds the item as it was.
     pub(super) fn take_back(&mut self, key: &[u8]) {
         bump(&self.durable.counts.refused);
+        if is_planted(Bug::TakeBackForgotten) {
+            return;
+        }
         let store = &self.shared.store;
         store.enter(store.hash(key), key, self.now_seconds).unlink();
         self.durable.veil.taken_back();

@@ -12,6 +12,7 @@ use crate::handoff::Work;
 use crate::latency::{self, Operation};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{ItemMeta, Result, Stats};
 use laneway_wire::reply::{CRLF, DELETED};
 use laneway_wire::{Get, Request};
@@ -36,7 +37,10 @@ impl<S> Keeper<S> {
         let touched = Cell::new(0);
         let mut out = Vec::new();
         let context = self.context(&touched, task.seen);
-        let (outcome, changes) = capture::during(|| command(&context, &mut out));
+        let (outcome, mut changes) = capture::during(|| command(&context, &mut out));
+        if is_planted(Bug::TouchUnwritten) && matches!(operation, Operation::Touch) {
+            changes.clear();
+        }
         if matches!(outcome, Outcome::Kept) {
             assert!(changes.is_empty() && out.is_empty(), "what is asked again has done nothing");
             return false;
@@ -140,12 +144,15 @@ impl<S> Keeper<S> {
             let kept = match at > self.now_seconds {
                 true => self.schedule_flush(at),
                 // What was to come is forgotten with everything else.
+                false if is_planted(Bug::FlushSparesTier) => Ok(()),
                 false => self.durable.tier.flush_all().map(drop),
             };
             if let Err(error) = kept {
                 bump(&self.durable.counts.refused);
                 return task.fail(error.to_string());
             }
+            // Where writes are acknowledged before they are durable, a commit is due for it too.
+            self.appended = true;
         }
         if is_ours {
             while !self.shared.store.flush_all() {} // a stretch of the sweep a call

@@ -5,6 +5,7 @@ use super::keeper::Keeper;
 use super::task::Task;
 use crate::handoff::{Finished, Origin};
 use laneway_policy::WorkerId;
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::sleep::Posted;
 use laneway_tier::Result;
 
@@ -12,8 +13,8 @@ impl<S> Keeper<S> {
     /// A task is done but for its reply.
     pub(super) fn conclude(&mut self, task: Task) {
         match task.waits_for {
-            Some(_) => self.held.push_back(task),
-            None => self.answer(task),
+            Some(_) if !is_planted(Bug::ReplyBeforeDurable) => self.held.push_back(task),
+            _ => self.answer(task),
         }
     }
 
@@ -115,6 +116,9 @@ impl<S> Keeper<S> {
             }
         };
         let worker = &self.shared.workers[home.index()];
+        if is_planted(Bug::ReplyLost) && finished.large {
+            return;
+        }
         if let Err(finished) = worker.finished.push(finished) {
             return self.undelivered.push_back(finished);
         }

@@ -210,11 +210,13 @@ impl Task {
     /// The reply, if somebody waits for one.
     pub fn finish(self) -> Option<Finished> {
         let Task { origin, reply, tally, large, closes, error, quiet, .. } = self;
+        let fails = error.is_some();
         let (reply, large) = match error {
             None => (reply, large),
             Some(_) if quiet => (Output::default(), false),
             Some(why) => (Output::of(format!("SERVER_ERROR {why}\r\n").into_bytes()), false),
         };
-        Some(Finished { origin: origin?, reply, tally, large, closes, home: None, undone: None })
+        let (origin, home, undone) = (origin?, None, None);
+        Some(Finished { origin, reply, tally, large, closes, fails, home, undone })
     }
 }

@@ -5,6 +5,7 @@
 //! and gets the same answer.
 
 use laneway_store::KeyHash;
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Tier;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -81,12 +82,13 @@ impl Veil {
 
     /// Whether a key is being changed.
     pub fn hides(&self, hash: KeyHash) -> bool {
-        self.slot(hash).load(Relaxed) != 0 // (W) pairs with (V)
+        // (W) pairs with (V)
+        self.slot(hash).load(Relaxed) != 0 && !is_planted(Bug::PendingWriteShown)
     }
 
     /// Bytes of the value of the living item that the tier holds under this key.
     pub fn value_bytes(&self, key: &[u8], now_seconds: u32) -> Option<u64> {
-        let look = self.tier.look(key)?;
+        let look = self.tier.look(key).filter(|_| !is_planted(Bug::MissNotAsked))?;
         (!is_over(look.expires_at_seconds, now_seconds)).then_some(look.value_bytes)
     }
 }

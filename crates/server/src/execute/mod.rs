@@ -31,6 +31,7 @@ use crate::counters::Counters;
 use crate::durable::veil::{Sight, Veiled};
 use crate::stats;
 use laneway_store::{ItemMeta, KeyHash, Pinned, Store, UnixSeconds};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::Request;
 use laneway_wire::reply::{CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
 use std::cell::Cell;
@@ -106,6 +107,7 @@ impl Context<'_> {
     /// misses it must change nothing, and end with [`Outcome::Kept`]: the item is in the tier.
     fn has_forgotten(&self) -> bool {
         matches!(self.veil, Some(Veiled::Keeper { seen: true }))
+            && !is_planted(Bug::EvictedIsAbsent)
     }
 
     /// Who answers for a key that was not found in memory, if anybody must: the keeper, or before

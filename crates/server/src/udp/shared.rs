@@ -16,7 +16,8 @@ use laneway_transport::datagram::Queue;
 use laneway_transport::rdma;
 use laneway_wire::udp::MESSAGE_BYTES_MAX;
 use laneway_wire::udp::retain::{Bounds, Retained};
-use std::hash::{BuildHasher, RandomState};
+use siphasher::sip::SipHasher13;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -75,10 +76,10 @@ pub struct UdpShared {
     /// What all of it takes beside the store.
     pub buffers: Arc<Buffers>,
     memory: Vec<QueueShared>,
-    hasher: RandomState,
+    secret_seed: u64,
     /// Every frame of every longer request goes through this one: it must be quick. Who finds two
     /// requests that it cannot tell apart harms nobody but himself.
-    frame_hasher: foldhash::quality::RandomState,
+    frame_hasher: foldhash::quality::SeedableRandomState,
 }
 
 impl UdpShared {
@@ -102,8 +103,11 @@ impl UdpShared {
             guard: Guard::new(is_public),
             buffers: Buffers::new(message_bytes_max(settings.item_bytes_max)),
             memory: queues.iter().map(memory).collect(),
-            hasher: RandomState::new(),
-            frame_hasher: foldhash::quality::RandomState::default(),
+            secret_seed: settings.secret_seed,
+            frame_hasher: foldhash::quality::SeedableRandomState::with_seed(
+                settings.secret_seed,
+                foldhash::SharedSeed::global_fixed(),
+            ),
             queues,
         }
     }
@@ -119,7 +123,13 @@ impl UdpShared {
 
     /// Spreads messages over the workers that put them together.
     pub fn spread(&self, key: &Key) -> u64 {
-        self.hasher.hash_one(key)
+        self.hash(key)
+    }
+
+    fn hash(&self, what: impl Hash) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.secret_seed, !self.secret_seed);
+        what.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// What tells a frame from another: its number in its message, and all of its bytes.
@@ -178,7 +188,7 @@ impl UdpShared {
     }
 
     fn name(&self, key: &Key) -> u64 {
-        self.hasher.hash_one((key, "answer"))
+        self.hash((key, "answer"))
     }
 
     /// Forget what is too old, of this queue.

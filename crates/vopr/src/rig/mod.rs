@@ -85,6 +85,10 @@ pub struct Plan {
     pub reply_percent: u8,
     /// Items are kept durably.
     pub kept: Option<durable::Kept>,
+    /// Time goes on from a server before this one.
+    pub clock: Option<ManualClock>,
+    /// The threshold follows the sizes of requests.
+    pub adaptive: bool,
 }
 
 impl Plan {
@@ -114,6 +118,8 @@ impl Plan {
             public: false,
             reply_percent: 100,
             kept: None,
+            clock: None,
+            adaptive: false,
         }
     }
 
@@ -206,27 +212,13 @@ impl Rig {
             profile_sample: plan.profile_sample,
             hot: plan.hot,
             workers: plan.workers as u16,
-            threshold_fixed: Some(ItemBytes(plan.threshold_bytes)),
+            threshold_fixed: (!plan.adaptive).then_some(ItemBytes(plan.threshold_bytes)),
             samples_min: 50,
             ..laneway_policy::Settings::default()
         };
-        let clock = ManualClock::default();
+        let clock = plan.clock.clone().unwrap_or_default();
         let settings = settings(plan, policy_settings.clone());
-        let config = Config {
-            memory_bytes: plan.memory_bytes,
-            mode: if plan.store_mode { Mode::Store } else { Mode::Cache },
-            item_bytes_max: plan.item_bytes_max as u64,
-            hash_seed: (1, 2),
-            unpublished_bytes_max: plan.memory_bytes / 2,
-            buckets_initial: 64,
-            huge_pages: false,
-            window: None,
-        };
-        let store = match &plan.kept {
-            None => Store::new(config),
-            Some(_) => Store::with_hook(config, Box::new(Capture)),
-        };
-        let store = store.expect("memory for a small store");
+        let store = store(plan);
         let policy = build(policy_settings).expect("the settings fit");
         let shared =
             Shared::new(store, settings, policy.initial(), clock.unix_seconds(clock.nanos()));
@@ -387,6 +379,24 @@ impl Rig {
     }
 }
 
+fn store(plan: &Plan) -> Arc<Store> {
+    let config = Config {
+        memory_bytes: plan.memory_bytes,
+        mode: if plan.store_mode { Mode::Store } else { Mode::Cache },
+        item_bytes_max: plan.item_bytes_max as u64,
+        hash_seed: (1, 2),
+        unpublished_bytes_max: plan.memory_bytes / 2,
+        buckets_initial: 64,
+        huge_pages: false,
+        window: None,
+    };
+    let store = match &plan.kept {
+        None => Store::new(config),
+        Some(_) => Store::with_hook(config, Box::new(Capture)),
+    };
+    store.expect("memory for a small store")
+}
+
 /// A worker's handle on the queues in memory, with faults, behind `others`.
 fn in_memory(
     registry: &Arc<Registry>,
@@ -442,7 +452,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         domains: Vec::new(),
         put_lock: plan.put_lock,
         kernel: Default::default(),
-        hot_seed: 0x5eed,
+        secret_seed: 0x5eed,
         policy,
     }
 }

@@ -1,0 +1,90 @@
+//! Bugs that can be planted, to see that the whole-server simulation finds them. One at a time, for
+//! one thread, and only with the feature `planted`: without it [`is_planted`] is a constant `false`
+//! and nothing of this is left in the program.
+//!
+//! Each stands for a kind of mistake that was made, or nearly made, where two parts meet. The line
+//! where it is asked about says what goes wrong. It lies in this crate because store, tier and
+//! server know it.
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
+        /// A bug.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Bug { $(#[doc = $text] $name,)* }
+
+        impl Bug {
+            /// All of them, with their names.
+            pub const ALL: &[(Bug, &str, &str)] = &[$((Bug::$name, stringify!($name), $text),)*];
+        }
+    };
+}
+
+bugs! {
+    EvictedIsAbsent => "an item that memory evicts under a command counts as absent",
+    ReplyBeforeDurable => "a write is acknowledged before its group is durable",
+    PendingWriteShown => "a worker reads what is not durable yet",
+    MissNotAsked => "a worker answers a miss without asking the tier",
+    TakeBackForgotten => "a write that the tier refused stays in memory",
+    FlushSparesTier => "`flush_all` empties memory and not the tier",
+    FlushOvertakes => "`flush_all` does not wait for writes under way",
+    ExpiryLost => "an item comes back from the tier without its expiry",
+    DeleteForgotten => "a deletion is carried out in memory and not in the tier",
+    BusyIgnored => "a command overtakes one that waits for a device on the same key",
+    LastByteDropped => "the last byte of a large reply is not sent",
+    ReplyLost => "a reply that was executed elsewhere is dropped",
+    RefusedValueRead => "the value of a refused store is read as commands",
+    ConnectionLeaked => "a closed connection stays counted",
+    OnceForgotten => "a repeated request over UDP is carried out again",
+    WakeUpLost => "whoever hands a request over does not wake its executor",
+    PlanStale => "a worker goes on with the plan that it began with",
+    SliceUnbounded => "a large transfer is moved in one step",
+    SweepUnbounded => "the sweep looks at all slots in one step",
+    PinLeaked => "a large value stays pinned after it was sent",
+    DraftLeaked => "an unfinished value stays counted when its client vanishes",
+    CasIgnored => "`cas` stores whatever the id is",
+    ExpiredServed => "an item is served behind its expiry",
+    TouchUnwritten => "a new expiry reaches memory and not the tier",
+    LogFlushDropped => "the log is not flushed before a write is acknowledged",
+    ValueFlushDropped => "the SSD is not flushed before a large value is acknowledged",
+    OlderRecordCounts => "a start takes the older of two records of a key",
+    TombstoneIgnored => "a start ignores deletions",
+    BlocksReusedEarly => "blocks of an old value are used again before the new one is durable",
+    FlushMarkIgnored => "a start ignores `flush_all`",
+}
+
+#[cfg(feature = "planted")]
+mod chosen {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static CHOSEN: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread has this bug, or none.
+    pub fn plant(bug: Option<Bug>) {
+        CHOSEN.set(bug);
+    }
+
+    /// Whether this thread has it.
+    #[inline]
+    pub fn is_planted(bug: Bug) -> bool {
+        CHOSEN.get() == Some(bug)
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+mod chosen {
+    use super::Bug;
+
+    /// Nobody has any bug.
+    #[inline(always)]
+    pub const fn is_planted(_: Bug) -> bool {
+        false
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+pub use chosen::is_planted;
+#[cfg(feature = "planted")]
+pub use chosen::{is_planted, plant};

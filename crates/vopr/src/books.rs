@@ -1,0 +1,268 @@
+//! What was asked and told so far: a history for each key, and the trace that a person reads.
+
+use crate::ask::{Request, key_name};
+use crate::model::{Asked, History, Impossible, Loss, Operation, Told, Values, check};
+use laneway_store::meter::Work;
+use std::fmt::Write as _;
+
+/// Lines of a trace that are kept; the last ones tell why a run failed.
+const TRACE_LINES_MAX: usize = 200_000;
+/// Operations of one key shown with a failure.
+const SHOWN_MAX: usize = 14;
+
+/// An operation by key and number.
+pub type Entry = (usize, usize);
+
+/// What happened, and how often.
+#[derive(Debug, Default, Clone)]
+pub struct Counts {
+    /// Requests sent.
+    pub commands: u64,
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Kills of the process.
+    pub kills: u64,
+    /// Orderly restarts.
+    pub restarts: u64,
+    /// Changes of roles that were published by the run itself.
+    pub role_changes: u64,
+    /// Connections that broke.
+    pub resets: u64,
+    /// Datagrams lost, doubled, held back or refused by a full buffer.
+    pub datagram_faults: u64,
+    /// Requests that were refused, or whose reply nobody heard.
+    pub refusals: u64,
+    /// Clients that misbehaved.
+    pub hostile: u64,
+    /// Jumps of time.
+    pub jumps: u64,
+    /// Stores offered a foreign, blank or older log, which they must refuse.
+    pub wrong_media: u64,
+    /// Steps of workers, of the durable executor and of devices.
+    pub steps: u64,
+    /// The most that one step of a worker did, of each kind.
+    pub work: Work,
+}
+
+impl Counts {
+    /// Names and numbers.
+    pub fn each(&self) -> [(&'static str, u64); 12] {
+        [
+            ("commands", self.commands),
+            ("power cuts", self.power_cuts),
+            ("kills", self.kills),
+            ("restarts", self.restarts),
+            ("role changes", self.role_changes),
+            ("broken connections", self.resets),
+            ("datagram faults", self.datagram_faults),
+            ("refusals", self.refusals),
+            ("hostile clients", self.hostile),
+            ("time jumps", self.jumps),
+            ("wrong media", self.wrong_media),
+            ("steps", self.steps),
+        ]
+    }
+
+    /// Keeps the most of each kind.
+    pub fn work_max(&mut self, work: &Work) {
+        self.work.bytes = self.work.bytes.max(work.bytes);
+        self.work.slots = self.work.slots.max(work.slots);
+        self.work.items = self.work.items.max(work.items);
+        self.work.keys = self.work.keys.max(work.keys);
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: &Counts) {
+        self.commands += other.commands;
+        self.power_cuts += other.power_cuts;
+        self.kills += other.kills;
+        self.restarts += other.restarts;
+        self.role_changes += other.role_changes;
+        self.resets += other.resets;
+        self.datagram_faults += other.datagram_faults;
+        self.refusals += other.refusals;
+        self.hostile += other.hostile;
+        self.jumps += other.jumps;
+        self.wrong_media += other.wrong_media;
+        self.steps += other.steps;
+        self.work_max(&other.work);
+    }
+}
+
+/// The books of one run.
+pub struct Books {
+    /// All values.
+    pub values: Values,
+    histories: Vec<History>,
+    pending: Vec<usize>,
+    /// Operations whose client is gone: they end when the server is known to be done with them.
+    limbo: Vec<Entry>,
+    moment: u64,
+    requests: u64,
+    /// What happened so far.
+    pub counts: Counts,
+    trace: Option<Vec<String>>,
+    /// Of everything that was asked and told: equal runs have equal ones.
+    pub digest: u64,
+}
+
+impl Books {
+    /// Of so many keys.
+    pub fn new(keys: usize, traced: bool) -> Books {
+        Books {
+            values: Values::default(),
+            histories: (0..keys).map(|_| History::default()).collect(),
+            pending: vec![0; keys],
+            limbo: Vec::new(),
+            moment: 0,
+            requests: 0,
+            counts: Counts::default(),
+            trace: traced.then(Vec::new),
+            digest: 0xcbf2_9ce4_8422_2325,
+        }
+    }
+
+    /// Operations of a key that have not ended.
+    pub fn pending(&self, key: usize) -> usize {
+        self.pending[key]
+    }
+
+    /// A moment after all before.
+    pub fn moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// A line for the trace; made only where one is kept.
+    pub fn say(&mut self, line: impl FnOnce() -> String) {
+        let moment = self.moment;
+        if let Some(lines) = &mut self.trace
+            && lines.len() < TRACE_LINES_MAX
+        {
+            lines.push(format!("{moment:>6} {}", line()));
+        }
+    }
+
+    /// The trace so far.
+    pub fn trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    fn digest(&mut self, word: u64) {
+        self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    /// A request leaves its client.
+    pub fn call(&mut self, who: &str, request: &Request, now_seconds: u32) -> Vec<Entry> {
+        self.requests += 1;
+        self.counts.commands += 1;
+        let number = self.requests;
+        self.say(|| format!("{who} asks #{number} {}", request.shown));
+        self.digest(request.bytes.len() as u64);
+        let mut entries = Vec::with_capacity(request.asked.len());
+        for (key, asked) in &request.asked {
+            let all = *asked == Asked::Flush;
+            let keys = if all { 0..self.histories.len() } else { *key..*key + 1 };
+            for key in keys {
+                let called = self.moment();
+                self.pending[key] += 1;
+                let operations = &mut self.histories[key].operations;
+                operations.push(Operation {
+                    asked: *asked,
+                    told: Told::Unknown,
+                    called,
+                    returned: u64::MAX,
+                    called_seconds: now_seconds,
+                    returned_seconds: u32::MAX,
+                    may_miss: false,
+                    request: number,
+                });
+                entries.push((key, operations.len() - 1));
+            }
+        }
+        entries
+    }
+
+    /// Its reply came: one `told` for each entry, or one for all.
+    pub fn tell(
+        &mut self,
+        who: &str,
+        entries: &[Entry],
+        told: &[Told],
+        now_seconds: u32,
+        may_miss: bool,
+    ) {
+        for (index, &(key, number)) in entries.iter().enumerate() {
+            let told = told[index.min(told.len() - 1)];
+            let returned = self.moment();
+            self.pending[key] -= 1;
+            let operation = &mut self.histories[key].operations[number];
+            (operation.told, operation.returned) = (told, returned);
+            (operation.returned_seconds, operation.may_miss) = (now_seconds, may_miss);
+            let request = operation.request;
+            if matches!(told, Told::Refused | Told::Unknown | Told::Doubt) {
+                self.counts.refusals += 1;
+            }
+            self.digest(key as u64 ^ self.moment << 8);
+            self.say(|| format!("{who} is told #{request} k{key}: {told:?}"));
+        }
+    }
+
+    /// Nobody will hear how these end.
+    pub fn forget(&mut self, entries: &[Entry]) {
+        self.limbo.extend_from_slice(entries);
+    }
+
+    /// The server is done with everything that nobody waits for.
+    pub fn settle(&mut self, now_seconds: u32, may_miss: bool) {
+        for entry in std::mem::take(&mut self.limbo) {
+            self.tell("nobody", &[entry], &[Told::Unknown], now_seconds, may_miss);
+        }
+    }
+
+    /// The server is gone, with all that was pending.
+    pub fn lose(&mut self, loss: Loss, now_seconds: u32, may_miss: bool) {
+        self.limbo.clear();
+        for key in 0..self.histories.len() {
+            for number in 0..self.histories[key].operations.len() {
+                if self.histories[key].operations[number].returned == u64::MAX {
+                    let entry = [(key, number)];
+                    self.tell("nobody", &entry, &[Told::Unknown], now_seconds, may_miss);
+                }
+            }
+            let at = self.moment();
+            self.histories[key].losses.push((at, loss));
+        }
+    }
+
+    /// Whether every reply can have been given by a single item of each key.
+    pub fn judge(&mut self) -> Result<(), String> {
+        for (key, history) in self.histories.iter().enumerate() {
+            if let Err(impossible) = check(history, &mut self.values) {
+                return Err(told(key, history, &impossible));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(key: usize, history: &History, impossible: &Impossible) -> String {
+    let name: String = key_name(key).chars().take(8).collect();
+    let bad = &impossible.operation;
+    let mut text = format!(
+        "not linearizable: {name}, request #{}, was told {:?} to {:?}; there could have been {:?}",
+        bad.request, bad.told, bad.asked, impossible.possible
+    );
+    let mut around: Vec<&Operation> = history.operations.iter().collect();
+    around.sort_by_key(|operation| operation.returned);
+    let at = around.iter().position(|operation| operation.called == bad.called).unwrap_or(0);
+    for operation in &around[at.saturating_sub(SHOWN_MAX)..=at] {
+        let Operation { asked, told, called, returned, request, .. } = operation;
+        // A String takes every line.
+        let _ = write!(text, "\n    {called:>6}..{returned:<6} #{request} {asked:?}: {told:?}");
+    }
+    for (at, loss) in &history.losses {
+        let _ = write!(text, "\n    {at:>6} lost: {loss:?}");
+    }
+    text
+}

@@ -1,0 +1,62 @@
+//! What a server must not do: hold what nobody wants any more, take more memory than it may, or do
+//! more in one step than the budget says.
+
+use crate::life::Life;
+use laneway_store::meter::Work;
+
+/// Pools may be ahead of the limit by so much, for a moment.
+const POOL_SLACK_BYTES: u64 = 2 << 20;
+/// What one step of a worker may do: docs/reliability.md says where each number comes from.
+mod budget {
+    use laneway_store::budget::{LIST_LOOKS, PICK, STEP};
+
+    /// A slice of a large transfer, a job's values, and a burst of datagrams.
+    pub const BYTES: u64 = 192 << 10;
+    /// What one connection may have read, copied and sent in its turn: a buffer full of requests,
+    /// its replies, and one value beyond them.
+    pub const BYTES_EACH: u64 = 96 << 10;
+    /// A step of the sweep, one of a listing, and what drafts look for their victims.
+    pub const SLOTS: u64 = (STEP + LIST_LOOKS + 4 * PICK) as u64;
+    /// What these take out or tell.
+    pub const ITEMS: u64 = 256;
+    /// Requests of a connection's turn, with the keys of a multiget behind them.
+    pub const KEYS_EACH: u64 = 1024;
+}
+
+/// What a server at rest may not have.
+pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
+    let stats = life.rig.shared.store.stats();
+    let most = memory_bytes + POOL_SLACK_BYTES;
+    if stats.pool_bytes + stats.index_bytes > most {
+        return Err(format!("{} bytes in the pool, limit {most}", stats.pool_bytes));
+    }
+    if !life.hostile.is_empty() {
+        return Ok(()); // they hold what they began
+    }
+    let between = |name: &str, left: u64| match left {
+        0 => Ok(()),
+        left => Err(format!("a server at rest has {left} {name}")),
+    };
+    between("bytes of unfinished values", stats.unpublished_bytes)?;
+    if life.datagrams.is_empty() {
+        // Replies by UDP are kept for a while, in case frames are asked for again.
+        between("bytes of replaced values that are being sent", stats.pinned_dead_bytes)?;
+    }
+    for worker in &life.rig.shared.workers {
+        between("jobs", u64::from(!worker.jobs.is_empty()))?;
+        between("replies of other workers", u64::from(!worker.finished.is_empty()))?;
+    }
+    between("large jobs", u64::from(!life.rig.shared.large_jobs.is_empty()))
+}
+
+/// What of a step's work is more than a step may do.
+pub fn over_budget(work: &Work, connections: u64) -> Result<(), String> {
+    let within = |name: &str, done: u64, budget: u64| match done <= budget {
+        true => Ok(()),
+        false => Err(format!("{name} {done}, and may {budget}")),
+    };
+    within("moved bytes:", work.bytes, budget::BYTES + connections * budget::BYTES_EACH)?;
+    within("looked at slots:", work.slots, budget::SLOTS)?;
+    within("visited items:", work.items, budget::ITEMS)?;
+    within("answered keys:", work.keys, connections * budget::KEYS_EACH)
+}

@@ -1,0 +1,28 @@
+//! A server at work, with what is around it.
+
+use crate::datagrams::DatagramClient;
+use crate::devices::Devices;
+use crate::hostile::Hostile;
+use crate::rig::Rig;
+use laneway_tier::Tier;
+use std::sync::Arc;
+
+/// A server at work.
+pub struct Life {
+    /// Workers, durable executor, network and clock.
+    pub rig: Rig,
+    /// What survives it, where anything does.
+    pub tier: Option<Arc<Tier>>,
+    /// What the durable executor waits for.
+    pub devices: Option<Devices>,
+    /// Clients over UDP.
+    pub datagrams: Vec<DatagramClient>,
+    /// Clients that misbehave.
+    pub hostile: Vec<Hostile>,
+    /// Until when each worker sleeps, unless something comes for it.
+    pub asleep_until_nanos: Vec<u64>,
+    /// When the commit that is under way was asked for.
+    pub commit_moment: u64,
+    /// The last moment at which everything that was acknowledged was durable.
+    pub durable_moment: u64,
+}

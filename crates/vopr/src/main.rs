@@ -1,0 +1,164 @@
+//! `laneway-vopr`: runs seeds of the whole-server simulation. `cargo xtask vopr` calls it.
+#![forbid(unsafe_code)]
+
+mod planted;
+
+use laneway_store::meter::Work;
+use laneway_vopr::books::Counts;
+use laneway_vopr::run::{run, shrink};
+use laneway_vopr::swarm::Swarm;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+Run the whole server under simulation: one thread, drawn faults, judged replies.
+
+usage: laneway-vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--set NAME=NUMBER]...
+
+  --seed N           the first seed (default 1)
+  --seeds COUNT      how many seeds (default 1)
+  --hours H          go on with further seeds for so long
+  --trace            print what each run does
+  --set NAME=NUMBER  change a number of the run, as a failure says
+  --twice            run each seed twice; both runs must be the same
+  --planted          plant each bug in turn, and look for a seed that finds it
+  --bug NAME         plant this one alone
+  --no-shrink        report a failure as it is
+
+Exit status 1 if a seed fails: it is printed with the command that repeats it.";
+
+struct Options {
+    seed: u64,
+    seeds: u64,
+    patience: Option<Duration>,
+    trace: bool,
+    shrinks: bool,
+    twice: bool,
+    sets: Vec<(String, u64)>,
+    planted: bool,
+    bug: Option<String>,
+}
+
+fn options() -> Result<Option<Options>, lexopt::Error> {
+    use lexopt::prelude::*;
+    let mut options = Options {
+        seed: 1,
+        seeds: 1,
+        patience: None,
+        trace: false,
+        shrinks: true,
+        twice: false,
+        sets: Vec::new(),
+        planted: false,
+        bug: None,
+    };
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("seed") => options.seed = parser.value()?.parse()?,
+            Long("seeds") => options.seeds = parser.value()?.parse()?,
+            Long("hours") => {
+                let hours: f64 = parser.value()?.parse()?;
+                options.patience = Some(Duration::from_secs_f64(hours * 3600.0));
+            }
+            Long("trace") => options.trace = true,
+            Long("planted") => options.planted = true,
+            Long("bug") => options.bug = Some(parser.value()?.string()?),
+            Long("twice") => options.twice = true,
+            Long("no-shrink") => options.shrinks = false,
+            Long("set") => {
+                let text = parser.value()?.string()?;
+                let (name, value) = text.split_once('=').ok_or("--set wants NAME=NUMBER")?;
+                options.sets.push((name.into(), value.parse().map_err(|_| "not a number")?));
+            }
+            Short('h') | Long("help") => return Ok(None),
+            _ => return Err(argument.unexpected()),
+        }
+    }
+    Ok(Some(options))
+}
+
+fn swarm(options: &Options, seed: u64) -> Result<Swarm, String> {
+    let mut swarm = Swarm::draw(seed);
+    options.sets.iter().try_for_each(|(name, value)| swarm.set(name, *value))?;
+    Ok(swarm)
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("laneway-vopr: {error}; --help explains");
+            return ExitCode::from(2);
+        }
+    };
+    if let Err(what) = swarm(&options, options.seed) {
+        eprintln!("laneway-vopr: --set {what}");
+        return ExitCode::from(2);
+    }
+    // A panic is told with its seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    if options.planted || options.bug.is_some() {
+        return planted::main(&options);
+    }
+    let (counts, failed, seeds) = all(&options);
+    let told: Vec<String> =
+        counts.each().iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let Work { bytes, slots, items, keys } = counts.work;
+    println!("most of a step: {bytes} bytes, {slots} slots, {items} items, {keys} keys");
+    println!("{seeds} seeds, {failed} failed: {}", told.join(", "));
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs every seed, on all CPUs.
+fn all(options: &Options) -> (Counts, u64, u64) {
+    let began = Instant::now();
+    let next = AtomicU64::new(0);
+    let counts = Mutex::new(Counts::default());
+    let failed = AtomicU64::new(0);
+    let fail = |swarm: &Swarm, what: &str| {
+        failed.fetch_add(1, Relaxed);
+        let (seed, typed) = (swarm.seed, swarm.typed());
+        println!("{what}\nFAIL seed {seed}; again with: cargo xtask vopr --seed {seed}{typed}");
+    };
+    let work = || loop {
+        let number = next.fetch_add(1, Relaxed);
+        let in_time = options.patience.is_some_and(|patience| began.elapsed() < patience);
+        if number >= options.seeds && !in_time {
+            return;
+        }
+        let seed = options.seed + number;
+        let swarm = swarm(options, seed).expect("it was tried");
+        if options.trace {
+            println!("seed {seed}: {swarm}");
+        }
+        let report = run(&swarm, options.trace);
+        counts.lock().expect("nobody panics inside").add(&report.counts);
+        report.trace.iter().for_each(|line| println!("{line}"));
+        if options.twice && run(&swarm, false).digest != report.digest {
+            fail(&swarm, "two runs of this seed differ");
+            continue;
+        }
+        let Some(what) = report.failure else { continue };
+        let (swarm, what) = match options.shrinks {
+            true => {
+                let (swarm, report) = shrink(&swarm);
+                (swarm, report.failure.unwrap_or(what))
+            }
+            false => (swarm, what),
+        };
+        fail(&swarm, &what);
+    };
+    let threads = thread::available_parallelism().map_or(1, |number| number.get());
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let seeds = next.into_inner().saturating_sub(threads as u64);
+    let counts = counts.into_inner().expect("nobody panics inside");
+    (counts, failed.into_inner(), seeds)
+}

@@ -1,0 +1,73 @@
+//! Plants each bug in turn, and tells the first seed that finds it. One that no seed finds is a
+//! hole in the simulation, and a failure.
+
+use crate::Options;
+use std::process::ExitCode;
+
+/// Seeds that are tried at least.
+#[cfg(feature = "planted")]
+const SEEDS_MIN: u64 = 100;
+
+#[cfg(not(feature = "planted"))]
+pub fn main(_: &Options) -> ExitCode {
+    eprintln!("laneway-vopr: built without bugs; `cargo xtask vopr --planted` builds it with them");
+    ExitCode::from(2)
+}
+
+#[cfg(feature = "planted")]
+pub fn main(options: &Options) -> ExitCode {
+    use laneway_sync::planted::Bug;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    let only = options.bug.as_deref();
+    let is_chosen = |name: &str| only.is_none_or(|only| only == name);
+    let chosen: Vec<_> = Bug::ALL.iter().filter(|(_, name, _)| is_chosen(name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = Bug::ALL.iter().map(|(_, name, _)| *name).collect();
+        eprintln!("laneway-vopr: there is no such bug; there are {}", names.join(", "));
+        return ExitCode::from(2);
+    }
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(&&(bug, name, text)) = chosen.get(next.fetch_add(1, Relaxed)) {
+            let found = find(bug, options.seed, options.seeds.max(SEEDS_MIN));
+            rows.lock().expect("nobody panics inside").push((name, text, found));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |number| number.get());
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let mut rows = rows.into_inner().expect("nobody panics inside");
+    rows.sort_by_key(|(name, ..)| *name);
+    println!("| bug | what it is | seed | how it shows |\n|---|---|---|---|");
+    let mut missed = Vec::new();
+    for (name, text, found) in &rows {
+        match found {
+            Some((seed, how)) => println!("| {name} | {text} | {seed} | {how} |"),
+            None => {
+                missed.push(*name);
+                println!("| {name} | {text} | none | |");
+            }
+        }
+    }
+    if missed.is_empty() {
+        println!("{} planted bugs, all found", rows.len());
+        return ExitCode::SUCCESS;
+    }
+    println!("{} planted bugs, not found: {}", rows.len(), missed.join(", "));
+    ExitCode::FAILURE
+}
+
+#[cfg(feature = "planted")]
+fn find(bug: laneway_sync::planted::Bug, first: u64, seeds: u64) -> Option<(u64, String)> {
+    use laneway_vopr::run::run;
+    use laneway_vopr::swarm::Swarm;
+    laneway_sync::planted::plant(Some(bug));
+    let found = (first..first + seeds).find_map(|seed| {
+        let failure = run(&Swarm::draw(seed), false).failure?;
+        let line = failure.lines().next().unwrap_or_default();
+        Some((seed, line.chars().take(90).collect::<String>().replace('|', "/")))
+    });
+    laneway_sync::planted::plant(None);
+    found
+}

@@ -1,0 +1,392 @@
+//! A client over a stream: it asks by both protocols, pipelines, sends and reads in pieces, and
+//! judges the order and the bytes of its replies.
+
+use crate::ask::{self, Expect, Request};
+use crate::books::{Books, Entry};
+use crate::model::{Asked, New, Told, Ttl};
+use crate::rig::value;
+use crate::swarm::Swarm;
+use laneway_tier::disk::sim::Random;
+use laneway_transport::memory::{Client, Net};
+use std::collections::VecDeque;
+
+/// Operations that may be pending on a key before clients ask another.
+const PENDING_MAX: usize = 6;
+/// Bytes taken from the network at once, at most.
+const RECEIVED_MAX: u64 = 64 << 10;
+/// Of this many distinct lengths and contents are the values of a key, so that a value comes again.
+const CONTENTS: u64 = 40;
+/// Keys that only take memory, and the lengths of their values.
+const FILLERS: u64 = 400;
+const FILLER_BYTES_MIN: u64 = 100;
+const FILLER_BYTES_MAX: u64 = 48 << 10;
+/// A value that looks like commands: were it executed, others would notice.
+const MALICE: &[u8] = b"flush_all\r\nset k0 0 0 1\r\nX\r\ndelete k1\r\n";
+
+/// What the clients of a run share.
+pub struct Scene<'a> {
+    /// The run.
+    pub swarm: &'a Swarm,
+    /// Its draws.
+    pub random: &'a mut Random,
+    /// Its books.
+    pub books: &'a mut Books,
+    /// The server's second.
+    pub now_seconds: u32,
+    /// A miss needs no reason.
+    pub may_miss: bool,
+}
+
+impl Scene<'_> {
+    /// A key that not too much is asked of.
+    pub fn key(&mut self) -> Option<usize> {
+        let most = self.swarm.keys as u64;
+        (0..4)
+            .map(|_| self.random.below(most) as usize)
+            .find(|key| self.books.pending(*key) < PENDING_MAX)
+    }
+
+    fn part(&mut self, parts_of_256: u8) -> bool {
+        self.random.below(256) < u64::from(parts_of_256)
+    }
+
+    fn ttl(&mut self) -> Ttl {
+        let ends = self.swarm.ends;
+        match self.part(ends) {
+            true if self.random.one_in(12) => Ttl::Past,
+            true => Ttl::Seconds(1 + self.random.below(4) as u32),
+            false => Ttl::Never,
+        }
+    }
+
+    /// A value to be stored: short, long, a number, or one that looks like commands.
+    pub fn new_value(&mut self) -> u32 {
+        let large = self.swarm.large;
+        let bytes = if self.part(large) {
+            let most = self.swarm.value_bytes_max as u64;
+            let length = 2048 + self.random.below(most - 2047);
+            value(length as usize, self.random.below(CONTENTS))
+        } else {
+            match self.random.below(8) {
+                0 | 1 => self.random.below(1000).to_string().into_bytes(),
+                2 => Vec::new(),
+                3 => MALICE.to_vec(),
+                _ => value(self.random.below(1500) as usize, self.random.number()),
+            }
+        };
+        self.books.values.id(&bytes)
+    }
+
+    fn new_item(&mut self) -> New {
+        let (value, ttl) = (self.new_value(), self.ttl());
+        New { value, flags: self.random.below(1 << 16) as u32, ttl }
+    }
+
+    fn asked(&mut self, id: Option<u64>) -> Asked {
+        let reads = self.swarm.reads;
+        if self.part(reads) {
+            return match self.random.below(8) {
+                0 if self.swarm.ends > 0 => Asked::GetTouch(self.ttl()),
+                _ => Asked::Get,
+            };
+        }
+        match self.random.below(16) {
+            0..5 => Asked::Set(self.new_item()),
+            5 => Asked::Add(self.new_item()),
+            6 => Asked::Replace(self.new_item()),
+            7 | 8 => match id {
+                Some(id) => Asked::Cas(self.new_item(), id),
+                None => Asked::Replace(self.new_item()),
+            },
+            9 => Asked::Append(self.short_value()),
+            10 => Asked::Prepend(self.short_value()),
+            11 | 12 => Asked::Delete,
+            13 => Asked::Touch(self.ttl()),
+            14 => Asked::Increase(1 + self.random.below(9)),
+            _ => Asked::Decrease(1 + self.random.below(9)),
+        }
+    }
+
+    fn short_value(&mut self) -> u32 {
+        let bytes = match self.random.one_in(2) {
+            true => self.random.below(100).to_string().into_bytes(),
+            false => value(1 + self.random.below(60) as usize, self.random.number()),
+        };
+        self.books.values.id(&bytes)
+    }
+}
+
+struct Flight {
+    request: Request,
+    entries: Vec<Entry>,
+}
+
+/// One connection.
+pub struct StreamClient {
+    name: String,
+    client: Option<Client>,
+    out: VecDeque<u8>,
+    flights: VecDeque<Flight>,
+    got: Vec<u8>,
+    /// A CAS id that was told, and of which key.
+    id: Option<(usize, u64)>,
+}
+
+impl StreamClient {
+    /// Not connected yet.
+    pub fn new(number: usize) -> StreamClient {
+        StreamClient {
+            name: format!("client {number}"),
+            client: None,
+            out: VecDeque::new(),
+            flights: VecDeque::new(),
+            got: Vec::new(),
+            id: None,
+        }
+    }
+
+    /// Whether it waits for nothing.
+    pub fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    /// For a failure: what it waits for.
+    pub fn waits_for(&self) -> String {
+        let first = self.flights.front().map_or("nothing", |flight| &flight.request.shown);
+        format!("{} waits for {first:?} and has {} bytes to send", self.name, self.out.len())
+    }
+
+    /// The server is gone, or the connection is.
+    pub fn disconnect(&mut self, books: &mut Books) {
+        for flight in self.flights.drain(..) {
+            books.forget(&flight.entries);
+        }
+        self.client = None;
+        self.out.clear();
+        self.got.clear();
+        self.id = None;
+    }
+
+    /// Asks one thing more, if it may.
+    pub fn ask(&mut self, scene: &mut Scene<'_>) {
+        if self.flights.len() >= scene.swarm.pipeline {
+            return;
+        }
+        let request = match scene.random.below(40) {
+            0 if scene.swarm.admin => admin(scene),
+            36 if scene.swarm.flush && scene.random.one_in(4) => {
+                ask::text(0, Asked::Flush, &scene.books.values, false, false)
+            }
+            30..40 if scene.swarm.filler => fill(scene),
+            1 if scene.swarm.wrong => wrong(scene),
+            2..5 => {
+                let keys: Vec<usize> = (0..2 + scene.random.below(6))
+                    .filter_map(|_| scene.key())
+                    .collect::<std::collections::BTreeSet<_>>()
+                    .into_iter()
+                    .collect();
+                if keys.is_empty() {
+                    return;
+                }
+                ask::multiget(keys, scene.random.one_in(2))
+            }
+            _ => match self.one_key(scene) {
+                Some(request) => request,
+                None => return,
+            },
+        };
+        self.send(scene, request);
+    }
+
+    fn one_key(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
+        let mut key = scene.key()?;
+        let mut id = None;
+        if let Some((of, told)) = self.id
+            && scene.random.one_in(3)
+            && scene.books.pending(of) < PENDING_MAX
+        {
+            (key, id) = (of, Some(told));
+        }
+        let asked = scene.asked(id);
+        let values = &scene.books.values;
+        if scene.random.one_in(3)
+            && let Some(request) = ask::meta(key, asked, values)
+        {
+            return Some(request);
+        }
+        let reads = matches!(asked, Asked::Get | Asked::GetTouch(_));
+        let noreply = !reads && scene.random.one_in(12);
+        let cas = reads && scene.random.one_in(2);
+        Some(ask::text(key, asked, &scene.books.values, cas, noreply))
+    }
+
+    fn send(&mut self, scene: &mut Scene<'_>, request: Request) {
+        let quiet = request.expect == Expect::Silence;
+        let entries = scene.books.call(&self.name, &request, scene.now_seconds);
+        self.out.extend(&request.bytes);
+        self.flights.push_back(Flight { request, entries });
+        if quiet {
+            // Its reply tells that the one before it was executed.
+            self.send(scene, ask::other("version", Expect::Stats));
+        }
+    }
+
+    /// Reads every key, for the end.
+    pub fn read_all(&mut self, scene: &mut Scene<'_>) {
+        for key in 0..scene.swarm.keys {
+            let request = ask::meta(key, Asked::Get, &scene.books.values).expect("it is a read");
+            self.send(scene, request);
+        }
+    }
+
+    /// Sends and receives a little, and judges what came.
+    pub fn exchange(&mut self, scene: &mut Scene<'_>, net: &Net) -> Result<(), String> {
+        let client = self.client.get_or_insert_with(|| net.connect());
+        if client.ended() {
+            scene.books.counts.resets += 1;
+            let name = &self.name;
+            scene.books.say(|| format!("{name} lost its connection"));
+            self.disconnect(scene.books);
+            return Ok(());
+        }
+        if !self.out.is_empty() {
+            let most = 1 + scene.random.below(2 * scene.swarm.pipe_bytes as u64) as usize;
+            let (front, _) = self.out.as_slices();
+            let sent = client.send(&front[..front.len().min(most)]);
+            self.out.drain(..sent);
+        }
+        let most = 1 + scene.random.below(RECEIVED_MAX) as usize;
+        self.got.extend(client.receive(most));
+        self.hear(scene)
+    }
+
+    /// Takes what was sent before the server ended; whether there was anything.
+    pub fn receive_rest(&mut self, scene: &mut Scene<'_>) -> Result<bool, String> {
+        let Some(client) = &self.client else { return Ok(false) };
+        let more = client.receive(RECEIVED_MAX as usize);
+        self.got.extend(&more);
+        self.hear(scene)?;
+        Ok(!more.is_empty())
+    }
+
+    /// Closes.
+    pub fn leave(&mut self, books: &mut Books) {
+        if let Some(client) = &self.client {
+            client.finish();
+        }
+        self.disconnect(books);
+    }
+
+    /// Judges what has come.
+    fn hear(&mut self, scene: &mut Scene<'_>) -> Result<(), String> {
+        let mut at = 0;
+        loop {
+            // Those without a reply were executed before the next one that has one.
+            let quiet = self.flights.iter().take_while(|f| f.request.expect == Expect::Silence);
+            let quiet = quiet.count();
+            let Some(flight) = self.flights.get(quiet) else {
+                if at < self.got.len() {
+                    let text = self.got[at..].escape_ascii().to_string();
+                    let text: String = text.chars().take(80).collect();
+                    return Err(format!("{} was sent what it did not ask for: {text}", self.name));
+                }
+                break;
+            };
+            if at == self.got.len() {
+                break;
+            }
+            let told = ask::reply(&flight.request, &self.got[at..], &mut scene.books.values)
+                .map_err(|what| {
+                    let shown = &flight.request.shown;
+                    format!("{} asked {shown:?} and was told {what}", self.name)
+                })?;
+            let Some((bytes, told)) = told else { break };
+            at += bytes;
+            for _ in 0..quiet {
+                let flight = self.flights.pop_front().expect("it was counted");
+                self.tell(scene, &flight, &[Told::Unknown]);
+            }
+            let flight = self.flights.pop_front().expect("it was answered");
+            self.remember(&flight.request, &told);
+            self.tell(scene, &flight, &told);
+        }
+        self.got.drain(..at);
+        Ok(())
+    }
+
+    fn tell(&self, scene: &mut Scene<'_>, flight: &Flight, told: &[Told]) {
+        if !flight.entries.is_empty() {
+            let (now, may_miss) = (scene.now_seconds, scene.may_miss);
+            scene.books.tell(&self.name, &flight.entries, told, now, may_miss);
+        }
+    }
+
+    /// Keeps a CAS id for a `cas` to come.
+    fn remember(&mut self, request: &Request, told: &[Told]) {
+        for ((key, _), told) in request.asked.iter().zip(told) {
+            if let Told::Value(Some(seen)) = told
+                && let Some(id) = seen.cas
+            {
+                self.id = Some((*key, id));
+            }
+        }
+    }
+}
+
+/// A value that nobody reads again: it takes memory from the others.
+fn fill(scene: &mut Scene<'_>) -> Request {
+    let bytes = FILLER_BYTES_MIN + scene.random.below(FILLER_BYTES_MAX - FILLER_BYTES_MIN);
+    let line = format!("set filler{} 0 0 {bytes}", scene.random.below(FILLERS));
+    let mut request = ask::other(&line, Expect::Stats);
+    request.bytes.extend(value(bytes as usize, 7));
+    request.bytes.extend_from_slice(b"\r\n");
+    request
+}
+
+/// What somebody asks who operates the server.
+fn admin(scene: &mut Scene<'_>) -> Request {
+    let random = &mut *scene.random;
+    if scene.swarm.flush && random.one_in(4) {
+        return match random.below(3) {
+            0 => {
+                let limit = (scene.swarm.memory_bytes >> 20) - random.below(2);
+                ask::other(&format!("cache_memlimit {limit}"), Expect::Stats)
+            }
+            _ => ask::text(0, Asked::Flush, &scene.books.values, false, false),
+        };
+    }
+    let lines = [
+        "stats",
+        "stats items",
+        "stats slabs",
+        "stats settings",
+        "stats conns",
+        "stats lanes",
+        "stats latency",
+        "stats sizes",
+        "stats tier",
+        "stats udp",
+        "stats topology",
+        "stats cachedump 1 0",
+        "stats cachedump 5 100",
+        "stats reset",
+        "version",
+        "verbosity 0",
+        "mn",
+    ];
+    ask::other(lines[random.below(lines.len() as u64) as usize], Expect::Stats)
+}
+
+/// A request that is wrong, with a value that looks like commands.
+fn wrong(scene: &mut Scene<'_>) -> Request {
+    let length = MALICE.len();
+    let lines = [
+        format!("cas k0 0 0 {length}"),
+        format!("set k0 a 0 {length}"),
+        format!("set k0 0 b {length}"),
+        format!("add {} 0 0 {length}", "y".repeat(251)),
+        format!("ms k0 {length} Tx"),
+        format!("ms k0 {length} MQ"),
+    ];
+    ask::refused(&lines[scene.random.below(lines.len() as u64) as usize], MALICE)
+}

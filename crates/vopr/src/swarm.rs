@@ -1,0 +1,305 @@
+//! What a run looks like, drawn from its seed: each seed has flags, memory, clients, faults and a
+//! mix of commands of its own, so that rare combinations meet (swarm testing, Groce et al., ISSTA
+//! 2012). A run is the seed and these numbers and nothing else; shrinking lowers them.
+
+use laneway_policy::{Access, Design, Form};
+use laneway_tier::disk::sim::Random;
+use std::fmt;
+
+/// When an acknowledged write is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// It is never: items live in memory alone.
+    No,
+    /// Before it is acknowledged.
+    Always,
+    /// Soon after.
+    Interval,
+}
+
+/// The numbers of one run. Parts are of 256, of 10 000 for datagrams, "one in" for disks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Swarm {
+    /// Of all draws.
+    pub seed: u64,
+    /// Workers.
+    pub workers: usize,
+    /// Who serves what.
+    pub design: Design,
+    /// How lanes share workers.
+    pub form: Form,
+    /// Who may touch a key.
+    pub access: Access,
+    /// Hot keys are moved.
+    pub hot: bool,
+    /// The threshold follows the requests.
+    pub adaptive: bool,
+    /// Of all items.
+    pub memory_bytes: u64,
+    /// Longest value that is asked to be stored.
+    pub value_bytes_max: usize,
+    /// Refuse instead of evicting.
+    pub store_mode: bool,
+    /// What survives.
+    pub kept: Kept,
+    /// Power cuts, kills and restarts.
+    pub crashes: u32,
+    /// Disks fail too.
+    pub disk_faults: bool,
+    /// Connections at a time.
+    pub clients: usize,
+    /// Clients over UDP.
+    pub datagram_clients: usize,
+    /// Faults of datagrams.
+    pub datagram_faults: u32,
+    /// Clients that misbehave.
+    pub hostile: usize,
+    /// Requests that somebody who operates the server sends.
+    pub admin: bool,
+    /// `flush_all` and `cache_memlimit` are among them.
+    pub flush: bool,
+    /// Reads and writes of streams that move less than they could.
+    pub short: u8,
+    /// The same that move nothing.
+    pub refuse: u8,
+    /// Connections that break.
+    pub reset: u8,
+    /// What a pipe holds.
+    pub pipe_bytes: usize,
+    /// Keys that are asked for.
+    pub keys: usize,
+    /// Keys that only fill memory.
+    pub filler: bool,
+    /// Requests in all.
+    pub commands: u32,
+    /// Requests of a connection under way.
+    pub pipeline: usize,
+    /// Values that are large, in 256.
+    pub large: u8,
+    /// Items that end, in 256.
+    pub ends: u8,
+    /// Reads, in 256.
+    pub reads: u8,
+    /// Time jumps.
+    pub jumps: bool,
+    /// Requests that are wrong, each with a value that looks like commands.
+    pub wrong: bool,
+}
+
+/// Who serves what, as one draw: not everything goes with everything.
+struct Shape {
+    workers: usize,
+    design: Design,
+    form: Form,
+    access: Access,
+    hot: bool,
+}
+
+impl Shape {
+    fn draw(random: &mut Random) -> Shape {
+        let workers = [1, 2, 2, 3, 4, 6][random.below(6) as usize];
+        let design = match random.below(10) {
+            0 => Design::Minos,
+            1 | 2 => Design::Hkh,
+            3 => Design::HkhWs,
+            4 => Design::Sho,
+            _ => Design::Lanes,
+        };
+        let design = if workers == 1 && design == Design::Sho { Design::Lanes } else { design };
+        let form = match (design, random.one_in(2)) {
+            (Design::Minos | Design::Sho, _) if workers > 1 => Form::Roles,
+            (Design::Lanes, true) if workers > 1 => Form::Roles,
+            _ => Form::TimeShare,
+        };
+        let access = match design {
+            Design::Hkh => Access::ALL[random.below(Access::ALL.len() as u64) as usize],
+            _ => Access::Crcw,
+        };
+        let hot =
+            design == Design::Hkh && workers > 1 && access != Access::Crcw && random.one_in(2);
+        Shape { workers, design, form, access, hot }
+    }
+}
+
+impl Swarm {
+    /// The run of a seed.
+    pub fn draw(seed: u64) -> Swarm {
+        let mut random = Random::new(seed ^ 0x5eed_0f5e_ed50_f5ee);
+        let random = &mut random;
+        let shape = Shape::draw(random);
+        let kept = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
+        let kept = kept[random.below(5) as usize];
+        let tight = random.one_in(2);
+        let memory_mb = if tight { 4 + random.below(5) } else { 24 };
+        let value_bytes_max = match tight {
+            true => 16 << 10 << random.below(4),
+            false => 64 << 10 << random.below(4),
+        };
+        let datagrams = random.one_in(3) && kept != Kept::Interval;
+        let faulty = random.one_in(2);
+        let parts = |random: &mut Random, most: u64| match faulty {
+            true => random.below(most) as u8,
+            false => 0,
+        };
+        Swarm {
+            seed,
+            workers: shape.workers,
+            design: shape.design,
+            form: shape.form,
+            access: shape.access,
+            hot: shape.hot,
+            adaptive: random.one_in(3),
+            memory_bytes: memory_mb << 20,
+            value_bytes_max,
+            store_mode: kept == Kept::No && random.one_in(8),
+            kept,
+            crashes: random.below(4) as u32,
+            disk_faults: random.one_in(4),
+            clients: 1 + random.below(6) as usize,
+            datagram_clients: if datagrams { 1 + random.below(3) as usize } else { 0 },
+            datagram_faults: if faulty { random.below(400) as u32 } else { 0 },
+            hostile: if random.one_in(2) { 1 + random.below(4) as usize } else { 0 },
+            admin: random.one_in(2),
+            flush: random.one_in(3),
+            short: parts(random, 120),
+            refuse: parts(random, 60),
+            reset: if random.one_in(2) { parts(random, 3) } else { 0 },
+            pipe_bytes: [2048, 16 << 10, 64 << 10][random.below(3) as usize],
+            keys: 2 + random.below(22) as usize,
+            filler: tight && random.one_in(2),
+            commands: 400 + random.below(800) as u32,
+            pipeline: [1, 2, 8, 16][random.below(4) as usize],
+            large: [0, 8, 30, 80][random.below(4) as usize],
+            ends: [0, 0, 30, 100][random.below(4) as usize],
+            reads: [40, 128, 200][random.below(3) as usize],
+            jumps: random.one_in(2),
+            wrong: random.one_in(2),
+        }
+    }
+
+    /// Smaller runs that may fail in the same way, the largest steps first.
+    pub fn smaller(&self) -> Vec<Swarm> {
+        let mut all = Vec::new();
+        let mut add = |change: &dyn Fn(&mut Swarm)| {
+            let mut smaller = self.clone();
+            change(&mut smaller);
+            if smaller != *self {
+                all.push(smaller);
+            }
+        };
+        add(&|swarm| swarm.commands = (swarm.commands / 2).max(1));
+        add(&|swarm| swarm.commands = (swarm.commands * 7 / 8).max(1));
+        add(&|swarm| swarm.crashes = 0);
+        add(&|swarm| swarm.crashes = swarm.crashes.saturating_sub(1));
+        add(&|swarm| swarm.hostile = 0);
+        add(&|swarm| swarm.datagram_clients = 0);
+        add(&|swarm| swarm.clients = (swarm.clients / 2).max(1));
+        add(&|swarm| (swarm.short, swarm.refuse) = (0, 0));
+        add(&|swarm| swarm.reset = 0);
+        add(&|swarm| swarm.disk_faults = false);
+        add(&|swarm| swarm.datagram_faults = 0);
+        add(&|swarm| swarm.admin = false);
+        add(&|swarm| swarm.flush = false);
+        add(&|swarm| swarm.jumps = false);
+        add(&|swarm| swarm.wrong = false);
+        add(&|swarm| swarm.filler = false);
+        add(&|swarm| swarm.ends = 0);
+        add(&|swarm| swarm.large = 0);
+        add(&|swarm| swarm.hot = false);
+        add(&|swarm| swarm.adaptive = false);
+        add(&|swarm| swarm.pipeline = 1);
+        add(&|swarm| swarm.keys = (swarm.keys / 2).max(1));
+        all
+    }
+
+    /// What must be typed behind `--seed` to have this run and not the seed's own.
+    pub fn typed(&self) -> String {
+        let (drawn, own) = (Swarm::draw(self.seed).fields(), self.fields());
+        let changed = own.into_iter().zip(drawn).filter(|(own, drawn)| own != drawn);
+        changed.map(|((name, value), _)| format!(" --set {name}={value}")).collect()
+    }
+
+    fn fields(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("commands", self.commands.into()),
+            ("crashes", self.crashes.into()),
+            ("hostile", self.hostile as u64),
+            ("datagram-clients", self.datagram_clients as u64),
+            ("clients", self.clients as u64),
+            ("short", self.short.into()),
+            ("refuse", self.refuse.into()),
+            ("reset", self.reset.into()),
+            ("disk-faults", self.disk_faults.into()),
+            ("datagram-faults", self.datagram_faults.into()),
+            ("admin", self.admin.into()),
+            ("flush", self.flush.into()),
+            ("jumps", self.jumps.into()),
+            ("wrong", self.wrong.into()),
+            ("filler", self.filler.into()),
+            ("ends", self.ends.into()),
+            ("large", self.large.into()),
+            ("hot", self.hot.into()),
+            ("adaptive", self.adaptive.into()),
+            ("pipeline", self.pipeline as u64),
+            ("keys", self.keys as u64),
+        ]
+    }
+
+    /// Changes a number by its name. The error lists the names.
+    pub fn set(&mut self, name: &str, value: u64) -> Result<(), String> {
+        match name {
+            "commands" => self.commands = value as u32,
+            "crashes" => self.crashes = value as u32,
+            "hostile" => self.hostile = value as usize,
+            "datagram-clients" => self.datagram_clients = value as usize,
+            "clients" => self.clients = value as usize,
+            "short" => self.short = value as u8,
+            "refuse" => self.refuse = value as u8,
+            "reset" => self.reset = value as u8,
+            "disk-faults" => self.disk_faults = value != 0,
+            "datagram-faults" => self.datagram_faults = value as u32,
+            "admin" => self.admin = value != 0,
+            "flush" => self.flush = value != 0,
+            "jumps" => self.jumps = value != 0,
+            "wrong" => self.wrong = value != 0,
+            "filler" => self.filler = value != 0,
+            "ends" => self.ends = value as u8,
+            "large" => self.large = value as u8,
+            "hot" => self.hot = value != 0,
+            "adaptive" => self.adaptive = value != 0,
+            "pipeline" => self.pipeline = value as usize,
+            "keys" => self.keys = value as usize,
+            _ => {
+                let names: Vec<&str> = self.fields().into_iter().map(|(name, _)| name).collect();
+                return Err(format!(
+                    "{name}: there is no such number; it has {}",
+                    names.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Swarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} ({:?}, {:?}) with {} workers, {} MB, kept: {:?}; {} connections of {} in a \
+             pipeline, {} UDP clients, {} hostile; {} keys, {} commands, {} crashes",
+            self.design,
+            self.form,
+            self.access,
+            self.workers,
+            self.memory_bytes >> 20,
+            self.kept,
+            self.clients,
+            self.pipeline,
+            self.datagram_clients,
+            self.hostile,
+            self.keys,
+            self.commands,
+            self.crashes,
+        )
+    }
+}

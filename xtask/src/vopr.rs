@@ -1,0 +1,89 @@
+//! Builds and runs the whole-server simulation (`crates/vopr`), with its meter of work and its
+//! planted bugs compiled in.
+
+use crate::outcome::{Failure, Outcome, failed, passed};
+use crate::process;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub const HELP: &str = "\
+Run the whole server under simulation: drawn flags, clients, faults and crashes, judged replies.
+
+usage: cargo xtask vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--twice]
+       cargo xtask vopr --planted [--bug NAME]
+       cargo xtask vopr --ci
+
+  --seed N           the first seed (default 1)
+  --seeds COUNT      how many seeds (default 1)
+  --hours H          go on with further seeds for so long
+  --trace            print what each run does
+  --twice            run each seed twice; both runs must be the same
+  --set NAME=NUMBER  change a number of the run, as a failure says
+  --no-shrink        report a failure as it is, not made smaller
+  --planted          plant each bug in turn; each must be found
+  --bug NAME         plant this one alone
+  --ci               what CI runs: a fixed hundred seeds, a thousand that change with the day of
+                     the week, and every planted bug
+
+A seed repeats a run exactly. The last line counts seeds, commands, crashes and faults. A seed that
+fails is made smaller (fewer clients, commands, faults) and printed with the command that repeats
+it. docs/reliability.md says what is promised and judged.";
+
+/// The seeds that CI always runs.
+const FIXED: u64 = 100;
+/// Those that change with the day of the week.
+const DAILY: u64 = 1_000;
+/// Between the first seeds of two days.
+const DAY_STRIDE: u64 = 100_000;
+const DAY_SECONDS: u64 = 86_400;
+const WEEK_DAYS: u64 = 7;
+
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let mut parser = parser;
+    let arguments: Vec<_> = parser.raw_args()?.collect();
+    if arguments.iter().any(|argument| argument == "--ci") {
+        if arguments.len() > 1 {
+            return Err(Failure::Usage("--ci goes with nothing else".into()));
+        }
+        return ci();
+    }
+    let mut run = program();
+    run.args(arguments);
+    match run.status().map_err(|error| format!("cargo: {error}"))?.code() {
+        Some(0) => passed(""),
+        Some(2) => Err(Failure::Usage("see above".into())),
+        // It has printed each seed with the command that repeats it.
+        _ => Err(Failure::Told),
+    }
+}
+
+/// The simulation as it is always built: unoptimised enough to assert, with meter and bugs.
+fn program() -> Command {
+    let mut cargo = process::cargo();
+    cargo.args(["run", "--quiet", "-p", "laneway-vopr", "--features", "planted,meter", "--"]);
+    cargo
+}
+
+fn ci() -> Outcome {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let day = seconds / DAY_SECONDS % WEEK_DAYS;
+    let daily = (day + 1) * DAY_STRIDE;
+    let parts = [
+        vec!["--seed".into(), "1".into(), "--seeds".into(), FIXED.to_string()],
+        vec!["--seed".into(), daily.to_string(), "--seeds".into(), DAILY.to_string()],
+        vec!["--planted".into()],
+    ];
+    let mut notes = Vec::new();
+    for part in parts {
+        let mut run = program();
+        run.args(&part);
+        let (status, text) = process::capture(&mut run)?;
+        print!("{text}");
+        let last = text.lines().last().unwrap_or_default().to_owned();
+        if !status.success() {
+            return failed(last);
+        }
+        notes.push(last);
+    }
+    passed(notes.join("; "))
+}
