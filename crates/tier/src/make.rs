@@ -64,9 +64,24 @@ fn write(region: &dyn Region, bytes: &[u8]) -> Result<()> {
     doing("make the log", region.fence(Barrier::Recovery))
 }
 
-/// Refuses a log that holds anything; the header of a store that was `begun` counts as nothing.
+/// Refuses a log that holds anything; the header of a store that was `begun` counts as nothing, if
+/// no record is behind it: the first one is written when both superblocks are durable, so with one
+/// it is the second superblock that was damaged.
 pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> Result<()> {
     let mut front = vec![0; shape.header_bytes as usize];
+    if begun.is_some() {
+        let mut behind = [0; BLOCK_BYTES];
+        let at = shape.start(0) + u64::from(shape.header_bytes);
+        doing("read the log", region.read(at, &mut behind))?;
+        if behind != [0; BLOCK_BYTES] {
+            return Err(Error::Mismatch(
+                "the log holds records, and the superblock at the front of the SSD is damaged; \
+                 nothing was written. Give --ssd the right one, or copy both before you try \
+                 anything else; to begin anew, remove both"
+                    .into(),
+            ));
+        }
+    }
     for slot in 0..shape.segments {
         doing("read the log", region.read(shape.start(slot), &mut front))?;
         let is_ours = || match begun {

@@ -14,7 +14,7 @@ use crate::index::{Builder, Entry, Home, Index, Tie, What};
 use crate::ledger::Ledger;
 use crate::log::{Log, Slot};
 use crate::lost;
-use crate::make::{make, new_shape};
+use crate::make::{make, must_be_blank, new_shape};
 use crate::outline::{self, log_bytes, part_of};
 use crate::pm::Region;
 use crate::pointer::Pointer;
@@ -71,6 +71,11 @@ pub fn recover(
     let front = Superblock::read(&*media.ssd, &mut report.problems)?;
     let superblock = match (front, purpose) {
         (Front::Store(superblock), _) => superblock,
+        (Front::Begun(id), Purpose::Check) => {
+            let (shape, _) = new_shape(media.region.bytes(), &settings)?;
+            must_be_blank(&*media.region, &shape, Some(id))?;
+            return Err(Error::Missing("there is no store here: its making did not end".into()));
+        }
         (front, Purpose::Use { new_id }) => {
             report.is_new = true;
             let (shape, tree_segments) = new_shape(media.region.bytes(), &settings)?;

@@ -86,6 +86,25 @@ fn a_log_that_is_not_the_stores_is_refused_and_nothing_is_written() {
 }
 
 #[test]
+fn a_young_store_whose_second_superblock_is_damaged_is_not_made_anew_over_its_records() {
+    for kind in KINDS {
+        for bytes in [100, 5000] {
+            let (log, ssd) = images(kind, 7, |tier| {
+                tier.put(b"key", &value(1, bytes), ItemMeta::default()).unwrap();
+            });
+            for damage in [0, 0x55] {
+                let mut ssd = ssd.clone();
+                ssd[..laneway_tier::BLOCK_BYTES].fill(damage);
+                for settings in [settings(), accepting()] {
+                    let told = refusal(&machine(kind, &log, &ssd), settings);
+                    assert!(told.contains("superblock") && told.contains("damaged"), "{told}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_log_of_before_the_checkpoint_is_refused() {
     for kind in KINDS {
         let mut old = Vec::new();
