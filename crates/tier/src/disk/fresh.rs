@@ -26,6 +26,8 @@ const ZERO_BYTES: usize = 1 << 20;
 /// A file that is being made, under another name. Dropped, it was never there.
 pub struct Making<'a> {
     path: &'a Path,
+    /// What that is behind symbolic links.
+    target: PathBuf,
     temporary: PathBuf,
     file: OwnedFd,
     bytes: u64,
@@ -37,7 +39,18 @@ impl<'a> Making<'a> {
         if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
             return Err(Error::Setting(format!("{}: there is no such device", path.display())));
         }
-        let mut temporary = path.as_os_str().to_owned();
+        // Behind a symbolic link: to be named over the link it would lie where the link is.
+        let target = match path.read_link() {
+            Ok(_) => fs::canonicalize(path).map_err(|source| {
+                let path = path.display();
+                Error::Setting(format!(
+                    "{path}: the symbolic link leads to nothing: {source}; mount what it leads \
+                     to, make that file empty (truncate --size 0), or remove the link"
+                ))
+            })?,
+            Err(_) => path.to_owned(),
+        };
+        let mut temporary = target.as_os_str().to_owned();
         temporary.push(".making");
         let temporary = PathBuf::from(temporary);
         let told = |source: io::Error| {
@@ -48,7 +61,7 @@ impl<'a> Making<'a> {
         };
         let file = open(&temporary, OFlags::RDWR | OFlags::CREATE)?;
         lock(&file, &temporary)?;
-        let making = Making { path, temporary, file, bytes };
+        let making = Making { path, target, temporary, file, bytes };
         // What an interrupted start has left of it.
         doing("empty a new file", ftruncate(&making.file, 0).map_err(Into::into))?;
         fallocate(&making.file, FallocateFlags::empty(), 0, bytes)
@@ -73,8 +86,8 @@ impl<'a> Making<'a> {
             }
         }
         doing("sync a new file", fdatasync(&self.file).map_err(Into::into))?;
-        doing("name a new file", fs::rename(&self.temporary, self.path))?;
-        sync_folder_of(self.path)
+        doing("name a new file", fs::rename(&self.temporary, &self.target))?;
+        sync_folder_of(&self.target)
     }
 }
 
@@ -138,6 +151,24 @@ mod tests {
         assert_eq!(left(), 1, "what finds no room leaves nothing behind");
         let device = Making::begin(Path::new("/dev/no-such-disk"), 8192, "--pm-size").err();
         assert!(device.unwrap().to_string().contains("no such device"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_new_file_behind_a_symbolic_link_is_where_the_link_leads() {
+        let folder = std::env::temp_dir().join(format!("laneway-link-{}", std::process::id()));
+        let far = folder.join("far");
+        make_folder(&far).unwrap();
+        let (link, target) = (folder.join("log"), far.join("log"));
+        std::os::unix::fs::symlink("far/log", &link).unwrap();
+        let told = Making::begin(&link, 8192, "--pm-size").err().unwrap().to_string();
+        assert!(told.contains("link") && told.contains("leads to nothing"), "{told}");
+        assert_eq!(fs::read_dir(&far).unwrap().count(), 0);
+        fs::write(&target, []).unwrap();
+        Making::begin(&link, 8192, "--pm-size").unwrap().finish(Fresh::Zeroed).unwrap();
+        assert!(link.is_symlink(), "the link is as it was");
+        assert_eq!(fs::read(&target).unwrap(), [0; 8192]);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         fs::remove_dir_all(folder).unwrap();
     }
 }
