@@ -17,15 +17,14 @@ pub fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
     let mode = Mode::RUSR | Mode::WUSR;
     match rustix::fs::open(path, flags | alone | OFlags::CLOEXEC, mode) {
         Err(Errno::BUSY) => Err(Error::Locked(path.display().to_string())),
-        opened => opened.map_err(|errno| {
-            let source = io::Error::from(errno);
-            let told = format!("{}: {source}", path.display());
-            Error::Io {
-                what: "open a file of the store",
-                source: io::Error::new(source.kind(), told),
-            }
-        }),
+        opened => opened.map_err(|errno| told("open a file of the store", path, errno)),
     }
+}
+
+fn told(what: &'static str, path: &Path, errno: Errno) -> Error {
+    let source = io::Error::from(errno);
+    let told = format!("{}: {source}", path.display());
+    Error::Io { what, source: io::Error::new(source.kind(), told) }
 }
 
 /// Locks an open file against everybody who asks, until it is closed.
@@ -33,6 +32,27 @@ pub fn lock(file: &OwnedFd, path: &Path) -> Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         // Some file systems know no locks; who uses them has the folder's.
         Ok(()) | Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) => Ok(()),
-        Err(_) => Err(Error::Locked(path.display().to_string())),
+        Err(Errno::WOULDBLOCK) => Err(Error::Locked(path.display().to_string())),
+        Err(errno) => Err(told("lock a file of the store", path, errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lock_of_somebody_else_is_told_as_one() {
+        let path = std::env::temp_dir().join(format!("laneway-lock-{}", std::process::id()));
+        let file = open(&path, OFlags::RDWR | OFlags::CREATE).unwrap();
+        lock(&file, &path).unwrap();
+        let second = open(&path, OFlags::RDWR).unwrap();
+        assert!(matches!(lock(&second, &path), Err(Error::Locked(_))));
+        // Of such a descriptor the kernel says EBADF.
+        let unopened = open(&path, OFlags::PATH).unwrap();
+        let told = lock(&unopened, &path).unwrap_err();
+        assert!(matches!(told, Error::Io { .. }), "{told}");
+        assert!(told.to_string().contains("laneway-lock-"), "{told}");
+        std::fs::remove_file(path).unwrap();
     }
 }
