@@ -63,7 +63,9 @@ pub fn check(
         }
         Some(false) => Err(Error::Mismatch(format!("{told}; nothing was written. {WAY_OUT}"))),
         None => Err(Error::Mismatch(format!(
-            "{told}, and its index with it; nothing was written. Give --pm the right log"
+            "{told}, and its index with it; nothing was written. Give --pm the right log; if \
+             nothing was ever stored here, remove the log and the SSD's file, and both are made \
+             anew"
         ))),
     }
 }
