@@ -13,7 +13,7 @@ const TUNING: [(&str, &str, bool, &str); 6] = [
     ("-D", "--delimiter", true, "there are no statistics per prefix"),
     ("-R", "--max-reqs-per-event", true, "a turn of a connection is bounded by itself"),
     ("-W", "--disable-watch", false, "there is no watch command anyway"),
-    ("-N", "--napi-ids", false, "the kernel spreads connections"),
+    ("-N", "--napi_ids", true, "the kernel spreads connections"),
 ];
 
 /// A flag of memcached's that the server must not start without: short, long, whether it takes a
@@ -49,7 +49,7 @@ const REQUIRING: [(&str, &str, bool, &str); 4] = [
 ];
 
 /// `-o` keys that are honoured by how the server works anyway.
-const GRANTED: [&str; 7] = [
+const GRANTED: [&str; 8] = [
     "maxconns_fast",
     "modern",
     "lru_crawler",
@@ -57,10 +57,11 @@ const GRANTED: [&str; 7] = [
     "slab_reassign",
     "slab_automove",
     "no_drop_privileges",
+    "relaxed_privileges",
 ];
 
 /// `-o` keys of memcached's that tune it and have no effect here.
-const TUNING_KEYS: [&str; 30] = [
+const TUNING_KEYS: [&str; 31] = [
     "no_maxconns_fast",
     "hashpower",
     "hash_algorithm",
@@ -86,8 +87,9 @@ const TUNING_KEYS: [&str; 30] = [
     "slab_automove_ratio",
     "slab_automove_window",
     "slab_automove_freeratio",
-    "inline_ascii_response",
+    "inline_ascii_resp",
     "no_inline_ascii_resp",
+    "meta_response_old",
     "no_chunked_items",
     "resp_obj_mem_limit",
     "read_buf_mem_limit",
