@@ -75,7 +75,11 @@ pub fn tell_ready(keep_log: bool) -> io::Result<()> {
     let mut stdout = io::stdout();
     let told = stdout.write_all(READY).and_then(|()| stdout.flush());
     dup2_stdout(&nowhere)?;
-    told
+    match told {
+        // Who waited has gone (its terminal was closed); the server need not.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        told => told,
+    }
 }
 
 /// Become another user (`-u`), if we are root; otherwise we are somebody already.

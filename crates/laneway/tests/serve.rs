@@ -217,6 +217,20 @@ fn in_the_background_a_start_that_fails_is_told_by_status_and_one_that_serves_by
 }
 
 #[test]
+fn in_the_background_a_server_goes_on_whose_first_process_is_gone() {
+    let (nobody, told) = std::io::pipe().expect("a pipe");
+    drop(nobody);
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "-d", "-v", "-l", "127.0.0.1", "-p", "-1"]);
+    command.env("LANEWAY_IN_BACKGROUND", "1").stdout(told);
+    let process = Process::start(command).expect("it serves");
+    let mut client = TcpStream::connect(process.places()[0]).expect("it serves");
+    client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    process.stop();
+}
+
+#[test]
 fn keys_are_told_unless_dumping_is_forbidden() {
     for (flags, told) in [(&[][..], "END\r\n"), (&["-X"], "stats cachedump not allowed\r\n")] {
         let server = Server::start(flags);

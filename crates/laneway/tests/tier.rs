@@ -380,8 +380,12 @@ fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
     let process = Process::serve(&[&own[..], &["--accept-lost-log"]].concat());
     let mut client = TcpStream::connect(process.places()[0]).expect("connects");
     assert_eq!(ask(&mut client, &set("new", &value(1, 100)), b"\r\n"), b"STORED\r\n");
+    assert!(!process.said.contains("was not needed"), "{}", process.said);
     process.stop();
     assert_eq!(fs::metadata(&log).expect("it is there").len(), 32 << 20);
+    let process = Process::serve(&[&own[..], &["--accept-lost-log"]].concat());
+    assert!(process.said.contains("--accept-lost-log was not needed"), "{}", process.said);
+    process.stop();
     let repaired = tool(&folder, "fsck", &["--repair"]);
     assert_eq!(text(&repaired.stdout).lines().last(), Some("1 items can be read, 20 cannot"));
     assert!(tool(&folder, "fsck", &[]).status.success());

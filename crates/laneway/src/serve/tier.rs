@@ -139,6 +139,12 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
     for problem in &report.problems {
         log::error!("{folder}: {problem}; laneway fsck {folder} says more");
     }
+    if directory.settings.accept_lost_log && !report.log_is_new {
+        log::warn!(
+            "{folder}: --accept-lost-log was not needed: no log was lost. Leave it out, or the \
+             next start accepts a loss that nobody has looked at"
+        );
+    }
     match report.is_new {
         true => log::info!("{folder}: made"),
         false => log::info!(
