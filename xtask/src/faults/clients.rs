@@ -115,6 +115,9 @@ fn statistic(client: &mut Client, name: &str) -> Result<u64, String> {
 const DRIBBLERS: usize = 800;
 
 fn slowloris(executable: &Executable) -> Done {
+    if let Some(why) = place::too_few_descriptors(DRIBBLERS) {
+        return Ok(Seen::Skipped(why));
+    }
     let server = executable.start("faults-slowloris", &["-m", "64", "-c", "2048"])?;
     let mut well = WellBehaved::connect(&server)?;
     well.turn(100)?;
@@ -172,6 +175,9 @@ const READERS: usize = 1024;
 const WANTED: Value = Value { key: 9, version: 9, length: 1 << 20 };
 
 fn slow_readers(executable: &Executable) -> Done {
+    if let Some(why) = place::too_few_descriptors(READERS) {
+        return Ok(Seen::Skipped(why));
+    }
     let server = executable.start("faults-readers", &["-m", "64", "-I", "2m", "-c", "2048"])?;
     let mut well = WellBehaved::connect(&server)?;
     well.turn(WANTED.length)?;

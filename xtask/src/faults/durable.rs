@@ -10,6 +10,7 @@ use crate::server::{Executable, Server, free_address};
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 pub const FAULTS: &[Fault] = &[
@@ -80,14 +81,19 @@ fn again_and_again(executable: &Executable, signal: Signal) -> Done {
     let mut server = executable.start("faults-again", &flags)?;
     let (address, mut judged) = (server.address(), 0);
     for _ in 0..ROUNDS {
-        acknowledged += ledger::write_until(&mut ledgers, address, WRITES, || {
+        let written = ledger::write_until(&mut ledgers, address, WRITES, || {
+            server.check_alive()?;
             server.signal(signal);
             let status = server.end(place::PATIENCE)?;
-            let ended_well = signal == Signal::KILL || status.success();
+            let ended_well = match signal {
+                Signal::KILL => status.signal() == Some(Signal::KILL.as_raw()),
+                _ => status.success(),
+            };
             ended_well
                 .then_some(())
                 .ok_or_else(|| format!("it ended with {}\n{}", process::told(status), server.log()))
         })?;
+        acknowledged += written;
         server = executable.start_at("faults-again", address, &[], &flags)?;
         judged = ledger::check_all(&mut ledgers, address)?;
     }
@@ -141,7 +147,7 @@ fn two_servers(executable: &Executable) -> Done {
     let judged = ledger::check_all(&mut ledgers, address)?;
     server.stop()?;
     Ok(Seen::Held(format!(
-        "four starts were refused beside {acknowledged} writes; {judged} keys checked"
+        "five starts were refused beside {acknowledged} writes; {judged} keys checked"
     )))
 }
 

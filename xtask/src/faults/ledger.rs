@@ -113,7 +113,7 @@ impl Ledger {
 }
 
 /// Has all of them write until so many more writes are acknowledged; then `fault` is done while
-/// they go on, and they end.
+/// they go on, and they end. A connection lost before the fault is an error.
 pub fn write_until(
     ledgers: &mut [Ledger],
     address: SocketAddr,
@@ -129,7 +129,15 @@ pub fn write_until(
         let clients: Vec<_> = ledgers.iter_mut().map(writing).collect();
         let reached = place::wait_until("writes are acknowledged", || {
             let ended = clients.iter().any(|client| client.is_finished());
-            Ok(ended || writes <= shared.acknowledged.load(Relaxed))
+            let acknowledged = shared.acknowledged.load(Relaxed);
+            match (writes <= acknowledged, ended) {
+                (true, _) => Ok(true),
+                (false, false) => Ok(false),
+                (false, true) => Err(format!(
+                    "a client lost its connection after {acknowledged} of {writes} writes, before \
+                     anything was done to the server"
+                )),
+            }
         });
         let done = reached.and_then(|()| fault());
         shared.over.store(true, Relaxed);

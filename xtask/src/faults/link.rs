@@ -40,6 +40,14 @@ fn link_down(executable: &Executable) -> Done {
     if !place::is_root() {
         return Ok(Seen::Skipped("making network namespaces takes root".into()));
     }
+    // Root in a container may lack CAP_SYS_ADMIN.
+    let why = match process::capture(Command::new("unshare").args(["--net", "true"])) {
+        Ok((status, _)) if status.success() => None,
+        Ok((_, why)) | Err(why) => Some(why),
+    };
+    if let Some(why) = why {
+        return Ok(Seen::Skipped(format!("no network namespace can be made: {}", why.trim())));
+    }
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = Command::new("unshare");
     command.arg("--net").arg(program).args(["faults", "link-down", "--server"]);

@@ -21,6 +21,15 @@ pub fn allow_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
 }
 
+/// Why so many connections cannot be opened here, by this process or by the server.
+pub fn too_few_descriptors(connections: usize) -> Option<String> {
+    /// What a process has open beside them: files, listeners, event queues.
+    const BESIDE: u64 = 128;
+    let needed = connections as u64 + BESIDE;
+    let limit = getrlimit(Resource::Nofile).maximum.filter(|limit| *limit < needed)?;
+    Some(format!("ulimit -Hn is {limit}, and {connections} connections take {needed}"))
+}
+
 /// An empty folder, removed when this is dropped.
 pub struct Folder(PathBuf);
 
