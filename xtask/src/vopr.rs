@@ -71,7 +71,7 @@ fn ci() -> Outcome {
     let parts = [
         vec!["--seed".into(), "1".into(), "--seeds".into(), FIXED.to_string()],
         vec!["--seed".into(), daily.to_string(), "--seeds".into(), DAILY.to_string()],
-        vec!["--planted".into()],
+        vec!["--planted".into(), "--seeds".into(), DAILY.to_string()],
     ];
     let mut notes = Vec::new();
     for part in parts {

@@ -269,6 +269,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             connection.put_back(undone);
         }
         if finished.fails
+            && !is_planted(Bug::ErrorThenValues)
             && let Mode::Keys { line_bytes, .. } = connection.mode
         {
             connection.mode = Mode::Swallow(line_bytes as u64);

@@ -48,7 +48,10 @@ bugs! {
     ValueFlushDropped => "the SSD is not flushed before a large value is acknowledged",
     OlderRecordCounts => "a start takes the older of two records of a key",
     TombstoneIgnored => "a start ignores deletions",
-    BlocksReusedEarly => "blocks of an old value are used again before the new one is durable",
+    ErrorThenValues => "an error in a part of a multiget is followed by values of the others",
+    FlushUncommitted => "a `flush_all` by itself makes no commit due",
+    JoinCutShort => "an append at once stops where its second piece finds no room",
+    WrongLogAccepted => "a store opens with a log that is blank or another store's",
     FlushMarkIgnored => "a start ignores `flush_all`",
 }
 

@@ -179,12 +179,6 @@ impl Shared {
         let Writer { waiting, log, .. } = writer;
         for mut pending in out.pending {
             self.offer(log, &mut pending);
-            if is_planted(Bug::BlocksReusedEarly) {
-                for (_, large) in pending.frees {
-                    self.space.free(&large.extents);
-                }
-                continue;
-            }
             waiting.extend(pending.frees);
         }
         if let Some(fair) = self.index.fair() {

@@ -26,6 +26,8 @@ pub enum Expect {
         /// The value comes with a hit.
         value: bool,
     },
+    /// `STORED`, unless there is no room.
+    Stored,
     /// Lines up to `END`, or one line of another kind.
     Stats,
     /// Nothing.
@@ -194,7 +196,7 @@ pub fn reply(
         return Ok(Some((0, vec![Told::Silence; request.asked.len()])));
     }
     let Some((first, bytes)) = line(got)? else { return Ok(None) };
-    let all = |told: Told| Ok(Some((bytes, vec![told; request.asked.len()])));
+    let all = |told: Told| Ok(Some((bytes, vec![told; request.asked.len().max(1)])));
     if first.starts_with("SERVER_ERROR") {
         return all(refusal(first));
     }
@@ -204,6 +206,8 @@ pub fn reply(
             true => all(Told::Refused),
             false => Err(format!("{first:?} to a request that is wrong")),
         },
+        Expect::Stored if first == "STORED" => all(Told::Done),
+        Expect::Stored => Err(format!("{first:?}")),
         Expect::Line => match told(first) {
             Some(told) => all(told),
             None => Err(format!("{first:?}")),
@@ -216,7 +220,8 @@ pub fn reply(
 
 /// What a refusal means for the item.
 pub fn refusal(why: &str) -> Told {
-    const UNTRIED: [&str; 4] = ["out of memory", "Out of memory", "too large", "until restart"];
+    const UNTRIED: [&str; 5] =
+        ["out of memory", "Out of memory", "too large", "until restart", "no room"];
     match UNTRIED.iter().any(|words| why.contains(words)) {
         true => Told::Refused,
         false => Told::Doubt,
@@ -308,6 +313,9 @@ fn read_meta(
                 return Err(format!("{text:?}: its value does not end where it should"));
             }
             let value = &got[bytes..end - 2];
+            if !counts && (flags.is_none() || (cas.is_none() && asked == Asked::Get)) {
+                return Err(format!("{text:?} without what was asked for"));
+            }
             if counts {
                 let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                 return one(end, Told::Number(number.ok_or_else(wrong)?));

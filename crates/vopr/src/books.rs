@@ -34,6 +34,8 @@ pub struct Counts {
     pub refusals: u64,
     /// Clients that misbehaved.
     pub hostile: u64,
+    /// Items that memory evicted.
+    pub evictions: u64,
     /// Jumps of time.
     pub jumps: u64,
     /// Stores offered a foreign, blank or older log, which they must refuse.
@@ -46,7 +48,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 12] {
+    pub fn each(&self) -> [(&'static str, u64); 13] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -57,6 +59,7 @@ impl Counts {
             ("datagram faults", self.datagram_faults),
             ("refusals", self.refusals),
             ("hostile clients", self.hostile),
+            ("evictions", self.evictions),
             ("time jumps", self.jumps),
             ("wrong media", self.wrong_media),
             ("steps", self.steps),
@@ -82,6 +85,7 @@ impl Counts {
         self.datagram_faults += other.datagram_faults;
         self.refusals += other.refusals;
         self.hostile += other.hostile;
+        self.evictions += other.evictions;
         self.jumps += other.jumps;
         self.wrong_media += other.wrong_media;
         self.steps += other.steps;
@@ -91,10 +95,13 @@ impl Counts {
 
 /// The books of one run.
 pub struct Books {
+    is_short: bool,
     /// All values.
     pub values: Values,
     histories: Vec<History>,
     pending: Vec<usize>,
+    /// What is said of an operation whose client asked for no reply.
+    unheard: Told,
     /// Operations whose client is gone: they end when the server is known to be done with them.
     limbo: Vec<Entry>,
     moment: u64,
@@ -107,12 +114,14 @@ pub struct Books {
 }
 
 impl Books {
-    /// Of so many keys.
-    pub fn new(keys: usize, traced: bool) -> Books {
+    /// Of so many keys; `is_short` where memory may have no room for a joined value.
+    pub fn new(keys: usize, is_short: bool, unheard: Told, traced: bool) -> Books {
         Books {
+            is_short,
             values: Values::default(),
             histories: (0..keys).map(|_| History::default()).collect(),
             pending: vec![0; keys],
+            unheard,
             limbo: Vec::new(),
             moment: 0,
             requests: 0,
@@ -175,6 +184,7 @@ impl Books {
                     called_seconds: now_seconds,
                     returned_seconds: u32::MAX,
                     may_miss: false,
+                    may_not_join: self.is_short,
                     request: number,
                 });
                 entries.push((key, operations.len() - 1));
@@ -203,7 +213,7 @@ impl Books {
             if matches!(told, Told::Refused | Told::Unknown | Told::Doubt) {
                 self.counts.refusals += 1;
             }
-            self.digest(key as u64 ^ self.moment << 8);
+            self.digest(key as u64 ^ self.moment << 8 ^ word_of(told) << 32);
             self.say(|| format!("{who} is told #{request} k{key}: {told:?}"));
         }
     }
@@ -215,9 +225,16 @@ impl Books {
 
     /// The server is done with everything that nobody waits for.
     pub fn settle(&mut self, now_seconds: u32, may_miss: bool) {
+        // Of a client that is gone nobody knows whether its request arrived.
+        let told = if self.unheard == Told::Doubt { Told::Doubt } else { Told::Unknown };
         for entry in std::mem::take(&mut self.limbo) {
-            self.tell("nobody", &[entry], &[Told::Unknown], now_seconds, may_miss);
+            self.tell("nobody", &[entry], &[told], now_seconds, may_miss);
         }
+    }
+
+    /// What is said of an operation whose client asked for no reply.
+    pub fn unheard(&self) -> Told {
+        self.unheard
     }
 
     /// The server is gone, with all that was pending.
@@ -243,6 +260,24 @@ impl Books {
             }
         }
         Ok(())
+    }
+}
+
+/// What was told, for the digest.
+fn word_of(told: Told) -> u64 {
+    match told {
+        Told::Value(Some(seen)) => u64::from(seen.value) ^ seen.cas.unwrap_or(0) << 20,
+        Told::Number(number) => number,
+        Told::Value(None) => 1,
+        Told::Done => 2,
+        Told::NotStored => 3,
+        Told::Exists => 4,
+        Told::NotFound => 5,
+        Told::NotNumber => 6,
+        Told::Silence => 7,
+        Told::Refused => 8,
+        Told::Unknown => 9,
+        Told::Doubt => 10,
     }
 }
 

@@ -192,6 +192,9 @@ pub struct Operation {
     pub returned_seconds: u32,
     /// Memory was full before it returned, and nothing else holds the item: a miss needs no reason.
     pub may_miss: bool,
+    /// Memory is so short that a joined value may find no room: memcached's word for that is
+    /// `NOT_STORED`.
+    pub may_not_join: bool,
     /// Which request of the run it belongs to, for the trace.
     pub request: u64,
 }
@@ -367,6 +370,10 @@ fn effect(state: &State, operation: &Operation, values: &mut Values) -> Vec<Stat
             if operation.told == Told::Refused {
                 continue;
             }
+        }
+        let joins = matches!(operation.asked, Asked::Append(_) | Asked::Prepend(_));
+        if joins && operation.may_not_join && operation.told == Told::NotStored {
+            after.push(State { item: start, ..*state });
         }
         for (item, would) in outcomes(start, state.floor, operation, values) {
             let Some(told_id) = fits(would, operation.told, state.floor) else { continue };

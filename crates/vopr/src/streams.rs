@@ -19,6 +19,7 @@ const CONTENTS: u64 = 40;
 /// Keys that only take memory, and the lengths of their values.
 const FILLERS: u64 = 400;
 const FILLER_BYTES_MIN: u64 = 100;
+const FILLER_BYTES_SHORT: u64 = 1500;
 const FILLER_BYTES_MAX: u64 = 48 << 10;
 /// A value that looks like commands: were it executed, others would notice.
 const MALICE: &[u8] = b"flush_all\r\nset k0 0 0 1\r\nX\r\ndelete k1\r\n";
@@ -35,6 +36,10 @@ pub struct Scene<'a> {
     pub now_seconds: u32,
     /// A miss needs no reason.
     pub may_miss: bool,
+    /// A device may refuse, so that nobody knows what became of a write.
+    pub may_doubt: bool,
+    /// The server is stopping: it closes what is idle.
+    pub may_close: bool,
 }
 
 impl Scene<'_> {
@@ -177,7 +182,7 @@ impl StreamClient {
             36 if scene.swarm.flush && scene.random.one_in(4) => {
                 ask::text(0, Asked::Flush, &scene.books.values, false, false)
             }
-            30..40 if scene.swarm.filler => fill(scene),
+            24..40 if scene.swarm.filler => fill(scene),
             1 if scene.swarm.wrong => wrong(scene),
             2..5 => {
                 let keys: Vec<usize> = (0..2 + scene.random.below(6))
@@ -243,6 +248,9 @@ impl StreamClient {
     pub fn exchange(&mut self, scene: &mut Scene<'_>, net: &Net) -> Result<(), String> {
         let client = self.client.get_or_insert_with(|| net.connect());
         if client.ended() {
+            if scene.swarm.reset == 0 && !scene.may_close {
+                return Err(format!("the server closed the connection of {}", self.name));
+            }
             scene.books.counts.resets += 1;
             let name = &self.name;
             scene.books.say(|| format!("{name} lost its connection"));
@@ -301,16 +309,35 @@ impl StreamClient {
                     format!("{} asked {shown:?} and was told {what}", self.name)
                 })?;
             let Some((bytes, told)) = told else { break };
+            self.judge_refusals(scene, &flight.request, &told)?;
             at += bytes;
             for _ in 0..quiet {
                 let flight = self.flights.pop_front().expect("it was counted");
-                self.tell(scene, &flight, &[Told::Unknown]);
+                let told = scene.books.unheard();
+                self.tell(scene, &flight, &[told]);
             }
             let flight = self.flights.pop_front().expect("it was answered");
             self.remember(&flight.request, &told);
             self.tell(scene, &flight, &told);
         }
         self.got.drain(..at);
+        Ok(())
+    }
+
+    /// Whoever is refused must be refused for a reason that this run has.
+    fn judge_refusals(
+        &self,
+        scene: &Scene<'_>,
+        request: &Request,
+        told: &[Told],
+    ) -> Result<(), String> {
+        let swarm = scene.swarm;
+        let may_refuse = scene.may_doubt || swarm.is_tight() || swarm.store_mode;
+        let wrong = request.expect == Expect::Refusal;
+        let refused = told.contains(&Told::Refused) && !may_refuse && !wrong;
+        if refused || (told.contains(&Told::Doubt) && !scene.may_doubt) {
+            return Err(format!("{} was refused {:?} without a reason", self.name, request.shown));
+        }
         Ok(())
     }
 
@@ -335,9 +362,10 @@ impl StreamClient {
 
 /// A value that nobody reads again: it takes memory from the others.
 fn fill(scene: &mut Scene<'_>) -> Request {
-    let bytes = FILLER_BYTES_MIN + scene.random.below(FILLER_BYTES_MAX - FILLER_BYTES_MIN);
+    let most = if scene.random.one_in(2) { FILLER_BYTES_SHORT } else { FILLER_BYTES_MAX };
+    let bytes = FILLER_BYTES_MIN + scene.random.below(most - FILLER_BYTES_MIN);
     let line = format!("set filler{} 0 0 {bytes}", scene.random.below(FILLERS));
-    let mut request = ask::other(&line, Expect::Stats);
+    let mut request = ask::other(&line, Expect::Stored);
     request.bytes.extend(value(bytes as usize, 7));
     request.bytes.extend_from_slice(b"\r\n");
     request

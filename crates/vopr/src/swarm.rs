@@ -6,6 +6,9 @@ use laneway_policy::{Access, Design, Form};
 use laneway_tier::disk::sim::Random;
 use std::fmt;
 
+/// Memory for everything that the clients of a run store.
+const MEMORY_BYTES_AMPLE: u64 = 24 << 20;
+
 /// When an acknowledged write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
@@ -44,6 +47,10 @@ pub struct Swarm {
     pub kept: Kept,
     /// Power cuts, kills and restarts.
     pub crashes: u32,
+    /// Of the SSD.
+    pub ssd_bytes: usize,
+    /// Devices take long: what is not durable yet stays so for many steps.
+    pub slow_devices: bool,
     /// Disks fail too.
     pub disk_faults: bool,
     /// Connections at a time.
@@ -130,7 +137,8 @@ impl Swarm {
         let kept = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
         let kept = kept[random.below(5) as usize];
         let tight = random.one_in(2);
-        let memory_mb = if tight { 4 + random.below(5) } else { 24 };
+        let tight_bytes = (2 + random.below(5)) << 20;
+        let memory_bytes = if tight { tight_bytes } else { MEMORY_BYTES_AMPLE };
         let value_bytes_max = match tight {
             true => 16 << 10 << random.below(4),
             false => 64 << 10 << random.below(4),
@@ -149,11 +157,13 @@ impl Swarm {
             access: shape.access,
             hot: shape.hot,
             adaptive: random.one_in(3),
-            memory_bytes: memory_mb << 20,
+            memory_bytes,
             value_bytes_max,
             store_mode: kept == Kept::No && random.one_in(8),
             kept,
-            crashes: random.below(4) as u32,
+            crashes: random.below(6) as u32,
+            ssd_bytes: if tight && random.one_in(2) { 4 << 20 } else { 24 << 20 },
+            slow_devices: random.one_in(3),
             disk_faults: random.one_in(4),
             clients: 1 + random.below(6) as usize,
             datagram_clients: if datagrams { 1 + random.below(3) as usize } else { 0 },
@@ -166,7 +176,7 @@ impl Swarm {
             reset: if random.one_in(2) { parts(random, 3) } else { 0 },
             pipe_bytes: [2048, 16 << 10, 64 << 10][random.below(3) as usize],
             keys: 2 + random.below(22) as usize,
-            filler: tight && random.one_in(2),
+            filler: tight && !random.one_in(4),
             commands: 400 + random.below(800) as u32,
             pipeline: [1, 2, 8, 16][random.below(4) as usize],
             large: [0, 8, 30, 80][random.below(4) as usize],
@@ -175,6 +185,11 @@ impl Swarm {
             jumps: random.one_in(2),
             wrong: random.one_in(2),
         }
+    }
+
+    /// Whether memory is shorter than what the clients store.
+    pub fn is_tight(&self) -> bool {
+        self.memory_bytes < MEMORY_BYTES_AMPLE
     }
 
     /// Smaller runs that may fail in the same way, the largest steps first.

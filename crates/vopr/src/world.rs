@@ -11,7 +11,7 @@ use crate::devices::Devices;
 use crate::hostile::Hostile;
 use crate::judge;
 use crate::life::Life;
-use crate::model::Loss;
+use crate::model::{Loss, Told};
 use crate::rig::durable::{Kept as RigKept, Machine, SEGMENT_BYTES, settings};
 use crate::rig::{Plan, Rig};
 use crate::streams::{Scene, StreamClient};
@@ -31,7 +31,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const LOG_BYTES: usize = 24 * SEGMENT_BYTES as usize;
-const SSD_BYTES: usize = 24 << 20;
 /// Steps between a loss of power and the end of the machine: replies that were sent arrive.
 const STEPS_AFTER_POWER_MAX: u64 = 400;
 /// Time between two commits where replies do not wait for them.
@@ -50,7 +49,7 @@ const QUIET_NANOS: u64 = 1_000_000;
 /// Steps without which a life ends, whatever was sent.
 const STEPS_MAX: u64 = 3_000_000;
 /// The power fails within this many events of the disks.
-const EVENTS_MAX: u64 = 600;
+const EVENTS_MAX: u64 = 160;
 
 /// The longest that anything sleeps: a worker's own bound, and its alarm.
 const SLEEP_MAX_NANOS: u64 = 1_000_000_000;
@@ -84,11 +83,17 @@ type Outcome<T = ()> = Result<T, String>;
 impl World {
     /// A run that has not begun.
     pub fn new(swarm: &Swarm, traced: bool) -> World {
-        let machine = (swarm.kept != Kept::No).then(|| Machine::new(LOG_BYTES, SSD_BYTES));
+        let machine = (swarm.kept != Kept::No).then(|| Machine::new(LOG_BYTES, swarm.ssd_bytes));
+        // A device may have refused it, and have it nevertheless when the store is opened again.
+        let unheard = match swarm.kept {
+            Kept::No if !swarm.is_tight() && !swarm.store_mode => Told::Silence,
+            Kept::No => Told::Unknown,
+            _ => Told::Doubt,
+        };
         World {
             swarm: swarm.clone(),
             random: Random::new(swarm.seed),
-            books: Books::new(swarm.keys, traced),
+            books: Books::new(swarm.keys, swarm.is_tight(), unheard, traced),
             machine,
             clock: ManualClock::default(),
             streams: (0..swarm.clients).map(StreamClient::new).collect(),
@@ -102,8 +107,11 @@ impl World {
         for number in 0..lives {
             let last = number + 1 == lives;
             let until = u64::from(self.swarm.commands) * u64::from(number + 1) / u64::from(lives);
+            if number > 0 && self.machine.is_some() && self.random.one_in(3) {
+                self.offer_wrong_media()?;
+            }
             let mut life = self.begin()?;
-            let end = match (self.random.below(3), &self.machine) {
+            let end = match (self.random.below(4), &self.machine) {
                 (0, _) | (_, None) => End::Restart,
                 (1, _) => End::Kill,
                 _ => End::PowerCut,
@@ -161,6 +169,31 @@ impl World {
         let interval = self.swarm.kept == Kept::Interval;
         let durability = if interval { Durability::Interval } else { Durability::Ack };
         TierSettings { durability, ..settings() }
+    }
+
+    /// A store that is offered with a log or an SSD that is blank, or another store's, must be
+    /// refused, and nothing may be written.
+    fn offer_wrong_media(&mut self) -> Outcome {
+        let machine = self.machine.as_ref().expect("there is one");
+        let other = Machine::new(LOG_BYTES, self.swarm.ssd_bytes);
+        let foreign = other.open_as(self.tier_settings(), 8);
+        drop(foreign.map_err(|error| format!("a new store cannot be made: {error}"))?);
+        let (log, ssd) = (machine.log.image(), machine.ssd.image());
+        let (what, log, ssd) = match self.random.below(4) {
+            0 => ("a blank log", vec![0; log.len()], ssd),
+            1 => ("another store's log", other.log.image(), ssd),
+            2 => ("a blank SSD", log, vec![0; ssd.len()]),
+            _ => ("another store's SSD", log, other.ssd.image()),
+        };
+        self.books.counts.wrong_media += 1;
+        let wrong = Machine::of(u64::MAX, log.clone(), ssd.clone());
+        if wrong.open(self.tier_settings()).is_ok() {
+            return Err(format!("the store opens with {what}"));
+        }
+        match wrong.log.image() == log && wrong.ssd.image() == ssd {
+            true => Ok(()),
+            false => Err(format!("the store is refused with {what}, and something was written")),
+        }
     }
 
     fn begin(&mut self) -> Outcome<Life> {
@@ -222,12 +255,17 @@ impl World {
     fn scene<'a>(&'a mut self, rig: &Rig) -> (Scene<'a>, &'a mut Vec<StreamClient>) {
         let now_nanos = self.clock.nanos();
         let may_miss = may_miss(&self.swarm, rig);
+        let kept = self.swarm.kept != Kept::No;
+        let may_doubt = kept && (self.swarm.disk_faults || self.has_no_power());
+        let may_close = rig.shared.phase() != Phase::Running;
         let scene = Scene {
             swarm: &self.swarm,
             random: &mut self.random,
             books: &mut self.books,
             now_seconds: self.clock.unix_seconds(now_nanos),
             may_miss,
+            may_doubt,
+            may_close,
         };
         (scene, &mut self.streams)
     }
@@ -278,7 +316,9 @@ impl World {
                 self.step_worker(life, worker)?;
             }
             50..64 => drop(self.step_keeper(life)),
-            64..72 => drop(self.step_devices(life)),
+            64..72 if !self.swarm.slow_devices || self.random.one_in(10) => {
+                self.step_devices(life);
+            }
             72..94 => self.step_stream(life)?,
             94..97 => self.step_datagrams(life)?,
             97 => self.step_hostile(life),
@@ -322,7 +362,8 @@ impl World {
         let progress = progress.map_err(|error| format!("worker {number}: {error}"))?;
         self.books.counts.work_max(&work);
         let connections = self.swarm.clients + self.swarm.datagram_clients + self.swarm.hostile;
-        judge::over_budget(&work, connections as u64)
+        let in_slices = self.swarm.design == Design::Lanes;
+        judge::over_budget(&work, connections as u64, in_slices)
             .map_err(|what| format!("a step of worker {number} {what}"))?;
         Ok(progress != Progress::Idle)
     }
@@ -513,6 +554,7 @@ impl World {
     /// The server ends, and the machine with it or not.
     fn end(&mut self, mut life: Life, end: End, last: bool) -> Outcome {
         let off = self.has_no_power();
+        self.books.counts.evictions += life.rig.shared.store.stats().evictions;
         if let Some(net) = &life.rig.datagrams {
             let fates = net.fates();
             self.books.counts.datagram_faults +=

@@ -152,7 +152,7 @@ impl<S> Keeper<S> {
                 return task.fail(error.to_string());
             }
             // Where writes are acknowledged before they are durable, a commit is due for it too.
-            self.appended = true;
+            self.appended |= !is_planted(Bug::FlushUncommitted);
         }
         if is_ours {
             while !self.shared.store.flush_all() {} // a stretch of the sweep a call

@@ -77,13 +77,13 @@ impl Veil {
     /// back between being read and this question, when nothing hides it any more.
     pub fn hides_since(&self, hash: KeyHash, sight: Sight) -> bool {
         // (L) pairs with (K): who sees a key uncovered sees what was taken back before. (W) too.
-        self.slot(hash).load(Acquire) != 0 || self.taken_back.load(Relaxed) != sight.0
+        let hidden = self.slot(hash).load(Acquire) != 0;
+        (hidden && !is_planted(Bug::PendingWriteShown)) || self.taken_back.load(Relaxed) != sight.0
     }
 
     /// Whether a key is being changed.
     pub fn hides(&self, hash: KeyHash) -> bool {
-        // (W) pairs with (V)
-        self.slot(hash).load(Relaxed) != 0 && !is_planted(Bug::PendingWriteShown)
+        self.slot(hash).load(Relaxed) != 0 // (W) pairs with (V)
     }
 
     /// Bytes of the value of the living item that the tier holds under this key.

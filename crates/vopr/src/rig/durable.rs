@@ -38,9 +38,14 @@ impl Machine {
     }
 
     pub fn open(&self, settings: Settings) -> Result<Arc<Tier>> {
+        self.open_as(settings, 7)
+    }
+
+    /// The same; a store that is made has this number.
+    pub fn open_as(&self, settings: Settings, id: u64) -> Result<Arc<Tier>> {
         let region = Arc::new(WalRegion::new(self.log.clone()));
         let media = Media { region, ssd: self.ssd.clone() };
-        let (tier, report) = Tier::open(media, settings, 7, &mut |_, _| {})?;
+        let (tier, report) = Tier::open(media, settings, id, &mut |_, _| {})?;
         if !report.problems.is_empty() {
             return Err(Error::Corrupt(report.problems.join("; "))); // a crash damages nothing
         }

@@ -9,6 +9,7 @@ use super::answer::AnswerOwned;
 use super::complete::Fate;
 use super::{How, Place, answer_fate};
 use laneway_store::{Charge, Draft, Got, ItemMeta, KeyHash, Pinned, Refused, UnixSeconds};
+use laneway_sync::planted::{Bug, is_planted};
 use std::borrow::Cow;
 
 /// What there is already.
@@ -43,8 +44,15 @@ struct Copying {
 }
 
 impl Copying {
-    /// Copy on, at most `budget` bytes, and take them off it.
-    fn copy(&mut self, new: &[u8], behind: bool, budget: &mut usize) -> Result<(), Refused> {
+    /// Copy on, at most `budget` bytes, and take them off it. Where it is to be done `at_once`, the
+    /// draft takes the memory it needs by whatever it takes.
+    fn copy(
+        &mut self,
+        new: &[u8],
+        behind: bool,
+        budget: &mut usize,
+        at_once: bool,
+    ) -> Result<(), Refused> {
         while *budget > 0 && self.draft.missing() > 0 {
             let before = if behind { self.old.bytes() } else { new.len() };
             let piece = match (behind, self.at.checked_sub(before)) {
@@ -55,7 +63,7 @@ impl Copying {
             };
             let ready = match self.draft.prepare()? {
                 Some(ready) => ready,
-                None if *budget == usize::MAX => usize::MAX, // at once, by whatever it takes
+                None if at_once && !(self.at > 0 && is_planted(Bug::JoinCutShort)) => usize::MAX,
                 None => return Ok(()),
             };
             let piece = &piece[..piece.len().min(*budget).min(ready)];
@@ -108,6 +116,7 @@ impl<'a> Join<'a> {
         how: &How,
         mut budget: usize,
     ) -> Option<Fate> {
+        let at_once = budget == usize::MAX;
         loop {
             let mut copying = match self.copying.take() {
                 Some(copying) => copying,
@@ -118,7 +127,7 @@ impl<'a> Join<'a> {
                     Begun::Again => continue,
                 },
             };
-            if copying.copy(&self.bytes, self.behind, &mut budget).is_err() {
+            if copying.copy(&self.bytes, self.behind, &mut budget, at_once).is_err() {
                 return Some(Fate::Unmet);
             }
             if copying.draft.missing() > 0 {
