@@ -1,7 +1,7 @@
 //! Maintenance goes in bounded steps, one in a turn of a worker: no small request waits for a
 //! sweep, or for memory that somebody else's value needs.
 
-use laneway_policy::Form;
+use laneway_policy::{Design, Form};
 use laneway_vopr::rig::{Plan, Rig, value};
 
 /// Items that one turn may take out of the store: of a sweep, and of a draft.
@@ -63,5 +63,23 @@ fn a_large_value_makes_room_among_small_items_a_few_a_turn() {
         assert_eq!(got, b"STORED\r\n");
         assert!(answered > 100, "{answered} small requests were served meanwhile");
         assert!(rig.ask(&client, b"get large\r\n", b"END\r\n").len() > value.len());
+    }
+}
+
+/// Where an append is carried out at once, each of its pieces takes memory by whatever it takes: one
+/// that stopped half way ended the server.
+#[test]
+fn an_append_to_a_large_value_at_once_finds_memory_among_small_items() {
+    for plan in [Plan::design(Design::Minos, 2), Plan::design(Design::Sho, 2)] {
+        let mut rig = Rig::new(&Plan { memory_bytes: 16 << 20, ..plan });
+        let client = rig.net.connect();
+        let value = value(2 << 20, 7);
+        rig.set(&client, "large", &value);
+        fill(&rig, 500_000, 10, 0);
+        rig.set(&client, "large", &value);
+        for _ in 0..4 {
+            let told = rig.ask(&client, b"append large 0 0 1\r\nx\r\n", b"\r\n");
+            assert!([&b"STORED\r\n"[..], b"NOT_STORED\r\n"].contains(&&told[..]));
+        }
     }
 }

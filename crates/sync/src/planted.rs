@@ -50,7 +50,6 @@ bugs! {
     TombstoneIgnored => "a start ignores deletions",
     ErrorThenValues => "an error in a part of a multiget is followed by values of the others",
     FlushUncommitted => "a `flush_all` by itself makes no commit due",
-    JoinCutShort => "an append at once stops where its second piece finds no room",
     WrongLogAccepted => "a store opens with a log that is blank or another store's",
     FlushMarkIgnored => "a start ignores `flush_all`",
 }
