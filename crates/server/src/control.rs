@@ -15,6 +15,8 @@ const TICK_NANOS: u64 = 100_000_000;
 /// Slots that the sweep looks at then: 100 k a second. It does so in bounded steps (the store says
 /// how long one is), one in a turn, so that no small request waits for more than one.
 const SWEEP_SLOTS: usize = 10_000;
+/// A step counts as so many at least: where it goes to other maintenance, a tick has an end too.
+const SWEEP_SLOTS_LEAST: usize = 50;
 
 /// Worker 0's extra duty.
 pub struct Control {
@@ -68,7 +70,8 @@ impl Control {
                 swept = shared.store.sweep(now_seconds, self.sweep_slots);
             }
             shared.swept.fetch_add(swept.expired as u64, Relaxed);
-            self.sweep_slots = if swept.is_over { 0 } else { self.sweep_slots - swept.slots };
+            let done = if swept.is_over { SWEEP_SLOTS } else { swept.slots.max(SWEEP_SLOTS_LEAST) };
+            self.sweep_slots = self.sweep_slots.saturating_sub(done);
         }
         if now >= self.epoch_ends_nanos {
             self.epoch_ends_nanos = now + self.epoch_nanos;

@@ -35,6 +35,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Stop accepting; idle connections close, those under way get their reply first.
     pub(crate) fn drain(&mut self) -> io::Result<()> {
         self.transport.watch_listeners(false)?;
+        self.kicking = None; // all that is idle closes
         let tokens: Vec<Token> = self.table.tokens_from(0).collect();
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };

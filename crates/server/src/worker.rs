@@ -93,7 +93,7 @@ pub struct Worker<T: Transport, C> {
     /// Where handing connections away goes on, while this worker is becoming large.
     leaving: Option<u32>,
     /// Where looking for idle connections goes on, once a second.
-    kicking: Option<u32>,
+    pub(crate) kicking: Option<u32>,
     pub(crate) ready: Vec<Ready>,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) out: Vec<u8>,

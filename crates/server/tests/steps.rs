@@ -66,8 +66,8 @@ fn a_large_value_makes_room_among_small_items_a_few_a_turn() {
     }
 }
 
-/// Where an append is carried out at once, each of its pieces takes memory by whatever it takes: one
-/// that stopped half way ended the server.
+/// Where an append is carried out at once, each of its pieces takes memory by whatever it takes:
+/// one that stopped half way ended the server.
 #[test]
 fn an_append_to_a_large_value_at_once_finds_memory_among_small_items() {
     for plan in [Plan::design(Design::Minos, 2), Plan::design(Design::Sho, 2)] {

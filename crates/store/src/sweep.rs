@@ -61,7 +61,7 @@ impl Store {
     pub fn sweep(&self, now: UnixSeconds, slots: usize) -> Swept {
         let mut budget = Budget::of(STEP);
         if self.mode == Mode::Cache && self.memory.pool_counts().available < 0 {
-            self.drain_step(&mut budget);
+            self.drain_step(&mut budget.split()); // the sweep goes on meanwhile
         }
         match self.sweeper.try_lock() {
             Ok(mut sweeper) => self.sweep_locked(&mut sweeper, now, slots, &mut budget),

@@ -2,6 +2,7 @@
 
 use crate::ask::{Request, key_name};
 use crate::model::{Asked, History, Impossible, Loss, Operation, Told, Values, check};
+use crate::swarm::{Kept, Swarm};
 use laneway_store::meter::Work;
 use std::fmt::Write as _;
 
@@ -114,8 +115,15 @@ pub struct Books {
 }
 
 impl Books {
-    /// Of so many keys; `is_short` where memory may have no room for a joined value.
-    pub fn new(keys: usize, is_short: bool, unheard: Told, traced: bool) -> Books {
+    /// Of a run that has not begun.
+    pub fn new(swarm: &Swarm, traced: bool) -> Books {
+        let (keys, is_short) = (swarm.keys, swarm.is_tight());
+        let unheard = match swarm.kept {
+            Kept::No if !is_short && !swarm.store_mode => Told::Silence,
+            Kept::No => Told::Unknown,
+            // A device may have refused it, and have it when the store is opened again.
+            _ => Told::Doubt,
+        };
         Books {
             is_short,
             values: Values::default(),

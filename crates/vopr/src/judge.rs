@@ -2,6 +2,8 @@
 //! more in one step than the budget says.
 
 use crate::life::Life;
+use crate::rig::Rig;
+use crate::swarm::Kept;
 use laneway_store::meter::Work;
 
 /// Pools may be ahead of the limit by so much, for a moment.
@@ -49,8 +51,8 @@ pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
     between("large jobs", u64::from(!life.rig.shared.large_jobs.is_empty()))
 }
 
-/// What of a step's work is more than a step may do. The rivals of `lanes` move a value in one step,
-/// which is what they are compared for: their bytes are not judged.
+/// What of a step's work is more than a step may do. The rivals of `lanes` move a value in one
+/// step, which is what they are compared for: their bytes are not judged.
 pub fn over_budget(work: &Work, connections: u64, in_slices: bool) -> Result<(), String> {
     let within = |name: &str, done: u64, budget: u64| match done <= budget {
         true => Ok(()),
@@ -62,4 +64,9 @@ pub fn over_budget(work: &Work, connections: u64, in_slices: bool) -> Result<(),
     within("looked at slots:", work.slots, budget::SLOTS)?;
     within("visited items:", work.items, budget::ITEMS)?;
     within("answered keys:", work.keys, connections * budget::KEYS_EACH)
+}
+
+/// Whether memory was so full that an item may be gone without a trace.
+pub fn may_miss(kept: Kept, rig: &Rig) -> bool {
+    kept == Kept::No && rig.shared.store.stats().evictions > 0
 }

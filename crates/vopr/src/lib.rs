@@ -12,6 +12,7 @@ pub mod devices;
 pub mod hostile;
 pub mod judge;
 pub mod life;
+pub mod media;
 pub mod model;
 #[allow(missing_docs)] // a harness of tests: its names and their uses say what they are
 pub mod rig;

@@ -11,8 +11,9 @@ use crate::devices::Devices;
 use crate::hostile::Hostile;
 use crate::judge;
 use crate::life::Life;
-use crate::model::{Loss, Told};
-use crate::rig::durable::{Kept as RigKept, Machine, SEGMENT_BYTES, settings};
+use crate::media::{self, LOG_BYTES};
+use crate::model::Loss;
+use crate::rig::durable::{Kept as RigKept, Machine, settings};
 use crate::rig::{Plan, Rig};
 use crate::streams::{Scene, StreamClient};
 use crate::swarm::{Kept, Swarm};
@@ -22,7 +23,7 @@ use laneway_server::durable::keeper::Keeper;
 use laneway_server::shared::Phase;
 use laneway_server::worker::Progress;
 use laneway_store::meter;
-use laneway_tier::disk::sim::{Faults as DiskFaults, Random};
+use laneway_tier::disk::sim::Random;
 use laneway_tier::{Durability, Settings as TierSettings, Tier};
 use laneway_transport::memory::Faults;
 use laneway_transport::memory_datagram::DatagramFaults;
@@ -30,8 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-const LOG_BYTES: usize = 24 * SEGMENT_BYTES as usize;
-/// Steps between a loss of power and the end of the machine: replies that were sent arrive.
+/// Steps after a loss of power: replies that were sent arrive.
 const STEPS_AFTER_POWER_MAX: u64 = 400;
 /// Time between two commits where replies do not wait for them.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(2);
@@ -84,16 +84,10 @@ impl World {
     /// A run that has not begun.
     pub fn new(swarm: &Swarm, traced: bool) -> World {
         let machine = (swarm.kept != Kept::No).then(|| Machine::new(LOG_BYTES, swarm.ssd_bytes));
-        // A device may have refused it, and have it nevertheless when the store is opened again.
-        let unheard = match swarm.kept {
-            Kept::No if !swarm.is_tight() && !swarm.store_mode => Told::Silence,
-            Kept::No => Told::Unknown,
-            _ => Told::Doubt,
-        };
         World {
             swarm: swarm.clone(),
             random: Random::new(swarm.seed),
-            books: Books::new(swarm.keys, swarm.is_tight(), unheard, traced),
+            books: Books::new(swarm, traced),
             machine,
             clock: ManualClock::default(),
             streams: (0..swarm.clients).map(StreamClient::new).collect(),
@@ -107,9 +101,7 @@ impl World {
         for number in 0..lives {
             let last = number + 1 == lives;
             let until = u64::from(self.swarm.commands) * u64::from(number + 1) / u64::from(lives);
-            if number > 0 && self.machine.is_some() && self.random.one_in(3) {
-                self.offer_wrong_media()?;
-            }
+            self.offer_wrong_media(number)?;
             let mut life = self.begin()?;
             let end = match (self.random.below(4), &self.machine) {
                 (0, _) | (_, None) => End::Restart,
@@ -171,29 +163,15 @@ impl World {
         TierSettings { durability, ..settings() }
     }
 
-    /// A store that is offered with a log or an SSD that is blank, or another store's, must be
-    /// refused, and nothing may be written.
-    fn offer_wrong_media(&mut self) -> Outcome {
-        let machine = self.machine.as_ref().expect("there is one");
-        let other = Machine::new(LOG_BYTES, self.swarm.ssd_bytes);
-        let foreign = other.open_as(self.tier_settings(), 8);
-        drop(foreign.map_err(|error| format!("a new store cannot be made: {error}"))?);
-        let (log, ssd) = (machine.log.image(), machine.ssd.image());
-        let (what, log, ssd) = match self.random.below(4) {
-            0 => ("a blank log", vec![0; log.len()], ssd),
-            1 => ("another store's log", other.log.image(), ssd),
-            2 => ("a blank SSD", log, vec![0; ssd.len()]),
-            _ => ("another store's SSD", log, other.ssd.image()),
-        };
+    /// Now and then, where there is a store already.
+    fn offer_wrong_media(&mut self, life: u32) -> Outcome {
+        let settings = self.tier_settings();
+        let Some(machine) = self.machine.as_ref().filter(|_| life > 0) else { return Ok(()) };
+        if !self.random.one_in(3) {
+            return Ok(());
+        }
         self.books.counts.wrong_media += 1;
-        let wrong = Machine::of(u64::MAX, log.clone(), ssd.clone());
-        if wrong.open(self.tier_settings()).is_ok() {
-            return Err(format!("the store opens with {what}"));
-        }
-        match wrong.log.image() == log && wrong.ssd.image() == ssd {
-            true => Ok(()),
-            false => Err(format!("the store is refused with {what}, and something was written")),
-        }
+        media::offer_wrong(machine, settings, self.random.below(4))
     }
 
     fn begin(&mut self) -> Outcome<Life> {
@@ -205,22 +183,9 @@ impl World {
             }
         };
         if let (Some(machine), true) = (&self.machine, self.swarm.disk_faults) {
-            let one_in = |random: &mut Random, often: u64| match random.one_in(2) {
-                true if often > 0 => often + random.below(often),
-                _ => 0,
-            };
-            let random = &mut self.random;
             // Where writes are acknowledged before they are durable a disk that refuses them loses
             // them, as a crash does; the run would have nothing to hold the server to.
-            let loses = self.swarm.kept == Kept::Interval;
-            let writes = if loses { 0 } else { 1500 };
-            let faults = DiskFaults {
-                short_write_one_in: one_in(random, 20),
-                read_error_one_in: one_in(random, 300),
-                write_error_one_in: one_in(random, writes),
-                sync_error_one_in: one_in(random, writes),
-                ..DiskFaults::default()
-            };
+            let faults = media::faults(&mut self.random, self.swarm.kept != Kept::Interval);
             machine.log.set_faults(faults.clone());
             machine.ssd.set_faults(faults);
         }
@@ -254,7 +219,7 @@ impl World {
 
     fn scene<'a>(&'a mut self, rig: &Rig) -> (Scene<'a>, &'a mut Vec<StreamClient>) {
         let now_nanos = self.clock.nanos();
-        let may_miss = may_miss(&self.swarm, rig);
+        let may_miss = judge::may_miss(self.swarm.kept, rig);
         let kept = self.swarm.kept != Kept::No;
         let may_doubt = kept && (self.swarm.disk_faults || self.has_no_power());
         let may_close = rig.shared.phase() != Phase::Running;
@@ -466,7 +431,7 @@ impl World {
 
     fn now(&self, life: &Life) -> (u32, bool) {
         let now = self.clock.unix_seconds(self.clock.nanos());
-        (now, may_miss(&self.swarm, &life.rig))
+        (now, judge::may_miss(self.swarm.kept, &life.rig))
     }
 
     /// A step of everything that is the server's. Returns whether any had something to do.
@@ -633,9 +598,4 @@ impl World {
         }
         Err("the durable executor does not stop".into())
     }
-}
-
-/// Whether memory was so full that an item may be gone without a trace.
-fn may_miss(swarm: &Swarm, rig: &Rig) -> bool {
-    swarm.kept == Kept::No && rig.shared.store.stats().evictions > 0
 }

@@ -131,7 +131,9 @@ impl<S> Keeper<S> {
 
     /// When there is something to do at the latest, whatever else happens.
     pub fn due_nanos(&self) -> u64 {
-        self.again_nanos().unwrap_or(u64::MAX).min(self.sweep.1)
+        // Nothing is swept while a flush waits for what is under way.
+        let sweep = if self.barrier.is_empty() { self.sweep.1 } else { u64::MAX };
+        self.again_nanos().unwrap_or(u64::MAX).min(sweep)
     }
 
     /// An item is in memory, or will not be: who waits for it goes on.

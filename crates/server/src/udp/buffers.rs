@@ -75,6 +75,9 @@ impl Held {
 
     /// So many it is now, whatever the bound: of what is bounded by its own owner.
     pub fn set(&mut self, bytes: usize) {
+        if bytes as u64 == self.bytes {
+            return; // asked each turn by each worker, of a line that all of them share
+        }
         self.of.held.fetch_add(bytes as u64, Relaxed);
         self.of.held.fetch_sub(self.bytes, Relaxed);
         self.bytes = bytes as u64;

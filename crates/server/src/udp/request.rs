@@ -456,6 +456,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let now = from.arrived_nanos;
             if reply.hold(&at.shared.buffers) {
                 at.shared.keep_reply(from.to.queue, from.key(), Arc::new(reply), bytes, now);
+            } else {
+                at.shared.forget_reply(from.to.queue, &from.key());
             }
             at.counts.replies_of_many.add_owner(1);
             if desk.place_batched(from) {

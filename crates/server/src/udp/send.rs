@@ -287,7 +287,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let batch = &mut desk.batches[from.queue()];
         batch.begin();
         let touched = Cell::new(0);
-        let context = self.context(&touched);
+        let context = self.context_for(&touched, incoming.key());
         let alone = self.shared.put_locks.enter(|| incoming.hash());
         if !fits {
             incoming.out_of_memory(&context, batch.out());

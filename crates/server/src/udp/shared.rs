@@ -140,7 +140,8 @@ impl UdpShared {
     /// Keep a reply that has left, unless memory is short: then its client asks for all of it.
     pub fn keep_reply(&self, queue: u16, key: Key, reply: Arc<Reply>, bytes: usize, now: u64) {
         if 2 * self.buffers.held() > self.buffers.most() {
-            return;
+            // Frames of the one kept before under this number are no frames of this reply.
+            return self.forget_reply(queue, &key);
         }
         let dropped; // what is dropped lets go of its pins after the lock
         {
