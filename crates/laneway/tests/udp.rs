@@ -3,6 +3,7 @@
 
 mod rig;
 
+use laneway_wire::udp::{FRAME_BYTES_MAX as FRAME_BYTES, HEADER_BYTES, Header, Kind};
 use rig::{BINARY, Process};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -19,8 +20,6 @@ const SILENCE: Duration = Duration::from_millis(200);
 /// Silences in a row after which the request is sent again, though part of its reply came: the
 /// server keeps a reply for a while only.
 const SILENCES_MAX: u32 = 5;
-const HEADER_BYTES: usize = 8;
-const FRAME_BYTES: usize = 1392;
 
 struct Server {
     process: Process,
@@ -69,16 +68,16 @@ impl Server {
     }
 }
 
-fn datagram(id: u16, sequence: u16, total: u16, kind: u16, payload: &[u8]) -> Vec<u8> {
-    let words = [id, sequence, total, kind].map(u16::to_be_bytes);
-    [&words.concat()[..], payload].concat()
+fn datagram(request_id: u16, sequence: u16, total: u16, kind: Kind, payload: &[u8]) -> Vec<u8> {
+    let header = Header { request_id, sequence, total, kind };
+    [&header.to_bytes()[..], payload].concat()
 }
 
 /// Send a request of any length.
 fn send(socket: &UdpSocket, to: SocketAddr, id: u16, request: &[u8]) {
     let total = request.len().div_ceil(FRAME_BYTES) as u16;
     for (sequence, payload) in (0..).zip(request.chunks(FRAME_BYTES)) {
-        let bytes = datagram(id, sequence, total, 0, payload);
+        let bytes = datagram(id, sequence, total, Kind::Data, payload);
         socket.send_to(&bytes, to).expect("loopback takes it");
     }
 }
@@ -104,34 +103,34 @@ fn receive(socket: &UdpSocket, to: SocketAddr, id: u16, request: &[u8]) -> Vec<u
                     .take(300)
                     .flat_map(|first| [first, 1].map(u16::to_be_bytes).concat())
                     .collect();
-                let ask = datagram(id, 0, total, 1, &gaps);
+                let ask = datagram(id, 0, total, Kind::Resend, &gaps);
                 socket.send_to(&ask, to).expect("loopback takes it");
             }
             continue;
         };
         assert!(bytes <= HEADER_BYTES + FRAME_BYTES);
-        let word = |at: usize| u16::from_be_bytes([room[at], room[at + 1]]);
-        let payload = &room[HEADER_BYTES..bytes];
-        if word(0) == id {
+        let (header, payload) = Header::parse(&room[..bytes]).expect("a header");
+        if header.request_id == id {
             assert_eq!(from, to, "a reply leaves from where its request went");
         }
-        match (word(0), word(6)) {
-            (got, 0) if got == id => {
+        match (header.request_id, header.kind) {
+            (got, Kind::Data) if got == id => {
                 silences = 0;
-                total = word(4);
-                frames.insert(word(2), payload.to_vec());
+                total = header.total;
+                frames.insert(header.sequence, payload.to_vec());
                 if frames.len() == usize::from(total) {
                     return frames.into_values().flatten().collect();
                 }
             }
-            (got, 1) if got == id => {
+            (got, Kind::Resend) if got == id => {
                 for gap in payload.chunks_exact(4) {
                     let first = u16::from_be_bytes([gap[0], gap[1]]);
                     for sequence in first..first + u16::from_be_bytes([gap[2], gap[3]]) {
                         let start = usize::from(sequence) * FRAME_BYTES;
                         let end = request.len().min(start + FRAME_BYTES);
                         let total = request.len().div_ceil(FRAME_BYTES) as u16;
-                        let bytes = datagram(id, sequence, total, 0, &request[start..end]);
+                        let payload = &request[start..end];
+                        let bytes = datagram(id, sequence, total, Kind::Data, payload);
                         socket.send_to(&bytes, to).expect("loopback takes it");
                     }
                 }
@@ -209,11 +208,11 @@ fn what_is_wrong_is_counted_and_answers_go_on() {
     let socket = server.socket();
     let rows: [(&str, Vec<u8>); 6] = [
         ("truncated", vec![0, 1, 2]),
-        ("wrong_sequence", datagram(1, 5, 2, 0, b"x")),
-        ("unknown_kind", datagram(1, 0, 1, 77, b"get a\r\n")),
-        ("half_requests", datagram(1, 0, 1, 0, b"get a")),
-        ("resends_unknown", datagram(1, 0, 9, 1, &[0, 0, 0, 1])),
-        ("cookies_wrong", datagram(1, 0, 1, 4, b"no cookie")),
+        ("wrong_sequence", datagram(1, 5, 2, Kind::Data, b"x")),
+        ("unknown_kind", datagram(1, 0, 1, Kind::Unknown(77), b"get a\r\n")),
+        ("half_requests", datagram(1, 0, 1, Kind::Data, b"get a")),
+        ("resends_unknown", datagram(1, 0, 9, Kind::Resend, &[0, 0, 0, 1])),
+        ("cookies_wrong", datagram(1, 0, 1, Kind::Cookie, b"no cookie")),
     ];
     for (id, to) in (9..).zip(&server.udp) {
         for (_, bytes) in &rows {
@@ -227,7 +226,9 @@ fn what_is_wrong_is_counted_and_answers_go_on() {
     }
     let before: u64 = counted["kernel_no_such_queue"].parse().expect("a number");
     let beyond = SocketAddr::new(server.udp[0].ip(), 1); // nobody is there
-    socket.send_to(&datagram(1, 0, 1, 0, b"get a\r\n"), beyond).expect("loopback takes it");
+    socket
+        .send_to(&datagram(1, 0, 1, Kind::Data, b"get a\r\n"), beyond)
+        .expect("loopback takes it");
     let after: u64 = server.stats("udp")["kernel_no_such_queue"].parse().expect("a number");
     assert!(after > before, "the kernel counts what goes to a queue that is not there");
     server.stop();
