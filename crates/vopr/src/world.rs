@@ -98,8 +98,7 @@ impl World {
     /// The whole run.
     pub fn run(&mut self) -> Outcome {
         let lives = self.swarm.crashes + 1;
-        for number in 0..lives {
-            let last = number + 1 == lives;
+        for (number, last) in (0..lives).map(|number| (number, number + 1 == lives)) {
             let until = u64::from(self.swarm.commands) * u64::from(number + 1) / u64::from(lives);
             self.offer_wrong_media(number)?;
             let mut life = self.begin()?;
