@@ -136,6 +136,15 @@ pub enum Asked {
     Flush,
 }
 
+impl Asked {
+    /// Whether a refusal may remove the item there is: that of a `set` does, and of an `ms` in any
+    /// mode, so that no stale value stays behind.
+    fn stores(self) -> bool {
+        use Asked::{Add, Append, Cas, Prepend, Replace, Set};
+        matches!(self, Set(_) | Add(_) | Replace(_) | Cas(..) | Append(_) | Prepend(_))
+    }
+}
+
 /// What a reader saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
@@ -364,7 +373,7 @@ fn effect(state: &State, operation: &Operation, values: &mut Values) -> Vec<Stat
         let floor = state.floor.max(start.map_or(0, |item| item.cas));
         if matches!(operation.told, Told::Unknown | Told::Refused | Told::Doubt) {
             after.push(State { item: start, ..*state });
-            if matches!(operation.asked, Asked::Set(_) | Asked::Replace(_) | Asked::Cas(..)) {
+            if operation.asked.stores() {
                 after.push(State { item: None, floor, ..*state });
             }
             if operation.told == Told::Refused {

@@ -271,6 +271,9 @@ fn arith(increment: bool, rest: &[u8]) -> Outcome<'_> {
     Ok(Request::Arith(Arith { increment, key, delta, noreply }))
 }
 
+/// Words behind the key of a `delete` that are passed over.
+const DELETE_WORDS_MAX: usize = 3;
+
 /// `delete <key> [noreply]`; old clients send a 0 behind the key.
 fn delete(rest: &[u8]) -> Outcome<'_> {
     let mut tokens = Tokens::new(rest);
@@ -278,7 +281,9 @@ fn delete(rest: &[u8]) -> Outcome<'_> {
         return Err(Refusal::says(reply::BAD_FORMAT));
     };
     let noreply = is_noreply(tokens.rest());
-    if key.len() > KEY_BYTES_MAX {
+    // memcached passes over any number of words; its clients' own suite wants this many refused.
+    let words = tokens.take(DELETE_WORDS_MAX + 1).count();
+    if key.len() > KEY_BYTES_MAX || words > DELETE_WORDS_MAX {
         return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
     }
     Ok(Request::Delete(Delete { key, noreply }))

@@ -159,7 +159,8 @@ fn churn(executable: &Executable) -> Done {
     }
     wait_until("the server has let all connections go", || {
         let now = statistic(&mut client, "curr_connections")?;
-        Ok(now == connections && descriptors(server.id()) == opened)
+        // The connection that found the server ready may have been counted before.
+        Ok(now <= connections && descriptors(server.id()) <= opened)
     })?;
     let total = statistic(&mut client, "total_connections")?;
     if total < CHURNED as u64 {
