@@ -31,11 +31,6 @@ impl Client {
         Ok(Client { stream, input: Vec::new(), start: 0 })
     }
 
-    /// The same connection for another thread to send by.
-    pub fn second_half(&self) -> Result<TcpStream, String> {
-        self.stream.try_clone().map_err(|e| format!("a connection cannot be shared: {e}"))
-    }
-
     /// Sends everything.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.stream.write_all(bytes).map_err(|e| format!("sending failed: {e}"))

@@ -1,7 +1,7 @@
 //! Faults that clients are: they dribble, never read, come and go by thousands, ask for more than
 //! there is.
 
-use super::place::{self, descriptors, resident_kib, wait_until};
+use super::place::{self, connect, descriptors, grown_mib, resident_kib, wait_until};
 use super::{Done, Fault, Seen};
 use crate::client::Client;
 use crate::random::Value;
@@ -9,8 +9,6 @@ use crate::server::{Executable, Server};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 pub const FAULTS: &[Fault] = &[
@@ -49,16 +47,6 @@ pub const FAULTS: &[Fault] = &[
         quick: true,
         run: out_of_descriptors,
     },
-    Fault {
-        name: "overload",
-        done: "16 connections send requests as fast as the server takes them, without waiting for \
-               replies, one in 500 for a value of 500 kB: more than it can answer.",
-        expected: "No wrong or missing reply; another client has each of its requests answered; \
-                   resident memory grows by less than 128 MiB. What share of the throughput \
-                   without overload remains is told and not judged.",
-        quick: false,
-        run: overload,
-    },
 ];
 
 /// A client that behaves: stores a value and reads it, each reply as it must be.
@@ -86,22 +74,6 @@ impl WellBehaved {
         self.answered += 2;
         Ok(())
     }
-}
-
-fn connect(server: &Server) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect_timeout(&server.address(), place::PATIENCE)
-        .map_err(|e| format!("cannot connect: {e}"))?;
-    let set = stream.set_read_timeout(Some(place::PATIENCE));
-    set.and_then(|()| stream.set_write_timeout(Some(place::PATIENCE)))
-        .map_err(|e| format!("cannot set up a connection: {e}"))?;
-    Ok(stream)
-}
-
-/// Fails if resident memory has grown by `most_mib` since it was `before_kib`; by how much, MiB.
-fn grown_mib(server: &Server, before_kib: u64, most_mib: u64) -> Result<u64, String> {
-    let grown = resident_kib(server.id())?.saturating_sub(before_kib) >> 10;
-    let bounded = grown < most_mib;
-    bounded.then_some(grown).ok_or_else(|| format!("memory grew by {grown} MiB, below {most_mib}"))
 }
 
 /// A statistic of the general family.
@@ -238,105 +210,4 @@ fn out_of_descriptors(executable: &Executable) -> Done {
     server.stop()?;
     let answered = well.answered;
     Ok(Seen::Held(format!("{answered} requests answered meanwhile; accepting paused {pauses}x")))
-}
-
-const FLOODERS: usize = 16;
-/// Requests in flight on each connection that keep the server busy and no more.
-const IN_FLIGHT: u64 = 200;
-const FLOOD: Duration = Duration::from_secs(4);
-/// Large values: one request in so many.
-const LARGE_EVERY: usize = 500;
-const SMALL_BYTES: usize = 100;
-const LARGE_BYTES: usize = 500_000;
-
-fn overload(executable: &Executable) -> Done {
-    let server = executable.start("faults-overload", &["-m", "256"])?;
-    let mut well = WellBehaved::connect(&server)?;
-    for (key, length) in [("small", SMALL_BYTES), ("large", LARGE_BYTES)] {
-        let mut bytes = format!("set {key} 0 0 {length}\r\n").into_bytes();
-        Value { key: 0, version: 0, length }.write(&mut bytes);
-        bytes.extend_from_slice(b"\r\n");
-        well.client.send(&bytes)?;
-        well.client.expect("STORED")?;
-    }
-    let before = resident_kib(server.id())?;
-    let peak = flood(&server, &mut well, Some(IN_FLIGHT))?;
-    let over = flood(&server, &mut well, None)?;
-    let grown = grown_mib(&server, before, 128)?;
-    server.stop()?;
-    let (share, answered) = (100.0 * over / peak, well.answered);
-    Ok(Seen::Held(format!(
-        "{over:.0} replies/s under overload, {share:.0} % of the {peak:.0} at {IN_FLIGHT} in \
-         flight each; {answered} requests of another client answered; memory +{grown} MiB"
-    )))
-}
-
-/// Floods for a while, with at most so many requests in flight per connection; replies per second.
-fn flood(server: &Server, well: &mut WellBehaved, in_flight: Option<u64>) -> Result<f64, String> {
-    let (over, replies) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..FLOODERS)
-            .map(|_| scope.spawn(|| one_flood(server, in_flight, &over, &replies)))
-            .collect();
-        let began = std::time::Instant::now();
-        let mut told = Ok(());
-        while began.elapsed() < FLOOD && told.is_ok() {
-            told = well.turn(SMALL_BYTES);
-        }
-        let rate = replies.load(Relaxed) as f64 / began.elapsed().as_secs_f64();
-        over.store(true, Relaxed);
-        for client in clients {
-            client.join().unwrap_or_else(|_| Err("a client panicked".into()))?;
-        }
-        told.map(|()| rate)
-    })
-}
-
-/// One connection: a thread sends, this one reads every reply and checks it.
-fn one_flood(
-    server: &Server,
-    in_flight: Option<u64>,
-    over: &AtomicBool,
-    replies: &AtomicU64,
-) -> Result<(), String> {
-    let mut client = Client::connect(server.address())?;
-    let mut sender = client.second_half()?;
-    let (sent, read) = (AtomicU64::new(0), AtomicU64::new(0));
-    let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Relaxed) {
-                let under_way = sent.load(Relaxed) - read.load(Relaxed);
-                if in_flight.is_some_and(|most| most <= under_way) {
-                    std::thread::yield_now();
-                    continue;
-                }
-                let number = sent.load(Relaxed) as usize;
-                let large = number % LARGE_EVERY == LARGE_EVERY - 1;
-                let request: &[u8] = if large { b"get large\r\n" } else { b"get small\r\n" };
-                if sender.write_all(request).is_err() {
-                    break; // the reader tells why
-                }
-                sent.fetch_add(1, Relaxed);
-            }
-            ended.store(true, Relaxed);
-        });
-        loop {
-            let number = read.load(Relaxed);
-            if number == sent.load(Relaxed) {
-                if ended.load(Relaxed) && number == sent.load(Relaxed) {
-                    return Ok(());
-                }
-                std::thread::yield_now();
-                continue;
-            }
-            let large = number as usize % LARGE_EVERY == LARGE_EVERY - 1;
-            let (key, length) = if large { ("large", LARGE_BYTES) } else { ("small", SMALL_BYTES) };
-            client.expect(&format!("VALUE {key} 0 {length}"))?;
-            client.body(length, |bytes| Value { key: 0, version: 0, length }.is(bytes))?;
-            client.expect("END")?;
-            read.fetch_add(1, Relaxed);
-            replies.fetch_add(1, Relaxed);
-        }
-    })
 }

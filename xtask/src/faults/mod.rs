@@ -11,6 +11,7 @@ mod durable;
 mod ledger;
 mod link;
 mod machine;
+mod overload;
 mod place;
 
 use crate::outcome::{Failure, Outcome, passed, skipped};
@@ -38,6 +39,16 @@ pub enum Seen {
     Skipped(String),
 }
 
+impl Seen {
+    /// The same, with more seen.
+    fn and(self, more: &str) -> Seen {
+        match self {
+            Seen::Held(seen) => Seen::Held(seen + more),
+            Seen::Skipped(why) => Seen::Skipped(why + more),
+        }
+    }
+}
+
 /// What doing a fault comes to; an error says what did not hold.
 pub type Done = Result<Seen, String>;
 
@@ -53,7 +64,8 @@ pub struct Fault {
     run: fn(&Executable) -> Done,
 }
 
-const FAMILIES: [&[Fault]; 4] = [durable::FAULTS, clients::FAULTS, machine::FAULTS, link::FAULTS];
+const FAMILIES: [&[Fault]; 5] =
+    [durable::FAULTS, clients::FAULTS, overload::FAULTS, machine::FAULTS, link::FAULTS];
 
 #[derive(Default)]
 struct Options {

@@ -2,7 +2,9 @@
 //! process, waits that end.
 
 use crate::process;
+use crate::server::Server;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -62,6 +64,50 @@ pub fn resident_kib(id: u32) -> Result<u64, String> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     number.ok_or_else(|| "no VmRSS in /proc/PID/status".to_string())
+}
+
+/// A connection whose reads and writes end in time.
+pub fn connect(server: &Server) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect_timeout(&server.address(), PATIENCE)
+        .map_err(|e| format!("cannot connect: {e}"))?;
+    let set = stream.set_read_timeout(Some(PATIENCE));
+    set.and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+        .map_err(|e| format!("cannot set up a connection: {e}"))?;
+    Ok(stream)
+}
+
+/// Fails if resident memory has grown by `most_mib` since it was `before_kib`; by how much, MiB.
+pub fn grown_mib(server: &Server, before_kib: u64, most_mib: u64) -> Result<u64, String> {
+    let grown = resident_kib(server.id())?.saturating_sub(before_kib) >> 10;
+    let bounded = grown < most_mib;
+    bounded.then_some(grown).ok_or_else(|| format!("memory grew by {grown} MiB, below {most_mib}"))
+}
+
+/// What the scheduler has given the threads of a process, in seconds; those that ended count no
+/// more.
+#[derive(Clone, Copy, Default)]
+pub struct CpuTime {
+    /// They ran.
+    pub ran: f64,
+    /// They could have run, and others had the CPU.
+    pub waited: f64,
+}
+
+/// What it has given this process.
+pub fn cpu_time(id: u32) -> Result<CpuTime, String> {
+    let told = |e: std::io::Error| format!("the server's CPU time cannot be read: {e}");
+    let mut sum = CpuTime::default();
+    for thread in std::fs::read_dir(format!("/proc/{id}/task")).map_err(told)? {
+        let path = thread.map_err(told)?.path().join("schedstat");
+        let text = std::fs::read_to_string(path).map_err(told)?;
+        let mut nanos = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        let (Some(ran), Some(waited)) = (nanos.next(), nanos.next()) else {
+            return Err("no CPU time in schedstat".into());
+        };
+        sum.ran += ran as f64 / 1e9;
+        sum.waited += waited as f64 / 1e9;
+    }
+    Ok(sum)
 }
 
 /// How many descriptors it has open.
