@@ -222,6 +222,54 @@ fn a_hit_in_memory_waits_for_no_device() {
 }
 
 #[test]
+fn changes_wait_until_the_log_has_room_and_reads_do_not() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    rig.set(&client, "cold", &value(3000, 1));
+    drop((rig, kept));
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let (client, writer, same) = (rig.net.connect(), rig.net.connect(), rig.net.connect());
+    rig.set(&client, "warm", b"w");
+    kept.gate.room_waits.store(true, Relaxed);
+    // No segment of the log holds as many.
+    let set = |number: u64| {
+        let head = format!("set k{number} 0 0 1500\r\n");
+        [head.as_bytes(), &value(1500, number), b"\r\n"].concat()
+    };
+    let mut stored = 0;
+    loop {
+        assert!(stored < u64::from(SEGMENT_BYTES) / 1500, "the log had room for all of them");
+        rig.send(&writer, &set(stored));
+        match answers_within(&mut rig, &writer, 100).is_empty() {
+            true => break,
+            false => stored += 1,
+        }
+    }
+    let long = [&b"set long 0 0 3000\r\n"[..], &value(3000, 2), b"\r\n"].concat();
+    rig.send(&same, format!("append k{stored} 0 0 1\r\n!\r\n").as_bytes());
+    let cold = [&hit("cold", &value(3000, 1))[..], b"END\r\n"].concat();
+    assert!(rig.ask(&client, b"get cold\r\n", b"END\r\n") == cold);
+    check(&mut rig, &client, &[("get warm\r\n", "VALUE warm 0 1\r\nw\r\nEND\r\n")]);
+    assert_eq!(answers_within(&mut rig, &same, 100), b"", "it is behind the other of its key");
+    kept.gate.room_waits.store(false, Relaxed);
+    rig.until(&writer, Vec::new(), |got| got == b"STORED\r\n");
+    rig.until(&same, Vec::new(), |got| got == b"STORED\r\n");
+    assert_eq!(rig.ask(&client, &long, b"\r\n"), b"STORED\r\n");
+    assert!(kept.tier.stats().stalls == 0, "there are free segments");
+    drop((rig, kept));
+    let (mut rig, _kept) = started(&machine, FORMS[1]);
+    let client = rig.net.connect();
+    for number in 0..=stored {
+        let mut wanted = value(1500, number);
+        wanted.extend((number == stored).then_some(b'!'));
+        let key = format!("k{number}");
+        let got = rig.ask(&client, format!("get {key}\r\n").as_bytes(), b"END\r\n");
+        assert!(got == [&hit(&key, &wanted)[..], b"END\r\n"].concat(), "{}", rig::tail(&got));
+    }
+}
+
+#[test]
 fn changes_of_a_key_that_waits_for_a_device_keep_their_order() {
     let machine = machine();
     let (mut rig, kept) = started(&machine, FORMS[1]);

@@ -74,6 +74,7 @@ fn a_small_draft_does_no_more_than_a_few_steps_whatever_has_to_make_room() {
         items: 64,
         bytes: (STEP * COPY_BYTES + 2 * BLOCK_BYTES) as u64,
         keys: 0,
+        waits: 0,
     };
     for (number, bytes) in sizes.enumerate() {
         let key = format!("other{number}");

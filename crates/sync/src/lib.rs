@@ -11,6 +11,7 @@
 //! - [`sleep`]: who sleeps is woken for what is put down.
 //! - [`idle`]: whether several workers have nothing left to do.
 //! - [`append`]: pieces put behind a vector, kept together or not at all.
+//! - [`meter`]: how much work a thread did, for tests.
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!
 //! Knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each primitive,
@@ -19,6 +20,7 @@
 pub mod append;
 pub mod descriptors;
 pub mod idle;
+pub mod meter;
 pub mod notice;
 pub mod pin;
 pub mod planted;

@@ -51,6 +51,7 @@ bugs! {
     ErrorThenValues => "an error in a part of a multiget is followed by values of the others",
     FlushUncommitted => "a `flush_all` by itself makes no commit due",
     WrongLogAccepted => "a store opens with a log that is blank or another store's",
+    RoomMadeInline => "the durable executor makes room in the log itself, and waits for devices",
     FlushMarkIgnored => "a start ignores `flush_all`",
 }
 

@@ -5,8 +5,9 @@ use crate::disk::Barrier;
 use crate::index::{Entry, Home, What};
 use crate::log::{Appended, Refused};
 use crate::record::{Kind, Record};
-use crate::store::{Offer, Pending, Shared, Writer};
+use crate::store::{Offer, Pending, RESERVE_PUT, Shared, Writer};
 use crate::types::{Durability, Error, ItemMeta, Position, Result};
+use laneway_sync::planted::{Bug, is_planted};
 use std::sync::MutexGuard;
 
 /// A write that was appended.
@@ -34,7 +35,31 @@ pub struct Draft<'a> {
     pub what: Option<What>,
 }
 
+/// How often a writer makes room for one record before it gives up.
+const ROOM_TRIES: usize = 4;
+
 impl Shared {
+    /// Appends a record, and makes room for it if need be.
+    pub fn append_with_room(&self, draft: &Draft<'_>, reserve: u32) -> Result<Ticket> {
+        for _ in 0..ROOM_TRIES {
+            if let Some((ticket, _)) = self.append(draft, reserve)? {
+                return Ok(ticket);
+            }
+            self.make_room(reserve)?;
+        }
+        Err(Error::PmFull)
+    }
+
+    /// Whether there may be something to delete: what is appended and not yet in the index may
+    /// hold the key.
+    pub fn may_hold(&self, key: &[u8]) -> Result<bool> {
+        let writer = self.writer();
+        match !writer.is_settled() || self.look(key).is_some() {
+            true => Ok(true),
+            false => writer.check().map(|()| false),
+        }
+    }
+
     /// Appends a record, unless it needs a new segment and fewer than `reserve` would be left.
     pub fn append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Option<(Ticket, Appended)>> {
         if !self.promise(draft) {
@@ -69,13 +94,31 @@ impl Shared {
         }
     }
 
-    /// Appends a record to the active segment; `None` if it has no room for it.
+    /// Appends a record without waiting for a medium; `None` where that cannot be.
+    pub fn try_append(&self, draft: &Draft<'_>) -> Result<Option<Ticket>> {
+        if is_planted(Bug::RoomMadeInline) {
+            return self.append_with_room(draft, RESERVE_PUT).map(Some);
+        }
+        if !self.promise(draft) {
+            return Ok(None);
+        }
+        let appended = self.append_here(&mut self.writer(), draft);
+        if !matches!(appended, Ok(Some(_))) {
+            self.withdraw(draft);
+        }
+        Ok(appended?.map(|(ticket, _)| ticket))
+    }
+
+    /// Appends a record to the active segment; `None` if it has no room for it, or is closed.
     pub fn append_here(
         &self,
         writer: &mut Writer,
         draft: &Draft<'_>,
     ) -> Result<Option<(Ticket, Appended)>> {
         writer.check()?;
+        if writer.is_closed {
+            return Ok(None);
+        }
         let sequence = draft.sequence.unwrap_or(writer.sequence + 1);
         let Draft { kind, meta, key, body, .. } = *draft;
         match writer.log.append(&Record { kind, sequence, meta, key, body }) {
@@ -127,21 +170,20 @@ impl Shared {
         writer.pending.push(pending);
     }
 
-    /// Ends the active segment, and whatever group is in it, and begins the next.
+    /// Ends the active segment, and whatever group is in it, and begins the next; or waits until
+    /// whoever has closed it is done. False: there is no room for the next.
     pub fn roll<'a>(
         &'a self,
         mut writer: MutexGuard<'a, Writer>,
         reserve: u32,
     ) -> Result<(MutexGuard<'a, Writer>, bool)> {
-        let generation = writer.log.tail().generation;
-        writer = self.wait_quiet(writer);
-        if writer.log.tail().generation != generation {
-            return Ok((writer, true)); // somebody else did
+        if writer.is_closed {
+            return Ok((self.wait_settled(writer), true)); // to be looked at again
         }
         if writer.log.free_slots() <= reserve {
             return Ok((writer, false));
         }
-        self.flush_held(&mut writer, Barrier::Group)?;
+        writer = self.close_up(writer)?;
         match writer.log.roll(reserve) {
             Ok(rolled) => Ok((writer, rolled)),
             Err(error) => {

@@ -109,8 +109,7 @@ impl Shared {
 
     /// Everything appended is durable and indexed at the head's position.
     fn checkpoint_head(&self) -> Result<(Head, u64, Option<Outline>)> {
-        let mut writer = self.wait_quiet(self.writer());
-        self.flush_held(&mut writer, Barrier::Group)?;
+        let writer = self.close_up(self.writer())?;
         let accounts = self.accounts();
         let tables = &accounts.tables;
         let head = Head {

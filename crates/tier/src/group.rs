@@ -58,15 +58,25 @@ impl Outgoing {
 }
 
 impl Shared {
-    /// Makes everything appended durable while the writer is held and no group is under way.
-    pub fn flush_held(&self, writer: &mut Writer, why: Barrier) -> Result<()> {
+    /// Makes durable all that was appended; it is settled, and no group under way, when this
+    /// returns. The writer is let go meanwhile, and closed: nobody appends.
+    pub fn close_up<'a>(
+        &'a self,
+        mut writer: MutexGuard<'a, Writer>,
+    ) -> Result<MutexGuard<'a, Writer>> {
+        while writer.is_closed {
+            writer = self.wait_settled(writer);
+        }
         writer.check()?;
-        let out = Outgoing::of(writer);
-        let result = self.write_out(&out).and_then(|written| self.sync(&out, &written, why));
-        let settled = self.settle(writer, out, result);
-        // Whoever waits for a group has it, though none was led.
-        self.groups.iter().for_each(Condvar::notify_all);
-        settled
+        writer.is_closed = true;
+        drop(writer);
+        let done = self.commit(Barrier::Group);
+        let mut writer = self.wait_quiet(self.writer());
+        writer.is_closed = false;
+        self.settled.notify_all();
+        done?;
+        assert!(writer.is_settled(), "nothing was appended meanwhile");
+        Ok(writer)
     }
 
     /// Waits until the log is durable up to `end`, making it so if nobody else does.

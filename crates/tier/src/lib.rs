@@ -17,12 +17,13 @@
 //! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `offer`, `group`, `append`,
 //! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `checkpoint` and `outline` with
 //! `ahead`, `recover` with `survey`, `tree`, `census` and `make` (what is done); `tier`,
-//! `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
+//! `attempt`, `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
 mod ahead;
 mod append;
+mod attempt;
 mod background;
 mod btree;
 mod bytes;
@@ -72,6 +73,7 @@ mod types;
 mod value;
 
 pub use append::Ticket;
+pub use attempt::{LargeDraft, LargeWhole, Tried};
 pub use courtesy::give_way;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use index::Counts;
@@ -82,7 +84,7 @@ pub use recover::{Media, Progress};
 pub use report::Report;
 pub use scan::{Found, Shown};
 pub use stats::Stats;
-pub use tier::{LargeDraft, Tier};
+pub use tier::Tier;
 pub use types::{
     BLOCK_BYTES, Durability, Error, FORMAT_VERSION, IndexKind, Item, ItemMeta, KEY_BYTES_MAX,
     MigrateBy, Position, Result, Settings, VALUE_BYTES_MAX,

@@ -1,8 +1,8 @@
 //! The parts of an open store, and which lock guards what.
 //!
 //! Locks are taken in this order: `maintenance`, `writer`, a leaf of the index, `accounts`, space.
-//! Only `maintenance` is held while a medium works (by whoever makes room), and `writer` where a
-//! segment ends.
+//! Only `maintenance` is held while a medium works (by whoever makes room), so that a write that
+//! finds room ([`crate::attempt`]) never waits for one.
 
 use crate::disk::Disk;
 use crate::index::{Entry, Home, Index, What};
@@ -86,6 +86,8 @@ pub struct Writer {
     pub awaiting: u32,
     /// How many wait until none is under way.
     pub halting: u32,
+    /// Somebody waits until all that was appended is durable: nothing is appended meanwhile.
+    pub is_closed: bool,
     /// Where the group of each turn ends.
     pub ends: [Position; TURNS],
     /// Large values were written by themselves since the SSD was last synced.
@@ -114,6 +116,7 @@ impl Writer {
             settled: 0,
             awaiting: 0,
             halting: 0,
+            is_closed: false,
             ends: [Position::default(); TURNS],
             data_written: false,
             failed: None,

@@ -1,10 +1,11 @@
 //! The store as it is used: open, get, put, delete, scan.
 
 use crate::append::{Draft, Ticket};
+use crate::attempt::{LargeDraft, LargeWhole};
 use crate::background::Background;
 use crate::disk::Barrier;
 use crate::index::What;
-use crate::large::{LargeWriter, waiting};
+use crate::large::waiting;
 use crate::read::{Expired, LargeReader, Look};
 use crate::reads::{Answer, Reads, Request, Wake};
 use crate::record::{Kind, bytes_of};
@@ -16,11 +17,7 @@ use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{
     Durability, Error, Item, ItemMeta, KEY_BYTES_MAX, Position, Result, Settings, VALUE_BYTES_MAX,
 };
-use crate::value::Large;
 use std::sync::Arc;
-
-/// How often a writer makes room for one record before it gives up.
-const ROOM_TRIES: usize = 4;
 
 /// A durable store of items, small ones in persistent memory, large ones on the SSD.
 ///
@@ -101,16 +98,14 @@ impl Tier {
         if self.is_large(key.len(), value.len()) {
             check(key, value.len() as u64)?;
             if let Some(large) = self.with_room(|| waiting(&self.shared, value))? {
-                return append_large(&self.shared, key, large, meta, sequence);
+                return LargeWhole::new(&self.shared, key.into(), large).append(meta, sequence);
             }
             let mut draft = self.draft_large(key, value.len() as u64)?;
             draft.write(value)?;
             return draft.finish(meta, sequence);
         }
         check(key, value.len() as u64)?;
-        let what = Some(What::Small { value_bytes: value.len() as u32 });
-        let draft = Draft { kind: Kind::Small, sequence, meta, key, body: value, what };
-        let ticket = self.append(&draft, RESERVE_PUT)?;
+        let ticket = self.append(&small(key, value, meta, sequence), RESERVE_PUT)?;
         self.shared.counters.user_bytes.add((key.len() + value.len()) as u64);
         Ok(ticket)
     }
@@ -126,9 +121,7 @@ impl Tier {
     pub fn draft_large(&self, key: &[u8], value_bytes: u64) -> Result<LargeDraft> {
         check(key, value_bytes)?;
         self.shared.writer().check()?;
-        let held = || Held(self.shared.clone());
-        let writer = self.with_room(|| LargeWriter::new(held(), value_bytes))?;
-        Ok(LargeDraft { shared: self.shared.clone(), key: key.into(), value_bytes, writer })
+        self.with_room(|| LargeDraft::begin(&self.shared, key, value_bytes))
     }
 
     /// Tries once more if the SSD is full and something on it only waits to be freed.
@@ -142,24 +135,16 @@ impl Tier {
     /// Appends a deletion; `None` if there is nothing to delete.
     pub fn submit_delete(&self, key: &[u8], sequence: Option<u64>) -> Result<Option<Ticket>> {
         check(key, 0)?;
-        // What is appended and not yet in the index may hold the key.
-        let known = |key| {
-            let writer = self.shared.writer();
-            !writer.is_settled() || self.shared.look(key).is_some()
-        };
-        if !known(key) {
-            return self.shared.writer().check().map(|()| None);
+        if !self.shared.may_hold(key)? {
+            return Ok(None);
         }
-        let meta = ItemMeta::default();
-        let what = Some(What::Tombstone);
-        let draft = Draft { kind: Kind::Delete, sequence, meta, key, body: &[], what };
-        let ticket = self.append(&draft, RESERVE_DELETE)?;
+        let ticket = self.append(&deletion(key, sequence), RESERVE_DELETE)?;
         self.shared.counters.user_bytes.add(key.len() as u64);
         Ok(Some(ticket))
     }
 
     fn append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Ticket> {
-        append(&self.shared, draft, reserve)
+        self.shared.append_with_room(draft, reserve)
     }
 
     fn acknowledge(&self, ticket: Ticket) -> Result<u64> {
@@ -291,13 +276,30 @@ impl Tier {
         }
     }
 
-    /// The parts, for the repair of a store.
+    /// The parts.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 }
 
-fn check(key: &[u8], value_bytes: u64) -> Result<()> {
+/// A record of a small item.
+pub(crate) fn small<'a>(
+    key: &'a [u8],
+    value: &'a [u8],
+    meta: ItemMeta,
+    sequence: Option<u64>,
+) -> Draft<'a> {
+    let what = Some(What::Small { value_bytes: value.len() as u32 });
+    Draft { kind: Kind::Small, sequence, meta, key, body: value, what }
+}
+
+/// A record that deletes a key.
+pub(crate) fn deletion(key: &[u8], sequence: Option<u64>) -> Draft<'_> {
+    let (meta, what) = (ItemMeta::default(), Some(What::Tombstone));
+    Draft { kind: Kind::Delete, sequence, meta, key, body: &[], what }
+}
+
+pub(crate) fn check(key: &[u8], value_bytes: u64) -> Result<()> {
     if key.is_empty() || KEY_BYTES_MAX < key.len() {
         return Err(Error::KeyBytes(key.len()));
     }
@@ -305,71 +307,4 @@ fn check(key: &[u8], value_bytes: u64) -> Result<()> {
         true => Ok(()),
         false => Err(Error::ValueBytes(value_bytes as usize)),
     }
-}
-
-fn append(shared: &Shared, draft: &Draft<'_>, reserve: u32) -> Result<Ticket> {
-    for _ in 0..ROOM_TRIES {
-        if let Some((ticket, _)) = shared.append(draft, reserve)? {
-            return Ok(ticket);
-        }
-        shared.make_room(reserve)?;
-    }
-    Err(Error::PmFull)
-}
-
-struct Held(Arc<Shared>);
-
-impl AsRef<Shared> for Held {
-    fn as_ref(&self) -> &Shared {
-        &self.0
-    }
-}
-
-/// A large value that is still arriving.
-pub struct LargeDraft {
-    shared: Arc<Shared>,
-    key: Box<[u8]>,
-    value_bytes: u64,
-    writer: LargeWriter<Held>,
-}
-
-impl LargeDraft {
-    /// Appends bytes of the value.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write(bytes)
-    }
-
-    /// Appends the item's record; as [`Tier::submit_put`] from here on. The bytes written must be
-    /// as many as were announced.
-    pub fn finish(self, meta: ItemMeta, sequence: Option<u64>) -> Result<Ticket> {
-        let LargeDraft { shared, key, value_bytes, writer } = self;
-        let large = writer.finish_for_group()?;
-        assert_eq!(large.bytes, value_bytes, "a draft is finished when all of it was written");
-        append_large(&shared, &key, large, meta, sequence)
-    }
-}
-
-/// Appends the record of a large value, which its group writes if it is not on the SSD yet.
-fn append_large(
-    shared: &Shared,
-    key: &[u8],
-    large: Large,
-    meta: ItemMeta,
-    sequence: Option<u64>,
-) -> Result<Ticket> {
-    large.know(meta);
-    let mut body = Vec::new();
-    large.encode(&mut body);
-    let large = Arc::new(large);
-    let what = Some(What::Large(large.clone()));
-    let draft = Draft { kind: Kind::Large, sequence, meta, key, body: &body, what };
-    let ticket = append(shared, &draft, RESERVE_PUT);
-    match ticket {
-        Ok(_) => shared.counters.user_bytes.add(key.len() as u64 + large.bytes),
-        Err(_) => {
-            shared.waiting.give(large.written());
-            shared.space.free(&large.extents);
-        }
-    }
-    ticket
 }

@@ -73,6 +73,7 @@ impl Counts {
         self.work.slots = self.work.slots.max(work.slots);
         self.work.items = self.work.items.max(work.items);
         self.work.keys = self.work.keys.max(work.keys);
+        self.work.waits = self.work.waits.max(work.waits);
     }
 
     /// Both together.

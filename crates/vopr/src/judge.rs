@@ -51,19 +51,27 @@ pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
     between("large jobs", u64::from(!life.rig.shared.large_jobs.is_empty()))
 }
 
+fn within(name: &str, done: u64, budget: u64) -> Result<(), String> {
+    match done <= budget {
+        true => Ok(()),
+        false => Err(format!("{name} {done}, and may {budget}")),
+    }
+}
+
 /// What of a step's work is more than a step may do. The rivals of `lanes` move a value in one
 /// step, which is what they are compared for: their bytes are not judged.
 pub fn over_budget(work: &Work, connections: u64, in_slices: bool) -> Result<(), String> {
-    let within = |name: &str, done: u64, budget: u64| match done <= budget {
-        true => Ok(()),
-        false => Err(format!("{name} {done}, and may {budget}")),
-    };
     if in_slices {
         within("moved bytes:", work.bytes, budget::BYTES + connections * budget::BYTES_EACH)?;
     }
     within("looked at slots:", work.slots, budget::SLOTS)?;
     within("visited items:", work.items, budget::ITEMS)?;
     within("answered keys:", work.keys, connections * budget::KEYS_EACH)
+}
+
+/// The same of a step of the durable executor, which never waits for a device.
+pub fn keeper_over_budget(work: &Work) -> Result<(), String> {
+    within("waited for devices:", work.waits, 0)
 }
 
 /// Whether memory was so full that an item may be gone without a trace.

@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     let (counts, failed, seeds) = all(&options);
     let told: Vec<String> =
         counts.each().iter().map(|(name, count)| format!("{count} {name}")).collect();
-    let Work { bytes, slots, items, keys } = counts.work;
+    let Work { bytes, slots, items, keys, waits: _ } = counts.work;
     println!("most of a step: {bytes} bytes, {slots} slots, {items} items, {keys} keys");
     println!("{seeds} seeds, {failed} failed: {}", told.join(", "));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -279,7 +279,7 @@ impl World {
                 let worker = self.random.below(life.rig.workers.len() as u64) as usize;
                 self.step_worker(life, worker)?;
             }
-            50..64 => drop(self.step_keeper(life)),
+            50..64 => drop(self.step_keeper(life)?),
             64..72 if !self.swarm.slow_devices || self.random.one_in(10) => {
                 self.step_devices(life);
             }
@@ -332,16 +332,21 @@ impl World {
         Ok(progress != Progress::Idle)
     }
 
-    fn step_keeper(&mut self, life: &mut Life) -> bool {
-        let Some(keeper) = &mut life.rig.keeper else { return false };
+    fn step_keeper(&mut self, life: &mut Life) -> Outcome<bool> {
+        let Some(keeper) = &mut life.rig.keeper else { return Ok(false) };
         let now = self.clock.nanos();
+        meter::take();
         let busy = keeper.step(now, self.clock.unix_seconds(now));
+        let work = meter::take();
+        self.books.counts.work_max(&work);
+        judge::keeper_over_budget(&work)
+            .map_err(|what| format!("a step of the durable executor {what}"))?;
         if let Some(devices) = &life.devices
             && devices.has_begun_commit()
         {
             life.commit_moment = self.books.moment();
         }
-        busy
+        Ok(busy)
     }
 
     /// Something that waits for a device ends.
@@ -439,7 +444,7 @@ impl World {
         for worker in 0..life.rig.workers.len() {
             busy |= self.step_worker(life, worker)?;
         }
-        busy |= self.step_keeper(life);
+        busy |= self.step_keeper(life)?;
         busy |= self.step_devices(life);
         self.books.counts.steps += 1;
         Ok(busy)
@@ -585,7 +590,7 @@ impl World {
             durable.stop();
         }
         for _ in 0..ROUNDS_MAX {
-            let keeper = self.step_keeper(life);
+            let keeper = self.step_keeper(life)?;
             let devices = self.step_devices(life);
             if !keeper && !devices && life.rig.keeper.as_ref().is_none_or(Keeper::is_idle) {
                 if let Some(tier) = &life.tier {

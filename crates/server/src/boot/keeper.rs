@@ -1,5 +1,6 @@
 //! The keeper's thread, and those that wait for devices on its behalf: one that commits, one that
-//! writes large values, one that counts for `stats tier`, and the tier's own for reading.
+//! writes large values, one that makes room in the log, one that counts for `stats tier`, and the
+//! tier's own for reading.
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
@@ -127,6 +128,7 @@ struct Threads {
     commits: Sender<Order>,
     others: Sender<Order>,
     counts: Sender<Order>,
+    rooms: Sender<Order>,
     reads: Reads,
     answers: Vec<(u64, laneway_tier::Answer)>,
     done: Arc<Mutex<Vec<Done>>>,
@@ -158,12 +160,14 @@ impl Threads {
         // Nobody waits for a commit at an interval.
         let commits = start("tier-commit", !durable.waits)?;
         let others = start("tier-write", true)?;
+        // It makes room in the log: neither commits nor large values wait for that.
+        let rooms = start("tier-room", false)?;
         // It goes over the whole index: no value waits for that.
         let counts = start("tier-count", true)?;
         let rings = durable.clone();
         let wake: Wake = Arc::new(move || rings.ring());
         let reads = tier.reads(read_threads, &wake).map_err(|error| error.to_string())?;
-        Ok((Threads { commits, others, counts, reads, answers: Vec::new(), done }, threads))
+        Ok((Threads { commits, others, counts, rooms, reads, answers: Vec::new(), done }, threads))
     }
 }
 
@@ -180,6 +184,7 @@ impl Hands for Threads {
         let to = match order {
             Order::Commit => &self.commits,
             Order::Spill { .. } => &self.others,
+            Order::Write { .. } | Order::Flush { .. } => &self.rooms,
             Order::Count { .. } => &self.counts,
         };
         // It ends only after the keeper, or by a panic that it has told.

@@ -66,7 +66,7 @@ impl<S> Keeper<S> {
             (Step::Settle, _) => self.settling.push(task),
             (Step::Barrier, _) => self.barrier.push_back(task),
             (Step::Suspend, Some(number)) => drop(self.suspended.insert(number, task)),
-            (_, Some(number)) if !task.spilling.is_empty() => {
+            (_, Some(number)) if !task.leaving.is_empty() => {
                 self.suspended.insert(number, task);
             }
             _ => self.conclude(task),
@@ -107,8 +107,7 @@ impl<S> Keeper<S> {
         let key = match &frame.request {
             Request::Get(get) => return self.keys(task, get, ends),
             Request::FlushAll { delay, .. } if self.is_still() => {
-                self.perform_flush(task, &frame.request, *delay);
-                return Step::Done;
+                return self.perform_flush(task, &frame.request, *delay);
             }
             Request::FlushAll { .. } => return Step::Barrier,
             Request::Stats(_) => return self.count_all(task),
@@ -156,7 +155,7 @@ impl<S> Keeper<S> {
             if task.done {
                 return Step::Done;
             }
-            if !task.spilling.is_empty() {
+            if !task.leaving.is_empty() {
                 return Step::More;
             }
         }

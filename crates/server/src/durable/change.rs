@@ -1,14 +1,15 @@
 //! What a command has changed in memory goes to the tier; what cannot is taken back.
 
+use super::aside::Aside;
 use super::capture::Change;
 use super::hands::{Order, Spilled};
 use super::keeper::{Keeper, Pending};
 use super::shared::bump;
-use super::task::{Spilling, Task};
+use super::task::{Leaving, Task};
 use super::veil::is_over;
 use laneway_store::{Got, ItemMeta as Seen, Pinned};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{ItemMeta, LargeDraft, Result, Ticket};
+use laneway_tier::{ItemMeta, LargeWhole, Result, Ticket, Tried};
 
 /// Marks in a record.
 const STALE: u16 = 1;
@@ -83,7 +84,7 @@ impl<S> Keeper<S> {
             }
             let value = pinned.map_or(Spilled::Bytes(value), Spilled::Pinned);
             self.busy.entry(key.into()).or_default();
-            task.spilling.push_back(Spilling { key: key.into(), meta });
+            task.leaving.push(Leaving { key: key.into(), meta: Some(meta) });
             bump(&self.durable.counts.spills);
             self.order_for(task, |number| Order::Spill { number, key: key.into(), value });
             return Ok(());
@@ -92,8 +93,10 @@ impl<S> Keeper<S> {
             pinned.copy_into(&mut value);
         }
         let sequence = self.next_sequence();
-        let ticket = tier.submit_put(key, &value, meta, Some(sequence))?;
-        self.submitted(task, key, ticket, false);
+        match tier.try_put(key, &value, meta, sequence)? {
+            Tried::Done(ticket) => self.submitted(task, key, ticket, false),
+            Tried::Waits(()) => self.put_aside(task, key, sequence, Aside::Put { value, meta }),
+        }
         Ok(())
     }
 
@@ -102,13 +105,15 @@ impl<S> Keeper<S> {
             return Ok(());
         }
         let sequence = self.next_sequence();
-        if let Some(ticket) = self.durable.tier.submit_delete(key, Some(sequence))? {
-            self.submitted(task, key, ticket, true);
+        match self.durable.tier.try_delete(key, sequence)? {
+            Tried::Done(Some(ticket)) => self.submitted(task, key, ticket, true),
+            Tried::Done(None) => {}
+            Tried::Waits(()) => self.put_aside(task, key, sequence, Aside::Delete),
         }
         Ok(())
     }
 
-    fn submitted(&mut self, task: &mut Task, key: &[u8], ticket: Ticket, deleted: bool) {
+    pub(super) fn submitted(&mut self, task: &mut Task, key: &[u8], ticket: Ticket, deleted: bool) {
         self.appended = true;
         if self.durable.waits {
             task.wait_for(ticket.end);
@@ -125,22 +130,19 @@ impl<S> Keeper<S> {
     }
 
     /// A large value is on the SSD, or could not be written.
-    pub(super) fn spilled(&mut self, number: u64, result: Result<LargeDraft>) {
-        let Some(mut task) = self.suspended.remove(&number) else { return };
-        let Some(Spilling { key, meta }) = task.spilling.pop_front() else { return };
-        let sequence = self.next_sequence();
-        match result.and_then(|draft| draft.finish(meta, Some(sequence))) {
-            Ok(ticket) => self.submitted(&mut task, &key, ticket, false),
-            Err(error) => {
-                self.take_back(&key);
-                task.fail(error.to_string());
+    pub(super) fn spilled(&mut self, number: u64, key: &[u8], result: Result<LargeWhole>) {
+        let Some((mut task, leaving)) = self.left(number, key) else { return };
+        let (meta, sequence) = (leaving.meta.unwrap_or_default(), self.next_sequence());
+        match result.and_then(|whole| whole.try_append(meta, sequence)) {
+            Ok(Tried::Done(ticket)) => self.submitted(&mut task, key, ticket, false),
+            Ok(Tried::Waits(whole)) => {
+                self.put_aside(&mut task, key, sequence, Aside::Whole { whole, meta });
+                self.suspended.insert(number, task);
+                return;
             }
+            Err(error) => self.refuse(&mut task, key, &error),
         }
-        match task.spilling.is_empty() {
-            true => self.admit(task),
-            false => drop(self.suspended.insert(number, task)),
-        }
-        self.release(&key);
+        self.resume(number, task, key);
     }
 
     /// A key waits for no device any more: those behind it go on, until one makes it wait again.
@@ -169,7 +171,7 @@ impl<S> Keeper<S> {
 
     /// Drops expired items from the tier, a few at a time.
     pub(super) fn drop_expired(&mut self) {
-        if self.now_nanos < self.sweep.1 || !self.barrier.is_empty() {
+        if self.now_nanos < self.sweep.1 || !self.barrier.is_empty() || self.flushing {
             return;
         }
         self.sweep.1 = self.now_nanos + SWEEP_NANOS;
@@ -183,8 +185,8 @@ impl<S> Keeper<S> {
                 continue;
             }
             let sequence = self.next_sequence();
-            match self.durable.tier.submit_delete(&key, Some(sequence)) {
-                Ok(Some(ticket)) => {
+            match self.durable.tier.try_delete(&key, sequence) {
+                Ok(Tried::Done(Some(ticket))) => {
                     self.appended = true;
                     if self.durable.waits {
                         let pending = Pending { until: ticket.end, deleted: true };
@@ -192,7 +194,12 @@ impl<S> Keeper<S> {
                     }
                     bump(&self.durable.counts.expired);
                 }
-                Ok(None) => {}
+                Ok(Tried::Done(None)) => {}
+                Ok(Tried::Waits(())) => {
+                    // One at a time: the others have room behind it.
+                    bump(&self.durable.counts.expired);
+                    return self.put_aside_expired(&key, sequence);
+                }
                 Err(_) => return, // whoever writes is told
             }
         }

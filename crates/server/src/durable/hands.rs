@@ -1,9 +1,13 @@
 //! Who waits for devices on the keeper's behalf. Threads in a server; in tests nobody: an order is
 //! carried out at once and its end is heard of in the next step, so that a run repeats exactly.
 
+use super::aside::{Aside, write};
 use laneway_store::Pinned;
-use laneway_tier::{Answer, LargeDraft, Request, Result, Stats, Tier};
+use laneway_tier::{Answer, ItemMeta, LargeWhole, Request, Result, Stats, Ticket, Tier};
 use std::sync::Arc;
+
+/// The key under which the time of a flush to come is kept. No client's key is that long.
+pub(super) const SCHEDULE_KEY: [u8; 256] = [0; 256];
 
 /// Something that waits.
 pub enum Order {
@@ -17,6 +21,24 @@ pub enum Order {
         key: Box<[u8]>,
         /// The value.
         value: Spilled,
+    },
+    /// Append a change for which the log had no room at once.
+    Write {
+        /// Comes back with the end.
+        number: u64,
+        /// The key.
+        key: Box<[u8]>,
+        /// The change's.
+        sequence: u64,
+        /// The change.
+        aside: Aside,
+    },
+    /// Flush everything, now or at a time to come.
+    Flush {
+        /// Comes back with the end.
+        number: u64,
+        /// The unix second; 0 for now.
+        at: u32,
     },
     /// Count everything.
     Count {
@@ -37,8 +59,12 @@ pub enum Spilled {
 pub enum Done {
     /// Of a commit.
     Committed(Result<()>),
-    /// The value is on the SSD, but for the group that names it.
-    Spilled(u64, Result<LargeDraft>),
+    /// The value of this key is on the SSD, but for the group that names it.
+    Spilled(u64, Box<[u8]>, Result<LargeWhole>),
+    /// The change of this key was appended, where there was anything to change.
+    Written(u64, Box<[u8]>, Result<Option<Ticket>>),
+    /// What was flushed, or is to be, is durable.
+    Flushed(u64, Result<()>),
     /// Everything was counted.
     Counted(u64, Box<Stats>),
     /// Something was read.
@@ -59,17 +85,32 @@ pub trait Hands: Send {
 pub fn carry_out(tier: &Tier, order: Order) -> Done {
     match order {
         Order::Commit => Done::Committed(tier.commit()),
-        Order::Spill { number, key, value } => Done::Spilled(number, spill(tier, &key, &value)),
+        Order::Spill { number, key, value } => {
+            let spilled = spill(tier, &key, &value);
+            Done::Spilled(number, key, spilled)
+        }
+        Order::Write { number, key, sequence, aside } => {
+            let written = write(tier, &key, sequence, aside);
+            Done::Written(number, key, written)
+        }
+        Order::Flush { number, at } => Done::Flushed(number, flush(tier, at)),
         Order::Count { number } => Done::Counted(number, Box::new(tier.stats())),
     }
 }
 
-fn spill(tier: &Tier, key: &[u8], value: &Spilled) -> Result<LargeDraft> {
+fn flush(tier: &Tier, at: u32) -> Result<()> {
+    match at {
+        0 => tier.flush_all().map(drop),
+        at => tier.put(&SCHEDULE_KEY, &at.to_le_bytes(), ItemMeta::default()).map(drop),
+    }
+}
+
+fn spill(tier: &Tier, key: &[u8], value: &Spilled) -> Result<LargeWhole> {
     match value {
         Spilled::Bytes(bytes) => {
             let mut draft = tier.draft_large(key, bytes.len() as u64)?;
             draft.write(bytes)?;
-            Ok(draft)
+            draft.whole()
         }
         Spilled::Pinned(value) => {
             let mut draft = tier.draft_large(key, value.value_bytes() as u64)?;
@@ -79,7 +120,7 @@ fn spill(tier: &Tier, key: &[u8], value: &Spilled) -> Result<LargeDraft> {
                 draft.write(piece)?;
                 offset += piece.len();
             }
-            Ok(draft)
+            draft.whole()
         }
     }
 }

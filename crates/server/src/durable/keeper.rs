@@ -26,8 +26,6 @@ const FAULTS_MAX: usize = 512;
 const LONG_WAITING_MAX: usize = 1 << 14;
 /// The longest line of a request that comes from a worker.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// The key under which the time of a flush to come is kept. No client's key is that long.
-pub(super) const SCHEDULE_KEY: [u8; 256] = [0; 256];
 
 /// A change of a key that is not durable yet.
 pub(super) struct Pending {
@@ -75,6 +73,8 @@ pub struct Keeper<S> {
     pub(super) commit_nanos: u64,
     /// Flushes wait until nothing else is under way; nothing new begins meanwhile.
     pub(super) barrier: VecDeque<Task>,
+    /// The tier flushes everything: nothing new begins meanwhile.
+    pub(super) flushing: bool,
     /// Replies whose home had no room for them.
     pub(super) undelivered: VecDeque<Finished>,
     /// The key whose item was found to be unreadable just now, and why.
@@ -120,6 +120,7 @@ impl<S> Keeper<S> {
             appended: false,
             commit_nanos: 0,
             barrier: VecDeque::new(),
+            flushing: false,
             undelivered: VecDeque::new(),
             unreadable: None,
             sweep: (Vec::new(), 0),
@@ -142,7 +143,9 @@ impl<S> Keeper<S> {
             busy = true;
             match done {
                 Done::Committed(result) => self.committed(result),
-                Done::Spilled(number, result) => self.spilled(number, result),
+                Done::Spilled(number, key, result) => self.spilled(number, &key, result),
+                Done::Written(number, key, result) => self.written(number, &key, result),
+                Done::Flushed(number, result) => self.flushed(number, result),
                 Done::Counted(number, stats) => self.counted(number, &stats),
                 Done::Read(number, answer) => self.read(number, answer),
             }
@@ -153,7 +156,7 @@ impl<S> Keeper<S> {
         busy |= self.pass_barrier();
         for _ in 0..JOBS_PER_STEP {
             let full = !self.undelivered.is_empty() || self.has_enough_faults();
-            if full || !self.barrier.is_empty() {
+            if full || self.flushing || !self.barrier.is_empty() {
                 break;
             }
             let Some(job) = self.durable.jobs.pop() else { break };

@@ -10,7 +10,7 @@
 //!
 //! In the order of use: [`veil`], [`shared`] (what workers see); [`keeper`] (its step), [`admit`]
 //! (which request may go on), [`perform`] (executing one), [`change`] (what it changed goes to the
-//! tier), [`fault`] (an item comes into memory), [`settle`] (groups, replies), [`hands`] (who
+//! tier), [`aside`] (or waits until there is room), [`fault`] (an item comes into memory), [`settle`] (groups, replies), [`hands`] (who
 //! waits for devices). [`capture`] is how the keeper learns what a command changed.
 //!
 //! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
@@ -19,6 +19,7 @@
 //! Knows no socket; time comes with every step. Seconds are unix seconds.
 
 pub mod admit;
+pub mod aside;
 pub mod capture;
 pub mod change;
 pub mod fault;

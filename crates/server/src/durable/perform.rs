@@ -2,8 +2,8 @@
 
 use super::admit::Step;
 use super::capture;
-use super::hands::Order;
-use super::keeper::{Keeper, SCHEDULE_KEY};
+use super::hands::{Order, SCHEDULE_KEY};
+use super::keeper::Keeper;
 use super::shared::bump;
 use super::task::Task;
 use crate::execute::{self, Body, Context, Incoming, Outcome};
@@ -13,7 +13,7 @@ use crate::latency::{self, Operation};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{ItemMeta, Result, Stats};
+use laneway_tier::{Result, Stats};
 use laneway_wire::reply::{CRLF, DELETED};
 use laneway_wire::{Get, Request};
 use std::cell::Cell;
@@ -131,50 +131,58 @@ impl<S> Keeper<S> {
         }
     }
 
-    /// Nothing else is under way.
+    /// Nothing else is under way. The tier flushes first, which somebody else waits for; then
+    /// memory does, a stretch a step.
     pub(super) fn perform_flush(
         &mut self,
         task: &mut Task,
         request: &Request<'_>,
         delay: Option<i64>,
-    ) {
+    ) -> Step {
         let is_ours = task.origin.is_none(); // it was allowed when it was asked for
-        if self.execute_settings.flush_enabled || is_ours {
+        if !task.is_flushed && (self.execute_settings.flush_enabled || is_ours) {
+            task.is_flushed = true;
             let at = execute::expires_at(delay.unwrap_or(0), self.now_seconds);
-            let kept = match at > self.now_seconds {
-                true => self.schedule_flush(at),
-                // What was to come is forgotten with everything else.
-                false if is_planted(Bug::FlushSparesTier) => Ok(()),
-                false => self.durable.tier.flush_all().map(drop),
-            };
-            if let Err(error) = kept {
-                bump(&self.durable.counts.refused);
-                return task.fail(error.to_string());
+            let at = if at > self.now_seconds { at } else { 0 };
+            // What was to come is forgotten with everything else.
+            if at != 0 || !is_planted(Bug::FlushSparesTier) {
+                self.flushing = true;
+                self.order_for(task, |number| Order::Flush { number, at });
+                return Step::Suspend;
             }
-            // Where writes are acknowledged before they are durable, a commit is due for it too.
-            self.appended |= !is_planted(Bug::FlushUncommitted);
         }
         if is_ours {
-            while !self.shared.store.flush_all() {} // a stretch of the sweep a call
-            return self.shared.flush_at(0);
+            if !self.shared.store.flush_all() {
+                return Step::Barrier;
+            }
+            self.shared.flush_at(0);
+            return Step::Done;
         }
         let mut out = Vec::new();
         let touched = Cell::new(0);
-        let outcome = loop {
-            match execute::command(&self.context(&touched, false), request, &mut out) {
-                Outcome::Again => {} // the same, as an outcome
-                outcome => break outcome,
-            }
-        };
-        if let Outcome::FlushAt(at) = outcome {
-            self.shared.flush_at(at);
+        let outcome = execute::command(&self.context(&touched, false), request, &mut out);
+        match outcome {
+            Outcome::Again => return Step::Barrier, // the same, as an outcome
+            Outcome::FlushAt(at) => self.shared.flush_at(at),
+            _ => {}
         }
         task.reply.push_bytes(&out);
+        Step::Done
     }
 
-    fn schedule_flush(&self, at: u32) -> Result<()> {
-        let meta = ItemMeta::default();
-        self.durable.tier.put(&SCHEDULE_KEY, &at.to_le_bytes(), meta).map(drop)
+    /// The tier has flushed everything, or could not.
+    pub(super) fn flushed(&mut self, number: u64, result: Result<()>) {
+        self.flushing = false;
+        let Some(mut task) = self.suspended.remove(&number) else { return };
+        match result {
+            // Where writes are acknowledged before they are durable, a commit is due for it too.
+            Ok(()) => self.appended |= !is_planted(Bug::FlushUncommitted),
+            Err(error) => {
+                bump(&self.durable.counts.refused);
+                task.fail(error.to_string());
+            }
+        }
+        self.admit(task);
     }
 
     /// A flush that was to come when the server last stopped is to come still.
@@ -222,6 +230,7 @@ impl<S> Keeper<S> {
             faults: read(&counts.faults),
             fault_bytes: read(&counts.fault_bytes),
             spills: read(&counts.spills),
+            set_aside: read(&counts.set_aside),
             refused: read(&counts.refused),
             expired: read(&counts.expired),
             lost: read(&counts.lost),

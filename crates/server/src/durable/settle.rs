@@ -87,10 +87,14 @@ impl<S> Keeper<S> {
     /// Lets a flush pass once nothing else is under way.
     pub(super) fn pass_barrier(&mut self) -> bool {
         let mut any = false;
-        while !self.barrier.is_empty() && self.is_still() {
+        while self.is_still()
+            && let Some(task) = self.barrier.pop_front()
+        {
             any = true;
-            if let Some(task) = self.barrier.pop_front() {
-                self.admit(task);
+            let left = self.barrier.len();
+            self.admit(task);
+            if left < self.barrier.len() {
+                break; // the rest of it is for the next step
             }
         }
         any

@@ -41,6 +41,8 @@ pub struct Counts {
     pub fault_bytes: AtomicU64,
     /// Large values written to the SSD.
     pub spills: AtomicU64,
+    /// Changes that waited until the log had room.
+    pub set_aside: AtomicU64,
     /// Writes that were refused or taken back because a medium refused.
     pub refused: AtomicU64,
     /// Items dropped because they had expired.

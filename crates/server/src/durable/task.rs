@@ -15,12 +15,12 @@ pub const SHORT: usize = 0;
 /// The line of values of more than a piece.
 pub const LONG: usize = 2;
 
-/// A value on its way to the SSD for a task.
-pub struct Spilling {
+/// A change of a task on its way to the tier.
+pub struct Leaving {
     /// The key.
     pub key: Box<[u8]>,
-    /// What is kept with it.
-    pub meta: ItemMeta,
+    /// What is kept with its value; none if it is deleted.
+    pub meta: Option<ItemMeta>,
 }
 
 /// What a value on its way into memory takes of what may be.
@@ -138,8 +138,10 @@ pub struct Task {
     pub changed: Vec<Box<[u8]>>,
     /// Its number, once something waits for a device on its behalf.
     pub number: Option<u64>,
-    /// Values on their way to the SSD, in order.
-    pub spilling: VecDeque<Spilling>,
+    /// Changes on their way to the tier.
+    pub leaving: Vec<Leaving>,
+    /// The tier has flushed everything for it; memory is next.
+    pub is_flushed: bool,
     /// What is answered instead.
     pub error: Option<String>,
     /// How often an item was brought into memory for its next key.
@@ -175,7 +177,8 @@ impl Task {
             covers: Vec::new(),
             changed: Vec::new(),
             number: None,
-            spilling: VecDeque::new(),
+            leaving: Vec::new(),
+            is_flushed: false,
             error: None,
             tries: 0,
             seen: false,

@@ -18,6 +18,8 @@ pub struct TierSnapshot {
     pub fault_bytes: u64,
     /// Large values written to the SSD.
     pub spills: u64,
+    /// Changes that waited until the log had room.
+    pub set_aside: u64,
     /// Writes refused, or taken back.
     pub refused: u64,
     /// Items dropped because they had expired.
@@ -97,6 +99,7 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.number("items_brought_in", snapshot.faults);
     lines.number("bytes_brought_in", snapshot.fault_bytes);
     lines.number("large_written", snapshot.spills);
+    lines.number("set_aside", snapshot.set_aside);
     lines.number("writes_refused", snapshot.refused);
     lines.number("items_expired", snapshot.expired);
     lines.number("reads_lost", snapshot.lost);

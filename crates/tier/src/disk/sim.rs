@@ -8,6 +8,7 @@
 
 use super::{Barrier, Disk};
 use crate::types::BLOCK_BYTES;
+use laneway_sync::meter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -215,6 +216,7 @@ impl Disk for SimDisk {
     }
 
     fn read_some(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        meter::wait();
         self.check(at, into.len(), into.as_ptr().addr());
         if self.power.is_off() {
             return Err(io::Error::other("the power is off"));
@@ -243,6 +245,7 @@ impl Disk for SimDisk {
     }
 
     fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize> {
+        meter::wait();
         self.check(at, from.len(), from.as_ptr().addr());
         self.power.event()?;
         let mut state = self.lock();
@@ -268,6 +271,7 @@ impl Disk for SimDisk {
     }
 
     fn sync(&self, why: Barrier) -> io::Result<()> {
+        meter::wait();
         self.power.event()?;
         let mut state = self.lock();
         if state.faults.ignored.contains(&why) {

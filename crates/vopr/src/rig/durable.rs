@@ -73,6 +73,7 @@ pub struct Gate {
     pub commits_wait: AtomicBool,
     pub reads_wait: AtomicBool,
     pub spills_wait: AtomicBool,
+    pub room_waits: AtomicBool,
 }
 
 /// How a rig keeps items.
@@ -118,6 +119,7 @@ impl Hands for Slow {
         let goes = |order: &mut Order| match order {
             Order::Commit => !gate.commits_wait.load(Relaxed),
             Order::Spill { .. } => !gate.spills_wait.load(Relaxed),
+            Order::Write { .. } | Order::Flush { .. } => !gate.room_waits.load(Relaxed),
             Order::Count { .. } => true,
         };
         for order in self.orders.extract_if(.., goes) {

@@ -1,0 +1,157 @@
+//! Writes that never wait for a medium, for who must not: what finds no room in the active segment
+//! of the log at once is handed back, and goes by way of somebody who may wait. And large values,
+//! which are written before their record is appended.
+
+use crate::append::{Draft, Ticket};
+use crate::index::What;
+use crate::large::LargeWriter;
+use crate::record::Kind;
+use crate::store::{RESERVE_PUT, Shared};
+use crate::tier::{Tier, check, deletion, small};
+use crate::types::{ItemMeta, Result};
+use crate::value::Large;
+use std::sync::Arc;
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub enum Tried<T, B = ()> {
+    /// It was done.
+    Done(T),
+    /// It would have to wait. What was handed in comes back.
+    Waits(B),
+}
+
+impl Tier {
+    /// As [`Tier::submit_put`] of a value that is not [`Tier::is_large`], if it need not wait.
+    pub fn try_put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        meta: ItemMeta,
+        sequence: u64,
+    ) -> Result<Tried<Ticket>> {
+        check(key, value.len() as u64)?;
+        let shared = self.shared();
+        let ticket = shared.try_append(&small(key, value, meta, Some(sequence)))?;
+        let Some(ticket) = ticket else { return Ok(Tried::Waits(())) };
+        shared.counters.user_bytes.add((key.len() + value.len()) as u64);
+        Ok(Tried::Done(ticket))
+    }
+
+    /// As [`Tier::submit_delete`], if it need not wait.
+    pub fn try_delete(&self, key: &[u8], sequence: u64) -> Result<Tried<Option<Ticket>>> {
+        check(key, 0)?;
+        let shared = self.shared();
+        if !shared.may_hold(key)? {
+            return Ok(Tried::Done(None));
+        }
+        let ticket = shared.try_append(&deletion(key, Some(sequence)))?;
+        let Some(ticket) = ticket else { return Ok(Tried::Waits(())) };
+        shared.counters.user_bytes.add(key.len() as u64);
+        Ok(Tried::Done(Some(ticket)))
+    }
+}
+
+struct Held(Arc<Shared>);
+
+impl AsRef<Shared> for Held {
+    fn as_ref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+/// A large value that is still arriving.
+pub struct LargeDraft {
+    shared: Arc<Shared>,
+    key: Box<[u8]>,
+    value_bytes: u64,
+    writer: LargeWriter<Held>,
+}
+
+impl LargeDraft {
+    pub(crate) fn begin(shared: &Arc<Shared>, key: &[u8], value_bytes: u64) -> Result<LargeDraft> {
+        let writer = LargeWriter::new(Held(shared.clone()), value_bytes)?;
+        Ok(LargeDraft { shared: shared.clone(), key: key.into(), value_bytes, writer })
+    }
+
+    /// Appends bytes of the value.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write(bytes)
+    }
+
+    /// The value is all there: as many bytes were written as were announced.
+    pub fn whole(self) -> Result<LargeWhole> {
+        let LargeDraft { shared, key, value_bytes, writer } = self;
+        let large = writer.finish_for_group()?;
+        assert_eq!(large.bytes, value_bytes, "a draft is finished when all of it was written");
+        Ok(LargeWhole::new(&shared, key, large))
+    }
+
+    /// Appends the item's record; as [`Tier::submit_put`] from here on.
+    pub fn finish(self, meta: ItemMeta, sequence: Option<u64>) -> Result<Ticket> {
+        self.whole()?.append(meta, sequence)
+    }
+}
+
+/// A large value that is on the SSD, or in memory until its group writes it. Dropped before its
+/// record is appended, it leaves nothing behind.
+pub struct LargeWhole {
+    shared: Arc<Shared>,
+    key: Box<[u8]>,
+    large: Option<Arc<Large>>,
+}
+
+impl LargeWhole {
+    pub(crate) fn new(shared: &Arc<Shared>, key: Box<[u8]>, large: Large) -> LargeWhole {
+        LargeWhole { shared: shared.clone(), key, large: Some(Arc::new(large)) }
+    }
+
+    /// Appends the item's record.
+    pub fn append(self, meta: ItemMeta, sequence: Option<u64>) -> Result<Ticket> {
+        let write = |draft: &Draft<'_>| self.shared.append_with_room(draft, RESERVE_PUT).map(Some);
+        let ticket = self.write(meta, sequence, write)?;
+        self.appended();
+        Ok(ticket.expect("it has waited"))
+    }
+
+    /// The same, if it need not wait.
+    pub fn try_append(self, meta: ItemMeta, sequence: u64) -> Result<Tried<Ticket, LargeWhole>> {
+        match self.write(meta, Some(sequence), |draft| self.shared.try_append(draft))? {
+            None => Ok(Tried::Waits(self)),
+            Some(ticket) => {
+                self.appended();
+                Ok(Tried::Done(ticket))
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        meta: ItemMeta,
+        sequence: Option<u64>,
+        append: impl FnOnce(&Draft<'_>) -> Result<Option<Ticket>>,
+    ) -> Result<Option<Ticket>> {
+        let large = self.large.as_ref().expect("it is appended once");
+        large.know(meta);
+        let mut body = Vec::new();
+        large.encode(&mut body);
+        let what = Some(What::Large(large.clone()));
+        append(&Draft { kind: Kind::Large, sequence, meta, key: &self.key, body: &body, what })
+    }
+
+    /// The blocks are the record's from now on.
+    fn appended(mut self) {
+        if let Some(large) = self.large.take() {
+            self.shared.counters.user_bytes.add(self.key.len() as u64 + large.bytes);
+        }
+    }
+}
+
+impl Drop for LargeWhole {
+    fn drop(&mut self) {
+        if let Some(large) = self.large.take() {
+            self.shared.waiting.give(large.written());
+            self.shared.space.free(&large.extents);
+        }
+    }
+}
