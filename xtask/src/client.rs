@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// How long a reply may stay away before it counts as lost.
-pub const REPLY_PATIENCE: Duration = Duration::from_secs(30);
+pub const REPLY_PATIENCE: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 64 * 1024;
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
@@ -16,6 +16,7 @@ pub struct Client {
     stream: TcpStream,
     input: Vec<u8>,
     start: usize,
+    lost: bool,
 }
 
 impl Client {
@@ -28,12 +29,19 @@ impl Client {
             .and_then(|()| stream.set_read_timeout(Some(REPLY_PATIENCE)))
             .and_then(|()| stream.set_write_timeout(Some(REPLY_PATIENCE)));
         set.map_err(|e| format!("cannot set up a connection: {e}"))?;
-        Ok(Client { stream, input: Vec::new(), start: 0 })
+        Ok(Client { stream, input: Vec::new(), start: 0, lost: false })
     }
 
     /// Sends everything.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.stream.write_all(bytes).map_err(|e| format!("sending failed: {e}"))
+        let sent = self.stream.write_all(bytes);
+        self.lost |= sent.is_err();
+        sent.map_err(|e| format!("sending failed: {e}"))
+    }
+
+    /// Whether the last error was that nothing more comes by this connection, and no wrong reply.
+    pub fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// The next line without its `\r\n`.
@@ -102,10 +110,12 @@ impl Client {
         self.input.resize(held + READ_BYTES, 0);
         let got = self.stream.read(&mut self.input[held..]);
         self.input.truncate(held + got.as_ref().copied().unwrap_or(0));
+        let interrupted = |e: &std::io::Error| e.kind() == std::io::ErrorKind::Interrupted;
+        self.lost |= got.as_ref().map_or_else(|e| !interrupted(e), |bytes| *bytes == 0);
         match got {
             Ok(0) => Err("the server closed the connection".into()),
             Ok(_) => Ok(()),
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            Err(e) if interrupted(&e) => Ok(()),
             Err(e) => Err(format!("no reply: {e}")),
         }
     }

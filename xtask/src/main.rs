@@ -19,6 +19,7 @@ mod layers;
 mod loom;
 mod memccapable;
 mod outcome;
+mod place;
 mod power_cut;
 mod process;
 mod pymemcache;

@@ -3,15 +3,17 @@
 //! memcached is told apart by its file name: as root it wants `-u`, and it has no subcommand.
 
 use crate::process::{self, Guarded};
+use rustix::process::Signal;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers its port.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server may take from SIGTERM to its end.
-const STOP_PATIENCE: Duration = Duration::from_secs(20);
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An executable that speaks memcached's protocol.
@@ -145,8 +147,23 @@ impl Server {
     }
 
     /// Sends it a signal.
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub fn signal(&self, signal: Signal) {
         process::signal(self.id(), signal);
+    }
+
+    /// Ends it by SIGKILL or SIGTERM; fails unless it ends by the one, and with status 0 by the
+    /// other.
+    pub fn end_by(&mut self, signal: Signal, patience: Duration) -> Result<(), String> {
+        self.check_alive()?;
+        self.signal(signal);
+        let status = self.end(patience)?;
+        let ended_well = match signal {
+            Signal::KILL => status.signal() == Some(Signal::KILL.as_raw()),
+            _ => status.success(),
+        };
+        ended_well
+            .then_some(())
+            .ok_or_else(|| format!("it ended with {}\n{}", process::told(status), self.log_tail()))
     }
 
     /// The status of its end, waited for; fails if it does not end in time.

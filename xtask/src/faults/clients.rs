@@ -1,9 +1,9 @@
 //! Faults that clients are: they dribble, never read, come and go by thousands, ask for more than
 //! there is.
 
-use super::place::{self, connect, descriptors, grown_mib, resident_kib, wait_until};
 use super::{Done, Fault, Seen};
 use crate::client::Client;
+use crate::place::{self, connect, descriptors, grown_mib, resident_kib, wait_until};
 use crate::random::Value;
 use crate::server::{Executable, Server};
 use rustix::net::sockopt::set_socket_linger;

@@ -1,16 +1,15 @@
 //! Faults of a server with a data folder: it is killed, restarted, run twice, out of disk.
 
 use super::ledger::{self, Ledger};
-use super::place::{self, Folder};
 use super::{Done, Fault, Seen};
 use crate::client::Client;
+use crate::place::{self, Folder};
 use crate::process;
 use crate::random::Value;
 use crate::server::{Executable, Server, free_address};
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 pub const FAULTS: &[Fault] = &[
@@ -82,16 +81,7 @@ fn again_and_again(executable: &Executable, signal: Signal) -> Done {
     let (address, mut judged) = (server.address(), 0);
     for _ in 0..ROUNDS {
         let written = ledger::write_until(&mut ledgers, address, WRITES, || {
-            server.check_alive()?;
-            server.signal(signal);
-            let status = server.end(place::PATIENCE)?;
-            let ended_well = match signal {
-                Signal::KILL => status.signal() == Some(Signal::KILL.as_raw()),
-                _ => status.success(),
-            };
-            ended_well
-                .then_some(())
-                .ok_or_else(|| format!("it ended with {}\n{}", process::told(status), server.log()))
+            server.end_by(signal, place::PATIENCE)
         })?;
         acknowledged += written;
         server = executable.start_at("faults-again", address, &[], &flags)?;

@@ -1,10 +1,10 @@
 //! A network link that goes down and comes back. Both ends lie in namespaces made here: this task
 //! runs once more in one of its own, and the server in another.
 
-use super::place::{self, wait_until};
 use super::{Done, Fault, Seen};
 use crate::client::Client;
 use crate::outcome::EXIT_SKIPPED;
+use crate::place::{self, wait_until};
 use crate::process;
 use crate::random::Value;
 use crate::server::{Executable, Server};

@@ -1,9 +1,9 @@
 //! Faults of the machine: it halts the server, has too little memory or CPU for it, steps its
 //! clock, takes no log.
 
-use super::place::{self, Folder};
 use super::{Done, Fault, Seen};
 use crate::client::Client;
+use crate::place::{self, Folder};
 use crate::process::{self, Guarded};
 use crate::random::{Random, Value};
 use crate::server::{Executable, free_address};

@@ -12,9 +12,9 @@ mod ledger;
 mod link;
 mod machine;
 mod overload;
-mod place;
 
 use crate::outcome::{Failure, Outcome, passed, skipped};
+use crate::place;
 use crate::server::Executable;
 use std::time::Instant;
 

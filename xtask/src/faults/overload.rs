@@ -10,9 +10,9 @@
 //! ratios counts. Server and clients have a CPU each: hundreds of client threads on its CPU would
 //! empty its caches between any two requests, which clients on other machines do not.
 
-use super::place::{self, CpuTime, resident_kib};
 use super::{Done, Fault, Seen};
 use crate::client::Client;
+use crate::place::{self, CpuTime, resident_kib};
 use crate::random::Value;
 use crate::server::{Executable, Server, free_address};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

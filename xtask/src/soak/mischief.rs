@@ -4,12 +4,13 @@
 //! open on purpose are parked, and the oldest is dropped for each new one, so that a run holds a
 //! bounded number. None sends `flush_all` or `shutdown`: that would harm the others by right.
 
-use super::{Stage, mix};
+use super::mix;
+use super::stage::{MISDEEDS, Stage};
 use crate::random::Random;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -22,6 +23,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LINE_WITHOUT_END_BYTES: usize = 2 << 20;
 const FLOOD_REQUESTS: usize = 20_000;
 const CHURN_CONNECTIONS: usize = 20;
+const DATAGRAMS: usize = 50;
+const DATAGRAM_BYTES_MAX: usize = 1_500;
+/// Id, frame, frames, and a number that is reserved, two bytes each.
+const UDP_HEADER_BYTES: usize = 8;
 
 /// A way to misbehave.
 pub struct Kind {
@@ -31,7 +36,7 @@ pub struct Kind {
 }
 
 /// All the ways.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [Kind; MISDEEDS] = [
     Kind { name: "garbage", act: Culprit::garbage },
     Kind { name: "half-open connection", act: Culprit::half_open },
     Kind { name: "stops reading", act: Culprit::stop_reading },
@@ -42,35 +47,39 @@ pub const KINDS: [Kind; 10] = [
     Kind { name: "pipelined flood", act: Culprit::flood },
     Kind { name: "malformed commands", act: Culprit::malformed },
     Kind { name: "body of a wrong length", act: Culprit::wrong_body },
+    Kind { name: "garbage datagrams", act: Culprit::garbage_datagrams },
 ];
 
 struct Culprit {
     address: SocketAddr,
+    /// One of the server's UDP ports, if it has any.
+    udp_port: Option<u16>,
     id: u64,
     random: Random,
     parked: VecDeque<TcpStream>,
     /// Whether this misdeed has reached the server.
-    connected: Cell<bool>,
+    reached: Cell<bool>,
 }
 
 /// Misbehaves until the soak is over.
 pub fn misbehave(stage: &Stage, seed: u64, id: u64) {
     let random = Random::new(seed, id);
-    let (parked, connected) = (VecDeque::new(), Cell::new(false));
-    let mut culprit = Culprit { address: stage.address, id, random, parked, connected };
-    let mut turn = id as usize;
-    while !stage.is_over() {
+    let (parked, reached, address) = (VecDeque::new(), Cell::new(false), stage.address);
+    let mut culprit = Culprit { address, udp_port: None, id, random, parked, reached };
+    let mut turn = 0;
+    while !stage.scene.is_over() {
         // The first round does each kind once, so that no short run leaves one out.
-        let kind = match turn < id as usize + KINDS.len() {
-            true => turn % KINDS.len(),
+        let kind = match turn < KINDS.len() {
+            true => (turn + id as usize) % KINDS.len(),
             false => culprit.random.within(0, KINDS.len()),
         };
-        turn += 1;
+        culprit.udp_port = stage.udp_port(&mut culprit.random);
         // The server may well close on such a client: that is its right, and no error here.
         let _ = (KINDS[kind].act)(&mut culprit);
-        // One that never reached the server was none.
-        if culprit.connected.replace(false) {
-            stage.misdeeds[kind].fetch_add(1, Relaxed);
+        // One that never reached the server was none: it may be between two lives.
+        if culprit.reached.replace(false) {
+            stage.seen.misdeeds[kind].fetch_add(1, Relaxed);
+            turn = (turn + 1).min(KINDS.len());
         }
         std::thread::sleep(PAUSE);
     }
@@ -79,7 +88,7 @@ pub fn misbehave(stage: &Stage, seed: u64, id: u64) {
 impl Culprit {
     fn connect(&self) -> std::io::Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
-        self.connected.set(true);
+        self.reached.set(true);
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(stream)
@@ -231,5 +240,23 @@ impl Culprit {
         stream.write_all(&body)?;
         stream.write_all(b"\r\nversion\r\n")?;
         stream.read(&mut [0; 4096]).map(|_| ())
+    }
+
+    /// Broken frames: no header, frames of messages that never end, bodies that are no requests.
+    fn garbage_datagrams(&mut self) -> std::io::Result<()> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let Some(port) = self.udp_port else { return Ok(()) };
+        for _ in 0..DATAGRAMS {
+            let length = self.random.within(0, DATAGRAM_BYTES_MAX);
+            let mut bytes = self.bytes(length);
+            // Half of them have a header that could be one: frame 0 of one, or of some.
+            if UDP_HEADER_BYTES <= length && self.random.chance(5_000) {
+                let frames = self.random.within(1, 4) as u8;
+                bytes[2..UDP_HEADER_BYTES].copy_from_slice(&[0, 0, 0, frames, 0, 0]);
+            }
+            let sent = socket.send_to(&bytes, (Ipv4Addr::LOCALHOST, port));
+            self.reached.set(sent.is_ok());
+        }
+        Ok(())
     }
 }

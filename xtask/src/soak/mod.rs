@@ -1,64 +1,87 @@
-//! A long run in which everything changes and half the clients misbehave.
+//! A long run in which everything changes, half the clients misbehave, and a server is restarted.
 //!
-//! The share of large requests (p_L) is drawn anew each second, so that the control loop moves
-//! workers between the lanes all the time. Well-behaved clients verify every reply; misbehaving
-//! ones do what the seed says. At the end: no wrong or missing reply, roles that really changed,
-//! resident memory that does not grow, and a server that ends with 0 on SIGTERM.
-//! Does not measure speed: nothing here fails for being slow, only for not answering.
+//! Two servers at once. One has less memory than its clients have keys, so it evicts; the other
+//! keeps everything in a data folder and is ended every few minutes, by SIGTERM and SIGKILL in
+//! turn. At both, clients write the same keys by TCP and UDP and have every reply judged
+//! (`judge.rs`); others write keys of their own and know each reply beforehand (`well.rs`); half
+//! misbehave (`mischief.rs`). The share of large requests (p_L) is drawn anew each second, so that
+//! the control loop moves workers between the lanes all the time, and the hot set moves every few
+//! seconds. Does not measure speed: nothing here fails for being slow, only for not answering.
 
+mod datagrams;
+mod judge;
+mod keeper;
 mod mischief;
 mod mix;
+mod report;
+mod sharer;
+mod stage;
 mod watch;
 mod well;
 
-use crate::outcome::{Failure, Outcome, failed, passed};
+use crate::outcome::{Failure, Outcome, passed};
 use crate::random::Random;
 use crate::server::{Executable, Server};
+use judge::WRITERS_MAX;
+use keeper::Keeper;
+use report::Report;
+use stage::{Scene, Space, Stage};
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use watch::Watch;
 
 pub const HELP: &str = "\
-Serve well-behaved and misbehaving clients while the share of large requests changes each second.
+Serve well-behaved and misbehaving clients while the load changes and a server restarts.
 
 usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1] [flags]
 
   --minutes N, --seconds N   how long (default 10 minutes)
-  --workers N                worker threads of the server (default 4)
+  --workers N                worker threads of each server (default 4)
   --seed N                   what the clients draw from (default 1)
-  --clients N                clients, half of them misbehaving (default 16)
-  --server PROGRAM           test this executable instead of Laneway; roles are then not counted
-  --server-flag FLAG         one more word for the server's command line; may be repeated
+  --clients N                clients of each server, half of them misbehaving (6 to 16, default 12)
+  --server PROGRAM           test this executable instead of Laneway; of memcached no roles are
+                             counted, and it has neither a durable server nor our UDP
+  --server-flag FLAG         one more word for the servers' command lines; may be repeated
 
-Fails on: a wrong reply, a missing reply, an error to a well-behaved client, fewer than 300 changes
-of role in 10 minutes (a shorter run: in proportion; up to two workers have no roles), resident
-memory that grows by 1 % or more over the second half (linear fit of its floor; under 3 minutes
-5 %, as the pool is still warming up), a server that dies or does not end with 0.";
+Two servers: one whose clients have more keys than its memory holds, by TCP and UDP; and a durable
+one that is ended every three minutes (a shorter run: each fifth of it), by SIGTERM and SIGKILL in
+turn.
 
-const ROLE_CHANGES_PER_MINUTE_MIN: f64 = 30.0;
+Fails on: a wrong reply, a missing reply, an error to a well-behaved client, a value that was
+replaced, had gone, or was never sent; at the durable server an acknowledged write that is lost; no
+eviction, no request by UDP, less than one change of role in 30 seconds (up to two workers have no
+roles); resident memory of the evicting server that grows by 1 % an hour or
+more over the second half (linear fit of its floor; a run below an hour: 1 % over that half, below 3
+minutes 5 %, as the pool is still warming up); a server that dies or does not end with 0. A request
+by UDP that is not answered in time, or refused by a full memory that evicts, is counted and no
+failure.";
+
 const WORKERS_WITHOUT_ROLES_MAX: usize = 2;
-const GROWTH_MAX: f64 = 0.01;
-const GROWTH_SHORT_MAX: f64 = 0.05;
-const SHORT: Duration = Duration::from_secs(180);
-/// One plan per step of p_L; the limit holds the clients' items many times over, so that nothing
-/// is ever evicted and a miss is an error.
-const SERVER_FLAGS: &[&str] = &["-m", "1024", "-c", "4096"];
-/// Believe an epoch of the few thousand requests that verifying clients manage on a small machine.
-const LANEWAY_FLAGS: &[&str] = &["--samples-min", "1000"];
+/// Fewer would leave out a kind of well-behaved client at the durable server.
+const CLIENTS_MIN: usize = 6;
+/// Believe an epoch of the few hundred requests that verifying clients manage on a busy machine.
+const LANEWAY_FLAGS: &[&str] = &["--samples-min", "200", "--udp-base", "-1"];
+/// At their mean lengths the large keys alone exceed `-m 64`; and so do small ones, nearly.
+const EVICTING: &[&str] = &["-m", "64"];
+const EVICTING_SPACE: Space = Space { small: 120_000, large: 400 };
+/// Some 60 MB, and the keys that clients have for themselves.
+const DURABLE_SPACE: Space = Space { small: 20_000, large: 240 };
 const TICK: Duration = Duration::from_millis(100);
 const STEP: Duration = Duration::from_secs(1);
+/// Steps between two shifts of the hot set.
+const SHIFT_STEPS: u32 = 3;
 /// How many lines of progress a run prints.
 const REPORTS: u32 = 20;
 
-struct Options {
+/// The flags, checked.
+pub struct Options {
     length: Duration,
     workers: usize,
     seed: u64,
     clients: usize,
     server: Option<PathBuf>,
     server_flags: Vec<String>,
+    is_laneway: bool,
 }
 
 impl Options {
@@ -68,9 +91,10 @@ impl Options {
             length: Duration::from_secs(600),
             workers: 4,
             seed: 1,
-            clients: 16,
+            clients: 12,
             server: None,
             server_flags: Vec::new(),
+            is_laneway: true,
         };
         while let Some(argument) = parser.next()? {
             match argument {
@@ -86,178 +110,134 @@ impl Options {
                 _ => return Err(Failure::Usage(argument.unexpected().to_string())),
             }
         }
-        if options.length < Duration::from_secs(5) {
-            return Err(Failure::Usage("--seconds must be at least 5, to fit a slope".into()));
+        let seconds = options.length.as_secs();
+        if seconds < 10 {
+            return Err(Failure::Usage(format!(
+                "--seconds {seconds}: at least 10, to restart a server a few times"
+            )));
         }
-        if options.clients < 2 {
-            return Err(Failure::Usage("--clients must be at least 2: one of each kind".into()));
+        let clients = options.clients;
+        if !(CLIENTS_MIN..=2 * WRITERS_MAX).contains(&clients) {
+            return Err(Failure::Usage(format!(
+                "--clients {clients}: from {CLIENTS_MIN} to {}, so that each kind is there",
+                2 * WRITERS_MAX
+            )));
         }
         Ok(options)
     }
-}
 
-/// What all clients share.
-pub struct Stage {
-    /// Where the server answers.
-    pub address: std::net::SocketAddr,
-    /// Requests in 10 000 that are large, now.
-    pub large_parts: AtomicU32,
-    /// Set when the run is over.
-    pub over: AtomicBool,
-    /// Replies verified.
-    pub verified: AtomicU64,
-    /// Bytes of values verified.
-    pub verified_bytes: AtomicU64,
-    /// Misdeeds done, by kind.
-    pub misdeeds: [AtomicU64; mischief::KINDS.len()],
-    /// What went wrong for a well-behaved client.
-    pub errors: Mutex<Vec<String>>,
-}
-
-impl Stage {
-    fn new(address: std::net::SocketAddr) -> Stage {
-        Stage {
-            address,
-            large_parts: AtomicU32::new(0),
-            over: AtomicBool::new(false),
-            verified: AtomicU64::new(0),
-            verified_bytes: AtomicU64::new(0),
-            misdeeds: [const { AtomicU64::new(0) }; mischief::KINDS.len()],
-            errors: Mutex::new(Vec::new()),
-        }
+    /// The words behind a server's `-l` and `-p`.
+    fn flags(&self, own: &[&str]) -> Vec<String> {
+        let threads = self.workers.to_string();
+        let common = ["-c", "4096", "-t", &threads];
+        let ours = if self.is_laneway { LANEWAY_FLAGS } else { &[] };
+        let all = own.iter().chain(&common).chain(ours).map(|word| word.to_string());
+        all.chain(self.server_flags.iter().cloned()).collect()
     }
 
-    /// Whether the clients should stop.
-    pub fn is_over(&self) -> bool {
-        self.over.load(Relaxed)
-    }
-
-    fn error(&self, text: String) {
-        self.errors.lock().expect("no client panics with the list in hand").push(text);
-    }
-
-    fn first_error(&self) -> Option<String> {
-        self.errors.lock().expect("no client panics with the list in hand").first().cloned()
+    /// Up to two workers time-share: there are no roles that could change.
+    fn counts_roles(&self) -> bool {
+        self.is_laneway && WORKERS_WITHOUT_ROLES_MAX < self.workers
     }
 }
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let options = Options::read(parser)?;
+    let mut options = Options::read(parser)?;
     let executable = Executable::named_or_laneway(options.server.as_deref())?;
-    let threads = options.workers.to_string();
-    let mut flags = vec!["-t", &threads];
-    flags.extend(SERVER_FLAGS);
-    if !executable.is_memcached() {
-        flags.extend(LANEWAY_FLAGS);
-    }
-    flags.extend(options.server_flags.iter().map(String::as_str));
-    let mut server = executable.start("soak", &flags)?;
-    // Up to two workers time-share: there are no roles that could change.
-    let roles = !executable.is_memcached() && WORKERS_WITHOUT_ROLES_MAX < options.workers;
-    let watch = Watch::begin(&server, roles)?;
-    let stage = Stage::new(server.address());
-    let watch = std::thread::scope(|scope| {
-        for client in 0..options.clients as u64 {
-            let (stage, seed) = (&stage, options.seed);
-            match client % 2 {
-                0 => scope.spawn(move || well::behave(stage, seed, client)),
-                _ => scope.spawn(move || mischief::misbehave(stage, seed, client)),
-            };
+    options.is_laneway = !executable.is_memcached();
+    let options = options;
+    let words = options.flags(EVICTING);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut server = executable.start("soak-evicting", &words)?;
+    let scene = Scene::default();
+    let evicting =
+        Stage::new(&scene, "the evicting server", server.address(), EVICTING_SPACE, true);
+    let mut keeper =
+        options.is_laneway.then(|| Keeper::start(&executable, &options)).transpose()?;
+    let durable = keeper.as_ref().map(|keeper| {
+        Stage::new(&scene, "the durable server", keeper.address(), DURABLE_SPACE, false)
+    });
+    let stages: Vec<&Stage> = [&evicting].into_iter().chain(&durable).collect();
+    if options.is_laneway {
+        for stage in &stages {
+            stage.look_for_datagrams()?;
         }
-        let ended = conduct(&options, &stage, &mut server, watch);
-        stage.over.store(true, Relaxed);
-        ended
-    })?;
-    report(&options, &stage, &watch);
-    judge(&options, &stage, &watch)?;
+    }
+    let mut report = Report::new(&server, options.counts_roles())?;
+    let conducted = std::thread::scope(|scope| {
+        for stage in stages.iter().copied() {
+            for client in 0..options.clients {
+                let options = &options;
+                scope.spawn(move || play(stage, options, client));
+            }
+        }
+        if let (Some(keeper), Some(stage)) = (&mut keeper, &durable) {
+            scope.spawn(move || {
+                let kept = keeper.keep(stage);
+                kept.unwrap_or_else(|why| stage.error(why));
+            });
+        }
+        let conducted = conduct(&options, &stages, &mut server, &mut report);
+        scene.over.store(true, Relaxed);
+        conducted
+    });
+    report.misdeeds(&stages);
+    // An error is told before whatever it led to.
+    report.errors(&scene)?;
+    conducted?;
+    let keeper = match (keeper, &durable) {
+        (Some(keeper), Some(stage)) => Some(keeper.finish(stage)?),
+        _ => None,
+    };
+    let told = report.judge(&options, &stages, keeper.as_ref())?;
     server.stop()?;
-    passed(format!(
-        "{} replies verified ({} MB), {} role changes, {} misdeeds, memory {:+.2} %",
-        stage.verified.load(Relaxed),
-        stage.verified_bytes.load(Relaxed) >> 20,
-        watch.role_changes(),
-        stage.misdeeds.iter().map(|m| m.load(Relaxed)).sum::<u64>(),
-        100.0 * watch.growth()
-    ))
+    passed(told)
 }
 
-/// Steps p_L, samples, and says how it goes, until the time is over or something went wrong.
+/// One client of one server, until the run is over: every second one misbehaves.
+fn play(stage: &Stage, options: &Options, client: usize) {
+    let (writer, seed) = (client / 2, options.seed);
+    match (client % 2, stage.evicts, writer % 3) {
+        (1, ..) => mischief::misbehave(stage, seed, client as u64),
+        (_, true, kind) if kind == 1 || !options.is_laneway => sharer::share(stage, seed, writer),
+        // Of six two by TCP and four by UDP, which are slower.
+        (_, true, _) => datagrams::share(stage, seed, writer),
+        (_, false, 0) => well::behave(stage, seed, client as u64),
+        (_, false, 1) => sharer::share(stage, seed, writer),
+        (_, false, _) => datagrams::share(stage, seed, writer),
+    }
+}
+
+/// Steps p_L and the hot set, samples, and says how it goes, until the time is over or something
+/// went wrong.
 fn conduct(
     options: &Options,
-    stage: &Stage,
+    stages: &[&Stage],
     server: &mut Server,
-    mut watch: Watch,
-) -> Result<Watch, String> {
+    report: &mut Report,
+) -> Result<(), String> {
+    let scene = stages[0].scene;
     let mut random = Random::new(options.seed, u64::MAX);
     let began = Instant::now();
     let (mut steps, mut reports) = (0_u32, 1_u32);
     while began.elapsed() < options.length {
         if steps * STEP <= began.elapsed() {
-            stage.large_parts.store(mix::large_parts(steps, &mut random), Relaxed);
-            watch.sample(began.elapsed())?;
+            scene.large_parts.store(mix::large_parts(steps, &mut random), Relaxed);
             steps += 1;
+            if steps.is_multiple_of(SHIFT_STEPS) {
+                scene.hot_shifts.fetch_add(1, Relaxed);
+            }
+            report.sample(began.elapsed())?;
         }
         if options.length * reports / REPORTS <= began.elapsed() {
-            progress(options, stage, &watch, began.elapsed());
+            report.progress(options, stages, began.elapsed());
             reports += 1;
         }
         server.check_alive()?;
-        if stage.first_error().is_some() {
+        if scene.errors().0 > 0 {
             break;
         }
         std::thread::sleep(TICK);
     }
-    watch.sample(began.elapsed())?;
-    Ok(watch)
-}
-
-fn progress(options: &Options, stage: &Stage, watch: &Watch, elapsed: Duration) {
-    println!(
-        "soak {:>4}/{} s  {:>9} replies verified  {:>4} role changes  {:>6} KB resident",
-        elapsed.as_secs(),
-        options.length.as_secs(),
-        stage.verified.load(Relaxed),
-        watch.role_changes(),
-        watch.resident_kb()
-    );
-}
-
-fn report(options: &Options, stage: &Stage, watch: &Watch) {
-    for (kind, count) in mischief::KINDS.iter().zip(&stage.misdeeds) {
-        println!("misdeed: {:<28} {:>7}", kind.name, count.load(Relaxed));
-    }
-    println!(
-        "resident: {} KB at the end, its floor {:+.2} % over the second half; seed {}",
-        watch.resident_kb(),
-        100.0 * watch.growth(),
-        options.seed
-    );
-}
-
-fn judge(options: &Options, stage: &Stage, watch: &Watch) -> Result<(), Failure> {
-    if let Some(error) = stage.first_error() {
-        let count = stage.errors.lock().map_or(0, |errors| errors.len());
-        return Err(Failure::Failed(format!("{count} errors to well-behaved clients: {error}")));
-    }
-    if let Some(kind) =
-        mischief::KINDS.iter().zip(&stage.misdeeds).find(|(_, count)| count.load(Relaxed) == 0)
-    {
-        return Err(Failure::Failed(format!("nobody did `{}`: run longer", kind.0.name)));
-    }
-    let minutes = options.length.as_secs_f64() / 60.0;
-    let wanted = (ROLE_CHANGES_PER_MINUTE_MIN * minutes) as u64;
-    if watch.counts_roles() && watch.role_changes() < wanted {
-        let seen = watch.role_changes();
-        return Err(Failure::Failed(format!("{seen} role changes, at least {wanted} expected")));
-    }
-    let growth_max = if options.length < SHORT { GROWTH_SHORT_MAX } else { GROWTH_MAX };
-    if growth_max <= watch.growth() {
-        return failed(format!(
-            "resident memory grows by {:.2} % over the second half, {:.0} % allowed",
-            100.0 * watch.growth(),
-            100.0 * growth_max
-        ))
-        .map(|_| ());
-    }
-    Ok(())
+    report.sample(began.elapsed())
 }

@@ -1,74 +1,89 @@
-//! What is seen from outside while the soak runs: resident memory and changes of role.
+//! What is seen from outside while the soak runs: resident memory, and what a server counts.
 
 use crate::client::Client;
-use crate::server::Server;
+use crate::place;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The counter in `stats lanes`.
-const ROLE_CHANGES: &str = "role_changes";
+const SECONDS_AN_HOUR: f64 = 3600.0;
 
-/// Samples of one run.
-pub struct Watch {
-    server: u32,
-    /// A connection for `stats lanes`; none if this server has no lanes.
-    statistics: Option<Client>,
-    role_changes: u64,
-    /// Seconds since the begin, and resident KB.
-    resident: Vec<(f64, f64)>,
+/// Resident memory of one process.
+pub struct Memory {
+    process: u32,
+    /// Seconds since the begin of the run, and resident KB.
+    samples: Vec<(f64, f64)>,
 }
 
-impl Watch {
-    /// Watches `server`; with `lanes`, its roles too.
-    pub fn begin(server: &Server, lanes: bool) -> Result<Watch, String> {
-        let statistics = lanes.then(|| Client::connect(server.address())).transpose()?;
-        Ok(Watch { server: server.id(), statistics, role_changes: 0, resident: Vec::new() })
+impl Memory {
+    /// Of this process; nothing is sampled yet.
+    pub fn of(process: u32) -> Memory {
+        Memory { process, samples: Vec::new() }
     }
 
     /// Looks once.
     pub fn sample(&mut self, elapsed: Duration) -> Result<(), String> {
-        self.resident.push((elapsed.as_secs_f64(), resident_kb(self.server)?));
-        if let Some(client) = &mut self.statistics {
-            let stats = client.stats("lanes")?;
-            let found = stats.iter().find(|(name, _)| name.ends_with(ROLE_CHANGES));
-            let Some((_, value)) = found else {
-                return Err(format!("`stats lanes` does not say {ROLE_CHANGES}"));
-            };
-            self.role_changes =
-                value.parse().map_err(|_| format!("{ROLE_CHANGES} is `{value}`, not a number"))?;
-        }
+        let resident = place::resident_kib(self.process)?;
+        self.samples.push((elapsed.as_secs_f64(), resident as f64));
         Ok(())
     }
 
-    /// Whether this server has roles to count.
-    pub fn counts_roles(&self) -> bool {
-        self.statistics.is_some()
-    }
-
-    /// Changes of role so far.
-    pub fn role_changes(&self) -> u64 {
-        self.role_changes
+    /// Looks unless it has looked within the last second.
+    pub fn sample_each_second(&mut self, elapsed: Duration) -> Result<(), String> {
+        let last = self.samples.last().map_or(f64::NEG_INFINITY, |(at, _)| *at);
+        if last + 1.0 <= elapsed.as_secs_f64() { self.sample(elapsed) } else { Ok(()) }
     }
 
     /// The last sample.
     pub fn resident_kb(&self) -> u64 {
-        self.resident.last().map_or(0, |(_, kb)| *kb as u64)
+        self.samples.last().map_or(0, |(_, kb)| *kb as u64)
     }
 
-    /// By how much of its mean memory grows over the second half of the run, by linear fit of its
-    /// floor.
-    pub fn growth(&self) -> f64 {
-        let half = self.resident.last().map_or(0.0, |(end, _)| end / 2.0);
-        let second: Vec<_> = self.resident.iter().copied().filter(|(at, _)| half <= *at).collect();
-        growth(&floor(&second))
+    /// By which part of its mean memory grows over the second half of the run, by linear fit of
+    /// its floor; and how many hours that half has.
+    pub fn growth(&self) -> (f64, f64) {
+        let second = self.second_half();
+        let seconds = second.last().zip(second.first()).map_or(0.0, |(end, begin)| end.0 - begin.0);
+        (growth(&floor(&second)), seconds / SECONDS_AN_HOUR)
+    }
+
+    fn second_half(&self) -> Vec<(f64, f64)> {
+        let first = self.samples.first().map_or(0.0, |(at, _)| *at);
+        let half = self.samples.last().map_or(0.0, |(end, _)| (first + end) / 2.0);
+        self.samples.iter().copied().filter(|(at, _)| half <= *at).collect()
     }
 }
 
-fn resident_kb(id: u32) -> Result<f64, String> {
-    let text = std::fs::read_to_string(format!("/proc/{id}/status"))
-        .map_err(|e| format!("the server's memory cannot be read: {e}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    number.ok_or_else(|| "no VmRSS in /proc/PID/status".to_string())
+/// The same over many lives of a server: a floor for each, of its second half. The first life is
+/// left out, in which the data are still growing, and the last, which is short.
+pub fn growth_over_lives(lives: &[Memory]) -> (f64, f64) {
+    let settled = lives.get(1..lives.len().saturating_sub(1)).unwrap_or_default();
+    let point = |life: &Memory| {
+        let second = life.second_half();
+        let least = second.iter().map(|(_, kb)| *kb).fold(f64::INFINITY, f64::min);
+        second.first().map(|(at, _)| (*at, least))
+    };
+    let points: Vec<(f64, f64)> = settled.iter().filter_map(point).collect();
+    let seconds = points.last().zip(points.first()).map_or(0.0, |(end, begin)| end.0 - begin.0);
+    (growth(&points), seconds / SECONDS_AN_HOUR)
+}
+
+/// What a server tells of itself.
+pub struct Statistics(Client);
+
+impl Statistics {
+    /// Of this server.
+    pub fn of(address: SocketAddr) -> Result<Statistics, String> {
+        Client::connect(address).map(Statistics)
+    }
+
+    /// The number of this name in `stats FAMILY`.
+    pub fn number(&mut self, family: &str, name: &str) -> Result<u64, String> {
+        let stats = self.0.stats(family)?;
+        let Some((_, value)) = stats.iter().find(|(found, _)| found == name) else {
+            return Err(format!("`stats {family}` does not say {name}"));
+        };
+        value.parse().map_err(|_| format!("{name} is `{value}`, not a number"))
+    }
 }
 
 /// Stretches of a run of which each gives one point to the fit.
@@ -101,7 +116,23 @@ fn growth(samples: &[(f64, f64)]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{floor, growth};
+    use super::*;
+
+    #[test]
+    fn the_slope_over_lives_is_that_of_their_floors() {
+        let life = |begin: u32, floor: f64| {
+            let sample = |x: u32| (f64::from(begin + x), if x < 90 { 10.0 } else { floor });
+            Memory { process: 1, samples: (0..180).map(sample).collect() }
+        };
+        let lives = |rise: f64| -> Vec<Memory> {
+            (0..12).map(|n| life(180 * n, 1000.0 + rise * f64::from(n))).collect()
+        };
+        let (flat, hours) = growth_over_lives(&lives(0.0));
+        assert!(flat.abs() < 1e-9 && (hours - 9.0 * 180.0 / 3600.0).abs() < 1e-9, "{hours}");
+        let (leaking, _) = growth_over_lives(&lives(1.0));
+        assert!((leaking - 9.0 / 1005.5).abs() < 1e-9, "{leaking}");
+        assert_eq!(growth_over_lives(&[]), (0.0, 0.0));
+    }
 
     #[test]
     fn the_floor_forgets_peaks_and_keeps_leaks() {

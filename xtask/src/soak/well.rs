@@ -1,13 +1,17 @@
 //! A well-behaved client: pipelines requests on its own keys and knows every reply beforehand.
 //!
-//! No other client touches its keys, so after each request it knows what the server holds; a value
-//! is known by key, version and length, and checked byte for byte. Large values are asked for last
-//! in a batch: a client that writes on while megabytes wait for it would block itself.
+//! No other client touches its keys, and its server evicts nothing, so after each request it knows
+//! what the server holds; a value is known by key, version and length, and checked byte for byte.
+//! Large values are asked for last in a batch: a client that writes on while megabytes wait for it
+//! would block itself. When the server is ended, what was under way without a reply is open; those
+//! keys are stored anew, and all others must be what they were.
 
-use super::{Stage, mix};
+use super::mix;
+use super::sharer::TTL_SECONDS;
+use super::stage::Stage;
 use crate::client::Client;
 use crate::random::{Random, Value};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 
 const SMALL_KEYS: usize = 400;
@@ -17,8 +21,6 @@ const BATCH_MAX: usize = 32;
 const RECONNECT_PARTS: u32 = 20;
 /// How often a batch is a cas round instead, in 10 000.
 const CAS_PARTS: u32 = 500;
-/// An hour: nothing expires in a run, and yet each item has a time.
-const TTL_SECONDS: u32 = 36_000;
 
 /// What must come next on the connection.
 enum Expected {
@@ -32,10 +34,16 @@ enum Expected {
 
 /// One client's knowledge.
 struct Behaving<'a> {
-    stage: &'a Stage,
+    stage: &'a Stage<'a>,
     id: u64,
     random: Random,
     held: HashMap<usize, Value>,
+    /// Keys of which nothing is known; they are stored before anything else is done.
+    open: BTreeSet<usize>,
+    /// Keys that this batch changes: an end of the server leaves them open.
+    changing: BTreeSet<usize>,
+    /// Keys whose last change asked for no reply: open as long as nothing else changes them.
+    quiet: BTreeSet<usize>,
     counter: Option<u64>,
     versions: u64,
     output: Vec<u8>,
@@ -49,35 +57,57 @@ pub fn behave(stage: &Stage, seed: u64, id: u64) {
         id,
         random: Random::new(seed, id),
         held: HashMap::new(),
+        open: (0..SMALL_KEYS + LARGE_KEYS).collect(),
+        changing: BTreeSet::new(),
+        quiet: BTreeSet::new(),
         counter: None,
         versions: 0,
         output: Vec::new(),
         expected: Vec::new(),
     };
-    if let Err(why) = client.converse() {
+    if let Err(why) = client.run() {
         stage.error(format!("client {id}: {why}"));
     }
 }
 
 impl Behaving<'_> {
-    fn converse(&mut self) -> Result<(), String> {
-        let mut connection = Client::connect(self.stage.address)?;
-        self.fill(&mut connection)?;
-        while !self.stage.is_over() {
+    fn run(&mut self) -> Result<(), String> {
+        while let Some((mut connection, life)) = self.stage.connect()? {
+            match self.converse(&mut connection) {
+                Err(why) if !(connection.is_lost() && self.stage.may_lose(life)) => {
+                    return Err(why);
+                }
+                Err(_) => {
+                    self.open.append(&mut self.changing);
+                    self.open.append(&mut self.quiet);
+                    // It may have been incremented, or not.
+                    self.counter = None;
+                }
+                Ok(()) => {}
+            }
+            self.output.clear();
+            self.expected.clear();
+        }
+        Ok(())
+    }
+
+    /// One connection.
+    fn converse(&mut self, connection: &mut Client) -> Result<(), String> {
+        self.settle(connection)?;
+        while !self.stage.scene.is_over() {
             if self.random.chance(RECONNECT_PARTS) {
                 // A store without a reply may still be on its way here; only an answer behind it
                 // says that it was done before whatever comes by the next connection.
                 self.output.extend_from_slice(b"mn\r\n");
                 self.expected.push(Expected::Line("MN".into()));
-                self.exchange(&mut connection)?;
-                connection = Client::connect(self.stage.address)?;
+                return self.exchange(connection);
             }
             if self.random.chance(CAS_PARTS) {
-                self.cas_round(&mut connection)?;
+                self.cas_round(connection)?;
                 continue;
             }
             let count = self.random.within(1, BATCH_MAX + 1);
-            let large = self.stage.large_parts.load(Relaxed);
+            let large = self.stage.scene.large_parts.load(Relaxed);
             // One of the batch is large with the chance that any of its requests is: p_L each.
             let large = (0..count).any(|_| self.random.chance(large));
             for _ in 0..count - usize::from(large) {
@@ -86,20 +116,21 @@ impl Behaving<'_> {
             if large {
                 self.large_request();
             }
-            self.exchange(&mut connection)?;
+            self.exchange(connection)?;
         }
         Ok(())
     }
 
-    /// Stores every key once, large ones at their largest: memory is then as full as it gets.
-    fn fill(&mut self, connection: &mut Client) -> Result<(), String> {
-        for key in 0..SMALL_KEYS + LARGE_KEYS {
+    /// Stores every key that is open, at first all of them.
+    fn settle(&mut self, connection: &mut Client) -> Result<(), String> {
+        while let Some(key) = self.open.first().copied() {
             let length = match key < SMALL_KEYS {
                 true => mix::small_length(&mut self.random),
-                false => mix::LARGE_BYTES_MAX,
+                false => mix::large_length(&mut self.random),
             };
-            self.set(key, length);
+            self.set(key, length, false);
             self.exchange(connection)?;
+            self.open.remove(&key);
         }
         Ok(())
     }
@@ -121,7 +152,8 @@ impl Behaving<'_> {
             55..65 => self.meta_get(key),
             65..83 => {
                 let length = mix::small_length(&mut self.random);
-                self.set(key, length);
+                let quiet = self.random.chance(1_000);
+                self.set(key, length, quiet);
             }
             83..87 => self.delete(key),
             87..91 => self.touch(key),
@@ -137,7 +169,8 @@ impl Behaving<'_> {
             6..7 => self.meta_get(key),
             _ => {
                 let length = mix::large_length(&mut self.random);
-                self.set(key, length);
+                let quiet = self.random.chance(1_000);
+                self.set(key, length, quiet);
             }
         }
     }
@@ -167,16 +200,26 @@ impl Behaving<'_> {
         self.expected.push(Expected::Meta(self.held.get(&key).copied()));
     }
 
-    fn set(&mut self, key: usize, length: usize) {
+    fn set(&mut self, key: usize, length: usize, quiet: bool) {
         let value = self.fresh(key, length);
-        let noreply = self.random.chance(1_000);
-        let tail = if noreply { " noreply" } else { "" };
+        let tail = if quiet { " noreply" } else { "" };
         let line = format!("set {} 0 {TTL_SECONDS} {length}{tail}\r\n", self.name(key));
         self.output.extend_from_slice(line.as_bytes());
         self.write_value(value);
-        self.held.insert(key, value);
-        if !noreply {
-            self.expected.push(Expected::Line("STORED".into()));
+        self.change(key, Some(value));
+        match quiet {
+            true => drop(self.quiet.insert(key)),
+            false => self.expected.push(Expected::Line("STORED".into())),
+        }
+    }
+
+    /// From here on the key is this, once the reply has come.
+    fn change(&mut self, key: usize, value: Option<Value>) -> bool {
+        self.changing.insert(key);
+        self.quiet.remove(&key);
+        match value {
+            Some(value) => self.held.insert(key, value).is_some(),
+            None => self.held.remove(&key).is_some(),
         }
     }
 
@@ -194,7 +237,7 @@ impl Behaving<'_> {
         let reply = match self.held.contains_key(&key) {
             true => "NOT_STORED",
             false => {
-                self.held.insert(key, value);
+                self.change(key, Some(value));
                 "STORED"
             }
         };
@@ -203,7 +246,7 @@ impl Behaving<'_> {
 
     fn delete(&mut self, key: usize) {
         self.output.extend_from_slice(format!("delete {}\r\n", self.name(key)).as_bytes());
-        let reply = if self.held.remove(&key).is_some() { "DELETED" } else { "NOT_FOUND" };
+        let reply = if self.change(key, None) { "DELETED" } else { "NOT_FOUND" };
         self.expected.push(Expected::Line(reply.into()));
     }
 
@@ -254,7 +297,7 @@ impl Behaving<'_> {
             self.write_value(value);
             self.expected.push(Expected::Line(reply.into()));
         }
-        self.held.insert(key, value);
+        self.change(key, Some(value));
         self.exchange(connection)
     }
 
@@ -283,13 +326,13 @@ impl Behaving<'_> {
                 }
             }
         }
+        self.changing.clear();
         Ok(())
     }
 
     fn verified(&self, reply: Result<(), String>, bytes: usize) -> Result<(), String> {
         reply?;
-        self.stage.verified.fetch_add(1, Relaxed);
-        self.stage.verified_bytes.fetch_add(bytes as u64, Relaxed);
+        self.stage.verified(&self.stage.seen.tcp, bytes);
         Ok(())
     }
 }

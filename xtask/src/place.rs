@@ -1,5 +1,5 @@
-//! What the faults ask of the machine: descriptors, folders of their own, what /proc tells of a
-//! process, waits that end.
+//! What tests of real servers ask of the machine: descriptors, folders of their own, what /proc
+//! tells of a process, waits that end.
 
 use crate::process;
 use crate::server::Server;
@@ -38,7 +38,7 @@ pub struct Folder(PathBuf);
 impl Folder {
     /// Of this name, below the target folder.
     pub fn make(name: &str) -> Result<Folder, String> {
-        let path = process::scratch_dir("faults")?.join(name);
+        let path = process::scratch_dir("folders")?.join(name);
         let _ = std::fs::remove_dir_all(&path); // what a killed run left
         std::fs::create_dir(&path).map_err(|e| format!("cannot make {}: {e}", path.display()))?;
         Ok(Folder(path))

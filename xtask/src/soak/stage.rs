@@ -1,0 +1,243 @@
+//! What the clients of one server share, and what those of both do.
+//!
+//! The key space is larger than the memory of the server that evicts. Nine requests in ten go to a
+//! hot set, which moves every few seconds, so that what was just evicted is asked for again.
+
+use super::judge::Judge;
+use crate::client::Client;
+use crate::random::Random;
+use crate::{place, process};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, RwLock};
+use std::time::Instant;
+
+/// Requests in 10 000 that go to the hot set.
+const HOT_PARTS: u32 = 9_000;
+/// Keys in it: this part of all.
+const HOT_SHARE: u32 = 64;
+
+/// Ways to misbehave.
+pub const MISDEEDS: usize = 11;
+
+/// What holds for both servers' clients.
+#[derive(Default)]
+pub struct Scene {
+    /// Requests in 10 000 that are large, now.
+    pub large_parts: AtomicU32,
+    /// How often the hot set has moved.
+    pub hot_shifts: AtomicU32,
+    /// Set when the run is over.
+    pub over: AtomicBool,
+    /// What went wrong for well-behaved clients.
+    errors: Mutex<Vec<String>>,
+}
+
+impl Scene {
+    /// Whether the clients should stop.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    /// Tells of an error.
+    pub fn error(&self, text: String) {
+        self.errors.lock().expect("no client panics with the list in hand").push(text);
+    }
+
+    /// How many errors there are, and the first.
+    pub fn errors(&self) -> (usize, Option<String>) {
+        let errors = self.errors.lock().expect("no client panics with the list in hand");
+        (errors.len(), errors.first().cloned())
+    }
+}
+
+/// The keys that all well-behaved clients of a server read and write: small ones, then large ones.
+#[derive(Clone, Copy)]
+pub struct Space {
+    pub small: u32,
+    pub large: u32,
+}
+
+impl Space {
+    /// How many in all.
+    pub fn keys(self) -> u32 {
+        self.small + self.large
+    }
+}
+
+/// What the clients of one server share.
+pub struct Stage<'a> {
+    pub scene: &'a Scene,
+    /// For errors and reports.
+    pub name: &'static str,
+    /// Where it answers TCP.
+    pub address: SocketAddr,
+    pub space: Space,
+    /// Whether it evicts; if not, what was stored is there.
+    pub evicts: bool,
+    pub judge: Judge,
+    /// Held by who has a change under way by UDP: a repeated request is carried out once as long
+    /// as the server lives, and no longer. Taken for itself by who ends the server.
+    pub datagrams: RwLock<()>,
+    /// Even while it serves, odd from before it is ended until it serves again.
+    life: AtomicU32,
+    /// Its first UDP port and how many; 0 if there are none.
+    udp_base: AtomicU32,
+    udp_queues: AtomicU32,
+    /// Increments of the counter: acknowledged, and sent.
+    pub increments: [AtomicU64; 2],
+    /// The largest count that was acknowledged.
+    pub count: AtomicU64,
+    pub seen: Counts,
+}
+
+/// What the clients of one server saw.
+#[derive(Default)]
+pub struct Counts {
+    /// Replies verified, by TCP.
+    pub tcp: AtomicU64,
+    /// And by UDP.
+    pub udp: AtomicU64,
+    /// Bytes of values verified.
+    pub bytes: AtomicU64,
+    /// Requests that a full memory refused.
+    pub refused: AtomicU64,
+    /// Requests by UDP without an answer in time.
+    pub unanswered: AtomicU64,
+    /// Misdeeds done, by kind.
+    pub misdeeds: [AtomicU64; MISDEEDS],
+}
+
+impl Stage<'_> {
+    /// The stage of the server at `address`.
+    pub fn new<'a>(
+        scene: &'a Scene,
+        name: &'static str,
+        address: SocketAddr,
+        space: Space,
+        evicts: bool,
+    ) -> Stage<'a> {
+        Stage {
+            scene,
+            name,
+            address,
+            space,
+            evicts,
+            judge: Judge::new(space.keys(), evicts),
+            datagrams: RwLock::new(()),
+            life: AtomicU32::new(0),
+            udp_base: AtomicU32::new(0),
+            udp_queues: AtomicU32::new(0),
+            increments: Default::default(),
+            count: AtomicU64::new(0),
+            seen: Counts::default(),
+        }
+    }
+
+    /// The server begins to end, or serves again.
+    pub fn turn_life(&self) {
+        self.life.fetch_add(1, SeqCst);
+    }
+
+    /// Which life this is; to be read before a connection is made.
+    pub fn life(&self) -> u32 {
+        self.life.load(SeqCst)
+    }
+
+    /// Whether a connection that was made in `life` may be lost without anybody's fault.
+    pub fn may_lose(&self, life: u32) -> bool {
+        life != self.life() || life % 2 == 1
+    }
+
+    /// A connection and the life that it was made in; nothing when the run is over.
+    pub fn connect(&self) -> Result<Option<(Client, u32)>, String> {
+        let deadline = Instant::now() + 2 * place::PATIENCE;
+        while !self.scene.is_over() {
+            let life = self.life();
+            match Client::connect(self.address) {
+                Ok(client) => return Ok(Some((client, life))),
+                Err(why) if !self.may_lose(life) || deadline < Instant::now() => return Err(why),
+                Err(_) => std::thread::sleep(process::POLL_INTERVAL),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks where the server takes datagrams.
+    pub fn look_for_datagrams(&self) -> Result<(), String> {
+        let told = Client::connect(self.address)?.stats("topology")?;
+        let number = |name: &str| {
+            let found = told.iter().find(|(found, _)| found == name);
+            found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+        };
+        self.udp_base.store(number("udp_port_base"), Relaxed);
+        self.udp_queues.store(number("queues"), Relaxed);
+        Ok(())
+    }
+
+    /// One of the server's UDP ports, if it has any.
+    pub fn udp_port(&self, random: &mut Random) -> Option<u16> {
+        let queues = self.udp_queues.load(Relaxed) as usize;
+        let base = self.udp_base.load(Relaxed);
+        let queue = (0 < queues && base != 0).then(|| random.within(0, queues) as u32)?;
+        u16::try_from(base + queue).ok()
+    }
+
+    /// A small key, likely a hot one.
+    pub fn small_key(&self, random: &mut Random) -> u32 {
+        draw(self.space.small, self.scene.hot_shifts.load(Relaxed), random)
+    }
+
+    /// A large key.
+    pub fn large_key(&self, random: &mut Random) -> u32 {
+        let shifts = self.scene.hot_shifts.load(Relaxed);
+        self.space.small + draw(self.space.large, shifts, random)
+    }
+
+    /// Tells of an error of this server's.
+    pub fn error(&self, text: String) {
+        self.scene.error(format!("{}: {text}", self.name));
+    }
+
+    /// Counts a reply that was as it must be.
+    pub fn verified(&self, replies: &AtomicU64, bytes: usize) {
+        replies.fetch_add(1, Relaxed);
+        self.seen.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+}
+
+/// One of `keys`: of the hot ones after so many shifts, or any.
+fn draw(keys: u32, shifts: u32, random: &mut Random) -> u32 {
+    let hot = (keys / HOT_SHARE).max(1);
+    match random.chance(HOT_PARTS) {
+        // Sets follow each other without overlap, round and round.
+        true => (shifts.wrapping_mul(hot) % keys + random.within(0, hot as usize) as u32) % keys,
+        false => random.within(0, keys as usize) as u32,
+    }
+}
+
+/// The shared key of this number, as it is called.
+pub fn name(key: u32) -> String {
+    format!("shared-{key}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hot_set_moves_over_all_keys() {
+        let mut random = Random::new(1, 1);
+        let keys = 640;
+        let mut middle_of = |shifts| {
+            let mut drawn: Vec<u32> = (0..999).map(|_| draw(keys, shifts, &mut random)).collect();
+            assert!(drawn.iter().all(|key| *key < keys));
+            drawn.sort_unstable();
+            drawn[drawn.len() / 2]
+        };
+        for shifts in [0, 5, 63, 64 * 100 + 5] {
+            let set = (shifts * 10) % keys;
+            assert!((set..set + 10).contains(&middle_of(shifts)), "after {shifts} shifts");
+        }
+    }
+}
