@@ -20,6 +20,7 @@ mod loom;
 mod memccapable;
 mod outcome;
 mod place;
+mod peers;
 mod power_cut;
 mod process;
 mod pymemcache;
@@ -52,6 +53,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "test", help: steps::HELP, main: steps::main },
     Subcommand { name: "ci", help: steps::HELP_CI, main: steps::main_ci },
     Subcommand { name: "setup", help: setup::HELP, main: setup::main },
+    Subcommand { name: "peers", help: peers::HELP, main: peers::main },
     Subcommand { name: "tidy", help: tidy::HELP, main: tidy::main },
     Subcommand { name: "loom", help: loom::HELP, main: loom::main },
     Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },

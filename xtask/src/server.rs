@@ -2,6 +2,7 @@
 //!
 //! memcached is told apart by its file name: as root it wants `-u`, and it has no subcommand.
 
+use crate::peers;
 use crate::process::{self, Guarded};
 use rustix::process::Signal;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -31,7 +32,12 @@ impl Executable {
         Ok(Executable { path, is_memcached: false })
     }
 
-    /// Debian's memcached, if it is installed.
+    /// Today's memcached, if `cargo xtask peers` has unpacked it.
+    pub fn newest_memcached() -> Option<Executable> {
+        peers::program("memcached").map(|path| Executable { path, is_memcached: true })
+    }
+
+    /// Debian stable's memcached, if it is installed.
     pub fn memcached() -> Option<Executable> {
         process::find_program("memcached").map(|path| Executable { path, is_memcached: true })
     }

@@ -43,6 +43,10 @@ const NEEDS: &[Need] = &[
 const ROCKSDB: Need =
     Need { what: "RocksDB", package: "librocksdb-dev", is_there: || library("librocksdb.so") };
 
+/// What unpacks today's peers (`cargo xtask peers`).
+const MMDEBSTRAP: Need =
+    Need { what: "mmdebstrap", package: "mmdebstrap", is_there: || program("mmdebstrap") };
+
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const APT_LOCK_SECONDS: &str = "DPkg::Lock::Timeout=300";
 
@@ -64,6 +68,11 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
 /// RocksDB, for who compares with it.
 pub fn provide_rocksdb() -> Result<(), Failure> {
     provide(&[ROCKSDB], false).map(drop)
+}
+
+/// mmdebstrap, for who unpacks packages of another suite.
+pub fn provide_mmdebstrap() -> Result<(), Failure> {
+    provide(&[MMDEBSTRAP], false).map(drop)
 }
 
 /// Installs what is missing; the names of these packages, if there were any.

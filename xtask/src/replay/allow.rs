@@ -9,10 +9,18 @@ pub const PATH: &str = "tests-external/replay-allow.toml";
 /// One allowed departure.
 pub struct Difference {
     case: String,
+    /// The version of memcached that it speaks of; none means every one.
+    version: Option<String>,
     expected: String,
     memcached: String,
-    /// Whether it was needed.
-    used: bool,
+    /// The versions that needed it.
+    used: Vec<String>,
+}
+
+impl Difference {
+    fn speaks_of(&self, version: &str) -> bool {
+        self.version.as_deref().is_none_or(|own| own == version)
+    }
 }
 
 /// The list.
@@ -42,40 +50,42 @@ impl Allowed {
             }
             differences.push(Difference {
                 case: word("case")?,
+                version: word("version").ok(),
                 expected: word("expected")?,
                 memcached: word("memcached")?,
-                used: false,
+                used: Vec::new(),
             });
         }
         Ok(Allowed { differences })
     }
 
-    /// How many entries there are.
-    pub fn len(&self) -> usize {
-        self.differences.len()
+    /// How many entries speak of a version.
+    pub fn count(&self, version: &str) -> usize {
+        self.differences.iter().filter(|difference| difference.speaks_of(version)).count()
     }
 
-    /// Whether this departure is allowed; notes that its entry is needed.
-    pub fn allows(&mut self, case: &str, wrong: &Wrong) -> bool {
+    /// Whether this departure of a version is allowed; notes that its entry is needed.
+    pub fn allows(&mut self, version: &str, case: &str, wrong: &Wrong) -> bool {
         let fits = |d: &&mut Difference| {
             let begins = match d.memcached.as_str() {
                 "" => wrong.got.is_empty(),
                 memcached => wrong.got.starts_with(memcached),
             };
-            d.case == case && d.expected == wrong.expected && begins
+            d.case == case && d.speaks_of(version) && d.expected == wrong.expected && begins
         };
         match self.differences.iter_mut().find(fits) {
             Some(difference) => {
-                difference.used = true;
+                difference.used.push(version.to_owned());
                 true
             }
             None => false,
         }
     }
 
-    /// The entries for played cases that were not needed, and those for cases that are gone.
-    pub fn stale<'a>(&'a self, was_played: impl Fn(&str) -> bool + 'a) -> Vec<&'a str> {
-        let stale = self.differences.iter().filter(|d| !d.used && was_played(&d.case));
+    /// The entries for played cases that a version did not need, and those for cases that are gone.
+    pub fn stale(&self, version: &str, was_played: impl Fn(&str) -> bool) -> Vec<&str> {
+        let unused = |d: &&Difference| d.speaks_of(version) && !d.used.iter().any(|v| v == version);
+        let stale = self.differences.iter().filter(unused).filter(|d| was_played(&d.case));
         stale.map(|d| d.case.as_str()).collect()
     }
 }
@@ -94,12 +104,22 @@ mod tests {
     #[test]
     fn an_entry_allows_its_own_departure_and_no_other() {
         let mut allowed = Allowed::parse(TEXT).expect("a good list");
-        assert!(!allowed.allows("a.txt: c", &wrong("MN", "ERROR\\r\\n")));
-        assert!(!allowed.allows("a.txt: b", &wrong("EN", "ERROR\\r\\n")));
-        assert!(!allowed.allows("a.txt: b", &wrong("MN", "MN\\r\\n")));
-        assert_eq!(allowed.stale(|_| true), ["a.txt: b"]);
-        assert!(allowed.allows("a.txt: b", &wrong("MN", "ERROR\\r\\n")));
-        assert!(allowed.stale(|_| true).is_empty());
+        assert!(!allowed.allows("1.6.45", "a.txt: c", &wrong("MN", "ERROR\\r\\n")));
+        assert!(!allowed.allows("1.6.45", "a.txt: b", &wrong("EN", "ERROR\\r\\n")));
+        assert!(!allowed.allows("1.6.45", "a.txt: b", &wrong("MN", "MN\\r\\n")));
+        assert_eq!(allowed.stale("1.6.45", |_| true), ["a.txt: b"]);
+        assert!(allowed.allows("1.6.45", "a.txt: b", &wrong("MN", "ERROR\\r\\n")));
+        assert!(allowed.stale("1.6.45", |_| true).is_empty());
+        assert_eq!(allowed.stale("1.6.18", |_| true), ["a.txt: b"], "the other needs it, too");
+    }
+
+    #[test]
+    fn an_entry_of_one_version_says_nothing_of_another() {
+        let one = TEXT.replace("reason", "version = \"1.6.18\"\nreason");
+        let mut allowed = Allowed::parse(&one).expect("a good list");
+        assert!(!allowed.allows("1.6.45", "a.txt: b", &wrong("MN", "ERROR\\r\\n")));
+        assert!(allowed.stale("1.6.45", |_| true).is_empty());
+        assert_eq!(allowed.stale("1.6.18", |_| true), ["a.txt: b"]);
     }
 
     #[test]

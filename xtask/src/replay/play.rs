@@ -20,8 +20,18 @@ const READ_BYTES: usize = 64 * 1024;
 #[derive(Clone, Copy, PartialEq)]
 pub enum Side {
     Laneway,
-    /// Its `~` lines stand in place of ours.
-    Memcached,
+    /// Of this version; its `~` lines stand in place of ours.
+    Memcached(&'static str),
+}
+
+impl Side {
+    /// As it is called in what is printed.
+    pub fn name(self) -> String {
+        match self {
+            Side::Laneway => "Laneway".into(),
+            Side::Memcached(version) => format!("memcached {version}"),
+        }
+    }
 }
 
 /// What came of one case.
@@ -156,15 +166,19 @@ impl Talk {
         if expected.anywhere {
             self.skip_to(&expected.text);
         }
-        match (&expected.memcached, self.side) {
-            (Some(lines), Side::Memcached) if lines.is_empty() => {
+        let instead = match self.side {
+            Side::Laneway => None,
+            Side::Memcached(version) => expected.instead(version),
+        };
+        match instead {
+            Some(lines) if lines.is_empty() => {
                 played.differences += 1;
                 if self.is_next(&expected.text, ABSENCE) {
                     played.stale.push(line);
                 }
             }
-            (Some(lines), Side::Memcached) => {
-                if lines[0] != expected.text && self.is_next(&expected.text, PATIENCE) {
+            Some(lines) => {
+                if *lines[0] != expected.text && self.is_next(&expected.text, PATIENCE) {
                     played.stale.push(line);
                     self.take(&expected.text);
                     return true;
@@ -177,7 +191,7 @@ impl Talk {
                     }
                 }
             }
-            (None, _) | (_, Side::Laneway) => {
+            None => {
                 if self.take(&expected.text).is_none() {
                     played.wrong = Some(self.wrong(line, &expected.text.written));
                     return false;

@@ -35,8 +35,28 @@ pub struct Expectation {
     pub text: Text,
     /// Whether other lines may stand before it.
     pub anywhere: bool,
-    /// What memcached 1.6.18 has in its place: no, one or more lines.
-    pub memcached: Option<Vec<Text>>,
+    /// What memcached has in its place.
+    pub memcached: Vec<Alternative>,
+}
+
+/// A `~` line.
+#[derive(Debug)]
+pub struct Alternative {
+    /// The version of memcached that it speaks of; none means every one.
+    pub version: Option<String>,
+    /// The line; none where nothing comes.
+    pub text: Option<Text>,
+}
+
+impl Expectation {
+    /// The lines, of which there may be none, that this version of memcached has in its place; or
+    /// nothing where it answers as we do.
+    pub fn instead(&self, version: &str) -> Option<Vec<&Text>> {
+        let speaks = |line: &&Alternative| line.version.as_deref().is_none_or(|v| v == version);
+        let lines: Vec<&Alternative> = self.memcached.iter().filter(speaks).collect();
+        let texts = lines.iter().filter_map(|line| line.text.as_ref()).collect();
+        (!lines.is_empty()).then_some(texts)
+    }
 }
 
 /// Bytes with placeholders, and how they are written.
@@ -85,13 +105,13 @@ fn read_line(name: &str, line: usize, text: &str, cases: &mut Vec<Case>) -> Resu
             case.conditions.extend(rest.split_whitespace().map(String::from));
             return Ok(());
         }
-        "~" => return alternative(rest, case),
+        _ if mark.starts_with('~') => return alternative(&mark[1..], rest, case),
         ">" => Act::Send(Text::read(rest)?.and_end()),
         ">>" => Act::Send(Text::read(rest)?),
         "<" | "<~" => Act::Expect(Expectation {
             text: Text::read(rest)?.and_end(),
             anywhere: mark == "<~",
-            memcached: None,
+            memcached: Vec::new(),
         }),
         "+" => Act::Wait(rest.parse().map_err(|_| format!("`{rest}` is no number of seconds"))?),
         "!" if rest == "closed" => Act::Closed,
@@ -101,8 +121,8 @@ fn read_line(name: &str, line: usize, text: &str, cases: &mut Vec<Case>) -> Resu
     Ok(())
 }
 
-/// `~ text -- reason`: what stands before the last ` -- `, or nothing.
-fn alternative(rest: &str, case: &mut Case) -> Result<(), String> {
+/// `~ text -- reason` or `~version text -- reason`: what stands before the last ` -- `, or nothing.
+fn alternative(version: &str, rest: &str, case: &mut Case) -> Result<(), String> {
     let whole = format!(" {rest}");
     let (text, reason) = whole.rsplit_once(" -- ").ok_or("a `~` line needs ` -- reason`")?;
     if reason.trim().is_empty() {
@@ -111,10 +131,9 @@ fn alternative(rest: &str, case: &mut Case) -> Result<(), String> {
     let Some(Step { act: Act::Expect(expectation), .. }) = case.steps.last_mut() else {
         return Err("a `~` line follows a `<` line".into());
     };
-    let lines = expectation.memcached.get_or_insert_default();
-    if let Some(text) = text.strip_prefix(' ') {
-        lines.push(Text::read(text)?.and_end());
-    }
+    let version = Some(version.to_owned()).filter(|version| !version.is_empty());
+    let text = text.strip_prefix(' ').map(|text| Text::read(text).map(Text::and_end));
+    expectation.memcached.push(Alternative { version, text: text.transpose()? });
     Ok(())
 }
 
@@ -202,7 +221,8 @@ mod tests {
     #[test]
     fn every_kind_of_line_is_read() {
         let text = "# c\n\n== a\n$ cas=off live=no\n> get <a*3>\n>> \\r\\x00\\0\n< VALUE <CAS:id>\n\
-                    ~ END -- because\n~ -- and no more\n<~ STAT <NUM> <ANY>\n+ 2\n! closed\n";
+                    ~ END -- because\n~ -- and no more\n~1.6.18 OK -- was\n<~ STAT <NUM> <ANY>\n\
+                    + 2\n! closed\n";
         let cases = read("f.txt", text).expect("a good script");
         assert_eq!(cases.len(), 1);
         assert_eq!(cases[0].id, "f.txt: a");
@@ -213,7 +233,8 @@ mod tests {
         assert_eq!(text.parts, [Part::Bytes(b"\r\0\0".to_vec())]);
         let Act::Expect(expectation) = &cases[0].steps[2].act else { panic!("not expected") };
         assert_eq!(expectation.text.parts[1], Part::Cas("id".into(), 0));
-        assert_eq!(expectation.memcached.as_ref().map(Vec::len), Some(1));
+        assert_eq!(expectation.instead("1.6.45").map(|lines| lines.len()), Some(1));
+        assert_eq!(expectation.instead("1.6.18").map(|lines| lines.len()), Some(2));
         assert_eq!(cases[0].steps.len(), 6);
     }
 
@@ -221,7 +242,15 @@ mod tests {
     fn a_difference_without_a_line_stands_for_none() {
         let cases = read("f.txt", "== a\n< x\n~ -- no value\n").expect("a good script");
         let Act::Expect(expectation) = &cases[0].steps[0].act else { panic!("not expected") };
-        assert_eq!(expectation.memcached, Some(Vec::new()));
+        assert_eq!(expectation.instead("1.6.45"), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_difference_of_one_version_is_none_of_another() {
+        let cases = read("f.txt", "== a\n< x\n~1.6.18 y -- older\n").expect("a good script");
+        let Act::Expect(expectation) = &cases[0].steps[0].act else { panic!("not expected") };
+        assert_eq!(expectation.instead("1.6.18").map(|lines| lines.len()), Some(1));
+        assert_eq!(expectation.instead("1.6.45"), None);
     }
 
     #[test]

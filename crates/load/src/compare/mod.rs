@@ -114,7 +114,8 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
     let (id, mut definition) = find(&flags.definition)?;
     flags.without.iter().try_for_each(|name| targets::leave_out(&mut definition, name))?;
     targets::put_in_peers(&mut definition, &flags.peers)?;
-    for told in targets::leave_out_missing(&mut definition)? {
+    let options = options(flags)?;
+    for told in targets::leave_out_missing(&mut definition, &options.peers)? {
         eprintln!("{told}");
     }
     prepare(&mut definition, flags);
@@ -125,7 +126,6 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
     for path in [&flags.json, &flags.report].into_iter().flatten() {
         write(path, "")?;
     }
-    let options = options(flags)?;
     println!("{id}: {}", definition.about);
     let collected = pairs::collect(&definition, &options)?;
     let failures = collected.failures.clone();

