@@ -6,7 +6,7 @@ use crate::index::{Entry, Home, What};
 use crate::log::{Appended, Refused};
 use crate::record::{Kind, Record};
 use crate::store::{Offer, Pending, RESERVE_PUT, Shared, Writer};
-use crate::types::{Durability, Error, ItemMeta, Position, Result};
+use crate::types::{Durability, Error, ItemMeta, KEY_BYTES_MAX, Position, Result, VALUE_BYTES_MAX};
 use laneway_sync::planted::{Bug, is_planted};
 use std::sync::MutexGuard;
 
@@ -200,5 +200,33 @@ impl Shared {
             true => Ok(true),
             false => writer.check().map(|()| false),
         }
+    }
+}
+
+/// A record of a small item.
+pub fn small<'a>(
+    key: &'a [u8],
+    value: &'a [u8],
+    meta: ItemMeta,
+    sequence: Option<u64>,
+) -> Draft<'a> {
+    let what = Some(What::Small { value_bytes: value.len() as u32 });
+    Draft { kind: Kind::Small, sequence, meta, key, body: value, what }
+}
+
+/// A record that deletes a key.
+pub fn deletion(key: &[u8], sequence: Option<u64>) -> Draft<'_> {
+    let (meta, what) = (ItemMeta::default(), Some(What::Tombstone));
+    Draft { kind: Kind::Delete, sequence, meta, key, body: &[], what }
+}
+
+/// Refuses what no record may hold.
+pub fn check(key: &[u8], value_bytes: u64) -> Result<()> {
+    if key.is_empty() || KEY_BYTES_MAX < key.len() {
+        return Err(Error::KeyBytes(key.len()));
+    }
+    match value_bytes <= VALUE_BYTES_MAX as u64 {
+        true => Ok(()),
+        false => Err(Error::ValueBytes(value_bytes as usize)),
     }
 }

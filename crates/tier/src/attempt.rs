@@ -2,12 +2,11 @@
 //! of the log at once is handed back, and goes by way of somebody who may wait. And large values,
 //! which are written before their record is appended.
 
-use crate::append::{Draft, Ticket};
+use crate::append::{Draft, Ticket, check, deletion, small};
 use crate::index::What;
 use crate::large::LargeWriter;
 use crate::record::Kind;
 use crate::store::{RESERVE_PUT, Shared};
-use crate::tier::{Tier, check, deletion, small};
 use crate::types::{ItemMeta, Result};
 use crate::value::Large;
 use std::sync::Arc;
@@ -21,8 +20,8 @@ pub enum Tried<T, B = ()> {
     Waits(B),
 }
 
-impl Tier {
-    /// As [`Tier::submit_put`] of a value that is not [`Tier::is_large`], if it need not wait.
+impl Shared {
+    /// Appends an item that is not large, if it need not wait.
     pub fn try_put(
         &self,
         key: &[u8],
@@ -31,23 +30,21 @@ impl Tier {
         sequence: u64,
     ) -> Result<Tried<Ticket>> {
         check(key, value.len() as u64)?;
-        let shared = self.shared();
-        let ticket = shared.try_append(&small(key, value, meta, Some(sequence)))?;
+        let ticket = self.try_append(&small(key, value, meta, Some(sequence)))?;
         let Some(ticket) = ticket else { return Ok(Tried::Waits(())) };
-        shared.counters.user_bytes.add((key.len() + value.len()) as u64);
+        self.counters.user_bytes.add((key.len() + value.len()) as u64);
         Ok(Tried::Done(ticket))
     }
 
-    /// As [`Tier::submit_delete`], if it need not wait.
+    /// Appends a deletion, if there may be something to delete and it need not wait.
     pub fn try_delete(&self, key: &[u8], sequence: u64) -> Result<Tried<Option<Ticket>>> {
         check(key, 0)?;
-        let shared = self.shared();
-        if !shared.may_hold(key)? {
+        if !self.may_hold(key)? {
             return Ok(Tried::Done(None));
         }
-        let ticket = shared.try_append(&deletion(key, Some(sequence)))?;
+        let ticket = self.try_append(&deletion(key, Some(sequence)))?;
         let Some(ticket) = ticket else { return Ok(Tried::Waits(())) };
-        shared.counters.user_bytes.add(key.len() as u64);
+        self.counters.user_bytes.add(key.len() as u64);
         Ok(Tried::Done(Some(ticket)))
     }
 }
@@ -87,7 +84,7 @@ impl LargeDraft {
         Ok(LargeWhole::new(&shared, key, large))
     }
 
-    /// Appends the item's record; as [`Tier::submit_put`] from here on.
+    /// Appends the item's record; as [`crate::Tier::submit_put`] from here on.
     pub fn finish(self, meta: ItemMeta, sequence: Option<u64>) -> Result<Ticket> {
         self.whole()?.append(meta, sequence)
     }

@@ -1,10 +1,9 @@
 //! The store as it is used: open, get, put, delete, scan.
 
-use crate::append::{Draft, Ticket};
-use crate::attempt::{LargeDraft, LargeWhole};
+use crate::append::{Draft, Ticket, check, deletion, small};
+use crate::attempt::{LargeDraft, LargeWhole, Tried};
 use crate::background::Background;
 use crate::disk::Barrier;
-use crate::index::What;
 use crate::large::waiting;
 use crate::read::{Expired, LargeReader, Look};
 use crate::reads::{Answer, Reads, Request, Wake};
@@ -14,9 +13,7 @@ use crate::report::Report;
 use crate::scan::{Found, Shown};
 use crate::stats::Stats;
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
-use crate::types::{
-    Durability, Error, Item, ItemMeta, KEY_BYTES_MAX, Position, Result, Settings, VALUE_BYTES_MAX,
-};
+use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, Settings};
 use std::sync::Arc;
 
 /// A durable store of items, small ones in persistent memory, large ones on the SSD.
@@ -108,6 +105,23 @@ impl Tier {
         let ticket = self.append(&small(key, value, meta, sequence), RESERVE_PUT)?;
         self.shared.counters.user_bytes.add((key.len() + value.len()) as u64);
         Ok(ticket)
+    }
+
+    /// As [`Tier::submit_put`] of a value that is not [`Tier::is_large`], if it need not wait for a
+    /// medium.
+    pub fn try_put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        meta: ItemMeta,
+        sequence: u64,
+    ) -> Result<Tried<Ticket>> {
+        self.shared.try_put(key, value, meta, sequence)
+    }
+
+    /// As [`Tier::submit_delete`], if it need not wait for a medium.
+    pub fn try_delete(&self, key: &[u8], sequence: u64) -> Result<Tried<Option<Ticket>>> {
+        self.shared.try_delete(key, sequence)
     }
 
     /// Whether a value of this length goes straight to the SSD.
@@ -279,32 +293,5 @@ impl Tier {
     /// The parts.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
-    }
-}
-
-/// A record of a small item.
-pub(crate) fn small<'a>(
-    key: &'a [u8],
-    value: &'a [u8],
-    meta: ItemMeta,
-    sequence: Option<u64>,
-) -> Draft<'a> {
-    let what = Some(What::Small { value_bytes: value.len() as u32 });
-    Draft { kind: Kind::Small, sequence, meta, key, body: value, what }
-}
-
-/// A record that deletes a key.
-pub(crate) fn deletion(key: &[u8], sequence: Option<u64>) -> Draft<'_> {
-    let (meta, what) = (ItemMeta::default(), Some(What::Tombstone));
-    Draft { kind: Kind::Delete, sequence, meta, key, body: &[], what }
-}
-
-pub(crate) fn check(key: &[u8], value_bytes: u64) -> Result<()> {
-    if key.is_empty() || KEY_BYTES_MAX < key.len() {
-        return Err(Error::KeyBytes(key.len()));
-    }
-    match value_bytes <= VALUE_BYTES_MAX as u64 {
-        true => Ok(()),
-        false => Err(Error::ValueBytes(value_bytes as usize)),
     }
 }

@@ -71,7 +71,7 @@ pub fn over_budget(work: &Work, connections: u64, in_slices: bool) -> Result<(),
 
 /// The same of a step of the durable executor, which never waits for a device.
 pub fn keeper_over_budget(work: &Work) -> Result<(), String> {
-    within("waited for devices:", work.waits, 0)
+    within("a step of the durable executor waited for devices:", work.waits, 0)
 }
 
 /// Whether memory was so full that an item may be gone without a trace.

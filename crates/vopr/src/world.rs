@@ -337,10 +337,7 @@ impl World {
         let now = self.clock.nanos();
         meter::take();
         let busy = keeper.step(now, self.clock.unix_seconds(now));
-        let work = meter::take();
-        self.books.counts.work_max(&work);
-        judge::keeper_over_budget(&work)
-            .map_err(|what| format!("a step of the durable executor {what}"))?;
+        judge::keeper_over_budget(&meter::take())?;
         if let Some(devices) = &life.devices
             && devices.has_begun_commit()
         {
@@ -444,8 +441,7 @@ impl World {
         for worker in 0..life.rig.workers.len() {
             busy |= self.step_worker(life, worker)?;
         }
-        busy |= self.step_keeper(life)?;
-        busy |= self.step_devices(life);
+        busy |= self.step_keeper(life)? | self.step_devices(life);
         self.books.counts.steps += 1;
         Ok(busy)
     }
@@ -590,9 +586,8 @@ impl World {
             durable.stop();
         }
         for _ in 0..ROUNDS_MAX {
-            let keeper = self.step_keeper(life)?;
-            let devices = self.step_devices(life);
-            if !keeper && !devices && life.rig.keeper.as_ref().is_none_or(Keeper::is_idle) {
+            let busy = self.step_keeper(life)? | self.step_devices(life);
+            if !busy && life.rig.keeper.as_ref().is_none_or(Keeper::is_idle) {
                 if let Some(tier) = &life.tier {
                     // A medium that refuses has refused the writes that it would lose, too.
                     let _ = tier.settle();

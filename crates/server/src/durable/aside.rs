@@ -2,41 +2,12 @@
 //! or emptied first. Who waits for devices appends them; until then their keys wait, as those of
 //! large values on their way to the SSD do, and everything else goes on.
 
-use super::hands::Order;
+use super::hands::{Aside, Order};
 use super::keeper::Keeper;
 use super::shared::bump;
 use super::task::{Leaving, Task};
 use crate::handoff::Work;
-use laneway_tier::{ItemMeta, LargeWhole, Result, Ticket, Tier};
-
-/// A change that was put aside.
-pub enum Aside {
-    /// A value that goes to the log.
-    Put {
-        /// The value.
-        value: Vec<u8>,
-        /// What is kept with it.
-        meta: ItemMeta,
-    },
-    /// A value that is on the SSD.
-    Whole {
-        /// The value.
-        whole: LargeWhole,
-        /// What is kept with it.
-        meta: ItemMeta,
-    },
-    /// A deletion.
-    Delete,
-}
-
-/// Appends what was put aside, and waits for room.
-pub fn write(tier: &Tier, key: &[u8], sequence: u64, aside: Aside) -> Result<Option<Ticket>> {
-    match aside {
-        Aside::Put { value, meta } => tier.submit_put(key, &value, meta, Some(sequence)).map(Some),
-        Aside::Whole { whole, meta } => whole.append(meta, Some(sequence)).map(Some),
-        Aside::Delete => tier.submit_delete(key, Some(sequence)),
-    }
-}
+use laneway_tier::{Result, Ticket};
 
 impl<S> Keeper<S> {
     /// Has a change of a task appended by who may wait; the key waits for it.

@@ -1,8 +1,7 @@
 //! What a command has changed in memory goes to the tier; what cannot is taken back.
 
-use super::aside::Aside;
 use super::capture::Change;
-use super::hands::{Order, Spilled};
+use super::hands::{Aside, Order, Spilled};
 use super::keeper::{Keeper, Pending};
 use super::shared::bump;
 use super::task::{Leaving, Task};

@@ -1,7 +1,6 @@
 //! Who waits for devices on the keeper's behalf. Threads in a server; in tests nobody: an order is
 //! carried out at once and its end is heard of in the next step, so that a run repeats exactly.
 
-use super::aside::{Aside, write};
 use laneway_store::Pinned;
 use laneway_tier::{Answer, ItemMeta, LargeWhole, Request, Result, Stats, Ticket, Tier};
 use std::sync::Arc;
@@ -45,6 +44,26 @@ pub enum Order {
         /// Comes back with the statistics.
         number: u64,
     },
+}
+
+/// A change that was put aside.
+pub enum Aside {
+    /// A value that goes to the log.
+    Put {
+        /// The value.
+        value: Vec<u8>,
+        /// What is kept with it.
+        meta: ItemMeta,
+    },
+    /// A value that is on the SSD.
+    Whole {
+        /// The value.
+        whole: LargeWhole,
+        /// What is kept with it.
+        meta: ItemMeta,
+    },
+    /// A deletion.
+    Delete,
 }
 
 /// A value on its way to the SSD.
@@ -102,6 +121,15 @@ fn flush(tier: &Tier, at: u32) -> Result<()> {
     match at {
         0 => tier.flush_all().map(drop),
         at => tier.put(&SCHEDULE_KEY, &at.to_le_bytes(), ItemMeta::default()).map(drop),
+    }
+}
+
+/// Appends what was put aside, and waits for room.
+fn write(tier: &Tier, key: &[u8], sequence: u64, aside: Aside) -> Result<Option<Ticket>> {
+    match aside {
+        Aside::Put { value, meta } => tier.submit_put(key, &value, meta, Some(sequence)).map(Some),
+        Aside::Whole { whole, meta } => whole.append(meta, Some(sequence)).map(Some),
+        Aside::Delete => tier.submit_delete(key, Some(sequence)),
     }
 }
 

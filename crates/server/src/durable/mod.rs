@@ -10,8 +10,9 @@
 //!
 //! In the order of use: [`veil`], [`shared`] (what workers see); [`keeper`] (its step), [`admit`]
 //! (which request may go on), [`perform`] (executing one), [`change`] (what it changed goes to the
-//! tier), [`aside`] (or waits until there is room), [`fault`] (an item comes into memory), [`settle`] (groups, replies), [`hands`] (who
-//! waits for devices). [`capture`] is how the keeper learns what a command changed.
+//! tier), [`aside`] (or waits until there is room), [`fault`] (an item comes into memory),
+//! [`settle`] (groups, replies), [`hands`] (who waits for devices). [`capture`] is how the keeper
+//! learns what a command changed.
 //!
 //! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
 //! short, long values are copied by stretches, and between steps the workers may run.
