@@ -101,6 +101,13 @@ impl Shared {
 
     /// Makes the next group durable.
     fn lead(&self, mut writer: MutexGuard<'_, Writer>, why: Barrier) -> Result<()> {
+        if self.settings.pad_groups
+            && let Err(error) = writer.pad()
+        {
+            writer.failed = Some(error.to_string());
+            self.groups.iter().for_each(Condvar::notify_all);
+            return Err(error);
+        }
         let group = writer.begin();
         let out = Outgoing::of(&mut writer);
         drop(writer);

@@ -9,7 +9,7 @@ use crate::disk::Write;
 use crate::pm::{Region, Written};
 use crate::record::{self, Record, Stamp};
 use crate::segment::{Header, Listed, Shape, life_of};
-use crate::types::{Error, LINE_BYTES, Position, Result, doing};
+use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, doing};
 use std::sync::Arc;
 
 /// A slot of the region.
@@ -216,6 +216,13 @@ impl Log {
         Ok(Appended { at, record_bytes: record_bytes as u32, end })
     }
 
+    /// What is free of the block in which what is in no group yet ends; none if nothing is.
+    pub fn gap(&self) -> Option<usize> {
+        let active = self.active.as_ref().filter(|active| active.grouped < active.tail)?;
+        let gap = (active.tail as usize).next_multiple_of(BLOCK_BYTES) - active.tail as usize;
+        (0 < gap).then_some(gap)
+    }
+
     /// What is in no group yet, as one.
     pub fn take_group(&mut self) -> Option<Group> {
         let active = self.active.as_mut()?;
@@ -284,6 +291,17 @@ impl Log {
     pub fn release(&mut self, slot: u32) {
         assert!(matches!(self.slots[slot as usize], Slot::Sealed { .. }), "only what is sealed");
         self.slots[slot as usize] = Slot::Free;
+    }
+
+    /// Ends the records before `at` for good. Where nothing is behind them the block is not written
+    /// again: what is in it is served from now on.
+    pub fn cut(region: &dyn Region, at: u64) -> Result<()> {
+        let mut line = [0; LINE_BYTES];
+        doing("read the end of the log", region.read(at, &mut line))?;
+        match line == [0; LINE_BYTES] {
+            true => Ok(()),
+            false => doing("end the log", region.write(at, &[0; LINE_BYTES])),
+        }
     }
 
     /// Writes a group and its values, for a sync of both. Needs no lock: what is appended meanwhile

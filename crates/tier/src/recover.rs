@@ -27,7 +27,7 @@ use crate::superblock::{Front, Superblock};
 use crate::survey::{Survey, Surveyed, Used, segment_bytes};
 use crate::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
 use crate::tree::Tree;
-use crate::types::{Error, LINE_BYTES, Position, Result, Settings, doing};
+use crate::types::{Error, Position, Result, Settings, doing};
 use crate::value::{Large, Waiting};
 use laneway_sync::planted::{Bug, is_planted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,8 +114,7 @@ pub fn recover(
         // Where it was cut for a value that is not there, the record that points at it is
         // whole: to who reads the log without values, and what is numbered anew from now on
         // would be mixed with what is behind it.
-        let cut = shared.region.write(shape.start(slot) + u64::from(end), &[0; LINE_BYTES]);
-        doing("end the log", cut)?;
+        Log::cut(&*shared.region, shape.start(slot) + u64::from(end))?;
     }
     flush_newest(&*shared.region, shape, newest.map(|(slot, _)| slot))?;
     Ok((shared, report))

@@ -6,14 +6,15 @@
 
 use crate::disk::Disk;
 use crate::index::{Entry, Home, Index, What};
-use crate::log::Log;
+use crate::log::{Log, Refused};
 use crate::pm::Region;
 use crate::pointer::{Extent, Pointer};
+use crate::record::{Kind, Record, bytes_of};
 use crate::segment::Shape;
 use crate::space::Space;
 use crate::stats::{Counters, Stats};
 use crate::tables::{Table, Tables};
-use crate::types::{Durability, Error, Position, Result, Settings};
+use crate::types::{Durability, Error, ItemMeta, Position, Result, Settings};
 use crate::value::{Large, Waiting};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -154,6 +155,19 @@ impl Writer {
         let may_overlap = self.group_records <= OVERLAPPED_RECORDS_MAX;
         let most = if may_overlap { GROUPS_MAX } else { 1 };
         self.halting == 0 && !self.writing && self.group < self.settled + most
+    }
+
+    /// Fills the block of the log in which the next group ends: with a note that is as long.
+    pub fn pad(&mut self) -> Result<()> {
+        let Some(gap) = self.log.gap() else { return Ok(()) };
+        self.sequence += 1;
+        let body = vec![0; gap - bytes_of(0, 0)];
+        let (kind, sequence, meta) = (Kind::Note, self.sequence, ItemMeta::default());
+        match self.log.append(&Record { kind, sequence, meta, key: &[], body: &body }) {
+            Ok(_) => Ok(()),
+            Err(Refused::Error(error)) => Err(error),
+            Err(Refused::Roll) => unreachable!("a segment ends with a block"),
+        }
     }
 
     /// Begins the next group, with all that was appended; its number.

@@ -112,6 +112,10 @@ pub struct Settings {
     /// Which index; `None` for the one that the store was made with. Fixed when a store is made: a
     /// new one has a B+-tree in memory if nothing else is said.
     pub index: Option<IndexKind>,
+    /// Whether each group ends with its block of the log, so that no block with anything
+    /// acknowledged is ever written again: for devices that may lose a block whose writing the
+    /// power interrupts. It may change at each opening; what was written before stays as it is.
+    pub pad_groups: bool,
     /// Whether a store whose log is lost is opened all the same, as of its last checkpoint.
     pub accept_lost_log: bool,
     /// Whether a thread of the tier migrates and makes checkpoints. Without it the caller calls
@@ -130,6 +134,7 @@ impl Default for Settings {
             migrate_percent: 75,
             checkpoint_bytes: 256 << 20,
             index: None,
+            pad_groups: false,
             accept_lost_log: false,
             background: true,
         }

@@ -49,3 +49,37 @@ fn what_a_start_had_to_read_makes_the_next_checkpoint_due() {
     put(&tier, 70..140);
     assert_eq!(maintain(&tier), 1, "{:?}", tier.stats());
 }
+
+const WRITES: u64 = 20_000;
+
+/// Bytes written to both media for each of a user's: writes of 200 bytes to 5000 keys.
+fn amplification(pad_groups: bool, group: u64) -> f64 {
+    const SEGMENT_BYTES: u32 = 256 << 10;
+    const LOG_BYTES: usize = 32 * SEGMENT_BYTES as usize;
+    const SSD_BYTES: usize = 16 << 20;
+    let (log, ssd) = (vec![0; LOG_BYTES], vec![0; SSD_BYTES]);
+    let machine = Machine::of(Kind::Wal, &Faults::default(), u64::MAX, log, ssd);
+    let (segment_bytes, checkpoint_bytes) = (SEGMENT_BYTES, LOG_BYTES as u64);
+    let settings = Settings { pad_groups, segment_bytes, checkpoint_bytes, ..settings() };
+    let (tier, _) = machine.open(settings).unwrap();
+    for number in 0..WRITES {
+        let key = format!("key-{:05}", number * 7919 % 5000);
+        tier.submit_put(key.as_bytes(), &value(number, 200), ItemMeta::default(), None).unwrap();
+        if (number + 1) % group == 0 {
+            tier.commit().unwrap();
+            while tier.maintain().unwrap() {}
+        }
+    }
+    tier.stats().write_amplification()
+}
+
+#[test]
+fn padding_costs_little_where_the_log_has_room_and_nothing_where_groups_are_large() {
+    let costs = [1, 8, 64].map(|group| {
+        let [without, with] = [false, true].map(|pads| amplification(pads, group));
+        println!("groups of {group}: {without:.1} without padding, {with:.1} with");
+        with / without
+    });
+    // A group that is not padded writes the block that it begins in once more.
+    assert!(costs[0] < 1.3 && costs[1] < 1.0 && costs[2] < 1.0, "{costs:?}");
+}

@@ -38,6 +38,7 @@ pub fn settings(background: bool) -> Settings {
         migrate_percent: 60,
         checkpoint_bytes: 96 << 10,
         index: None,
+        pad_groups: false,
         accept_lost_log: false,
         background,
     }

@@ -31,6 +31,8 @@ pub struct TierFlags {
     pub read_threads: Option<usize>,
     /// `--unsafe-volatile-pm`
     pub volatile_pm: bool,
+    /// `--pad-groups`
+    pub pad_groups: bool,
     /// `--accept-lost-log`
     pub accept_lost_log: bool,
 }
@@ -50,6 +52,7 @@ impl TierFlags {
             ("--migrate-by", self.migrate_by.is_some()),
             ("--read-threads", self.read_threads.is_some()),
             ("--unsafe-volatile-pm", self.volatile_pm),
+            ("--pad-groups", self.pad_groups),
             ("--accept-lost-log", self.accept_lost_log),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
@@ -72,6 +75,7 @@ pub fn tier(flags: &mut TierFlags, flag: &str, parser: &mut Parser) -> Result<bo
         "--migrate-by" => flags.migrate_by = Some(text(parser)?),
         "--read-threads" => flags.read_threads = Some(number(parser)?),
         "--unsafe-volatile-pm" => flags.volatile_pm = true,
+        "--pad-groups" => flags.pad_groups = true,
         "--accept-lost-log" => flags.accept_lost_log = true,
         _ => return Ok(false),
     }

@@ -77,6 +77,14 @@ pub fn directory(flags: &TierFlags) -> Result<Option<DirectorySettings>, String>
                 as usize,
         };
     }
+    if flags.pad_groups && directory.backend != Backend::Wal {
+        return Err(
+            "--pad-groups: is for a log that is written in blocks, and this one is mapped; \
+                    leave it out, or take --pm-backend wal"
+                .into(),
+        );
+    }
+    directory.settings.pad_groups = flags.pad_groups;
     directory.settings.accept_lost_log = flags.accept_lost_log;
     directory.settings.migrate_by = match flags.migrate_by.as_deref() {
         None | Some("hotness") => MigrateBy::Hotness,

@@ -106,6 +106,9 @@ pub struct Faults {
     pub sync_error_one_in: u64,
     /// Writes beyond this many blocks of distinct places fail for want of space; 0 for no limit.
     pub space_blocks: u64,
+    /// One in so many blocks that were written and not synced when the power failed holds anything,
+    /// whatever was in it before: as of a device that tears what it writes over. 0 for none.
+    pub torn_block_one_in: u64,
     /// Blocks that cannot be read.
     pub unreadable: BTreeSet<u64>,
     /// Barriers that report success and do nothing: as if the line that asks for them were missing.
@@ -176,6 +179,18 @@ impl SimDisk {
             if 0 < chosen {
                 let at = sector * SECTOR_BYTES;
                 image[at..at + SECTOR_BYTES].copy_from_slice(&versions[chosen - 1]);
+            }
+        }
+        let one_in = state.faults.torn_block_one_in;
+        if one_in != 0 {
+            let per_block = BLOCK_BYTES / SECTOR_BYTES;
+            let blocks: BTreeSet<usize> = state.cached.keys().map(|s| s / per_block).collect();
+            for block in blocks {
+                if !random.one_in(one_in) {
+                    continue;
+                }
+                let bytes = &mut image[block * BLOCK_BYTES..][..BLOCK_BYTES];
+                bytes.iter_mut().for_each(|byte| *byte = random.number() as u8);
             }
         }
         image

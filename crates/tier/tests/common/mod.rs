@@ -125,6 +125,7 @@ pub fn settings() -> Settings {
         migrate_percent: 60,
         checkpoint_bytes: 40 << 10,
         index: None,
+        pad_groups: false,
         accept_lost_log: false,
         background: false,
     }
