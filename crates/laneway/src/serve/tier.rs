@@ -16,6 +16,8 @@ const READ_THREADS: usize = 8;
 const READ_THREADS_MAX: usize = 256;
 /// How often a long start says how far it is.
 const PROGRESS_MS: u128 = 1000;
+/// Problems that a start tells one by one: an item each, there may be millions.
+const PROBLEMS_TOLD: usize = 10;
 
 /// The settings, or none without `--data-dir`.
 pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>, String> {
@@ -144,8 +146,11 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
     }
     let opened = boot::open(settings, &mut progress).map_err(|error| place(&directory, &error))?;
     let Recovery { report, took_ms } = opened.recovery();
-    for problem in &report.problems {
+    for problem in report.problems.iter().take(PROBLEMS_TOLD) {
         log::error!("{folder}: {problem}; laneway fsck {folder} says more");
+    }
+    if let Some(more @ 1..) = report.problems.len().checked_sub(PROBLEMS_TOLD) {
+        log::error!("{folder}: {more} problems more; laneway fsck {folder} tells all");
     }
     if directory.settings.accept_lost_log && !report.log_is_new {
         log::warn!(
