@@ -64,16 +64,23 @@ fn write(region: &dyn Region, bytes: &[u8]) -> Result<()> {
     doing("make the log", region.fence(Barrier::Recovery))
 }
 
-/// Refuses a log that holds anything; the header of a store that was `begun` counts as nothing, if
-/// no record is behind it: the first one is written when both superblocks are durable, so with one
-/// it is the second superblock that was damaged.
+/// Refuses a log that holds anything where a start looks first, in the header of a slot or the block
+/// behind it; the header of a store that was `begun` counts as nothing, if no record is behind it:
+/// the first one is written when both superblocks are durable, so with one it is the second
+/// superblock that was damaged.
 pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> Result<()> {
-    let mut front = vec![0; shape.header_bytes as usize];
-    if begun.is_some() {
-        let mut behind = [0; BLOCK_BYTES];
-        let at = shape.start(0) + u64::from(shape.header_bytes);
-        doing("read the log", region.read(at, &mut behind))?;
-        if behind != [0; BLOCK_BYTES] {
+    let header_bytes = shape.header_bytes as usize;
+    let mut front = vec![0; header_bytes + BLOCK_BYTES];
+    for slot in 0..shape.segments {
+        doing("read the log", region.read(shape.start(slot), &mut front))?;
+        let (header, behind) = front.split_at(header_bytes);
+        let is_ours = match begun {
+            // Its header, whole or torn.
+            Some(id) if slot == 0 => !matches!(Header::decode(header, shape, id)?, Front::Foreign),
+            _ => false,
+        };
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        if is_ours && !is_blank(behind) {
             return Err(Error::Mismatch(
                 "the log holds records, and the superblock at the front of the SSD is damaged; \
                  nothing was written. Give --ssd the right one, or copy both before you try \
@@ -81,20 +88,10 @@ pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> 
                     .into(),
             ));
         }
-    }
-    for slot in 0..shape.segments {
-        doing("read the log", region.read(shape.start(slot), &mut front))?;
-        let is_ours = || match begun {
-            // Its header, whole or torn.
-            Some(id) if slot == 0 => {
-                Header::decode(&front, shape, id).map(|front| !matches!(front, Front::Foreign))
-            }
-            _ => Ok(false),
-        };
-        if front[..size_of::<u64>()] != [0; size_of::<u64>()] && !is_ours()? {
+        if !is_ours && !is_blank(&front) {
             return Err(Error::Mismatch(
                 "the log holds records and the SSD no store: is --ssd the right one? To begin \
-                 anew, remove both"
+                 anew, remove both, or write zeros over a device"
                     .into(),
             ));
         }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Kind, Machine, PM_BYTES, settings, value};
+use common::{Kind, Machine, PM_BYTES, SEGMENT_BYTES, SSD_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Error, ItemMeta, Settings, Tier, fsck};
 
@@ -99,6 +99,24 @@ fn a_young_store_whose_second_superblock_is_damaged_is_not_made_anew_over_its_re
                     let told = refusal(&machine(kind, &log, &ssd), settings);
                     assert!(told.contains("superblock") && told.contains("damaged"), "{told}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_with_anything_where_a_start_looks_is_refused_before_a_store_is_made_on_it() {
+    const BLOCK: usize = laneway_tier::BLOCK_BYTES;
+    for kind in KINDS {
+        for slot in [0, 1, 7] {
+            // Within a header, behind its magic, and in the block behind it.
+            for at in [100, BLOCK - 1, BLOCK, 2 * BLOCK - 1] {
+                let mut log = vec![0; PM_BYTES];
+                log[slot * SEGMENT_BYTES as usize + at] = 7;
+                let machine = machine(kind, &log, &vec![0; SSD_BYTES]);
+                let refused = machine.open(settings()).err();
+                assert!(matches!(refused, Some(Error::Mismatch(_))), "slot {slot}, byte {at}");
+                assert!(machine.images() == (log, vec![0; SSD_BYTES]), "something was written");
             }
         }
     }
