@@ -57,6 +57,10 @@ impl Process {
 
     /// Wait until it ends by itself; it must not have panicked.
     pub fn end(mut self) -> ExitStatus {
+        self.await_end()
+    }
+
+    fn await_end(&mut self) -> ExitStatus {
         let asked = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
@@ -104,7 +108,12 @@ impl Process {
 }
 
 impl Drop for Process {
+    /// Whatever a test did with it, it must end well; only a test that failed kills it.
     fn drop(&mut self) {
+        if !std::thread::panicking() && matches!(self.child.try_wait(), Ok(None)) {
+            self.signal("TERM");
+            assert_eq!(self.await_end().code(), Some(0));
+        }
         let _ = self.child.kill(); // gone already, unless a test failed
         let _ = self.child.wait();
     }

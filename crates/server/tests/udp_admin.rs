@@ -1,0 +1,98 @@
+//! Commands about the whole server that come in datagrams: they act as over a stream, whoever
+//! receives them.
+
+use laneway_vopr::rig;
+
+use laneway_transport::memory_datagram::DatagramFaults;
+use rig::peer::Peer;
+use rig::{Plan, Rig, plans};
+use std::sync::atomic::Ordering::Relaxed;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn rigs(change: impl Fn(Plan) -> Plan) -> impl Iterator<Item = (String, Rig)> {
+    plans().into_iter().map(move |plan| {
+        let what = plan.what();
+        let plan = Plan { datagrams: Some(DatagramFaults::NONE), ..plan };
+        (what, Rig::new(&change(plan)))
+    })
+}
+
+#[test]
+fn a_flush_to_come_is_ordered_and_called_off_by_datagram() {
+    for (what, mut rig) in rigs(|plan| plan) {
+        let mut peer = Peer::new(&rig);
+        let hit: &[u8] = b"VALUE k 0 1\r\nx\r\nEND\r\n";
+        assert_eq!(peer.ask(&mut rig, 0, 1, b"set k 0 0 1\r\nx\r\n"), b"STORED\r\n", "{what}");
+        let last = rig.workers.len() - 1;
+        for (id, end, left) in [
+            (2, &b"flush_all 5 noreply\r\nflush_all 1000\r\n"[..], hit),
+            (4, b"flush_all 5\r\n", b"END\r\n"),
+        ] {
+            assert_eq!(peer.ask(&mut rig, last, id, end), b"OK\r\n", "{what}");
+            assert_eq!(peer.ask(&mut rig, 0, id + 100, b"get k\r\n"), hit, "{what}: not yet");
+            rig.clock.advance(7 * SECOND);
+            rig.turns(50);
+            assert_eq!(peer.ask(&mut rig, 0, id + 1, b"get k\r\n"), left, "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_a_server_does_not_have_is_said_by_its_own_statistics() {
+    let rows: [(&[u8], &[u8]); 4] = [
+        (b"stats shm\r\n", b"STAT shm no\r\nEND\r\n"),
+        (b"stats rdma\r\n", b"STAT rdma no\r\nEND\r\n"),
+        (b"stats tier\r\n", b"STAT tier no\r\nEND\r\n"),
+        (
+            b"stats kernel\r\n",
+            b"STAT kernel_lane no\r\nSTAT steering no\r\nSTAT af_xdp no\r\nEND\r\n",
+        ),
+    ];
+    for (what, mut rig) in rigs(|plan| plan) {
+        let mut peer = Peer::new(&rig);
+        let client = rig.net.connect();
+        for (id, (question, answer)) in (1..).zip(rows) {
+            let got = peer.ask(&mut rig, 0, id, question);
+            let told = String::from_utf8_lossy(&got).into_owned();
+            assert_eq!(told.as_bytes(), answer, "{told} {what}");
+            assert_eq!(rig.ask(&client, question, b"END\r\n"), answer, "{what}, by stream");
+        }
+    }
+}
+
+/// A list is told over a stream step by step, which a datagram has no place for.
+#[test]
+fn the_connections_are_told_by_datagram_if_one_message_holds_them() {
+    for (clients, refused) in [(3, false), (200, true)] {
+        let mut rig = Rig::new(&Plan {
+            datagrams: Some(DatagramFaults::NONE),
+            ..Plan::of(2, laneway_policy::Form::TimeShare)
+        });
+        let mut peer = Peer::new(&rig);
+        let held: Vec<_> = (0..clients).map(|_| rig.net.connect()).collect();
+        rig.turns(50);
+        let got = peer.ask(&mut rig, 0, 1, b"stats conns\r\n");
+        let told = String::from_utf8_lossy(&got).into_owned();
+        if refused {
+            let answer = "SERVER_ERROR too long for one message, ask over a stream\r\n";
+            assert_eq!(told, answer, "of {} connections", held.len());
+        } else {
+            assert_eq!(told.matches(":state conn_read\r\n").count(), held.len(), "{told}");
+            assert!(told.ends_with("END\r\n"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_shutdown_by_datagram_ends_the_server_where_it_is_enabled() {
+    for (what, mut rig) in rigs(|plan| Plan { shutdown: true, ..plan }) {
+        let mut peer = Peer::new(&rig);
+        assert_eq!(peer.ask(&mut rig, 0, 1, b"verbosity 1\r\n"), b"OK\r\n", "{what}");
+        assert_eq!(rig.shared.verbosity.load(Relaxed), 1, "{what}");
+        peer.small(rig.workers.len() - 1, 2, b"shutdown\r\nmn\r\n");
+        assert_eq!(peer.all(&mut rig), [], "{what}: nothing behind it is answered");
+        // Would wait for ever if nobody had asked.
+        rig.shared.wait_for_stop();
+    }
+}
