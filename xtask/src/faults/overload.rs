@@ -29,9 +29,9 @@ pub const FAULTS: &[Fault] = &[
                replies, one in 500 for a value of 500 kB; between, 8 of them as many at a time as \
                suit the server (the peak). Another client asks for small and large values.",
         expected: "Replies per CPU-second of the server are at least 90 % of those at the peak, \
-                   median of the rounds; each reply is right to the byte and in its place; the other \
-                   client's median small request takes at most half as long as its median large \
-                   one; resident memory grows by less than 128 MiB.",
+                   median of the rounds; each reply is right to the byte and in its place; the \
+                   other client's median small request takes at most half as long as its median \
+                   large one; resident memory grows by less than 128 MiB.",
         quick: false,
         run: by_streams,
     },
