@@ -9,6 +9,7 @@
 mod aligned;
 mod bench;
 mod client;
+mod coverage;
 mod faults;
 mod fuzz;
 mod histories;
@@ -57,6 +58,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "tidy", help: tidy::HELP, main: tidy::main },
     Subcommand { name: "loom", help: loom::HELP, main: loom::main },
     Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },
+    Subcommand { name: "coverage", help: coverage::HELP, main: coverage::main },
     Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
     Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
     Subcommand { name: "layers", help: layers::HELP, main: layers::main },

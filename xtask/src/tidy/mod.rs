@@ -5,7 +5,7 @@
 //! there for who forgets. Sizes and use cycles may be excepted in tidy-exceptions.txt, a list that
 //! only shrinks; nothing else may.
 
-mod code;
+pub mod code;
 mod cycles;
 mod exceptions;
 mod rooms;
