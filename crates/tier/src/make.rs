@@ -64,10 +64,10 @@ fn write(region: &dyn Region, bytes: &[u8]) -> Result<()> {
     doing("make the log", region.fence(Barrier::Recovery))
 }
 
-/// Refuses a log that holds anything where a start looks first, in the header of a slot or the block
-/// behind it; the header of a store that was `begun` counts as nothing, if no record is behind it:
-/// the first one is written when both superblocks are durable, so with one it is the second
-/// superblock that was damaged.
+/// Refuses a log that holds anything where a start looks first: in the header of a slot, or in the
+/// block behind it. The header of a store that was `begun` counts as nothing, if no record is
+/// behind it: the first one is written when both superblocks are durable, so with one it is the
+/// second superblock that was damaged.
 pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> Result<()> {
     let header_bytes = shape.header_bytes as usize;
     let mut front = vec![0; header_bytes + BLOCK_BYTES];
