@@ -1,9 +1,10 @@
 //! Runs a benchmark of bench/definitions in adjacent pairs; the runner itself is in crates/load.
 //! What a definition runs is built first, and RocksDB installed where it is one of those compared.
 
+use crate::figures;
 use crate::outcome::{Failure, Outcome, passed};
+use crate::peers;
 use crate::process;
-use crate::readme;
 use crate::tier_bench;
 use laneway_load::pairs::{self, definition::Kind};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     use lexopt::prelude::*;
     let mut options = pairs::Options::new(&process::root());
     options.laneway = process::target_dir().join("release").join("laneway");
+    options.peers = peers::bin();
     options.check = false;
     let (mut id, mut list) = (None, false);
     while let Some(argument) = parser.next()? {
@@ -69,8 +71,8 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     // The runner has told its figures and its verdict already.
     let ended = pairs::main(&id, &options);
-    if options.record && readme::update()? {
-        println!("README's table is new: commit it with the record");
+    if options.record && figures::update()? {
+        println!("README's and docs/figures.md's tables are new: commit them with the record");
     }
     match ended == ExitCode::SUCCESS {
         true => passed(""),

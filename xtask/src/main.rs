@@ -11,6 +11,7 @@ mod bench;
 mod client;
 mod coverage;
 mod faults;
+mod figures;
 mod fuzz;
 mod histories;
 mod hot_cost;
@@ -27,7 +28,6 @@ mod process;
 mod pymemcache;
 mod random;
 mod rdma_vm;
-mod readme;
 mod replay;
 mod restart;
 mod sched_fifo;
@@ -74,7 +74,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "faults", help: faults::HELP, main: faults::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
     Subcommand { name: "vopr", help: vopr::HELP, main: vopr::main },
-    Subcommand { name: "readme", help: readme::HELP, main: readme::main },
+    Subcommand { name: "readme", help: figures::HELP, main: figures::main },
     Subcommand { name: "tier-bench", help: tier_bench::HELP, main: tier_bench::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },
 ];

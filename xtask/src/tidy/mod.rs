@@ -14,9 +14,9 @@ mod sizes;
 mod tests;
 mod words;
 
+use crate::figures;
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
-use crate::readme;
 use code::Code;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -28,8 +28,8 @@ usage: cargo xtask tidy
 
 Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
-machine; README's figures as bench/record has them. Exceptions to sizes and cycles stand in
-xtask/tidy-exceptions.txt, which only shrinks.";
+machine; the tables of figures in README and docs/figures.md as bench/record has them, what is stale
+marked. Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -116,20 +116,25 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     sizes::check(tree, &mut found);
     rooms::check(tree, &mut found);
     cycles::check(tree, &mut found);
-    figures(tree, &mut found);
+    tables(tree, &mut found);
     found
 }
 
-/// README's table is made from the records.
-fn figures(tree: &Tree, found: &mut Vec<Finding>) {
-    let Some(file) = tree.file(readme::README) else { return };
-    let records = tree.files.iter().filter_map(|file| {
-        let name = file.path.strip_prefix(readme::RECORDS)?;
-        name.ends_with(readme::RECORD_ENDING).then_some((name, file.text.as_str()))
-    });
-    if let Some(text) = readme::complaint(&file.text, records) {
-        let subject = file.path.clone();
-        found.push(Finding { rule: "figures", subject, line: 0, measure: 1, text });
+/// The tables of figures are made from the records.
+fn tables(tree: &Tree, found: &mut Vec<Finding>) {
+    let texts = |folder: &'static str| {
+        tree.files.iter().filter_map(move |file| {
+            file.path.strip_prefix(folder).map(|name| (name, file.text.as_str()))
+        })
+    };
+    let ages = figures::has_history().then_some(figures::behind as fn(&str) -> Option<u32>);
+    for path in [figures::README, figures::FIGURES] {
+        let Some(file) = tree.file(path) else { continue };
+        let (definitions, records) = (texts(figures::DEFINITIONS), texts(figures::RECORDS));
+        if let Some(text) = figures::complaint(path, &file.text, definitions, records, ages) {
+            let subject = file.path.clone();
+            found.push(Finding { rule: "figures", subject, line: 0, measure: 1, text });
+        }
     }
 }
 

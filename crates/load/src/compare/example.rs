@@ -139,6 +139,7 @@ pub fn record() -> Record {
         definition,
         good: true,
         figures,
+        made: None,
         rounds,
     }
 }

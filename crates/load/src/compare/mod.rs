@@ -131,7 +131,7 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
     let failures = collected.failures.clone();
     let record = finish(&id, definition, &options, collected, flags)?;
     print!("{}", table::render(Results { record: &record }));
-    print!("\n{}", statistics::render(&record.definition, &record.figures));
+    print!("\n{}", statistics::render(record.rounds.len(), &record.figures));
     match failures.as_slice() {
         [] => Ok(()),
         [first, ..] => Err(format!("{} runs failed; the first: {first}", failures.len())),

@@ -109,7 +109,7 @@ pub fn definition(
 ) -> String {
     let mut out = format!(
         "about = \"UDP, default workload, 4 workers on one CPU: the designs by load\"\n\
-         pairs = {pairs}\nno_misses = true\noverload_counts = true\nlate_share_max = 0.1\n\
+         pairs = {pairs}\nno_misses = true\nlate_share_max = 0.1\n\
          quiet_laps_share_min = 0.2\nload = \"{load}\"\n"
     );
     for (name, flags) in designs {
@@ -191,7 +191,6 @@ mod tests {
         let made = definition::parse(&definition(&DESIGNS, &points, LOAD, 3)).expect("good");
         assert_eq!((made.servers.len(), made.runs.len(), made.pairs), (5, 10, 3));
         assert_eq!(made.runs[6].name, "minos @ 50");
-        assert!(made.overload_counts);
         assert!(made.late_share_max > 0.05 && made.quiet_laps_share_min < 0.5);
     }
 

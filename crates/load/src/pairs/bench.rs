@@ -64,10 +64,10 @@ pub fn measure(
     })
 }
 
-/// Why a run does not count.
+/// Why a run does not count: what the host or the client did to it. No latency is looked at.
 fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> {
-    let overload_counts = definition.overload_counts && run.verdict.fell_behind;
-    if let Some(why) = run.verdict.refused.as_ref().filter(|_| !overload_counts) {
+    // That a server falls behind is found out about it, and not the host's doing.
+    if let Some(why) = run.verdict.refused.as_ref().filter(|_| !run.verdict.fell_behind) {
         return Some(why.clone());
     }
     // A closed loop is never late, only slow; then the client's own waiting tells.

@@ -46,9 +46,9 @@ pub struct Definition {
     /// Smallest share of quiet laps (see [`crate::laps`]) in a run that counts.
     #[serde(default)]
     pub quiet_laps_share_min: f64,
-    /// Whether a run in which the server fell behind counts, without latencies: it is then what was
-    /// to be found out.
-    #[serde(default)]
+    /// Older records have it; a run in which the server fell behind always counts now, without
+    /// latencies.
+    #[serde(default, skip_serializing)]
     pub overload_counts: bool,
     /// Where it is measured.
     #[serde(default)]

@@ -3,17 +3,18 @@
 //! The speed of a machine drifts by a quarter within minutes, so a number on its own says little.
 //! Here the servers that are compared are measured one right after the other, in rounds whose order
 //! alternates; what counts is the ratio within a round, its median over the rounds and its spread.
-//! A run in which the client could not keep its schedule is made again, and after a few tries its
-//! whole round. The servers are pinned to one CPU under a real-time scheduler, the client spins on
-//! another; a server that spins, too, is stopped while others are measured. docs/bench-method.md
-//! says why, and what this cannot see. Definitions stand in bench/definitions, results go to
-//! bench/record.
+//! Each run waits for a quiet host first. One in which the client could not keep its schedule is
+//! made again, and after a few tries its whole round; the record keeps how many and why.
+//! The servers are pinned to one CPU under a real-time scheduler, the client spins on another; a
+//! server that spins, too, is stopped while others are measured. docs/bench-method.md says why, and
+//! what this cannot see. Definitions stand in bench/definitions, results go to bench/record.
 
 pub mod balance;
 pub mod batches;
 pub mod bench;
 pub mod builtin;
 pub mod definition;
+pub mod host;
 pub mod hot;
 pub mod lane;
 pub mod lookaside;
@@ -27,14 +28,19 @@ pub mod statistics;
 pub mod tier;
 
 use definition::{Definition, Kind, RunDefinition};
-use record::Record;
+use record::{Made, Record, Rejected};
 use serde_json::json;
 use server::{Places, Server};
-use statistics::{Judged, judge};
+use statistics::judge_what_is_there;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a run waits for a quiet host at most, where it may.
+const QUIET_WITHIN: Duration = Duration::from_secs(60);
+/// The same, where the whole has to come to an end.
+const QUIET_WITHIN_QUICK: Duration = Duration::from_secs(3);
 
 /// How to run a definition.
 #[derive(Debug, Clone)]
@@ -152,17 +158,15 @@ pub fn main(id: &str, options: &Options) -> ExitCode {
 
 fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
     let mut definition = definition::read(&options.root, id)?;
-    if let Some(pairs) = options.pairs {
-        definition.pairs = pairs;
-    }
     if !options.with.is_empty() {
         append_to_programs(&mut definition, &options.with)?;
     }
     println!("{id}: {}", definition.about);
     let collected = collect(&definition, options)?;
-    let judged = judge(&definition.figures, &collected.rounds)?;
-    print!("{}", statistics::render(&definition, &judged));
-    let good = judged.iter().all(Judged::is_good);
+    let judged = judge_what_is_there(&definition.figures, &collected.rounds);
+    print!("{}", statistics::render(collected.rounds.len(), &judged));
+    let good = statistics::all_good(&definition, &judged, collected.rounds.len());
+    println!("{}", collected.made.told());
     if options.record {
         let record = Record::new(id, &definition, options, collected, judged);
         let path = record.append(&options.root)?;
@@ -194,6 +198,8 @@ pub struct Collected {
     pub real_time: bool,
     /// Runs that broke and were passed over ([`Patience::Until`]), and how.
     pub failures: Vec<String>,
+    /// How many runs were made for that, and which did not count.
+    pub made: Made,
 }
 
 /// Starts the servers of a definition, makes its rounds and ends the servers.
@@ -206,6 +212,7 @@ pub fn collect(definition: &Definition, options: &Options) -> Result<Collected, 
         servers: BTreeMap::new(),
         versions: BTreeMap::new(),
         failures: Vec::new(),
+        made: Made::default(),
     };
     comparison.prepare()?;
     let began = Instant::now();
@@ -213,10 +220,15 @@ pub fn collect(definition: &Definition, options: &Options) -> Result<Collected, 
         Patience::Insist => false,
         Patience::Until(latest) => Instant::now() + began.elapsed() / made as u32 > latest,
     };
-    let rounds = rounds::collect(definition.pairs, is_enough, |number| comparison.round(number))?;
+    let wanted = options.pairs.unwrap_or(definition.pairs);
+    let rounds = rounds::collect(wanted, is_enough, |number| comparison.round(number))?;
     let versions = std::mem::take(&mut comparison.versions);
     let failures = std::mem::take(&mut comparison.failures);
-    Ok(Collected { rounds, versions, real_time: places.real_time, failures })
+    let made = Made {
+        kept: rounds.iter().map(|round| round.len() as u64).sum(),
+        ..std::mem::take(&mut comparison.made)
+    };
+    Ok(Collected { rounds, versions, real_time: places.real_time, failures, made })
 }
 
 /// What was measured, doubtful or not.
@@ -232,6 +244,7 @@ struct Comparison<'a> {
     servers: BTreeMap<String, Server>,
     versions: BTreeMap<String, String>,
     failures: Vec<String>,
+    made: Made,
 }
 
 impl Comparison<'_> {
@@ -278,7 +291,7 @@ impl Comparison<'_> {
                 Patience::Until(latest) => 1 + usize::from(Instant::now() < latest),
             };
             let is_patient = self.options.patience != Patience::Insist;
-            let measured = match rounds::insist(tries, || self.measure(run, number)) {
+            let measured = match rounds::insist(tries, || self.attempt(run, number)) {
                 Ok(Ok(measured)) => measured,
                 Ok(Err(doubt)) if is_patient => {
                     eprintln!("   {}: no latencies: {doubt}", run.name);
@@ -318,6 +331,27 @@ impl Comparison<'_> {
             hot::put(&definition.name, (before, after), measured_of(&mut measured))?;
         }
         Ok(measured)
+    }
+
+    /// Makes a run when the host is quiet, and counts it.
+    fn attempt(
+        &mut self,
+        run: &RunDefinition,
+        number: usize,
+    ) -> Result<Result<Measured, Doubt>, String> {
+        if self.definition.kind_of(run) == Kind::Bench {
+            self.made.host.wait_until_quiet(match self.options.patience {
+                Patience::Insist => QUIET_WITHIN,
+                Patience::Until(_) => QUIET_WITHIN_QUICK,
+            });
+        }
+        self.made.runs += 1;
+        let outcome = self.measure(run, number)?;
+        if let Err(doubt) = &outcome {
+            let (run, why) = (run.name.clone(), doubt.why.clone());
+            self.made.rejected.push(Rejected { round: number, run, why });
+        }
+        Ok(outcome)
     }
 
     fn measure(

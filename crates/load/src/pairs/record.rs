@@ -3,7 +3,8 @@
 //! No path of this machine goes in: programs are named from the repository's root or by their file.
 
 use super::definition::Definition;
-use super::statistics::Judged;
+use super::host::Host;
+use super::statistics::{Judged, all_good};
 use super::{Collected, Options, Round, bench};
 use crate::cpu::Machine;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,51 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name and number of this form of record.
 pub const SCHEMA: &str = "laneway-pairs/1";
+
+/// How many runs were made, and which of them did not count.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Made {
+    /// All of them.
+    pub runs: u64,
+    /// Those that stand in the rounds.
+    pub kept: u64,
+    /// Those that did not count, and why: the client's or the host's doing, never a latency.
+    pub rejected: Vec<Rejected>,
+    /// How long runs waited for a quiet host.
+    pub host: Host,
+}
+
+/// A run that did not count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// The round, from 0.
+    pub round: usize,
+    /// Its name.
+    pub run: String,
+    /// In words.
+    pub why: String,
+}
+
+impl Made {
+    /// The share of the runs that were thrown away, with those of a round that one of them spoilt.
+    pub fn rejected_share(&self) -> f64 {
+        1.0 - self.kept as f64 / self.runs.max(1) as f64
+    }
+
+    /// In one line.
+    pub fn told(&self) -> String {
+        let Host { waits, waited_s, never_quiet } = self.host;
+        format!(
+            "{} of {} runs thrown away ({:.0} %), {} of them as they did not count; waited {:.0} s \
+             for a quiet host, in vain before {never_quiet} of {waits} runs",
+            self.runs.saturating_sub(self.kept),
+            self.runs,
+            100.0 * self.rejected_share(),
+            self.rejected.len(),
+            waited_s,
+        )
+    }
+}
 
 /// One comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +89,9 @@ pub struct Record {
     pub good: bool,
     /// The figures.
     pub figures: Vec<Judged>,
+    /// How many runs were made for the rounds; older records do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
     /// Every round, raw.
     pub rounds: Vec<Round>,
 }
@@ -61,7 +110,8 @@ impl Record {
         collected: Collected,
         figures: Vec<Judged>,
     ) -> Self {
-        let Collected { rounds, versions, real_time, failures } = collected;
+        let Collected { rounds, versions, real_time, failures, made } = collected;
+        let good = failures.is_empty() && all_good(definition, &figures, rounds.len());
         let client: Vec<String> = bench::client_command(options)
             .iter()
             .map(|word| without_machine(Path::new(word), &options.root))
@@ -76,8 +126,9 @@ impl Record {
             versions,
             real_time: Some(real_time),
             definition: definition.clone(),
-            good: failures.is_empty() && figures.iter().all(Judged::is_good),
+            good,
             figures,
+            made: Some(made),
             rounds,
         }
     }
