@@ -3,8 +3,12 @@
 //!
 //! A boundary inside a size class is placed as if the class's requests were spread evenly over it,
 //! so a range's true cost may miss its share by what its two outermost classes cost (test
-//! `ranges_cost_the_same_within_a_class`). Two boundaries may coincide where one size makes most
-//! of the cost; the range between them is empty and its worker idle, as in the paper.
+//! `ranges_cost_the_same_within_a_class`).
+//!
+//! Departs from the paper where one class costs more than a range's share: it may hold a single
+//! size, and wherever the boundaries lay, one worker would have all of it and its neighbours none.
+//! The ranges that such a class spans share it, and whoever hands a request over gives it to the
+//! one with the shortest queue.
 //!
 //! Knows no worker: range 0 holds the smallest of the large sizes. Unit: bytes.
 
@@ -18,7 +22,21 @@ use alloc::vec::Vec;
 pub struct SizeRanges {
     /// Where each range but the first begins, ascending.
     boundaries: Vec<ItemBytes>,
+    /// Classes that several ranges share, ascending.
+    shared: Vec<Shared>,
 }
+
+/// Sizes from `first` up to below `end`, of which the ranges `low..=high` have a part each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shared {
+    first: ItemBytes,
+    end: ItemBytes,
+    low: usize,
+    high: usize,
+}
+
+/// A class may come out this much above a share that it is equal to.
+const ROUNDING: f64 = 1e-9;
 
 impl SizeRanges {
     /// `count` ranges of equal cost over the sizes from `threshold` up. If nothing large was seen
@@ -35,10 +53,12 @@ impl SizeRanges {
         let total: f64 = SizeClass::all().map(large).sum();
         let share = total / f64::from(count);
         let mut boundaries = Vec::with_capacity(usize::from(count) - 1);
+        let mut shared = Vec::new();
         let mut below = 0.0;
         for class in SizeClass::all() {
             let here = large(class);
             let first = class.first().max(threshold);
+            let low = boundaries.len();
             while here > 0.0
                 && boundaries.len() + 1 < usize::from(count)
                 && below + here >= share * (boundaries.len() + 1) as f64
@@ -47,11 +67,15 @@ impl SizeRanges {
                 let bytes = (class.end().0 - first.0) as f64 * (wanted / here).clamp(0.0, 1.0);
                 boundaries.push(ItemBytes(first.0 + bytes as u64));
             }
+            let high = boundaries.len();
+            if high > low && here > share * (1.0 + ROUNDING) {
+                shared.push(Shared { first, end: class.end(), low, high });
+            }
             below += here;
         }
         // Rounding may leave the last boundary a hair above all sizes; so may an empty histogram.
         boundaries.resize(usize::from(count) - 1, ItemBytes(u64::MAX));
-        SizeRanges { boundaries }
+        SizeRanges { boundaries, shared }
     }
 
     /// How many ranges there are.
@@ -59,9 +83,18 @@ impl SizeRanges {
         self.boundaries.len() + 1
     }
 
-    /// The range that holds a size.
+    /// The range that holds a size, by the boundaries alone.
     pub fn range_of(&self, size: ItemBytes) -> usize {
         self.boundaries.partition_point(|&boundary| boundary <= size)
+    }
+
+    /// The ranges that have a part of a size, the first and the last: one and the same but where
+    /// they share its class.
+    pub fn ranges_of(&self, size: ItemBytes) -> (usize, usize) {
+        match self.shared.iter().find(|shared| (shared.first..shared.end).contains(&size)) {
+            Some(shared) => (shared.low, shared.high),
+            None => (self.range_of(size), self.range_of(size)),
+        }
     }
 
     /// Where each range but the first begins, ascending.

@@ -4,6 +4,7 @@
 //! was moved there for a large one), and large workers may share a queue. A multiget is routed by
 //! the sum of its sizes. Knows no queue: whoever hands a request over passes the lengths in.
 
+use crate::cores::ids;
 use crate::design::Design;
 use crate::plan::{CorePlan, LargeLane};
 use crate::units::{ItemBytes, WorkerId};
@@ -36,24 +37,30 @@ pub enum WorkerTarget {
     Shared,
     /// To this one.
     Worker(WorkerId),
+    /// To one of these, the first and the last: large workers that share a class of sizes
+    /// ([`SizeRanges::ranges_of`](crate::ranges::SizeRanges::ranges_of)). Which one,
+    /// [`WorkerTarget::shortest`] says.
+    Between(WorkerId, WorkerId),
 }
 
 impl WorkerTarget {
-    /// One worker: the large worker with the least queued, by `queued`; among equals the next one
-    /// in turn, where `turn` is any number that the caller counts up.
+    /// One worker: of those it may be the one with the least queued, by `queued`; among equals the
+    /// next one in turn, where `turn` is any number that the caller counts up.
     pub fn shortest(
         self,
         plan: &CorePlan,
         turn: u64,
         mut queued: impl FnMut(WorkerId) -> u64,
     ) -> WorkerId {
-        if let WorkerTarget::Worker(worker) = self {
-            return worker;
-        }
-        let large = u64::from(plan.workers_large());
-        assert!(large > 0, "a plan that shares a queue has large workers to share it");
-        let skip = (turn % large) as usize;
-        let in_turn = plan.large_ids().skip(skip).chain(plan.large_ids().take(skip));
+        let among = match self {
+            WorkerTarget::Worker(worker) => return worker,
+            WorkerTarget::Between(first, last) => ids(first.index(), last.index() + 1),
+            WorkerTarget::Shared => ids(usize::from(plan.workers_small), plan.roles.len()),
+        };
+        let count = among.clone().count() as u64;
+        assert!(count > 0, "a plan that shares a queue has large workers to share it");
+        let skip = (turn % count) as usize;
+        let in_turn = among.clone().skip(skip).chain(among.take(skip));
         // The first of equals is kept, hence the one whose turn it is.
         in_turn.min_by_key(|&worker| queued(worker)).unwrap_or_default()
     }
@@ -114,7 +121,12 @@ fn route_large(plan: &CorePlan, me: WorkerId, size: ItemBytes) -> Route {
             }
         }
         (LargeLane::Ranges(ranges), None) => {
-            to(WorkerId(plan.workers_small + ranges.range_of(size) as u16))
+            let worker = |range: usize| WorkerId(plan.workers_small + range as u16);
+            match ranges.ranges_of(size) {
+                (low, high) if low == high => to(worker(low)),
+                (low, high) if (worker(low)..=worker(high)).contains(&me) => here,
+                (low, high) => Route::Hand(WorkerTarget::Between(worker(low), worker(high))),
+            }
         }
     }
 }

@@ -81,6 +81,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     shared.wake_all();
                 }
             }
+            WorkerTarget::Between(..) => {
+                self.turn_number += 1;
+                let queued = |id: WorkerId| shared.workers[id.index()].jobs.len() as u64;
+                let worker = to.shortest(&self.plan, self.turn_number, queued);
+                return self.enqueue(WorkerTarget::Worker(worker), job);
+            }
             WorkerTarget::Worker(worker) => {
                 let queue = &shared.workers[worker.index()].jobs;
                 queue.push(job)?;

@@ -228,7 +228,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let connection = self.uproot(token, connection)?;
         let queue = match target {
             WorkerTarget::Shared => &shared.large_queue,
-            WorkerTarget::Worker(id) => &shared.workers[id.index()].mailbox,
+            WorkerTarget::Worker(_) | WorkerTarget::Between(..) => {
+                &shared.workers[worker.index()].mailbox
+            }
         };
         match queue.push(connection) {
             Ok(()) => {

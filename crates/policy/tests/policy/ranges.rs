@@ -42,6 +42,27 @@ fn a_class_that_the_threshold_cuts_counts_from_the_threshold_on() {
     assert_eq!(ranges.boundaries(), [ItemBytes(4096 + 256 + 128)]);
 }
 
+/// One size makes all of the cost: wherever a boundary lay, one range would have all of it.
+#[test]
+fn ranges_share_a_class_that_costs_more_than_one_of_them() {
+    let mut sizes = SizeHistogram::new();
+    let (one, other) = (ItemBytes(1_472_000), ItemBytes(40_000));
+    sizes.add(SizeClass::of(one), 1000);
+    for count in 1..=8 {
+        let ranges =
+            SizeRanges::equal_cost(&smooth(&sizes), CostModel::Packets, FRAME_BYTES, count);
+        assert_eq!(ranges.ranges_of(one), (0, usize::from(count) - 1));
+        assert_eq!(ranges.ranges_of(other), (0, 0));
+    }
+    // Half of the cost, and less than a share of it.
+    sizes.add(SizeClass::of(other), 1000 * 1_472_000 / 40_000);
+    for (count, shared) in [(4, (2, 3)), (2, (1, 1))] {
+        let ranges = SizeRanges::equal_cost(&smooth(&sizes), CostModel::Bytes, FRAME_BYTES, count);
+        let (low, high) = ranges.ranges_of(one);
+        assert!(high == shared.1 && (low == shared.0 || low + 1 == shared.0), "{low} to {high}");
+    }
+}
+
 proptest! {
     #[test]
     fn ranges_cost_the_same_within_a_class(

@@ -93,6 +93,25 @@ fn ranges_send_each_size_to_its_worker() {
 }
 
 #[test]
+fn those_who_share_a_size_take_it_by_the_shortest_queue() {
+    let settings = Settings { workers: 8, design: Design::Minos, ..Settings::default() };
+    let mut sizes = laneway_policy::SizeHistogram::new();
+    sizes.add(laneway_policy::SizeClass::of(ItemBytes(100)), 99_500);
+    sizes.add(laneway_policy::SizeClass::of(ItemBytes(1_472_000)), 500);
+    let plan = plan_after(&settings, &load(sizes), 3);
+    let large: Vec<WorkerId> = plan.large_ids().collect();
+    assert!(large.len() > 2, "{large:?}");
+    let size = ItemBytes(1_472_000);
+    let Route::Hand(target) = route(&plan, WorkerId(0), size) else { panic!("handed over") };
+    assert_eq!(target, WorkerTarget::Between(large[0], large[large.len() - 1]));
+    for &worker in &large {
+        assert_eq!(route(&plan, worker, size), Route::Here);
+        assert_eq!(target.shortest(&plan, 5, |other| u64::from(other != worker)), worker);
+        assert_eq!(target.in_turn(&plan, u64::from(worker.0 - large[0].0)), worker);
+    }
+}
+
+#[test]
 fn a_shared_target_becomes_the_shortest_queue_and_ties_go_in_turn() {
     let plan = plan_after(&Settings { workers: 6, ..Settings::default() }, &load_of(0.75), 1);
     let large: Vec<WorkerId> = plan.large_ids().collect();
