@@ -7,9 +7,10 @@
 //! In the order a request meets them: [`units`] and [`histogram`] (what was asked for), [`cost`]
 //! (what that costs), [`threshold`] (where large begins), [`cores`] (how many workers serve
 //! which), [`ranges`] (which large worker serves which sizes), [`plan`] (all of it, published once
-//! per epoch), [`mod@route`] (one request against the plan), [`migrate`] (when a connection goes
-//! back home), [`owner`] (to whom a key belongs), [`designs`] (the complete rules) and, beside
-//! them, [`hot`] (keys asked for so often that they are moved about).
+//! per epoch), [`mod@route`] (one request against the plan), [`turn`] (what a worker does next),
+//! [`migrate`] (when a connection goes back home), [`owner`] (to whom a key belongs), [`designs`]
+//! (the complete rules) and, beside them, [`hot`] (keys asked for so often that they are moved
+//! about).
 //!
 //! Knows no clock, thread, I/O or connection; of keys, [`owner`] apart, only hashes. Sizes are
 //! bytes of key + value.
@@ -32,6 +33,7 @@ pub mod ranges;
 pub mod route;
 pub mod settings;
 pub mod threshold;
+pub mod turn;
 pub mod units;
 
 pub use cores::{Form, Role};
@@ -43,5 +45,6 @@ pub use owner::{OwnerHash, Placement};
 pub use plan::{CorePlan, EpochLoad, LargeLane, Steal};
 pub use route::{Asked, Lane, Route, WorkerTarget, hand, route};
 pub use settings::{Settings, SettingsError};
+pub use turn::{Move, Readers, Sight, Turn};
 pub use units::{BATCH, BATCH_BESIDE_LARGE, FRAME_BYTES, ITEM_BYTES_MAX, SLICE_BYTES};
 pub use units::{ItemBytes, Nanos, Packets, WorkerId};

@@ -14,12 +14,14 @@
 
 use crate::clock::Clock;
 use crate::worker::Worker;
-use laneway_policy::plan::STEAL_QUEUE_MIN;
 use laneway_policy::{Design, ItemBytes, Role, WorkerId, WorkerTarget};
 use laneway_transport::{Ready, Transport};
 use laneway_wire::Get;
 use std::io;
 use std::sync::atomic::Ordering;
+
+/// Connections that are ready at once from which on half of them are offered.
+const STREAMS_MIN: usize = 4;
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Whether this worker's small requests may be taken by others at all.
@@ -33,7 +35,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn begin_offering(&self, ready: &[Ready]) {
         let is_stream = |event: &&Ready| matches!(event, Ready::Stream(_) | Ready::Ending(_));
         let streams = ready.iter().filter(is_stream).count();
-        if streams < STEAL_QUEUE_MIN as usize || !self.may_offer() {
+        if streams < STREAMS_MIN || !self.may_offer() {
             return;
         }
         let offers = streams as u32 / 2;

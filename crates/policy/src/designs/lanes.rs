@@ -12,7 +12,7 @@
 //! On one or two workers none can be given away, and each serves both lanes, small first, then one
 //! slice. The threshold stays between a frame and a slice. Where the wire is the bottleneck this
 //! design is behind Minos's; so when replies back up (a) is dropped, unless large requests would
-//! starve without, and large bytes are capped.
+//! starve without, large bytes are capped, and (d) begins from longer queues.
 //!
 //! Knows no queue and no connection. Units: bytes, workers, requests.
 
@@ -23,7 +23,7 @@ use crate::designs::{CorePolicy, Design};
 use crate::evidence::Evidence;
 use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
-use crate::plan::{STEAL_QUEUE_MIN, STEAL_REQUESTS_MAX};
+use crate::plan::{STEAL_QUEUE_MIN, STEAL_QUEUE_MIN_FULL_WIRE, STEAL_REQUESTS_MAX};
 use crate::settings::Settings;
 use crate::threshold::{Clamp, ThresholdControl};
 use crate::units::{ItemBytes, Nanos};
@@ -132,7 +132,10 @@ impl Lanes {
             steal: match self.form {
                 Form::TimeShare => Steal { when_idle: workers > 1, ..Steal::NEVER },
                 Form::Roles => Steal {
-                    between_slices_queue_min: Some(STEAL_QUEUE_MIN),
+                    between_slices_queue_min: Some(match self.extra.granted() {
+                        true => STEAL_QUEUE_MIN,
+                        false => STEAL_QUEUE_MIN_FULL_WIRE,
+                    }),
                     between_slices_requests_max: STEAL_REQUESTS_MAX,
                     when_idle: true,
                 },

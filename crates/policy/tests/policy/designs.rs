@@ -4,7 +4,7 @@
 use crate::{etc_mix, load, plan_after};
 use laneway_policy::cores::GRANT_WAIT;
 use laneway_policy::designs::SLICES_UNSENT_MAX;
-use laneway_policy::plan::STEAL_QUEUE_MIN;
+use laneway_policy::plan::{STEAL_QUEUE_MIN, STEAL_QUEUE_MIN_FULL_WIRE};
 use laneway_policy::settings::HYSTERESIS_EPOCHS;
 use laneway_policy::{
     BATCH, CorePlan, CostModel, Design, EpochLoad, FRAME_BYTES, Form, ItemBytes, LargeLane, Nanos,
@@ -116,6 +116,7 @@ fn a_full_wire_takes_the_extra_worker_and_caps_large_bytes() {
     let plan = policy.plan(Nanos(0), &full);
     assert_eq!((plan.workers_large(), plan.standby()), (0, Some(WorkerId(5))));
     assert_eq!(plan.large_unsent_bytes_max, Some(ItemBytes(SLICES_UNSENT_MAX * SLICE_BYTES.0)));
+    assert_eq!(plan.steal.between_slices_queue_min, Some(STEAL_QUEUE_MIN_FULL_WIRE));
     for epoch in 1..=GRANT_WAIT * HYSTERESIS_EPOCHS {
         let plan = policy.plan(Nanos(0), &quiet);
         let back = epoch == GRANT_WAIT * HYSTERESIS_EPOCHS;
@@ -224,7 +225,7 @@ fn rx_queues_of_large_workers_are_drained_alike() {
 #[test]
 fn stealing_is_allowed_where_the_plan_says() {
     let plan = plan_after(&lanes(6), &mix(THICK, 0.75), 1);
-    let rows = [(0, false, false), (1, false, true), (3, false, true), (4, true, true)];
+    let rows = [(0, false, false), (1, false, true), (2, true, true), (9, true, true)];
     for (queue, between_slices, idle) in rows {
         assert_eq!(plan.steal.between_slices(0, queue), between_slices, "{queue} waiting");
         assert_eq!(plan.steal.idle(queue), idle, "{queue} waiting");

@@ -12,6 +12,7 @@ mod ranges;
 mod rivals;
 mod route;
 mod settings;
+mod turn;
 
 use laneway_policy::{
     CorePlan, EpochLoad, ItemBytes, Nanos, Settings, SizeClass, SizeHistogram, SmoothHistogram,

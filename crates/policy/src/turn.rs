@@ -1,0 +1,228 @@
+//! The order of a worker's turn: what it takes up next, from whom it takes, and when it stops to
+//! let others in (Minos §3.1 "Receiving incoming requests"; the rules (c) to (e) of
+//! [`crate::designs::Lanes`]).
+//!
+//! A [`Turn`] is asked whenever its worker has nothing in hand, and answers with one [`Move`]. It
+//! sees queue lengths ([`Sight`]) and moves nothing itself, so that who carries the moves out may
+//! be a simulated worker or a real one. The order:
+//!
+//! 1. A transfer that runs to completion goes on before anything else.
+//! 2. What was received is served, to its end.
+//! 3. A batch B is received from the worker's own RX queue; once that is served, B / n_s from each
+//!    queue that nobody reads, one after the other; then it is large work's turn.
+//! 4. Large work: a large worker first takes one small request from the longest RX queue, if the
+//!    plan lets it; else one slice of its own transfer, or of one that it takes from the shared
+//!    queue, goes on.
+//! 5. Who has found nothing in a whole round takes one request from another.
+//!
+//! Departs from the paper: 4 and 5 are not in it, but for §6.1. Knows no request, no cost and no
+//! clock. Units: requests, workers, bytes.
+
+use crate::cores::Role;
+use crate::plan::{CorePlan, LargeLane};
+use crate::units::{BATCH, FRAME_BYTES, ItemBytes, WorkerId};
+use alloc::vec::Vec;
+
+/// What a worker makes of a large reply before it gives it to the wire, where nobody slices: a
+/// burst of frames.
+pub const BURST_BYTES: ItemBytes = ItemBytes(BATCH as u64 * FRAME_BYTES.0);
+
+/// Who reads RX queues under a plan, and who of them does not read its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readers {
+    reads: Vec<bool>,
+    unread: Vec<WorkerId>,
+    batch: u32,
+    batch_unread: u32,
+}
+
+impl Readers {
+    /// Of this plan, where a standby that has raised its flag reads nothing. `batch`: requests
+    /// taken from an RX queue at a time.
+    pub fn of(plan: &CorePlan, standby_raised: bool, batch: u32) -> Readers {
+        let gone = |role| standby_raised && role == Role::Standby;
+        let reads: Vec<bool> =
+            plan.roles.iter().map(|&role| role != Role::Large && !gone(role)).collect();
+        let unread = (0..plan.workers()).filter(|&worker| !reads[usize::from(worker)]);
+        let unread: Vec<WorkerId> = unread.map(WorkerId).collect();
+        let readers = (reads.len() - unread.len()).max(1) as u32;
+        Readers { reads, unread, batch, batch_unread: batch.div_ceil(readers) }
+    }
+
+    /// Whether a worker reads RX queues: its own, and then the unread ones.
+    #[inline]
+    pub fn reads(&self, worker: WorkerId) -> bool {
+        self.reads[worker.index()]
+    }
+
+    /// The workers that read none.
+    pub fn unread(&self) -> &[WorkerId] {
+        &self.unread
+    }
+}
+
+/// What a worker sees of itself and of the others.
+pub trait Sight {
+    /// Requests that it has received and not begun.
+    fn received(&self) -> u32;
+    /// Requests in the RX queue of a worker, as far as this one can read it.
+    fn unread(&self, whose: WorkerId) -> u32;
+    /// It has a transfer of its own, and that may go on now.
+    fn may_slice(&self) -> bool;
+    /// It has no transfer of its own.
+    fn has_no_transfer(&self) -> bool;
+    /// Transfers in the queue that large workers share.
+    fn shared(&self) -> u32;
+    /// The worker whose requests, unread or offered, are the most that one may take from, and how
+    /// many they are.
+    fn longest(&self) -> (WorkerId, u32);
+    /// The other worker that has received the most requests without beginning them.
+    fn fullest(&self) -> Option<(WorkerId, u32)>;
+}
+
+/// What a worker does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// The next of those that it has received.
+    Serve,
+    /// Receive up to so many from the RX queue of this worker, and ask again.
+    Receive(WorkerId, u32),
+    /// The next slice of its own transfer.
+    Slice,
+    /// Take a transfer from the shared queue; the next slice is that one's.
+    TakeShared,
+    /// Take one small request that waits with this worker, and serve it.
+    Steal(WorkerId),
+    /// The same of what this worker has received and not begun.
+    StealReceived(WorkerId),
+    /// Nothing; ask again when something has come.
+    Rest,
+}
+
+/// Where a worker is in its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Turn {
+    /// 0: its own RX queue; then those nobody reads; then large work.
+    stage: u16,
+    /// Small requests taken since its last slice.
+    took_between: u32,
+    /// Its transfer goes on before anything else.
+    in_transfer: bool,
+}
+
+impl Turn {
+    /// What `me` does next.
+    #[inline]
+    pub fn next(
+        &mut self,
+        plan: &CorePlan,
+        readers: &Readers,
+        me: WorkerId,
+        sight: &impl Sight,
+    ) -> Move {
+        if self.in_transfer && sight.may_slice() {
+            return Move::Slice;
+        }
+        if sight.received() > 0 {
+            return Move::Serve;
+        }
+        let stages = if readers.reads(me) { 1 + readers.unread.len() as u16 } else { 0 };
+        for _ in 0..=stages {
+            let stage = if self.stage > stages { 0 } else { self.stage };
+            self.stage = if stage == stages { 0 } else { stage + 1 };
+            if stage == stages {
+                if let Some(found) = self.large(plan, readers, me, sight) {
+                    return found;
+                }
+                continue;
+            }
+            let (whose, most) = match stage {
+                0 => (me, readers.batch),
+                _ => (readers.unread[usize::from(stage) - 1], readers.batch_unread),
+            };
+            let count = sight.unread(whose).min(most);
+            if count > 0 {
+                return Move::Receive(whose, count);
+            }
+        }
+        self.idle(plan, sight)
+    }
+
+    fn large(
+        &mut self,
+        plan: &CorePlan,
+        readers: &Readers,
+        me: WorkerId,
+        sight: &impl Sight,
+    ) -> Option<Move> {
+        let reads = readers.reads(me);
+        if plan.steal.between_slices_queue_min.is_some() && !reads {
+            let (whose, length) = sight.longest();
+            if plan.steal.between_slices(self.took_between, length) {
+                self.took_between += 1;
+                return Some(Move::Steal(whose));
+            }
+            self.took_between = 0;
+        }
+        if !sight.has_no_transfer() {
+            return sight.may_slice().then_some(Move::Slice);
+        }
+        let may_share =
+            !reads && matches!(plan.large_lane, LargeLane::SharedQueue | LargeLane::Everything);
+        (may_share && sight.shared() > 0).then_some(Move::TakeShared)
+    }
+
+    /// Of what another has received, if sizes mean nothing to the design; else of what is unread.
+    fn idle(&self, plan: &CorePlan, sight: &impl Sight) -> Move {
+        if !plan.steal.when_idle {
+            return Move::Rest;
+        }
+        if plan.large_lane == LargeLane::None
+            && let Some((whose, received)) = sight.fullest()
+            && received > 0
+        {
+            return Move::StealReceived(whose);
+        }
+        match sight.longest() {
+            (whose, length) if plan.steal.idle(length) => Move::Steal(whose),
+            _ => Move::Rest,
+        }
+    }
+
+    /// A slice has begun, of a transfer with more to come or not; until it is over nothing else is
+    /// asked.
+    pub fn slice_begun(&mut self) {
+        self.in_transfer = true;
+    }
+
+    /// It is over. Where nobody slices, what is left goes on before anything else.
+    pub fn slice_over(&mut self, plan: &CorePlan, more: bool) {
+        self.in_transfer = more && plan.slice_bytes.is_none();
+    }
+
+    /// A slice is under way, or its transfer goes on before anything else.
+    pub fn in_transfer(&self) -> bool {
+        self.in_transfer
+    }
+}
+
+/// The next slice of a transfer with so many bytes left. Where nobody slices it is a burst of
+/// frames if there is a wire to give them to, and all of it if there is none.
+pub fn slice_of(plan: &CorePlan, left: ItemBytes, wire: bool) -> ItemBytes {
+    match plan.slice_bytes {
+        Some(slice) => left.min(slice),
+        None if wire => left.min(BURST_BYTES),
+        None => left,
+    }
+}
+
+/// Whether a worker with so many bytes of large replies unsent may make so many more.
+pub fn may_make(plan: &CorePlan, unsent: ItemBytes, more: ItemBytes) -> bool {
+    plan.large_unsent_bytes_max.is_none_or(|most| unsent.0 + more.0 <= most.0)
+}
+
+/// Whether a request that [`crate::route()`] serves here waits for large work's turn all the same:
+/// the standby finishes its batch first.
+pub fn waits_for_its_turn(plan: &CorePlan, size: ItemBytes) -> bool {
+    plan.large_lane != LargeLane::None && size >= plan.threshold
+}

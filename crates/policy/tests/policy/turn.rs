@@ -1,0 +1,219 @@
+//! The order of a turn, move by move.
+
+use crate::{etc_mix, load, plan_after};
+use laneway_policy::turn::{BURST_BYTES, may_make, slice_of, waits_for_its_turn};
+use laneway_policy::{
+    BATCH, CorePlan, Design, EpochLoad, Form, ItemBytes, Move, Readers, Role, Settings, Sight,
+    Turn, WorkerId,
+};
+
+/// Six workers' queues.
+#[derive(Debug, Clone, Default)]
+struct Queues {
+    me: usize,
+    received: [u32; 6],
+    unread: [u32; 6],
+    transfers: [u32; 6],
+    shared: u32,
+    /// The wire has no room for another slice.
+    full: bool,
+}
+
+impl Sight for Queues {
+    fn received(&self) -> u32 {
+        self.received[self.me]
+    }
+
+    fn unread(&self, whose: WorkerId) -> u32 {
+        self.unread[whose.index()]
+    }
+
+    fn may_slice(&self) -> bool {
+        self.transfers[self.me] > 0 && !self.full
+    }
+
+    fn has_no_transfer(&self) -> bool {
+        self.transfers[self.me] == 0
+    }
+
+    fn shared(&self) -> u32 {
+        self.shared
+    }
+
+    fn longest(&self) -> (WorkerId, u32) {
+        let longest = (0..6).max_by_key(|&worker| (self.unread[worker], 6 - worker)).unwrap_or(0);
+        (WorkerId(longest as u16), self.unread[longest])
+    }
+
+    fn fullest(&self) -> Option<(WorkerId, u32)> {
+        let others = (0..6).filter(|&worker| worker != self.me);
+        let fullest = others.max_by_key(|&worker| self.received[worker])?;
+        Some((WorkerId(fullest as u16), self.received[fullest]))
+    }
+}
+
+fn plan(design: Design) -> CorePlan {
+    let settings = Settings { workers: 6, design, ..Settings::default() };
+    plan_after(&settings, &mix(), 1)
+}
+
+fn mix() -> EpochLoad {
+    load(etc_mix(100_000, 0.75, 500_000))
+}
+
+/// The moves of worker `me` until it rests, or so many; what it is told to do is done.
+fn moves(plan: &CorePlan, raised: bool, queues: &mut Queues, most: usize) -> Vec<Move> {
+    let readers = Readers::of(plan, raised, BATCH);
+    let (mut turn, mut all) = (Turn::default(), Vec::new());
+    for _ in 0..most {
+        let me = queues.me;
+        let next = turn.next(plan, &readers, WorkerId(me as u16), queues);
+        all.push(next);
+        match next {
+            Move::Serve => queues.received[me] -= 1,
+            Move::Receive(whose, count) => {
+                queues.unread[whose.index()] -= count;
+                queues.received[me] += count;
+            }
+            Move::Slice => {
+                turn.slice_begun();
+                assert!(turn.in_transfer());
+                turn.slice_over(plan, true);
+            }
+            Move::TakeShared => {
+                queues.shared -= 1;
+                queues.transfers[me] += 1;
+            }
+            Move::Steal(whose) => queues.unread[whose.index()] -= 1,
+            Move::StealReceived(whose) => queues.received[whose.index()] -= 1,
+            Move::Rest => break,
+        }
+    }
+    all
+}
+
+#[test]
+fn a_small_worker_reads_its_own_queue_then_those_nobody_reads() {
+    let plan = plan(Design::Minos);
+    let large = plan.workers_small; // the first of them
+    let n = plan.workers_small as u32;
+    let mut queues = Queues { unread: [2, 9, 0, 0, 0, 0], ..Queues::default() };
+    queues.unread[usize::from(large)] = BATCH;
+    let from_large = BATCH.div_ceil(n);
+    let mut expected = vec![Move::Receive(WorkerId(0), 2), Move::Serve, Move::Serve];
+    let mut left = BATCH;
+    while left > 0 {
+        let count = left.min(from_large);
+        expected.push(Move::Receive(WorkerId(large), count));
+        expected.extend(vec![Move::Serve; count as usize]);
+        left -= count;
+    }
+    expected.push(Move::Rest);
+    assert_eq!(moves(&plan, false, &mut queues, 100), expected);
+    assert_eq!(queues.unread[1], 9, "another small worker's queue is its own");
+}
+
+#[test]
+fn a_large_worker_takes_small_requests_between_slices_while_a_queue_is_long() {
+    let plan = plan(Design::Lanes);
+    let me = usize::from(plan.workers_small);
+    let mut queues = Queues { me, unread: [4, 0, 0, 0, 0, 0], shared: 1, ..Queues::default() };
+    let steal = Move::Steal(WorkerId(0));
+    let expected = [steal, steal, steal, Move::TakeShared, Move::Slice, Move::Slice];
+    assert_eq!(moves(&plan, false, &mut queues, 6), expected);
+    // No more than a batch of them before the next slice.
+    let mut queues = Queues { me, unread: [999, 0, 0, 0, 0, 0], shared: 1, ..Queues::default() };
+    let all = moves(&plan, false, &mut queues, 2 * BATCH as usize + 2);
+    let first = all.iter().position(|next| *next != steal);
+    assert_eq!(first, Some(BATCH as usize));
+    assert_eq!(all[BATCH as usize], Move::TakeShared);
+    assert_eq!(all[BATCH as usize + 1], steal);
+}
+
+#[test]
+fn who_has_nothing_to_do_takes_one_request_of_another_if_the_design_lets_it() {
+    let waiting = Queues { unread: [0, 0, 3, 0, 0, 0], ..Queues::default() };
+    for (design, first) in [
+        (Design::Lanes, Move::Steal(WorkerId(2))),
+        (Design::HkhWs, Move::Steal(WorkerId(2))),
+        (Design::Hkh, Move::Rest),
+        (Design::Minos, Move::Rest),
+    ] {
+        assert_eq!(moves(&plan(design), false, &mut waiting.clone(), 1), [first], "{design}");
+    }
+    let mut received = Queues { received: [0, 0, 0, 2, 0, 0], ..waiting };
+    let expected = [3, 3, 2, 2, 2].map(WorkerId);
+    let all = moves(&plan(Design::HkhWs), false, &mut received, 9);
+    assert_eq!(all[..2], expected.map(Move::StealReceived)[..2], "what is received first");
+    assert_eq!(all[2..], [&expected.map(Move::Steal)[2..], &[Move::Rest]].concat());
+}
+
+#[test]
+fn a_worker_that_time_shares_serves_a_batch_then_a_slice() {
+    let settings = Settings { workers: 6, form: Some(Form::TimeShare), ..Settings::default() };
+    let plan = plan_after(&settings, &mix(), 1);
+    let mut queues =
+        Queues { unread: [BATCH + 1, 0, 0, 0, 0, 0], transfers: [1; 6], ..Queues::default() };
+    let all = moves(&plan, false, &mut queues, BATCH as usize + 5);
+    let batch = BATCH as usize;
+    assert_eq!(all[0], Move::Receive(WorkerId(0), BATCH));
+    assert!(all[1..=batch].iter().all(|next| *next == Move::Serve));
+    let rest = [Move::Slice, Move::Receive(WorkerId(0), 1), Move::Serve, Move::Slice];
+    assert_eq!(all[batch + 1..], rest);
+    queues.full = true;
+    assert_eq!(moves(&plan, false, &mut queues, 2), [Move::Rest], "the wire has no room");
+}
+
+#[test]
+fn a_standby_with_its_flag_up_reads_nothing_and_others_drain_its_queue() {
+    let mut plan = plan(Design::Minos);
+    plan.roles.fill(Role::Small);
+    plan.roles[5] = Role::Standby;
+    plan.workers_small = 6;
+    let unread = [0, 0, 0, 0, 0, 12];
+    for (raised, me, first) in [
+        (false, 5, Move::Receive(WorkerId(5), 12)),
+        (false, 0, Move::Rest),
+        (true, 5, Move::Slice),
+        (true, 0, Move::Receive(WorkerId(5), BATCH.div_ceil(5))),
+    ] {
+        let transfers = [0, 0, 0, 0, 0, 1];
+        let mut queues = Queues { me, unread, transfers, ..Queues::default() };
+        assert_eq!(moves(&plan, raised, &mut queues, 1), [first], "{raised} {me}");
+    }
+    let readers = Readers::of(&plan, true, BATCH);
+    assert!(!readers.reads(WorkerId(5)) && readers.unread() == [WorkerId(5)]);
+}
+
+#[test]
+fn a_transfer_that_nobody_slices_goes_on_before_anything_else() {
+    let plan = plan(Design::Minos);
+    let me = usize::from(plan.workers_small);
+    let mut transfers = [0; 6];
+    transfers[me] = 1;
+    let mut queues = Queues { me, received: [3; 6], transfers, ..Queues::default() };
+    let mut turn = Turn::default();
+    turn.slice_begun();
+    turn.slice_over(&plan, true);
+    let readers = Readers::of(&plan, false, BATCH);
+    assert_eq!(turn.next(&plan, &readers, WorkerId(me as u16), &queues), Move::Slice);
+    turn.slice_over(&plan, false);
+    queues.transfers = [0; 6];
+    assert_eq!(turn.next(&plan, &readers, WorkerId(me as u16), &queues), Move::Serve);
+}
+
+#[test]
+fn a_slice_is_what_the_plan_says_a_burst_or_all_of_it() {
+    let (lanes, minos) = (plan(Design::Lanes), plan(Design::Minos));
+    let left = ItemBytes(1 << 20);
+    let slice = lanes.slice_bytes.expect("lanes has slices");
+    assert_eq!(slice_of(&lanes, left, true), slice);
+    assert_eq!(slice_of(&lanes, ItemBytes(7), false), ItemBytes(7));
+    assert_eq!(slice_of(&minos, left, true), BURST_BYTES);
+    assert_eq!(slice_of(&minos, left, false), left);
+    let capped = CorePlan { large_unsent_bytes_max: Some(slice), ..lanes.clone() };
+    assert!(may_make(&capped, ItemBytes(0), slice) && !may_make(&capped, ItemBytes(1), slice));
+    assert!(may_make(&lanes, left, left));
+    assert!(waits_for_its_turn(&minos, minos.threshold));
+    assert!(!waits_for_its_turn(&plan(Design::Hkh), left));
+}
