@@ -1,7 +1,9 @@
 //! `laneway sim`: which figures, how much of them, and where to.
 
-use crate::machine::WireOrder;
+use crate::machine::{Standby, WireOrder};
 use crate::report;
+use crate::row;
+use crate::run_cli;
 use crate::scenarios::{self, Scenario, Setup, WAYS, read_question};
 use crate::study::{Effort, Study};
 use lexopt::prelude::*;
@@ -16,6 +18,7 @@ Simulates a machine of n workers that the server's own policies drive.
 Usage: laneway sim SCENARIO... [FLAGS]
        laneway sim all [--quick|--full] --out DIR
        laneway sim plan --workload FILE --slo-us 50 --rate 3e6
+       laneway sim run --design minos,lanes --load 0.5,0.9 [--json|--csv] (run --help says more)
 
 How much:
   --quick             3 seeds, wide intervals (default)
@@ -40,9 +43,13 @@ The machine (default: the server of the Minos paper):
   --receive-ns N --handoff-ns N         of that, receiving (200); handing over (100)
   --steal-ns N --slice-ns N             taking from another (100); another slice (100)
   --profile-ns N                        of a request, counting sizes (130)
+  --profile P         all (default) designs count sizes, or lanes: hkh, hkh-ws and sho do not
+  --standby S         the large worker that minos has where none is needed: returns (default) to
+                      small requests when it has no large one, or is lost to them until epoch's end
 
   --way W             sets request and packet to what they cost by this way in: bypass (the
-                      paper's), tcp-pipelined, tcp, udp (as measured over loopback)
+                      paper's), tcp-pipelined, tcp, udp (as measured over loopback); by TCP
+                      nobody takes what another has not read
 
 For plan (laneway sim plan --help says more):
   --workload FILE     TOML: rate, large_percent, large_bytes_max, get_share, or
@@ -111,6 +118,9 @@ enum Asked {
 /// Runs with these arguments, `sim` itself not among them.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
+    if args.first().is_some_and(|first| first == "run") {
+        return run_cli::main(args[1..].iter().cloned());
+    }
     let words: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     match parse(args) {
         Ok(Asked::Help) => {
@@ -224,6 +234,7 @@ fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> R
                 format!("{flag} {name}: must be bypass, tcp-pipelined, tcp or udp")
             })?;
             (*costs, setup.way) = (way.costs(*costs), way.name);
+            setup.reach = way.reach;
         }
         "--request-ns" => costs.request = ns(parser)?,
         "--packet-ns" => costs.packet = ns(parser)?.max(1),
@@ -239,6 +250,20 @@ fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> R
                 other => {
                     return Err(format!("{flag} {other}: must be round-robin or small-first"));
                 }
+            }
+        }
+        "--profile" => {
+            setup.profiles = match text(parser, flag)?.as_str() {
+                "all" => true,
+                "lanes" => false,
+                other => return Err(format!("{flag} {other}: must be all or lanes")),
+            }
+        }
+        "--standby" => {
+            setup.standby = match text(parser, flag)?.as_str() {
+                "returns" => Standby::Returns,
+                "epoch" => Standby::UntilEpochEnds,
+                other => return Err(format!("{flag} {other}: must be returns or epoch")),
             }
         }
         "--tx-queues" => {
@@ -290,11 +315,17 @@ fn run(flags: &Flags, words: &str) -> Result<(), String> {
             println!("{}: {}", scenario.name, scenario.about);
             match scenarios::answer(scenario.name, &figure.rows, &flags.setup) {
                 Some(answer) => println!("{answer}"),
-                None => println!("{}", crate::row::table(&figure.rows)),
+                None => println!("{}", row::table(&figure.rows)),
             }
         }
         if let Some(folder) = &flags.out {
-            written.push(report::write(folder, scenario.name, scenario.about, &figure)?);
+            written.push(report::write(
+                folder,
+                scenario.name,
+                scenario.about,
+                &figure,
+                study.effort,
+            )?);
         }
     }
     if let Some(folder) = &flags.out {
@@ -331,6 +362,8 @@ mod tests {
             ("all --request-ns 100", "--request-ns must be at least"),
             ("plan --workload /no/such/file", "--workload /no/such/file"),
             ("plan --way rdma", "--way rdma: must be bypass, tcp-pipelined, tcp or udp"),
+            ("all --standby never", "--standby never: must be returns or epoch"),
+            ("all --profile 3", "--profile 3: must be all or lanes"),
             ("all --wurst 3", "--wurst: no such flag"),
         ] {
             let got = error(line);

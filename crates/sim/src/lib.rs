@@ -1,19 +1,23 @@
 //! The simulator: a machine of n workers driven by the very policies that the server runs.
 //!
 //! [`workload`] draws requests, [`machine`] serves them in the order that [`events`] says, and
-//! [`stats`] counts latencies; [`study`] runs many points with many seeds, and each of
-//! [`scenarios`] is one figure of a paper or one question of ours; [`row`], [`plot`] and
-//! [`report`] show what came out; [`cli`] is the command. Time in it is counted, never measured:
-//! the same seed gives the same run on any machine.
+//! [`stats`] counts latencies; [`bounds`] are what queueing alone allows. [`study`] runs many points
+//! with many seeds; each of [`scenarios`] is one figure of a paper or one question of ours, and
+//! [`sweep`] is any grid of points. [`row`], [`plot`] and [`report`] show what came out; [`cli`] and
+//! [`run_cli`] are the command. Time in it is counted, never measured: the same seed gives the same
+//! run on any machine.
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod cli;
 pub mod events;
 pub mod machine;
 pub mod plot;
 pub mod report;
 pub mod row;
+pub mod run_cli;
 pub mod scenarios;
 pub mod stats;
 pub mod study;
+pub mod sweep;
 pub mod workload;

@@ -1,8 +1,12 @@
 //! Pictures of a figure: SVG, drawn by plotters' SVG backend alone, which needs no font of the
-//! system; the viewer's sans-serif is used. A line ends where its design is overloaded: what p99 is
-//! beyond depends on nothing but how long one looks.
+//! system; the viewer's sans-serif is used. A line ends where its design is no longer steady: what
+//! p99 is beyond depends on how long one looks. Such points are drawn hollow and unconnected, or,
+//! where the design is overloaded, not at all. Bars are intervals over seeds. Each line has a
+//! marker of its own, and earlier lines are wider, so that equal ones do not hide each other.
 
-use crate::row::{Cell, Row};
+use crate::machine::State;
+use crate::row::Row;
+use crate::study::Effort;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 
@@ -56,37 +60,40 @@ impl Chart {
 
     fn lines(&self, rows: &[Row]) -> Vec<Line> {
         let mut lines: Vec<Line> = Vec::new();
+        let interval = format!("{}_ci", self.y);
         for row in rows {
             let fits = self.only.iter().all(|(column, value)| row.text(column) == *value);
             let (Some(x), Some(y)) = (row.number(self.x), row.number(self.y)) else { continue };
-            let overloaded = row.get("overloaded") == Some(&Cell::Truth(true));
-            if !fits || overloaded || (self.log && y <= 0.0) {
+            let state = row.text("state");
+            if !fits || state == State::Overload.name() || (self.log && y <= 0.0) {
                 continue;
             }
+            let steady = state.is_empty() || state == State::Steady.name();
+            let point = Mark { x, y, steady, half_width: row.number(&interval).unwrap_or(0.0) };
             let series = row.text(self.series);
             match lines.iter_mut().find(|(name, _)| *name == series) {
-                Some((_, points)) => points.push((x, y)),
-                None => lines.push((series, vec![(x, y)])),
+                Some((_, points)) => points.push(point),
+                None => lines.push((series, vec![point])),
             }
         }
         lines
     }
 
     /// The picture; `None` if no row fits.
-    pub fn svg(&self, rows: &[Row]) -> Result<Option<String>, String> {
+    pub fn svg(&self, rows: &[Row], effort: Effort) -> Result<Option<String>, String> {
         let lines = self.lines(rows);
         let points = || lines.iter().flat_map(|(_, points)| points);
         if points().next().is_none() {
             return Ok(None);
         }
-        let bounds = |of: fn(&(f64, f64)) -> f64| {
+        let bounds = |of: fn(&Mark) -> f64| {
             let values = points().map(of);
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
                 (low.min(value), high.max(value))
             })
         };
-        let (x_low, x_high) = bounds(|point| point.0);
-        let (y_low, y_high) = bounds(|point| point.1);
+        let (x_low, x_high) = bounds(|point| point.x);
+        let (y_low, y_high) = bounds(|point| point.y);
         let corner = corner(&self.shares(&lines, (x_low, x_high), (y_low, y_high)), lines.len());
         let x_pad = ((x_high - x_low) * 0.03).max(1e-9);
         let x = (x_low - x_pad)..(x_high + x_pad);
@@ -97,7 +104,8 @@ impl Chart {
             root.fill(&WHITE).map_err(text)?;
             let mut builder = ChartBuilder::on(&root);
             builder.margin(12).x_label_area_size(44).y_label_area_size(66);
-            builder.caption(&self.title, ("sans-serif", 17));
+            let title = format!("{}{}", self.title, effort.pick(" (quick: 3 seeds)", ""));
+            builder.caption(title, ("sans-serif", 17));
             let y = 0.0..(y_high * 1.06).max(1e-9);
             let y_log = (y_low / 1.3..y_high * 1.3).log_scale();
             macro_rules! draw {
@@ -117,6 +125,11 @@ impl Chart {
         Ok(Some(svg))
     }
 
+    /// How far down an interval may be drawn.
+    fn lowest(&self, point: &Mark) -> f64 {
+        if self.log { point.y / 2.0 } else { 0.0 }
+    }
+
     /// Where the points lie, as shares of width and height.
     fn shares(&self, lines: &[Line], x: (f64, f64), y: (f64, f64)) -> Vec<(f64, f64)> {
         let share = |log: bool, (low, high): (f64, f64), value: f64| {
@@ -129,7 +142,7 @@ impl Chart {
             false => (value - x.0) / (x.1 - x.0).max(1e-9),
         };
         let points = lines.iter().flat_map(|(_, points)| points);
-        points.map(|&(px, py)| (x_share(px), share(self.log, y, py))).collect()
+        points.map(|point| (x_share(point.x), share(self.log, y, point.y))).collect()
     }
 
     fn draw<'a, X, Y>(
@@ -152,17 +165,38 @@ impl Chart {
         mesh.x_label_formatter(&x_label).y_label_formatter(&y_label);
         mesh.label_style(("sans-serif", 13)).draw().map_err(text)?;
         for (index, (name, points)) in lines.iter().enumerate() {
-            let style = color(name, index).stroke_width(2);
-            let dots = if points.len() > POINTS_WITH_DOTS_MAX { 0 } else { 3 };
+            let style = color(name, index).stroke_width(stroke_width(index));
             let label = match name.parse::<f64>() {
                 Ok(_) => format!("{} {name}", self.series),
                 Err(_) => name.clone(),
             };
+            let steady = points.iter().take_while(|point| point.steady);
             chart
-                .draw_series(LineSeries::new(points.iter().copied(), style).point_size(dots))
+                .draw_series(LineSeries::new(steady.map(|point| (point.x, point.y)), style))
                 .map_err(text)?
                 .label(label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+                .legend(move |(x, y)| {
+                    EmptyElement::at((x, y))
+                        + PathElement::new([(0, 0), (18, 0)], style)
+                        + Polygon::new(corners(index, (9, 0)), style.filled())
+                });
+            if points.len() > POINTS_WITH_DOTS_MAX {
+                continue;
+            }
+            let bars = points.iter().filter(|point| point.steady && point.half_width > 0.0);
+            let low = |point: &Mark| (point.y - point.half_width).max(self.lowest(point));
+            let bar = |point: &Mark| {
+                let ends = [(point.x, low(point)), (point.x, point.y + point.half_width)];
+                PathElement::new(ends, style.stroke_width(1))
+            };
+            chart.draw_series(bars.map(bar)).map_err(text)?;
+            let dot = |point: &Mark| {
+                let corners = corners(index, (0, 0));
+                EmptyElement::at((point.x, point.y))
+                    + Polygon::new(corners.clone(), inside(style, point.steady))
+                    + PathElement::new(corners, style.stroke_width(1))
+            };
+            chart.draw_series(points.iter().map(dot)).map_err(text)?;
         }
         chart
             .configure_series_labels()
@@ -176,7 +210,40 @@ impl Chart {
 }
 
 /// A name and its points.
-type Line = (String, Vec<(f64, f64)>);
+type Line = (String, Vec<Mark>);
+
+/// A point, with the half-width of its interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Mark {
+    x: f64,
+    y: f64,
+    half_width: f64,
+    steady: bool,
+}
+
+/// Of the line with this place.
+fn stroke_width(index: usize) -> u32 {
+    4_u32.saturating_sub(index as u32).max(1)
+}
+
+/// Corners of what marks the points of the line with this place, around `(x, y)`; the last is the
+/// first.
+fn corners(index: usize, (x, y): (i32, i32)) -> Vec<(i32, i32)> {
+    const MARKERS: [&[(i32, i32)]; 5] = [
+        &[(-4, -2), (-2, -4), (2, -4), (4, -2), (4, 2), (2, 4), (-2, 4), (-4, 2)],
+        &[(-4, -4), (4, -4), (4, 4), (-4, 4)],
+        &[(0, -5), (5, 4), (-5, 4)],
+        &[(0, -5), (5, 0), (0, 5), (-5, 0)],
+        &[(0, 5), (5, -4), (-5, -4)],
+    ];
+    let corners = MARKERS[index % MARKERS.len()];
+    corners.iter().chain(&corners[..1]).map(|corner| (x + corner.0, y + corner.1)).collect()
+}
+
+/// A marker's inside: white where it is hollow.
+fn inside(style: ShapeStyle, filled: bool) -> ShapeStyle {
+    if filled { style.filled() } else { WHITE.filled() }
+}
 
 /// More points than this on a line hide it behind their dots.
 const POINTS_WITH_DOTS_MAX: usize = 40;
@@ -197,7 +264,7 @@ const COLORS: [RGBColor; 8] = [
 ];
 
 /// Designs have the same colour in every picture; others take those that are left, in order.
-const DESIGNS: [(&str, usize); 14] = [
+const DESIGNS: [(&str, usize); 20] = [
     ("minos", 0),
     ("hkh", 1),
     ("hkh-ws", 2),
@@ -205,6 +272,12 @@ const DESIGNS: [(&str, usize); 14] = [
     ("sho 1", 4),
     ("sho 2", 5),
     ("sho 3", 6),
+    ("M/G/1", 7),
+    ("M/G/k", 4),
+    ("chunks", 5),
+    ("SRPT", 6),
+    ("hkh uncounted", 7),
+    ("hkh-ws uncounted", 6),
     ("lanes-1", 7),
     ("lanes-2", 1),
     ("lanes-long", 5),
@@ -258,17 +331,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_ends_where_its_design_is_overloaded() {
-        let row = |load: f64, p99: f64, overloaded: bool| {
+    fn a_line_ends_where_its_design_is_not_steady() {
+        let row = |load: f64, p99: f64, state: &str| {
             let row = Row::of("f").with("design", "minos").with("load", load);
-            row.with("p99", p99).with("overloaded", overloaded)
+            row.with("p99", p99).with("p99_ci", 0.5).with("state", state)
         };
-        let rows = [row(0.1, 2.0, false), row(0.5, 9.0, false), row(0.9, 1e6, true)];
-        let lines = Chart::latency("name", "title").lines(&rows);
-        assert_eq!(lines, [("minos".to_owned(), vec![(0.1, 2.0), (0.5, 9.0)])]);
-        let svg = Chart::latency("name", "title").svg(&rows).expect("a picture").expect("rows");
-        assert!(svg.contains("minos") && svg.contains("p99 (us)"));
-        assert_eq!(Chart::latency("name", "title").only("load", 7).svg(&rows), Ok(None));
+        let states = ["steady", "steady", "growing", "overload"];
+        let rows: Vec<Row> = (0..4).map(|i| row(f64::from(i as u32), 2.0, states[i])).collect();
+        let chart = Chart::latency("name", "title");
+        let lines = chart.lines(&rows);
+        let mark = |x, steady| Mark { x, y: 2.0, half_width: 0.5, steady };
+        assert_eq!(lines[0].1, [mark(0.0, true), mark(1.0, true), mark(2.0, false)]);
+        let svg = |effort| chart.svg(&rows, effort).expect("a picture").expect("rows");
+        let quick = svg(Effort::Quick);
+        assert!(quick.contains("minos") && quick.contains("p99 (us)"));
+        assert!(quick.contains("title (quick"), "a quick run says so");
+        assert!(!svg(Effort::Full).contains("quick"));
+        let hollow = |svg: &str| {
+            svg.lines().filter(|l| l.starts_with("<polygon") && l.contains("#FFFFFF")).count()
+        };
+        let steady = chart.svg(&rows[..2], Effort::Full).expect("a picture").expect("rows");
+        assert_eq!((hollow(&quick), hollow(&steady)), (1, 0), "{quick}");
+        let none = Chart::latency("name", "title").only("load", 7);
+        assert_eq!(none.svg(&rows, Effort::Full), Ok(None));
     }
 
     #[test]

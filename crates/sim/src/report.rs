@@ -3,6 +3,7 @@
 
 use crate::row::{self, Row};
 use crate::scenarios::Figure;
+use crate::study::Effort;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -21,18 +22,30 @@ pub struct Written {
     table: String,
 }
 
+/// Write rows as JSON and as CSV into a folder, which is there.
+pub fn write_rows(folder: &Path, name: &str, rows: &[Row]) -> Result<(), String> {
+    put(folder, format!("{name}.json"), &json_lines(rows))?;
+    put(folder, format!("{name}.csv"), &row::csv(rows))
+}
+
+fn put(folder: &Path, file: String, text: &str) -> Result<(), String> {
+    let path = folder.join(file);
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// Write a figure into a folder, which is there.
-pub fn write(folder: &Path, name: &str, about: &str, figure: &Figure) -> Result<Written, String> {
-    let put = |file: String, text: &str| {
-        let path = folder.join(file);
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
-    };
-    put(format!("{name}.json"), &json_lines(&figure.rows))?;
-    put(format!("{name}.csv"), &row::csv(&figure.rows))?;
+pub fn write(
+    folder: &Path,
+    name: &str,
+    about: &str,
+    figure: &Figure,
+    effort: Effort,
+) -> Result<Written, String> {
+    write_rows(folder, name, &figure.rows)?;
     let mut svgs = Vec::new();
     for chart in &figure.charts {
-        if let Some(svg) = chart.svg(&figure.rows)? {
-            put(format!("{name}-{}.svg", chart.name), &svg)?;
+        if let Some(svg) = chart.svg(&figure.rows, effort)? {
+            put(folder, format!("{name}-{}.svg", chart.name), &svg)?;
             svgs.push(svg);
         }
     }

@@ -171,13 +171,85 @@ pub fn csv(rows: &[Row]) -> String {
     text
 }
 
-/// All rows as a table for a terminal.
+/// The unit of a column; empty for a name or a number of things.
+pub fn unit(column: &str) -> &'static str {
+    let name = column.strip_suffix("_ci").unwrap_or(column);
+    match name {
+        "p50" | "p90" | "p99" | "p999" | "small_p99" | "large_p99" | "tx_backlog_p90"
+        | "service_us" | "us_per_request" | "slo_us" => "us",
+        "load" | "cpu_busy" | "wire_busy" | "get_share" | "reply_share" | "small_growth"
+        | "large_growth" | "headroom" => "share",
+        "p_l" | "s" | "large_percent" | "percentile" | "requests_percent" | "packets_percent" => {
+            "%"
+        }
+        "mops" | "mops_max" | "rate_mops" => "M/s",
+        "answered_per_s" | "requests_per_s" | "rate" => "1/s",
+        "small_drift" | "large_drift" => "times",
+        "time_s" => "s",
+        "s_l_kb" => "kB",
+        "gigabits_per_s" => "Gb/s",
+        "packet_ns" => "ns",
+        "threshold" | "large_bytes_max" | "slice_bytes" => "B",
+        "billions_per_day" => "G/day",
+        "core_hours_per_billion" => "h/G",
+        "workers" | "workers_large" | "cores" => "cores",
+        "k" => "frames",
+        "small_unfinished" | "large_unfinished" | "large_backlog" | "requests" => "requests",
+        _ if name.contains("_over_") || name.starts_with("max_") => "times",
+        _ => "",
+    }
+}
+
+/// Columns of a table: what does not fit is in the JSON and in the CSV.
+const TABLE_WIDTH: usize = 100;
+
+/// Left out first, the last of them first: what is known of a point beside its answer.
+const LEFT_OUT: [&str; 24] = [
+    "large_backlog",
+    "cpu_busy",
+    "workers_large",
+    "wire_busy",
+    "p50",
+    "p999",
+    "small_p99_ci",
+    "large_p99_ci",
+    "p99_ci",
+    "large_unfinished",
+    "small_unfinished",
+    "answered_per_s",
+    "p90",
+    "tx_backlog_p90",
+    "large_growth",
+    "small_growth",
+    "large_drift",
+    "small_drift",
+    "small_over_minos_ci",
+    "large_over_minos_ci",
+    "requests",
+    "seeds",
+    "seed",
+    "figure",
+];
+
+/// All rows as a table for a terminal: names, units, values; as many columns as fit.
 pub fn table(rows: &[Row]) -> String {
-    let names: Vec<&str> = columns(rows).into_iter().filter(|name| *name != "figure").collect();
+    let mut names: Vec<&str> = columns(rows).into_iter().filter(|name| *name != "figure").collect();
     let width = |name: &&str| {
-        let cells = rows.iter().map(|row| row.text(name).len());
-        cells.chain([name.len()]).max().unwrap_or(0)
+        let cells = rows.iter().map(|row| row.text(name).chars().count());
+        cells.chain([name.len(), unit(name).len()]).max().unwrap_or(0)
     };
+    let fits =
+        |names: &[&str]| names.iter().map(|name| width(name) + 2).sum::<usize>() <= TABLE_WIDTH + 2;
+    let mut left_out = Vec::new();
+    for candidate in LEFT_OUT.iter().rev() {
+        if !fits(&names) && names.contains(candidate) {
+            names.retain(|name| name != candidate);
+            left_out.push(*candidate);
+        }
+    }
+    while !fits(&names) && names.len() > 1 {
+        left_out.extend(names.pop());
+    }
     let widths: Vec<usize> = names.iter().map(width).collect();
     let mut text = String::new();
     let mut line = |cells: Vec<String>| {
@@ -188,8 +260,12 @@ pub fn table(rows: &[Row]) -> String {
         text.push('\n');
     };
     line(names.iter().map(|name| (*name).to_owned()).collect());
+    line(names.iter().map(|name| unit(name).to_owned()).collect());
     for row in rows {
         line(names.iter().map(|name| row.text(name)).collect());
+    }
+    if !left_out.is_empty() {
+        let _ = writeln!(text, "({} columns more with --json or --out)", left_out.len());
     }
     text
 }
@@ -205,6 +281,21 @@ mod tests {
         let expected = "{\"figure\":\"minos-fig2\",\"design\":\"early\",\"k\":100,\
                         \"p99\":22.941,\"ci\":null,\"overloaded\":false}";
         assert_eq!(row.json(), expected);
+    }
+
+    #[test]
+    fn a_table_fits_a_terminal_and_says_its_units() {
+        let row = LEFT_OUT
+            .iter()
+            .fold(Row::of("a").with("load", 0.9), |row, name| row.with(name, 123_456.0));
+        let text = table(&[row.with("p99", 12.5).with("state", "steady")]);
+        assert!(text.lines().all(|line| line.len() <= TABLE_WIDTH), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[0].contains("load") && lines[0].contains("p99") && lines[0].contains("state")
+        );
+        assert!(lines[1].trim_start().starts_with("share") && lines[1].contains("us"), "{text}");
+        assert!(lines[2].contains("0.9") && lines[3].contains("columns more with --json"));
     }
 
     #[test]

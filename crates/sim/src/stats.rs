@@ -71,6 +71,16 @@ impl Latencies {
         self.sum_us += other.sum_us;
     }
 
+    /// p99 of a part of these, and of the rest, in microseconds.
+    pub fn p99_by_half(&self, first: &Latencies) -> [f64; 2] {
+        let mut rest = self.clone();
+        for (mine, theirs) in rest.counts.iter_mut().zip(&first.counts) {
+            *mine -= theirs;
+        }
+        rest.count -= first.count;
+        [first.percentile_us(99.0), rest.percentile_us(99.0)]
+    }
+
     /// Forget all.
     pub fn reset(&mut self) {
         self.counts.fill(0);

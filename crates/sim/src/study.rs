@@ -3,7 +3,8 @@
 //! What a point's row says is the mean over seeds with Student's interval for p99; how much was
 //! simulated, and how fast, is counted for all. Results do not depend on the number of threads.
 
-use crate::machine::{Machine, Outcome, Traffic, run};
+use crate::events::NEVER;
+use crate::machine::{Halves, Machine, Outcome, State, Traffic, run};
 use crate::row::Row;
 use crate::stats::{Estimate, SECOND};
 use crate::workload::Mix;
@@ -55,7 +56,7 @@ pub struct Study {
 pub struct Point {
     /// The axes.
     pub row: Row,
-    /// The machine.
+    /// The machine; without an epoch of its own it has one of [`EPOCH_REQUESTS`].
     pub machine: Machine,
     /// What arrives.
     pub mix: Mix,
@@ -76,7 +77,9 @@ const EPOCHS_WARMUP: u64 = 3;
 impl Point {
     fn run(&self, seed: u64, p99_max: Option<u64>) -> Outcome {
         let mut machine = self.machine.clone();
-        machine.epoch = (EPOCH_REQUESTS as f64 / self.rate * SECOND as f64) as u64;
+        if machine.epoch == NEVER {
+            machine.epoch = (EPOCH_REQUESTS as f64 / self.rate * SECOND as f64) as u64;
+        }
         let mut traffic = Traffic::steady(self.mix.clone(), self.rate, self.requests);
         if machine.nic.is_some() && machine.settings.design == Design::Lanes {
             traffic.warmup = traffic.warmup.max(EPOCHS_WARMUP * EPOCH_REQUESTS);
@@ -109,17 +112,41 @@ impl Measured {
         self.estimate(|outcome| outcome.all().percentile_us(99.0))
     }
 
-    /// Whether any seed's run had to be broken off.
-    pub fn overloaded(&self) -> bool {
-        self.outcomes.iter().any(|outcome| outcome.overloaded)
+    /// Whether what was measured would be measured of longer runs too: the worst that any seed's
+    /// run says of itself, and whether p99 of either class differs from half to half by more than
+    /// seeds differ.
+    pub fn state(&self) -> State {
+        let worst = self.outcomes.iter().map(Outcome::state).max().unwrap_or_default();
+        let drifts = |halves: fn(&Outcome) -> Halves| {
+            let enough = self.outcomes.iter().all(|o| halves(o).arrived >= DRIFT_REQUESTS_MIN);
+            let drift = self.drift(halves);
+            enough && drift.mean > DRIFT_MAX && drift.mean - drift.half_width > 0.0
+        };
+        let drifts = drifts(|outcome| outcome.small_halves) || drifts(|o| o.large_halves);
+        if drifts { worst.max(State::Drifting) } else { worst }
+    }
+
+    /// How p99 of the second half lies above that of the first, as a logarithm.
+    fn drift(&self, halves: impl Fn(&Outcome) -> Halves) -> Estimate {
+        self.estimate(|outcome| {
+            let [first, second] = halves(outcome).p99_us;
+            if first > 0.0 && second > 0.0 { (second / first).ln() } else { 0.0 }
+        })
     }
 
     /// The row with all that is known of the point.
     pub fn row(&self, row: Row, seed: u64) -> Row {
-        let percentile = |percent| self.mean(|outcome| outcome.all().percentile_us(percent));
-        let small = self.estimate(|outcome| outcome.small.percentile_us(99.0));
-        let large = self.estimate(|outcome| outcome.large.percentile_us(99.0));
-        let p99 = self.p99();
+        let state = self.state();
+        // Beyond what the machine can do a percentile says only how long one has looked.
+        let shown = |estimate: Estimate| match state {
+            State::Overload => Estimate { mean: f64::NAN, half_width: f64::NAN },
+            _ => estimate,
+        };
+        let percentile =
+            |percent| shown(self.estimate(|outcome| outcome.all().percentile_us(percent))).mean;
+        let small = shown(self.estimate(|outcome| outcome.small.percentile_us(99.0)));
+        let large = shown(self.estimate(|outcome| outcome.large.percentile_us(99.0)));
+        let p99 = shown(self.p99());
         row.with("p50", percentile(50.0))
             .with("p90", percentile(90.0))
             .with("p99", p99.mean)
@@ -130,18 +157,30 @@ impl Measured {
             .with("large_p99", large.mean)
             .with("large_p99_ci", large.half_width)
             .with("large_backlog", self.mean(|outcome| outcome.large_backlog))
-            .with("large_unfinished", self.mean(|outcome| outcome.large_unfinished as f64))
+            .with("small_unfinished", self.mean(|outcome| outcome.small_halves.unfinished as f64))
+            .with("large_unfinished", self.mean(|outcome| outcome.large_halves.unfinished as f64))
+            .with("small_growth", self.mean(|outcome| outcome.small_halves.growth()))
+            .with("large_growth", self.mean(|outcome| outcome.large_halves.growth()))
+            .with("small_drift", self.drift(|outcome| outcome.small_halves).mean.exp())
+            .with("large_drift", self.drift(|outcome| outcome.large_halves).mean.exp())
             .with("answered_per_s", self.mean(|outcome| outcome.answered_per_s))
             .with("cpu_busy", self.mean(|outcome| outcome.cpu_busy))
             .with("wire_busy", self.mean(|outcome| outcome.wire_busy))
             .with("tx_backlog_p90", self.mean(|outcome| outcome.backlog.percentile_us(90.0)))
             .with("workers_large", self.mean(workers_large))
-            .with("overloaded", self.overloaded())
+            .with("state", state.name())
             .with("requests", self.outcomes.iter().map(|outcome| outcome.requests).sum::<u64>())
             .with("seed", seed)
             .with("seeds", self.outcomes.len() as u64)
     }
 }
+
+/// Of fewer, p99 of a half is made of fewer than ten.
+const DRIFT_REQUESTS_MIN: u64 = 2_000;
+
+/// The logarithm of how much higher p99 may be in the second half: a quarter. Less is not worth a
+/// hollow point.
+const DRIFT_MAX: f64 = 0.22;
 
 fn workers_large(outcome: &Outcome) -> f64 {
     outcome.plan.as_ref().map_or(0.0, |plan| f64::from(plan.workers_large()))

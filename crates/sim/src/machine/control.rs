@@ -1,21 +1,16 @@
 //! Epochs: what was counted goes to the policy, the plan that comes back is put in force.
 
-use super::{Machine, Run, Transfer};
-use crate::stats::US;
+use super::{Machine, Reach, Run, Standby, Transfer};
 use crate::workload::{Draw, Mix};
 use laneway_load::random::Random;
+use laneway_policy::plan::{TX_BACKLOG, tx_backed_up};
 use laneway_policy::{
-    CorePlan, CorePolicy, EpochLoad, ItemBytes, Lane, LargeLane, Nanos, Role, Route, SizeHistogram,
+    CorePlan, CorePolicy, EpochLoad, ItemBytes, Lane, Nanos, Readers, Role, Route, SizeHistogram,
     WorkerId, WorkerTarget, build, route,
 };
 
-/// A wire that would need so long to send what waits for it is backed up. One large reply of the
-/// default mix is 50 µs of a 40 Gb/s wire, and is no sign of anything.
-const TX_BACKLOG: u64 = 100 * US;
-
-/// An epoch in which more than this part of the requests found the wire backed up is one in which
-/// it was the bottleneck.
-const TX_BACKED_UP_SHARE: f64 = 0.1;
+/// In picoseconds.
+const NS: u64 = 1_000;
 
 /// Requests drawn beforehand to teach the policy what the mix is like, so that a short run is not
 /// about its first epochs.
@@ -28,12 +23,15 @@ const LESSON_EPOCHS: u64 = 3;
 pub(super) struct Control {
     policy: Box<dyn CorePolicy + Send>,
     pub(super) plan: CorePlan,
-    /// The standby has raised its flag.
+    /// The standby has raised its flag: it does not read its RX queue, and others drain it.
     raised: bool,
-    /// RX queues whose worker does not read them.
-    pub(super) unread: Vec<u16>,
-    /// Requests taken from each of those in a turn.
-    pub(super) batch_unread: u32,
+    /// The flag stays up until the epoch ends, and is up from the start of one that follows large
+    /// requests.
+    raised_for_epochs: bool,
+    /// Over TCP nobody could drain its queue, so that it goes on reading it.
+    may_raise: bool,
+    /// Who reads which RX queues.
+    pub(super) who: Readers,
     reads: u64,
     sizes: SizeHistogram,
     large_requests: u64,
@@ -61,10 +59,14 @@ impl Control {
         }
         let mut control = Control {
             policy,
-            raised: plan.standby_raised && machine.tweak.workers_large.is_none_or(|n| n == 0),
+            raised: plan.standby_raised
+                && machine.reach == Reach::Unread
+                && machine.standby == Standby::UntilEpochEnds
+                && machine.tweak.workers_large.is_none_or(|n| n == 0),
+            raised_for_epochs: machine.standby == Standby::UntilEpochEnds,
+            may_raise: machine.reach == Reach::Unread,
+            who: Readers::of(&plan, false, machine.batch),
             plan: machine.tweak.apply(plan),
-            unread: Vec::new(),
-            batch_unread: 0,
             reads: 0,
             sizes: SizeHistogram::new(),
             large_requests: 0,
@@ -98,36 +100,36 @@ impl Control {
             u64::from(laneway_policy::route::lane(&self.plan, size) == Lane::Large);
     }
 
-    /// Whether a request that is served here is served as a transfer: by the standby, who finishes
-    /// its batch first.
-    #[inline]
-    pub(super) fn waits_for_its_turn(&self, size: ItemBytes) -> bool {
-        self.plan.large_lane != LargeLane::None && size >= self.plan.threshold
+    fn who_reads(&mut self) {
+        self.who = Readers::of(&self.plan, self.raised, self.batch);
+        let all = self.plan.roles.len();
+        let unread = self.who.unread().iter().map(|worker| 1 << worker.index());
+        self.reads = unread.fold(u64::MAX >> (64 - all), |reads: u64, bit: u64| reads & !bit);
     }
 
-    fn who_reads(&mut self) {
-        let standby_gone = |role| self.raised && role == Role::Standby;
-        let reads = |role| role != Role::Large && !standby_gone(role);
-        self.reads = 0;
-        self.unread.clear();
-        for (worker, &role) in self.plan.roles.iter().enumerate() {
-            if reads(role) {
-                self.reads |= 1 << worker;
-            } else {
-                self.unread.push(worker as u16);
-            }
-        }
-        self.batch_unread = self.batch.div_ceil(self.reads.count_ones().max(1));
+    #[inline]
+    pub(super) fn is_standby(&self, worker: usize) -> bool {
+        worker + 1 == self.plan.roles.len() && self.plan.roles[worker] == Role::Standby
     }
 
     /// The standby raises its flag. Whether it was down.
     pub(super) fn raise(&mut self) -> bool {
-        let was_down = !self.raised;
-        self.raised = true;
+        let was_down = !self.raised && self.may_raise;
+        self.raised |= self.may_raise;
         if was_down {
             self.who_reads();
         }
         was_down
+    }
+
+    /// The standby has no large work left, and goes back to its small requests if that is how the
+    /// paper is read.
+    #[inline]
+    pub(super) fn lower(&mut self) {
+        if self.raised && !self.raised_for_epochs {
+            self.raised = false;
+            self.who_reads();
+        }
     }
 }
 
@@ -135,8 +137,7 @@ impl Run<'_> {
     pub(super) fn end_epoch(&mut self) {
         let control = &mut self.control;
         control.epoch_ends += control.epoch;
-        let backed_up = control.tx_samples_backed_up as f64
-            > TX_BACKED_UP_SHARE * control.tx_samples.max(1) as f64;
+        let backed_up = tx_backed_up(control.tx_samples, control.tx_samples_backed_up);
         control.epochs_backed_up += u64::from(backed_up);
         let load = EpochLoad {
             sizes: std::mem::take(&mut control.sizes),
@@ -147,10 +148,16 @@ impl Run<'_> {
         (control.large_requests, control.tx_samples, control.tx_samples_backed_up) = (0, 0, 0);
         let plan = self.machine.tweak.apply(control.policy.plan(Nanos(self.now / 1_000), &load));
         let before = std::mem::replace(&mut control.plan, plan);
-        control.raised = control.plan.standby_raised;
+        control.raised =
+            control.raised_for_epochs && control.may_raise && control.plan.standby_raised;
         control.who_reads();
         if control.plan.roles_changed_since(&before) > 0 {
             self.move_large_work();
+            self.move_connections();
+        }
+        let standby = self.control.plan.standby().map(WorkerId::index);
+        if standby.is_some_and(|standby| !self.workers[standby].transfers.is_empty()) {
+            self.control.raise();
         }
         for worker in 0..self.workers.len() {
             self.wake(worker);
@@ -164,17 +171,31 @@ impl Run<'_> {
         for worker in &mut self.workers {
             let begun = |t: &Transfer| t.service_left < t.request.service;
             let keep = worker.transfers.iter().take_while(|t| begun(t)).count();
-            let keep = keep.max(usize::from(worker.in_a_piece));
+            let keep = keep.max(usize::from(worker.turn.in_transfer()));
             moved.extend(worker.transfers.drain(keep.min(worker.transfers.len())..));
         }
         for transfer in moved {
             let size = ItemBytes(u64::from(transfer.request.bytes));
             match route(&self.control.plan, WorkerId(0), size) {
-                Route::Hand(WorkerTarget::Worker(worker)) => {
-                    self.workers[worker.index()].transfers.push_back(transfer);
-                }
                 Route::Hand(WorkerTarget::Shared) => self.shared.push_back(transfer),
+                Route::Hand(target) => {
+                    let worker = self.shortest(target);
+                    self.workers[worker].transfers.push_back(transfer);
+                }
                 Route::Here | Route::HereInSlices => self.workers[0].transfers.push_back(transfer),
+            }
+        }
+    }
+
+    /// Over TCP what has come for a worker that turned large goes home with its connections.
+    fn move_connections(&mut self) {
+        if self.machine.reach == Reach::Unread {
+            return;
+        }
+        let homes = usize::from(self.control.plan.workers_small);
+        for worker in homes..self.rx.len() {
+            for (place, request) in std::mem::take(&mut self.rx[worker]).into_iter().enumerate() {
+                self.rx[(worker + place) % homes].push_back(request);
             }
         }
     }
@@ -183,7 +204,7 @@ impl Run<'_> {
     pub(super) fn sample_wire(&mut self) {
         if let Some(wire) = &self.wire {
             self.control.tx_samples += 1;
-            self.control.tx_samples_backed_up += u64::from(wire.backlog() > TX_BACKLOG);
+            self.control.tx_samples_backed_up += u64::from(wire.backlog() > TX_BACKLOG.0 * NS);
             self.outcome.backlog.record(wire.backlog());
         }
     }

@@ -2,9 +2,8 @@
 //!
 //! What a worker does with a request is asked of [`mod@laneway_policy::route`], under the plan that
 //! [`laneway_policy::build`]'s control loop makes once per epoch: the very code the server runs.
-//! What is ours here is only what the server's threads do around it: taking batches (Minos §3.1:
-//! B from the own RX queue, then B / n_s from those of workers that do not read), a slice a turn,
-//! one request from another's queue; and what all of it costs.
+//! What a worker does next is asked of [`laneway_policy::turn`]: taking batches, slices, and
+//! requests from others. What is ours here is to carry it out, and what it costs.
 //!
 //! Not modelled: caches, locks, the RX wire, lost packets, clients that wait. Workers poll, so
 //! work that arrives is noticed at once. Unit: picoseconds.
@@ -16,15 +15,15 @@ mod spec;
 mod turn;
 
 pub use nic::{Nic, WireOrder};
-pub use outcome::{Outcome, Window};
-pub use spec::{Costs, Machine, SliceOrder, Traffic, Tweak};
+pub use outcome::{Halves, Outcome, State, Window};
+pub use spec::{Costs, Machine, Reach, SliceOrder, Standby, Traffic, Tweak};
 
 use crate::events::{Events, NEVER};
 use crate::stats::{Latencies, SECOND};
 use crate::workload::{Draw, Drawn, Sizes};
 use control::Control;
 use laneway_load::random::Random;
-use laneway_policy::{BATCH, Design, ItemBytes, WorkerId};
+use laneway_policy::{BATCH, Design, ItemBytes, Turn, WorkerId};
 use nic::Wire;
 use std::collections::VecDeque;
 
@@ -70,12 +69,10 @@ struct Worker {
     batch: VecDeque<Request>,
     /// Large requests that are its own, the one under way at the front.
     transfers: VecDeque<Transfer>,
-    /// Where its turn goes on: 0 its own RX queue, then those nobody reads, then large work.
-    stage: u16,
-    /// The transfer at the front is to go on before anything else.
-    in_a_piece: bool,
-    /// Small requests that it has taken since its last slice.
-    took_between: u32,
+    /// Of `batch`, the last so many may be taken by others.
+    offered: u32,
+    /// Where it is in its turn.
+    turn: Turn,
     requests: u64,
     packets: u64,
     busy: u64,
@@ -121,6 +118,11 @@ struct Run<'a> {
     area_since: u64,
     large_area_since: u64,
     counting_from: u64,
+    /// When half of the requests that count had arrived, and the areas up to then.
+    half_at: u64,
+    half_areas: [f64; 2],
+    /// Latencies of small and large requests that arrived in the first half.
+    first_half: [Latencies; 2],
     answered: u64,
     window_end: u64,
     window: Latencies,
@@ -139,7 +141,7 @@ impl<'a> Run<'a> {
         let workers = usize::from(machine.settings.workers);
         assert!((1..=usize::from(WORKERS_MAX)).contains(&workers), "{workers} workers");
         let mut costs = machine.costs;
-        if !matches!(machine.settings.design, Design::Lanes | Design::Minos) {
+        if !machine.profiles {
             costs.request -= costs.profile;
         }
         let mix = &traffic.phases[0].1;
@@ -173,6 +175,9 @@ impl<'a> Run<'a> {
             area_since: 0,
             large_area_since: 0,
             counting_from: 0,
+            half_at: NEVER,
+            half_areas: [0.0; 2],
+            first_half: [Latencies::new(), Latencies::new()],
             answered: 0,
             window_end: traffic.window.unwrap_or(NEVER),
             window: Latencies::new(),
@@ -241,6 +246,11 @@ impl<'a> Run<'a> {
             self.counted_left -= 1;
             self.small_left += u64::from(!drawn.large && drawn.replied);
             self.large_left += u64::from(drawn.large && drawn.replied);
+            self.outcome.small_halves.arrived += u64::from(!drawn.large);
+            self.outcome.large_halves.arrived += u64::from(drawn.large);
+            if self.counted_left == self.traffic.requests / 2 {
+                self.half_is_over();
+            }
             if self.counted_left == 0 {
                 self.end_counting();
             }
@@ -257,7 +267,11 @@ impl<'a> Run<'a> {
         let queue = if self.machine.central_queue {
             0
         } else {
-            (usize::from(drawn.spare) * self.workers.len()) >> 16
+            let homes = match self.machine.reach {
+                Reach::Unread => self.workers.len(),
+                Reach::Offered => usize::from(self.control.plan.workers_small),
+            };
+            (usize::from(drawn.spare) * homes) >> 16
         };
         self.rx[queue].push_back(request);
         self.wake_for_rx(queue);
@@ -319,13 +333,35 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn half_is_over(&mut self) {
+        self.area_changes();
+        self.large_area_changes();
+        self.half_at = self.now;
+        self.half_areas = [self.area - self.large_area, self.large_area];
+    }
+
+    fn backlog_by_half(&mut self) {
+        if self.half_at == NEVER {
+            return;
+        }
+        let first = (self.half_at.min(self.now) - self.counting_from).max(1) as f64;
+        let second = self.now.saturating_sub(self.half_at).max(1) as f64;
+        let areas = [self.area - self.large_area, self.large_area];
+        let by_class = [&mut self.outcome.small_halves, &mut self.outcome.large_halves];
+        for ((halves, area), half) in by_class.into_iter().zip(areas).zip(self.half_areas) {
+            halves.backlog = [half / first, (area - half) / second];
+        }
+    }
+
     /// All that is an average over the time in which arrivals counted.
     fn end_counting(&mut self) {
         self.area_changes();
         self.large_area_changes();
+        self.backlog_by_half();
         let time = (self.now - self.counting_from).max(1) as f64;
         let outcome = &mut self.outcome;
-        outcome.large_unfinished = self.large_left;
+        outcome.small_halves.unfinished = self.small_left;
+        outcome.large_halves.unfinished = self.large_left;
         outcome.in_system = self.area / time;
         outcome.large_backlog = self.large_area / time;
         outcome.arrivals_per_s = outcome.requests as f64 / time * SECOND as f64;
@@ -368,6 +404,9 @@ impl<'a> Run<'a> {
             return;
         }
         self.over_limit += u64::from(latency > self.latency_limit);
+        if request.arrived < self.half_at {
+            self.first_half[usize::from(request.large)].record(latency);
+        }
         if request.large {
             self.large_left -= 1;
             self.outcome.large.record(latency);
@@ -382,12 +421,17 @@ impl<'a> Run<'a> {
         if self.counted_left > 0 {
             self.end_counting();
         }
-        let now = self.now;
+        let (now, half_at) = (self.now, self.half_at);
         let network = self.machine.network;
         let outcome = &mut self.outcome;
+        let first_half = &mut self.first_half;
         let mut waits = |request: &Request| {
             if request.counted && request.large && request.replied {
-                outcome.large.record(now - request.arrived + network);
+                let age = now - request.arrived + network;
+                outcome.large.record(age);
+                if request.arrived < half_at {
+                    first_half[1].record(age);
+                }
             }
         };
         for worker in &self.workers {
@@ -403,6 +447,9 @@ impl<'a> Run<'a> {
             wire.waiting().for_each(&mut waits);
         }
         self.outcome.simulated = self.arrivals;
+        let [small, large] = &self.first_half;
+        self.outcome.small_halves.p99_us = self.outcome.small.p99_by_half(small);
+        self.outcome.large_halves.p99_us = self.outcome.large.p99_by_half(large);
         let all = self.outcome.all();
         self.outcome.mean_us = all.mean_us();
         self.outcome.plan = Some(self.control.plan.clone());
@@ -417,9 +464,8 @@ impl Worker {
             doing: Doing::Nothing,
             batch: VecDeque::with_capacity(2 * BATCH as usize),
             transfers: VecDeque::with_capacity(64),
-            stage: 0,
-            in_a_piece: false,
-            took_between: 0,
+            offered: 0,
+            turn: Turn::default(),
             requests: 0,
             packets: 0,
             busy: 0,

@@ -20,6 +20,81 @@ pub struct Window {
     pub large_percent: f64,
 }
 
+/// Whether what a run says would also be said of a longer one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum State {
+    /// It would, as far as one can see.
+    #[default]
+    Steady,
+    /// Percentiles of the second half are another's than the first's.
+    Drifting,
+    /// A class of requests is left over.
+    Starving,
+    /// A queue grows from half to half.
+    Growing,
+    /// Far more arrived than was answered; the run may have been broken off.
+    Overload,
+}
+
+impl State {
+    /// As rows have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Steady => "steady",
+            State::Drifting => "drifting",
+            State::Starving => "starving",
+            State::Growing => "growing",
+            State::Overload => "overload",
+        }
+    }
+}
+
+/// One class of requests, half by half of the time in which arrivals counted.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Halves {
+    /// p99 of those that arrived in it, in µs.
+    pub p99_us: [f64; 2],
+    /// Requests in the machine, on average over it.
+    pub backlog: [f64; 2],
+    /// Requests that count.
+    pub arrived: u64,
+    /// Of those, the ones not answered when the last request that counts came.
+    pub unfinished: u64,
+}
+
+/// A queue that takes in more than this part of its arrivals without giving it back is growing.
+const GROWTH_MAX: f64 = 0.01;
+
+/// The same of large requests, which are few: chance alone leaves some of them over.
+const GROWTH_LARGE_MAX: f64 = 0.05;
+
+/// As long as a queue is by chance.
+const BACKLOG_BY_CHANCE: f64 = 20.0;
+
+/// More than this part of a class left over is a class that starves.
+const UNFINISHED_MAX: f64 = 0.1;
+
+/// Fewer than this many are taken for so many, or a single one would be a tenth.
+const UNFINISHED_OF_MIN: u64 = 50;
+
+impl Halves {
+    /// The part of the arrivals by which the queue grew: twice what the halves differ by, for
+    /// their middles are half the time apart.
+    pub fn growth(&self) -> f64 {
+        2.0 * (self.backlog[1] - self.backlog[0]) / self.arrived.max(1) as f64
+    }
+
+    fn grows(&self, growth_max: f64) -> bool {
+        self.growth() > growth_max
+            && self.backlog[1] > 1.5 * self.backlog[0]
+            && self.backlog[1] - self.backlog[0] > BACKLOG_BY_CHANCE
+    }
+
+    fn starves(&self) -> bool {
+        self.unfinished as f64 > UNFINISHED_MAX * self.arrived.max(UNFINISHED_OF_MIN) as f64
+    }
+}
+
 /// What came of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
@@ -40,8 +115,10 @@ pub struct Outcome {
     pub limit_missed: bool,
     /// Large requests in the machine, on average over time.
     pub large_backlog: f64,
-    /// Large requests that count and were not answered when the last request that counts came.
-    pub large_unfinished: u64,
+    /// Small requests, half by half.
+    pub small_halves: Halves,
+    /// Large ones.
+    pub large_halves: Halves,
     /// Requests in the machine, on average over the time in which arrivals counted.
     pub in_system: f64,
     /// Mean rate of arrivals in that time, per second.
@@ -65,6 +142,20 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What a single run tells about whether it is to be believed: halves of one run differ by
+    /// chance, so drifting is a matter of several seeds.
+    pub fn state(&self) -> State {
+        if self.overloaded {
+            State::Overload
+        } else if self.small_halves.grows(GROWTH_MAX) || self.large_halves.grows(GROWTH_LARGE_MAX) {
+            State::Growing
+        } else if self.small_halves.starves() || self.large_halves.starves() {
+            State::Starving
+        } else {
+            State::Steady
+        }
+    }
+
     /// All latencies.
     pub fn all(&self) -> Latencies {
         let mut all = self.small.clone();

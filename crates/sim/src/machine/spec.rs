@@ -25,7 +25,7 @@ pub struct Costs {
     pub steal: u64,
     /// Coming back to a transfer for another slice.
     pub slice: u64,
-    /// The part of `request` that counting sizes is, which designs without lanes are spared.
+    /// The part of `request` that counting sizes is.
     pub profile: u64,
 }
 
@@ -68,6 +68,28 @@ pub enum SliceOrder {
     OneByOne,
     /// A slice of each in turn.
     InTurn,
+}
+
+/// When a standby that has become a large core is a small one again: "it handles small requests,
+/// but if a large request arrives, it is sent to this core, which then becomes a large core"
+/// (Minos §3.1), and until when, the paper does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standby {
+    /// As soon as it has no large request left.
+    Returns,
+    /// When an epoch ends in which no large request came. It is lost to small requests wherever
+    /// there are a few large ones in every epoch.
+    UntilEpochEnds,
+}
+
+/// What of another worker's requests one can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// All that lies in its RX queue: it is a queue of a NIC that anybody may read.
+    Unread,
+    /// What it has received and offers: it is a set of connections, and what nobody has read from
+    /// one is the worker's whose connection it is. Requests come to small workers alone.
+    Offered,
 }
 
 /// Changes to every plan of the policy, to try what the policy does not offer (the sweeps).
@@ -126,6 +148,13 @@ pub struct Machine {
     pub central_queue: bool,
     /// In which order transfers are served.
     pub slice_order: SliceOrder,
+    /// When the standby goes back to small requests.
+    pub standby: Standby,
+    /// What can be taken from others.
+    pub reach: Reach,
+    /// Sizes are counted. Our server counts them whatever the design, for its statistics; the
+    /// paper's rivals of `minos` had nothing to count them for.
+    pub profiles: bool,
     /// Added to every latency: what the client sees of the network and of itself.
     pub network: u64,
     /// Length of an epoch.
@@ -144,6 +173,9 @@ impl Machine {
             batch: BATCH,
             central_queue: false,
             slice_order: SliceOrder::OneByOne,
+            standby: Standby::Returns,
+            reach: Reach::Unread,
+            profiles: true,
             network: 0,
             epoch: NEVER,
             tweak: Tweak::default(),

@@ -1,12 +1,14 @@
-//! What a worker does next: its batch, the RX queues, large work, somebody else's, or nothing.
+//! What a worker does next is asked of [`laneway_policy::turn`]; here it is carried out, and here
+//! is what a worker sees.
 
-use super::{Doing, Request, Run, SliceOrder, Transfer, id};
+use super::{Doing, Reach, Request, Run, SliceOrder, Transfer, Worker, id};
 use crate::events::NEVER;
-use laneway_policy::{BATCH, FRAME_BYTES, ItemBytes, LargeLane, Route, WorkerTarget, route};
+use laneway_policy::{
+    ItemBytes, LargeLane, Move, Route, Sight, WorkerId, WorkerTarget, route, turn,
+};
 
-/// What a worker makes of a large reply before it gives it to the wire, where nobody slices: a
-/// burst of frames.
-const BURST_BYTES: u32 = BATCH * FRAME_BYTES.0 as u32;
+/// Requests received together from which on half are offered, over TCP.
+const OFFER_MIN: u32 = 4;
 
 impl Run<'_> {
     /// Wake a worker if it sleeps.
@@ -75,7 +77,7 @@ impl Run<'_> {
         let transfer = state.transfers.front_mut().expect("the piece belongs to a transfer");
         transfer.bytes_left -= bytes;
         let transfer = *transfer;
-        state.in_a_piece = false;
+        state.turn.slice_over(&self.control.plan, transfer.bytes_left > 0);
         if transfer.bytes_left == 0 {
             state.transfers.pop_front();
             self.served(worker, transfer.request, bytes);
@@ -83,9 +85,8 @@ impl Run<'_> {
         }
         self.reply(worker, transfer.request, bytes, false);
         let state = &mut self.workers[worker];
-        if self.control.plan.slice_bytes.is_none() {
-            state.in_a_piece = true;
-        } else if self.machine.slice_order == SliceOrder::InTurn {
+        if self.control.plan.slice_bytes.is_some() && self.machine.slice_order == SliceOrder::InTurn
+        {
             state.transfers.pop_front();
             match self.control.plan.large_lane {
                 LargeLane::SharedQueue => self.shared.push_back(transfer),
@@ -100,15 +101,15 @@ impl Run<'_> {
         let spared = self.costs.receive.saturating_sub(self.costs.steal);
         let transfer = self.transfer(request, spared);
         match self.route(worker, &request) {
-            Route::Hand(WorkerTarget::Worker(target)) => {
-                let target = target.index();
-                self.workers[target].transfers.push_back(transfer);
-                self.raise_if_standby(target);
-                self.wake(target);
-            }
             Route::Hand(WorkerTarget::Shared) => {
                 self.shared.push_back(transfer);
                 self.wake_one(!self.control.readers());
+            }
+            Route::Hand(target) => {
+                let target = self.shortest(target);
+                self.workers[target].transfers.push_back(transfer);
+                self.raise_if_standby(target);
+                self.wake(target);
             }
             Route::Here | Route::HereInSlices => {
                 self.workers[worker].transfers.push_back(transfer);
@@ -116,8 +117,14 @@ impl Run<'_> {
         }
     }
 
+    /// Of the workers that a request may be given to, the one with the fewest large requests.
+    pub(super) fn shortest(&self, target: WorkerTarget) -> usize {
+        let queued = |worker: WorkerId| self.workers[worker.index()].transfers.len() as u64;
+        target.shortest(&self.control.plan, self.arrivals, queued).index()
+    }
+
     fn raise_if_standby(&mut self, worker: usize) {
-        if self.control.plan.standby() == Some(id(worker)) && self.control.raise() {
+        if self.control.is_standby(worker) && self.control.raise() {
             // Others drain its RX queue from now on.
             for other in (0..self.workers.len()).filter(|&other| other != worker) {
                 self.wake(other);
@@ -138,68 +145,97 @@ impl Run<'_> {
 
     /// Find something to do for a worker that does nothing, or let it sleep.
     pub(super) fn next_work(&mut self, worker: usize) {
-        if self.workers[worker].in_a_piece && self.begin_piece(worker) {
-            return;
+        if self.workers[worker].transfers.is_empty() && self.control.is_standby(worker) {
+            self.control.lower();
         }
         loop {
-            if let Some(request) = self.workers[worker].batch.pop_front() {
-                if self.take(worker, request, 0) {
+            let mut turn = self.workers[worker].turn;
+            let view = View { run: self, me: worker };
+            let next = turn.next(&self.control.plan, &self.control.who, id(worker), &view);
+            self.workers[worker].turn = turn;
+            let busy = match next {
+                Move::Serve => match self.workers[worker].next_received() {
+                    Some(request) => self.take(worker, request, 0),
+                    None => false,
+                },
+                Move::Receive(whose, count) => {
+                    self.receive(worker, whose, count);
+                    false
+                }
+                Move::Slice => self.begin_piece(worker),
+                Move::TakeShared => {
+                    let taken = self.shared.pop_front();
+                    self.workers[worker].transfers.extend(taken);
+                    self.begin_piece(worker)
+                }
+                Move::Steal(whose) => match self.steal(whose) {
+                    Some(request) => self.take(worker, request, self.costs.steal),
+                    None => false,
+                },
+                Move::StealReceived(whose) => match self.workers[whose.index()].next_received() {
+                    Some(request) => self.take(worker, request, self.costs.steal),
+                    None => false,
+                },
+                Move::Rest => {
+                    self.asleep |= 1 << worker;
                     return;
                 }
-                continue;
-            }
-            match self.go_round(worker) {
-                Found::Batch => {}
-                Found::Work => return,
-                Found::Nothing => break,
-            }
-        }
-        while let Some(request) = self.steal_idle(worker) {
-            if self.take(worker, request, self.costs.steal) {
-                return;
-            }
-            if self.large_turn(worker) {
+            };
+            if busy {
                 return;
             }
         }
-        self.asleep |= 1 << worker;
     }
 
-    /// Go on with the worker's turn, once round at most, until something turns up.
-    fn go_round(&mut self, worker: usize) -> Found {
-        let readers = self.control.reads(worker);
-        let stages = if readers { 1 + self.control.unread.len() as u16 } else { 0 };
-        for _ in 0..=stages {
-            let state = &mut self.workers[worker];
-            let stage = if state.stage > stages { 0 } else { state.stage };
-            state.stage = if stage == stages { 0 } else { stage + 1 };
-            if stage == stages {
-                if self.large_turn(worker) {
-                    return Found::Work;
-                }
-                continue;
+    fn receive(&mut self, worker: usize, whose: WorkerId, count: u32) {
+        let queue = self.queue_of(whose);
+        let state = &mut self.workers[worker];
+        state.batch.extend(self.rx[queue].drain(..count as usize));
+        if self.machine.reach == Reach::Offered {
+            self.offer(worker, count);
+        }
+    }
+
+    /// Over TCP nobody reads another's sockets: a worker that has received several requests while
+    /// somebody could take some offers half of them, the last ones.
+    fn offer(&mut self, worker: usize, received: u32) {
+        let plan = &self.control.plan;
+        if received < OFFER_MIN || !plan.steal.when_idle {
+            return;
+        }
+        let others_idle = self.asleep & !(1 << worker) != 0;
+        let between = plan.steal.between_slices(0, received / 2);
+        let slicing = || plan.large_ids().any(|id| !self.workers[id.index()].transfers.is_empty());
+        if others_idle || (between && slicing()) {
+            self.workers[worker].offered = received / 2;
+            self.wake_one(u64::MAX);
+        }
+    }
+
+    /// One of those that wait with this worker.
+    fn steal(&mut self, whose: WorkerId) -> Option<Request> {
+        match self.machine.reach {
+            Reach::Unread => {
+                let queue = self.queue_of(whose);
+                self.rx[queue].pop_front()
             }
-            let (queue, most) = match stage {
-                0 if self.machine.central_queue => (0, self.machine.batch),
-                0 => (worker, self.machine.batch),
-                _ => {
-                    let queue = usize::from(self.control.unread[usize::from(stage) - 1]);
-                    (queue, self.control.batch_unread)
-                }
-            };
-            let count = self.rx[queue].len().min(most as usize);
-            if count > 0 {
-                state.batch.extend(self.rx[queue].drain(..count));
-                return Found::Batch;
+            Reach::Offered => {
+                let state = &mut self.workers[whose.index()];
+                state.offered = state.offered.checked_sub(1)?;
+                state.batch.pop_back()
             }
         }
-        Found::Nothing
+    }
+
+    fn queue_of(&self, whose: WorkerId) -> usize {
+        if self.machine.central_queue { 0 } else { whose.index() }
     }
 
     /// Begin what a request needs of this worker now. `false`: nothing; it waits for large work's
     /// turn.
     fn take(&mut self, worker: usize, request: Request, extra: u64) -> bool {
-        let waits = || self.control.waits_for_its_turn(ItemBytes(u64::from(request.bytes)));
+        let size = ItemBytes(u64::from(request.bytes));
+        let waits = || turn::waits_for_its_turn(&self.control.plan, size);
         match self.route(worker, &request) {
             Route::Hand(_) => {
                 let time = self.costs.receive + self.costs.handoff + extra;
@@ -207,7 +243,7 @@ impl Run<'_> {
                 true
             }
             Route::Here if !waits() => {
-                if self.wire.is_some() && request.bytes > BURST_BYTES {
+                if self.wire.is_some() && size > turn::BURST_BYTES {
                     let transfer = self.transfer(request, 0);
                     self.workers[worker].transfers.push_front(transfer);
                     return self.begin_piece(worker);
@@ -231,61 +267,11 @@ impl Run<'_> {
         self.events.set(worker, self.now + time);
     }
 
-    /// Large work's turn: one request between slices if the plan says so, else a piece.
-    fn large_turn(&mut self, worker: usize) -> bool {
-        if self.help_between_slices(worker) {
-            return true;
-        }
-        let state = &mut self.workers[worker];
-        if state.transfers.is_empty() {
-            let may_share = !self.control.reads(worker)
-                && matches!(
-                    self.control.plan.large_lane,
-                    LargeLane::SharedQueue | LargeLane::Everything
-                );
-            match self.shared.pop_front() {
-                Some(transfer) if may_share => state.transfers.push_back(transfer),
-                Some(transfer) => {
-                    self.shared.push_front(transfer);
-                    return false;
-                }
-                None => return false,
-            }
-        }
-        self.begin_piece(worker)
-    }
-
-    fn help_between_slices(&mut self, worker: usize) -> bool {
-        let steal = self.control.plan.steal;
-        if steal.between_slices_queue_min.is_none() || self.control.reads(worker) {
-            return false;
-        }
-        let (queue, length) = self.longest_rx();
-        if !steal.between_slices(self.workers[worker].took_between, length) {
-            self.workers[worker].took_between = 0;
-            return false;
-        }
-        let Some(request) = self.rx[queue].pop_front() else { return false };
-        self.workers[worker].took_between += 1;
-        self.take(worker, request, self.costs.steal)
-    }
-
     /// Begin the next piece of the transfer at the front, unless the wire is to be spared.
     fn begin_piece(&mut self, worker: usize) -> bool {
+        let Some(bytes) = self.next_piece(worker) else { return false };
         let plan = &self.control.plan;
         let Some(transfer) = self.workers[worker].transfers.front() else { return false };
-        let piece = match plan.slice_bytes {
-            Some(slice) => slice.0 as u32,
-            None if self.wire.is_some() => BURST_BYTES,
-            None => u32::MAX,
-        };
-        let bytes = transfer.bytes_left.min(piece);
-        if let (Some(most), Some(wire)) = (plan.large_unsent_bytes_max, &self.wire)
-            && !transfer.request.put
-            && wire.large_unsent[worker] + u64::from(bytes) > most.0
-        {
-            return false;
-        }
         let begun = transfer.service_left < transfer.request.service;
         let service = if bytes == transfer.bytes_left {
             transfer.service_left
@@ -298,41 +284,95 @@ impl Run<'_> {
         if let Some(transfer) = state.transfers.front_mut() {
             transfer.service_left -= service;
         }
-        state.in_a_piece = true;
+        state.turn.slice_begun();
         self.begin(worker, Doing::Piece(bytes), service + again);
         true
     }
 
-    /// What a worker with nothing to do takes from another: of what that has received if sizes
-    /// mean nothing to the design, else from an RX queue.
-    fn steal_idle(&mut self, thief: usize) -> Option<Request> {
-        if !self.control.plan.steal.when_idle {
+    /// Bytes of the next piece of its transfer, if it has one that may go on.
+    fn next_piece(&self, worker: usize) -> Option<u32> {
+        let plan = &self.control.plan;
+        let transfer = self.workers[worker].transfers.front()?;
+        let left = ItemBytes(u64::from(transfer.bytes_left));
+        let bytes = turn::slice_of(plan, left, self.wire.is_some());
+        if let Some(wire) = &self.wire
+            && !transfer.request.put
+            && !turn::may_make(plan, ItemBytes(wire.large_unsent[worker]), bytes)
+        {
             return None;
         }
-        if self.control.plan.large_lane == LargeLane::None {
-            let others = (0..self.workers.len()).filter(|&worker| worker != thief);
-            let fullest = others.max_by_key(|&worker| self.workers[worker].batch.len())?;
-            if let Some(request) = self.workers[fullest].batch.pop_front() {
-                return Some(request);
-            }
-        }
-        let (queue, _) = self.longest_rx();
-        self.rx[queue].pop_front()
-    }
-
-    fn longest_rx(&self) -> (usize, u32) {
-        let mut longest = (0, 0);
-        for (queue, requests) in self.rx.iter().enumerate() {
-            if requests.len() > longest.1 {
-                longest = (queue, requests.len());
-            }
-        }
-        (longest.0, longest.1 as u32)
+        Some(bytes.0 as u32)
     }
 }
 
-enum Found {
-    Batch,
-    Work,
-    Nothing,
+impl Worker {
+    /// The next of those that it has received; what was offered is served last.
+    fn next_received(&mut self) -> Option<Request> {
+        let next = self.batch.pop_front();
+        self.offered = self.offered.min(self.batch.len() as u32);
+        next
+    }
+}
+
+/// The machine as one of its workers sees it.
+struct View<'a, 'b> {
+    run: &'a Run<'b>,
+    me: usize,
+}
+
+impl Sight for View<'_, '_> {
+    #[inline]
+    fn received(&self) -> u32 {
+        self.run.workers[self.me].batch.len() as u32
+    }
+
+    #[inline]
+    fn unread(&self, whose: WorkerId) -> u32 {
+        if self.run.machine.reach == Reach::Offered && whose.index() != self.me {
+            return 0;
+        }
+        self.run.rx[self.run.queue_of(whose)].len() as u32
+    }
+
+    #[inline]
+    fn may_slice(&self) -> bool {
+        self.run.next_piece(self.me).is_some()
+    }
+
+    #[inline]
+    fn has_no_transfer(&self) -> bool {
+        self.run.workers[self.me].transfers.is_empty()
+    }
+
+    #[inline]
+    fn shared(&self) -> u32 {
+        self.run.shared.len() as u32
+    }
+
+    fn longest(&self) -> (WorkerId, u32) {
+        let mut longest = (WorkerId(0), 0);
+        match self.run.machine.reach {
+            Reach::Unread => {
+                for (queue, requests) in self.run.rx.iter().enumerate() {
+                    if requests.len() as u32 > longest.1 {
+                        longest = (id(queue), requests.len() as u32);
+                    }
+                }
+            }
+            Reach::Offered => {
+                for (number, worker) in self.run.workers.iter().enumerate() {
+                    if worker.offered > longest.1 && number != self.me {
+                        longest = (id(number), worker.offered);
+                    }
+                }
+            }
+        }
+        longest
+    }
+
+    fn fullest(&self) -> Option<(WorkerId, u32)> {
+        let others = (0..self.run.workers.len()).filter(|&worker| worker != self.me);
+        let received = |worker: usize| self.run.workers[worker].batch.len() as u32;
+        others.max_by_key(|&worker| received(worker)).map(|worker| (id(worker), received(worker)))
+    }
 }

@@ -31,10 +31,20 @@ pub(super) fn designs(setup: &Setup) -> Vec<(&'static str, Machine)> {
     machines
 }
 
+/// `hkh` and `hkh-ws` as the paper had them: without counting sizes.
+fn unprofiled(setup: &Setup) -> Vec<(&'static str, Machine)> {
+    let machine = |design| Machine { profiles: false, ..server(setup, design) };
+    vec![("hkh uncounted", machine(Design::Hkh)), ("hkh-ws uncounted", machine(Design::HkhWs))]
+}
+
 fn figure(study: &Study, setup: &Setup, name: &'static str, mix: &Mix, only: &[&str]) -> Vec<Row> {
     let half_writes = mix.get_share < Mix::etc().get_share;
     let mut points = Vec::new();
-    for (design, machine) in designs(setup) {
+    let mut designs = designs(setup);
+    if half_writes {
+        designs.extend(unprofiled(setup));
+    }
+    for (design, machine) in designs {
         if !only.is_empty() && !only.contains(&design) {
             continue;
         }
@@ -56,8 +66,7 @@ fn figure(study: &Study, setup: &Setup, name: &'static str, mix: &Mix, only: &[&
             }
         }
     }
-    let keep = |row: &Row| row.get("overloaded") != Some(&true.into());
-    study.rows(name, &points).into_iter().filter(keep).collect()
+    study.rows(name, &points)
 }
 
 fn charts(setup: &Setup, title: &str, y: &'static str, y_label: &'static str) -> Vec<Chart> {

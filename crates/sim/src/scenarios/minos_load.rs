@@ -37,8 +37,6 @@ pub(super) fn sampling(study: &Study, setup: &Setup) -> Figure {
         }
     }
     let rows = study.rows("minos-fig8", &points);
-    let rows: Vec<Row> =
-        rows.into_iter().filter(|row| row.get("overloaded") != Some(&true.into())).collect();
     let chart = |name: &str, y, y_label, log| {
         let title = format!("Minos figure 8 (p_L = 0.75, minos): {y_label}");
         Chart {

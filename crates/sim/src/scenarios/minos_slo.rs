@@ -5,7 +5,7 @@
 
 use super::minos_curves::designs;
 use super::{Figure, MEGA, Setup, cpu_peak, wire_name};
-use crate::machine::{Costs, Machine, Nic, Outcome};
+use crate::machine::{Costs, Machine, Nic, Outcome, State};
 use crate::plot::Chart;
 use crate::row::Row;
 use crate::stats::{Estimate, US};
@@ -66,9 +66,9 @@ pub(super) fn highest_within(
 /// Whether p99 is within the SLO, and nothing is hidden behind it: a lane that is starved stays
 /// out of p99 but not out of the question.
 pub(super) fn within(outcome: &Outcome, slo_us: f64) -> bool {
-    let starved = outcome.large_unfinished as f64 > 0.1 * outcome.large.count().max(50) as f64;
-    let missed = outcome.overloaded || outcome.limit_missed || starved;
-    !missed && outcome.all().percentile_us(99.0) <= slo_us
+    outcome.state() == State::Steady
+        && !outcome.limit_missed
+        && outcome.all().percentile_us(99.0) <= slo_us
 }
 
 /// One group of bars: a mix, and the machines that are given it.

@@ -8,6 +8,7 @@ mod minos_curves;
 mod minos_early;
 mod minos_load;
 mod minos_slo;
+mod nic_options;
 mod plan;
 mod scale;
 mod sharding;
@@ -16,7 +17,7 @@ mod slice;
 pub use plan::{Question, read_question};
 pub use scale::{WAYS, Way};
 
-use crate::machine::{Costs, Machine, Nic, WireOrder};
+use crate::machine::{Costs, Machine, Nic, Reach, Standby, WireOrder};
 use crate::plot::Chart;
 use crate::row::Row;
 use crate::stats::{SECOND, US};
@@ -33,12 +34,18 @@ pub struct Setup {
     pub costs: Costs,
     /// By which way in, as `plan` says it.
     pub way: &'static str,
+    /// What of another worker's requests one can take, by that way.
+    pub reach: Reach,
     /// The wire of the figures that have one.
     pub nic: Nic,
     /// Added to every latency of those figures.
     pub network: u64,
     /// Requests taken from an RX queue at a time.
     pub batch: u32,
+    /// When the standby of `minos` goes back to small requests.
+    pub standby: Standby,
+    /// Whether designs without lanes count sizes too.
+    pub profiles: bool,
     /// For `plan`.
     pub question: Question,
 }
@@ -49,9 +56,12 @@ impl Default for Setup {
             workers: 8,
             costs: Costs::MINOS,
             way: WAYS[0].name,
+            reach: WAYS[0].reach,
             nic: Nic::MINOS,
             network: NETWORK,
             batch: laneway_policy::BATCH,
+            standby: Standby::Returns,
+            profiles: true,
             question: Question::default(),
         }
     }
@@ -148,6 +158,11 @@ pub const ALL: &[Scenario] = &[
         run: lanes_minos::run,
     },
     Scenario {
+        name: "nic-options",
+        about: "every design with a TX queue for each lane, and with small replies sent first",
+        run: nic_options::run,
+    },
+    Scenario {
         name: "small-sharding",
         about: "sharding small requests by size as well (Minos §3.1: it performed poorly)",
         run: sharding::run,
@@ -197,6 +212,9 @@ fn bare(setup: &Setup, design: Design, workers: u16) -> Machine {
     let mut machine = Machine::new(design, workers);
     machine.costs = setup.costs;
     machine.batch = setup.batch;
+    machine.standby = setup.standby;
+    machine.reach = setup.reach;
+    machine.profiles = setup.profiles || matches!(design, Design::Lanes | Design::Minos);
     if design == Design::Minos {
         machine.settings.cost = CostModel::Packets; // the paper's own
     }
@@ -220,7 +238,8 @@ fn wire_name(nic: Option<Nic>) -> String {
                 WireOrder::RoundRobin => "",
                 WireOrder::SmallFirst => " small-first",
             };
-            format!("{} Gb/s{order}", nic.gigabits)
+            let lanes = if nic.queue_per_lane { " per-lane" } else { "" };
+            format!("{} Gb/s{lanes}{order}", nic.gigabits)
         }
     }
 }

@@ -5,7 +5,7 @@
 //! granted, and its rate is a column.
 
 use super::{Figure, Setup, bare};
-use crate::machine::{Costs, WORKERS_MAX};
+use crate::machine::{Costs, Reach, WORKERS_MAX};
 use crate::plot::Chart;
 use crate::row::Row;
 use crate::stats::US;
@@ -26,18 +26,25 @@ pub struct Way {
     pub request_ns: u64,
     /// Each packet of it, in nanoseconds.
     pub packet_ns: u64,
+    /// What of another worker's requests one can take.
+    pub reach: Reach,
 }
 
 const fn way(flag: &'static str, name: &'static str, request_ns: u64, packet_ns: u64) -> Way {
-    Way { flag, name, request_ns, packet_ns }
+    Way { flag, name, request_ns, packet_ns, reach: Reach::Unread }
+}
+
+/// What nobody has read from a connection is the worker's whose connection it is.
+const fn streams(way: Way) -> Way {
+    Way { reach: Reach::Offered, ..way }
 }
 
 /// All of them: loopback on a 2-vCPU virtual machine, but for the first, which is the paper's.
 pub const WAYS: [Way; 4] = [
     way("bypass", "kernel bypass (Minos)", REQUEST_COST_NS, PACKET_COST_NS),
-    way("tcp-pipelined", "TCP, 16 in flight", 1_000, 300),
+    streams(way("tcp-pipelined", "TCP, 16 in flight", 1_000, 300)),
     way("udp", "UDP", 5_400, 500),
-    way("tcp", "TCP, 1 in flight", 8_200, 300),
+    streams(way("tcp", "TCP, 1 in flight", 8_200, 300)),
 ];
 
 impl Way {
@@ -62,7 +69,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         for cores in CORES {
             let workers = cores.min(WORKERS_MAX);
             let mut machine = bare(setup, Design::Lanes, workers);
-            machine.costs = costs;
+            (machine.costs, machine.reach) = (costs, way.reach);
             let rate = LOAD * super::cpu_peak(&costs, &mix, workers);
             let row =
                 Row::of("scale").with("way", way.name).with("cores", cores).with("load", LOAD);
