@@ -41,7 +41,9 @@ usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1] [f
   --clients N                clients of each server, half of them misbehaving (6 to 16, default 12)
   --server PROGRAM           test this executable instead of Laneway; of memcached no roles are
                              counted, and it has neither a durable server nor our UDP
-  --server-flag FLAG         one more word for the servers' command lines; may be repeated
+  --server-flag FLAG         one more word for the servers' command lines; may be repeated (with
+                             another --design no roles are counted)
+  --no-durable               leave out the durable server, which only --design lanes has
 
 Two servers: one whose clients have more keys than its memory holds, by TCP and UDP; and a durable
 one that is ended every three minutes (a shorter run: each fifth of it), by SIGTERM and SIGKILL in
@@ -82,6 +84,7 @@ pub struct Options {
     server: Option<PathBuf>,
     server_flags: Vec<String>,
     is_laneway: bool,
+    is_durable: bool,
 }
 
 impl Options {
@@ -95,6 +98,7 @@ impl Options {
             server: None,
             server_flags: Vec::new(),
             is_laneway: true,
+            is_durable: true,
         };
         while let Some(argument) = parser.next()? {
             match argument {
@@ -106,6 +110,7 @@ impl Options {
                 Long("seed") => options.seed = parser.value()?.parse()?,
                 Long("clients") => options.clients = parser.value()?.parse()?,
                 Long("server") => options.server = Some(parser.value()?.into()),
+                Long("no-durable") => options.is_durable = false,
                 Long("server-flag") => options.server_flags.push(parser.value()?.string()?),
                 _ => return Err(Failure::Usage(argument.unexpected().to_string())),
             }
@@ -135,9 +140,11 @@ impl Options {
         all.chain(self.server_flags.iter().cloned()).collect()
     }
 
-    /// Up to two workers time-share: there are no roles that could change.
+    /// Up to two workers time-share: there are no roles that could change. Other designs than the
+    /// default may have none either.
     fn counts_roles(&self) -> bool {
-        self.is_laneway && WORKERS_WITHOUT_ROLES_MAX < self.workers
+        let has_design = self.server_flags.iter().any(|word| word == "--design");
+        self.is_laneway && !has_design && WORKERS_WITHOUT_ROLES_MAX < self.workers
     }
 }
 
@@ -145,6 +152,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let mut options = Options::read(parser)?;
     let executable = Executable::named_or_laneway(options.server.as_deref())?;
     options.is_laneway = !executable.is_memcached();
+    options.is_durable &= options.is_laneway;
     let options = options;
     let words = options.flags(EVICTING);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -153,7 +161,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let evicting =
         Stage::new(&scene, "the evicting server", server.address(), EVICTING_SPACE, true);
     let mut keeper =
-        options.is_laneway.then(|| Keeper::start(&executable, &options)).transpose()?;
+        options.is_durable.then(|| Keeper::start(&executable, &options)).transpose()?;
     let durable = keeper.as_ref().map(|keeper| {
         Stage::new(&scene, "the durable server", keeper.address(), DURABLE_SPACE, false)
     });
