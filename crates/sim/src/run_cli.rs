@@ -1,4 +1,5 @@
-//! `laneway sim run`: the command. What an axis is, and what its values may be, is [`crate::sweep`].
+//! `laneway sim run`: the command. What an axis is and what its values may be is
+//! [`crate::sweep`].
 
 use crate::report;
 use crate::row::{self, Row};
