@@ -65,6 +65,29 @@ impl Store {
         out: &mut Vec<u8>,
         head: &mut dyn FnMut(&ItemMeta, &mut Vec<u8>),
     ) -> Got {
+        self.read::<true>(hash, key, now, out, head)
+    }
+
+    /// The value alone, as [`Store::get`] has it; leaves no hit mark.
+    pub fn peek_value(
+        self: &Arc<Self>,
+        hash: KeyHash,
+        key: &[u8],
+        now: UnixSeconds,
+        out: &mut Vec<u8>,
+    ) -> Got {
+        self.read::<false>(hash, key, now, out, &mut |_, _| {})
+    }
+
+    #[inline]
+    fn read<const MARKS: bool>(
+        self: &Arc<Self>,
+        hash: KeyHash,
+        key: &[u8],
+        now: UnixSeconds,
+        out: &mut Vec<u8>,
+        head: &mut dyn FnMut(&ItemMeta, &mut Vec<u8>),
+    ) -> Got {
         let start = out.len();
         let mut patience = Patience::new();
         loop {
@@ -90,6 +113,9 @@ impl Store {
                     if let Some(got) = got
                         && version.validate(before)
                     {
+                        if !MARKS {
+                            return got;
+                        }
                         if let Some(place) = place {
                             mark::store(place, mark, mark.hit(now));
                         }

@@ -136,8 +136,9 @@ fn put_rare(sink: &mut impl Sink, request: &Request<'_>) -> bool {
         }
         Request::Stats(b"") => sink.put(b"stats"),
         Request::Stats(words) => put_words(sink, &[b"stats", words]),
-        Request::Shutdown { graceful: false } => sink.put(b"shutdown"),
-        Request::Shutdown { graceful: true } => sink.put(b"shutdown graceful"),
+        Request::Shutdown(ShutdownMode::Now) => sink.put(b"shutdown"),
+        Request::Shutdown(ShutdownMode::Graceful) => sink.put(b"shutdown graceful"),
+        Request::Shutdown(ShutdownMode::Unknown) => sink.put(b"shutdown ?"),
         Request::Version => sink.put(b"version"),
         Request::Quit => sink.put(b"quit"),
         Request::MetaNoop => sink.put(b"mn"),

@@ -12,6 +12,17 @@ pub struct Frame<'a> {
     pub head_bytes: usize,
 }
 
+/// How `shutdown` is to end the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownMode {
+    /// No word.
+    Now,
+    /// `graceful`: finish what is open first.
+    Graceful,
+    /// Any other words.
+    Unknown,
+}
+
 /// One request line, understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
@@ -59,11 +70,8 @@ pub enum Request<'a> {
     },
     /// `quit`.
     Quit,
-    /// `shutdown [graceful]`.
-    Shutdown {
-        /// Finish what is open first.
-        graceful: bool,
-    },
+    /// `shutdown [graceful]`; words that mean nothing are refused only where it is allowed.
+    Shutdown(ShutdownMode),
     /// `cache_memlimit MEGABYTES`.
     MemoryLimit {
         /// The new limit, in MiB.

@@ -216,9 +216,12 @@ pub fn number_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Like [`number_i64`], within 32 bits.
+/// Like [`number_i64`], within 32 bits; a minus sign alone is 0, as memcached reads it.
 #[inline]
 pub fn number_i32(text: &[u8]) -> Option<i64> {
+    if text == b"-" {
+        return Some(0);
+    }
     number_i64(text).filter(|&number| i32::try_from(number).is_ok())
 }
 

@@ -341,8 +341,8 @@ fn memory_limit(rest: &[u8]) -> Outcome<'_> {
 /// `shutdown [graceful]`
 fn shutdown(rest: &[u8]) -> Outcome<'_> {
     match Tokens::new(rest).take_array::<1>() {
-        (_, 0) => Ok(Request::Shutdown { graceful: false }),
-        ([b"graceful"], 1) => Ok(Request::Shutdown { graceful: true }),
-        _ => Err(Refusal::says(reply::BAD_SHUTDOWN)),
+        (_, 0) => Ok(Request::Shutdown(ShutdownMode::Now)),
+        ([b"graceful"], 1) => Ok(Request::Shutdown(ShutdownMode::Graceful)),
+        _ => Ok(Request::Shutdown(ShutdownMode::Unknown)),
     }
 }

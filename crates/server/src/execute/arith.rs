@@ -81,7 +81,7 @@ pub(super) fn apply(
     let start = out.len();
     let mut attempts = Attempts::new();
     while attempts.again() {
-        let before = match context.store.get(hash, key, context.now, out, &mut |_, _| {}) {
+        let before = match context.store.peek_value(hash, key, context.now, out) {
             Got::Miss if context.has_forgotten() => return Changed::Forgotten,
             Got::Miss => return Changed::NotFound,
             // No number is that long; memcached does not look at large values either.

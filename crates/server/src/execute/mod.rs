@@ -32,8 +32,8 @@ use crate::durable::veil::{Sight, Veiled};
 use crate::stats;
 use laneway_store::{ItemMeta, KeyHash, Pinned, Store, UnixSeconds};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_wire::Request;
-use laneway_wire::reply::{CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
+use laneway_wire::reply::{BAD_SHUTDOWN, CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
+use laneway_wire::{Request, ShutdownMode};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -220,12 +220,12 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
             return Outcome::Verbosity((*level).min(admin::VERBOSITY_MAX));
         }
         Request::Quit => return Outcome::Close,
-        Request::Shutdown { graceful } => {
-            if context.settings.shutdown_enabled {
-                return Outcome::Shutdown { graceful: *graceful };
-            }
-            out.extend_from_slice(SHUTDOWN_DISABLED);
-        }
+        Request::Shutdown(mode) => match mode {
+            _ if !context.settings.shutdown_enabled => out.extend_from_slice(SHUTDOWN_DISABLED),
+            ShutdownMode::Now => return Outcome::Shutdown { graceful: false },
+            ShutdownMode::Graceful => return Outcome::Shutdown { graceful: true },
+            ShutdownMode::Unknown => out.extend_from_slice(BAD_SHUTDOWN),
+        },
         Request::MemoryLimit { megabytes, noreply } => {
             admin::memory_limit(context, *megabytes, *noreply, out);
         }

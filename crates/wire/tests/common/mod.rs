@@ -95,7 +95,7 @@ fn served_rare(request: &Request<'_>) -> String {
         Request::MemoryLimit { megabytes, noreply } => {
             format!("cache_memlimit megabytes={megabytes}{}", silence(*noreply))
         }
-        Request::Shutdown { graceful } => format!("shutdown graceful={}", u8::from(*graceful)),
+        Request::Shutdown(mode) => format!("shutdown {mode:?}"),
         Request::Admin(line) => format!("admin {}", line.escape_ascii()),
         Request::Version => "version".into(),
         Request::Quit => "quit".into(),
