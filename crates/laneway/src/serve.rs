@@ -135,6 +135,9 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
         return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));
     }
     announce(&server);
+    if let Some(Err(error)) = ports::path().map(|path| ports::write(&path, &server)) {
+        log::error!("{}: the ports cannot be written: {error}", ports::VARIABLE);
+    }
     server.shared().wait_for_stop();
     log::info!("stopping; requests under way are finished first");
     match server.stop() {
@@ -426,6 +429,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 mod hot;
 mod kernel;
 mod numa;
+mod ports;
 mod rdma;
 mod shm;
 pub mod tier;

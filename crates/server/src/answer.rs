@@ -1,5 +1,6 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
+use crate::connection::{Card, CardKind};
 use crate::counters::Totals;
 use crate::domains::Domains;
 use crate::hot::board::HotKeyCard;
@@ -31,6 +32,9 @@ const DESCRIPTORS_PER_WORKER: u64 = 3;
 
 /// Bytes of one `stats cachedump`, at most (memcached's bound is the same).
 const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
+
+/// Steps of an answer that has no place for more turns: as much as one turn may look at.
+const STEPS_AT_ONCE: usize = 3;
 
 /// Connections that one step tells.
 const CONNECTIONS_PER_STEP: usize = 64;
@@ -126,17 +130,7 @@ impl<S> Shared<S> {
                 let cards = lock(&self.connections.cards);
                 let mut told = 0;
                 for (number, card) in cards.range(*from..).take(CONNECTIONS_PER_STEP) {
-                    let idle = now.saturating_sub(card.last_seconds.load(Relaxed));
-                    let large = card.large.load(Relaxed);
-                    let snapshot = stats::ConnectionSnapshot {
-                        number: card.number,
-                        address: card.peer.clone(),
-                        listen_address: None,
-                        state: if large { "conn_mwrite" } else { "conn_read" },
-                        idle_seconds: u64::from(idle),
-                        large,
-                    };
-                    stats::write_connection(&snapshot, out);
+                    stats::write_connection(&connection_snapshot(card, now), out);
                     (told, *from) = (told + 1, number + 1);
                 }
                 meter::items(told);
@@ -152,10 +146,8 @@ impl<S> Shared<S> {
     /// The whole answer, if it is short; who asks has no place for more.
     pub fn answer_at_once(&self, mut answer: LongAnswer, now: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        match self.answer_step(&mut answer, now, &mut out) {
-            true => out,
-            false => TOO_LONG.to_vec(),
-        }
+        let is_whole = (0..STEPS_AT_ONCE).any(|_| self.answer_step(&mut answer, now, &mut out));
+        if is_whole { out } else { TOO_LONG.to_vec() }
     }
 
     /// `stats reset`, of this domain.
@@ -184,12 +176,12 @@ impl<S> Shared<S> {
     fn class_stats(&self) -> Vec<ClassStats> {
         let mut classes = self.store.class_stats();
         for class in self.other_stores().iter().flat_map(|store| store.class_stats()) {
-            match classes.iter_mut().find(|known| known.class == class.class) {
+            match classes.iter_mut().find(|known| known.slot_bytes == class.slot_bytes) {
                 Some(known) => known.add(&class),
                 None => classes.push(class),
             }
         }
-        classes.sort_by_key(|class| class.class);
+        classes.sort_by_key(|class| class.slot_bytes);
         classes
     }
 
@@ -484,6 +476,27 @@ impl<S> Shared<S> {
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
         let kernel = stats::kernel_counts(&snmp);
         Some(UdpSnapshot { queues, public: is_public, counts, kept, buffers, kernel })
+    }
+}
+
+/// What `stats conns` tells of one, in memcached's words.
+fn connection_snapshot(card: &Card, now: u32) -> stats::ConnectionSnapshot {
+    let idle = now.saturating_sub(card.last_seconds.load(Relaxed));
+    let large = card.large.load(Relaxed);
+    let state = match card.kind {
+        CardKind::Listener => "conn_listening",
+        CardKind::Client if card.receives.load(Relaxed) => "conn_nread",
+        CardKind::Client if large => "conn_mwrite",
+        CardKind::Client | CardKind::Datagrams => "conn_read",
+    };
+    stats::ConnectionSnapshot {
+        number: card.number,
+        address: card.peer.clone(),
+        listen_address: card.local.clone(),
+        datagrams: card.kind == CardKind::Datagrams,
+        state,
+        idle_seconds: u64::from(idle),
+        large,
     }
 }
 

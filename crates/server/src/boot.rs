@@ -3,11 +3,12 @@
 
 use crate::abroad;
 use crate::clock::{Clock, SystemClock};
+use crate::connection::CardKind;
 use crate::control::Control;
 use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
 use crate::settings::{LaneSettings, Settings};
-use crate::shared::{Company, Phase, Shared};
+use crate::shared::{Company, Connections, Phase, Shared};
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_rdma::region::Registry;
@@ -162,6 +163,7 @@ impl Server {
         if let Some(hall) = &hall {
             domains[0].verbs.get_or_init(|| hall.hall.clone());
         }
+        tell_places(&domains[0].connections, &listeners, &sockets, clock);
         let mut workers = Vec::new();
         for (number, (shared, control)) in domains.iter().zip(controls).enumerate() {
             let sockets = sockets.get(number);
@@ -284,6 +286,23 @@ fn domain(
     // Nobody else has seen it yet.
     let _ = shared.kernel.set(kernel);
     Ok((shared, Control::new(policy, epoch_nanos, clock.nanos())))
+}
+
+/// What `stats conns` tells beside connections.
+fn tell_places(
+    connections: &Connections,
+    listeners: &[Listener],
+    sockets: &[Arc<Sockets>],
+    clock: SystemClock,
+) {
+    let now = clock.unix_seconds(clock.nanos());
+    for name in listeners.iter().filter_map(Listener::name) {
+        connections.add_place(CardKind::Listener, name, now);
+    }
+    for queue in sockets.iter().flat_map(|sockets| sockets.queues()) {
+        let kind = if queue.address.is_ipv6() { "udp6" } else { "udp" };
+        connections.add_place(CardKind::Datagrams, format!("{kind}:{}", queue.address), now);
+    }
 }
 
 /// The workers of a NUMA domain; the first one has its control loop.

@@ -57,16 +57,48 @@ pub enum Unread {
     End,
 }
 
-/// What `stats conns` tells of a connection; shared with whoever asks.
+/// Which of them a [`Card`] tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CardKind {
+    /// A socket that connections come by.
+    Listener,
+    /// A socket that datagrams come by.
+    Datagrams,
+    /// A connection.
+    Client,
+}
+
+/// What `stats conns` tells of a connection, or of a socket; shared with whoever asks.
 pub struct Card {
-    /// Serial number, from 1.
+    /// Which.
+    pub kind: CardKind,
+    /// Serial number, from 1: listeners, then connections as they come.
     pub number: u64,
-    /// Peer address in memcached's notation.
+    /// The address of its peer, or its own if it has none, in memcached's notation.
     pub peer: String,
+    /// The address that a connection came to, where its kind of stream can tell.
+    pub local: Option<String>,
     /// Unix time of the last request.
     pub last_seconds: AtomicU32,
     /// In the large lane now.
     pub large: AtomicBool,
+    /// Its value is on its way in.
+    pub receives: AtomicBool,
+}
+
+impl Card {
+    /// Of something that was opened just now.
+    pub fn new(kind: CardKind, number: u64, peer: String, now_seconds: u32) -> Card {
+        Card {
+            kind,
+            number,
+            peer,
+            local: None,
+            last_seconds: AtomicU32::new(now_seconds),
+            large: AtomicBool::new(false),
+            receives: AtomicBool::new(false),
+        }
+    }
 }
 
 /// One client connection.

@@ -136,7 +136,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         next: Next,
         idle: bool,
     ) -> io::Result<()> {
+        let receives = matches!(connection.mode, Mode::Body(_) | Mode::BodyEnd(_));
         connection.card.large.store(connection.large, Relaxed);
+        connection.card.receives.store(receives, Relaxed);
         match next {
             Next::Close => {
                 self.close(token, *connection);

@@ -2,7 +2,7 @@
 //! connections move, and every number that somebody else reads. A worker writes its own numbers
 //! only.
 
-use crate::connection::{Card, Connection};
+use crate::connection::{Card, CardKind, Connection};
 use crate::counters::Board;
 use crate::domains::Domains;
 use crate::durable::shared::Durable;
@@ -213,28 +213,40 @@ pub struct Connections {
     pub paused: AtomicU64,
     /// Closed because nothing came for `idle_timeout`.
     pub idle_kicked: AtomicU64,
+    /// Listeners and sockets for datagrams, which have the first numbers.
+    places: AtomicU64,
     /// By number, for `stats conns`.
     pub cards: Mutex<BTreeMap<u64, Arc<Card>>>,
 }
 
 impl Connections {
     /// Register a new connection, or refuse it because `most` are open.
-    pub fn enter(&self, most: usize, peer: String, now_seconds: u32) -> Option<Arc<Card>> {
+    pub fn enter(
+        &self,
+        most: usize,
+        (peer, local): (String, Option<String>),
+        now_seconds: u32,
+    ) -> Option<Arc<Card>> {
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         if open >= most {
             self.open.fetch_sub(1, Ordering::Relaxed);
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let number = self.total.fetch_add(1, Ordering::Relaxed) + 1;
-        let card = Arc::new(Card {
-            number,
-            peer,
-            last_seconds: AtomicU32::new(now_seconds),
-            large: AtomicBool::new(false),
-        });
+        let places = self.places.load(Ordering::Relaxed);
+        let number = places + self.total.fetch_add(1, Ordering::Relaxed) + 1;
+        let card = Card { local, ..Card::new(CardKind::Client, number, peer, now_seconds) };
+        let card = Arc::new(card);
         lock(&self.cards).insert(number, card.clone());
         Some(card)
+    }
+
+    /// Tell of a socket that connections or datagrams come by; all are there before the first
+    /// connection is.
+    pub fn add_place(&self, kind: CardKind, address: String, now_seconds: u32) {
+        let number = self.places.fetch_add(1, Ordering::Relaxed) + 1;
+        let card = Arc::new(Card::new(kind, number, address, now_seconds));
+        lock(&self.cards).insert(number, card);
     }
 
     /// Forget a connection that was closed.

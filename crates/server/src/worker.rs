@@ -463,7 +463,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         use laneway_transport::Stream;
         let shared = self.shared.clone();
         let most = shared.settings.connections_max;
-        let Some(card) = shared.connections.enter(most, stream.peer(), self.now_seconds) else {
+        let names = (stream.peer(), stream.local());
+        let Some(card) = shared.connections.enter(most, names, self.now_seconds) else {
             // One small write into an empty socket buffer; whether it arrives is the peer's affair.
             let _ = stream.write(&[io::IoSlice::new(b"ERROR Too many open connections\r\n")]);
             log::trace!(peer = &*stream.peer(); "connection refused: -c {most} are open");

@@ -2,6 +2,8 @@
 //! steps, and small requests between.
 
 use laneway_policy::Form;
+use laneway_server::connection::CardKind;
+use laneway_server::stats::Question;
 use laneway_vopr::rig::{Plan, Rig};
 
 const ITEMS: usize = 3000;
@@ -86,4 +88,72 @@ fn every_connection_is_told_in_steps() {
     let got = asked_in_steps(&mut rig, "stats conns\r\n", 120);
     let told = got.lines().filter(|line| line.contains(":addr ")).count();
     assert_eq!(told, clients.len() + 2);
+}
+
+#[test]
+fn an_answer_in_one_message_has_as_many_steps_as_a_turn_may_take() {
+    let rig = rig();
+    let class = class(&rig);
+    let answer = |limit| {
+        let bytes = rig.shared.answer(&Question::Cachedump { class, limit }, 1, 0);
+        String::from_utf8(bytes).expect("ASCII")
+    };
+    for limit in [1, 64, 65, 150] {
+        let told = answer(limit);
+        assert_eq!(told.matches("ITEM ").count(), limit as usize);
+        assert!(told.ends_with("\r\nEND\r\n"), "{limit}");
+    }
+    let refused = "SERVER_ERROR too long for one message, ask over a stream\r\n";
+    assert_eq!(answer(1000), refused);
+}
+
+#[test]
+fn conns_tells_sockets_first_and_what_a_connection_does() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let connections = &rig.shared.connections;
+    connections.add_place(CardKind::Listener, "tcp:127.0.0.1:11211".to_owned(), 1);
+    connections.add_place(CardKind::Datagrams, "udp:127.0.0.1:11211".to_owned(), 1);
+    let (idle, storing) = (rig.net.connect(), rig.net.connect());
+    rig.turns(3);
+    storing.send(b"set k 0 0 500000\r\nabc");
+    rig.turns(3);
+    let got = rig.ask(&idle, b"stats conns\r\n", b"END\r\n");
+    let got = String::from_utf8(got).expect("ASCII");
+    let has = |line: &str| got.lines().any(|one| one == line);
+    for line in [
+        "STAT 1:addr tcp:127.0.0.1:11211",
+        "STAT 1:state conn_listening",
+        "STAT 2:UDP UDP",
+        "STAT 2:addr udp:127.0.0.1:11211",
+        "STAT 2:state conn_read",
+        "STAT 3:state conn_read",
+        "STAT 4:state conn_nread",
+    ] {
+        assert!(has(line), "{line} is not in\n{got}");
+    }
+    assert_eq!(got.matches(":addr ").count(), 4);
+}
+
+#[test]
+fn every_item_is_in_a_class_that_tools_can_ask_for() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    let mut items = 0;
+    for length in (0..16_000).step_by(37) {
+        rig.set(&client, &format!("key{length}"), &vec![b'x'; length]);
+        items += 1;
+    }
+    rig.set(&client, "in-pieces", &vec![b'x'; 100_000]);
+    items += 1;
+    let slabs = rig.ask(&client, b"stats slabs\r\n", b"END\r\n");
+    let slabs = String::from_utf8(slabs).expect("ASCII");
+    assert_eq!(slabs.matches("STAT 63:chunk_size ").count(), 1);
+    let mut told = 0;
+    for class in 1..64 {
+        assert!(slabs.matches(&format!("STAT {class}:used_chunks ")).count() < 2);
+        let request = format!("stats cachedump {class} 0\r\n");
+        let got = rig.ask(&client, request.as_bytes(), b"END\r\n");
+        told += got.windows(5).filter(|five| five == b"ITEM ").count();
+    }
+    assert!(told == items && !slabs.contains("STAT 64:"), "{told} of {items}\n{slabs}");
 }

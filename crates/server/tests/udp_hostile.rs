@@ -478,7 +478,8 @@ fn replies_that_cannot_leave_stay_within_the_memory_for_datagrams() {
         }
         rig.turns(2000);
         assert!(buffers.held() <= buffers.most() && 2 * buffers.held() > buffers.most());
-        assert!(count(&rig, "messages_no_room") > 10, "{workers} workers, {form}");
+        let thrown = count(&rig, "messages_no_room") + count(&rig, "frames_no_room");
+        assert!(thrown > 10, "{workers} workers, {form}");
         net.hold(false);
         rig.turns(30_000);
         rig.clock.advance(3_000_000_000);
@@ -500,5 +501,51 @@ fn a_long_message_that_is_no_whole_request_is_refused_by_its_front() {
         assert_eq!(peer.ask(&mut rig, 0, 5, &request), b"CLIENT_ERROR bad data chunk\r\n");
         assert_eq!(count(&rig, "size_mismatches"), 1);
         assert_eq!(peer.ask(&mut rig, 0, 77, b"mn\r\n"), b"MN\r\n");
+    }
+}
+
+/// Where a fixed threshold counts it as small, a value of two mebibytes is no less whole.
+#[test]
+fn a_long_value_below_the_threshold_arrives_whole() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        rig.publish(|plan| plan.threshold = laneway_policy::ItemBytes(64 << 20));
+        rig.turns(5);
+        let mut peer = Peer::new(&rig);
+        let bytes = value(2_000_000, 4);
+        assert_eq!(peer.ask(&mut rig, 0, 5, &set("k", &bytes)), b"STORED\r\n");
+        assert!(peer.ask(&mut rig, 0, 6, b"get k\r\n") == reply("k", &bytes));
+        assert_eq!(count(&rig, "size_mismatches"), 0);
+    }
+}
+
+/// Were the memory for datagrams full of halves of messages, none would ever become whole.
+#[test]
+fn messages_that_have_begun_become_whole_where_there_is_no_room_to_begin_one() {
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let (mut begun, late) = (Peer::new(&rig), Peer::new(&rig));
+        let bytes = value(5 * FRAME_BYTES_MAX, 3);
+        let frames = Peer::frames(9, &set("k", &bytes));
+        let (header, payload) = &frames[0];
+        begun.datagram(0, *header, payload);
+        rig.turns(5);
+        let buffers = rig.shared.udp.get().expect("datagrams are served").buffers.clone();
+        let kept = 4 << 20;
+        let held = buffers.hold((buffers.most() - buffers.held()) as usize - kept + 1);
+        let held = held.expect("there is room");
+        late.datagram(0, *header, payload);
+        rig.turns(5);
+        assert_eq!(count(&rig, "frames_no_room"), 1, "{workers} workers, {form}");
+        for (header, payload) in &frames[1..] {
+            begun.datagram(0, *header, payload);
+        }
+        assert_eq!(begun.until(&mut rig, 9), b"STORED\r\n", "{workers} workers, {form}");
+        assert_eq!(count(&rig, "frames_no_room"), 1, "{workers} workers, {form}");
+        drop(held);
+        let (header, payload) = &frames[0];
+        late.datagram(0, *header, payload);
+        rig.turns(5);
+        assert_eq!(count(&rig, "frames_no_room"), 1, "{workers} workers, {form}");
     }
 }

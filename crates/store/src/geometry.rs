@@ -43,6 +43,17 @@ pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
     sizes
 }
 
+/// Numbers of size classes that tools of memcached's know: 1 to 63.
+const CLASS_NUMBERS: usize = 63;
+
+/// The number by which a class is told, of so many: from 1, ascending with the size. Where there
+/// are more classes than numbers, pairs of the smallest sizes share one.
+pub fn class_number(class: usize, classes: usize) -> u32 {
+    let pairs = classes.saturating_sub(CLASS_NUMBERS);
+    let before = if class < 2 * pairs { class / 2 } else { class - pairs };
+    before as u32 + 1
+}
+
 /// The slot sizes that the last piece of an item of several pieces is rounded up to (or to a
 /// block): few, as every class in use holds a chunk at least, and the rounding is small beside the
 /// blocks before it.
@@ -78,6 +89,19 @@ impl Divider {
 
 #[cfg(test)]
 mod tests {
+    use super::class_number;
+
+    #[test]
+    fn numbers_of_classes_ascend_without_gaps_to_63_at_most() {
+        for classes in [1, 62, 63, 64, 76, 126] {
+            let numbers: Vec<u32> = (0..classes).map(|of| class_number(of, classes)).collect();
+            assert_eq!((numbers[0], numbers[classes - 1]), (1, classes.min(63) as u32));
+            assert!(numbers.windows(2).all(|two| two[1] - two[0] <= 1), "{numbers:?}");
+            let largest = numbers.iter().rev().take_while(|&&number| number > 40).count();
+            assert!(classes > 80 || largest == classes.min(63).saturating_sub(40), "{numbers:?}");
+        }
+    }
+
     use super::*;
 
     #[test]

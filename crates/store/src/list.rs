@@ -29,7 +29,7 @@ impl Store {
         now: UnixSeconds,
         mut tell: impl FnMut(&[u8], &ItemMeta),
     ) -> bool {
-        let wanted = |of: usize| self.memory.ordinary_class(of) as u32 + 1 == class;
+        let wanted = |of: usize| self.memory.class_number(of) == class;
         let chunk_highest = self.memory.chunk_highest();
         let mut told = 0;
         let mut key = Vec::new();

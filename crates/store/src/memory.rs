@@ -9,7 +9,7 @@
 
 use crate::{
     class::{ChunkInfo, Class, Freed, Tables},
-    geometry::{SLOT_BYTES_MIN, chunk_bytes, slot_sizes},
+    geometry::{SLOT_BYTES_MIN, chunk_bytes, class_number, slot_sizes},
     mark::{self, Mark},
     pool::{Pool, PoolCounts},
     region::Region,
@@ -171,6 +171,11 @@ impl Memory {
     #[inline]
     pub fn is_window_class(&self, class: usize) -> bool {
         class >= self.ordinary
+    }
+
+    /// The number by which a class is told.
+    pub fn class_number(&self, class: usize) -> u32 {
+        class_number(self.ordinary_class(class), self.ordinary)
     }
 
     /// The ordinary class of the same slots.
@@ -501,7 +506,7 @@ impl Memory {
                 items: used.saturating_sub(class.pieces_behind.load(Relaxed)),
                 bytes: used * class.slot_bytes as u64,
                 evicted: class.evicted.load(Relaxed),
-                class: class.number as u32 + 1,
+                class: class_number(class.number, self.ordinary),
             })
         };
         self.classes[..self.ordinary].iter().filter_map(row).collect()

@@ -105,6 +105,10 @@ pub trait Stream: Send + 'static {
     fn limit_unsent(&mut self, bytes_max: Option<usize>);
     /// The peer's address in memcached's notation (`tcp:127.0.0.1:41000`, `unix:/path`).
     fn peer(&self) -> String;
+    /// The address that the peer has connected to, if this kind of stream has one.
+    fn local(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Ends another thread's wait. Cheap to call twice.

@@ -108,6 +108,11 @@ impl Listener {
     pub fn address(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
     }
+
+    /// Where it listens, in memcached's notation.
+    pub fn name(&self) -> Option<String> {
+        named_own(&self.socket)
+    }
 }
 
 impl AsFd for Listener {
@@ -122,6 +127,21 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path); // gone already: nothing left to do
         }
     }
+}
+
+/// A TCP address in memcached's notation.
+fn named(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V6(address) => format!("tcp6:{address}"),
+        SocketAddr::V4(address) => format!("tcp:{address}"),
+    }
+}
+
+/// A socket's own address in the same notation.
+fn named_own(socket: &Socket) -> Option<String> {
+    let address = socket.local_addr().ok()?;
+    let path = || Some(format!("unix:{}", address.as_pathname()?.display()));
+    address.as_socket().map(named).or_else(path)
 }
 
 /// A connected socket.
@@ -157,11 +177,11 @@ impl Stream for SocketStream {
     }
 
     fn peer(&self) -> String {
-        match self.peer {
-            Some(SocketAddr::V6(address)) => format!("tcp6:{address}"),
-            Some(SocketAddr::V4(address)) => format!("tcp:{address}"),
-            None => "unix".to_owned(),
-        }
+        self.peer.map_or_else(|| "unix".to_owned(), named)
+    }
+
+    fn local(&self) -> Option<String> {
+        named_own(&SockRef::from(&self.socket))
     }
 }
 

@@ -92,8 +92,8 @@ const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
 const BAD_LINE: &[u8] = b"CLIENT_ERROR bad command line\r\n";
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 const ILLEGAL_CLASS: &[u8] = b"CLIENT_ERROR Illegal slab id\r\n";
-/// Size classes have numbers below this (memcached's below 64).
-const CLASSES_MAX: u32 = 128;
+/// Size classes have numbers below this, as memcached's.
+const CLASSES_MAX: u32 = 64;
 const SIZES_ENABLED: &[u8] = b"STAT sizes_status enabled\r\nEND\r\n";
 const SIZES_ALWAYS: &[u8] =
     b"STAT sizes_status error\r\nSTAT sizes_error sizes are always counted\r\nEND\r\n";

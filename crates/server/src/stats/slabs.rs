@@ -7,10 +7,25 @@ use laneway_store::{ClassStats, Stats};
 /// What `chunks_per_page` and the page pool are counted in, bytes: memcached's page.
 pub(super) const PAGE_BYTES: u64 = 1 << 20;
 
+/// Classes that share a number in one row, with the larger slots.
+fn by_number(classes: &[ClassStats]) -> Vec<ClassStats> {
+    let mut rows: Vec<ClassStats> = Vec::new();
+    for class in classes {
+        match rows.last_mut().filter(|row| row.class == class.class) {
+            Some(row) => {
+                row.add(class);
+                row.slot_bytes = row.slot_bytes.max(class.slot_bytes);
+            }
+            None => rows.push(class.clone()),
+        }
+    }
+    rows
+}
+
 /// Answer `stats items`. Classes without items are left out.
 pub fn write_items(classes: &[ClassStats], out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
-    for class in classes.iter().filter(|class| class.items > 0) {
+    for class in by_number(classes).iter().filter(|class| class.items > 0) {
         let mut line = |name: &str, value: u64| {
             lines.number(&format!("items:{}:{name}", class.class), value);
         };
@@ -54,7 +69,7 @@ pub fn write_items(classes: &[ClassStats], out: &mut Vec<u8>) {
 pub fn write_slabs(classes: &[ClassStats], store: &Stats, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
     let mut active = 0;
-    for class in classes.iter().filter(|class| class.slots > 0) {
+    for class in by_number(classes).iter().filter(|class| class.slots > 0) {
         active += 1;
         let mut line = |name: &str, value: u64| {
             lines.number(&format!("{}:{name}", class.class), value);

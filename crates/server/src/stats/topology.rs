@@ -95,6 +95,8 @@ pub struct ConnectionSnapshot {
     pub address: String,
     /// The address it came in by; `None` for a listener.
     pub listen_address: Option<String>,
+    /// A socket for datagrams, which no client has for its own.
+    pub datagrams: bool,
     /// What it is doing, in memcached's words: `conn_listening`, `conn_read`...
     pub state: &'static str,
     /// Seconds since its last request.
@@ -107,6 +109,9 @@ pub struct ConnectionSnapshot {
 pub fn write_connection(connection: &ConnectionSnapshot, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
     let name = |what: &str| format!("{}:{what}", connection.number);
+    if connection.datagrams {
+        lines.text(&name("UDP"), "UDP");
+    }
     lines.text(&name("addr"), &connection.address);
     if let Some(address) = &connection.listen_address {
         lines.text(&name("listen_addr"), address);

@@ -116,7 +116,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if self.stopping && !desk.assembly.is_open(&name) {
             return at.counts.requests_while_stopping.add_owner(1);
         }
-        if !at.shared.buffers.has_room(payload.len()) {
+        // What others have begun goes on: it is what gives room back.
+        let opens = desk.assembly.takes_memory(&name, &header);
+        if opens && !at.shared.buffers.has_room_to_open(payload.len()) {
             return at.counts.frames_no_room.add_owner(1);
         }
         meter::bytes(payload.len());
@@ -156,7 +158,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let key = execute::key_of_store(&frame.request, &mut scratch);
                 let size = key.len() + value_bytes;
                 let size = ItemBytes(size as u64);
-                if size >= self.plan.threshold {
+                // What is too long to be served at once goes the same way, small as it may count.
+                if size >= self.plan.threshold || AT_ONCE_BYTES_MAX < whole.message_bytes() {
                     let head_bytes = frame.head_bytes;
                     return self.large_value(desk, at, from, whole, head_bytes);
                 }

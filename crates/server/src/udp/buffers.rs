@@ -12,6 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Room for all workers, beside that for the two longest messages.
 const BUFFER_BYTES_MIN: u64 = 64 << 20;
 
+/// The last of it is kept for what goes on with messages that have begun: frames on their way
+/// between workers, requests that have become whole, replies. Were it full of halves of messages,
+/// none of them would ever become whole.
+const BUFFER_BYTES_KEPT: u64 = 4 << 20;
+
 /// The account.
 #[derive(Debug)]
 pub struct Buffers {
@@ -38,9 +43,9 @@ impl Buffers {
         Held { of: self.clone(), bytes: 0 }
     }
 
-    /// Whether so many bytes more would fit.
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.held() + bytes as u64 <= self.most
+    /// Whether so many bytes of a message that begins would fit.
+    pub fn has_room_to_open(&self, bytes: usize) -> bool {
+        self.held() + bytes as u64 + BUFFER_BYTES_KEPT <= self.most
     }
 
     /// Bytes held now.
@@ -101,9 +106,11 @@ mod tests {
         let mut one = buffers.hold(most - 10).expect("there is room");
         assert!(buffers.hold(11).is_none() && !one.grow(11));
         let two = buffers.hold(10).expect("just enough");
-        assert!(!buffers.has_room(1) && buffers.held() == buffers.most());
+        assert!(!buffers.has_room_to_open(0) && buffers.held() == buffers.most());
         one.set(5);
         assert_eq!(buffers.held(), 15);
+        let begins = most - (BUFFER_BYTES_KEPT as usize) - 15;
+        assert!(buffers.has_room_to_open(begins) && !buffers.has_room_to_open(begins + 1));
         drop((one, two));
         assert_eq!(buffers.held(), 0);
     }

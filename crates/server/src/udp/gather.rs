@@ -43,6 +43,11 @@ fn gathering(job: &mut Job, buffers: &Arc<Buffers>, limits: &Limits) -> Option<G
     let (Origin::Datagram(to), Work::Request { bytes, .. }) = (job.origin, &job.work) else {
         return None;
     };
+    // Few are: the others are parsed once, when they are executed.
+    let line = bytes.iter().take_while(|&&byte| byte != b'\n');
+    if line.filter(|&&byte| byte == b' ').count() <= KEYS_AT_ONCE {
+        return None;
+    }
     let Ok(Some(frame)) = parse(bytes, limits) else { return None };
     let Request::Get(get) = &frame.request else { return None };
     let mut keys = get.keys;

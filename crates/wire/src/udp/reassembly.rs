@@ -512,6 +512,14 @@ impl<K: Ord + Copy> Reassembly<K> {
         self.open.contains_key(key)
     }
 
+    /// Whether a frame takes memory that none before it has taken: it begins a message, or another
+    /// stretch of one.
+    pub fn takes_memory(&self, key: &K, header: &Header) -> bool {
+        let number = usize::from(header.sequence) / CHUNK_FRAMES;
+        let has = |open: &Partial| header.is_last() || open.chunks.contains_key(&number);
+        !self.open.get(key).is_some_and(has)
+    }
+
     /// Messages that are not whole yet.
     pub fn len(&self) -> usize {
         self.open.len()
