@@ -76,11 +76,6 @@ impl ThresholdControl {
         self.current
     }
 
-    /// Requests an epoch must hold for the threshold to move.
-    pub fn samples_needed(&self) -> f64 {
-        self.samples_needed
-    }
-
     /// The threshold after an epoch of `samples` requests that `sizes` has already absorbed.
     pub fn after_epoch(&mut self, sizes: &SmoothHistogram, samples: u64) -> ItemBytes {
         let evidence = sizes.total().max(samples as f64);

@@ -8,7 +8,7 @@
 //!
 //! Knows no worker; `N` is all that a domain's workers share.
 
-use laneway_policy::{Placement, WorkerId};
+use laneway_policy::Placement;
 use laneway_store::Store;
 use std::sync::{Arc, Weak};
 
@@ -64,10 +64,5 @@ impl<N> Domains<N> {
     /// All domains that there still are, in their order.
     pub fn all(&self) -> impl Iterator<Item = Arc<N>> + '_ {
         self.all.iter().filter_map(Weak::upgrade)
-    }
-
-    /// Number of this domain's first worker, in the numbers that clients know.
-    pub fn first_worker(&self) -> WorkerId {
-        self.placement.queues_of(self.own).0
     }
 }

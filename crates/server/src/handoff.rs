@@ -108,8 +108,6 @@ pub struct Finished {
     pub tally: Tally,
     /// It holds a value of the large lane.
     pub large: bool,
-    /// The client wants to leave.
-    pub closes: bool,
     /// It ends with an error: nothing of the same request may follow, since clients take the error
     /// for the end of the reply.
     pub fails: bool,
@@ -134,7 +132,6 @@ pub(crate) struct Served {
     pub(crate) tally: Tally,
     pub(crate) arrived_nanos: u64,
     pub(crate) large: bool,
-    pub(crate) closes: bool,
     /// Nothing of it counts: the keeper is to do it.
     pub(crate) kept: bool,
     /// Bytes of large values in the reply, which are pinned.
@@ -150,7 +147,6 @@ impl Served {
             tally: Tally::default(),
             arrived_nanos,
             large: false,
-            closes: false,
             kept: false,
             pinned_bytes: 0,
             undone: None,

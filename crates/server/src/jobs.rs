@@ -270,7 +270,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             return Ok(());
         }
         connection.tally.merge(&finished.tally);
-        connection.closing |= finished.closes;
         if let Some(undone) = &finished.undone {
             connection.put_back(undone);
         }
@@ -339,11 +338,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 reply
             }
         };
-        let Served { tally, large, closes, kept, undone, .. } = served;
+        let Served { tally, large, kept, undone, .. } = served;
         if kept {
             reply = Output::of(BUSY.to_vec());
         }
-        Some(Finished { origin, reply, tally, large, closes, fails: kept, home, undone })
+        Some(Finished { origin, reply, tally, large, fails: kept, home, undone })
     }
 
     fn perform_request(
@@ -470,7 +469,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     fn conclude_job(&mut self, served: &mut Served, outcome: Outcome, mut out: Vec<u8>) -> Output {
         match outcome {
-            Outcome::Done | Outcome::Elsewhere => {}
+            Outcome::Done => {}
             Outcome::Again => out.extend_from_slice(execute::TRY_AGAIN),
             Outcome::Kept => served.kept = true,
             Outcome::Transfer(transfer) => {
@@ -480,16 +479,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 reply.push_bytes(transfer.tail);
                 return reply;
             }
-            Outcome::Close => served.closes = true,
-            Outcome::Shutdown { graceful: _ } => {
-                self.shared.request_stop();
-                served.closes = true;
-            }
-            Outcome::FlushAt(at) => self.shared.flush_at(at),
-            Outcome::Stats(question) => {
-                out.extend_from_slice(&self.answer_question(&question));
-            }
-            Outcome::Verbosity(level) => self.shared.set_verbosity(level),
+            // A job is executed whatever its size, and is a request for a key: what is asked of the
+            // whole server is answered by who received it, or by the keeper.
+            _ => unreachable!("a job is a request for a key"),
         }
         Output::of(out)
     }

@@ -79,24 +79,6 @@ impl Entry<'_> {
         Some(self.store.meta_of(&record.header, mark, self.now))
     }
 
-    /// Where the live item is.
-    pub fn location(&self) -> Option<Location> {
-        self.found.map(|(_, record)| record.location)
-    }
-
-    /// Append the live item's value to `out`, if it is small: what incr, decr, append and prepend
-    /// start from. `false` for a miss or a large item (use [`Store::get`] and compare the
-    /// sequence).
-    pub fn copy_value(&self, out: &mut Vec<u8>) -> bool {
-        match &self.found {
-            Some((_, record)) if !record.header.large => {
-                self.store.copy_value(record, out);
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// Change the header in place, if there is an item.
     fn change(&mut self, change: impl FnOnce(&mut record::Header)) {
         if let Some((_, record)) = &mut self.found {

@@ -125,11 +125,6 @@ impl Log {
         self.active = Some(Active { slot, generation, life, tail, durable, grouped, stamped: 0 });
     }
 
-    /// How the region is cut.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
     /// Everything with a lower sequence was flushed.
     pub fn flush_sequence(&self) -> u64 {
         self.flush_sequence

@@ -14,7 +14,7 @@
 use crate::append::Draft;
 use crate::bytes::Blocks;
 use crate::disk::Barrier;
-use crate::index::{Home, What};
+use crate::index::Home;
 use crate::log::Slot;
 use crate::record::{self, Kind, Record, Stamp};
 use crate::segment::{Met, Scan, life_of};
@@ -556,10 +556,5 @@ impl Shared {
             self.commit(Barrier::Group)?;
         }
         Ok(true)
-    }
-
-    /// Whether a key's newest record is known to be damaged.
-    pub fn is_lost(&self, key: &[u8]) -> bool {
-        self.index.get(key).is_some_and(|entry| entry.what == What::Lost)
     }
 }

@@ -88,11 +88,6 @@ impl CoreLoads {
         self.promised.fill(0);
     }
 
-    /// What this slot has brought each worker so far.
-    pub fn this_slot(&self) -> &[u32] {
-        &self.this_slot
-    }
-
     /// The worker with least, the lowest number among equals.
     pub fn least(&self, rank: Rank) -> WorkerId {
         self.least_but(rank, None)

@@ -124,8 +124,6 @@ pub struct Task {
     pub tally: Tally,
     /// The reply holds a large value.
     pub large: bool,
-    /// The client wants to leave.
-    pub closes: bool,
     /// The client wants no reply, not even of failure.
     pub quiet: bool,
     /// All that is left is to answer.
@@ -170,7 +168,6 @@ impl Task {
             reply: Output::default(),
             tally: Tally::default(),
             large: false,
-            closes: false,
             quiet: false,
             done: false,
             waits_for: None,
@@ -212,7 +209,7 @@ impl Task {
 
     /// The reply, if somebody waits for one.
     pub fn finish(self) -> Option<Finished> {
-        let Task { origin, reply, tally, large, closes, error, quiet, .. } = self;
+        let Task { origin, reply, tally, large, error, quiet, .. } = self;
         let fails = error.is_some();
         let (reply, large) = match error {
             None => (reply, large),
@@ -220,6 +217,6 @@ impl Task {
             Some(why) => (Output::of(format!("SERVER_ERROR {why}\r\n").into_bytes()), false),
         };
         let (origin, home, undone) = (origin?, None, None);
-        Some(Finished { origin, reply, tally, large, closes, fails, home, undone })
+        Some(Finished { origin, reply, tally, large, fails, home, undone })
     }
 }

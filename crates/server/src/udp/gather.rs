@@ -149,8 +149,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         drop(held); // from here on the reply counts what it holds
         reply.push_bytes(END);
         let origin = Origin::Datagram(to);
-        let (closes, fails, home, undone) = (false, false, None, None);
-        let finished = Finished { origin, reply, tally, large, closes, fails, home, undone };
+        let (fails, home, undone) = (false, None, None);
+        let finished = Finished { origin, reply, tally, large, fails, home, undone };
         self.finish_datagram(desk, at, finished);
     }
 }

@@ -56,11 +56,6 @@ impl FileDisk {
         disk.bytes -= disk.bytes % BLOCK_BYTES as u64;
         Ok(disk)
     }
-
-    /// Whether writes go round the page cache.
-    pub fn is_direct(&self) -> bool {
-        self.direct
-    }
 }
 
 impl Disk for FileDisk {
