@@ -66,6 +66,7 @@ fn what_a_server_does_not_have_is_said_by_its_own_statistics() {
 fn the_connections_are_told_by_datagram_if_one_message_holds_them() {
     for (clients, refused) in [(3, false), (200, true)] {
         let mut rig = Rig::new(&Plan {
+            connections_max: 300,
             datagrams: Some(DatagramFaults::NONE),
             ..Plan::of(2, laneway_policy::Form::TimeShare)
         });
