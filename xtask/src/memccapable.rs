@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const HELP: &str = "\
-Run libmemcached's `memccapable -a` against a freshly started Laneway, and against today's memcached
-where `cargo xtask peers` has unpacked it; all must pass.
+Run libmemcached's `memccapable -a` against a freshly started Laneway; all tests must pass. Where
+`cargo xtask peers` has unpacked today's memcached, the command tells what the suite says of it.
 
 usage: cargo xtask memccapable [--server PROGRAM]
 
   --server PROGRAM   test this executable instead of Laneway, such as memcached";
 
-/// The tests that memccapable 1.1.4 has with `-a`; Debian's memcached passes them all.
+/// The tests that memccapable 1.1.4 has with `-a`; Debian stable's memcached (1.6.18) passes them
+/// all.
 const TESTS_MIN: usize = 27;
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
@@ -32,19 +33,28 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         return failed("memccapable is not installed: `cargo xtask setup` installs it");
     };
     let subject = Executable::named_or_laneway(server.as_deref())?;
-    let mut notes = vec![suite(&program, &subject)?];
-    // What the suite says of today's memcached shows what its tests are worth.
+    let (good, bad) = suite(&program, &subject)?;
+    if 0 < bad || good < TESTS_MIN {
+        let told = format!("{good} tests pass, {bad} do not, at least {TESTS_MIN} expected");
+        return Err(Failure::Failed(told));
+    }
+    let mut note = format!("{good} of {good} tests pass");
+    // What the suite says of today's memcached shows what its tests are worth. It is no verdict:
+    // 1.6.45 passes over words behind a `delete`'s key that the suite, of 2011, wants refused.
     if server.is_none() {
-        notes.push(match Executable::newest_memcached() {
-            Some(newest) => format!("{}: {}", newest.version()?, suite(&program, &newest)?),
-            None => "today's memcached is not here, see `cargo xtask peers`".into(),
+        note.push_str(&match Executable::newest_memcached() {
+            Some(newest) => {
+                let (version, (good, _)) = (newest.version()?, suite(&program, &newest)?);
+                format!("; {version}: {good} of {TESTS_MIN} pass")
+            }
+            None => "; today's memcached is not here, see `cargo xtask peers`".into(),
         });
     }
-    passed(notes.join("; "))
+    passed(note)
 }
 
-/// Runs the suite against a server of its own; how many tests passed, or how many did not.
-fn suite(program: &Path, subject: &Executable) -> Result<String, Failure> {
+/// Runs the suite against a server of its own: how many tests passed, and how many did not.
+fn suite(program: &Path, subject: &Executable) -> Result<(usize, usize), Failure> {
     let server = subject.start("memccapable", &[])?;
     let port = server.address().port().to_string();
     let mut command = Command::new(program);
@@ -53,13 +63,9 @@ fn suite(program: &Path, subject: &Executable) -> Result<String, Failure> {
     print!("{text}");
     let (good, bad) = count(&text);
     server.stop()?;
-    match status.success() && bad == 0 && TESTS_MIN <= good {
-        true => Ok(format!("{good} of {good} tests pass")),
-        false => {
-            let told = format!("{good} tests pass, {bad} do not, at least {TESTS_MIN} expected");
-            Err(Failure::Failed(told))
-        }
-    }
+    // A test that fails breaks its own line, and the next one's: the status has the last word.
+    let unseen = usize::from(!status.success() && bad == 0);
+    Ok((good, bad + unseen))
 }
 
 fn count(text: &str) -> (usize, usize) {
