@@ -12,7 +12,7 @@ use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
 use laneway_load::pairs::definition::{self, Definition};
 use laneway_load::pairs::record::Record;
-use laneway_load::pairs::statistics::{Judged, judge_what_is_there};
+use laneway_load::pairs::statistics::{Judged, Verdict, judge_what_is_there};
 use laneway_load::report::table::spread;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -259,7 +259,7 @@ impl Sheets {
                     out,
                     "| {words} | {} | {} | {} | {repeat} |",
                     spread(one.values.iter().copied()),
-                    bound(one),
+                    bound(one, &sheet.judged),
                     sheet.measured()
                 ),
             };
@@ -290,7 +290,7 @@ impl Sheets {
                     "| `{id}` | {} | {} | {} | {rounds} | {thrown_away} | {} |",
                     one.figure.name,
                     spread(one.values.iter().copied()),
-                    bound(one),
+                    bound(one, &sheet.judged),
                     sheet.measured()
                 );
             }
@@ -319,8 +319,12 @@ impl Sheet {
     }
 }
 
-fn bound(one: &Judged) -> String {
-    let missed = if one.is_good() { "" } else { ", **missed**" };
+fn bound(one: &Judged, all: &[Judged]) -> String {
+    let missed = match one.verdict(all) {
+        Verdict::Met => "",
+        Verdict::Missed => ", **missed**",
+        Verdict::Noise => ", no verdict: a rival beside itself strays further",
+    };
     one.figure.bounds().map_or(String::new(), |bound| format!("{bound}{missed}"))
 }
 

@@ -6,7 +6,7 @@
 
 use crate::outcome::{EXIT_SKIPPED, Failure, Outcome, SKIPPED_PREFIX, Verdict};
 use crate::process::{self, Guarded};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -106,6 +106,8 @@ struct Row {
     result: &'static str,
     took: Duration,
     note: String,
+    /// What tests within the step say that they left out: `test: why`.
+    skips: Vec<String>,
 }
 
 pub fn main_ci(parser: lexopt::Parser) -> Outcome {
@@ -130,6 +132,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
                 result: "skipped",
                 took: Duration::ZERO,
                 note: "--quick leaves it out".into(),
+                skips: Vec::new(),
             },
             false => run(step)?,
         });
@@ -137,12 +140,29 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         println!("        {} in {} {}", row.result, seconds(row.took), row.note);
     }
     summary(&rows, began.elapsed());
+    println!("{}", verdict(&rows));
     let count = |result| rows.iter().filter(|row| row.result == result).count();
-    println!("{} passed, {} failed", count("passed"), count("failed"));
     match count("failed") {
         0 => Ok(Verdict::Passed(String::new())),
         _ => Err(Failure::Told),
     }
+}
+
+/// The last line: nothing that was skipped looks like a pass.
+fn verdict(rows: &[Row]) -> String {
+    let of = |result| rows.iter().filter(move |row| row.result == result);
+    let names: Vec<&str> = of("skipped").map(|row| row.name).collect();
+    let inside: usize = rows.iter().map(|row| row.skips.len()).sum();
+    let skipped = match names.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", names.join(", ")),
+    };
+    let tests = match inside {
+        0 => String::new(),
+        _ => format!(", {inside} tests skipped within steps"),
+    };
+    let (passed, failed) = (of("passed").count(), of("failed").count());
+    format!("{passed} passed, {failed} failed, {} skipped{skipped}{tests}", names.len())
 }
 
 fn summary(rows: &[Row], took: Duration) {
@@ -158,6 +178,9 @@ fn summary(rows: &[Row], took: Duration) {
     }
     for (reason, names) in reasons {
         println!("skipped: {} ({reason})", names.join(", "));
+    }
+    for row in rows {
+        row.skips.iter().for_each(|skip| println!("skipped within {}: {skip}", row.name));
     }
     println!();
 }
@@ -200,7 +223,9 @@ fn run(step: &Step) -> Result<Row, String> {
         _ if step.line.starts_with("xtask ") => last_line(&log),
         _ => tested(&text).unwrap_or_default(),
     };
-    Ok(Row { name: step.name, result, took: began.elapsed(), note })
+    // A step that is skipped as a whole says so itself.
+    let skips = if result == "skipped" { Vec::new() } else { skips(&text) };
+    Ok(Row { name: step.name, result, took: began.elapsed(), note, skips })
 }
 
 fn command(step: &Step) -> Result<Command, String> {
@@ -261,6 +286,14 @@ fn last_line(log: &Path) -> String {
     line.trim().chars().take(CHARACTERS_MAX).collect()
 }
 
+/// What tests that passed say they could not try here, each once.
+fn skips(text: &str) -> Vec<String> {
+    // Behind a runner's dots there may be no end of line.
+    let told = text.lines().filter_map(|line| line.split_once(SKIPPED_PREFIX));
+    let each: BTreeSet<&str> = told.map(|(_, why)| why.trim()).collect();
+    each.into_iter().map(str::to_owned).collect()
+}
+
 /// The sum of what cargo's test runners say, if it was they who ran.
 fn tested(text: &str) -> Option<String> {
     let mut sums = [0_u64; 3];
@@ -289,6 +322,27 @@ mod tests {
                     test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured\n";
         assert_eq!(tested(text).as_deref(), Some("15 tests passed, 1 failed, 2 ignored"));
         assert_eq!(tested("Finished in 3 s\n"), None);
+    }
+
+    #[test]
+    fn what_is_skipped_is_told_and_counted_in_the_last_line() {
+        let text = "..SKIPPED: region: no nodes\nok\nSKIPPED: region: no nodes\nSKIPPED: b: c\n";
+        assert_eq!(skips(text), ["b: c", "region: no nodes"]);
+        let row = |name, result, skips| Row {
+            name,
+            result,
+            took: Duration::ZERO,
+            note: String::new(),
+            skips,
+        };
+        let rows = [
+            row("tests", "passed", skips(text)),
+            row("peers", "skipped", Vec::new()),
+            row("loom", "failed", Vec::new()),
+        ];
+        let told = "1 passed, 1 failed, 1 skipped (peers), 2 tests skipped within steps";
+        assert_eq!(verdict(&rows), told);
+        assert_eq!(verdict(&rows[2..]), "0 passed, 1 failed, 0 skipped");
     }
 
     #[test]

@@ -201,6 +201,14 @@ pub struct Figure {
     /// Its bound from below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
+    /// Whether its bounds must hold in every round, and not only for the median: a condition without
+    /// which a round shows nothing, such as that large values came from the disk at all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub every_round: bool,
+    /// The figure that holds a rival against itself, in the same rounds. Where that one strays from
+    /// 1 by more than this one's bound does, the machine is too noisy for a verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub null: Option<String>,
 }
 
 impl Figure {
@@ -346,6 +354,11 @@ pub fn parse(text: &str) -> Result<Definition, String> {
         if figure.over.is_some() && !figure.over_best.is_empty() {
             return Err(format!("figure {}: over or over_best, not both", figure.name));
         }
+        if let Some(null) = &figure.null
+            && !definition.figures.iter().any(|other| other.name == *null && other.is_ratio())
+        {
+            return Err(format!("figure {}: there is no ratio called {null}", figure.name));
+        }
         for name in figure.runs() {
             if !definition.runs.iter().any(|run| run.name == *name) {
                 return Err(format!("figure {}: there is no run {name}", figure.name));
@@ -399,6 +412,7 @@ mod tests {
                 "over = \"first\"\nover_best = [\"first\"]",
                 "figure p99: over or over_best",
             ),
+            ("at_most = 2.0", "null = \"self\"", "figure p99: there is no ratio called self"),
             ("[[figure]]", "pears = 5\n[[figure]]", "pears"),
         ] {
             let message = parse(&GOOD.replace(from, to)).expect_err(words);

@@ -18,11 +18,46 @@ pub struct Judged {
     pub median: f64,
 }
 
+/// What a figure's bounds come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// They hold, or there are none.
+    Met,
+    /// They do not.
+    Missed,
+    /// The machine is too noisy to tell: a rival beside itself strays further than the bound is
+    /// from 1.
+    Noise,
+}
+
 impl Judged {
-    /// Whether the bounds hold, if there are any.
-    pub fn is_good(&self) -> bool {
-        self.figure.at_most.is_none_or(|bound| self.median <= bound)
-            && self.figure.at_least.is_none_or(|bound| bound <= self.median)
+    /// Whether the bounds hold, if there are any; `all`: the figures of the same rounds.
+    pub fn verdict(&self, all: &[Judged]) -> Verdict {
+        let within = |value: f64| {
+            self.figure.at_most.is_none_or(|bound| value <= bound)
+                && self.figure.at_least.is_none_or(|bound| bound <= value)
+        };
+        let null = self.figure.null.as_ref();
+        let null = null.and_then(|name| all.iter().find(|one| one.figure.name == *name));
+        if null.is_some_and(|null| self.bound_from_one() < null.strayed()) {
+            return Verdict::Noise;
+        }
+        let each = !self.figure.every_round || self.values.iter().copied().all(within);
+        if within(self.median) && each { Verdict::Met } else { Verdict::Missed }
+    }
+
+    /// How far the nearer bound is from 1, as a factor's logarithm.
+    fn bound_from_one(&self) -> f64 {
+        let bounds = self.figure.at_most.into_iter().chain(self.figure.at_least);
+        bounds.map(|bound| bound.ln().abs()).fold(f64::INFINITY, f64::min)
+    }
+
+    /// How far the values of most rounds are from 1: the upper quartile, as a factor's logarithm.
+    /// (The extreme one of nine rounds says more about the ninth than about the others.)
+    fn strayed(&self) -> f64 {
+        let mut all: Vec<f64> = self.values.iter().map(|value| value.ln().abs()).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len().saturating_sub(1) * 3 / 4).copied().unwrap_or(f64::INFINITY)
     }
 }
 
@@ -40,11 +75,13 @@ pub fn judge_what_is_there(figures: &[Figure], rounds: &[Round]) -> Vec<Judged> 
     figures.iter().filter_map(judged).collect()
 }
 
-/// Whether every bound of a definition holds, each in more than half of the rounds at least.
+/// Whether every bound of a definition holds, each in more than half of the rounds at least. One
+/// without a verdict does not.
 pub fn all_good(definition: &Definition, judged: &[Judged], rounds: usize) -> bool {
     let holds = |figure: &Figure| {
         let found = judged.iter().find(|one| one.figure == *figure);
-        found.is_some_and(|one| one.is_good() && 2 * one.values.len() > rounds)
+        let is_met = |one: &Judged| one.verdict(judged) == Verdict::Met;
+        found.is_some_and(|one| is_met(one) && 2 * one.values.len() > rounds)
     };
     definition.figures.iter().filter(|figure| figure.bounds().is_some()).all(holds)
 }
@@ -87,8 +124,11 @@ pub fn render(rounds: usize, judged: &[Judged]) -> String {
     for one in judged {
         let (bound, verdict) = match one.figure.bounds() {
             None => ("-".into(), "-"),
-            Some(bound) if one.is_good() => (bound, "PASS"),
-            Some(bound) => (bound, "FAIL"),
+            Some(bound) => match one.verdict(judged) {
+                Verdict::Met => (bound, "PASS"),
+                Verdict::Missed => (bound, "FAIL"),
+                Verdict::Noise => (bound, "none: the rival beside itself strays further"),
+            },
         };
         let ratio = if one.figure.is_ratio() { "x" } else { " " };
         let values = spread(one.values.iter().copied());
@@ -166,7 +206,13 @@ mod tests {
             against: None,
             at_most,
             at_least: None,
+            every_round: false,
+            null: None,
         }
+    }
+
+    fn is_good(judged: &[Judged]) -> bool {
+        judged[0].verdict(judged) == Verdict::Met
     }
 
     fn rounds(pairs: &[(f64, f64)]) -> Vec<Round> {
@@ -184,7 +230,7 @@ mod tests {
         let judged = judge_what_is_there(&[figure(Some("two"), Some(0.5))], &rounds);
         assert_eq!(judged[0].values, [0.5, 0.4, 0.6]);
         assert_eq!(judged[0].median, 0.5);
-        assert!(judged[0].is_good());
+        assert!(is_good(&judged));
     }
 
     #[test]
@@ -192,10 +238,10 @@ mod tests {
         let rounds = rounds(&[(10.0, 20.0), (14.0, 20.0)]);
         for (at_most, good) in [(Some(0.6), true), (Some(0.59), false), (None, true)] {
             let judged = judge_what_is_there(&[figure(Some("two"), at_most)], &rounds);
-            assert_eq!(judged[0].is_good(), good, "{at_most:?}");
+            assert_eq!(is_good(&judged), good, "{at_most:?}");
         }
         let alone = judge_what_is_there(&[figure(None, Some(12.0))], &rounds);
-        assert_eq!((alone[0].median, alone[0].is_good()), (12.0, true));
+        assert_eq!((alone[0].median, is_good(&alone)), (12.0, true));
     }
 
     #[test]
@@ -214,12 +260,38 @@ mod tests {
             };
             let judged = judge_what_is_there(&[figure], &rounds);
             assert_eq!(judged[0].values, [3.0, 4.0, 2.0]);
-            assert_eq!(judged[0].is_good(), good, "{at_least}");
+            assert_eq!(is_good(&judged), good, "{at_least}");
         }
         let against = Some(("x".into(), "y".into()));
         let figure = Figure { against, ..figure(Some("x"), None) };
         let judged = judge_what_is_there(&[figure], &rounds[..2]);
         assert_eq!(judged[0].values, [1.5, 5.0 / 0.8]);
+    }
+
+    #[test]
+    fn what_every_round_must_show_is_no_matter_of_the_median() {
+        let rounds = rounds(&[(30.0, 1.0), (8.0, 1.0), (30.0, 1.0)]);
+        for (every_round, good) in [(false, true), (true, false)] {
+            let guard = Figure { at_least: Some(20.0), every_round, ..figure(None, None) };
+            assert_eq!(is_good(&judge_what_is_there(&[guard], &rounds)), good, "{every_round}");
+        }
+    }
+
+    #[test]
+    fn where_a_rival_beside_itself_strays_further_than_the_bound_there_is_no_verdict() {
+        let rounds = rounds(&[(10.0, 20.0), (10.0, 20.0), (10.0, 20.0), (10.0, 20.0)]);
+        let null = Figure { name: "null".into(), ..figure(Some("two"), None) };
+        let judge = |at_most| {
+            let ours = Figure { null: Some("null".into()), ..figure(Some("two"), Some(at_most)) };
+            let judged = judge_what_is_there(&[ours, null.clone()], &rounds);
+            assert!(judged[1].verdict(&judged) == Verdict::Met, "it has no bound");
+            judged[0].verdict(&judged)
+        };
+        // Half is as far from 1 as double is.
+        assert_eq!(judge(2.1), Verdict::Met);
+        assert_eq!(judge(1.9), Verdict::Noise);
+        assert_eq!(judge(0.6), Verdict::Noise);
+        assert_eq!(judge(0.4), Verdict::Missed);
     }
 
     #[test]
