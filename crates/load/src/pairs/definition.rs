@@ -201,8 +201,8 @@ pub struct Figure {
     /// Its bound from below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
-    /// Whether its bounds must hold in every round, and not only for the median: a condition without
-    /// which a round shows nothing, such as that large values came from the disk at all.
+    /// Whether its bounds must hold in every round, and not only for the median: a condition
+    /// without which a round shows nothing, such as that large values came from the disk at all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every_round: bool,
     /// The figure that holds a rival against itself, in the same rounds. Where that one strays from

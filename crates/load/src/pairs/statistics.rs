@@ -37,10 +37,12 @@ impl Judged {
             self.figure.at_most.is_none_or(|bound| value <= bound)
                 && self.figure.at_least.is_none_or(|bound| bound <= value)
         };
-        let null = self.figure.null.as_ref();
-        let null = null.and_then(|name| all.iter().find(|one| one.figure.name == *name));
-        if null.is_some_and(|null| self.bound_from_one() < null.strayed()) {
-            return Verdict::Noise;
+        if let Some(name) = &self.figure.null {
+            let null = all.iter().find(|one| one.figure.name == *name);
+            // Nor is there a verdict where nobody measured the null pair.
+            if null.is_none_or(|null| self.bound_from_one() < null.strayed()) {
+                return Verdict::Noise;
+            }
         }
         let each = !self.figure.every_round || self.values.iter().copied().all(within);
         if within(self.median) && each { Verdict::Met } else { Verdict::Missed }
