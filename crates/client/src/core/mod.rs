@@ -338,6 +338,12 @@ impl Core {
     /// Writes a request's next frames, and sets its timer when those were the last.
     fn put(&mut self, serial: u64, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
         let pending = self.pending.get_mut(&serial)?;
+        if pending.deadline_nanos <= now_nanos {
+            // Whoever was stopped for a while comes too late: by now the server may have forgotten
+            // that it has carried the request out, and would do so again.
+            pending.queued = false;
+            return None;
+        }
         let is_lent = pending.is_lent(&self.topology);
         if is_lent {
             pending.put_lent(out)

@@ -33,11 +33,11 @@ fn first_answer(core: &mut Core) -> (u64, Result<Answer, Error>, Vec<Sent>) {
     let mut all = Vec::new();
     loop {
         all.extend(sent(core, now_nanos));
-        core.tick(now_nanos);
         if let Some((_, answer)) = core.answer() {
             return (now_nanos, answer, all);
         }
         now_nanos = core.wake_nanos().expect("a request is under way").max(now_nanos);
+        core.tick(now_nanos);
     }
 }
 
@@ -78,6 +78,23 @@ fn silence_ends_at_the_deadline_and_the_error_says_what_may_have_happened() {
             all.iter().map(|(_, datagram)| header(datagram).request_id).collect();
         ids.dedup();
         assert_eq!(ids.len() == 1, unknown, "a read gets an id for each try: {ids:?}");
+        assert!(core.is_idle());
+    }
+}
+
+#[test]
+fn a_client_that_was_stopped_past_the_deadline_sends_nothing_of_what_was_due_before() {
+    for value in [vec![7; 10], vec![7; 100_000]] {
+        let mut core = core(Settings::default());
+        core.push(Request::set("k", value), 0).expect("it is a fine request");
+        assert!(!sent(&mut core, 0).is_empty());
+        let retry_nanos = core.wake_nanos().expect("a request is under way");
+        core.tick(retry_nanos);
+        // A repeat is due. The process goes on when the server remembers nothing any more.
+        assert!(sent(&mut core, 12 * SECOND).is_empty(), "it would be carried out again");
+        core.tick(12 * SECOND);
+        let (_, answer) = core.answer().expect("its deadline has passed");
+        assert!(matches!(answer, Err(Error::OutcomeUnknown { .. })), "{answer:?}");
         assert!(core.is_idle());
     }
 }
