@@ -52,6 +52,15 @@ bugs! {
     FlushUncommitted => "a `flush_all` by itself makes no commit due",
     WrongLogAccepted => "a store opens with a log that is blank or another store's",
     RoomMadeInline => "the durable executor makes room in the log itself, and waits for devices",
+    OlderLogAccepted => "a store opens with a log or an SSD that is older than the other",
+    ChecksumIgnored => "a read does not verify checksums",
+    DelayedFlushForgotten => "a `flush_all` to come is forgotten at a restart",
+    NoreplyAnswered => "a request that asked for no reply is answered",
+    TouchOffered => "a `gat` that is offered to other workers reaches memory and not the tier",
+    TokenUnwritten => "who wins the token of a stale item is known in memory and not in the tier",
+    CutUntold => "a log is cut without a word where a damaged superblock may have vouched for it",
+    UntakenShown => "at an interval a value is shown before the tier has taken it",
+    JoinCutShort => "an append under short memory ends behind its first piece",
     FlushMarkIgnored => "a start ignores `flush_all`",
 }
 

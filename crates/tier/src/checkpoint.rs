@@ -89,6 +89,7 @@ impl Shared {
             tree_segments: self.tree_segments,
             blocks: self.space.blocks(),
             checkpoints,
+            is_alone: false,
         };
         superblock.write(&*self.ssd).inspect_err(|error| {
             // Which of the two checkpoints counts now is unknown.
@@ -101,6 +102,7 @@ impl Shared {
         maintenance.checkpoints = superblock.checkpoints;
         self.space.free(&before.body.extents);
         let mut writer = self.writer();
+        writer.log.set_superblock(superblock.generation);
         (writer.checkpointed_bytes, writer.refused_bytes) = (behind_bytes, None);
         drop(writer);
         self.counters.checkpoints.add(1);

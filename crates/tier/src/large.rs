@@ -11,6 +11,7 @@ use crate::store::Shared;
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
 use crate::value::{Large, room_of};
 use crc32c::{crc32c, crc32c_append};
+use laneway_sync::planted::{Bug, is_planted};
 use std::sync::Arc;
 
 /// Neighbours of a group are written as one up to this length.
@@ -243,7 +244,8 @@ pub fn read_piece(ssd: &dyn Disk, pointer: &Pointer, index: usize) -> Result<Opt
         crc = crc32c_append(crc, stretch);
         piece.extend_from_slice(stretch);
     }
-    Ok((pointer.crcs.get(index) == Some(&crc)).then_some(piece))
+    let is_whole = pointer.crcs.get(index) == Some(&crc) || is_planted(Bug::ChecksumIgnored);
+    Ok(is_whole.then_some(piece))
 }
 
 /// Before a stretch that others come before.

@@ -88,6 +88,7 @@ pub struct Log {
     active: Option<Active>,
     generation: u64,
     flush_sequence: u64,
+    superblock: u64,
     scratch: Vec<u8>,
     appended_bytes: u64,
 }
@@ -110,6 +111,7 @@ impl Log {
             active: None,
             generation,
             flush_sequence,
+            superblock: 0,
             scratch: Vec::new(),
             appended_bytes: 0,
         }
@@ -133,6 +135,12 @@ impl Log {
     /// Sets it, for the headers to come.
     pub fn set_flush_sequence(&mut self, sequence: u64) {
         self.flush_sequence = self.flush_sequence.max(sequence);
+    }
+
+    /// A superblock of this number is durable: headers to come say so, so that an SSD that is older
+    /// than the log is known as such.
+    pub fn set_superblock(&mut self, number: u64) {
+        self.superblock = number;
     }
 
     /// Bytes appended since the log was opened.
@@ -264,6 +272,7 @@ impl Log {
             store_id: self.store_id,
             generation: self.generation,
             flush_sequence: self.flush_sequence,
+            superblock: self.superblock,
             listed: listed.collect(),
         };
         let bytes = header.encode(&self.shape);

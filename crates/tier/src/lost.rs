@@ -7,9 +7,11 @@
 use crate::disk::Barrier;
 use crate::record::Kind;
 use crate::report::Report;
-use crate::store::{Checkpoint, Shared};
-use crate::survey::Used;
+use crate::store::Shared;
+use crate::superblock::Superblock;
+use crate::survey::Surveyed;
 use crate::types::{Error, Position, Result};
+use laneway_sync::planted::{Bug, is_planted};
 use std::path::Path;
 
 /// More segments than any log was begun with while it was away.
@@ -26,24 +28,35 @@ pub fn last_begun(position: Position) -> u64 {
 }
 
 /// Refuses a log that is blank, of another store, or ends before the newest checkpoint; a lost one
-/// may be accepted, but never another store's. Returns how many generations the log goes on above
-/// what the checkpoint knows, so that the lost one is never taken for it.
+/// may be accepted, but never another store's. Refuses an SSD that is older than the log. Returns
+/// how many generations the log goes on above what the checkpoint knows, so that the lost one is
+/// never taken for it.
 pub fn check(
-    checkpoint: &Checkpoint,
-    used: &[Used],
-    foreign: u32,
+    superblock: &Superblock,
+    surveyed: &Surveyed,
     may_be_lost: Option<bool>,
     report: &mut Report,
 ) -> Result<u64> {
+    let &Surveyed { ref used, foreign, superblock: known, ends_before, .. } = surveyed;
     // A store is made with its first segment.
-    let needed = last_begun(checkpoint.position).max(1);
+    let needed = last_begun(superblock.checkpoints[0].position).max(1);
     let newest = used.last().map_or(0, |used| used.generation);
-    if needed <= newest {
+    let is_older = is_planted(Bug::OlderLogAccepted);
+    if superblock.generation + u64::from(superblock.is_alone) < known && !is_older {
+        return Err(Error::Mismatch(format!(
+            "the SSD is older than the log: its superblock is number {}, and the log was written \
+             with number {known}; nothing was written. Give --ssd the one that this log was \
+             written with",
+            superblock.generation
+        )));
+    }
+    if needed <= newest && (ends_before.is_none() || is_older) {
         let told = || format!("{foreign} segments of the log have headers of another store");
         report.problems.extend((foreign != 0).then(told));
         return Ok(0);
     }
     let what = match (newest, foreign) {
+        _ if ends_before.is_some() => format!("the log ends inside of segment {newest}"),
         (0, 0) => "the log is blank".to_string(),
         (0, _) => {
             return Err(Error::Mismatch(
@@ -54,7 +67,10 @@ pub fn check(
         }
         (newest, _) => format!("the log ends with segment {newest}"),
     };
-    let told = format!("{what}, and the store on the SSD was made with it up to segment {needed}");
+    let told = format!(
+        "{what}, and the newest checkpoint on the SSD was made with it further on, in segment \
+         {needed}"
+    );
     match may_be_lost {
         Some(true) => {
             report.log_is_new = true;

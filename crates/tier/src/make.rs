@@ -42,6 +42,7 @@ pub fn make(
         tree_segments,
         blocks,
         checkpoints: Default::default(),
+        is_alone: false,
     };
     if begun.is_some() {
         // Who finds no whole superblock, as the next one may leave it, must find a blank log.
@@ -51,7 +52,8 @@ pub fn make(
         Tree::make(&part, store_id)?;
     }
     superblock.make(ssd, || {
-        let header = Header { store_id, generation: 1, flush_sequence: 0, listed: Vec::new() };
+        let (flush_sequence, superblock, listed) = (0, 0, Vec::new());
+        let header = Header { store_id, generation: 1, flush_sequence, superblock, listed };
         write(&**region, &header.encode(shape))
     })?;
     Ok(superblock)

@@ -228,20 +228,20 @@ impl<'a> Recovery<'a> {
             blocks: self.superblock.blocks,
             flush_sequence: self.flush_sequence,
             checkpointed: self.superblock.checkpoints[0].position,
+            may_have_been_newer: self.superblock.is_alone,
         }
         .run()
     }
 
     fn run(mut self, settings: Settings, progress: Progress<'_>) -> Result<Recovered> {
         let position = self.load_checkpoint()?;
-        let Surveyed { used, foreign, flush_sequence, rebuilt, unvouched, problems } =
-            self.survey()?;
+        let surveyed = self.survey()?;
         let may_be_lost = (self.superblock.tree_segments == 0).then_some(settings.accept_lost_log);
-        let checkpoint = &self.superblock.checkpoints[0];
-        let passed = match lost::check(checkpoint, &used, foreign, may_be_lost, &mut self.report) {
+        let passed = match lost::check(self.superblock, &surveyed, may_be_lost, &mut self.report) {
             Err(_) if is_planted(Bug::WrongLogAccepted) => 0,
             checked => checked?,
         };
+        let Surveyed { used, flush_sequence, rebuilt, unvouched, problems, .. } = surveyed;
         self.flush_sequence = flush_sequence;
         self.report.problems.extend(problems);
         let slots = self.replay_all(&used, position, progress)?;
@@ -265,6 +265,7 @@ impl<'a> Recovery<'a> {
         let (region, shape) = (self.media.region.clone(), self.shape);
         let store_id = self.superblock.store_id;
         let mut log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
+        log.set_superblock(self.superblock.generation);
         if self.report.is_new {
             log.go_on();
         }

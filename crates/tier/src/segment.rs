@@ -88,6 +88,8 @@ pub struct Header {
     pub generation: u64,
     /// Everything with a lower sequence was flushed.
     pub flush_sequence: u64,
+    /// The number of a superblock that was durable when this one began; 0 if it does not say.
+    pub superblock: u64,
     /// The other segments in use when this one began.
     pub listed: Vec<Listed>,
 }
@@ -124,6 +126,7 @@ impl Header {
         out.put_u32(shape.segment_bytes);
         out.put_u32(shape.segments);
         out.put_u32(self.listed.len() as u32);
+        out.put_u64(self.superblock);
         out.resize(FIXED_BYTES, 0);
         for listed in &self.listed {
             out.put_u32(listed.slot);
@@ -150,13 +153,14 @@ impl Header {
             let count = reader.u32()? as usize;
             let used = FIXED_BYTES.checked_add(count.checked_mul(LISTED_BYTES)?)?;
             let whole = bytes.get(..used)?;
-            reader.take(FIXED_BYTES - 8 - 8 - 8 * 3 - 12)?;
+            let superblock = reader.u64()?;
+            reader.take(FIXED_BYTES - 8 - 8 - 8 * 3 - 12 - 8)?;
             let mut listed = Vec::new();
             for _ in 0..count {
                 let (slot, end) = (reader.u32()?, reader.u32()?);
                 listed.push(Listed { slot, end, generation: reader.u64()? });
             }
-            let header = Header { store_id: id, generation, flush_sequence, listed };
+            let header = Header { store_id: id, generation, flush_sequence, superblock, listed };
             (Some(crc_of(whole)) == crc).then_some((header, segment_bytes, segments))
         })();
         let Some((header, segment_bytes, segments)) = parsed else { return Ok(Front::None) };

@@ -34,6 +34,8 @@ pub struct Superblock {
     pub blocks: u64,
     /// The newest, and the one before.
     pub checkpoints: [Checkpoint; 2],
+    /// As it was read: the other one is damaged, and may have been newer.
+    pub is_alone: bool,
 }
 
 /// What the front of an SSD holds.
@@ -111,6 +113,7 @@ impl Superblock {
                 tree_segments,
                 blocks,
                 checkpoints,
+                is_alone: false,
             })
         };
         Ok(parse().filter(|superblock| superblock.version() == version))
@@ -170,7 +173,8 @@ impl Superblock {
             Some(first) if first.generation == 1 && !damaged.is_empty() => {
                 Ok(Front::Begun(first.store_id))
             }
-            Some(newest) => {
+            Some(mut newest) => {
+                newest.is_alone = !damaged.is_empty();
                 if let Some(slot) = damaged.first() {
                     problems.push(format!("superblock {slot} is damaged; the other one is used"));
                 }

@@ -9,10 +9,11 @@ use crate::disk::Disk;
 use crate::large::is_there;
 use crate::pm::Region;
 use crate::pointer::Pointer;
-use crate::record::Kind;
+use crate::record::{self, Kind};
 use crate::segment::{Front, Header, Listed, Met, Scan, Shape, life_of};
 use crate::tables::id_of;
-use crate::types::{BLOCK_BYTES, Error, Position, Result, doing};
+use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, doing};
+use laneway_sync::planted::{Bug, is_planted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is looked at.
@@ -31,6 +32,8 @@ pub struct Survey<'a> {
     pub flush_sequence: u64,
     /// Where the newest checkpoint begins: everything before it was durable.
     pub checkpointed: Position,
+    /// There may have been a newer one: a superblock is damaged.
+    pub may_have_been_newer: bool,
 }
 
 /// A segment that is in use.
@@ -52,6 +55,11 @@ pub struct Surveyed {
     pub foreign: u32,
     /// Everything with a lower sequence was flushed.
     pub flush_sequence: u64,
+    /// The number of the superblock that the newest header knows; 0 if it does not say.
+    pub superblock: u64,
+    /// The newest segment is the newest checkpoint's, and has nothing at this offset before the
+    /// checkpoint's position: no damage, but a log that did not get that far.
+    pub ends_before: Option<u32>,
     /// Headers that were not whole, by slot.
     pub rebuilt: Vec<(u32, Header)>,
     /// Values of the newest segment for which no record vouches. They are there now, and have to be
@@ -91,6 +99,7 @@ struct Examined {
     /// Generations of segments that it says are free.
     freed: BTreeSet<u64>,
     unvouched: Vec<Pointer>,
+    ends_before: Option<u32>,
     problems: Vec<String>,
 }
 
@@ -115,7 +124,9 @@ impl Survey<'_> {
             return Ok(found);
         };
         found.flush_sequence = found.flush_sequence.max(header.flush_sequence);
-        let Examined { end, freed, unvouched, problems } = self.examine(*slot, generation, true)?;
+        let Examined { end, freed, unvouched, ends_before, problems } =
+            self.examine(*slot, generation, true)?;
+        (found.superblock, found.ends_before) = (header.superblock, ends_before);
         (found.unvouched, found.used) = (unvouched, vec![Used { slot: *slot, generation, end }]);
         found.problems.extend(problems);
         for &Listed { slot, end, generation } in &header.listed {
@@ -190,7 +201,8 @@ impl Survey<'_> {
         let Some((&generation, &(slot, ref header))) = headers.last_key_value() else {
             let Survey { store_id, flush_sequence, .. } = *self;
             let listed = Vec::new();
-            let header = Header { store_id, generation: 1, flush_sequence, listed };
+            let superblock = 0;
+            let header = Header { store_id, generation: 1, flush_sequence, superblock, listed };
             return Ok(Next { header, freed_slots: BTreeSet::new(), problems: Vec::new() });
         };
         let Examined { end, freed, problems, .. } = self.examine(slot, generation, with_values)?;
@@ -224,8 +236,10 @@ impl Survey<'_> {
         let mut vouched = if is_checkpointed { self.checkpointed.offset } else { 0 };
         let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None, vouched };
         let mut large = Vec::new();
+        let mut last = self.shape.header_bytes;
         let end = scan.run(&bytes, |met| {
             if let Met::Record { offset, record, durable_to } = met {
+                last = offset + record.bytes().next_multiple_of(LINE_BYTES) as u32;
                 vouched = vouched.max(durable_to);
                 if with_values && record.kind == Kind::Large {
                     large.push((offset, record));
@@ -233,6 +247,10 @@ impl Survey<'_> {
             }
         });
         let mut examined = Examined { end, ..Examined::default() };
+        let is_before = is_checkpointed && last < self.checkpointed.offset;
+        if is_before && record::life(&bytes[last as usize..]) != Some(life) {
+            examined.ends_before = Some(last);
+        }
         for (offset, record) in large.into_iter().filter(|(offset, _)| vouched <= *offset) {
             let Some(pointer) = Pointer::of_value(record.body, self.blocks) else { continue };
             match is_there(self.ssd, &pointer) {
@@ -249,6 +267,15 @@ impl Survey<'_> {
                 Err(error) => return Err(error),
             }
             examined.unvouched.push(pointer);
+        }
+        let behind = &bytes[examined.end as usize..];
+        let is_cut = record::life(behind) == Some(life) && !is_planted(Bug::CutUntold);
+        if self.may_have_been_newer && is_cut {
+            examined.problems.push(format!(
+                "log segment {generation} is cut at offset {}, where a record or its value is not \
+                 whole: the damaged superblock may have known them as durable",
+                examined.end
+            ));
         }
         Scan { sealed_end: Some(examined.end), ..scan }.run(&bytes, |met| {
             if let Met::Record { record, .. } = met

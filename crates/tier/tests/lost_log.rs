@@ -208,3 +208,62 @@ fn a_store_whose_making_was_interrupted_anywhere_is_made_again() {
         assert!(begun > 8, "{kind:?}: {begun} states of an unfinished store");
     }
 }
+
+#[test]
+fn a_log_that_ends_inside_of_the_checkpoints_segment_is_refused() {
+    for kind in KINDS {
+        let machine_of = Machine::new(kind, &Faults::default());
+        let (tier, _) = machine_of.open(settings()).unwrap();
+        put(&tier, 0..5);
+        let old = machine_of.images().0;
+        put(&tier, 5..9);
+        tier.checkpoint().unwrap();
+        drop(tier);
+        let (log, ssd) = machine_of.images();
+        let told = refusal(&machine(kind, &old, &ssd), settings());
+        assert!(told.contains("ends inside of segment 1"), "{told}");
+        let (tier, report) = machine(kind, &old, &ssd).open(accepting()).unwrap();
+        assert!(report.log_is_new, "{report:?}");
+        drop(tier);
+        // Damage at the same place is told as damage.
+        let mut damaged = log.clone();
+        let records = damaged.chunks_exact_mut(64).rev();
+        let last = records.into_iter().find(|line| line.starts_with(&[0x4c, 0x57]));
+        last.expect("there are records")[20] ^= 1;
+        let (tier, report) = machine(kind, &damaged, &ssd).open(settings()).unwrap();
+        assert!(!report.log_is_new, "{report:?}");
+        assert!(tier.get(&8u64.to_be_bytes()).is_err());
+        assert!(tier.get(&7u64.to_be_bytes()).unwrap().is_some());
+    }
+}
+
+#[test]
+fn an_ssd_that_is_older_than_the_log_is_refused() {
+    for kind in KINDS {
+        let machine_of = Machine::new(kind, &Faults::default());
+        let (tier, _) = machine_of.open(settings()).unwrap();
+        put(&tier, 0..20);
+        tier.checkpoint().unwrap();
+        let old = machine_of.images().1;
+        for turn in 1..3 {
+            put(&tier, turn * 100..turn * 100 + 60);
+            tier.checkpoint().unwrap();
+        }
+        put(&tier, 300..360); // in a segment of its own
+        let sequence = tier.sequence();
+        drop(tier);
+        let (log, ssd) = machine_of.images();
+        for settings in [settings(), accepting()] {
+            let told = refusal(&machine(kind, &log, &old), settings);
+            assert!(told.contains("older than the log"), "{told}");
+        }
+        // One superblock that is damaged is not taken for an older SSD.
+        for slot in 0..2 {
+            let mut ssd = ssd.clone();
+            ssd[slot * 65_536 + 40] ^= 1;
+            let (tier, report) = machine(kind, &log, &ssd).open(settings()).unwrap();
+            assert!(report.problems[0].contains("superblock"), "{report:?}");
+            assert_eq!(tier.sequence(), sequence);
+        }
+    }
+}

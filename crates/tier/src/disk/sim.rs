@@ -100,6 +100,8 @@ pub struct Faults {
     pub short_write_one_in: u64,
     /// One in so many reads fails; 0 for none.
     pub read_error_one_in: u64,
+    /// One in so many reads gives a bit that was not written so; 0 for none.
+    pub flip_read_one_in: u64,
     /// One in so many writes fails; 0 for none.
     pub write_error_one_in: u64,
     /// One in so many syncs fails, and what it should have made durable may be lost; 0 for none.
@@ -255,6 +257,11 @@ impl Disk for SimDisk {
                     piece.copy_from_slice(&state.durable[sector * SECTOR_BYTES..][..SECTOR_BYTES])
                 }
             }
+        }
+        let one_in = state.faults.flip_read_one_in;
+        if one_in != 0 && state.random.one_in(one_in) {
+            let bit = state.random.below(8 * into.len() as u64) as usize;
+            into[bit / 8] ^= 1 << (bit % 8);
         }
         Ok(into.len())
     }
