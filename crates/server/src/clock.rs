@@ -55,6 +55,8 @@ impl Clock for SystemClock {
 #[derive(Debug, Clone, Default)]
 pub struct ManualClock {
     nanos: Arc<AtomicU64>,
+    /// The wall clock was stepped back by so much since.
+    seconds_back: u32,
 }
 
 impl ManualClock {
@@ -65,6 +67,12 @@ impl ManualClock {
     pub fn advance(&self, nanos: u64) {
         self.nanos.fetch_add(nanos, Relaxed);
     }
+
+    /// The same clock for a server to come, which finds the wall clock stepped back.
+    pub fn stepped_back(&self, seconds: u32) -> ManualClock {
+        let seconds_back = self.seconds_back + seconds;
+        ManualClock { nanos: self.nanos.clone(), seconds_back }
+    }
 }
 
 impl Clock for ManualClock {
@@ -72,6 +80,6 @@ impl Clock for ManualClock {
         self.nanos.load(Relaxed)
     }
     fn unix_seconds(&self, nanos: u64) -> u32 {
-        Self::UNIX_START + (nanos / 1_000_000_000) as u32
+        Self::UNIX_START + (nanos / 1_000_000_000) as u32 - self.seconds_back
     }
 }

@@ -13,8 +13,10 @@
 //! request under way at a time, and a pipeline would stand still for it.
 
 use crate::clock::Clock;
+use crate::forward;
 use crate::worker::Worker;
 use laneway_policy::{Design, ItemBytes, Role, WorkerId, WorkerTarget};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Ready, Transport};
 use laneway_wire::Get;
 use std::io;
@@ -56,7 +58,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         let mut keys = get.keys;
         let key = keys.next().filter(|_| keys.next().is_none())?;
-        self.offer(key, 0)
+        // A `gat` changes its item: where items are kept durably the keeper carries it out.
+        let keeps = forward::writes(get.verb) && self.shared.durable.get().is_some();
+        match keeps && !is_planted(Bug::TouchOffered) {
+            true => None,
+            false => self.offer(key, 0),
+        }
     }
 
     /// The queue for a request that is offered. `size`: of its item, 0 if unknown.

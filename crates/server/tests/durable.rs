@@ -659,6 +659,75 @@ fn with_an_interval_a_flush_is_durable_within_it() {
     }
 }
 
+/// Several connections are ready at once while other workers are idle, so that these may take some
+/// of the requests; but what changes an item is the keeper's.
+#[test]
+fn a_new_expiry_is_kept_also_where_a_burst_of_requests_is_shared_out() {
+    const CLIENTS: usize = 16;
+    for form in [(4, Form::TimeShare), (6, Form::Roles)] {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let clients: Vec<Client> = (0..CLIENTS).map(|_| rig.net.connect()).collect();
+        for (number, client) in clients.iter().enumerate() {
+            rig.set(client, &format!("k{number}"), b"v");
+        }
+        for (number, client) in clients.iter().enumerate() {
+            client.send(format!("gat 100 k{number}\r\n").as_bytes());
+        }
+        for client in &clients {
+            rig.until(client, Vec::new(), |got| got.ends_with(b"END\r\n"));
+        }
+        drop((rig, kept));
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        for number in 0..CLIENTS {
+            check(&mut rig, &client, &[(&format!("mg k{number} t\r\n"), "HD t100\r\n")]);
+        }
+    }
+}
+
+#[test]
+fn the_token_of_a_stale_item_is_won_once_whatever_ends_in_between() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        rig.set(&client, "k", b"v");
+        check(&mut rig, &client, &[("md k I\r\n", "HD\r\n"), ("mg k v\r\n", "VA 1 X W\r\nv\r\n")]);
+        drop((rig, kept));
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        check(&mut rig, &client, &[("mg k v\r\n", "VA 1 Z X\r\nv\r\n")]);
+    }
+}
+
+/// Replies do not wait for durability then, but a change that the tier may yet refuse is not shown.
+#[test]
+fn with_an_interval_a_value_that_the_tier_has_not_taken_yet_is_shown_to_nobody() {
+    for form in FORMS {
+        let machine = machine();
+        let settings = Settings { durability: laneway_tier::Durability::Interval, ..settings() };
+        let tier = machine.open(settings).expect("sound");
+        let kept = Kept { interval: Some(Duration::from_millis(10)), ..Kept::of(&tier) };
+        let mut rig = Rig::new(&Plan { kept: Some(kept.clone()), ..Plan::of(form.0, form.1) });
+        let (writer, reader) = (rig.net.connect(), rig.net.connect());
+        kept.gate.spills_wait.store(true, Relaxed);
+        // Too long to wait in memory for its group: it is written as soon as it is there.
+        rig.send(
+            &writer,
+            &[&b"set large 0 0 1500000\r\n"[..], &value(1_500_000, 2), b"\r\n"].concat(),
+        );
+        assert_eq!(answers_within(&mut rig, &writer, 100), b"");
+        reader.send(b"get large\r\n");
+        assert_eq!(answers_within(&mut rig, &reader, 100), b"");
+        machine.power.restore(0); // every write fails from now on
+        kept.gate.spills_wait.store(false, Relaxed);
+        let told = rig.until(&writer, Vec::new(), |got| got.ends_with(b"\r\n"));
+        assert!(told.starts_with(b"SERVER_ERROR"), "{}", told.escape_ascii());
+        rig.until(&reader, Vec::new(), |got| got == b"END\r\n");
+    }
+}
+
 #[test]
 fn a_record_that_the_server_did_not_write_is_served() {
     let machine = machine();

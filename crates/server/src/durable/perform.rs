@@ -124,7 +124,9 @@ impl<S> Keeper<S> {
     }
 
     fn cover(&mut self, task: &mut Task, key: &[u8]) {
-        if self.durable.waits {
+        // Also where replies do not wait for durability: the tier may yet refuse the change, and a
+        // large value is on its way to a device before that is known.
+        if self.durable.waits || !is_planted(Bug::UntakenShown) {
             let hash = self.shared.store.hash(key);
             self.durable.veil.cover(hash);
             task.covers.push(hash);
@@ -188,6 +190,9 @@ impl<S> Keeper<S> {
     /// A flush that was to come when the server last stopped is to come still.
     pub(super) fn recall_flush(&self) {
         let Ok(Some(item)) = self.durable.tier.get(&SCHEDULE_KEY) else { return };
+        if is_planted(Bug::DelayedFlushForgotten) {
+            return;
+        }
         if let Ok(at) = item.value.as_slice().try_into() {
             self.shared.flush_at(u32::from_le_bytes(at));
         }

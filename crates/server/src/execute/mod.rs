@@ -103,6 +103,11 @@ impl Context<'_> {
         matches!(self.veil, Some(Veiled::Worker(veil)) if veil.hides_since(hash, sight))
     }
 
+    /// Whether what changes an item is the keeper's, for only it changes the tier too.
+    fn leaves_changes(&self) -> bool {
+        matches!(self.veil, Some(Veiled::Worker(_))) && !is_planted(Bug::TokenUnwritten)
+    }
+
     /// Whether memory has forgotten an item that the keeper found there a moment ago. Whoever
     /// misses it must change nothing, and end with [`Outcome::Kept`]: the item is in the tier.
     fn has_forgotten(&self) -> bool {

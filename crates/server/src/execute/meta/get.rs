@@ -59,6 +59,11 @@ pub fn meta_get_key(
             out.truncate(start);
             return Outcome::Kept;
         }
+        // Of a stale item even a plain `mg` changes something: somebody wins the token.
+        if seen.changes() && context.leaves_changes() {
+            out.truncate(start);
+            return Outcome::Kept;
+        }
         if !settle(context, key, hash, &item, &seen) {
             continue;
         }
@@ -116,6 +121,11 @@ struct Seen {
 }
 
 impl Seen {
+    /// Whether the item is to be changed.
+    fn changes(&self) -> bool {
+        self.expires.is_some() || self.won
+    }
+
     /// Write the head of a hit.
     fn write(
         &mut self,
@@ -176,7 +186,7 @@ impl Seen {
 
 /// Carry out what the head promised, if the item is still the one it was written from.
 fn settle(context: &Context<'_>, key: &[u8], hash: KeyHash, item: &ItemMeta, seen: &Seen) -> bool {
-    if seen.expires.is_none() && !seen.won {
+    if !seen.changes() {
         return true;
     }
     let mut entry = context.store.enter(hash, key, context.now);
