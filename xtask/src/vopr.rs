@@ -11,6 +11,7 @@ Run the whole server under simulation: drawn flags, clients, faults and crashes,
 
 usage: cargo xtask vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--twice]
        cargo xtask vopr --planted [--bug NAME]
+       cargo xtask vopr --regressions
        cargo xtask vopr --ci
 
   --seed N           the first seed (default 1)
@@ -22,8 +23,9 @@ usage: cargo xtask vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--twic
   --no-shrink        report a failure as it is, not made smaller
   --planted          plant each bug in turn; each must be found
   --bug NAME         plant this one alone
-  --ci               what CI runs: a fixed hundred seeds, a thousand that change with the day of
-                     the week, and every planted bug
+  --regressions      for each rare defect a seed must find the bug like it, and pass without it
+  --ci               what CI runs: the runs of rare defects, a fixed hundred, a thousand that
+                     change with the day of the week, and every planted bug
 
 A seed repeats a run exactly. The last line counts seeds, commands, crashes and faults. A seed that
 fails is made smaller (fewer clients, commands, faults) and printed with the command that repeats
@@ -69,6 +71,7 @@ fn ci() -> Outcome {
     let day = seconds / DAY_SECONDS % WEEK_DAYS;
     let daily = (day + 1) * DAY_STRIDE;
     let parts = [
+        vec!["--regressions".into()],
         vec!["--seed".into(), "1".into(), "--seeds".into(), FIXED.to_string()],
         vec!["--seed".into(), daily.to_string(), "--seeds".into(), DAILY.to_string()],
         vec!["--planted".into(), "--seeds".into(), DAILY.to_string()],

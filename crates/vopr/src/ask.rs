@@ -1,93 +1,14 @@
-//! Requests as bytes of the text or the meta protocol, and what their replies tell.
+//! Requests as bytes of the text protocol, and what replies of both protocols tell.
 //!
 //! A request touches one key or several; what each is told becomes an operation of the model. A
 //! reply is judged to the last byte: its keys, lengths and ends, and its place among the replies of
 //! its connection. Knows no network.
 
+use crate::meta;
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
+use crate::request::{exptime, key_number, line, request};
 
-/// Longest line of a reply that is not a value.
-const LINE_BYTES_MAX: usize = 2048;
-
-/// What kind of reply comes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expect {
-    /// One line of the text protocol.
-    Line,
-    /// `VALUE` for each key that is there, in the order of the keys, then `END`.
-    Values {
-        /// The keys asked for.
-        keys: Vec<usize>,
-        /// With the CAS id.
-        cas: bool,
-    },
-    /// One meta reply; `value` where `v` was asked for.
-    Meta {
-        /// The value comes with a hit.
-        value: bool,
-    },
-    /// `STORED`, unless there is no room.
-    Stored,
-    /// Lines up to `END`, or one line of another kind.
-    Stats,
-    /// Nothing.
-    Silence,
-    /// One line that refuses: the request is wrong on purpose.
-    Refusal,
-}
-
-/// A request on its way.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The bytes that are sent.
-    pub bytes: Vec<u8>,
-    /// What is asked of which keys.
-    pub asked: Vec<(usize, Asked)>,
-    /// What comes back.
-    pub expect: Expect,
-    /// For the trace.
-    pub shown: String,
-}
-
-/// The name of a key; some are as long as keys may be.
-pub fn key_name(key: usize) -> String {
-    match key % 7 {
-        6 => format!("k{key}-{}", "x".repeat(240)),
-        _ => format!("k{key}"),
-    }
-}
-
-/// A name that its number can be read from again.
-fn key_number(name: &[u8]) -> Option<usize> {
-    let text = std::str::from_utf8(name).ok()?.strip_prefix('k')?;
-    let number: usize = text.split('-').next()?.parse().ok()?;
-    (key_name(number).as_bytes() == name).then_some(number)
-}
-
-fn exptime(ttl: Ttl) -> String {
-    match ttl {
-        Ttl::Never => "0".into(),
-        Ttl::Seconds(seconds) => seconds.to_string(),
-        Ttl::Past => "-1".into(),
-    }
-}
-
-fn shown(line: &str) -> String {
-    match line.char_indices().nth(60) {
-        Some((at, _)) => format!("{}...", &line[..at]),
-        None => line.to_owned(),
-    }
-}
-
-fn request(line: String, body: Option<&[u8]>, asked: (usize, Asked), expect: Expect) -> Request {
-    let mut bytes = line.clone().into_bytes();
-    bytes.extend_from_slice(b"\r\n");
-    if let Some(body) = body {
-        bytes.extend_from_slice(body);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    Request { bytes, asked: vec![asked], expect, shown: shown(&line) }
-}
+pub use crate::request::{Expect, Request, key_name, refusal};
 
 /// One key, by the text protocol.
 pub fn text(key: usize, asked: Asked, values: &Values, cas: bool, noreply: bool) -> Request {
@@ -119,35 +40,10 @@ pub fn text(key: usize, asked: Asked, values: &Values, cas: bool, noreply: bool)
         Asked::Increase(by) => line(format!("incr {name} {by}{quiet}")),
         Asked::Decrease(by) => line(format!("decr {name} {by}{quiet}")),
         Asked::Flush => line(format!("flush_all{quiet}")),
+        Asked::Fetch(_) | Asked::Invalidate(_) | Asked::Older(..) | Asked::Count(_) => {
+            unreachable!("the text protocol has no such command")
+        }
     }
-}
-
-/// One key, by the meta protocol; `None` where it has no such command.
-pub fn meta(key: usize, asked: Asked, values: &Values) -> Option<Request> {
-    let name = key_name(key);
-    let store = |mode: &str, new: New, id: Option<u64>| {
-        let body = values.bytes(new.value);
-        let id = id.map_or(String::new(), |id| format!(" C{id}"));
-        let (flags, ttl) = (new.flags, exptime(new.ttl));
-        let line = format!("ms {name} {} T{ttl} F{flags} M{mode}{id}", body.len());
-        request(line, Some(body), (key, asked), Expect::Meta { value: false })
-    };
-    let line = |line: String, value| request(line, None, (key, asked), Expect::Meta { value });
-    Some(match asked {
-        Asked::Get => line(format!("mg {name} v f c"), true),
-        Asked::GetTouch(ttl) => line(format!("mg {name} v f T{}", exptime(ttl)), true),
-        Asked::Set(new) => store("S", new, None),
-        Asked::Add(new) => store("E", new, None),
-        Asked::Replace(new) => store("R", new, None),
-        Asked::Cas(new, id) => store("S", new, Some(id)),
-        Asked::Append(value) => store("A", New { value, flags: 0, ttl: Ttl::Never }, None),
-        Asked::Prepend(value) => store("P", New { value, flags: 0, ttl: Ttl::Never }, None),
-        Asked::Delete => line(format!("md {name}"), false),
-        Asked::Touch(ttl) => line(format!("mg {name} T{}", exptime(ttl)), false),
-        Asked::Increase(by) => line(format!("ma {name} D{by} v"), true),
-        Asked::Decrease(by) => line(format!("ma {name} MD D{by} v"), true),
-        Asked::Flush => return None,
-    })
 }
 
 /// Several keys at once.
@@ -156,38 +52,44 @@ pub fn multiget(keys: Vec<usize>, cas: bool) -> Request {
     let line = format!("{} {}", if cas { "gets" } else { "get" }, names.join(" "));
     let asked = keys.iter().map(|key| (*key, Asked::Get)).collect();
     let bytes = format!("{line}\r\n").into_bytes();
-    Request { bytes, asked, expect: Expect::Values { keys, cas }, shown: shown(&line) }
+    Request::of(bytes, asked, Expect::Values { keys, cas }, &line)
 }
 
 /// A request that concerns no key.
 pub fn other(line: &str, expect: Expect) -> Request {
     let bytes = format!("{line}\r\n").into_bytes();
-    Request { bytes, asked: Vec::new(), expect, shown: shown(line) }
+    Request::of(bytes, Vec::new(), expect, line)
 }
 
 /// A request that must be refused, with a value that must not be executed.
 pub fn refused(line: &str, body: &[u8]) -> Request {
     let bytes = [line.as_bytes(), b"\r\n", body, b"\r\n"].concat();
-    Request { bytes, asked: Vec::new(), expect: Expect::Refusal, shown: shown(line) }
-}
-
-/// The first line of `got`, and its length with its end.
-fn line(got: &[u8]) -> Result<Option<(&str, usize)>, String> {
-    let window = &got[..got.len().min(LINE_BYTES_MAX)];
-    let Some(at) = window.windows(2).position(|pair| pair == b"\r\n") else {
-        return if got.len() < LINE_BYTES_MAX {
-            Ok(None)
-        } else {
-            Err("a line without end".into())
-        };
-    };
-    let text = std::str::from_utf8(&got[..at]).map_err(|_| "a line that is no text".to_owned())?;
-    Ok(Some((text, at + 2)))
+    Request::of(bytes, Vec::new(), Expect::Refusal, line)
 }
 
 /// How much of `got` is the reply to `request`, and what each of its keys is told; `None` while it
 /// is not whole.
 pub fn reply(
+    request: &Request,
+    got: &[u8],
+    values: &mut Values,
+) -> Result<Option<(usize, Vec<Told>)>, String> {
+    if !request.is_quiet {
+        return one_reply(request, got, values);
+    }
+    const END: &[u8] = b"MN\r\n";
+    if got.starts_with(END) {
+        return Ok(Some((END.len(), vec![meta::unsaid(request)])));
+    }
+    let Some((bytes, told)) = one_reply(request, got, values)? else { return Ok(None) };
+    match &got[bytes..] {
+        rest if rest.starts_with(END) => Ok(Some((bytes + END.len(), told))),
+        rest if END.starts_with(rest) => Ok(None),
+        _ => Err("a reply without the end that it was asked to have".into()),
+    }
+}
+
+fn one_reply(
     request: &Request,
     got: &[u8],
     values: &mut Values,
@@ -208,23 +110,13 @@ pub fn reply(
         },
         Expect::Stored if first == "STORED" => all(Told::Done),
         Expect::Stored => Err(format!("{first:?}")),
-        Expect::Line => match told(first) {
+        Expect::Line | Expect::Later(_) => match told(first) {
             Some(told) => all(told),
             None => Err(format!("{first:?}")),
         },
         Expect::Values { keys, cas } => read_values(got, keys, *cas, values),
-        Expect::Meta { value } => read_meta(request, got, *value, values),
+        Expect::Meta { value } => meta::read(request, got, *value, values),
         Expect::Stats => read_stats(got),
-    }
-}
-
-/// What a refusal means for the item.
-pub fn refusal(why: &str) -> Told {
-    const UNTRIED: [&str; 5] =
-        ["out of memory", "Out of memory", "too large", "until restart", "no room"];
-    match UNTRIED.iter().any(|words| why.contains(words)) {
-        true => Told::Refused,
-        false => Told::Doubt,
     }
 }
 
@@ -274,62 +166,9 @@ fn read_values(
             return Err(format!("{text:?}: its value does not end where it should"));
         }
         let value = values.id(&got[at..at + length]);
-        all[next + place] = Told::Value(Some(Seen { value, flags: Some(flags), cas }));
+        all[next + place] = Told::Value(Some(Seen { value, flags: Some(flags), cas, marks: None }));
         next += place + 1;
         at += length + 2;
-    }
-}
-
-fn read_meta(
-    request: &Request,
-    got: &[u8],
-    with_value: bool,
-    values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
-    let Some((text, bytes)) = line(got)? else { return Ok(None) };
-    let mut words = text.split(' ');
-    let asked = request.asked[0].1;
-    let reads = matches!(asked, Asked::Get | Asked::GetTouch(_));
-    let counts = matches!(asked, Asked::Increase(_) | Asked::Decrease(_));
-    let one = |bytes, told| Ok(Some((bytes, vec![told])));
-    match words.next() {
-        Some("VA") if with_value => {
-            let wrong = || format!("{text:?}");
-            let length: usize =
-                words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong)?;
-            let (mut flags, mut cas) = (None, None);
-            for word in words {
-                match word.split_at_checked(1) {
-                    Some(("f", rest)) => flags = Some(rest.parse().map_err(|_| wrong())?),
-                    Some(("c", rest)) => cas = Some(rest.parse().map_err(|_| wrong())?),
-                    _ => return Err(wrong()),
-                }
-            }
-            let end = bytes + length + 2;
-            if got.len() < end {
-                return Ok(None);
-            }
-            if &got[end - 2..end] != b"\r\n" {
-                return Err(format!("{text:?}: its value does not end where it should"));
-            }
-            let value = &got[bytes..end - 2];
-            if !counts && (flags.is_none() || (cas.is_none() && asked == Asked::Get)) {
-                return Err(format!("{text:?} without what was asked for"));
-            }
-            if counts {
-                let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                return one(end, Told::Number(number.ok_or_else(wrong)?));
-            }
-            one(end, Told::Value(Some(Seen { value: values.id(value), flags, cas })))
-        }
-        Some("EN") if reads => one(bytes, Told::Value(None)),
-        Some("EN") if matches!(asked, Asked::Touch(_)) => one(bytes, Told::NotFound),
-        Some("HD") if !reads => one(bytes, Told::Done),
-        Some("NS") => one(bytes, Told::NotStored),
-        Some("EX") => one(bytes, Told::Exists),
-        Some("NF") => one(bytes, Told::NotFound),
-        Some("CLIENT_ERROR") if counts => one(bytes, Told::NotNumber),
-        _ => Err(format!("{text:?} to {}", request.shown)),
     }
 }
 

@@ -1,13 +1,17 @@
 //! What was asked and told so far: a history for each key, and the trace that a person reads.
 
-use crate::ask::{Request, key_name};
-use crate::model::{Asked, History, Impossible, Loss, Operation, Told, Values, check};
+use crate::check::check;
+use crate::model::{Asked, History, Impossible, Loss, Operation, Told, Values};
+use crate::request::{Request, key_name};
 use crate::swarm::{Kept, Swarm};
+use laneway_server::clock::ManualClock;
 use laneway_store::meter::Work;
 use std::fmt::Write as _;
 
 /// Lines of a trace that are kept; the last ones tell why a run failed.
 const TRACE_LINES_MAX: usize = 200_000;
+/// Seconds after which a `flush_all` to come has come, whoever slept.
+const FLUSH_LATE_SECONDS: u32 = 3;
 /// Operations of one key shown with a failure.
 const SHOWN_MAX: usize = 14;
 
@@ -39,8 +43,21 @@ pub struct Counts {
     pub evictions: u64,
     /// Jumps of time.
     pub jumps: u64,
-    /// Stores offered a foreign, blank or older log, which they must refuse.
+    /// Restarts that found the wall clock stepped back.
+    pub steps_back: u64,
+    /// `flush_all` with a delay.
+    pub flushes_later: u64,
+    /// Stores offered a foreign or blank log or SSD, which they must refuse.
     pub wrong_media: u64,
+    /// Stores offered an older copy of their log or SSD, and how often they refused.
+    pub older_media: u64,
+    /// See above.
+    pub older_refused: u64,
+    /// Starts with bytes of log or SSD changed, or with reads that change them, and how often a
+    /// store was refused for it.
+    pub rots: u64,
+    /// See above.
+    pub rots_refused: u64,
     /// Steps of workers, of the durable executor and of devices.
     pub steps: u64,
     /// The most that one step of a worker did, of each kind.
@@ -49,7 +66,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 13] {
+    pub fn each(&self) -> [(&'static str, u64); 19] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -62,7 +79,13 @@ impl Counts {
             ("hostile clients", self.hostile),
             ("evictions", self.evictions),
             ("time jumps", self.jumps),
+            ("clock steps back", self.steps_back),
+            ("delayed flushes", self.flushes_later),
             ("wrong media", self.wrong_media),
+            ("older media", self.older_media),
+            ("of them refused", self.older_refused),
+            ("rotten media", self.rots),
+            ("of them refused", self.rots_refused),
             ("steps", self.steps),
         ]
     }
@@ -89,10 +112,30 @@ impl Counts {
         self.hostile += other.hostile;
         self.evictions += other.evictions;
         self.jumps += other.jumps;
+        self.steps_back += other.steps_back;
+        self.flushes_later += other.flushes_later;
         self.wrong_media += other.wrong_media;
+        self.older_media += other.older_media;
+        self.older_refused += other.older_refused;
+        self.rots += other.rots;
+        self.rots_refused += other.rots_refused;
         self.steps += other.steps;
         self.work_max(&other.work);
     }
+}
+
+/// A `flush_all` to come: there is one at a time.
+struct Later {
+    /// It takes place in this second at the earliest.
+    from: u32,
+    /// And in this one at the latest, once it was answered; the seconds that it waits before.
+    by: Result<u32, u32>,
+    /// The server has said that it will.
+    is_certain: bool,
+    /// Nobody waits for that.
+    is_forgotten: bool,
+    /// It may take place from now on.
+    begun: Vec<Entry>,
 }
 
 /// The books of one run.
@@ -108,6 +151,12 @@ pub struct Books {
     limbo: Vec<Entry>,
     moment: u64,
     requests: u64,
+    /// Those under way for all keys at once.
+    pub flushes: usize,
+    /// A `flush_all` to come.
+    later: Option<Later>,
+    /// When damage was told, and of how many keys; `None` if of more than could be named.
+    damages: Vec<(u64, Option<usize>)>,
     /// What happened so far.
     pub counts: Counts,
     trace: Option<Vec<String>>,
@@ -134,6 +183,9 @@ impl Books {
             limbo: Vec::new(),
             moment: 0,
             requests: 0,
+            flushes: 0,
+            later: None,
+            damages: Vec::new(),
             counts: Counts::default(),
             trace: traced.then(Vec::new),
             digest: 0xcbf2_9ce4_8422_2325,
@@ -175,11 +227,13 @@ impl Books {
         self.requests += 1;
         self.counts.commands += 1;
         let number = self.requests;
-        self.say(|| format!("{who} asks #{number} {}", request.shown));
+        let second = i64::from(now_seconds) - i64::from(ManualClock::UNIX_START);
+        self.say(|| format!("second {second}: {who} asks #{number} {}", request.shown));
         self.digest(request.bytes.len() as u64);
         let mut entries = Vec::with_capacity(request.asked.len());
         for (key, asked) in &request.asked {
             let all = *asked == Asked::Flush;
+            self.flushes += usize::from(all);
             let keys = if all { 0..self.histories.len() } else { *key..*key + 1 };
             for key in keys {
                 let called = self.moment();
@@ -215,10 +269,12 @@ impl Books {
             let told = told[index.min(told.len() - 1)];
             let returned = self.moment();
             self.pending[key] -= 1;
+            let is_first = key == 0; // a flush has an entry for each key
             let operation = &mut self.histories[key].operations[number];
             (operation.told, operation.returned) = (told, returned);
             (operation.returned_seconds, operation.may_miss) = (now_seconds, may_miss);
             let request = operation.request;
+            self.flushes -= usize::from(is_first && operation.asked == Asked::Flush);
             if matches!(told, Told::Refused | Told::Unknown | Told::Doubt) {
                 self.counts.refusals += 1;
             }
@@ -249,6 +305,11 @@ impl Books {
     /// The server is gone, with all that was pending.
     pub fn lose(&mut self, loss: Loss, now_seconds: u32, may_miss: bool) {
         self.limbo.clear();
+        let keeps = !matches!(loss, Loss::All);
+        self.flush_lost(keeps, now_seconds);
+        if let (Some(later), Loss::Since(_)) = (&mut self.later, loss) {
+            later.is_certain = false;
+        }
         for key in 0..self.histories.len() {
             for number in 0..self.histories[key].operations.len() {
                 if self.histories[key].operations[number].returned == u64::MAX {
@@ -261,14 +322,108 @@ impl Books {
         }
     }
 
-    /// Whether every reply can have been given by a single item of each key.
+    /// The next server finds the wall clock stepped back from this second.
+    pub fn stepped_back(&mut self, from_seconds: u32) {
+        for key in 0..self.histories.len() {
+            let at = self.moment();
+            self.histories[key].losses.push((at, Loss::Back(from_seconds)));
+        }
+        self.counts.steps_back += 1;
+        self.say(|| format!("the wall clock steps back from {from_seconds}"));
+    }
+
+    /// A start has told of damage: of so many keys, or of what it could not name.
+    pub fn damaged(&mut self, keys: Option<usize>) {
+        let at = self.moment();
+        self.say(|| format!("damage is told, of keys: {keys:?}"));
+        self.damages.push((at, keys));
+    }
+
+    /// Whether a `flush_all` is to come.
+    pub fn expects_flush(&self) -> bool {
+        self.later.is_some()
+    }
+
+    /// A client asks for one in so many seconds.
+    pub fn flush_asked(&mut self, delay: u32, now_seconds: u32) {
+        let (from, by, begun) = (now_seconds + delay, Err(delay), Vec::new());
+        self.later = Some(Later { from, by, is_certain: false, is_forgotten: false, begun });
+    }
+
+    /// It is told that there will be one, or is not told.
+    pub fn flush_answered(&mut self, is_certain: bool, now_seconds: u32) {
+        if let Some(later) = &mut self.later {
+            later.by = later.by.or_else(|delay| Ok::<u32, u32>(now_seconds + delay));
+            later.is_certain = is_certain;
+            self.counts.flushes_later += 1;
+        }
+    }
+
+    /// Whoever asked for it is gone: it comes or not.
+    pub fn flush_forgotten(&mut self) {
+        if let Some(later) = &mut self.later {
+            later.is_forgotten = true;
+        }
+    }
+
+    /// Time has passed: it may take place.
+    pub fn flush_if_due(&mut self, now_seconds: u32) {
+        let is_due = |later: &&mut Later| later.begun.is_empty() && later.from <= now_seconds;
+        let Some(mut later) = self.later.take_if(|later| is_due(&later)) else { return };
+        let request = Request::elsewhere((0, Asked::Flush), "flush_all, as it was asked before");
+        later.begun = self.call("the server", &request, now_seconds);
+        self.later = Some(later);
+    }
+
+    /// The server is at rest: it has taken place, if its time was some seconds ago.
+    pub fn flush_if_over(&mut self, now_seconds: u32, may_miss: bool, may_doubt: bool) {
+        if let Some(later) = self.later.as_mut().filter(|later| later.is_forgotten) {
+            later.by = later.by.or_else(|delay| Ok::<u32, u32>(now_seconds + delay));
+        }
+        let is_over = |later: &mut Later| {
+            let by = later.by.is_ok_and(|by| by + FLUSH_LATE_SECONDS <= now_seconds);
+            by && !later.begun.is_empty()
+        };
+        let Some(later) = self.later.take_if(is_over) else { return };
+        let told = match later.is_certain && !may_doubt {
+            true => Told::Done,
+            false if self.unheard == Told::Doubt => Told::Doubt,
+            false => Told::Unknown,
+        };
+        self.tell("the server", &later.begun, &[told], now_seconds, may_miss);
+    }
+
+    /// The server has ended: what was promised durably is still to come, and may come twice.
+    fn flush_lost(&mut self, keeps: bool, now_seconds: u32) {
+        let Some(mut later) = self.later.take().filter(|_| keeps) else { return };
+        later.by = later.by.or_else(|delay| Ok::<u32, u32>(now_seconds + delay));
+        later.is_certain &= later.begun.is_empty();
+        later.begun.clear();
+        self.later = Some(later);
+    }
+
+    /// Whether every reply can have been given by a single item of each key. Keys that are told to
+    /// be damaged may have gone back, as many of them as were told.
     pub fn judge(&mut self) -> Result<(), String> {
-        for (key, history) in self.histories.iter().enumerate() {
+        let mut gone_back = 0;
+        for (key, history) in self.histories.iter_mut().enumerate() {
+            let Err(impossible) = check(history, &mut self.values) else { continue };
+            if self.damages.is_empty() {
+                return Err(told(key, history, &impossible));
+            }
+            history.losses.extend(self.damages.iter().map(|(at, _)| (*at, Loss::Any)));
             if let Err(impossible) = check(history, &mut self.values) {
                 return Err(told(key, history, &impossible));
             }
+            gone_back += 1;
         }
-        Ok(())
+        let keys: Option<usize> = self.damages.iter().map(|(_, keys)| *keys).sum();
+        match keys {
+            Some(keys) if keys < gone_back => {
+                Err(format!("{gone_back} keys went back, and damage was told of {keys}"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

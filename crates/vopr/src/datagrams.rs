@@ -88,8 +88,7 @@ impl DatagramClient {
         // Full: ids rest after they were used.
         let Ok(ticket) = self.core.push(request, now_nanos) else { return };
         let shown = format!("{asked:?}");
-        let told = crate::ask::Expect::Line;
-        let request = Request { bytes: Vec::new(), asked: vec![(key, asked)], expect: told, shown };
+        let request = Request::elsewhere((key, asked), &shown);
         let entries = scene.books.call(&self.name, &request, scene.now_seconds);
         self.under_way.insert(ticket, (asked, entries));
     }
@@ -134,7 +133,12 @@ impl DatagramClient {
         Ok(Some(match answer {
             Ok(Answer::Value(value)) => {
                 let id = scene.books.values.id(&value.data);
-                Told::Value(Some(Seen { value: id, flags: Some(value.flags), cas: value.cas }))
+                Told::Value(Some(Seen {
+                    value: id,
+                    flags: Some(value.flags),
+                    cas: value.cas,
+                    marks: None,
+                }))
             }
             Ok(Answer::Missing) if asked == Asked::Get => Told::Value(None),
             Ok(Answer::Missing) => Told::NotFound,

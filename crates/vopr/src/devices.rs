@@ -1,6 +1,7 @@
 //! The threads that wait for devices on the durable executor's behalf, without threads: orders and
-//! reads lie here until a draw lets one end. Commits end in their order, and so do other orders;
-//! reads end in any order, as they do in a server.
+//! reads lie here until a draw lets one end. There is a line for each thread that a server has:
+//! what one of them does ends in its order, and each may overtake the others. Reads end in any
+//! order.
 
 use laneway_server::durable::hands::{Done, Hands, Order, carry_out};
 use laneway_tier::disk::sim::Random;
@@ -8,10 +9,23 @@ use laneway_tier::{Request, Tier};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Lines of orders: commits, large values, what needs room in the log, counts.
+const LINES: usize = 4;
+
+/// Whose line an order is in: one thread of a server's (`laneway_server::boot::keeper`).
+fn line_of(order: &Order) -> usize {
+    match order {
+        Order::Commit => 0,
+        Order::Spill { .. } => 1,
+        Order::Write { .. } | Order::Flush { .. } => 2,
+        Order::Count { .. } => 3,
+    }
+}
+
 /// What waits and what has ended.
+#[derive(Default)]
 struct Queues {
-    commits: VecDeque<Order>,
-    others: VecDeque<Order>,
+    lines: [VecDeque<Order>; LINES],
     reads: Vec<(u64, Request)>,
     done: Vec<Done>,
     /// A commit was ordered since that was asked last, and one has ended well.
@@ -29,14 +43,7 @@ pub struct Devices {
 impl Devices {
     /// Of this store.
     pub fn new(tier: Arc<Tier>) -> Devices {
-        let queues = Queues {
-            commits: VecDeque::new(),
-            others: VecDeque::new(),
-            reads: Vec::new(),
-            done: Vec::new(),
-            begun: false,
-            committed: false,
-        };
+        let queues = Queues::default();
         Devices { tier, queues: Arc::new(Mutex::new(queues)) }
     }
 
@@ -57,13 +64,14 @@ impl Devices {
     /// One thing ends, if anything waits. Returns whether it did.
     pub fn step(&self, random: &mut Random) -> bool {
         let mut queues = self.lock();
-        let first = random.below(3);
-        for kind in (first..first + 3).map(|kind| kind % 3) {
-            let done = match kind {
-                0 => queues.commits.pop_front().map(|order| carry_out(&self.tier, order)),
-                1 => queues.others.pop_front().map(|order| carry_out(&self.tier, order)),
-                _ if queues.reads.is_empty() => None,
-                _ => {
+        let queues = &mut *queues;
+        let kinds = LINES + 1;
+        let first = random.below(kinds as u64) as usize;
+        for kind in (first..first + kinds).map(|kind| kind % kinds) {
+            let done = match queues.lines.get_mut(kind) {
+                Some(line) => line.pop_front().map(|order| carry_out(&self.tier, order)),
+                None if queues.reads.is_empty() => None,
+                None => {
                     let at = random.below(queues.reads.len() as u64) as usize;
                     let (number, request) = queues.reads.swap_remove(at);
                     Some(Done::Read(number, self.tier.read(request)))
@@ -82,13 +90,8 @@ impl Devices {
 impl Hands for Devices {
     fn order(&mut self, order: Order) {
         let mut queues = self.lock();
-        match order {
-            Order::Commit => {
-                queues.begun = true;
-                queues.commits.push_back(order);
-            }
-            order => queues.others.push_back(order),
-        }
+        queues.begun |= matches!(order, Order::Commit);
+        queues.lines[line_of(&order)].push_back(order);
     }
 
     fn read(&mut self, number: u64, request: Request) {

@@ -7,16 +7,23 @@
 
 pub mod ask;
 pub mod books;
+mod check;
 pub mod datagrams;
 pub mod devices;
+mod effects;
 pub mod hostile;
 pub mod judge;
 pub mod life;
 pub mod media;
+pub mod meta;
 pub mod model;
+pub mod regressions;
+pub mod request;
+mod rests;
 #[allow(missing_docs)] // a harness of tests: its names and their uses say what they are
 pub mod rig;
 pub mod run;
+mod steps;
 pub mod streams;
 pub mod swarm;
 pub mod world;

@@ -7,6 +7,9 @@ use crate::rig::Rig;
 use laneway_tier::Tier;
 use std::sync::Arc;
 
+/// Rounds of everybody after which a server at rest has answered everything.
+pub const ROUNDS_MAX: u64 = 60_000;
+
 /// A server at work.
 pub struct Life {
     /// Workers, durable executor, network and clock.

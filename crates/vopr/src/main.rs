@@ -26,6 +26,7 @@ usage: laneway-vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--set NAME
   --twice            run each seed twice; both runs must be the same
   --planted          plant each bug in turn, and look for a seed that finds it
   --bug NAME         plant this one alone
+  --regressions      for each rare defect a seed must find the bug like it, and pass without it
   --no-shrink        report a failure as it is
 
 Exit status 1 if a seed fails: it is printed with the command that repeats it.";
@@ -40,6 +41,7 @@ struct Options {
     sets: Vec<(String, u64)>,
     planted: bool,
     bug: Option<String>,
+    regressions: bool,
 }
 
 fn options() -> Result<Option<Options>, lexopt::Error> {
@@ -54,6 +56,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
         sets: Vec::new(),
         planted: false,
         bug: None,
+        regressions: false,
     };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
@@ -67,6 +70,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
             Long("trace") => options.trace = true,
             Long("planted") => options.planted = true,
             Long("bug") => options.bug = Some(parser.value()?.string()?),
+            Long("regressions") => options.regressions = true,
             Long("twice") => options.twice = true,
             Long("no-shrink") => options.shrinks = false,
             Long("set") => {
@@ -107,6 +111,9 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     if options.planted || options.bug.is_some() {
         return planted::main(&options);
+    }
+    if options.regressions {
+        return planted::regressions();
     }
     let (counts, failed, seeds) = all(&options);
     let told: Vec<String> =

@@ -1,6 +1,7 @@
 //! Plants each bug in turn, and tells the first seed that finds it. One that no seed finds is a
 //! hole in the simulation, and a failure.
 
+#[cfg(feature = "planted")]
 use crate::Options;
 use std::process::ExitCode;
 
@@ -9,9 +10,41 @@ use std::process::ExitCode;
 const SEEDS_MIN: u64 = 100;
 
 #[cfg(not(feature = "planted"))]
-pub fn main(_: &Options) -> ExitCode {
+pub fn main<T>(_: &T) -> ExitCode {
     eprintln!("laneway-vopr: built without bugs; `cargo xtask vopr --planted` builds it with them");
     ExitCode::from(2)
+}
+
+#[cfg(not(feature = "planted"))]
+pub fn regressions() -> ExitCode {
+    main(&())
+}
+
+/// For each real defect: a seed that finds the bug that is like it, and passes without.
+#[cfg(feature = "planted")]
+pub fn regressions() -> ExitCode {
+    use laneway_sync::planted::{Bug, plant};
+    use laneway_vopr::regressions::{ALL, TRIES};
+    use laneway_vopr::run::run;
+    let mut failed = 0;
+    for regression in ALL {
+        let bug = Bug::ALL.iter().find(|(_, name, _)| *name == regression.bug);
+        let &(bug, ..) = bug.expect("a bug that there is");
+        plant(Some(bug));
+        let found = regression.swarms().find(|swarm| run(swarm, false).failure.is_some());
+        plant(None);
+        let what = match &found {
+            None => format!("none of {TRIES} seeds finds {}", regression.bug),
+            Some(swarm) => match run(swarm, false).failure {
+                Some(what) => format!("seed {}{}: {what}", swarm.seed, swarm.typed()),
+                None => continue,
+            },
+        };
+        failed += 1;
+        println!("FAIL {}: {what}", regression.name);
+    }
+    println!("{} regressions, {failed} failed", ALL.len());
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(feature = "planted")]
@@ -31,7 +64,7 @@ pub fn main(options: &Options) -> ExitCode {
     let rows = Mutex::new(Vec::new());
     let work = || {
         while let Some(&&(bug, name, text)) = chosen.get(next.fetch_add(1, Relaxed)) {
-            let found = find(bug, options.seed, options.seeds.max(SEEDS_MIN));
+            let found = find(bug, name, options);
             rows.lock().expect("nobody panics inside").push((name, text, found));
         }
     };
@@ -59,12 +92,17 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 #[cfg(feature = "planted")]
-fn find(bug: laneway_sync::planted::Bug, first: u64, seeds: u64) -> Option<(u64, String)> {
+fn find(bug: laneway_sync::planted::Bug, name: &str, options: &Options) -> Option<(u64, String)> {
+    use laneway_vopr::regressions::{ALL, Regression};
     use laneway_vopr::run::run;
-    use laneway_vopr::swarm::Swarm;
     laneway_sync::planted::plant(Some(bug));
-    let found = (first..first + seeds).find_map(|seed| {
-        let failure = run(&Swarm::draw(seed), false).failure?;
+    // What is rare has runs of its own.
+    let known = ALL.iter().filter(|regression| regression.bug == name);
+    let known = known.flat_map(Regression::swarms);
+    let seeds = options.seed..options.seed + options.seeds.max(SEEDS_MIN);
+    let drawn = seeds.map(|seed| crate::swarm(options, seed).expect("it was tried"));
+    let found = known.chain(drawn).find_map(|swarm| {
+        let (seed, failure) = (swarm.seed, run(&swarm, false).failure?);
         let line = failure.lines().next().unwrap_or_default();
         Some((seed, line.chars().take(90).collect::<String>().replace('|', "/")))
     });

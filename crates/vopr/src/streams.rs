@@ -3,7 +3,8 @@
 
 use crate::ask::{self, Expect, Request};
 use crate::books::{Books, Entry};
-use crate::model::{Asked, New, Told, Ttl};
+use crate::meta::{Style, meta};
+use crate::model::{Asked, Count, Fetch, New, Told, Ttl};
 use crate::rig::value;
 use crate::swarm::Swarm;
 use laneway_tier::disk::sim::Random;
@@ -112,6 +113,46 @@ impl Scene<'_> {
         }
     }
 
+    /// What only the meta protocol has, in place of something like it.
+    fn meta_asked(&mut self, asked: Asked) -> Asked {
+        let random = &mut *self.random;
+        let some_ttl = |random: &mut Random| match random.one_in(2) {
+            true => Ttl::Seconds(1 + random.below(4) as u32),
+            false => Ttl::Never,
+        };
+        match asked {
+            Asked::Get if random.one_in(2) => {
+                let vivify = random.one_in(4).then(|| some_ttl(random));
+                let recache = random.one_in(4).then(|| 1 + random.below(4) as u32);
+                Asked::Fetch(Fetch { touch: None, vivify, recache })
+            }
+            Asked::Delete if random.one_in(2) => {
+                let ttl = random.one_in(3).then(|| some_ttl(random));
+                Asked::Invalidate(ttl)
+            }
+            Asked::Cas(new, id) if random.one_in(2) => {
+                Asked::Older(new, id.saturating_sub(random.below(3)).max(1))
+            }
+            Asked::Increase(by) | Asked::Decrease(by) if random.one_in(2) => {
+                let (ttl, initial) = (some_ttl(random), random.below(1000));
+                let is_up = matches!(asked, Asked::Increase(_));
+                Asked::Count(Count { is_up, by, ttl, initial })
+            }
+            asked => asked,
+        }
+    }
+
+    /// How a request of the meta protocol is told.
+    fn style(&mut self) -> Style {
+        let random = &mut *self.random;
+        Style {
+            key: random.one_in(6),
+            opaque: random.one_in(6).then(|| random.below(1_000_000) as u32),
+            base64: random.one_in(6),
+            quiet: random.one_in(8),
+        }
+    }
+
     fn short_value(&mut self) -> u32 {
         let bytes = match self.random.one_in(2) {
             true => self.random.below(100).to_string().into_bytes(),
@@ -165,6 +206,9 @@ impl StreamClient {
     pub fn disconnect(&mut self, books: &mut Books) {
         for flight in self.flights.drain(..) {
             books.forget(&flight.entries);
+            if matches!(flight.request.expect, Expect::Later(_)) {
+                books.flush_forgotten();
+            }
         }
         self.client = None;
         self.out.clear();
@@ -179,9 +223,10 @@ impl StreamClient {
         }
         let request = match scene.random.below(40) {
             0 if scene.swarm.admin => admin(scene),
-            36 if scene.swarm.flush && scene.random.one_in(4) => {
-                ask::text(0, Asked::Flush, &scene.books.values, false, false)
-            }
+            36 if scene.swarm.flush && scene.random.one_in(4) => match flush(scene) {
+                Some(request) => request,
+                None => return,
+            },
             24..40 if scene.swarm.filler => fill(scene),
             1 if scene.swarm.wrong => wrong(scene),
             2..5 => {
@@ -213,11 +258,12 @@ impl StreamClient {
             (key, id) = (of, Some(told));
         }
         let asked = scene.asked(id);
-        let values = &scene.books.values;
-        if scene.random.one_in(3)
-            && let Some(request) = ask::meta(key, asked, values)
-        {
-            return Some(request);
+        if scene.random.one_in(3) {
+            let asked = scene.meta_asked(asked);
+            let style = scene.style();
+            if let Some(request) = meta(key, asked, &scene.books.values, style) {
+                return Some(request);
+            }
         }
         let reads = matches!(asked, Asked::Get | Asked::GetTouch(_));
         let noreply = !reads && scene.random.one_in(12);
@@ -236,11 +282,19 @@ impl StreamClient {
         }
     }
 
+    /// Asks for a flush, if it may.
+    pub fn ask_flush(&mut self, scene: &mut Scene<'_>) {
+        if let Some(request) = flush(scene) {
+            self.send(scene, request);
+        }
+    }
+
     /// Reads every key, for the end.
     pub fn read_all(&mut self, scene: &mut Scene<'_>) {
         for key in 0..scene.swarm.keys {
-            let request = ask::meta(key, Asked::Get, &scene.books.values).expect("it is a read");
-            self.send(scene, request);
+            let style = Style::default();
+            let read = meta(key, Asked::Get, &scene.books.values, style).expect("it is a read");
+            self.send(scene, read);
         }
     }
 
@@ -317,6 +371,10 @@ impl StreamClient {
                 self.tell(scene, &flight, &[told]);
             }
             let flight = self.flights.pop_front().expect("it was answered");
+            if matches!(flight.request.expect, Expect::Later(_)) {
+                let is_certain = told.contains(&Told::Done);
+                scene.books.flush_answered(is_certain, scene.now_seconds);
+            }
             self.remember(&flight.request, &told);
             self.tell(scene, &flight, &told);
         }
@@ -371,6 +429,19 @@ fn fill(scene: &mut Scene<'_>) -> Request {
     request
 }
 
+/// `flush_all`, or one in some seconds; `None` while such a one is to come, which it would put off.
+fn flush(scene: &mut Scene<'_>) -> Option<Request> {
+    if scene.books.expects_flush() {
+        return None;
+    }
+    if scene.books.flushes > 0 || scene.random.one_in(2) {
+        return Some(ask::text(0, Asked::Flush, &scene.books.values, false, false));
+    }
+    let delay = 1 + scene.random.below(3) as u32;
+    scene.books.flush_asked(delay, scene.now_seconds);
+    Some(ask::other(&format!("flush_all {delay}"), Expect::Later(delay)))
+}
+
 /// What somebody asks who operates the server.
 fn admin(scene: &mut Scene<'_>) -> Request {
     let random = &mut *scene.random;
@@ -380,7 +451,7 @@ fn admin(scene: &mut Scene<'_>) -> Request {
                 let limit = (scene.swarm.memory_bytes >> 20) - random.below(2);
                 ask::other(&format!("cache_memlimit {limit}"), Expect::Stats)
             }
-            _ => ask::text(0, Asked::Flush, &scene.books.values, false, false),
+            _ => flush(scene).unwrap_or_else(|| ask::other("version", Expect::Stats)),
         };
     }
     let lines = [

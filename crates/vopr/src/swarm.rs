@@ -20,6 +20,11 @@ pub enum Kept {
     Interval,
 }
 
+impl Kept {
+    /// All, as a number names them.
+    const ALL: [Kept; 3] = [Kept::No, Kept::Always, Kept::Interval];
+}
+
 /// The numbers of one run. Parts are of 256, of 10 000 for datagrams, "one in" for disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Swarm {
@@ -53,6 +58,10 @@ pub struct Swarm {
     pub slow_devices: bool,
     /// Disks fail too.
     pub disk_faults: bool,
+    /// The wall clock steps back between two servers.
+    pub back: bool,
+    /// Bytes of log and SSD change, at rest and as they are read.
+    pub rot: bool,
     /// Connections at a time.
     pub clients: usize,
     /// Clients over UDP.
@@ -184,6 +193,8 @@ impl Swarm {
             reads: [40, 128, 200][random.below(3) as usize],
             jumps: random.one_in(2),
             wrong: random.one_in(2),
+            back: random.one_in(3) && kept != Kept::No,
+            rot: random.one_in(3) && kept != Kept::No,
         }
     }
 
@@ -212,6 +223,8 @@ impl Swarm {
         add(&|swarm| (swarm.short, swarm.refuse) = (0, 0));
         add(&|swarm| swarm.reset = 0);
         add(&|swarm| swarm.disk_faults = false);
+        add(&|swarm| swarm.rot = false);
+        add(&|swarm| swarm.back = false);
         add(&|swarm| swarm.datagram_faults = 0);
         add(&|swarm| swarm.admin = false);
         add(&|swarm| swarm.flush = false);
@@ -237,6 +250,9 @@ impl Swarm {
     fn fields(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("commands", self.commands.into()),
+            ("kept", self.kept as u64),
+            ("memory-mb", self.memory_bytes >> 20),
+            ("ssd-mb", (self.ssd_bytes >> 20) as u64),
             ("crashes", self.crashes.into()),
             ("hostile", self.hostile as u64),
             ("datagram-clients", self.datagram_clients as u64),
@@ -245,6 +261,8 @@ impl Swarm {
             ("refuse", self.refuse.into()),
             ("reset", self.reset.into()),
             ("disk-faults", self.disk_faults.into()),
+            ("rot", self.rot.into()),
+            ("back", self.back.into()),
             ("datagram-faults", self.datagram_faults.into()),
             ("admin", self.admin.into()),
             ("flush", self.flush.into()),
@@ -264,6 +282,9 @@ impl Swarm {
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), String> {
         match name {
             "commands" => self.commands = value as u32,
+            "kept" => self.kept = Kept::ALL[(value as usize).min(2)],
+            "memory-mb" => self.memory_bytes = value << 20,
+            "ssd-mb" => self.ssd_bytes = (value as usize) << 20,
             "crashes" => self.crashes = value as u32,
             "hostile" => self.hostile = value as usize,
             "datagram-clients" => self.datagram_clients = value as usize,
@@ -272,6 +293,8 @@ impl Swarm {
             "refuse" => self.refuse = value as u8,
             "reset" => self.reset = value as u8,
             "disk-faults" => self.disk_faults = value != 0,
+            "back" => self.back = value != 0,
+            "rot" => self.rot = value != 0,
             "datagram-faults" => self.datagram_faults = value as u32,
             "admin" => self.admin = value != 0,
             "flush" => self.flush = value != 0,

@@ -8,55 +8,34 @@
 use crate::books::Books;
 use crate::datagrams::DatagramClient;
 use crate::devices::Devices;
-use crate::hostile::Hostile;
 use crate::judge;
-use crate::life::Life;
-use crate::media::{self, LOG_BYTES};
+use crate::life::{Life, ROUNDS_MAX};
+use crate::media::{self, Images, LOG_BYTES};
 use crate::model::Loss;
 use crate::rig::durable::{Kept as RigKept, Machine, settings};
 use crate::rig::{Plan, Rig};
 use crate::streams::{Scene, StreamClient};
 use crate::swarm::{Kept, Swarm};
-use laneway_policy::{Design, Form};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::durable::keeper::Keeper;
 use laneway_server::shared::Phase;
-use laneway_server::worker::Progress;
-use laneway_store::meter;
 use laneway_tier::disk::sim::Random;
 use laneway_tier::{Durability, Settings as TierSettings, Tier};
 use laneway_transport::memory::Faults;
 use laneway_transport::memory_datagram::DatagramFaults;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Steps after a loss of power: replies that were sent arrive.
 const STEPS_AFTER_POWER_MAX: u64 = 400;
 /// Time between two commits where replies do not wait for them.
-const COMMIT_INTERVAL: Duration = Duration::from_millis(2);
+pub(crate) const COMMIT_INTERVAL: Duration = Duration::from_millis(2);
 /// Steps between two rests, about.
 const REST_EVERY: u64 = 6_000;
-/// Rounds of everybody after which a server at rest has answered everything.
-const ROUNDS_MAX: u64 = 60_000;
-/// Rounds in a row with nothing to do that make a rest.
-const QUIET_ROUNDS: u32 = 12;
-const _: () = assert!(COMMIT_INTERVAL.as_nanos() * 4 < QUIET_ROUNDS as u128 * QUIET_NANOS as u128);
-/// The same that prove a lost wake-up, where somebody is unanswered: shorter than any sleep.
-const SLEEPING_ROUNDS_MAX: u32 = 60;
-/// Time that passes in a round with nothing to do.
-const QUIET_NANOS: u64 = 1_000_000;
 /// Steps without which a life ends, whatever was sent.
 const STEPS_MAX: u64 = 3_000_000;
 /// The power fails within this many events of the disks.
 const EVENTS_MAX: u64 = 160;
-
-/// The longest that anything sleeps: a worker's own bound, and its alarm.
-const SLEEP_MAX_NANOS: u64 = 1_000_000_000;
-
-/// Rounds after the last client has left, and the time that passes in each.
-const LEAVE_ROUNDS: u32 = 60;
-const LEAVE_NANOS: u64 = 500_000_000;
 
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,17 +47,23 @@ enum End {
 
 /// A run under way.
 pub struct World {
-    swarm: Swarm,
-    random: Random,
+    pub(crate) swarm: Swarm,
+    pub(crate) random: Random,
     /// What was asked and told.
     pub books: Books,
-    machine: Option<Machine>,
-    clock: ManualClock,
-    streams: Vec<StreamClient>,
-    steps_until_rest: u64,
+    pub(crate) machine: Option<Machine>,
+    pub(crate) clock: ManualClock,
+    pub(crate) streams: Vec<StreamClient>,
+    pub(crate) steps_until_rest: u64,
+    /// What its disks held at an earlier end.
+    older: Option<Images>,
+    /// What they held before bytes of them were changed.
+    sound: Option<Images>,
+    /// Bytes were changed, at rest or as they were read.
+    is_rotten: bool,
 }
 
-type Outcome<T = ()> = Result<T, String>;
+pub(crate) type Outcome<T = ()> = Result<T, String>;
 
 impl World {
     /// A run that has not begun.
@@ -92,6 +77,9 @@ impl World {
             clock: ManualClock::default(),
             streams: (0..swarm.clients).map(StreamClient::new).collect(),
             steps_until_rest: REST_EVERY,
+            older: None,
+            sound: None,
+            is_rotten: false,
         }
     }
 
@@ -101,7 +89,8 @@ impl World {
         for (number, last) in (0..lives).map(|number| (number, number + 1 == lives)) {
             let until = u64::from(self.swarm.commands) * u64::from(number + 1) / u64::from(lives);
             self.offer_wrong_media(number)?;
-            let mut life = self.begin()?;
+            let Some(tier) = self.open()? else { break };
+            let mut life = self.begin(tier);
             let end = match (self.random.below(4), &self.machine) {
                 (0, _) | (_, None) => End::Restart,
                 (1, _) => End::Kill,
@@ -169,22 +158,64 @@ impl World {
         if !self.random.one_in(3) {
             return Ok(());
         }
-        self.books.counts.wrong_media += 1;
-        media::offer_wrong(machine, settings, self.random.below(4))
+        match (self.random.below(6), self.older.as_ref().filter(|_| !self.is_rotten)) {
+            (which @ 0..4, _) => {
+                self.books.counts.wrong_media += 1;
+                media::offer_wrong(machine, settings, which)
+            }
+            (_, None) => Ok(()),
+            (which, Some(older)) => {
+                let refused = media::offer_older(machine, settings, older, which == 4)?;
+                self.books.counts.older_media += 1;
+                self.books.counts.older_refused += u64::from(refused);
+                Ok(())
+            }
+        }
     }
 
-    fn begin(&mut self) -> Outcome<Life> {
-        let tier = match &self.machine {
-            None => None,
-            Some(machine) => {
-                let tier = machine.open(self.tier_settings());
-                Some(tier.map_err(|error| format!("the store does not open: {error}"))?)
+    /// Opens the store, where there is one. `Ok(None)`: it is damaged and refused, for good.
+    fn open(&mut self) -> Outcome<Option<Option<Arc<Tier>>>> {
+        let settings = self.tier_settings();
+        let Some(machine) = &self.machine else { return Ok(Some(None)) };
+        let sound = self.sound.take();
+        match machine.open_damaged(settings, 7) {
+            Ok((tier, problems)) => {
+                if !problems.is_empty() && !self.is_rotten {
+                    return Err(format!("the store tells of damage: {}", problems.join("; ")));
+                }
+                let keys = media::keys_told(&problems);
+                problems.iter().for_each(|problem| self.books.say(|| problem.clone()));
+                if keys != Some(0) {
+                    self.books.damaged(keys);
+                }
+                Ok(Some(Some(tier)))
             }
-        };
-        if let (Some(machine), true) = (&self.machine, self.swarm.disk_faults) {
-            // Where writes are acknowledged before they are durable a disk that refuses them loses
-            // them, as a crash does; the run would have nothing to hold the server to.
-            let faults = media::faults(&mut self.random, self.swarm.kept != Kept::Interval);
+            Err(error) if self.is_rotten => {
+                self.books.say(|| format!("the store is refused: {error}"));
+                self.books.counts.rots_refused += 1;
+                let Some(sound) = sound else { return Ok(None) };
+                // As who has a copy does.
+                let machine = self.machine.insert(sound.machine());
+                let tier = machine.open(settings);
+                tier.map(|tier| Some(Some(tier))).map_err(|error| format!("a copy: {error}"))
+            }
+            Err(error) => Err(format!("the store does not open: {error}")),
+        }
+    }
+
+    fn begin(&mut self, tier: Option<Arc<Tier>>) -> Life {
+        if let Some(machine) = &self.machine {
+            let mut faults = Default::default();
+            if self.swarm.disk_faults {
+                // Where writes are acknowledged before they are durable a disk that refuses them
+                // loses them, as a crash does; the run would have nothing to hold the server to.
+                faults = media::faults(&mut self.random, self.swarm.kept != Kept::Interval);
+            }
+            if self.swarm.rot && self.random.one_in(3) {
+                self.books.counts.rots += 1;
+                self.is_rotten = true;
+                faults = media::flips(&mut self.random, faults);
+            }
             machine.log.set_faults(faults.clone());
             machine.ssd.set_faults(faults);
         }
@@ -204,7 +235,7 @@ impl World {
         let durable_moment = self.books.moment();
         let asleep_until_nanos = vec![0; swarm.workers];
         let hostile = Vec::new();
-        Ok(Life {
+        Life {
             rig,
             tier,
             devices,
@@ -213,14 +244,13 @@ impl World {
             asleep_until_nanos,
             commit_moment: durable_moment,
             durable_moment,
-        })
+        }
     }
 
-    fn scene<'a>(&'a mut self, rig: &Rig) -> (Scene<'a>, &'a mut Vec<StreamClient>) {
+    pub(crate) fn scene<'a>(&'a mut self, rig: &Rig) -> (Scene<'a>, &'a mut Vec<StreamClient>) {
         let now_nanos = self.clock.nanos();
         let may_miss = judge::may_miss(self.swarm.kept, rig);
-        let kept = self.swarm.kept != Kept::No;
-        let may_doubt = kept && (self.swarm.disk_faults || self.has_no_power());
+        let may_doubt = self.may_doubt();
         let may_close = rig.shared.phase() != Phase::Running;
         let scene = Scene {
             swarm: &self.swarm,
@@ -250,7 +280,15 @@ impl World {
                 self.rest(life)?;
             }
         }
-        self.rest(life)
+        self.rest(life)?;
+        let goes_on = until < u64::from(self.swarm.commands);
+        if goes_on && self.swarm.flush && self.random.one_in(3) {
+            // Alone: nothing before or behind it makes it durable.
+            let (mut scene, streams) = self.scene(&life.rig);
+            streams[0].ask_flush(&mut scene);
+            self.rest(life)?;
+        }
+        Ok(())
     }
 
     /// The disks are gone, and the server goes on for a moment.
@@ -266,254 +304,19 @@ impl World {
         Ok(())
     }
 
-    fn has_no_power(&self) -> bool {
+    /// Whether devices may refuse.
+    pub(crate) fn may_doubt(&self) -> bool {
+        let kept = self.swarm.kept != Kept::No;
+        kept && (self.swarm.disk_faults || self.is_rotten || self.has_no_power())
+    }
+
+    pub(crate) fn has_no_power(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.power.is_off())
     }
 
-    /// One step of somebody.
-    fn step(&mut self, life: &mut Life) -> Outcome {
-        self.books.counts.steps += 1;
-        self.clock.advance(self.random.below(20_000));
-        match self.random.below(100) {
-            0..50 => {
-                let worker = self.random.below(life.rig.workers.len() as u64) as usize;
-                self.step_worker(life, worker)?;
-            }
-            50..64 => drop(self.step_keeper(life)?),
-            64..72 if !self.swarm.slow_devices || self.random.one_in(10) => {
-                self.step_devices(life);
-            }
-            72..94 => self.step_stream(life)?,
-            94..97 => self.step_datagrams(life)?,
-            97 => self.step_hostile(life),
-            98 if self.random.one_in(4) => self.change_roles(life),
-            98 => {
-                if let Some(tier) = &life.tier {
-                    // A medium that refuses is the next writer's to find out.
-                    let _ = tier.maintain();
-                }
-            }
-            _ if self.swarm.jumps && self.random.one_in(8) => {
-                self.books.counts.jumps += 1;
-                self.clock.advance(200_000_000 + self.random.below(1_300_000_000));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// A step of a worker, unless it sleeps: who has something for it must wake it.
-    fn step_worker(&mut self, life: &mut Life, number: usize) -> Outcome<bool> {
-        let now = self.clock.nanos();
-        let worker = &mut life.rig.workers[number];
-        let until = &mut life.asleep_until_nanos[number];
-        if now < *until && worker.transport().asleep().is_some() {
-            return Ok(false);
-        }
-        meter::take();
-        let progress = worker.step();
-        let work = meter::take();
-        let shared = &life.rig.shared.workers[number];
-        *until = match worker.transport().asleep() {
-            // It is about to sleep: it says so and looks once more, as it does before a real poll,
-            // of which the one in memory only looks at once.
-            Some(longest) if shared.jobs.is_empty() && shared.finished.is_empty() => {
-                shared.sleeper.fall_asleep();
-                now + (longest.as_nanos() as u64).min(SLEEP_MAX_NANOS)
-            }
-            _ => 0,
-        };
-        let progress = progress.map_err(|error| format!("worker {number}: {error}"))?;
-        self.books.counts.work_max(&work);
-        let connections = self.swarm.clients + self.swarm.datagram_clients + self.swarm.hostile;
-        let in_slices = self.swarm.design == Design::Lanes;
-        judge::over_budget(&work, connections as u64, in_slices)
-            .map_err(|what| format!("a step of worker {number} {what}"))?;
-        Ok(progress != Progress::Idle)
-    }
-
-    fn step_keeper(&mut self, life: &mut Life) -> Outcome<bool> {
-        let Some(keeper) = &mut life.rig.keeper else { return Ok(false) };
-        let now = self.clock.nanos();
-        meter::take();
-        let busy = keeper.step(now, self.clock.unix_seconds(now));
-        judge::keeper_over_budget(&meter::take())?;
-        if let Some(devices) = &life.devices
-            && devices.has_begun_commit()
-        {
-            life.commit_moment = self.books.moment();
-        }
-        Ok(busy)
-    }
-
-    /// Something that waits for a device ends.
-    fn step_devices(&mut self, life: &mut Life) -> bool {
-        let Some(devices) = &life.devices else { return false };
-        let busy = devices.step(&mut self.random);
-        if devices.has_committed() {
-            life.durable_moment = life.commit_moment;
-        }
-        busy
-    }
-
-    fn step_stream(&mut self, life: &mut Life) -> Outcome {
-        let (mut scene, streams) = self.scene(&life.rig);
-        let number = scene.random.below(streams.len() as u64) as usize;
-        if scene.random.one_in(2) {
-            streams[number].ask(&mut scene);
-        }
-        streams[number].exchange(&mut scene, &life.rig.net)
-    }
-
-    fn step_datagrams(&mut self, life: &mut Life) -> Outcome {
-        let now_nanos = self.clock.nanos();
-        let (mut scene, _) = self.scene(&life.rig);
-        let Some(most) = (life.datagrams.len() as u64).checked_sub(1) else { return Ok(()) };
-        let number = scene.random.below(most + 1) as usize;
-        let client = &mut life.datagrams[number];
-        client.ask(&mut scene, now_nanos);
-        client.exchange(&mut scene, now_nanos)
-    }
-
-    fn step_hostile(&mut self, life: &mut Life) {
-        let (mut scene, _) = self.scene(&life.rig);
-        life.hostile.retain_mut(|hostile| hostile.go_on(&mut scene));
-        if life.hostile.len() < scene.swarm.hostile && scene.random.one_in(4) {
-            let hostile = Hostile::new(&mut scene, &life.rig.net);
-            life.hostile.push(hostile);
-        }
-    }
-
-    /// Workers change roles, as the control loop could have them do.
-    fn change_roles(&mut self, life: &mut Life) {
-        let workers = self.swarm.workers as u64;
-        let has_roles = self.swarm.form == Form::Roles
-            && matches!(self.swarm.design, Design::Lanes | Design::Minos);
-        if workers < 2 || !has_roles {
-            return;
-        }
-        let large = 1 + self.random.below(workers - 1) as usize;
-        self.books.counts.role_changes += 1;
-        self.books.say(|| format!("{large} workers turn large"));
-        life.rig.publish_large(large);
-        life.rig.shared.wake_all(); // as the control loop does
-    }
-
-    /// Everybody goes on in turn, and nobody asks anything new, until there is nothing to do.
-    fn rest(&mut self, life: &mut Life) -> Outcome {
-        let mut quiet = 0;
-        for _ in 0..ROUNDS_MAX {
-            if self.has_no_power() {
-                return Ok(());
-            }
-            let busy = self.round(life)?;
-            quiet = if busy { 0 } else { quiet + 1 };
-            if quiet > SLEEPING_ROUNDS_MAX && self.is_forgotten(life) {
-                return Err(format!("everybody sleeps: {}", self.waits_for(life)));
-            }
-            if quiet > QUIET_ROUNDS && self.is_answered(life) {
-                let (now, may_miss) = self.now(life);
-                self.books.settle(now, may_miss);
-                // Longer than the interval between two commits.
-                life.durable_moment = self.books.moment();
-                return judge::rest(life, self.swarm.memory_bytes);
-            }
-            self.pass_time(life, busy);
-        }
-        Err(format!("no answer after {ROUNDS_MAX} rounds: {}", self.waits_for(life)))
-    }
-
-    /// Whether a client waits for nothing that time brings: neither for a repeat over UDP nor for
-    /// memory that the durable executor is short of.
-    fn is_forgotten(&self, life: &Life) -> bool {
-        let idle = life.rig.keeper.as_ref().is_none_or(Keeper::is_idle);
-        idle && !self.streams.iter().all(StreamClient::is_idle)
-    }
-
-    fn now(&self, life: &Life) -> (u32, bool) {
+    pub(crate) fn now(&self, life: &Life) -> (u32, bool) {
         let now = self.clock.unix_seconds(self.clock.nanos());
         (now, judge::may_miss(self.swarm.kept, &life.rig))
-    }
-
-    /// A step of everything that is the server's. Returns whether any had something to do.
-    fn round_of_server(&mut self, life: &mut Life) -> Outcome<bool> {
-        let mut busy = false;
-        for worker in 0..life.rig.workers.len() {
-            busy |= self.step_worker(life, worker)?;
-        }
-        busy |= self.step_keeper(life)? | self.step_devices(life);
-        self.books.counts.steps += 1;
-        Ok(busy)
-    }
-
-    /// The same, and the clients.
-    fn round(&mut self, life: &mut Life) -> Outcome<bool> {
-        let busy = self.round_of_server(life)?;
-        let now_nanos = self.clock.nanos();
-        let (mut scene, streams) = self.scene(&life.rig);
-        for client in streams {
-            client.exchange(&mut scene, &life.rig.net)?;
-        }
-        for client in &mut life.datagrams {
-            client.exchange(&mut scene, now_nanos)?;
-        }
-        Ok(busy)
-    }
-
-    /// A moment, or until a client over UDP asks again.
-    fn pass_time(&mut self, life: &Life, busy: bool) {
-        let now = self.clock.nanos();
-        let wakes = life.datagrams.iter().filter(|client| !client.is_idle());
-        let next = wakes.filter_map(DatagramClient::wake_nanos).min();
-        self.clock.advance(match next {
-            Some(next) if !busy && next > now => (next - now).min(100_000_000),
-            _ if busy => 10_000,
-            _ => QUIET_NANOS,
-        });
-    }
-
-    fn is_answered(&self, life: &Life) -> bool {
-        self.streams.iter().all(StreamClient::is_idle)
-            && life.datagrams.iter().all(DatagramClient::is_idle)
-            && life.rig.keeper.as_ref().is_none_or(Keeper::is_idle)
-    }
-
-    fn waits_for(&self, life: &Life) -> String {
-        let streams = self.streams.iter().filter(|client| !client.is_idle());
-        let datagrams = life.datagrams.iter().filter(|client| !client.is_idle());
-        let mut all: Vec<String> = streams.map(StreamClient::waits_for).collect();
-        all.extend(datagrams.map(DatagramClient::waits_for));
-        if life.rig.keeper.as_ref().is_some_and(|keeper| !keeper.is_idle()) {
-            all.push("the durable executor is not idle".into());
-        }
-        all.join("; ")
-    }
-
-    /// Every key, by clients that come last.
-    fn read_all(&mut self, life: &mut Life) -> Outcome {
-        let (mut scene, streams) = self.scene(&life.rig);
-        streams[0].read_all(&mut scene);
-        self.rest(life)
-    }
-
-    /// Every client leaves: the server keeps nothing of them.
-    fn leave(&mut self, life: &mut Life) -> Outcome {
-        let (mut scene, streams) = self.scene(&life.rig);
-        streams.iter_mut().for_each(|client| client.leave(scene.books));
-        life.hostile.drain(..).for_each(|hostile| hostile.vanish());
-        life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
-        // Longer than replies by UDP are kept, and than the times after which a server tidies up.
-        for _ in 0..LEAVE_ROUNDS {
-            self.round_of_server(life)?;
-            self.clock.advance(LEAVE_NANOS);
-        }
-        life.datagrams.clear();
-        let open = life.rig.shared.connections.open.load(Relaxed);
-        let cards = laneway_server::shared::lock(&life.rig.shared.connections.cards).len();
-        if open + cards > 0 {
-            return Err(format!("{open} connections are open, and {cards} told, of no client"));
-        }
-        judge::rest(life, self.swarm.memory_bytes)
     }
 
     /// The server ends, and the machine with it or not.
@@ -525,9 +328,7 @@ impl World {
             self.books.counts.datagram_faults +=
                 fates.dropped + fates.duplicated + fates.reordered + fates.overflowed;
         }
-        if end == End::Restart && !off {
-            self.stop(&mut life)?;
-        }
+        let is_settled = end == End::Restart && !off && self.stop(&mut life)?;
         let (now, may_miss) = self.now(&life);
         {
             let (mut scene, streams) = self.scene(&life.rig);
@@ -541,6 +342,10 @@ impl World {
             Kept::Interval => Loss::Since(life.durable_moment),
         };
         self.books.lose(loss, now, may_miss);
+        if self.swarm.back && self.random.one_in(2) {
+            self.books.stepped_back(now);
+            self.clock = self.clock.stepped_back(1 + self.random.below(5) as u32);
+        }
         drop(life);
         if last {
             return Ok(());
@@ -563,11 +368,33 @@ impl World {
             counts.restarts += 1;
         }
         self.books.say(|| format!("the server ends: {end:?}"));
+        if end != End::PowerCut {
+            self.leave_media(is_settled);
+        }
         Ok(())
     }
 
-    /// An orderly end: what is under way is finished, everything is made durable.
-    fn stop(&mut self, life: &mut Life) -> Outcome {
+    /// The disks lie there for a while: they are copied, or rot. What the log has behind the last
+    /// record that vouches for others, damage turns into a torn tail; so only a settled one rots.
+    fn leave_media(&mut self, is_settled: bool) {
+        let Some(machine) = &self.machine else { return };
+        if self.random.one_in(2) {
+            self.older = Some(Images::of(machine));
+        }
+        if self.swarm.rot && is_settled && self.random.one_in(2) {
+            let mut images = Images::of(machine);
+            images.rot(&mut self.random);
+            self.sound = Some(Images::of(machine));
+            self.machine = Some(images.machine());
+            self.books.counts.rots += 1;
+            self.is_rotten = true;
+            self.books.say(|| "log or SSD rot".into());
+        }
+    }
+
+    /// An orderly end: what is under way is finished, everything is made durable. Whether a
+    /// checkpoint has vouched for all of it.
+    fn stop(&mut self, life: &mut Life) -> Outcome<bool> {
         life.hostile.clear();
         life.rig.shared.enter_phase(Phase::Draining);
         for _ in 0..2_000 {
@@ -576,6 +403,7 @@ impl World {
             }
             self.round(life)?;
             self.clock.advance(1_000_000);
+            self.note_time();
         }
         life.rig.shared.enter_phase(Phase::Stopped);
         for worker in &mut life.rig.workers {
@@ -588,11 +416,13 @@ impl World {
         for _ in 0..ROUNDS_MAX {
             let busy = self.step_keeper(life)? | self.step_devices(life);
             if !busy && life.rig.keeper.as_ref().is_none_or(Keeper::is_idle) {
-                if let Some(tier) = &life.tier {
-                    // A medium that refuses has refused the writes that it would lose, too.
-                    let _ = tier.settle();
-                }
-                return Ok(());
+                let (Some(tier), Some(machine)) = (&life.tier, &self.machine) else {
+                    return Ok(false);
+                };
+                let before = Images::of(machine).superblocks();
+                // A medium that refuses has refused the writes that it would lose, too.
+                let settled = tier.settle().is_ok();
+                return Ok(settled && before < Images::of(machine).superblocks());
             }
         }
         Err("the durable executor does not stop".into())

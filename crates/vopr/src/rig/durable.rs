@@ -43,13 +43,19 @@ impl Machine {
 
     /// The same; a store that is made has this number.
     pub fn open_as(&self, settings: Settings, id: u64) -> Result<Arc<Tier>> {
+        let (tier, problems) = self.open_damaged(settings, id)?;
+        if !problems.is_empty() {
+            return Err(Error::Corrupt(problems.join("; "))); // a crash damages nothing
+        }
+        Ok(tier)
+    }
+
+    /// The same, with what was found damaged.
+    pub fn open_damaged(&self, settings: Settings, id: u64) -> Result<(Arc<Tier>, Vec<String>)> {
         let region = Arc::new(WalRegion::new(self.log.clone()));
         let media = Media { region, ssd: self.ssd.clone() };
         let (tier, report) = Tier::open(media, settings, id, &mut |_, _| {})?;
-        if !report.problems.is_empty() {
-            return Err(Error::Corrupt(report.problems.join("; "))); // a crash damages nothing
-        }
-        Ok(Arc::new(tier))
+        Ok((Arc::new(tier), report.problems))
     }
 }
 

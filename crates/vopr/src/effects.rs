@@ -1,0 +1,253 @@
+//! What an operation does to an item, and what it would have told.
+
+use crate::model::{Asked, Count, Expires, Fetch, Item, Marks, New, Operation, Seen, Told, Values};
+
+/// Longest value that is looked at as a number.
+const NUMBER_BYTES_MAX: usize = 16_300;
+
+/// The item, the highest CAS id told before it, and which pending operations have taken effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct State {
+    pub(crate) item: Option<Item>,
+    /// What is not there because it has ended, as long as nothing has taken its place.
+    pub(crate) ended: Option<Item>,
+    pub(crate) floor: u64,
+    pub(crate) effects: u32,
+}
+
+/// No item, and nothing known of one.
+pub(crate) const NOTHING: State = State { item: None, ended: None, floor: 0, effects: 0 };
+
+fn number_of(bytes: &[u8]) -> Option<u64> {
+    if bytes.len() > NUMBER_BYTES_MAX {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok()?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// An item after an operation, with the reply that would have been given.
+type Outcome = (Option<Item>, Told);
+
+fn stored(new: New, operation: &Operation) -> Option<Item> {
+    let expires = new.ttl.expires(operation);
+    let (stale, sent) = (false, false);
+    Some(Item { value: new.value, flags: new.flags, expires, cas: 0, stale, sent })
+}
+
+fn read(item: Option<Item>) -> Told {
+    let seen = |item: Item| Seen {
+        value: item.value,
+        flags: Some(item.flags),
+        cas: (item.cas != 0).then_some(item.cas),
+        marks: None,
+    };
+    Told::Value(item.map(seen))
+}
+
+/// What the operation does to `item`, which is there or not.
+fn outcomes(
+    item: Option<Item>,
+    floor: u64,
+    operation: &Operation,
+    values: &mut Values,
+) -> Vec<Outcome> {
+    let one = |item, told| vec![(item, told)];
+    match (operation.asked, item) {
+        (Asked::Get, item) => one(item, read(item)),
+        (Asked::GetTouch(ttl), item) => {
+            let after = item.map(|item| Item { expires: ttl.expires(operation), ..item });
+            one(after, read(item))
+        }
+        (Asked::Set(new), _) => one(stored(new, operation), Told::Done),
+        (Asked::Add(new), None) => one(stored(new, operation), Told::Done),
+        (Asked::Add(_), some) => one(some, Told::NotStored),
+        (Asked::Replace(new), Some(_)) => one(stored(new, operation), Told::Done),
+        (Asked::Replace(_) | Asked::Append(_) | Asked::Prepend(_), None) => {
+            one(None, Told::NotStored)
+        }
+        (Asked::Cas(..) | Asked::Increase(_) | Asked::Decrease(_), None) => {
+            one(None, Told::NotFound)
+        }
+        (Asked::Cas(new, id), Some(old)) => compared(old, new, id, floor, operation),
+        (Asked::Append(more), Some(old)) => {
+            let value = values.joined(old.value, more);
+            one(Some(Item { value, cas: 0, stale: false, sent: false, ..old }), Told::Done)
+        }
+        (Asked::Prepend(more), Some(old)) => {
+            let value = values.joined(more, old.value);
+            one(Some(Item { value, cas: 0, stale: false, sent: false, ..old }), Told::Done)
+        }
+        (Asked::Delete | Asked::Touch(_), None) => one(None, Told::NotFound),
+        (Asked::Delete, Some(_)) => one(None, Told::Done),
+        (Asked::Touch(ttl), Some(old)) => {
+            one(Some(Item { expires: ttl.expires(operation), ..old }), Told::Done)
+        }
+        (Asked::Increase(by), Some(old)) => {
+            one_number(old, |number| number.wrapping_add(by), values)
+        }
+        (Asked::Decrease(by), Some(old)) => {
+            one_number(old, |number| number.saturating_sub(by), values)
+        }
+        (Asked::Flush, _) => one(None, Told::Done),
+        (Asked::Fetch(fetch), Some(old)) => fetched(old, fetch, operation),
+        (Asked::Fetch(fetch), None) => made(fetch, operation, values),
+        (Asked::Invalidate(_) | Asked::Older(..), None) => one(None, Told::NotFound),
+        (Asked::Invalidate(ttl), Some(old)) => {
+            let expires = ttl.map_or(old.expires, |ttl| ttl.expires(operation));
+            one(Some(Item { expires, cas: 0, stale: true, sent: false, ..old }), Told::Done)
+        }
+        (Asked::Older(new, id), Some(old)) => older(old, new, id, floor, operation),
+        (Asked::Count(Count { ttl, initial, .. }), None) => {
+            let value = values.id(initial.to_string().as_bytes());
+            let item = stored(New { value, flags: 0, ttl }, operation);
+            one(item, Told::Number(initial))
+        }
+        (Asked::Count(Count { is_up, by, .. }), Some(old)) => match is_up {
+            true => one_number(old, |number| number.wrapping_add(by), values),
+            false => one_number(old, |number| number.saturating_sub(by), values),
+        },
+    }
+}
+
+/// A `cas` of an item that is there.
+fn compared(old: Item, new: New, id: u64, floor: u64, operation: &Operation) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    if old.cas == id || (old.cas == 0 && floor < id) {
+        all.push((stored(new, operation), Told::Done));
+    }
+    if old.cas != id {
+        all.push((Some(old), Told::Exists));
+    }
+    all
+}
+
+/// The same in mode `I`: an id that is older stores a stale item.
+fn older(old: Item, new: New, id: u64, floor: u64, operation: &Operation) -> Vec<Outcome> {
+    let fresh = stored(new, operation);
+    let stale =
+        fresh.map(|item| Item { stale: true, sent: old.sent, expires: old.expires, ..item });
+    let is_known = old.cas != 0;
+    let mut all = Vec::new();
+    if old.cas == id || (!is_known && floor < id) {
+        all.push((fresh, Told::Done));
+    }
+    if id < old.cas || !is_known {
+        all.push((stale, Told::Done));
+    }
+    if (is_known && old.cas < id) || (!is_known && floor + 1 < id) {
+        all.push((Some(old), Told::Exists));
+    }
+    all
+}
+
+/// An `mg` of an item that is there: who reads a stale one first has won its token, and so has who
+/// asks for the token of one that ends soon.
+fn fetched(old: Item, fetch: Fetch, operation: &Operation) -> Vec<Outcome> {
+    let expires = fetch.touch.map_or(old.expires, |ttl| ttl.expires(operation));
+    let recache = fetch.recache.filter(|_| !old.sent && old.expires.to != 0);
+    let must = recache.is_some_and(|by| old.expires.to < operation.called_seconds + by);
+    let may =
+        recache.is_some_and(|by| old.expires.from < operation.returned_seconds.saturating_add(by));
+    let is_first = old.stale && !old.sent;
+    let mut all = Vec::new();
+    for won in [false, true] {
+        if won && !(is_first || may) || !won && (is_first || must) {
+            continue;
+        }
+        let marks = Some(Marks { won, sent: old.sent, stale: old.stale });
+        let cas = (old.cas != 0).then_some(old.cas);
+        let seen = Seen { value: old.value, flags: Some(old.flags), cas, marks };
+        let item = Item { expires, sent: old.sent || won, ..old };
+        all.push((Some(item), Told::Value(Some(seen))));
+    }
+    all
+}
+
+/// An `mg` of an item that is not there.
+fn made(fetch: Fetch, operation: &Operation, values: &mut Values) -> Vec<Outcome> {
+    let miss = (None, Told::Value(None));
+    let Some(ttl) = fetch.vivify else { return vec![miss] };
+    let value = values.id(b"");
+    let item = stored(New { value, flags: 0, ttl }, operation);
+    let item = item.map(|item| Item { sent: true, ..item });
+    let marks = Some(Marks { won: true, sent: false, stale: false });
+    let seen = Seen { value, flags: Some(0), cas: None, marks };
+    let mut all = vec![(item, Told::Value(Some(seen)))];
+    if operation.may_not_join {
+        all.push(miss); // memory was too short for it
+    }
+    all
+}
+
+fn one_number(old: Item, change: impl Fn(u64) -> u64, values: &mut Values) -> Vec<Outcome> {
+    let bytes = values.bytes(old.value);
+    let width = bytes.len();
+    let Some(number) = number_of(bytes) else { return vec![(Some(old), Told::NotNumber)] };
+    let number = change(number);
+    // As memcached does: a shorter number is padded to the length of the one before it.
+    let value = values.id(format!("{number:<width$}").as_bytes());
+    vec![(Some(Item { value, cas: 0, ..old }), Told::Number(number))]
+}
+
+/// Whether a reply fits what would have been told, and which CAS id it tells.
+fn fits(would: Told, told: Told, floor: u64) -> Option<Option<u64>> {
+    match (would, told) {
+        (_, Told::Silence | Told::Unknown | Told::Doubt) => Some(None),
+        (Told::Value(Some(there)), Told::Value(Some(seen))) => {
+            let same = there.value == seen.value
+                && seen.flags.is_none_or(|flags| Some(flags) == there.flags)
+                && (seen.marks == there.marks || there.marks.is_none());
+            let id_fits = match (there.cas, seen.cas) {
+                (Some(known), Some(told)) => known == told,
+                (None, Some(told)) => floor < told,
+                _ => true,
+            };
+            (same && id_fits).then_some(seen.cas)
+        }
+        (would, told) => (would == told).then_some(None),
+    }
+}
+
+/// Every state after the operation has taken effect in `state`.
+pub(crate) fn effect(state: &State, operation: &Operation, values: &mut Values) -> Vec<State> {
+    let mut after = Vec::new();
+    let mut starts = Vec::new();
+    match state.item {
+        None => starts.push((None, state.ended)),
+        Some(item) => {
+            let Expires { from, to } = item.expires;
+            if to == 0 || operation.called_seconds < to {
+                starts.push((Some(item), None));
+            }
+            if to != 0 && from <= operation.returned_seconds {
+                starts.push((None, Some(item)));
+            } else if operation.may_miss {
+                starts.push((None, None));
+            }
+        }
+    }
+    for (start, ended) in starts {
+        let floor = state.floor.max(start.map_or(0, |item| item.cas));
+        if matches!(operation.told, Told::Unknown | Told::Refused | Told::Doubt) {
+            after.push(State { item: start, ended, ..*state });
+            if operation.asked.stores() {
+                after.push(State { item: None, ended: None, floor, ..*state });
+            }
+            if operation.told == Told::Refused {
+                continue;
+            }
+        }
+        let joins = matches!(operation.asked, Asked::Append(_) | Asked::Prepend(_));
+        if joins && operation.may_not_join && operation.told == Told::NotStored {
+            after.push(State { item: start, ended, ..*state });
+        }
+        for (item, would) in outcomes(start, state.floor, operation, values) {
+            let Some(told_id) = fits(would, operation.told, state.floor) else { continue };
+            let item = item.map(|item| Item { cas: told_id.unwrap_or(item.cas), ..item });
+            let is_flushed = operation.asked == Asked::Flush;
+            let ended = ended.filter(|_| item.is_none() && !is_flushed);
+            after.push(State { item, ended, floor, ..*state });
+        }
+    }
+    after
+}

@@ -1,0 +1,130 @@
+//! Runs that have found real defects, or in which a rare one is likely, each named for what it
+//! was or would be: they are tried first, whatever else is.
+//!
+//! A change anywhere gives a seed another meaning. So each has a planted bug that is the defect, or
+//! stands for it, and the seeds from its first one on are tried until one finds that bug; what is
+//! set of these runs makes that likely. `--regressions` fails where none of [`TRIES`] does.
+
+use crate::swarm::Swarm;
+
+/// Seeds that are tried.
+pub const TRIES: u64 = 400;
+
+/// A defect that this simulation has found or must find, and how.
+pub struct Regression {
+    /// What it is.
+    pub name: &'static str,
+    /// The first seed.
+    pub seed: u64,
+    /// What is changed of its runs.
+    pub sets: &'static [(&'static str, u64)],
+    /// The planted bug that is like it.
+    pub bug: &'static str,
+}
+
+impl Regression {
+    /// Its runs.
+    pub fn swarms(&self) -> impl Iterator<Item = Swarm> {
+        (self.seed..self.seed + TRIES).map(|seed| {
+            let mut swarm = Swarm::draw(seed);
+            for (name, value) in self.sets {
+                swarm.set(name, *value).expect("a number that a run has");
+            }
+            swarm
+        })
+    }
+}
+
+/// All of them.
+pub const ALL: &[Regression] = &[
+    Regression {
+        name: "an error inside a multiget is followed by values",
+        seed: 1,
+        sets: &[("filler", 1)],
+        bug: "ErrorThenValues",
+    },
+    Regression {
+        name: "a `flush_all` alone is not committed at an interval",
+        seed: 1,
+        sets: &[("kept", 2), ("flush", 1), ("datagram-clients", 0)],
+        bug: "FlushUncommitted",
+    },
+    Regression {
+        name: "an append under short memory panics",
+        seed: 700,
+        sets: &[("kept", 0), ("memory-mb", 4), ("filler", 1), ("crashes", 0), ("large", 80)],
+        bug: "JoinCutShort",
+    },
+    Regression {
+        name: "the expiry of a `gat` that another worker takes on is not kept",
+        seed: 1647,
+        sets: &[("kept", 1), ("ends", 100)],
+        bug: "TouchOffered",
+    },
+    Regression {
+        name: "at an interval a value is shown that the tier then refuses",
+        seed: 100,
+        sets: &[
+            ("kept", 2),
+            ("memory-mb", 6),
+            ("ssd-mb", 4),
+            ("large", 200),
+            ("filler", 1),
+            ("datagram-clients", 0),
+            ("keys", 4),
+            ("crashes", 0),
+        ],
+        bug: "UntakenShown",
+    },
+    Regression {
+        name: "the token of a stale item is won in memory alone",
+        seed: 1,
+        sets: &[("kept", 1)],
+        bug: "TokenUnwritten",
+    },
+    Regression {
+        name: "a log is cut in silence where a damaged superblock vouched for it",
+        seed: 1,
+        sets: &[
+            ("kept", 1),
+            ("rot", 1),
+            ("crashes", 8),
+            ("large", 128),
+            ("datagram-clients", 0),
+            ("hostile", 0),
+        ],
+        bug: "CutUntold",
+    },
+    Regression {
+        name: "a client that was stopped repeats what the server has forgotten",
+        seed: 1,
+        sets: &[("datagram-clients", 3), ("datagram-faults", 300), ("jumps", 1)],
+        bug: "OnceForgotten",
+    },
+    Regression {
+        name: "a command whose item memory evicts under it is told that there is none",
+        seed: 1,
+        sets: &[
+            ("kept", 1),
+            ("memory-mb", 2),
+            ("filler", 1),
+            ("crashes", 0),
+            ("hostile", 0),
+            ("keys", 6),
+            ("datagram-clients", 0),
+        ],
+        bug: "EvictedIsAbsent",
+    },
+    Regression {
+        name: "an SSD that is older than its log is opened",
+        seed: 1,
+        sets: &[("kept", 1), ("crashes", 10), ("hostile", 0), ("datagram-clients", 0)],
+        bug: "OlderLogAccepted",
+    },
+    Regression {
+        name: "a `flush_all` to come is forgotten at a restart",
+        seed: 1,
+        sets: &[("kept", 1), ("flush", 1), ("admin", 1), ("crashes", 8), ("keys", 12)],
+        bug: "DelayedFlushForgotten",
+    },
+];

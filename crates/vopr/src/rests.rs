@@ -1,0 +1,139 @@
+//! Rest: everybody goes on until there is nothing to do. Then nothing may be unanswered, and
+//! nothing of what was in use may be left.
+
+use crate::datagrams::DatagramClient;
+use crate::judge;
+use crate::life::{Life, ROUNDS_MAX};
+use crate::streams::StreamClient;
+use crate::world::{COMMIT_INTERVAL, Outcome, World};
+use laneway_server::clock::Clock;
+use laneway_server::durable::keeper::Keeper;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Rounds in a row with nothing to do that make a rest.
+const QUIET_ROUNDS: u32 = 12;
+const _: () = assert!(COMMIT_INTERVAL.as_nanos() * 4 < QUIET_ROUNDS as u128 * QUIET_NANOS as u128);
+/// The same that prove a lost wake-up, where somebody is unanswered: shorter than any sleep.
+const SLEEPING_ROUNDS_MAX: u32 = 60;
+/// Time that passes in a round with nothing to do.
+const QUIET_NANOS: u64 = 1_000_000;
+/// Rounds after the last client has left, and the time that passes in each.
+const LEAVE_ROUNDS: u32 = 60;
+const LEAVE_NANOS: u64 = 500_000_000;
+
+impl World {
+    /// Everybody goes on in turn, and nobody asks anything new, until there is nothing to do.
+    pub(crate) fn rest(&mut self, life: &mut Life) -> Outcome {
+        let mut quiet = 0;
+        for _ in 0..ROUNDS_MAX {
+            if self.has_no_power() {
+                return Ok(());
+            }
+            let busy = self.round(life)?;
+            quiet = if busy { 0 } else { quiet + 1 };
+            if quiet > SLEEPING_ROUNDS_MAX && self.is_forgotten(life) {
+                return Err(format!("everybody sleeps: {}", self.waits_for(life)));
+            }
+            if quiet > QUIET_ROUNDS && self.is_answered(life) {
+                let (now, may_miss) = self.now(life);
+                self.books.settle(now, may_miss);
+                let may_doubt = self.may_doubt();
+                self.books.flush_if_over(now, may_miss, may_doubt);
+                // Longer than the interval between two commits.
+                life.durable_moment = self.books.moment();
+                return judge::rest(life, self.swarm.memory_bytes);
+            }
+            self.pass_time(life, busy);
+            self.note_time();
+        }
+        Err(format!("no answer after {ROUNDS_MAX} rounds: {}", self.waits_for(life)))
+    }
+
+    /// Whether a client waits for nothing that time brings: neither for a repeat over UDP nor for
+    /// memory that the durable executor is short of.
+    pub(crate) fn is_forgotten(&self, life: &Life) -> bool {
+        let idle = life.rig.keeper.as_ref().is_none_or(Keeper::is_idle);
+        idle && !self.streams.iter().all(StreamClient::is_idle)
+    }
+
+    /// A step of everything that is the server's. Returns whether any had something to do.
+    pub(crate) fn round_of_server(&mut self, life: &mut Life) -> Outcome<bool> {
+        let mut busy = false;
+        for worker in 0..life.rig.workers.len() {
+            busy |= self.step_worker(life, worker)?;
+        }
+        busy |= self.step_keeper(life)? | self.step_devices(life);
+        self.books.counts.steps += 1;
+        Ok(busy)
+    }
+
+    /// The same, and the clients.
+    pub(crate) fn round(&mut self, life: &mut Life) -> Outcome<bool> {
+        let busy = self.round_of_server(life)?;
+        let now_nanos = self.clock.nanos();
+        let (mut scene, streams) = self.scene(&life.rig);
+        for client in streams {
+            client.exchange(&mut scene, &life.rig.net)?;
+        }
+        for client in &mut life.datagrams {
+            client.exchange(&mut scene, now_nanos)?;
+        }
+        Ok(busy)
+    }
+
+    /// A moment, or until a client over UDP asks again.
+    pub(crate) fn pass_time(&mut self, life: &Life, busy: bool) {
+        let now = self.clock.nanos();
+        let wakes = life.datagrams.iter().filter(|client| !client.is_idle());
+        let next = wakes.filter_map(DatagramClient::wake_nanos).min();
+        self.clock.advance(match next {
+            Some(next) if !busy && next > now => (next - now).min(100_000_000),
+            _ if busy => 10_000,
+            _ => QUIET_NANOS,
+        });
+    }
+
+    pub(crate) fn is_answered(&self, life: &Life) -> bool {
+        self.streams.iter().all(StreamClient::is_idle)
+            && life.datagrams.iter().all(DatagramClient::is_idle)
+            && life.rig.keeper.as_ref().is_none_or(Keeper::is_idle)
+    }
+
+    pub(crate) fn waits_for(&self, life: &Life) -> String {
+        let streams = self.streams.iter().filter(|client| !client.is_idle());
+        let datagrams = life.datagrams.iter().filter(|client| !client.is_idle());
+        let mut all: Vec<String> = streams.map(StreamClient::waits_for).collect();
+        all.extend(datagrams.map(DatagramClient::waits_for));
+        if life.rig.keeper.as_ref().is_some_and(|keeper| !keeper.is_idle()) {
+            all.push("the durable executor is not idle".into());
+        }
+        all.join("; ")
+    }
+
+    /// Every key, by clients that come last.
+    pub(crate) fn read_all(&mut self, life: &mut Life) -> Outcome {
+        let (mut scene, streams) = self.scene(&life.rig);
+        streams[0].read_all(&mut scene);
+        self.rest(life)
+    }
+
+    /// Every client leaves: the server keeps nothing of them.
+    pub(crate) fn leave(&mut self, life: &mut Life) -> Outcome {
+        let (mut scene, streams) = self.scene(&life.rig);
+        streams.iter_mut().for_each(|client| client.leave(scene.books));
+        life.hostile.drain(..).for_each(|hostile| hostile.vanish());
+        life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
+        // Longer than replies by UDP are kept, and than the times after which a server tidies up.
+        for _ in 0..LEAVE_ROUNDS {
+            self.round_of_server(life)?;
+            self.clock.advance(LEAVE_NANOS);
+        }
+        life.datagrams.clear();
+        let open = life.rig.shared.connections.open.load(Relaxed);
+        let cards = laneway_server::shared::lock(&life.rig.shared.connections.cards).len();
+        if open + cards > 0 {
+            return Err(format!("{open} connections are open, and {cards} told, of no client"));
+        }
+        judge::rest(life, self.swarm.memory_bytes)
+    }
+}
