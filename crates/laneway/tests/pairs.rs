@@ -142,3 +142,52 @@ fn in_a_comparison_who_spins_is_awake_for_its_own_runs_only() {
     }
     std::fs::remove_dir_all(&folder).expect("ours");
 }
+
+/// A client before whose first measurement the server of that is killed.
+const KILLS: &str = r#"
+previous=
+for word in "$@"; do
+    case $previous in --server-pid) pid=$word ;; --json) json=$word ;; esac
+    case $word in --no-prefill) measures=yes ;; esac
+    previous=$word
+done
+if [ -n "$measures" ] && mkdir @FOLDER@/killed 2> /dev/null; then
+    kill -KILL $pid
+    until [ "$(sed 's/.*) //; s/ .*//' /proc/$pid/stat)" = Z ]; do :; done
+fi
+@LANEWAY@ bench "$@"
+status=$?
+[ -e $json ] && sed -i 's/"build": "debug"/"build": "release"/' $json
+exit $status
+"#;
+
+#[test]
+fn who_vanishes_or_never_comes_is_told_and_the_others_keep_their_results() {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cpus < 2 {
+        eprintln!("skipped: servers and client need a CPU each");
+        return;
+    }
+    let _alone = alone();
+    let never = "[[server]]\nname = \"never\"\ncommand = \"{laneway} serve --nonsense\"\n\
+                 [[run]]\nname = \"of-never\"\nserver = \"never\"\n";
+    let definition = definition::parse(&format!("{TWO}{never}")).expect("it is a good one");
+    let (_, mut options) = two();
+    let name = format!("laneway-pairs-gone-{}", std::process::id());
+    let folder: PathBuf = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let script = KILLS.replace("@FOLDER@", &folder.to_string_lossy());
+    let client = folder.join("client.sh");
+    std::fs::write(&client, script.replace("@LANEWAY@", BINARY)).expect("it can be written");
+    options.client = vec!["sh".into(), client.to_string_lossy().into_owned()];
+    options.patience = Patience::Until(Instant::now());
+    let collected = pairs::collect(&definition, &options).expect("one of them is there");
+    let round = &collected.rounds[0];
+    let answered = |run: &str| round[run].pointer("/requests/answered_per_s").is_some();
+    assert_eq!([answered("of-spins"), answered("of-sleeps")], [false, true], "{round:?}");
+    let [gone, never] = collected.failures.as_slice() else { panic!("{:?}", collected.failures) };
+    assert!(gone.starts_with("spins has ended by itself (signal: 9"), "{gone}");
+    assert!(never.starts_with("never takes no part"), "{never}");
+    assert!(round["of-spins"]["doubt"].as_str().is_some_and(|doubt| doubt.contains(gone)));
+    std::fs::remove_dir_all(&folder).expect("ours");
+}

@@ -51,6 +51,7 @@ struct Typed {
     runs: usize,
     first_run: u64,
     connections: Option<usize>,
+    connections_large: usize,
     threads: usize,
     duration_s: Option<f64>,
     warmup_s: Option<f64>,
@@ -85,6 +86,7 @@ impl Default for Typed {
             runs: 1,
             first_run: 0,
             connections: None,
+            connections_large: 0,
             threads: 1,
             duration_s: None,
             warmup_s: None,
@@ -246,6 +248,7 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "runs" => typed.runs = number(name, parser)?,
         "first-run" => typed.first_run = number(name, parser)?,
         "connections" => typed.connections = Some(number(name, parser)?),
+        "connections-large" => typed.connections_large = number(name, parser)?,
         "threads" => typed.threads = number(name, parser)?,
         "duration" => typed.duration_s = Some(number(name, parser)?),
         "warmup" => typed.warmup_s = Some(number(name, parser)?),
@@ -301,17 +304,9 @@ fn check_schedule(typed: &Typed) -> Result<(), String> {
     Ok(())
 }
 
-fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
-    let Typed { threads, depth, runs, .. } = typed;
-    let duration_s = typed.duration_s.unwrap_or(DURATION_S);
-    let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
-    let udp = typed.udp.check()?;
-    if udp.is_some() && typed.socket.is_some() {
-        return Err("--udp: needs a --server with an address, not a --socket".into());
-    }
-    let default = if udp.is_some() { SOCKETS_UDP } else { CONNECTIONS };
-    let connections = typed.connections.unwrap_or(default);
-    check_schedule(&typed)?;
+/// The flags that say how many do it at once.
+fn check_connections(typed: &Typed, connections: usize, is_udp: bool) -> Result<(), String> {
+    let &Typed { threads, depth, runs, connections_large, .. } = typed;
     if threads == 0 || connections < threads {
         return Err(format!(
             "--threads {threads}: must be at least 1 and at most --connections ({connections}), \
@@ -324,9 +319,30 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     if depth > 1 && !typed.closed {
         return Err(format!("--depth {depth}: means something with --closed only"));
     }
+    if connections_large > 0 && (typed.closed || is_udp || threads > 1) {
+        return Err(format!(
+            "--connections-large {connections_large}: for one thread's open loop over \
+             connections; leave out --closed, --udp and --threads"
+        ));
+    }
     if typed.cpu.is_some() && threads > 1 {
         return Err(format!("--cpu: {threads} threads on one CPU cannot spin; leave it out"));
     }
+    Ok(())
+}
+
+fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
+    let Typed { threads, depth, runs, connections_large, .. } = typed;
+    let duration_s = typed.duration_s.unwrap_or(DURATION_S);
+    let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
+    let udp = typed.udp.check()?;
+    if udp.is_some() && typed.socket.is_some() {
+        return Err("--udp: needs a --server with an address, not a --socket".into());
+    }
+    let default = if udp.is_some() { SOCKETS_UDP } else { CONNECTIONS };
+    let connections = typed.connections.unwrap_or(default);
+    check_schedule(&typed)?;
+    check_connections(&typed, connections, udp.is_some())?;
     let sizes = sizes(&typed)?;
     check_floor(&typed)?;
     let get_share = if typed.floor { 1.0 } else { typed.workload.get_share };
@@ -349,6 +365,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         runs,
         first_run: typed.first_run,
         connections,
+        connections_large,
         threads,
         duration: Duration::from_secs_f64(duration_s),
         warmup: Duration::from_secs_f64(warmup_s),
@@ -412,7 +429,10 @@ fn sizes(typed: &Typed) -> Result<Sizes, String> {
     let Some(largest) = large_bytes_max else { return Ok(typed.workload.sizes) };
     match typed.workload.sizes {
         Sizes::Etc { .. } => Ok(Sizes::Etc { large_bytes_max: largest }),
-        Sizes::Pair { small_bytes, .. } => Ok(Sizes::Pair { small_bytes, large_bytes: largest }),
+        Sizes::Pair { small_bytes, .. } => {
+            let (large_bytes_min, large_bytes_max) = (largest, largest);
+            Ok(Sizes::Pair { small_bytes, large_bytes_min, large_bytes_max })
+        }
         _ => Err(format!("--s-large {largest}: this workload has no large keys of its own")),
     }
 }
@@ -481,6 +501,8 @@ mod tests {
             ("--frobnicate", "--frobnicate: no such flag"),
             ("here", "no such argument"),
             ("--threads 3 --connections 2", "--threads 3: must be at least 1 and at most"),
+            ("--connections-large 2 --closed", "--connections-large 2: for one thread's open loop"),
+            ("--connections-large 2 --udp", "--connections-large 2: for one thread's open loop"),
             ("--depth 4", "--depth 4: means something with --closed only"),
             ("--dialect binary", "--dialect binary: must be text or resp"),
             ("--late-max 51", "--late-max 51: percent of the requests, 0 to 50"),

@@ -58,6 +58,12 @@ pub fn of_this_thread() -> CpuTime {
     parse_schedstat(&text).unwrap_or_default()
 }
 
+/// Thread `thread` of this process.
+pub fn of_thread(thread: i32) -> CpuTime {
+    let path = format!("/proc/self/task/{thread}/schedstat");
+    parse_schedstat(&fs::read_to_string(path).unwrap_or_default()).unwrap_or_default()
+}
+
 fn parse_schedstat(text: &str) -> Option<CpuTime> {
     let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
     Some(CpuTime { busy_ns: words.next()??, kept_waiting_ns: words.next()?? })
@@ -142,6 +148,14 @@ pub fn pin(cpu: usize) -> Result<(), String> {
 pub fn unpin() {
     let mut set = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// Keeps the calling thread off the CPU that it is on, where there is another.
+pub fn leave() {
+    let here = rustix::thread::sched_getcpu();
+    let mut set = CpuSet::new();
+    (0..CpuSet::MAX_CPU).filter(|&cpu| cpu != here).for_each(|cpu| set.set(cpu));
     let _ = sched_setaffinity(None, &set);
 }
 

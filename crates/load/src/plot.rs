@@ -52,25 +52,32 @@ const COLORS: [RGBColor; 7] = [
 /// From where to where the values at a point went: its place, the least and the largest.
 pub type Span = (f64, f64, f64);
 
-/// The picture; an error where there is no point to draw.
-pub fn svg(chart: Chart<'_>, lines: &[Line]) -> Result<String, String> {
-    svg_with_spans(chart, lines, &[])
+/// What may be drawn beside the lines.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Extras {
+    /// Spans of each line's points, in its colour.
+    pub spans: Vec<Vec<Span>>,
+    /// Which of each line's points have hollow marks.
+    pub hollow: Vec<Vec<bool>>,
+    /// From where to where on the horizontal axis the ground is grey.
+    pub band: Option<(f64, f64)>,
 }
 
-/// The same, with the spans of each line's points in its colour.
-pub fn svg_with_spans(
-    chart: Chart<'_>,
-    lines: &[Line],
-    spans: &[Vec<Span>],
-) -> Result<String, String> {
+/// The picture; an error where there is no point to draw.
+pub fn svg(chart: Chart<'_>, lines: &[Line]) -> Result<String, String> {
+    svg_with(chart, lines, &Extras::default())
+}
+
+/// The same, with more in it.
+pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<String, String> {
     let points = || lines.iter().flat_map(|(_, points)| points.iter().copied());
     if points().next().is_none() {
         return Err(format!("{}: nothing to draw", chart.title));
     }
     let (x_low, x_high) = bounds(points().map(|point| point.0));
-    let ends = spans.iter().flatten().flat_map(|&(_, low, high)| [low, high]);
+    let ends = extras.spans.iter().flatten().flat_map(|&(_, low, high)| [low, high]);
     let (y_low, y_high) = bounds(points().map(|point| point.1).chain(ends));
-    let lines = Drawing { lines, spans };
+    let lines = Drawing { lines, extras, height: (y_low, y_high) };
     // A single place has room around it, or its axis would have one number only.
     let x_pad = ((x_high - x_low) * 0.03).max(x_high.abs() * 0.02).max(1e-9);
     let x_linear = (x_low - x_pad)..(x_high + x_pad);
@@ -111,7 +118,9 @@ pub fn svg_with_spans(
 #[derive(Clone, Copy)]
 struct Drawing<'a> {
     lines: &'a [Line],
-    spans: &'a [Vec<Span>],
+    extras: &'a Extras,
+    /// The least and the largest value.
+    height: (f64, f64),
 }
 
 fn draw<'a, X, Y>(
@@ -132,31 +141,71 @@ where
         _ => mesh.y_label_formatter(&number),
     };
     mesh.label_style(("sans-serif", 13)).draw().map_err(text)?;
-    let empty = Vec::new();
+    let Extras { spans, hollow, band } = drawing.extras;
+    if let Some((from, to)) = *band {
+        let (low, high) = drawing.height;
+        // Ten times as far either way: the axis ends before that, and so does what is drawn.
+        let corners = [(from, low / 10.0), (to, high * 10.0)];
+        let ground = Rectangle::new(corners, BLACK.mix(0.07).filled());
+        context.draw_series([ground]).map_err(text)?;
+    }
     for (index, (name, points)) in drawing.lines.iter().enumerate() {
         // It keeps its colour for where it has points, and stands in no legend here.
         if points.is_empty() {
             continue;
         }
         let color = COLORS[index % COLORS.len()];
-        let spans = drawing.spans.get(index).unwrap_or(&empty).iter();
+        let spans = spans.get(index).into_iter().flatten();
         let whisker = |&(x, low, high): &Span| {
             PathElement::new([(x, low), (x, high)], color.mix(0.4).stroke_width(4))
         };
         context.draw_series(spans.map(whisker)).map_err(text)?;
         let style = COLORS[index % COLORS.len()].stroke_width(2);
         // A line of hundreds of points needs no mark at each.
-        let mark = if points.len() > 60 { 0 } else { 3 };
+        let marked = if points.len() > 60 { &[] } else { points.as_slice() };
+        let hollow = hollow.get(index);
+        let marks = marked.iter().enumerate().map(|(at, &point)| {
+            let is_hollow = hollow.is_some_and(|hollow| hollow.get(at) == Some(&true));
+            EmptyElement::at(point)
+                + mark(index, if is_hollow { WHITE } else { color })
+                + outline(index, style)
+        });
         context
-            .draw_series(LineSeries::new(points.iter().copied(), style).point_size(mark))
+            .draw_series(LineSeries::new(points.iter().copied(), style))
             .map_err(text)?
             .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            .legend(move |(x, y)| {
+                EmptyElement::at((x + 9, y))
+                    + PathElement::new([(-9, 0), (9, 0)], style)
+                    + mark(index, color)
+            });
+        context.draw_series(marks).map_err(text)?;
     }
     let mut labels = context.configure_series_labels();
     labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
     labels.position(SeriesLabelPosition::UpperLeft).label_font(("sans-serif", 13));
     labels.draw().map_err(text)
+}
+
+/// The corners of a line's mark: a shape of its own, for who does not see colours.
+fn corners(index: usize) -> Vec<(i32, i32)> {
+    match index % 5 {
+        0 => vec![(-4, -2), (-2, -4), (2, -4), (4, -2), (4, 2), (2, 4), (-2, 4), (-4, 2)],
+        1 => vec![(-4, -4), (4, -4), (4, 4), (-4, 4)],
+        2 => vec![(0, -5), (5, 4), (-5, 4)],
+        3 => vec![(0, -6), (5, 0), (0, 6), (-5, 0)],
+        _ => vec![(0, 5), (5, -4), (-5, -4)],
+    }
+}
+
+fn mark(index: usize, color: RGBColor) -> Polygon<(i32, i32)> {
+    Polygon::new(corners(index), color.filled())
+}
+
+fn outline(index: usize, style: ShapeStyle) -> PathElement<(i32, i32)> {
+    let mut corners = corners(index);
+    corners.push(corners[0]);
+    PathElement::new(corners, style.stroke_width(1))
 }
 
 fn bar_number(value: f64) -> String {

@@ -6,6 +6,7 @@
 
 use crate::connection::{Completion, Outcome, Request};
 use crate::laps::{LATE_NS, Laps};
+use crate::phases::Phases;
 use crate::workload::{Class, Operation};
 use hdrhistogram::Histogram;
 use std::ops::Range;
@@ -85,6 +86,8 @@ pub struct Recorder {
     latency_ns: [Histogram<u64>; OPERATIONS.len() * CLASSES.len()],
     /// The same run, lap by lap.
     pub laps: Laps,
+    /// The same run, part by part, where what is asked for changes within it.
+    pub phases: Option<Phases>,
     /// Counts so far.
     pub counts: Counts,
     /// The first corrupt reply and the first refusal, in words.
@@ -102,6 +105,7 @@ impl Recorder {
         };
         Recorder {
             laps: Laps::new(window_ns.clone()),
+            phases: None,
             window_ns,
             latency_ns: std::array::from_fn(|_| empty()),
             counts: Counts::default(),
@@ -126,6 +130,9 @@ impl Recorder {
         self.counts.late_ns_max = self.counts.late_ns_max.max(late_ns);
         self.counts.no_idle_connection += u64::from(busy);
         self.laps.sent(due_ns, late_ns);
+        if let Some(phases) = &mut self.phases {
+            phases.sent(due_ns, late_ns);
+        }
     }
 
     /// A request due at `due_ns` was not sent by the end.
@@ -135,6 +142,9 @@ impl Recorder {
         self.counts.never_sent += within;
         if within > 0 {
             self.laps.sent(due_ns, u64::MAX);
+            if let Some(phases) = &mut self.phases {
+                phases.sent(due_ns, u64::MAX);
+            }
         }
     }
 
@@ -157,6 +167,9 @@ impl Recorder {
     fn latency(&mut self, request: &Request, now_ns: u64) {
         let latency_ns = now_ns.saturating_sub(request.due_ns).max(1);
         self.laps.answered(request.due_ns, request.class, latency_ns);
+        if let Some(phases) = self.phases.as_mut().filter(|_| request.class == Class::Small) {
+            phases.answered(request.due_ns, latency_ns);
+        }
         self.latency_ns[index(request.operation, request.class)].saturating_record(latency_ns);
     }
 
@@ -214,6 +227,9 @@ impl Recorder {
         if request.class == Class::Large {
             self.counts.large += 1;
             self.counts.value_bytes_large += moved;
+            if let Some(phases) = &mut self.phases {
+                phases.moved(now_ns, moved);
+            }
         }
         self.latency(request, now_ns);
     }
@@ -229,6 +245,9 @@ impl Recorder {
         }
         self.counts.add(&other.counts);
         self.laps.merge(&other.laps);
+        if let (Some(own), Some(others)) = (&mut self.phases, &other.phases) {
+            own.merge(others);
+        }
         if self.first_fault.is_none() {
             self.first_fault.clone_from(&other.first_fault);
         }

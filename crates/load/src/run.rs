@@ -8,6 +8,7 @@ use crate::datagram::sender::{Lines, Pace};
 use crate::datagram::{self, endpoint};
 use crate::dialect::Dialect;
 use crate::floor;
+use crate::phases::{InParts, Phases};
 use crate::prefill::prefill;
 use crate::random::Random;
 use crate::recorder::{Counts, Recorder};
@@ -20,6 +21,7 @@ use crate::sender::{Clock, Connections, Edge};
 use crate::timeline::{self, Sampler};
 use crate::values::Values;
 use crate::verdict::judge;
+use crate::watch::Watch;
 use crate::workload::{Draws, Workload};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -49,6 +51,8 @@ pub struct Plan {
     pub first_run: u64,
     /// Connections in all; at least one per thread.
     pub connections: usize,
+    /// Further connections, of large requests alone.
+    pub connections_large: usize,
     /// Threads of the sender.
     pub threads: usize,
     /// The measured window.
@@ -172,6 +176,7 @@ struct Part {
     recorder: Recorder,
     udp: Option<datagram::Counts>,
     samples: [Sample; 2],
+    start: Instant,
 }
 
 fn one_run(
@@ -189,7 +194,10 @@ fn one_run(
         Some(_) => Some(Sampler::start(&plan.target, plan.warmup)?),
         None => None,
     };
-    let Part { recorder, udp, samples } = all_threads(plan, udp, context, mode, number)?;
+    let watch = (!plan.steps.is_empty()).then(|| Watch::start(plan.server_pid));
+    let part = all_threads(plan, udp, context, mode, number);
+    let lost = watch.map(Watch::finish).unwrap_or_default();
+    let Part { recorder, udp, samples, start } = part?;
     if let (Some(sampler), Some(path)) = (sampler, &plan.timeline) {
         write_timeline(plan, path, &sampler.finish())?;
     }
@@ -223,6 +231,7 @@ fn one_run(
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
         latency_us: verdict.refused.is_none().then(|| Latencies::of(&recorder)),
         quiet: (is_open && verdict.refused.is_none()).then(|| recorder.laps.quiet()),
+        phases: in_parts(&recorder, start, &lost).filter(|_| verdict.refused.is_none()),
         distribution: (plan.distribution && verdict.refused.is_none())
             .then(|| Distribution::of(&recorder)),
         udp,
@@ -235,6 +244,13 @@ fn one_run(
         },
         verdict,
     })
+}
+
+/// The run part by part; times of the watch are counted from the start, as the recorder's are.
+fn in_parts(recorder: &Recorder, start: Instant, lost: &[(Instant, u64)]) -> Option<InParts> {
+    let since = |at: &Instant| at.saturating_duration_since(start).as_nanos() as u64;
+    let lost: Vec<(u64, u64)> = lost.iter().map(|(at, lost_ns)| (since(at), *lost_ns)).collect();
+    Some(recorder.phases.as_ref()?.told(&lost))
 }
 
 fn write_timeline(plan: &Plan, path: &Path, samples: &[timeline::Sample]) -> Result<(), String> {
@@ -298,7 +314,7 @@ fn all_threads(
         let prepared = Prepared::new(plan, udp, context, mode, number, thread);
         gate.wait();
         let start = *start.get_or_init(|| Instant::now() + START_IN);
-        prepared?.go(plan, Clock::starting(start), thread == 0)
+        prepared?.go(plan, start, thread == 0)
     };
     std::thread::scope(|scope| {
         let part = &part;
@@ -331,6 +347,7 @@ impl<'a> Way<'a> {
         stream: u64,
     ) -> io::Result<Self> {
         let Some(udp) = udp else {
+            let count = count + plan.connections_large;
             return Connections::open(context, &plan.target, count).map(Way::Connections);
         };
         let seed = plan.workload.options().seed ^ u64::from_le_bytes(*b"queues  ");
@@ -385,10 +402,14 @@ impl<'a> Prepared<'a> {
         Ok(Prepared { way, arrivals, depth, streams })
     }
 
-    fn go(self, plan: &Plan, clock: Clock, samples_cpu: bool) -> Result<Part, String> {
+    fn go(self, plan: &Plan, start: Instant, samples_cpu: bool) -> Result<Part, String> {
+        let clock = Clock::starting(start);
         let start_ns = plan.warmup.as_nanos() as u64;
         let mut recorder = Recorder::new(start_ns..start_ns + plan.duration.as_nanos() as u64);
         recorder.sampled = plan.reply_percent() < 100;
+        if !plan.steps.is_empty() {
+            recorder.phases = Some(Phases::new(recorder.window_ns(), plan.steps.len()));
+        }
         let mut samples = [Sample::default(); 2];
         let at_edge = |edge: Edge| {
             if samples_cpu {
@@ -398,7 +419,9 @@ impl<'a> Prepared<'a> {
         let [asks, versions] = self.streams;
         let done = match (self.way, self.depth) {
             (Way::Connections(mut connections), 0) => {
-                let mut open = OpenLoop { arrivals: &self.arrivals, drain: plan.drain, versions };
+                let (arrivals, drain) = (&self.arrivals, plan.drain);
+                let own_large = plan.connections_large;
+                let mut open = OpenLoop { arrivals, drain, versions, own_large };
                 open.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
             }
             (Way::Connections(mut connections), depth) => {
@@ -415,6 +438,6 @@ impl<'a> Prepared<'a> {
             }
         };
         let udp = done.map_err(|error| format!("{}: {error}", plan.target))?;
-        Ok(Part { recorder, udp, samples })
+        Ok(Part { recorder, udp, samples, start })
     }
 }

@@ -1,8 +1,9 @@
 //! The pictures of a comparison, each with its words. A line has the same colour in all of them.
 
 use super::results::{Results, Spread, parts};
+use super::table;
 use crate::pairs::definition::{Kind, RunDefinition};
-use crate::plot::{self, Chart, Line, Log, Span};
+use crate::plot::{self, Chart, Extras, Line, Log, Span};
 
 /// One picture.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +59,7 @@ fn against_throughput(results: Results<'_>, class: &str) -> Option<Picture> {
          for {class} values ninety-nine within the time shown. A line ends where its server no \
          longer keeps up. Points are medians over the rounds, bars their spread."
     );
-    let svg = plot::svg_with_spans(chart, &lines, &spans).ok()?;
+    let svg = plot::svg_with(chart, &lines, &Extras { spans, ..Extras::default() }).ok()?;
     Some(Picture { svg, caption })
 }
 
@@ -92,7 +93,7 @@ fn distribution(results: Results<'_>, class: &str) -> Option<Picture> {
 fn cpu(results: Results<'_>) -> Option<Picture> {
     let is_rate = |at: &str| at.parse::<f64>().is_ok();
     let mut loads: Vec<&str> = Vec::new();
-    for run in results.runs().iter().filter(|run| results.kind(run) == Kind::Bench) {
+    for run in table::rows(results) {
         let (_, at) = parts(&run.name);
         if !is_rate(at) && !loads.contains(&at) {
             loads.push(at);

@@ -2,7 +2,7 @@
 //! one fell behind, and one was asked for less than it could give.
 
 use crate::cpu::Machine;
-use crate::pairs::definition;
+use crate::pairs::definition::{self, Definition};
 use crate::pairs::record::{Record, SCHEMA};
 use crate::pairs::statistics::judge_what_is_there;
 use crate::pairs::{Measured, Round};
@@ -121,6 +121,10 @@ pub fn record() -> Record {
         )
     };
     let rounds = vec![round(80.0), round(90.0), round(80.0)];
+    put_together(definition, rounds)
+}
+
+fn put_together(definition: Definition, rounds: Vec<Round>) -> Record {
     let figures = judge_what_is_there(&definition.figures, &rounds);
     Record {
         schema: SCHEMA.into(),
@@ -142,4 +146,48 @@ pub fn record() -> Record {
         made: None,
         rounds,
     }
+}
+
+/// A comparison beside a noisy neighbour that never was: the p99 of each server's small requests
+/// during it, 50 µs before and after; one without a p99 has ended. Two slices a part, of which the
+/// last one during it was disturbed.
+pub fn beside_a_neighbour(servers: &[(&str, Option<f64>)]) -> Record {
+    const LOAD: &str = "--workload noisy-1to10mb --rate 10000 --p-large-steps 0,0.4,0";
+    let part = |p99: f64, moved: f64, disturbed: u64| {
+        json!({
+            "small": {"p50": p99 / 2.0, "p99": p99, "p99_9": p99 * 2.0},
+            "large_megabytes_per_s": moved,
+            "disturbed": disturbed,
+        })
+    };
+    let mut text = "about = \"a neighbour\"\n".to_owned();
+    let mut round = Round::new();
+    for (name, during) in servers {
+        text += &format!(
+            "[[server]]\nname = \"{name}\"\ncommand = \"{name} -p {{port}}\"\n\
+             [[run]]\nname = \"{name} @ noisy neighbour\"\nserver = \"{name}\"\nload = \"{LOAD}\"\n"
+        );
+        let slices = |during: f64| {
+            let p99 = [50.0, 50.0, during, during, 50.0, 50.0].into_iter().enumerate();
+            let slice = |(at, p99)| json!({"small_p99": p99, "disturbed": at == 3});
+            p99.map(slice).collect::<Vec<_>>()
+        };
+        let measured = match during {
+            Some(p99) => json!({"phases": {
+                "slice_s": 0.25,
+                "parts": [part(50.0, 0.0, 0), part(*p99, 200.0, 1), part(50.0, 0.0, 0)],
+                "slices": slices(*p99),
+            }}),
+            None => json!({"doubt": "FAILED: it has ended"}),
+        };
+        round.insert(format!("{name} @ noisy neighbour"), measured);
+    }
+    if servers.len() > 1 {
+        text += "[[figure]]\nname = \"small p99 beside a neighbour\"\n\
+                 value = \"/phases/parts/1/small/p99\"\nof = \"laneway @ noisy neighbour\"\n\
+                 over = \"memcached @ noisy neighbour\"\n";
+    } else {
+        text = format!("figure = []\n{text}");
+    }
+    put_together(definition::parse(&text).expect("good"), vec![round])
 }

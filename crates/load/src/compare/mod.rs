@@ -9,6 +9,7 @@
 mod charts;
 #[cfg(test)]
 mod example;
+pub mod neighbour;
 pub mod page;
 pub mod results;
 pub mod table;
@@ -34,9 +35,11 @@ pub const HELP: &str = include_str!("help.txt");
 /// What is compared where nothing else is said.
 const DEFINITION: &str = "compare";
 /// How long it may take, filling included; a started round is finished.
-const MINUTES: f64 = 8.5;
+const MINUTES: f64 = 9.5;
 const MINUTES_QUICK: f64 = 1.0;
 const MINUTES_MAX: f64 = 24.0 * 60.0;
+/// Where the page is written, where nothing else is said.
+const PAGE: &str = "laneway-compare.html";
 
 #[derive(Debug, Clone, PartialEq)]
 struct Flags {
@@ -47,7 +50,7 @@ struct Flags {
     pairs: Option<usize>,
     minutes: Option<f64>,
     json: Option<PathBuf>,
-    report: Option<PathBuf>,
+    report: PathBuf,
     record: bool,
 }
 
@@ -80,7 +83,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
         pairs: None,
         minutes: None,
         json: None,
-        report: None,
+        report: PAGE.into(),
         record: false,
     };
     let mut parser = Parser::from_args(arguments);
@@ -93,7 +96,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
             Arg::Long("pairs") => flags.pairs = Some(number("pairs", &mut parser)?),
             Arg::Long("minutes") => flags.minutes = Some(number("minutes", &mut parser)?),
             Arg::Long("json") => flags.json = Some(text("json", &mut parser)?.into()),
-            Arg::Long("report") => flags.report = Some(text("report", &mut parser)?.into()),
+            Arg::Long("report") => flags.report = text("report", &mut parser)?.into(),
             Arg::Long("record") => flags.record = true,
             Arg::Value(word) => {
                 flags.definition = word.into_string().map_err(|_| "a definition is text")?;
@@ -123,15 +126,19 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
         return Err("nothing is left to be measured".into());
     }
     // What cannot be written must be known before the minutes are spent, not after.
-    for path in [&flags.json, &flags.report].into_iter().flatten() {
+    for path in flags.json.iter().chain([&flags.report]) {
         write(path, "")?;
     }
     println!("{id}: {}", definition.about);
     let collected = pairs::collect(&definition, &options)?;
     let failures = collected.failures.clone();
     let record = finish(&id, definition, &options, collected, flags)?;
-    print!("{}", table::render(Results { record: &record }));
+    let results = Results { record: &record };
+    print!("\n{}", table::render(results));
     print!("\n{}", statistics::render(record.rounds.len(), &record.figures));
+    // Last, as it is what remains in sight.
+    print!("\n{}", neighbour::render(results).unwrap_or_default());
+    println!("the page is {}", flags.report.display());
     match failures.as_slice() {
         [] => Ok(()),
         [first, ..] => Err(format!("{} runs failed; the first: {first}", failures.len())),
@@ -153,10 +160,7 @@ fn finish(
         let json = serde_json::to_string_pretty(&record).map_err(|error| error.to_string())?;
         write(path, &(json + "\n"))?;
     }
-    if let Some(path) = &flags.report {
-        write(path, &page::render(&record))?;
-        println!("the page is {}", path.display());
-    }
+    write(&flags.report, &page::render(&record))?;
     if flags.record {
         println!("recorded in {}", record.append(&options.root)?);
     }
@@ -212,6 +216,9 @@ fn options(flags: &Flags) -> Result<Options, String> {
     let root = if is_repository { here } else { std::env::temp_dir() };
     let mut options = Options::new(&root);
     options.laneway = std::env::current_exe().map_err(|error| format!("its program: {error}"))?;
+    // Beside the folder of this program where that is another than the repository's own.
+    let beside = options.laneway.ancestors().nth(2).map(|target| target.join("peers/bin"));
+    options.peers = beside.filter(|bin| bin.is_dir()).unwrap_or(options.peers);
     let default = if flags.quick { MINUTES_QUICK } else { MINUTES };
     let allowed = Duration::from_secs_f64(60.0 * flags.minutes.unwrap_or(default));
     options.patience = Patience::Until(Instant::now() + allowed);
@@ -225,6 +232,28 @@ mod tests {
     fn parsed(line: &str) -> Result<Flags, String> {
         let words = line.split_ascii_whitespace().map(Into::into).collect();
         parse(words).map(|flags| flags.expect("no help was asked for"))
+    }
+
+    #[test]
+    fn the_page_has_a_place_where_none_is_named() {
+        assert_eq!(parsed("--quick").expect("good").report, Path::new(PAGE));
+        let flags = parsed("--report here.html --json -").expect("good");
+        assert_eq!((flags.report, flags.quick), ("here.html".into(), false));
+    }
+
+    #[test]
+    fn the_noisy_neighbour_is_there_in_the_middle_third_on_connections_of_its_own() {
+        let (_, definition) = find(DEFINITION).expect("built in");
+        let runs: Vec<_> = definition.runs.iter().filter(|run| neighbour::is_one(run)).collect();
+        for run in &runs {
+            let plan = definition.plan(run).expect("good");
+            let large: Vec<bool> =
+                plan.steps.iter().map(|step| step.options().large_percent > 0.0).collect();
+            assert_eq!(large, [false, true, false]);
+            assert_eq!((plan.connections, plan.connections_large), (32, 2));
+        }
+        let loads: Vec<&str> = runs.iter().map(|run| run.load.as_str()).collect();
+        assert!(loads.windows(2).all(|pair| pair[0] == pair[1]), "the same for all: {loads:?}");
     }
 
     #[test]
@@ -256,9 +285,12 @@ mod tests {
         assert!(quick.figures.iter().all(|figure| there(&figure.of)));
         for run in &quick.runs {
             let plan = quick.plan(run).expect("still good");
-            assert!(plan.duration <= Duration::from_secs(1), "{}", run.name);
+            assert!(plan.duration <= Duration::from_secs(9), "{}", run.name);
             assert!(plan.distribution);
         }
+        // The first five minutes: a noisy neighbour beside each server, and well under a minute.
+        assert!(quick.runs.iter().all(neighbour::is_one));
+        assert_eq!(quick.runs.len(), 4);
     }
 
     #[test]
@@ -280,6 +312,7 @@ mod tests {
 
     #[test]
     fn the_help_names_every_flag() {
+        assert!(HELP.contains(PAGE));
         for name in ["peer", "without", "quick", "pairs", "minutes", "json", "report", "record"] {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");
         }

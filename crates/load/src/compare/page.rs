@@ -2,6 +2,7 @@
 //! no font and no address that a browser would fetch.
 
 use super::charts;
+use super::neighbour;
 use super::results::{Results, commands};
 use super::table;
 use crate::pairs::definition::Definition;
@@ -25,6 +26,7 @@ pub fn render(record: &Record) -> String {
          <h1>{title}</h1>\n",
         title = escaped(&title)
     );
+    neighbour(results, &mut out);
     lead(results, &mut out);
     figures(results, &mut out);
     let _ = writeln!(out, "<div class=\"pictures\">");
@@ -74,6 +76,41 @@ fn capital(name: &str) -> String {
             let first = letters.next().into_iter().flat_map(char::to_uppercase);
             first.chain(letters).collect()
         }
+    }
+}
+
+/// The noisy neighbour: in a sentence, as a picture and in numbers.
+fn neighbour(results: Results<'_>, out: &mut String) {
+    let Some(sentence) = neighbour::sentence(results) else { return };
+    let _ = writeln!(out, "<p class=\"lead\"><strong>{}</strong></p>", escaped(&sentence));
+    if let Some(svg) = neighbour::picture(results) {
+        let rows = neighbour::rows(results);
+        let heads = neighbour::HEADS.map(|head| format!("<th>{}</th>", escaped(head))).concat();
+        let row = |cells: &[String; 7]| {
+            let cells =
+                cells.each_ref().map(|cell| format!("<td class=\"number\">{}</td>", escaped(cell)));
+            format!("<tr>{}</tr>\n", cells.concat())
+        };
+        let rows: String = rows.iter().map(row).collect();
+        let caption = neighbour::disturbance(results).unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "<div class=\"first\"><figure>\n{svg}<figcaption>Each server was measured alone, for \
+             as long as the others. Lower is better, and each step up is ten times as long. The \
+             noisy client has connections of its own. {}</figcaption></figure>\n\
+             <div class=\"wide\"><table>\n<tr>{heads}</tr>\n{rows}</table>\n<p>Percentiles are over \
+             all requests of a part, by the time at which they were sent.</p></div></div>",
+            escaped(&caption)
+        );
+    }
+    let mut notes = String::new();
+    for run in results.runs().iter().filter(|run| neighbour::is_one(run)) {
+        for note in results.notes(run) {
+            let _ = writeln!(notes, "<li>{}: {}</li>", escaped(&run.name), escaped(&note));
+        }
+    }
+    if !notes.is_empty() {
+        let _ = writeln!(out, "<ul>\n{notes}</ul>");
     }
 }
 
@@ -132,6 +169,9 @@ fn figures(results: Results<'_>, out: &mut String) {
 }
 
 fn runs(results: Results<'_>, out: &mut String) {
+    if table::rows(results).next().is_none() {
+        return;
+    }
     let _ = writeln!(
         out,
         "<h2>Every run</h2>\n<p>Medians over the rounds, [least..most]. Percentiles are those of \
@@ -249,6 +289,39 @@ mod tests {
         for fetched in ["src=", "href=", "@import", "url(", "<script", "<link"] {
             assert!(!page.contains(fetched), "{fetched}");
         }
+    }
+
+    #[test]
+    fn the_page_opens_with_the_noisy_neighbour() {
+        let record = example::beside_a_neighbour(&[
+            ("laneway", Some(80.0)),
+            ("memcached", Some(2_000.0)),
+            ("redis", None),
+        ]);
+        // As it comes out of a file that was written with --json.
+        let text = serde_json::to_string(&record).expect("data");
+        let page = render(&Record::parse(&text).expect("the same"));
+        let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words}\n{page}"));
+        let order = [
+            "<h1>",
+            "went from 50 µs to 80 µs with laneway and from 50 µs to 2.0 ms with memcached.",
+            "There is no figure of redis",
+            "p99 of small requests over time",
+            "p99 of small requests (µs)",
+            "time (s)",
+            "CPU in 2 of 12 slices",
+            "<th>small p99.9 µs</th>",
+            "<td class=\"number\">during</td><td class=\"number\">40</td>",
+            "redis @ noisy neighbour: FAILED: it has ended",
+            "<h2>Ratios</h2>",
+        ];
+        assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
+        // The picture's ground is grey in the middle, and disturbed slices have hollow marks.
+        assert_eq!(page.matches("<svg").count(), 1, "nothing else was measured");
+        let picture = &page[at("<svg")..at("</svg>")];
+        assert_eq!(picture.matches("<polygon").count(), 2 * 6 + 2, "six slices each, and legends");
+        assert_eq!(picture.matches("<polygon opacity=\"1\" fill=\"#FFFFFF\"").count(), 2);
+        assert!(!page.contains("<h2>Every run</h2>"), "it would be empty");
     }
 
     #[test]

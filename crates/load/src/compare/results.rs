@@ -36,6 +36,17 @@ impl Spread {
         let (least, most) = (*values.first()?, *values.last()?);
         Some(Spread { median: median(&values), least, most })
     }
+
+    /// As text: the median, and from where to where the values went, if they differ.
+    pub fn words(&self, digits: usize) -> String {
+        let one = |value: f64| format!("{value:.digits$}");
+        match one(self.least) == one(self.most) {
+            true => one(self.median),
+            false => {
+                format!("{} [{}..{}]", one(self.median), one(self.least), one(self.most))
+            }
+        }
+    }
 }
 
 /// A record, to be asked.

@@ -1,5 +1,6 @@
 //! A comparison as rows of text: for the terminal, and for the page's table.
 
+use super::neighbour;
 use super::results::{Results, Spread};
 use crate::pairs::definition::{Kind, RunDefinition};
 use std::fmt::Write;
@@ -50,18 +51,15 @@ pub fn cells(results: Results<'_>, run: &RunDefinition) -> Vec<String> {
 
 fn words(found: Spread, column: &Column) -> String {
     let Spread { median, least, most } = found;
-    let digits = column.digits;
-    let one = |value: f64| format!("{:.digits$}", value * column.times);
-    match one(least) == one(most) {
-        true => one(median),
-        false => format!("{} [{}..{}]", one(median), one(least), one(most)),
-    }
+    let by = |value: f64| value * column.times;
+    Spread { median: by(median), least: by(least), most: by(most) }.words(column.digits)
 }
 
-/// The runs that belong into the table: those of the load generator.
+/// The runs that belong into the table: those of the load generator, but for the noisy neighbours',
+/// which have one of their own.
 pub fn rows<'a>(results: Results<'a>) -> impl Iterator<Item = &'a RunDefinition> {
     let runs = results.record.definition.runs.iter();
-    runs.filter(move |run| results.kind(run) == Kind::Bench)
+    runs.filter(move |run| results.kind(run) == Kind::Bench && !neighbour::is_one(run))
 }
 
 /// Memory and whatever else is one number of a run.
@@ -82,23 +80,32 @@ pub fn render(results: Results<'_>) -> String {
         rows.push(cells(results, run));
         notes.extend(results.notes(run).into_iter().map(|note| format!("{}: {note}", run.name)));
     }
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let mut out = String::new();
-    for row in &rows {
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(out, "{cell:<width$}  ");
-        }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
+    for run in results.runs().iter().filter(|run| neighbour::is_one(run)) {
+        notes.extend(results.notes(run).into_iter().map(|note| format!("{}: {note}", run.name)));
     }
+    let mut out = if rows.len() > 1 { aligned(&rows) } else { String::new() };
     for (name, bytes) in memory(results) {
         let _ = writeln!(out, "{name}: {bytes} bytes per item beyond key and value");
     }
     for note in notes {
         let _ = writeln!(out, "{note}");
+    }
+    out
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(out, "{cell:<width$}  ");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
     }
     out
 }

@@ -222,6 +222,7 @@ mod tests {
             },
             latency_us: None,
             quiet: None,
+            phases: None,
             distribution: None,
             udp: None,
             server: None,

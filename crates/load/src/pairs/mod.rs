@@ -27,7 +27,7 @@ pub mod server;
 pub mod statistics;
 pub mod tier;
 
-use definition::{Definition, Kind, RunDefinition};
+use definition::{Definition, Kind, RunDefinition, ServerDefinition};
 use record::{Made, Record, Rejected};
 use serde_json::json;
 use server::{Places, Server};
@@ -257,15 +257,39 @@ impl Comparison<'_> {
             if runs.is_empty() {
                 continue;
             }
-            let server = Server::start(each, self.places)?;
-            let version = server.while_awake(|| {
-                self.fill(&each.name, &runs, &server)?;
-                server.version()
-            })?;
-            self.versions.insert(each.name.clone(), version);
-            self.servers.insert(each.name.clone(), server);
+            match self.start(each, &runs) {
+                Ok((server, version)) => {
+                    self.versions.insert(each.name.clone(), version);
+                    self.servers.insert(each.name.clone(), server);
+                }
+                // The others can be measured without it.
+                Err(failure) if self.options.patience != Patience::Insist => {
+                    eprintln!("{} takes no part: {failure}", each.name);
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         Ok(())
+    }
+
+    /// Starts a server and fills it; with what it calls its version.
+    fn start(
+        &self,
+        each: &ServerDefinition,
+        runs: &[&RunDefinition],
+    ) -> Result<(Server, String), String> {
+        let mut server = Server::start(each, self.places)?;
+        let version = server.while_awake(|| {
+            self.fill(&each.name, runs, &server)?;
+            server.version()
+        });
+        match version {
+            Ok(version) => Ok((server, version)),
+            Err(failure) => match server.ended() {
+                Some(ended) => Err(format!("{} {ended}", each.name)),
+                None => Err(failure),
+            },
+        }
     }
 
     /// Writes everything that the runs of a server ask for.
@@ -340,6 +364,9 @@ impl Comparison<'_> {
         number: usize,
     ) -> Result<Result<Measured, Doubt>, String> {
         if self.definition.kind_of(run) == Kind::Bench {
+            if !self.servers.contains_key(&run.server) {
+                return Err(format!("{} takes no part: it did not start", run.server));
+            }
             self.made.host.wait_until_quiet(match self.options.patience {
                 Patience::Insist => QUIET_WITHIN,
                 Patience::Until(_) => QUIET_WITHIN_QUICK,
@@ -361,7 +388,12 @@ impl Comparison<'_> {
     ) -> Result<Result<Measured, Doubt>, String> {
         let kind = self.definition.kind_of(run);
         if kind == Kind::Bench {
-            return self.servers[&run.server].while_awake(|| self.bench(run, number));
+            let server = &self.servers[&run.server];
+            return server.while_awake(|| self.bench(run, number)).map_err(|failure| {
+                // What its clients say of a server that is gone tells less.
+                let ended = self.servers.get_mut(&run.server).and_then(Server::ended);
+                ended.map_or(failure, |ended| format!("{} {ended}", run.server))
+            });
         }
         if kind == Kind::Program {
             return program::measure(self.definition, run, self.places).map(Ok);

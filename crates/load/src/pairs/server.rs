@@ -219,6 +219,12 @@ impl Server {
         done
     }
 
+    /// Says how it ended, if it was ours and is gone.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.child.as_mut()?.try_wait().ok()??;
+        Some(format!("has ended by itself ({status})"))
+    }
+
     fn process(&self) -> Option<Pid> {
         Pid::from_raw(self.pid()? as i32)
     }

@@ -5,12 +5,14 @@ use crate::cpu::Machine;
 use crate::datagram;
 use crate::dialect::Dialect;
 use crate::laps::Quiet;
+use crate::phases::InParts;
 use crate::prefill::Prefilled;
 use crate::recorder::Recorder;
 use crate::verdict::Verdict;
 use crate::workload::{Class, Operation, WorkloadOptions};
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+
+pub use super::quantiles::Quantiles;
 
 /// Name and number of this form of report.
 pub const SCHEMA: &str = "laneway-bench/1";
@@ -100,6 +102,10 @@ pub struct Run {
     /// the verdict refuses latencies. Percentiles in microseconds.
     #[serde(default)]
     pub quiet: Option<Quiet>,
+    /// The run part by part, where what is asked for changed within it (`--p-large-steps`); absent
+    /// where the verdict refuses latencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<InParts>,
     /// Points of the whole run's distributions, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
@@ -178,25 +184,6 @@ pub struct Latencies {
     pub all: Quantiles,
 }
 
-/// Points of a distribution of microseconds; all 0 where the count is.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Quantiles {
-    /// How many.
-    pub count: u64,
-    /// Their mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 90th percentile.
-    pub p90: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p99_9: f64,
-    /// The largest.
-    pub max: f64,
-}
-
 /// Points of the distributions of latencies: (share of the requests, microseconds that they took at
 /// most). They end where fewer than one request is left beyond.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -271,25 +258,6 @@ impl Udp {
             choice: options.peers.choice_name().into(),
             large_sets: options.large_sets,
             timeout_ms: options.timeout.as_secs_f64() * 1e3,
-        }
-    }
-}
-
-impl Quantiles {
-    /// Of a histogram of nanoseconds.
-    pub fn of(histogram: &Histogram<u64>) -> Self {
-        if histogram.is_empty() {
-            return Quantiles::default();
-        }
-        let us_at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
-        Quantiles {
-            count: histogram.len(),
-            mean: histogram.mean() / 1e3,
-            p50: us_at(0.5),
-            p90: us_at(0.9),
-            p99: us_at(0.99),
-            p99_9: us_at(0.999),
-            max: histogram.max() as f64 / 1e3,
         }
     }
 }

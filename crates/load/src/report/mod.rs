@@ -1,4 +1,5 @@
 //! How a run is shown: [`json`] for programs, [`table`] for people.
 
 pub mod json;
+pub mod quantiles;
 pub mod table;

@@ -39,8 +39,9 @@ fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
         crate::workload::Sizes::Etc { large_bytes_max } => {
             format!("{} % large up to {large_bytes_max} B", workload.large_percent)
         }
-        crate::workload::Sizes::Pair { small_bytes, large_bytes } => {
-            format!("{} % of {large_bytes} B, else {small_bytes} B", workload.large_percent)
+        crate::workload::Sizes::Pair { small_bytes, large_bytes_max, .. } => {
+            let percent = workload.large_percent;
+            format!("{percent} % of up to {large_bytes_max} B, else {small_bytes} B")
         }
         crate::workload::Sizes::Listed => "values as the trace has them".into(),
         crate::workload::Sizes::Spread(spread) => {

@@ -5,6 +5,7 @@ use crate::arrivals::Arrival;
 use crate::connection::Completion;
 use crate::random::Random;
 use crate::recorder::Recorder;
+use crate::workload::Class;
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct OpenLoop<'a> {
     pub drain: Duration,
     /// Where the versions of written values come from.
     pub versions: Random,
+    /// So many of the connections, the last ones, are for large requests, and the others not.
+    pub own_large: usize,
 }
 
 struct Sender<'a, 'b> {
@@ -30,7 +33,10 @@ struct Sender<'a, 'b> {
     recorder: &'a mut Recorder,
     clock: Clock,
     next: usize,
-    idle: VecDeque<usize>,
+    /// The first connection that large requests have for themselves.
+    first_large: usize,
+    /// Idle connections: those for all, or for small requests; and those for large ones.
+    idle: [VecDeque<usize>; 2],
 }
 
 impl OpenLoop<'_> {
@@ -44,9 +50,12 @@ impl OpenLoop<'_> {
     ) -> io::Result<()> {
         let window_ns = recorder.window_ns();
         let give_up_ns = window_ns.end + self.drain.as_nanos() as u64;
-        let idle = (0..connections.count()).collect();
-        let OpenLoop { arrivals, versions, .. } = self;
-        let mut sender = Sender { arrivals, versions, connections, recorder, clock, next: 0, idle };
+        let OpenLoop { arrivals, versions, own_large, .. } = self;
+        let first_large = connections.count() - *own_large;
+        let idle = [(0..first_large).collect(), (first_large..connections.count()).collect()];
+        let next = 0;
+        let mut sender =
+            Sender { arrivals, versions, connections, recorder, clock, next, first_large, idle };
         let mut edges = [(window_ns.start, Edge::Open), (window_ns.end, Edge::Close)].into_iter();
         let mut edge = edges.next();
         let (mut ready, mut ended) = (Vec::new(), Vec::new());
@@ -87,7 +96,7 @@ impl Sender<'_, '_> {
             self.next += 1;
             let version = self.versions.word() as u32;
             let request = self.connections.request(arrival.ask, arrival.due_ns, version);
-            let (index, busy) = self.choose();
+            let (index, busy) = self.choose(request.class);
             self.connections.push(index, request);
             self.connections.flush(index)?;
             self.recorder.sent(arrival.due_ns, now_ns, busy);
@@ -96,12 +105,16 @@ impl Sender<'_, '_> {
     }
 
     /// An idle connection, the one idle for longest; or else the one with the shortest queue.
-    fn choose(&mut self) -> (usize, bool) {
-        if let Some(index) = self.idle.pop_front() {
+    fn choose(&mut self, class: Class) -> (usize, bool) {
+        let count = self.connections.count();
+        let (kind, those) = match class {
+            Class::Large if self.first_large < count => (1, self.first_large..count),
+            _ => (0, 0..self.first_large),
+        };
+        if let Some(index) = self.idle[kind].pop_front() {
             return (index, false);
         }
-        let shortest =
-            (0..self.connections.count()).min_by_key(|&index| self.connections.in_flight_on(index));
+        let shortest = those.min_by_key(|&index| self.connections.in_flight_on(index));
         (shortest.unwrap_or_else(|| unreachable!("a sender has connections")), true)
     }
 
@@ -114,7 +127,7 @@ impl Sender<'_, '_> {
             self.recorder.ended(&completion, now_ns);
         }
         if self.connections.in_flight_on(event.index) == 0 {
-            self.idle.push_back(event.index);
+            self.idle[usize::from(event.index >= self.first_large)].push_back(event.index);
         }
         Ok(())
     }

@@ -11,9 +11,11 @@ const KEYS: u64 = 100_000;
 const KEY_BYTES_LEAST: u64 = 16;
 /// Large values of a noisy neighbour: few, so that they fit into any server.
 const KEYS_NOISY: u64 = 4;
+/// The same where their sizes are spread.
+const KEYS_NOISY_RANGE: u64 = 16;
 
 /// Names, and what each is, in the order of the help.
-pub const NAMES: [(&str, &str); 20] = [
+pub const NAMES: [(&str, &str); 21] = [
     ("etc", "the default: tiny, small and large values (Minos, section 5)"),
     ("fb-usr", "Facebook's USR pool: 99.7 % GET, keys of 16 or 22 B, values of 2 B"),
     ("fb-etc", "ETC: 73.4 % GET, 24 % DELETE, p99 of keys 45 B, of values 450 B"),
@@ -28,6 +30,7 @@ pub const NAMES: [(&str, &str); 20] = [
     ("ycsb-f", "half reads, half reads followed by a write of the same key"),
     ("noisy-1mb", "GETs of 100 B; 200 in 4200 are of 1 MB instead"),
     ("noisy-8mb", "GETs of 100 B; 20 in 4020 are of 8 MB instead"),
+    ("noisy-1to10mb", "80 % GETs, 20 % SETs of 100 B; 40 in 10 000 are of 1 to 10 MB instead"),
     ("twitter-4", "Twitter's cluster 4: 93 % GET, values of 2.4 KB"),
     ("twitter-8", "cluster 8: half SETs, values of 9.5 KB"),
     ("twitter-12", "cluster 12: 80 % SETs, keys hardly asked for twice, values of 1 KB"),
@@ -52,6 +55,10 @@ pub fn named(name: &str) -> Result<WorkloadOptions, String> {
         "etc" => Ok(WorkloadOptions::default()),
         "noisy-1mb" => Ok(noisy(1_000_000, 200.0 / 4_200.0)),
         "noisy-8mb" => Ok(noisy(8_000_000, 20.0 / 4_020.0)),
+        "noisy-1to10mb" => Ok(WorkloadOptions {
+            get_share: 0.8,
+            ..noisy_between(1_000_000, 10_000_000, KEYS_NOISY_RANGE, 40.0 / 10_000.0)
+        }),
         _ => {
             let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
             Err(format!("--workload {name}: there are {}", names.join(" ")))
@@ -114,12 +121,18 @@ fn ycsb(letter: &str) -> Option<WorkloadOptions> {
 
 /// A noisy neighbour: small GETs, and now and then one of a few very large values.
 fn noisy(large_bytes: u64, large_share: f64) -> WorkloadOptions {
+    noisy_between(large_bytes, large_bytes, KEYS_NOISY, large_share)
+}
+
+/// As [`noisy`], with large values of all sizes between two.
+fn noisy_between(least: u64, most: u64, keys_large: u64, large_share: f64) -> WorkloadOptions {
+    let (large_bytes_min, large_bytes_max) = (least, most);
     WorkloadOptions {
-        keys: KEYS + KEYS_NOISY,
-        keys_large: KEYS_NOISY,
+        keys: KEYS + keys_large,
+        keys_large,
         large_percent: 100.0 * large_share,
         get_share: 1.0,
-        ..base(Sizes::Pair { small_bytes: 100, large_bytes })
+        ..base(Sizes::Pair { small_bytes: 100, large_bytes_min, large_bytes_max })
     }
 }
 
@@ -264,6 +277,15 @@ mod tests {
                 assert_eq!(workload.value_bytes(ask.key), wanted);
             }
         }
+        let (workload, asks) = drawn("noisy-1to10mb");
+        let large = |ask: &&Ask| workload.class(ask.key) == Class::Large;
+        let sizes: Vec<u64> =
+            asks.iter().filter(large).map(|ask| workload.value_bytes(ask.key)).collect();
+        assert!(sizes.iter().all(|size| (1_000_000..=10_000_000).contains(size)));
+        let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
+        assert!((4e6..7e6).contains(&mean), "{mean}: sixteen sizes spread evenly");
+        assert!(near(sizes.len() as f64 / asks.len() as f64, 0.004));
+        assert!(near(share(&asks, |ask| ask.operation == Operation::Set), 0.2));
     }
 
     #[test]

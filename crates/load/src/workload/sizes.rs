@@ -29,12 +29,14 @@ pub enum Sizes {
         /// Bytes of every value.
         value_bytes: u64,
     },
-    /// One size for small keys and one for large ones: noisy neighbours.
+    /// One size for small keys, and a range for large ones: noisy neighbours.
     Pair {
         /// Bytes of a small value.
         small_bytes: u64,
-        /// Bytes of a large one.
-        large_bytes: u64,
+        /// Bytes of the least large one.
+        large_bytes_min: u64,
+        /// Of the largest; between the two they are spread evenly.
+        large_bytes_max: u64,
     },
     /// Most are small, and the larger the fewer.
     Spread(Spread),
@@ -49,7 +51,9 @@ impl Sizes {
             Sizes::Fixed { value_bytes } => return value_bytes,
             // Whoever has the list does not ask here.
             Sizes::Listed => return 0,
-            Sizes::Pair { large_bytes, .. } if is_large_key => return large_bytes,
+            Sizes::Pair { large_bytes_min, large_bytes_max, .. } if is_large_key => {
+                (large_bytes_min, large_bytes_max)
+            }
             Sizes::Pair { small_bytes, .. } => return small_bytes,
             Sizes::Spread(spread) => return spread.bytes(word),
             Sizes::Etc { large_bytes_max } if is_large_key => (LARGE_BYTES_MIN, large_bytes_max),
@@ -76,7 +80,7 @@ impl Sizes {
                     "--s-large {large_bytes_max}: must be in {LARGE_BYTES_MIN}..={VALUE_BYTES_MAX}"
                 ))
             }
-            Sizes::Fixed { value_bytes: bytes } | Sizes::Pair { large_bytes: bytes, .. }
+            Sizes::Fixed { value_bytes: bytes } | Sizes::Pair { large_bytes_max: bytes, .. }
                 if bytes > VALUE_BYTES_MAX =>
             {
                 Err(format!(

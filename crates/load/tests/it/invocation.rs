@@ -121,6 +121,22 @@ fn a_timeline_tells_what_the_lanes_did() {
 }
 
 #[test]
+fn a_run_in_steps_is_told_part_by_part() {
+    // However late: what is asserted are counts, and these are drawn beforehand.
+    let steps = "--p-large-steps 0,20,0 --rate 600 --duration 0.6 --connections-large 2";
+    let report = report(&format!("{steps} --get-share 1 --late-max 50"));
+    let run = &report.runs[0];
+    // A machine on which more than half left late shows no latency at all.
+    assert_eq!(run.phases.is_none(), run.verdict.refused.is_some());
+    if let Some(told) = &run.phases {
+        assert_eq!((told.parts.len(), told.slices.len()), (3, 36));
+        let small: u64 = told.parts.iter().map(|part| part.small.count).sum();
+        assert_eq!(small + run.requests.large, run.requests.due);
+        assert!(run.requests.large > 0 && told.parts[0].large_megabytes_per_s == 0.0);
+    }
+}
+
+#[test]
 fn without_a_server_there_is_an_error_that_names_it() {
     // Port 1 of the loopback address: reserved, and nobody listens there.
     let message = run(&invocation("--server 127.0.0.1:1").plan).unwrap_err();

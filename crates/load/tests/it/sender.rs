@@ -69,7 +69,7 @@ impl Bench {
     ) -> std::io::Result<Recorder> {
         let mut lines = Connections::open(self.context(), target, connections)?;
         let mut recorder = Recorder::new(0..arrivals.last().map_or(1, |last| last.due_ns + 1));
-        let mut open = OpenLoop { arrivals, drain: DRAIN, versions: Random::new(8) };
+        let mut open = OpenLoop { arrivals, drain: DRAIN, versions: Random::new(8), own_large: 0 };
         let clock = Clock::starting(Instant::now() - late);
         let mut edges = Vec::new();
         open.run(&mut lines, clock, &mut recorder, |edge| edges.push(edge))?;
@@ -383,13 +383,32 @@ fn what_is_not_sent_and_not_answered_is_counted() {
     // Due after the end of the window and of the drain: never sent.
     arrivals.push(Arrival { due_ns: HOUR_NS, ..arrivals[0] });
     let mut recorder = Recorder::new(0..1_000_000);
-    let mut open =
-        OpenLoop { arrivals: &arrivals, drain: Duration::ZERO, versions: Random::new(8) };
+    let (arrivals, versions) = (&arrivals, Random::new(8));
+    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own_large: 0 };
     open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     assert_eq!((recorder.counts.due, recorder.counts.unanswered), (2, 2));
     assert!(
         judge(&recorder.counts, Some(LATE_REFUSE), 100, None).failed.unwrap().contains("no reply")
     );
+}
+
+#[test]
+fn large_requests_with_connections_of_their_own_leave_the_others_to_small_ones() {
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::HoldsUntil(usize::MAX));
+    let mut lines = Connections::open(bench.context(), &tcp(address), 5).unwrap();
+    // Keys from 270 on are large. Nothing is answered: whoever finds none idle takes a busy one.
+    let keys = [270, 0, 271, 1, 272, 2, 273, 3, 274, 4];
+    let arrivals = all_due_at_once(keys.map(|key| (key, Operation::Get)));
+    let (arrivals, versions) = (&arrivals, Random::new(8));
+    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own_large: 2 };
+    let mut recorder = Recorder::new(0..1_000_000);
+    open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
+    let in_flight: Vec<usize> = (0..5).map(|index| lines.in_flight_on(index)).collect();
+    // Five small ones on three connections, five large ones on two.
+    assert_eq!(in_flight[..3].iter().sum::<usize>(), 5);
+    assert_eq!(in_flight[3..].iter().sum::<usize>(), 5);
+    assert_eq!(recorder.counts.no_idle_connection, 2 + 3);
 }
 
 #[test]

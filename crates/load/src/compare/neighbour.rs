@@ -1,0 +1,348 @@
+//! What the page opens with: the small requests of each server over time, while a noisy client
+//! fetches and stores very large values in the middle third of the run; the same as percentiles of
+//! whole parts (never of chosen laps), and in a sentence, which says so where Laneway lost.
+
+use super::results::{Results, Spread, parts};
+use crate::pairs::Measured;
+use crate::pairs::definition::RunDefinition;
+use crate::plot::{self, Chart, Extras, Line, Log};
+use crate::workload::Sizes;
+use std::fmt::Write;
+
+/// The load of the runs that are looked at, as it stands in their names.
+pub const AT: &str = "noisy neighbour";
+/// Whose victory or defeat the sentence tells.
+const OURS: &str = "laneway";
+/// The parts of a run, in their order.
+const PARTS: [&str; 3] = ["before", "during", "after"];
+/// The part in which the noisy client is there.
+const DURING: usize = 1;
+/// A noisy client that moves less than this share of what it moves elsewhere is held up.
+const MOVED_SHARE_MIN: f64 = 0.9;
+
+/// Whether a run is one of these.
+pub fn is_one(run: &RunDefinition) -> bool {
+    parts(&run.name).1 == AT
+}
+
+/// The runs that were asked for, with the name of each one's server.
+fn asked(results: Results<'_>) -> impl Iterator<Item = (&str, &RunDefinition)> {
+    let runs = results.record.definition.runs.iter().filter(|run| is_one(run));
+    runs.map(|run| (parts(&run.name).0, run))
+}
+
+/// A number of a part of a run.
+fn of_part(results: Results<'_>, run: &RunDefinition, part: usize, what: &str) -> Option<Spread> {
+    results.spread(run, &format!("/phases/parts/{part}/{what}"))
+}
+
+fn p99_during(results: Results<'_>, run: &RunDefinition) -> Option<f64> {
+    of_part(results, run, DURING, "small/p99").map(|p99| p99.median)
+}
+
+/// The sentence; nothing where the comparison has no such runs.
+pub fn sentence(results: Results<'_>) -> Option<String> {
+    let mut went = Vec::new();
+    let mut without = Vec::new();
+    let sizes = asked(results).find_map(|(_, run)| sizes(results, run))?;
+    for (name, run) in asked(results) {
+        let p99 = |part| of_part(results, run, part, "small/p99").map(|p99| time(p99.median));
+        match (p99(0), p99(DURING)) {
+            (Some(before), Some(during)) => {
+                went.push(format!("from {before} to {during} with {name}"));
+            }
+            _ => without.push(name),
+        }
+    }
+    let mut out = match went.is_empty() {
+        true => format!("What one client that moves {sizes} does to others could not be measured"),
+        false => format!(
+            "While one client fetched and stored {sizes}, the small requests' p99 went {}",
+            listed(&went)
+        ),
+    };
+    out.push('.');
+    if !without.is_empty() && !went.is_empty() {
+        let _ = write!(out, " There is no figure of {}; why stands below.", listed(&without));
+    }
+    out.push_str(&verdict(results));
+    Some(out)
+}
+
+/// Who did better than Laneway, if anybody, and whether its small requests were fast because the
+/// noisy client was not.
+fn verdict(results: Results<'_>) -> String {
+    let all: Vec<(&str, f64, f64)> = asked(results)
+        .filter_map(|(name, run)| {
+            let moved = of_part(results, run, DURING, "large_megabytes_per_s")?;
+            Some((name, p99_during(results, run)?, moved.median))
+        })
+        .collect();
+    let Some(&(_, p99, moved)) = all.iter().find(|(name, ..)| *name == OURS) else {
+        return String::new();
+    };
+    let others = || all.iter().filter(|(name, ..)| *name != OURS);
+    let mut out = String::new();
+    let better: Vec<&str> =
+        others().filter(|(_, other, _)| *other < p99).map(|(name, ..)| *name).collect();
+    if others().next().is_none() {
+        out.push_str(
+            " There was nobody to compare with: install memcached, redis or valkey (Debian: \
+             apt-get install memcached; in the repository: cargo xtask peers).",
+        );
+    } else if !better.is_empty() {
+        let _ = write!(out, " Laneway lost: it stayed lower with {}.", listed(&better));
+    }
+    let most = others().map(|(_, _, moved)| *moved).fold(0.0, f64::max);
+    if moved < MOVED_SHARE_MIN * most {
+        let _ = write!(
+            out,
+            " With Laneway that client moved {moved:.0} MB/s, and {most:.0} elsewhere: it was \
+             held up."
+        );
+    }
+    out
+}
+
+/// "values of 1 to 10 MB", as the workload has them.
+fn sizes(results: Results<'_>, run: &RunDefinition) -> Option<String> {
+    let plan = results.record.definition.plan(run).ok()?;
+    let Sizes::Pair { large_bytes_min, large_bytes_max, .. } = plan.workload.options().sizes else {
+        return None;
+    };
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    Some(format!("values of {} to {} MB", mb(large_bytes_min), mb(large_bytes_max)))
+}
+
+fn listed(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.as_slice() {
+        [first @ .., before, last] if !first.is_empty() => {
+            format!("{}, {before}, and {last}", first.join(", "))
+        }
+        _ => words.join(" and "),
+    }
+}
+
+fn time(us: f64) -> String {
+    if us < 1_000.0 { format!("{us:.0} µs") } else { format!("{:.1} ms", us / 1e3) }
+}
+
+/// The heads of the table, units in them.
+pub const HEADS: [&str; 7] = [
+    "server",
+    "noisy client",
+    "small p50 µs",
+    "small p99 µs",
+    "small p99.9 µs",
+    "it moves MB/s",
+    "disturbed",
+];
+
+/// The table: of each server that has figures a row for each part, over all of the part's requests.
+pub fn rows(results: Results<'_>) -> Vec<[String; 7]> {
+    let mut rows = Vec::new();
+    for (name, run) in asked(results) {
+        for (part, words) in PARTS.into_iter().enumerate() {
+            let of = |what: &str| of_part(results, run, part, what);
+            let cell = |what: &str| of(what).map(|found| found.words(0)).unwrap_or("-".into());
+            if of("small/p99").is_some() {
+                rows.push([
+                    name.to_owned(),
+                    words.to_owned(),
+                    cell("small/p50"),
+                    cell("small/p99"),
+                    cell("small/p99_9"),
+                    cell("large_megabytes_per_s"),
+                    format!("{} of {}", disturbed(results, run, part), slices(results, run, part)),
+                ]);
+            }
+        }
+    }
+    rows
+}
+
+fn sum(results: Results<'_>, run: &RunDefinition, pointer: &str) -> u64 {
+    let all = results.measured(run).into_iter();
+    all.filter_map(|one| one.pointer(pointer)?.as_u64()).sum()
+}
+
+fn disturbed(results: Results<'_>, run: &RunDefinition, part: usize) -> u64 {
+    sum(results, run, &format!("/phases/parts/{part}/disturbed"))
+}
+
+/// Slices of a part, over all rounds.
+fn slices(results: Results<'_>, run: &RunDefinition, part: usize) -> usize {
+    let each = |one: &Measured| Some(one.pointer("/phases/slices")?.as_array()?.len());
+    let count = |all: usize| (part + 1) * all / PARTS.len() - part * all / PARTS.len();
+    results.measured(run).into_iter().filter_map(each).map(count).sum()
+}
+
+/// How much of the time others had the machine, in words.
+pub fn disturbance(results: Results<'_>) -> Option<String> {
+    let (mut bad, mut all) = (0, 0);
+    for (_, run) in asked(results) {
+        for part in 0..PARTS.len() {
+            bad += disturbed(results, run, part);
+            all += slices(results, run, part);
+        }
+    }
+    let (_, run) = asked(results).find(|(_, run)| slices(results, run, 0) > 0)?;
+    let slice_s = results.spread(run, "/phases/slice_s")?.median;
+    Some(format!(
+        "Others had the server's or the client's CPU in {bad} of {all} slices of {slice_s:.2} s \
+         (steal, waits for a CPU, requests that left a millisecond late); these are in the \
+         percentiles{}.",
+        if bad > 0 { ", and hollow in the picture" } else { "" }
+    ))
+}
+
+/// The picture; nothing where there is nothing to draw.
+pub fn picture(results: Results<'_>) -> Option<String> {
+    let (mut lines, mut hollow): (Vec<Line>, Vec<Vec<bool>>) = Default::default();
+    let mut band = None;
+    for name in results.lines() {
+        let run = results.run(name, AT);
+        let points = run.map_or(Vec::new(), |run| over_time(results, run));
+        hollow.push(points.iter().map(|&(_, is_disturbed)| is_disturbed).collect());
+        lines.push((name.into(), points.into_iter().map(|(point, _)| point).collect()));
+        let slice_s = run.and_then(|run| results.spread(run, "/phases/slice_s"));
+        if let (Some(run), Some(slice_s)) = (run, slice_s) {
+            let rounds = results.measured(run).len().max(1);
+            let part_s = slice_s.median * slices(results, run, DURING) as f64 / rounds as f64;
+            band = Some((part_s, 2.0 * part_s));
+        }
+    }
+    let chart = Chart {
+        title: "p99 of small requests over time",
+        x_label: "time (s); the noisy client is there where the ground is grey",
+        y_label: "p99 of small requests (µs)",
+        log: Log::Vertical,
+    };
+    plot::svg_with(chart, &lines, &Extras { hollow, band, ..Extras::default() }).ok()
+}
+
+/// The 99th percentile of each slice, at its middle, the median over the rounds; and whether any of
+/// the rounds was disturbed there.
+fn over_time(results: Results<'_>, run: &RunDefinition) -> Vec<((f64, f64), bool)> {
+    let Some(slice_s) = results.spread(run, "/phases/slice_s") else { return Vec::new() };
+    let rounds: Vec<&Vec<Measured>> = results
+        .measured(run)
+        .into_iter()
+        .filter_map(|one| one.pointer("/phases/slices")?.as_array())
+        .collect();
+    let at = |index: usize| {
+        let slices = || rounds.iter().filter_map(|slices| slices.get(index));
+        let p99 = slices().filter_map(|slice| slice["small_p99"].as_f64());
+        // Nobody asked in that time, as the client had no CPU.
+        let p99 = Spread::of(p99.filter(|&p99| p99 > 0.0).collect())?.median;
+        let is_disturbed = slices().any(|slice| slice["disturbed"] == Measured::Bool(true));
+        Some((((index as f64 + 0.5) * slice_s.median, p99), is_disturbed))
+    };
+    let most = rounds.iter().map(|slices| slices.len()).max().unwrap_or(0);
+    (0..most).filter_map(at).collect()
+}
+
+/// All of it for the terminal, the sentence first.
+pub fn render(results: Results<'_>) -> Option<String> {
+    let mut out = sentence(results)? + "\n";
+    let rows = rows(results);
+    if !rows.is_empty() {
+        let mut all = vec![HEADS.map(str::to_owned).to_vec()];
+        all.extend(rows.into_iter().map(Vec::from));
+        let _ = write!(out, "\n{}\n", super::table::aligned(&all));
+    }
+    out.extend(disturbance(results).map(|words| words + "\n"));
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::example;
+    use crate::pairs::record::Record;
+
+    fn record(laneway: f64, memcached: Option<f64>) -> Record {
+        example::beside_a_neighbour(&[("laneway", Some(laneway)), ("memcached", memcached)])
+    }
+
+    fn said(record: &Record) -> String {
+        sentence(Results { record }).expect("it has such runs")
+    }
+
+    #[test]
+    fn the_sentence_tells_every_server_from_before_to_during() {
+        assert_eq!(
+            said(&record(80.0, Some(2_340.0))),
+            "While one client fetched and stored values of 1 to 10 MB, the small requests' p99 went \
+             from 50 µs to 80 µs with laneway and from 50 µs to 2.3 ms with memcached."
+        );
+    }
+
+    #[test]
+    fn the_sentence_says_so_where_laneway_lost() {
+        let words = said(&record(2_000.0, Some(90.0)));
+        assert!(words.ends_with("Laneway lost: it stayed lower with memcached."), "{words}");
+        let all = [("laneway", Some(100.0)), ("memcached", Some(99.0)), ("redis", Some(98.0))];
+        let words = said(&example::beside_a_neighbour(&all));
+        assert!(words.contains(", from 50 µs to 99 µs with memcached, and from"), "{words}");
+        assert!(words.ends_with("it stayed lower with memcached and redis."), "{words}");
+    }
+
+    #[test]
+    fn the_sentence_says_so_where_the_noisy_client_was_held_up() {
+        let mut record = record(80.0, Some(2_000.0));
+        let run = record.rounds[0].get_mut("laneway @ noisy neighbour").expect("there");
+        run["phases"]["parts"][1]["large_megabytes_per_s"] = 100.0.into();
+        let words = said(&record);
+        assert!(words.contains("moved 100 MB/s, and 200 elsewhere: it was held up"), "{words}");
+    }
+
+    #[test]
+    fn without_a_peer_the_sentence_says_how_to_get_one() {
+        let words = said(&example::beside_a_neighbour(&[("laneway", Some(80.0))]));
+        assert!(words.contains("from 50 µs to 80 µs with laneway. There was nobody"), "{words}");
+        assert!(words.contains("apt-get install memcached"), "{words}");
+        assert!(!words.contains("lost"), "{words}");
+    }
+
+    #[test]
+    fn a_server_without_figures_is_named_and_the_others_keep_theirs() {
+        let record = example::beside_a_neighbour(&[
+            ("laneway", Some(80.0)),
+            ("memcached", None),
+            ("redis", Some(900.0)),
+        ]);
+        let words = said(&record);
+        assert!(words.contains("with laneway and from 50 µs to 900 µs with redis. "), "{words}");
+        assert!(words.contains("There is no figure of memcached; why stands below."), "{words}");
+        let results = Results { record: &record };
+        let rows = rows(results);
+        assert_eq!(rows.len(), 6);
+        assert!(picture(results).is_some_and(|svg| svg.contains("redis")));
+        let nobody = example::beside_a_neighbour(&[("laneway", None)]);
+        assert!(said(&nobody).ends_with("could not be measured."), "{}", said(&nobody));
+        assert!(picture(Results { record: &nobody }).is_none());
+    }
+
+    #[test]
+    fn the_table_has_whole_parts_and_what_was_disturbed() {
+        let record = record(80.0, Some(2_000.0));
+        let results = Results { record: &record };
+        let rows = rows(results);
+        assert_eq!(rows[0], ["laneway", "before", "25", "50", "100", "0", "0 of 2"]);
+        assert_eq!(rows[1], ["laneway", "during", "40", "80", "160", "200", "1 of 2"]);
+        assert_eq!(rows[5][..3], ["memcached", "after", "25"]);
+        let words = disturbance(results).expect("measured");
+        assert!(words.starts_with("Others had the server's or the client's CPU in 2 of 12"));
+        assert!(words.contains("slices of 0.25 s") && words.contains("hollow"), "{words}");
+    }
+
+    #[test]
+    fn other_comparisons_have_none_of_it() {
+        let record = example::record();
+        let results = Results { record: &record };
+        assert_eq!((sentence(results), render(results)), (None, None));
+        assert!(picture(results).is_none() && rows(results).is_empty());
+    }
+}
