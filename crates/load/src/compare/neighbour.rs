@@ -2,7 +2,7 @@
 //! fetches and stores very large values in the middle third of the run; the same as percentiles of
 //! whole parts (never of chosen laps), and in a sentence, which says so where Laneway lost.
 
-use super::results::{Results, Spread, parts};
+use super::results::{Results, Spread, aligned, parts};
 use crate::pairs::Measured;
 use crate::pairs::definition::RunDefinition;
 use crate::plot::{self, Chart, Extras, Line, Log};
@@ -250,7 +250,7 @@ pub fn render(results: Results<'_>) -> Option<String> {
     if !rows.is_empty() {
         let mut all = vec![HEADS.map(str::to_owned).to_vec()];
         all.extend(rows.into_iter().map(Vec::from));
-        let _ = write!(out, "\n{}\n", super::table::aligned(&all));
+        let _ = write!(out, "\n{}\n", aligned(&all));
     }
     out.extend(disturbance(results).map(|words| words + "\n"));
     Some(out)
@@ -274,8 +274,8 @@ mod tests {
     fn the_sentence_tells_every_server_from_before_to_during() {
         assert_eq!(
             said(&record(80.0, Some(2_340.0))),
-            "While one client fetched and stored values of 1 to 10 MB, the small requests' p99 went \
-             from 50 µs to 80 µs with laneway and from 50 µs to 2.3 ms with memcached."
+            "While one client fetched and stored values of 1 to 10 MB, the small requests' p99 \
+             went from 50 µs to 80 µs with laneway and from 50 µs to 2.3 ms with memcached."
         );
     }
 

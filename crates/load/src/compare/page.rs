@@ -98,8 +98,8 @@ fn neighbour(results: Results<'_>, out: &mut String) {
             "<div class=\"first\"><figure>\n{svg}<figcaption>Each server was measured alone, for \
              as long as the others. Lower is better, and each step up is ten times as long. The \
              noisy client has connections of its own. {}</figcaption></figure>\n\
-             <div class=\"wide\"><table>\n<tr>{heads}</tr>\n{rows}</table>\n<p>Percentiles are over \
-             all requests of a part, by the time at which they were sent.</p></div></div>",
+             <div class=\"wide\"><table>\n<tr>{heads}</tr>\n{rows}</table>\n<p>Percentiles are \
+             over all requests of a part, by the time at which they were sent.</p></div></div>",
             escaped(&caption)
         );
     }

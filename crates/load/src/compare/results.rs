@@ -7,6 +7,7 @@ use crate::pairs::record::Record;
 use crate::pairs::{Measured, server::words};
 use crate::report::json::Mode;
 use crate::report::table::median;
+use std::fmt::Write;
 
 /// Below this share of its CPU a server that a closed loop kept asking was not what limited it.
 const BUSY_SHARE_MIN: f64 = 0.9;
@@ -230,6 +231,23 @@ pub fn commands(record: &Record) -> Vec<(String, String)> {
         }
     }
     all
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(out, "{cell:<width$}  ");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
 }
 
 #[cfg(test)]

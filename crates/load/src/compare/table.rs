@@ -1,7 +1,7 @@
 //! A comparison as rows of text: for the terminal, and for the page's table.
 
 use super::neighbour;
-use super::results::{Results, Spread};
+use super::results::{Results, Spread, aligned};
 use crate::pairs::definition::{Kind, RunDefinition};
 use std::fmt::Write;
 
@@ -89,23 +89,6 @@ pub fn render(results: Results<'_>) -> String {
     }
     for note in notes {
         let _ = writeln!(out, "{note}");
-    }
-    out
-}
-
-/// Rows of cells, each column as wide as its widest cell.
-pub fn aligned(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
-    let mut out = String::new();
-    for row in rows {
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(out, "{cell:<width$}  ");
-        }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
     }
     out
 }

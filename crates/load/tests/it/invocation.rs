@@ -5,6 +5,7 @@ use crate::within_tries;
 use laneway_load::cli::{self, Command, Invocation};
 use laneway_load::laps::Laps;
 use laneway_load::pairs::definition::{self, Kind};
+use laneway_load::phases::Phases;
 use laneway_load::report::json::{Report, SCHEMA};
 use laneway_load::report::table;
 use laneway_load::run::run;
@@ -151,6 +152,7 @@ fn every_figure_of_a_bench_definition_is_in_the_report() {
     let mut run = serde_json::to_value(&report.runs[0]).unwrap();
     assert!(run["quiet"].is_null());
     run["quiet"] = serde_json::to_value(Laps::new(0..1).quiet()).unwrap();
+    run["phases"] = serde_json::to_value(Phases::new(0..3, 3).told(&[])).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for (id, _) in definition::list(&root).unwrap() {
         let definition = definition::read(&root, &id).unwrap();
