@@ -149,7 +149,8 @@ impl BTree {
     pub fn is_current(&self, key: &[u8], sequence: u64) -> bool {
         let tree = self.read();
         let slots = leaf_of(&tree, key).read().expect("nobody panics inside");
-        find(&slots, key).is_ok_and(|index| slots[index].entry.sequence == sequence)
+        let entry = find(&slots, key).ok().map(|index| &slots[index].entry);
+        entry.is_some_and(|entry| entry.sequence == sequence && entry.is_item())
     }
 
     /// As `get`, and counts a hit.

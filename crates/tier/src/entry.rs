@@ -93,7 +93,11 @@ impl Entry {
         if is_planted(Bug::OlderRecordCounts) {
             return self.sequence < other.sequence;
         }
-        other.sequence < self.sequence || (other.sequence == self.sequence && tie == Tie::Replace)
+        // Of an item that migration met when it had expired a copy may be found behind its
+        // deletion, whose blocks are used again.
+        let is_gone = other.what == What::Tombstone && self.is_item();
+        let wins_tie = tie == Tie::Replace && !is_gone;
+        other.sequence < self.sequence || (other.sequence == self.sequence && wins_tie)
     }
 
     /// Whether there is an item.

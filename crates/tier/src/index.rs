@@ -57,11 +57,13 @@ impl Index {
         either!(self, index => index.get(key))
     }
 
-    /// Whether the record of this sequence is what is known of `key`.
+    /// Whether the item of this sequence is what is known of `key`.
     pub fn is_current(&self, key: &[u8], sequence: u64) -> bool {
         match self {
             Index::Memory(tree) => tree.is_current(key, sequence),
-            Index::Fair(fair) => fair.get(key).is_some_and(|now| now.sequence == sequence),
+            Index::Fair(fair) => {
+                fair.get(key).is_some_and(|now| now.sequence == sequence && now.is_item())
+            }
         }
     }
 

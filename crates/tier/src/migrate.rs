@@ -8,22 +8,27 @@
 //! Then the index is switched where the sequence is unchanged, and what freed the segment is made
 //! durable before it is used again.
 //!
+//! What has expired is not moved: a deletion takes its place, if that is shorter.
+//!
 //! A tombstone is dropped once both checkpoints are younger than it: recovery then never looks at
 //! what it deleted.
 
-use crate::append::Draft;
+use crate::append::{Draft, deletion};
 use crate::bytes::Blocks;
 use crate::disk::Barrier;
 use crate::index::Home;
 use crate::log::Slot;
-use crate::record::{self, Kind, Record, Stamp};
+use crate::record::{self, Kind, Record, Stamp, bytes_of};
 use crate::segment::{Met, Scan, life_of};
 use crate::store::{Heat, Maintenance, Moved, Shared};
 use crate::tables::{
     DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, for_each_record,
     key_of, life_of_table, read_table,
 };
-use crate::types::{BLOCK_BYTES, Error, ItemMeta, MigrateBy, Position, Result, doing};
+use crate::types::{
+    BLOCK_BYTES, Error, ItemMeta, LINE_BYTES, MigrateBy, Position, Result, doing, is_over,
+};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The weight of records that cannot go to a sort table.
 const HEAT_OF_WHAT_STAYS: u64 = 16;
@@ -74,6 +79,15 @@ impl Moving {
 
     fn bytes(&self) -> usize {
         self.record().bytes()
+    }
+
+    /// Whether it has expired, and a deletion in its place frees something: half of its record at
+    /// least, or the blocks of its value.
+    fn is_worth_dropping(&self, now_seconds: u32) -> bool {
+        let lines = |bytes: usize| bytes.div_ceil(LINE_BYTES);
+        let is_shorter = 2 * lines(bytes_of(self.key.len(), 0)) <= lines(self.bytes());
+        is_over(self.meta.expires_at_seconds, now_seconds)
+            && (is_shorter || self.kind == Kind::Large)
     }
 
     fn moved(&self, to: Home) -> Moved {
@@ -142,7 +156,8 @@ impl Shared {
             turn.quarantined.insert(slot);
             return Ok(());
         }
-        let (hot, cold) = self.divide(needed.items);
+        let items = self.drop_expired(needed.items)?;
+        let (hot, cold) = self.divide(items);
         let cold = match self.write_tables(cold) {
             Ok(()) => Vec::new(),
             // No room for a sort table: where the segment is sparse, appending all again helps.
@@ -280,6 +295,29 @@ impl Shared {
             // The headers of later segments say the same.
             Kind::FlushAll | Kind::SegmentFree | Kind::Note => {}
         }
+    }
+
+    /// Appends a deletion in the place of each item that has expired; what is left has to move.
+    ///
+    /// It has the item's own sequence: the keeper of a server may have given its next one to a
+    /// write of the key that is still to come, and that one must count. Older records of the key
+    /// stay hidden as behind any deletion.
+    fn drop_expired(&self, items: Vec<Moving>) -> Result<Vec<Moving>> {
+        let now_seconds = self.now_seconds.load(Relaxed);
+        let mut left = Vec::with_capacity(items.len());
+        for moving in items {
+            if !moving.is_worth_dropping(now_seconds) {
+                left.push(moving);
+                continue;
+            }
+            match self.append(&deletion(&moving.key, Some(moving.sequence)), 0) {
+                Ok(Some(_)) => self.counters.expired_records.add(1),
+                // No room for it in the log, or in an index in persistent memory.
+                Ok(None) | Err(Error::PmFull) => left.push(moving),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(left)
     }
 
     /// Hot and cold.
@@ -516,6 +554,7 @@ impl Shared {
                 .any(|t| t.start() <= home.at() && home.at() < t.start() + u64::from(t.bytes))
         };
         moving.retain(|moving| emptied_starts(moving.home));
+        let moving = self.drop_expired(moving)?;
         self.write_tables(moving).map_err(|(error, _)| error)?;
         self.drop_tables(&emptied)?;
         Ok(true)

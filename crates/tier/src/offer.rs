@@ -30,9 +30,14 @@ impl Shared {
                     What::Large(large) => Some((end, large.clone())),
                     _ => None,
                 };
+                // A deletion may have the sequence of the item in whose place migration put it.
+                let tie = match entry.what {
+                    What::Tombstone => Tie::Replace,
+                    _ => Tie::Keep,
+                };
                 // Credited first: whoever sees the entry may replace it at once.
                 self.credit(home, bytes);
-                match self.index.publish(&key, entry, Tie::Keep) {
+                match self.index.publish(&key, entry, tie) {
                     Published::Current(before) => {
                         pending.frees.extend(before.and_then(replaced));
                     }

@@ -9,7 +9,7 @@ use crate::index::{Entry, Home, What};
 use crate::large::read_piece;
 use crate::record::{self, Record};
 use crate::store::Shared;
-use crate::types::{BLOCK_BYTES, Error, Item, ItemMeta, Result, doing};
+use crate::types::{BLOCK_BYTES, Error, Item, ItemMeta, Result, doing, is_over};
 use crate::value::Large;
 use std::sync::Arc;
 
@@ -44,10 +44,8 @@ impl Shared {
         let page = self.index.range(from, None, looks);
         let next = page.last().filter(|_| page.len() == looks);
         let next = next.map(|(last, _)| [last, &[0][..]].concat());
-        let is_over = |entry: &Entry| {
-            entry.expires_at_seconds != 0 && entry.expires_at_seconds <= now_seconds
-        };
-        let over = page.into_iter().filter(|(_, entry)| is_over(entry));
+        let over =
+            page.into_iter().filter(|(_, entry)| is_over(entry.expires_at_seconds, now_seconds));
         Expired { keys: over.map(|(key, _)| key).collect(), next }
     }
 

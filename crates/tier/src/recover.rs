@@ -247,7 +247,6 @@ impl<'a> Recovery<'a> {
         let slots = self.replay_all(&used, position, progress)?;
         let newest = used.last().map_or(0, |used| used.generation);
         let generation = newest.max(lost::last_begun(position) + passed);
-        self.load_tables()?;
         self.load_tree(&used)?;
         self.gathered = Gathered::default();
         self.drop_flushed()?;
@@ -299,6 +298,7 @@ impl<'a> Recovery<'a> {
             waiting: Waiting::default(),
             accounts: Mutex::new(accounts),
             maintenance: Mutex::new(maintenance),
+            now_seconds: Default::default(),
             counters: Counters::default(),
         };
         Ok(Recovered { shared, report: self.report, rebuilt })
@@ -408,8 +408,9 @@ impl<'a> Recovery<'a> {
         self.tree = Some(tree);
     }
 
-    /// The log was read: what it has behind the tree goes there.
+    /// The log was read: what it and new sort tables have behind the tree goes there.
     fn load_tree(&mut self, used: &[Used]) -> Result<()> {
+        self.load_tables()?;
         let Some(tree) = self.tree.take() else {
             self.offer_gathered();
             return Ok(());
@@ -548,21 +549,20 @@ impl<'a> Recovery<'a> {
     fn meet_damaged(&mut self, place: &str, claim: Option<(Kind, u64, &[u8])>, home: Home) {
         let named = claim.filter(|(kind, ..)| kind.is_of_item());
         match named {
-            Some((_, claimed, key)) if !key.is_empty() => {
+            Some((kind, claimed, key)) if !key.is_empty() => {
                 let key_told = key.escape_ascii();
                 self.problem(format!(
                     "{place}: a record is damaged; it claims to be of key {key_told}"
                 ));
                 // An older value of the key must not come back, and newer ones must count: a
                 // sequence far above all others is the damage itself.
-                let sequence = match claimed <= self.sequence + SEQUENCES_PLAUSIBLE {
-                    true => claimed,
-                    false => self.sequence + 1,
-                };
+                let is_believed = claimed <= self.sequence + SEQUENCES_PLAUSIBLE;
+                let sequence = if is_believed { claimed } else { self.sequence + 1 };
                 self.sequence = self.sequence.max(sequence);
-                let what = What::Lost;
-                let entry = Entry { sequence, home, record_bytes: 0, expires_at_seconds: 0, what };
-                self.publish(key, entry, Tie::Keep);
+                let entry = Entry { sequence, home, ..Entry::unreadable() };
+                // A deletion may have the sequence of the item that it is of.
+                let tie = if kind == Kind::Delete { Tie::Replace } else { Tie::Keep };
+                self.publish(key, entry, tie);
             }
             _ => self.problem(format!("{place}: a record is damaged, and what it was is unknown")),
         }

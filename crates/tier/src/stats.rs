@@ -39,6 +39,8 @@ pub struct Counters {
     pub kept_records: Counter,
     /// Records that went to sort tables.
     pub migrated_records: Counter,
+    /// Records of expired items that a deletion took the place of.
+    pub expired_records: Counter,
     /// Segments emptied.
     pub segments_freed: Counter,
     /// Sort tables emptied.
@@ -86,6 +88,8 @@ pub struct Stats {
     pub kept_records: u64,
     /// Records that went to sort tables.
     pub migrated_records: u64,
+    /// Records of expired items that a deletion took the place of, instead of their being moved.
+    pub expired_records: u64,
     /// Segments emptied.
     pub segments_freed: u64,
     /// Sort tables emptied.

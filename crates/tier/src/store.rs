@@ -17,6 +17,7 @@ use crate::tables::{Table, Tables};
 use crate::types::{Durability, Error, ItemMeta, Position, Result, Settings};
 use crate::value::{Large, Waiting};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// The blocks of both superblocks.
@@ -259,6 +260,9 @@ pub struct Shared {
     pub accounts: Mutex<Accounts>,
     /// Making room, and checkpoints.
     pub maintenance: Mutex<Maintenance>,
+    /// The caller's seconds when it last told them; 0 while nothing counts as expired. Relaxed:
+    /// who sees an earlier second copies an item that could have gone.
+    pub now_seconds: AtomicU32,
     /// Statistics.
     pub counters: Counters,
 }
@@ -410,6 +414,7 @@ impl Shared {
             stalls: counters.stalls.get(),
             kept_records: counters.kept_records.get(),
             migrated_records: counters.migrated_records.get(),
+            expired_records: counters.expired_records.get(),
             segments_freed: counters.segments_freed.get(),
             tables_freed: counters.tables_freed.get(),
             checkpoints: counters.checkpoints.get(),

@@ -15,6 +15,7 @@ use crate::stats::Stats;
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, Settings};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A durable store of items, small ones in persistent memory, large ones on the SSD.
 ///
@@ -191,6 +192,12 @@ impl Tier {
     /// Why writes are refused; `None` while they are not.
     pub fn refuses_writes(&self) -> Option<Error> {
         self.shared.writer().check().err()
+    }
+
+    /// Tells the time: what migration meets from now on that has expired by then is dropped, and
+    /// not copied.
+    pub fn tell_time(&self, now_seconds: u32) {
+        self.shared.now_seconds.store(now_seconds, Relaxed);
     }
 
     /// Of the next `looks` items from `from` on, those that have expired at `now_seconds`; from the

@@ -31,6 +31,11 @@ pub struct ItemMeta {
     pub cas: u64,
 }
 
+/// Whether an item of this expiry has expired; by 0 seconds nothing has.
+pub(crate) fn is_over(expires_at_seconds: u32, now_seconds: u32) -> bool {
+    expires_at_seconds != 0 && expires_at_seconds <= now_seconds
+}
+
 /// One item as it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {

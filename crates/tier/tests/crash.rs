@@ -28,9 +28,18 @@ struct Oracle {
     wrong: Option<String>,
 }
 
-fn is(state: &Value, item: Option<&Item>) -> bool {
+/// Every fourth value expires when so many more were written: the second is the highest version.
+const LIFE: u64 = 12;
+
+fn expiry(version: u64) -> u32 {
+    if version.is_multiple_of(4) { (version + LIFE) as u32 } else { 0 }
+}
+
+/// What has expired may still be there, or be gone; nothing else may be in its place.
+fn is(state: &Value, item: Option<&Item>, now: u64) -> bool {
     match (state, item) {
         (None, None) => true,
+        (Some((version, _)), None) => expiry(*version) != 0 && u64::from(expiry(*version)) <= now,
         (Some((version, bytes)), Some(item)) => {
             item.value == value(*version, *bytes) && item.meta.flags == *version as u32
         }
@@ -53,7 +62,7 @@ impl Oracle {
         let none = vec![None];
         let states = self.keys.get(key).unwrap_or(&none);
         let may = if at_once { &states[states.len() - 1..] } else { &states[..] };
-        if !may.iter().any(|state| is(state, item)) {
+        if !may.iter().any(|state| is(state, item, self.version)) {
             let read = item.map(|item| (item.meta.flags, item.value.len()));
             let key = key.escape_ascii();
             self.wrong.get_or_insert(format!("key {key} reads as {read:?} and not as {may:?}"));
@@ -73,7 +82,7 @@ impl Oracle {
         let mut expected = Vec::new();
         for (key, states) in &mut self.keys {
             let item = tier.get(key).map_err(|error| error.to_string())?;
-            let found = states.iter().position(|state| is(state, item.as_ref()));
+            let found = states.iter().position(|state| is(state, item.as_ref(), self.version));
             let Some(found) = found else {
                 let held = item.map(|item| (item.meta.flags, item.value.len()));
                 return Err(format!(
@@ -81,7 +90,7 @@ impl Oracle {
                     key.escape_ascii()
                 ));
             };
-            let state = states[found];
+            let state = states[found].filter(|_| item.is_some());
             *states = vec![state];
             if let Some((version, bytes)) = state {
                 expected.push((key.clone(), value(version, bytes)));
@@ -127,7 +136,9 @@ fn operate(
             oracle.version += 1;
             let version = oracle.version;
             oracle.submitted(&key, Some((version, bytes as usize)));
-            let meta = ItemMeta { flags: version as u32, ..ItemMeta::default() };
+            tier.tell_time(version as u32);
+            let (flags, expires_at_seconds) = (version as u32, expiry(version));
+            let meta = ItemMeta { flags, expires_at_seconds, ..ItemMeta::default() };
             let value = value(version, bytes as usize);
             let ticket = if 1024 <= bytes && random.one_in(3) {
                 // As a server does whose value arrives in pieces; others may commit meanwhile.

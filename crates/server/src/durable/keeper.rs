@@ -136,6 +136,7 @@ impl<S> Keeper<S> {
     pub fn step(&mut self, now_nanos: u64, now_seconds: u32) -> bool {
         (self.now_nanos, self.now_seconds) = (now_nanos, now_seconds);
         self.plan = self.shared.plan.get();
+        self.durable.tier.tell_time(now_seconds);
         let mut busy = self.redeliver();
         let mut done = std::mem::take(&mut self.done);
         self.hands.collect(&mut done);

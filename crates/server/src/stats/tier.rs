@@ -89,6 +89,7 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.number("stalls", stats.stalls);
     lines.number("records_migrated", stats.migrated_records);
     lines.number("records_kept_hot", stats.kept_records);
+    lines.number("records_expired", stats.expired_records);
     lines.number("segments_freed", stats.segments_freed);
     lines.number("sort_tables_freed", stats.tables_freed);
     lines.number("checkpoints", stats.checkpoints);
