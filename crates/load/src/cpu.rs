@@ -161,6 +161,7 @@ pub fn leave() {
 
 /// The machine, for reports.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Machine {
     /// Model name of the processor.
     pub cpu_model: String,

@@ -21,6 +21,7 @@ const AWAY_SHARE_MAX: f64 = 0.01;
 
 /// How quiet the machine was, over all runs of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Host {
     /// Times that a run waited for it.
     pub waits: u64,

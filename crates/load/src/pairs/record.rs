@@ -15,11 +15,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Name and number of this form of record.
+/// Name and number of this form of record; bench/record/schema.json tells other programs of it.
 pub const SCHEMA: &str = "laneway-pairs/1";
 
 /// How many runs were made, and which of them did not count.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Made {
     /// All of them.
     pub runs: u64,
@@ -33,6 +34,7 @@ pub struct Made {
 
 /// A run that did not count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rejected {
     /// The round, from 0.
     pub round: usize,
@@ -65,6 +67,7 @@ impl Made {
 
 /// One comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: String,

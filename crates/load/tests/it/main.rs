@@ -4,6 +4,7 @@
 mod datagram;
 mod floor;
 mod invocation;
+mod records;
 mod scripted;
 mod scripted_udp;
 mod sender;
