@@ -8,6 +8,7 @@
 
 mod allow;
 mod play;
+#[path = "../../../crates/server/tests/execute_scripts/script.rs"]
 mod script;
 
 use crate::outcome::{Failure, Outcome, passed, skipped};
@@ -16,7 +17,7 @@ use crate::server::{Executable, Server};
 use allow::Allowed;
 use play::{Played, Side};
 use script::{Act, Case};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub const HELP: &str = "\
 Play the protocol scripts against Laneway and against memcached, today's and Debian stable's.
@@ -122,15 +123,9 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
 
 fn scripts() -> Result<Vec<Case>, String> {
     let folder = process::root().join("crates/server/tests/scripts");
-    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
-    paths.sort();
     let mut cases = Vec::new();
-    for path in paths {
-        let name = path.file_name().map(Path::new).unwrap_or(&path).display().to_string();
-        let text = std::fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
-        cases.extend(script::read(&name, &text)?);
+    for path in script::files(&folder)? {
+        cases.extend(script::read_file(&path)?);
     }
     Ok(cases)
 }
@@ -184,8 +179,7 @@ fn side(
     let common = executable.start("replay", &[])?;
     let (mut played, mut lines, mut left_out, mut wrong, mut again) = (0, 0, 0, 0, 0);
     for case in cases {
-        let has = |word: &str| case.conditions.iter().any(|condition| condition == word);
-        if has("live=no") || (side != Side::Laneway && has("ours")) {
+        if case.has("live=no") || (side != Side::Laneway && case.has("ours")) {
             left_out += 1;
             continue;
         }

@@ -4,8 +4,7 @@
 //! hide behind the last expected line. After the first difference the rest of a case means nothing,
 //! and it is left.
 
-use super::script::{Act, Case, Expectation, Part, Text};
-use std::collections::HashMap;
+use super::script::{Act, Case, Compared, Expectation, Numbers, Part, Text};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -90,7 +89,7 @@ pub fn play(case: &Case, address: SocketAddr, side: Side) -> Result<Played, Stri
     let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| e.to_string())?;
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
-    let mut talk = Talk { stream, input: Vec::new(), closed: false, cas: HashMap::new(), side };
+    let mut talk = Talk { stream, input: Vec::new(), closed: false, numbers: Numbers::new(), side };
     let mut played = Played::default();
     talk.run(case, &mut played)?;
     Ok(played)
@@ -100,17 +99,8 @@ struct Talk {
     stream: TcpStream,
     input: Vec<u8>,
     closed: bool,
-    cas: HashMap<String, u64>,
+    numbers: Numbers,
     side: Side,
-}
-
-/// How a text and the bytes at hand compare.
-enum Compared {
-    /// It matches so many bytes, and these numbers are to be remembered.
-    Same(usize, Vec<(String, u64)>),
-    /// More bytes could still make it match.
-    Open,
-    Differs,
 }
 
 impl Talk {
@@ -119,10 +109,10 @@ impl Talk {
         let mut output = Vec::new();
         for step in &case.steps {
             match &step.act {
-                Act::Send(text) => output.extend(self.bytes(text)?),
+                Act::Send(text) => output.extend(text.bytes(&self.numbers)?),
                 Act::Wait(seconds) => {
                     self.send(&mut output);
-                    std::thread::sleep(Duration::from_secs(*seconds));
+                    std::thread::sleep(Duration::from_secs((*seconds).into()));
                 }
                 Act::Expect(expectation) => {
                     self.send(&mut output);
@@ -207,7 +197,7 @@ impl Talk {
         let mut skipped = 0;
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.compare(text, &self.input[skipped..]) {
+            match text.compare(&self.input[skipped..], &self.numbers) {
                 Compared::Same(..) => {
                     self.input.drain(..skipped);
                     return;
@@ -230,9 +220,9 @@ impl Talk {
     fn take(&mut self, text: &Text) -> Option<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.compare(text, &self.input) {
+            match text.compare(&self.input, &self.numbers) {
                 Compared::Same(length, found) => {
-                    self.cas.extend(found);
+                    self.numbers.extend(found);
                     self.input.drain(..length);
                     return Some(());
                 }
@@ -245,70 +235,12 @@ impl Talk {
     fn is_next(&mut self, text: &Text, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         loop {
-            match self.compare(text, &self.input) {
+            match text.compare(&self.input, &self.numbers) {
                 Compared::Same(..) => return true,
                 Compared::Open if self.fill(deadline) => {}
                 Compared::Open | Compared::Differs => return false,
             }
         }
-    }
-
-    fn compare(&self, text: &Text, input: &[u8]) -> Compared {
-        let mut at = 0;
-        let mut found: Vec<(String, u64)> = Vec::new();
-        for part in &text.parts {
-            // A number may be below zero; one that is remembered never is.
-            let below_zero = *part == Part::Number && input[at..].starts_with(b"-");
-            at += usize::from(below_zero);
-            let rest = &input[at..];
-            let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-            match part {
-                Part::Bytes(bytes) if rest.starts_with(bytes) => at += bytes.len(),
-                Part::Bytes(bytes) if bytes.starts_with(rest) => return Compared::Open,
-                Part::Bytes(_) => return Compared::Differs,
-                // Digits up to the end of what is there may go on.
-                Part::Number | Part::Cas(..) if digits == rest.len() => return Compared::Open,
-                Part::Number if digits == 0 => return Compared::Differs,
-                Part::Number => at += digits,
-                Part::Cas(name, step) => {
-                    let Ok(text) = std::str::from_utf8(&rest[..digits]) else {
-                        return Compared::Differs;
-                    };
-                    let Ok(number) = text.parse::<u64>() else { return Compared::Differs };
-                    let number = number.wrapping_add_signed(-step);
-                    let here = found.iter().find(|(known, _)| known == name).map(|(_, n)| *n);
-                    match here.or_else(|| self.cas.get(name).copied()) {
-                        Some(known) if known != number => return Compared::Differs,
-                        Some(_) => {}
-                        None => found.push((name.clone(), number)),
-                    }
-                    at += digits;
-                }
-                Part::RestOfLine => match rest.windows(2).position(|pair| pair == b"\r\n") {
-                    Some(length) => at += length,
-                    None => return Compared::Open,
-                },
-            }
-        }
-        Compared::Same(at, found)
-    }
-
-    fn bytes(&self, text: &Text) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::new();
-        for part in &text.parts {
-            match part {
-                Part::Bytes(more) => bytes.extend_from_slice(more),
-                Part::Cas(name, step) => {
-                    let number =
-                        self.cas.get(name).ok_or_else(|| format!("no <CAS:{name}> yet"))?;
-                    bytes.extend(number.wrapping_add_signed(*step).to_string().into_bytes());
-                }
-                Part::Number | Part::RestOfLine => {
-                    return Err(format!("`{}` cannot be sent", text.written));
-                }
-            }
-        }
-        Ok(bytes)
     }
 
     /// Reads what is there; false if nothing more comes before the deadline.

@@ -1,14 +1,13 @@
 //! Runs the protocol scripts (`tests/scripts`, see its README) against whole servers of every
 //! design, over the memory transport: whoever serves a request, the reply is memcached's.
 
-#[allow(dead_code)] // the other runner uses all of it
 #[path = "../execute_scripts/script.rs"]
 mod script;
 
 use laneway_transport::memory::Client;
 use laneway_vopr::rig;
 use rig::{Plan, Rig, plans};
-use script::{Case, Expect, Step};
+use script::{Act, Case, Expectation};
 use std::path::Path;
 
 /// Turns without a byte after which a server has said all that it will. Where every key of a
@@ -44,32 +43,32 @@ fn run(case: &Case, plan: &Plan) -> Result<(), String> {
         ..plan.clone()
     });
     let client = rig.net.connect();
-    let mut numbers = script::Numbers::default();
+    let mut numbers = script::Numbers::new();
     let mut out = Vec::new();
     // Where the reply to the lines since the last send begins to be looked at.
     let mut seen = 0;
     for step in &case.steps {
-        let at = |what: String| format!("{}:{}: {what}", case.file, step.line);
-        match &step.does {
-            Step::Send(text) => {
+        let at = |what: String| format!("{} (line {}): {what}", case.id, step.line);
+        match &step.act {
+            Act::Send(text) => {
                 let bytes = text.bytes(&numbers).map_err(at)?;
                 out.extend(exchange(&mut rig, &client, &bytes));
             }
-            Step::Expect(Expect { text, after_any }) => {
+            Act::Expect(Expectation { text, anywhere, .. }) => {
                 let rest = &out[seen..];
-                match text.find(rest, *after_any, &mut numbers) {
+                match text.find(rest, *anywhere, &mut numbers) {
                     Some(taken) => seen += taken,
                     None => {
                         let got = String::from_utf8_lossy(&rest[..rest.len().min(300)]);
-                        return Err(at(format!("expected {text}, got {got:?}")));
+                        return Err(at(format!("expected `{}`, got {got:?}", text.written)));
                     }
                 }
             }
-            Step::Pass(seconds) => {
+            Act::Wait(seconds) => {
                 rig.clock.advance(u64::from(*seconds) * 1_000_000_000);
                 rig.turns(2);
             }
-            Step::Closed => {
+            Act::Closed => {
                 if !client.ended() {
                     return Err(at("the connection is still open".to_owned()));
                 }
@@ -78,7 +77,7 @@ fn run(case: &Case, plan: &Plan) -> Result<(), String> {
     }
     if seen < out.len() {
         let left = String::from_utf8_lossy(&out[seen..]).into_owned();
-        return Err(format!("{}: {}: left over: {left:?}", case.file, case.name));
+        return Err(format!("{}: left over: {left:?}", case.id));
     }
     Ok(())
 }
@@ -88,16 +87,12 @@ fn every_design_answers_as_the_scripts_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     let mut failures = Vec::new();
     let mut cases = 0;
-    for file in std::fs::read_dir(folder).expect("the scripts' folder") {
-        let path = file.expect("an entry").path();
-        if path.extension().is_none_or(|extension| extension != "txt") {
-            continue;
-        }
-        for case in script::read(&path) {
+    for path in script::files(&folder).expect("the scripts' folder") {
+        for case in script::read_file(&path).expect("a good script") {
             for plan in plans() {
                 cases += 1;
                 if let Err(what) = run(&case, &plan) {
-                    failures.push(format!("{} ({}): {what}", case.name, plan.what()));
+                    failures.push(format!("{} ({}): {what}", case.id, plan.what()));
                 }
             }
         }

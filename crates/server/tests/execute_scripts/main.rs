@@ -1,12 +1,13 @@
 //! Runs the protocol scripts (`tests/scripts`, see its README) against parser, execution and store,
 //! without a socket: the input comes whole, and in pieces of several sizes.
 
+mod reading;
 mod script;
 mod session;
 
-use script::{Case, Expect, Step};
+use script::{Act, Case, Expectation};
 use session::{Delivery, Session};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How the input arrives: a value that lies whole in the input and one that streams in are stored
 /// by different ways and must come out the same.
@@ -17,14 +18,14 @@ const SENT_BYTES_MAX_IN_SMALL_PIECES: usize = 100_000;
 
 fn run(case: &Case, delivery: Delivery) -> Result<(), String> {
     let mut session = Session::new(case, delivery);
-    let mut numbers = script::Numbers::default();
+    let mut numbers = script::Numbers::new();
     // Where the reply to the lines since the last send begins to be looked at.
     let mut seen = 0;
     let mut looking = false;
     for step in &case.steps {
-        let at = |what: String| format!("{}:{}: {what}", case.file, step.line);
-        match &step.does {
-            Step::Send(text) => {
+        let at = |what: String| format!("{} (line {}): {what}", case.id, step.line);
+        match &step.act {
+            Act::Send(text) => {
                 if looking && seen < session.out.len() {
                     let left = String::from_utf8_lossy(&session.out[seen..]).into_owned();
                     return Err(at(format!("before this, the server also said {left:?}")));
@@ -33,19 +34,19 @@ fn run(case: &Case, delivery: Delivery) -> Result<(), String> {
                 let bytes = text.bytes(&numbers).map_err(at)?;
                 session.send(&bytes);
             }
-            Step::Expect(Expect { text, after_any }) => {
+            Act::Expect(Expectation { text, anywhere, .. }) => {
                 looking = true;
                 let out = &session.out[seen..];
-                match text.find(out, *after_any, &mut numbers) {
+                match text.find(out, *anywhere, &mut numbers) {
                     Some(taken) => seen += taken,
                     None => {
                         let got = String::from_utf8_lossy(&out[..out.len().min(300)]).into_owned();
-                        return Err(at(format!("expected {text}, got {got:?}")));
+                        return Err(at(format!("expected `{}`, got {got:?}", text.written)));
                     }
                 }
             }
-            Step::Pass(seconds) => session.pass(*seconds),
-            Step::Closed => {
+            Act::Wait(seconds) => session.pass(*seconds),
+            Act::Closed => {
                 if !session.closed {
                     return Err(at("the connection is still open".to_owned()));
                 }
@@ -54,14 +55,14 @@ fn run(case: &Case, delivery: Delivery) -> Result<(), String> {
     }
     if seen < session.out.len() {
         let left = String::from_utf8_lossy(&session.out[seen..]).into_owned();
-        return Err(format!("{}: {}: left over: {left:?}", case.file, case.name));
+        return Err(format!("{}: left over: {left:?}", case.id));
     }
     Ok(())
 }
 
 fn check(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(file);
-    let cases = script::read(&path);
+    let cases = script::read_file(&path).expect("a good script");
     assert!(!cases.is_empty(), "{file} holds no case");
     let mut failures = Vec::new();
     for case in &cases {
@@ -71,7 +72,7 @@ fn check(file: &str) {
                 continue;
             }
             if let Err(what) = run(case, delivery) {
-                failures.push(format!("{} ({delivery:?}): {what}", case.name));
+                failures.push(format!("{} ({delivery:?}): {what}", case.id));
             }
         }
     }
@@ -97,13 +98,8 @@ scripts! {
 #[test]
 fn every_script_is_run() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
-    let mut found: Vec<String> = std::fs::read_dir(folder)
-        .expect("the scripts' folder")
-        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
-        .filter(|name| name.ends_with(".txt"))
-        .collect();
-    found.sort();
-    assert_eq!(found, SCRIPTS);
+    let run: Vec<PathBuf> = SCRIPTS.iter().map(|file| folder.join(file)).collect();
+    assert_eq!(script::files(&folder).expect("the scripts' folder"), run);
 }
 
 /// Shortest thing that can be called a reason, bytes.
@@ -144,7 +140,7 @@ fn a_wrong_reply_fails_a_case() {
         ("== a\n> ms k 1 c\n> a\n< HD c<CAS:x>\n> ms k 1 c\n> a\n< HD c<CAS:x>", "expected"),
         ("== a\n> mn\n< MN\n! closed", "still open"),
     ] {
-        let cases = script::parse("test", text);
+        let cases = script::read("test", text).expect("a good script");
         let failure = run(&cases[0], Delivery::Whole).expect_err(text);
         assert!(failure.contains(what), "{text}: {failure}");
     }

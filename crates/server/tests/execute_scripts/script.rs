@@ -1,15 +1,23 @@
-//! Reading scripts: see `tests/scripts/README.md`.
+//! Reads a protocol script, and compares what comes with it; crates/server/tests/scripts/README.md
+//! defines the form. The one reader: both runners of this crate's tests have it, and so has
+//! `cargo xtask replay`.
+//!
+//! Knows no server: a script is a list of cases, a case a list of steps.
+#![allow(dead_code)] // no runner uses all of it
 
 use std::collections::HashMap;
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// One conversation.
+/// One conversation on a connection of its own.
+#[derive(Debug)]
 pub struct Case {
-    pub file: String,
-    pub name: String,
+    /// `errors.txt: words missing`
+    pub id: String,
+    /// Of its name, from 1.
+    pub line: usize,
+    /// Words of its `$` lines.
     pub conditions: Vec<String>,
-    pub steps: Vec<Numbered>,
+    pub steps: Vec<Step>,
 }
 
 impl Case {
@@ -19,222 +27,311 @@ impl Case {
 
     /// Bytes sent in all, about.
     pub fn sent_bytes(&self) -> usize {
-        let sent = |step: &Numbered| match &step.does {
-            Step::Send(text) => text.bytes(&Numbers::default()).map_or(0, |bytes| bytes.len()),
+        let sent = |step: &Step| match &step.act {
+            Act::Send(text) => text.bytes(&Numbers::new()).map_or(0, |bytes| bytes.len()),
             _ => 0,
         };
         self.steps.iter().map(sent).sum()
     }
 }
 
-/// A step and the line of the file it stands on.
-pub struct Numbered {
+/// One line, from 1, and what it asks for.
+#[derive(Debug)]
+pub struct Step {
     pub line: usize,
-    pub does: Step,
+    pub act: Act,
 }
 
-pub enum Step {
+#[derive(Debug)]
+pub enum Act {
     Send(Text),
-    Expect(Expect),
-    Pass(u32),
+    Expect(Expectation),
+    /// So many seconds pass.
+    Wait(u32),
     Closed,
 }
 
-pub struct Expect {
+/// A line of a reply.
+#[derive(Debug)]
+pub struct Expectation {
     pub text: Text,
-    /// Any lines may stand before it.
-    pub after_any: bool,
+    /// Whether other lines may stand before it.
+    pub anywhere: bool,
+    /// What memcached has in its place.
+    pub memcached: Vec<Alternative>,
 }
 
-/// A line with its placeholders.
-pub struct Text(Vec<Piece>);
+/// A `~` line.
+#[derive(Debug)]
+pub struct Alternative {
+    /// The version of memcached that it speaks of; none means every one.
+    pub version: Option<String>,
+    /// The line; none where nothing comes.
+    pub text: Option<Text>,
+}
 
-enum Piece {
+impl Expectation {
+    /// The lines, of which there may be none, that this version of memcached has in its place; or
+    /// nothing where it answers as we do.
+    pub fn instead(&self, version: &str) -> Option<Vec<&Text>> {
+        let speaks = |line: &&Alternative| line.version.as_deref().is_none_or(|v| v == version);
+        let lines: Vec<&Alternative> = self.memcached.iter().filter(speaks).collect();
+        let texts = lines.iter().filter_map(|line| line.text.as_ref()).collect();
+        (!lines.is_empty()).then_some(texts)
+    }
+}
+
+/// Bytes with placeholders, and how they are written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Text {
+    pub written: String,
+    pub parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
     Bytes(Vec<u8>),
     Number,
-    Rest,
-    Remembered { name: String, offset: i64 },
+    RestOfLine,
+    /// A remembered number, and what to add to it.
+    Cas(String, i64),
 }
 
 /// Numbers remembered by name.
-#[derive(Default)]
-pub struct Numbers(HashMap<String, u64>);
+pub type Numbers = HashMap<String, u64>;
 
-pub fn read(path: &Path) -> Vec<Case> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    let name = path.file_name().and_then(|name| name.to_str()).expect("a file's name");
-    parse(name, &text)
+/// How a text and the bytes at hand compare.
+pub enum Compared {
+    /// It matches so many bytes, and these numbers are to be remembered.
+    Same(usize, Numbers),
+    /// More bytes could still make it match.
+    Open,
+    Differs,
 }
 
-pub fn parse(file: &str, text: &str) -> Vec<Case> {
+/// The scripts of a folder, in order of their names.
+pub fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    paths.sort();
+    Ok(paths)
+}
+
+/// All cases of a file.
+pub fn read_file(path: &Path) -> Result<Vec<Case>, String> {
+    let name = path.file_name().map(Path::new).unwrap_or(path).display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+    read(&name, &text)
+}
+
+/// All cases of the file `name`.
+pub fn read(name: &str, text: &str) -> Result<Vec<Case>, String> {
     let mut cases: Vec<Case> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let number = index + 1;
-        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
-        if kind == "==" {
-            let (file, name) = (file.to_owned(), rest.to_owned());
-            cases.push(Case { file, name, conditions: Vec::new(), steps: Vec::new() });
-            continue;
-        }
-        if line.is_empty() || kind.starts_with('#') || kind.starts_with('~') {
-            continue;
-        }
-        let case = cases.last_mut().unwrap_or_else(|| panic!("{file}:{number}: before any case"));
-        let expect = |after_any| Step::Expect(Expect { text: Text::parse(rest, true), after_any });
-        let does = match kind {
-            "$" => {
-                case.conditions.extend(rest.split(' ').map(str::to_owned));
-                continue;
-            }
-            ">" => Step::Send(Text::parse(rest, true)),
-            ">>" => Step::Send(Text::parse(rest, false)),
-            "<" => expect(false),
-            "<~" => expect(true),
-            "+" => Step::Pass(rest.parse().unwrap_or_else(|_| panic!("{file}:{number}: seconds"))),
-            "!" if rest == "closed" => Step::Closed,
-            _ => panic!("{file}:{number}: {line:?} is no line of a script"),
-        };
-        case.steps.push(Numbered { line: number, does });
+        read_line(name, number, line, &mut cases)
+            .map_err(|why| format!("{name}:{number}: {why}"))?;
     }
-    cases
+    Ok(cases)
+}
+
+fn read_line(name: &str, line: usize, text: &str, cases: &mut Vec<Case>) -> Result<(), String> {
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(());
+    }
+    let (mark, rest) = text.split_once(' ').unwrap_or((text, ""));
+    if mark == "==" {
+        let id = format!("{name}: {rest}");
+        if cases.iter().any(|case| case.id == id) {
+            return Err(format!("a second case `{rest}`"));
+        }
+        cases.push(Case { id, line, conditions: Vec::new(), steps: Vec::new() });
+        return Ok(());
+    }
+    let case = cases.last_mut().ok_or("before the first case")?;
+    let act = match mark {
+        "$" => {
+            case.conditions.extend(rest.split_whitespace().map(String::from));
+            return Ok(());
+        }
+        _ if mark.starts_with('~') => return alternative(&mark[1..], rest, case),
+        ">" => Act::Send(Text::read(rest)?.and_end()),
+        ">>" => Act::Send(Text::read(rest)?),
+        "<" | "<~" => Act::Expect(Expectation {
+            text: Text::read(rest)?.and_end(),
+            anywhere: mark == "<~",
+            memcached: Vec::new(),
+        }),
+        "+" => Act::Wait(rest.parse().map_err(|_| format!("`{rest}` is no number of seconds"))?),
+        "!" if rest == "closed" => Act::Closed,
+        _ => return Err(format!("a line cannot begin with `{mark}`")),
+    };
+    case.steps.push(Step { line, act });
+    Ok(())
+}
+
+/// `~ text -- reason` or `~version text -- reason`: what stands before the last ` -- `, or nothing.
+fn alternative(version: &str, rest: &str, case: &mut Case) -> Result<(), String> {
+    let whole = format!(" {rest}");
+    let (text, reason) = whole.rsplit_once(" -- ").ok_or("a `~` line needs ` -- reason`")?;
+    if reason.trim().is_empty() {
+        return Err("a `~` line needs a reason".into());
+    }
+    let Some(Step { act: Act::Expect(expectation), .. }) = case.steps.last_mut() else {
+        return Err("a `~` line follows a `<` line".into());
+    };
+    let version = Some(version.to_owned()).filter(|version| !version.is_empty());
+    let text = text.strip_prefix(' ').map(|text| Text::read(text).map(Text::and_end));
+    expectation.memcached.push(Alternative { version, text: text.transpose()? });
+    Ok(())
 }
 
 impl Text {
-    fn parse(text: &str, newline: bool) -> Text {
-        let mut pieces = vec![Piece::Bytes(Vec::new())];
-        let mut rest = text;
-        while let Some(first) = rest.chars().next() {
-            if let Some((piece, length)) = placeholder(rest) {
-                pieces.push(piece);
-                pieces.push(Piece::Bytes(Vec::new()));
+    fn read(written: &str) -> Result<Text, String> {
+        let mut parts = Vec::new();
+        let mut bytes = Vec::new();
+        let mut rest = written;
+        while let Some(c) = rest.chars().next() {
+            if let Some((part, length)) = placeholder(rest) {
+                match part {
+                    Part::Bytes(more) => bytes.extend(more),
+                    other => {
+                        parts.push(Part::Bytes(std::mem::take(&mut bytes)));
+                        parts.push(other);
+                    }
+                }
                 rest = &rest[length..];
-                continue;
-            }
-            let Some(Piece::Bytes(bytes)) = pieces.last_mut() else { unreachable!() };
-            if let Some((byte, length)) = escape(rest) {
+            } else if c == '\\' {
+                let (byte, length) = escape(rest)?;
                 bytes.push(byte);
                 rest = &rest[length..];
             } else {
-                bytes.extend_from_slice(first.to_string().as_bytes());
-                rest = &rest[first.len_utf8()..];
+                bytes.extend_from_slice(&rest.as_bytes()[..c.len_utf8()]);
+                rest = &rest[c.len_utf8()..];
             }
         }
-        if newline {
-            pieces.push(Piece::Bytes(b"\r\n".to_vec()));
+        parts.push(Part::Bytes(bytes));
+        parts.retain(|part| *part != Part::Bytes(Vec::new()));
+        Ok(Text { written: written.into(), parts })
+    }
+
+    fn and_end(mut self) -> Text {
+        self.parts.push(Part::Bytes(b"\r\n".to_vec()));
+        self
+    }
+
+    /// Compares it with the front of `input`.
+    pub fn compare(&self, input: &[u8], numbers: &Numbers) -> Compared {
+        let mut at = 0;
+        let mut found = Numbers::new();
+        for part in &self.parts {
+            // A number may be below zero; one that is remembered never is.
+            let below_zero = *part == Part::Number && input[at..].starts_with(b"-");
+            at += usize::from(below_zero);
+            let rest = &input[at..];
+            let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+            match part {
+                Part::Bytes(bytes) if rest.starts_with(bytes) => at += bytes.len(),
+                Part::Bytes(bytes) if bytes.starts_with(rest) => return Compared::Open,
+                Part::Bytes(_) => return Compared::Differs,
+                // Digits up to the end of what is there may go on.
+                Part::Number | Part::Cas(..) if digits == rest.len() => return Compared::Open,
+                Part::Number if digits == 0 => return Compared::Differs,
+                Part::Number => at += digits,
+                Part::Cas(name, step) => {
+                    let Ok(text) = std::str::from_utf8(&rest[..digits]) else {
+                        return Compared::Differs;
+                    };
+                    let Ok(number) = text.parse::<u64>() else { return Compared::Differs };
+                    let number = number.wrapping_add_signed(-step);
+                    let known = found.get(name).or_else(|| numbers.get(name)).copied();
+                    if *found.entry(name.clone()).or_insert(known.unwrap_or(number)) != number {
+                        return Compared::Differs;
+                    }
+                    at += digits;
+                }
+                Part::RestOfLine => match rest.windows(2).position(|pair| pair == b"\r\n") {
+                    Some(length) => at += length,
+                    None => return Compared::Open,
+                },
+            }
         }
-        Text(pieces)
+        Compared::Same(at, found)
     }
 
     /// The bytes to send.
     pub fn bytes(&self, numbers: &Numbers) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
-        for piece in &self.0 {
-            match piece {
-                Piece::Bytes(more) => bytes.extend_from_slice(more),
-                Piece::Remembered { name, offset } => {
-                    let number =
-                        numbers.0.get(name).ok_or(format!("no number is known as {name}"))?;
-                    let number = number.wrapping_add_signed(*offset);
-                    bytes.extend_from_slice(number.to_string().as_bytes());
+        for part in &self.parts {
+            match part {
+                Part::Bytes(more) => bytes.extend_from_slice(more),
+                Part::Cas(name, step) => {
+                    let number = numbers.get(name).ok_or_else(|| format!("no <CAS:{name}> yet"))?;
+                    bytes.extend(number.wrapping_add_signed(*step).to_string().into_bytes());
                 }
-                Piece::Number | Piece::Rest => return Err("cannot be sent".to_owned()),
+                Part::Number | Part::RestOfLine => {
+                    return Err(format!("`{}` cannot be sent", self.written));
+                }
             }
         }
         Ok(bytes)
     }
 
-    /// Where this ends in `out`, if it stands at the front, or (`after_any`) where a line begins.
-    pub fn find(&self, out: &[u8], after_any: bool, numbers: &mut Numbers) -> Option<usize> {
+    /// Where this ends in `out`, if it stands at the front, or (`anywhere`) where a line begins.
+    pub fn find(&self, out: &[u8], anywhere: bool, numbers: &mut Numbers) -> Option<usize> {
         let mut start = 0;
         loop {
-            if let Some(length) = self.length_in(&out[start..], numbers) {
+            if let Compared::Same(length, found) = self.compare(&out[start..], numbers) {
+                numbers.extend(found);
                 return Some(start + length);
             }
-            if !after_any {
+            if !anywhere {
                 return None;
             }
             start += out[start..].windows(2).position(|two| two == b"\r\n")? + 2;
         }
     }
+}
 
-    fn length_in(&self, out: &[u8], numbers: &mut Numbers) -> Option<usize> {
-        let mut at = 0;
-        for piece in &self.0 {
-            let rest = &out[at..];
-            at += match piece {
-                Piece::Bytes(bytes) => rest.starts_with(bytes).then_some(bytes.len())?,
-                Piece::Rest => rest.windows(2).position(|two| two == b"\r\n")?,
-                Piece::Number => {
-                    let sign = usize::from(rest.starts_with(b"-"));
-                    sign + Some(digits(&rest[sign..])).filter(|&length| length > 0)?
-                }
-                Piece::Remembered { name, .. } => {
-                    let length = digits(rest);
-                    let number = std::str::from_utf8(&rest[..length]).ok()?.parse().ok()?;
-                    if *numbers.0.entry(name.clone()).or_insert(number) != number {
-                        return None;
-                    }
-                    length
-                }
-            };
+fn escape(text: &str) -> Result<(u8, usize), String> {
+    let unknown = || format!("no escape begins `{}`", text.chars().take(4).collect::<String>());
+    match text.as_bytes().get(1).ok_or_else(unknown)? {
+        b'r' => Ok((b'\r', 2)),
+        b'n' => Ok((b'\n', 2)),
+        b't' => Ok((b'\t', 2)),
+        b'0' => Ok((0, 2)),
+        b'\\' => Ok((b'\\', 2)),
+        b'x' => {
+            let digits = text.get(2..4).ok_or_else(unknown)?;
+            u8::from_str_radix(digits, 16).map(|byte| (byte, 4)).map_err(|_| unknown())
         }
-        Some(at)
+        _ => Err(unknown()),
     }
 }
 
-fn digits(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|byte| byte.is_ascii_digit()).count()
-}
-
-/// A placeholder at the front of `text`, and its length.
-fn placeholder(text: &str) -> Option<(Piece, usize)> {
-    let (inner, _) = text.strip_prefix('<')?.split_once('>')?;
-    let piece = match inner {
-        "NUM" => Piece::Number,
-        "ANY" => Piece::Rest,
-        _ => match inner.strip_prefix("CAS:") {
-            Some(name) => {
-                let at = name.find(['+', '-']).unwrap_or(name.len());
-                let (name, offset) = name.split_at(at);
-                let offset = if offset.is_empty() { 0 } else { offset.parse().ok()? };
-                Piece::Remembered { name: name.to_owned(), offset }
-            }
-            None => {
-                let (character, times) = inner.split_once('*')?;
-                Piece::Bytes(character.repeat(times.parse().ok()?).into_bytes())
-            }
-        },
+/// `<NUM>`, `<ANY>`, `<CAS:name+1>`, `<c*N>`, and its length; none if it is only a `<`.
+fn placeholder(text: &str) -> Option<(Part, usize)> {
+    let inside = text.strip_prefix('<')?;
+    let end = inside.find('>')?;
+    // A `>` may itself be the repeated character.
+    let end = if inside.starts_with(">*") { 1 + inside[1..].find('>')? } else { end };
+    let (inside, length) = (&inside[..end], end + 2);
+    let part = match inside {
+        "NUM" => Part::Number,
+        "ANY" => Part::RestOfLine,
+        _ if inside.starts_with("CAS:") => {
+            let name = &inside["CAS:".len()..];
+            let at = name.find(['+', '-']).unwrap_or(name.len());
+            let step = if at == name.len() { 0 } else { name[at..].parse().ok()? };
+            Part::Cas(name[..at].into(), step)
+        }
+        _ => {
+            let mut chars = inside.chars();
+            let repeated = chars.next()?;
+            let count: usize = chars.as_str().strip_prefix('*')?.parse().ok()?;
+            Part::Bytes(repeated.to_string().repeat(count).into_bytes())
+        }
     };
-    Some((piece, inner.len() + 2))
-}
-
-/// An escape at the front of `text`: its byte and length.
-fn escape(text: &str) -> Option<(u8, usize)> {
-    let mut rest = text.strip_prefix('\\')?.chars();
-    Some(match rest.next()? {
-        'r' => (b'\r', 2),
-        'n' => (b'\n', 2),
-        't' => (b'\t', 2),
-        '0' => (0, 2),
-        '\\' => (b'\\', 2),
-        'x' => (u8::from_str_radix(text.get(2..4)?, 16).ok()?, 4),
-        _ => return None,
-    })
-}
-
-impl fmt::Display for Text {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for piece in &self.0 {
-            match piece {
-                Piece::Bytes(bytes) => {
-                    let shown = &bytes[..bytes.len().min(100)];
-                    write!(formatter, "{}", shown.escape_ascii())?;
-                }
-                Piece::Number => write!(formatter, "<NUM>")?,
-                Piece::Rest => write!(formatter, "<ANY>")?,
-                Piece::Remembered { name, .. } => write!(formatter, "<CAS:{name}>")?,
-            }
-        }
-        Ok(())
-    }
+    Some((part, length))
 }
