@@ -52,7 +52,6 @@ struct Subcommand {
 
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "test", help: steps::HELP, main: steps::main },
-    Subcommand { name: "ci", help: steps::HELP_CI, main: steps::main_ci },
     Subcommand { name: "setup", help: setup::HELP, main: setup::main },
     Subcommand { name: "peers", help: peers::HELP, main: peers::main },
     Subcommand { name: "tidy", help: tidy::HELP, main: tidy::main },

@@ -3,6 +3,7 @@
 
 use crate::process;
 use crate::server::Server;
+use laneway_load::cpu::{CpuTime, of_process};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -59,11 +60,8 @@ impl Drop for Folder {
 
 /// Resident memory in KiB.
 pub fn resident_kib(id: u32) -> Result<u64, String> {
-    let text = std::fs::read_to_string(format!("/proc/{id}/status"))
-        .map_err(|e| format!("the server's memory cannot be read: {e}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    number.ok_or_else(|| "no VmRSS in /proc/PID/status".to_string())
+    let bytes = laneway_load::cpu::resident_bytes(id);
+    bytes.map(|bytes| bytes >> 10).map_err(|e| format!("the server's memory cannot be read: {e}"))
 }
 
 /// A connection whose reads and writes end in time.
@@ -83,31 +81,9 @@ pub fn grown_mib(server: &Server, before_kib: u64, most_mib: u64) -> Result<u64,
     bounded.then_some(grown).ok_or_else(|| format!("memory grew by {grown} MiB, below {most_mib}"))
 }
 
-/// What the scheduler has given the threads of a process, in seconds; those that ended count no
-/// more.
-#[derive(Clone, Copy, Default)]
-pub struct CpuTime {
-    /// They ran.
-    pub ran: f64,
-    /// They could have run, and others had the CPU.
-    pub waited: f64,
-}
-
-/// What it has given this process.
+/// What the scheduler has given the threads of a process.
 pub fn cpu_time(id: u32) -> Result<CpuTime, String> {
-    let told = |e: std::io::Error| format!("the server's CPU time cannot be read: {e}");
-    let mut sum = CpuTime::default();
-    for thread in std::fs::read_dir(format!("/proc/{id}/task")).map_err(told)? {
-        let path = thread.map_err(told)?.path().join("schedstat");
-        let text = std::fs::read_to_string(path).map_err(told)?;
-        let mut nanos = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
-        let (Some(ran), Some(waited)) = (nanos.next(), nanos.next()) else {
-            return Err("no CPU time in schedstat".into());
-        };
-        sum.ran += ran as f64 / 1e9;
-        sum.waited += waited as f64 / 1e9;
-    }
-    Ok(sum)
+    of_process(id).map_err(|e| format!("the server's CPU time cannot be read: {e}"))
 }
 
 /// How many descriptors it has open.

@@ -21,11 +21,6 @@ usage: cargo xtask test [--quick]
 A step that cannot run here is skipped and says why. A step that fails prints the command that
 repeats it alone. Exit status 1 if any failed.";
 
-pub const HELP_CI: &str = "\
-What CI runs: the same as `cargo xtask test`.
-
-usage: cargo xtask ci";
-
 /// No step may take longer. The longest compiles everything first: nine minutes on two CPUs of
 /// which others take half. The whole should take 25 minutes.
 const STEP_PATIENCE: Duration = Duration::from_secs(40 * 60);
@@ -108,10 +103,6 @@ struct Row {
     note: String,
     /// What tests within the step say that they left out: `test: why`.
     skips: Vec<String>,
-}
-
-pub fn main_ci(parser: lexopt::Parser) -> Outcome {
-    main(parser)
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {

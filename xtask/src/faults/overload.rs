@@ -12,9 +12,10 @@
 
 use super::{Done, Fault, Seen};
 use crate::client::Client;
-use crate::place::{self, CpuTime, resident_kib};
+use crate::place::{self, resident_kib};
 use crate::random::Value;
 use crate::server::{Executable, Server, free_address};
+use laneway_load::cpu::CpuTime;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream, UdpSocket};
@@ -73,17 +74,16 @@ impl Stretch {
         let (began, before) = (Instant::now(), place::cpu_time(server.id())?);
         load(&over, &replies)?;
         let (after, wall_s) = (place::cpu_time(server.id())?, began.elapsed().as_secs_f64());
-        let cpu = CpuTime { ran: after.ran - before.ran, waited: after.waited - before.waited };
-        Ok(Stretch { replies: replies.into_inner(), cpu, wall_s })
+        Ok(Stretch { replies: replies.into_inner(), cpu: after.since(before), wall_s })
     }
 
     fn per_cpu_second(&self) -> f64 {
-        self.replies as f64 / self.cpu.ran
+        self.replies as f64 / (self.cpu.busy_ns as f64 / 1e9)
     }
 
     /// Share of the time in which the server had something to do.
     fn busy(&self) -> f64 {
-        (self.cpu.ran + self.cpu.waited) / self.wall_s
+        (self.cpu.busy_ns + self.cpu.kept_waiting_ns) as f64 / 1e9 / self.wall_s
     }
 }
 
