@@ -1,51 +1,19 @@
-//! Repeatable randomness for the external tests: SplitMix64, and values that prove themselves.
+//! Repeatable randomness for the external tests, and values that prove themselves.
 //!
 //! A value's bytes follow from its key, its version and its length, so whoever knows these three
 //! can check a reply without keeping a copy.
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA'14). Good enough to choose requests; no cryptography.
-#[derive(Clone)]
-pub struct Random(u64);
+use fastrand::Rng;
+use laneway_load::random::mix_pair;
 
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+/// A stream of its own for each pair of seed and purpose.
+pub fn stream(seed: u64, purpose: u64) -> Rng {
+    Rng::with_seed(mix_pair(seed, purpose))
+}
 
-impl Random {
-    /// A stream of its own for each pair of seed and purpose.
-    pub fn new(seed: u64, purpose: u64) -> Random {
-        let mut random = Random(seed ^ purpose.wrapping_mul(GOLDEN).rotate_left(17));
-        random.next();
-        random
-    }
-
-    /// 64 fresh bits.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(GOLDEN);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number in `low..high`; their difference is small here, so the bias of `%` is too.
-    pub fn within(&mut self, low: usize, high: usize) -> usize {
-        assert!(low < high);
-        low + (self.next() % (high - low) as u64) as usize
-    }
-
-    /// True in `parts` of 10 000 cases.
-    pub fn chance(&mut self, parts: u32) -> bool {
-        self.next() % 10_000 < u64::from(parts)
-    }
-
-    /// Appends `length` bytes.
-    pub fn fill(&mut self, length: usize, out: &mut Vec<u8>) {
-        let end = out.len() + length;
-        while out.len() < end {
-            let word = self.next().to_le_bytes();
-            let left = end - out.len();
-            out.extend_from_slice(&word[..left.min(word.len())]);
-        }
-    }
+/// True in `parts` of 10 000 cases.
+pub fn chance(random: &mut Rng, parts: u32) -> bool {
+    random.u32(..10_000) < parts
 }
 
 /// What a stored value must be, byte for byte.
@@ -62,17 +30,19 @@ pub struct Value {
 impl Value {
     /// Appends the bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
-        Random::new(self.key, self.version).fill(self.length, out);
+        let start = out.len();
+        out.resize(start + self.length, 0);
+        let mut random = stream(self.key, self.version);
+        for chunk in out[start..].chunks_mut(8) {
+            chunk.copy_from_slice(&random.u64(..).to_le_bytes()[..chunk.len()]);
+        }
     }
 
     /// Whether `bytes` are this value.
     pub fn is(&self, bytes: &[u8]) -> bool {
-        if bytes.len() != self.length {
-            return false;
-        }
-        let mut random = Random::new(self.key, self.version);
-        let same = |chunk: &[u8]| chunk == &random.next().to_le_bytes()[..chunk.len()];
-        bytes.chunks(8).all(same)
+        let mut random = stream(self.key, self.version);
+        let same = |chunk: &[u8]| chunk == &random.u64(..).to_le_bytes()[..chunk.len()];
+        bytes.len() == self.length && bytes.chunks(8).all(same)
     }
 }
 
@@ -95,16 +65,5 @@ mod tests {
                 assert!(!Value { version: 4, ..value }.is(&bytes));
             }
         }
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_stream_and_another_another() {
-        let draw = |seed, purpose| {
-            let mut random = Random::new(seed, purpose);
-            [random.next(), random.next()]
-        };
-        assert_eq!(draw(1, 2), draw(1, 2));
-        assert_ne!(draw(1, 2), draw(1, 3));
-        assert_ne!(draw(1, 2), draw(2, 2));
     }
 }

@@ -9,8 +9,9 @@ use crate::aligned::Aligned;
 use crate::client::Client;
 use crate::outcome::{Failure, Outcome, failed, passed};
 use crate::process;
-use crate::random::{Random, Value};
+use crate::random::{self, Value};
 use crate::server::{Executable, Server};
+use fastrand::Rng;
 use laneway_tier::disk::Disk;
 use laneway_tier::disk::real::FileDisk;
 use laneway_tier::{Backend, Directory, DirectorySettings, IndexKind, ItemMeta};
@@ -262,7 +263,7 @@ impl Starts {
 impl Rig<'_> {
     fn run(&self, rewritten_bytes: u64, seed: u64) -> Outcome {
         self.fill()?;
-        let mut random = Random::new(seed, 0);
+        let mut random = random::stream(seed, 0);
         let (server, filled) = self.starts("filled", 0, &mut random)?;
         let rewritten = (rewritten_bytes / ITEM_BYTES).min(self.items / 2);
         self.rewrite(&server, rewritten)?;
@@ -378,7 +379,7 @@ impl Rig<'_> {
         &self,
         when: &str,
         rewritten: u64,
-        random: &mut Random,
+        random: &mut Rng,
     ) -> Result<(Server, Starts), String> {
         let (mut server, first) = self.start_cold(when, rewritten, random)?;
         let mut starts = vec![first];
@@ -397,13 +398,13 @@ impl Rig<'_> {
         &self,
         when: &str,
         rewritten: u64,
-        random: &mut Random,
+        random: &mut Rng,
     ) -> Result<(Server, Start), String> {
         let cold = drop_caches();
         let began = Instant::now();
         let server = self.start()?;
         let mut client = Client::connect(server.address())?;
-        let item = random.next() % self.items;
+        let item = random.u64(..self.items);
         look(&mut client, item, rewritten)?;
         let took = began.elapsed();
         let stats = client.stats("tier")?;
@@ -417,7 +418,7 @@ impl Rig<'_> {
             return Err(format!("{when}: {items} of {} items, {problems} problems", self.items));
         }
         for _ in 0..LOOKS {
-            look(&mut client, random.next() % self.items, rewritten)?;
+            look(&mut client, random.u64(..self.items), rewritten)?;
         }
         let rate = read_rate(&self.folder.join("ssd"), self.size_bytes / 2)?;
         let (log, tables) = (number("recovery_replayed_bytes")?, number("recovery_table_bytes")?);

@@ -2,6 +2,7 @@
 //! of commands, the replies are memcached's. Sizes reach over the boundary where values begin to
 //! lie in pieces.
 
+use fastrand::Rng;
 use laneway_server::counters::Counters;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings};
 use laneway_store::{Config, Store};
@@ -17,26 +18,14 @@ const NUMBER_BYTES_MAX: usize = 16_300;
 /// Values grow no further: appends stop here.
 const VALUE_BYTES_MAX: usize = 120_000;
 
-/// xorshift64*
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
-
-    fn value(&mut self) -> Vec<u8> {
-        match self.below(8) {
-            0 => Vec::new(),
-            1..4 => self.below(1_000).to_string().into_bytes(),
-            4 => u64::MAX.to_string().into_bytes(),
-            5 => vec![b'a' + self.below(26) as u8; self.below(300) as usize],
-            6 => vec![b'a' + self.below(26) as u8; self.below(9_000) as usize],
-            _ => vec![b'a' + self.below(26) as u8; 20_000 + self.below(60_000) as usize],
-        }
+fn value(random: &mut Rng) -> Vec<u8> {
+    match random.u64(..8) {
+        0 => Vec::new(),
+        1..4 => random.u64(..1_000).to_string().into_bytes(),
+        4 => u64::MAX.to_string().into_bytes(),
+        5 => vec![random.u8(b'a'..=b'z'); random.usize(..300)],
+        6 => vec![random.u8(b'a'..=b'z'); random.usize(..9_000)],
+        _ => vec![random.u8(b'a'..=b'z'); random.usize(20_000..80_000)],
     }
 }
 
@@ -92,14 +81,14 @@ impl Model {
 }
 
 /// One step: the request, and the reply that the model expects.
-fn step(random: &mut Random, model: &mut Model) -> (Vec<u8>, Vec<u8>) {
-    let key = format!("key{}", random.below(KEYS));
-    let exptime = [0, 0, 0, 2, 50][random.below(5) as usize];
+fn step(random: &mut Rng, model: &mut Model) -> (Vec<u8>, Vec<u8>) {
+    let key = format!("key{}", random.u64(..KEYS));
+    let exptime = [0, 0, 0, 2, 50][random.usize(..5)];
     let expires = if exptime == 0 { 0 } else { model.now + exptime };
-    match random.below(12) {
+    match random.u64(..12) {
         verb @ 0..6 => {
             let verb = ["set", "set", "add", "replace", "append", "prepend"][verb as usize];
-            let (mut value, flags) = (random.value(), random.below(1 << 32));
+            let (mut value, flags) = (value(random), random.u64(..1 << 32));
             if model.live(&key).is_some_and(|item| item.value.len() > VALUE_BYTES_MAX) {
                 value.clear();
             }
@@ -109,7 +98,7 @@ fn step(random: &mut Random, model: &mut Model) -> (Vec<u8>, Vec<u8>) {
             (request, reply.as_bytes().to_vec())
         }
         verb @ 6..8 => {
-            let (increment, delta) = (verb == 6, random.below(1_000));
+            let (increment, delta) = (verb == 6, random.u64(..1_000));
             let name = if increment { "incr" } else { "decr" };
             let reply = model.arith(increment, &key, delta);
             (format!("{name} {key} {delta}\r\n").into_bytes(), reply.into_bytes())
@@ -143,10 +132,10 @@ fn random_conversations_are_answered_as_the_model_answers() {
         let store = Store::new(Config::default()).expect("memory for a store");
         let (counters, settings) = (Counters::default(), ExecuteSettings::default());
         let touched = Cell::new(0);
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let mut model = Model { items: HashMap::new(), now: 1_800_000_000 };
         for number in 0..STEPS {
-            model.now += u32::from(random.below(20) == 0);
+            model.now += u32::from(random.u64(..20) == 0);
             let (request, expected) = step(&mut random, &mut model);
             let context = Context {
                 store: &store,

@@ -1,6 +1,7 @@
 //! How well the cache keeps what is used: against an exact LRU of equal bytes, and after the sizes
 //! shifted.
 
+use fastrand::Rng;
 use laneway_store::{Config, Got, Mode, Store};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,22 +9,6 @@ use std::{
 };
 
 const SEED: u64 = 0x1a9e;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// Zipf by inversion of the cumulative weights; ranks are scattered over the keys.
 struct Zipf {
@@ -42,9 +27,9 @@ impl Zipf {
         Zipf { cumulative }
     }
 
-    fn draw(&self, random: &mut Random) -> u64 {
+    fn draw(&self, random: &mut Rng) -> u64 {
         let total = self.cumulative[self.cumulative.len() - 1];
-        let at = random.unit() * total;
+        let at = random.f64() * total;
         self.cumulative.partition_point(|&sum| sum < at) as u64
     }
 }
@@ -131,7 +116,7 @@ fn miss_ratios(
         of_key: HashMap::new(),
         by_age: BTreeMap::new(),
     };
-    let mut random = Random(SEED);
+    let mut random = Rng::with_seed(SEED);
     let (mut ours, mut theirs) = (0u64, 0u64);
     let value = vec![7; 1 << 20];
     let mut out = Vec::new();
@@ -184,7 +169,7 @@ fn misses_hardly_more_than_lru_with_large_items_among_small_ones() {
 fn hit_ratio(
     store: &Arc<Store>,
     zipf: &Zipf,
-    random: &mut Random,
+    random: &mut Rng,
     keys_from: u64,
     bytes: usize,
     warm: u64,
@@ -205,7 +190,7 @@ fn hit_ratio(
 fn write_twice(
     store: &Arc<Store>,
     zipf: &Zipf,
-    random: &mut Random,
+    random: &mut Rng,
     keys_from: u64,
     bytes: usize,
     memory: u64,
@@ -225,7 +210,7 @@ fn write_twice(
 fn after_a_shift_of_sizes_it_hits_as_a_fresh_store_does() {
     let memory = 24 << 20;
     let shifted = store(memory);
-    let mut random = Random(SEED);
+    let mut random = Rng::with_seed(SEED);
     for (turn, bytes) in [100usize, 300, 4096].into_iter().enumerate() {
         // Four times as many keys as fit.
         let zipf = Zipf::new(4 * memory as usize / (bytes + 50), 0.9);
@@ -234,7 +219,7 @@ fn after_a_shift_of_sizes_it_hits_as_a_fresh_store_does() {
         let measured = 200_000;
         let ours = hit_ratio(&shifted, &zipf, &mut random, from, bytes, 0, measured);
         let fresh = store(memory);
-        let mut random_fresh = Random(SEED + 1);
+        let mut random_fresh = Rng::with_seed(SEED + 1);
         write_twice(&fresh, &zipf, &mut random_fresh, from, bytes, memory);
         let best = hit_ratio(&fresh, &zipf, &mut random_fresh, from, bytes, 0, measured);
         println!("seed {SEED:#x}: {bytes} bytes: shifted {ours:.4} fresh {best:.4}");

@@ -5,6 +5,7 @@
 //! A value tells its key, its length and a checksum, so that bytes of another item, of two items,
 //! or of memory that was reused are recognised. On failure the seed is printed.
 
+use fastrand::Rng;
 use laneway_store::{Config, Got, Mode, Refused, Store};
 use std::sync::{
     Arc,
@@ -12,21 +13,6 @@ use std::sync::{
 };
 
 const NOW: u32 = 1_000_000;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 fn key_of(key: u64) -> Vec<u8> {
     format!("hunted:{key}").into_bytes()
@@ -39,9 +25,9 @@ fn value_of(key: u64, nonce: u64, len: usize) -> Vec<u8> {
     value.extend_from_slice(&key.to_le_bytes());
     value.extend_from_slice(&nonce.to_le_bytes());
     value.extend_from_slice(&[0; 8]);
-    let mut random = Random(nonce | 1);
+    let mut random = Rng::with_seed(nonce);
     while value.len() < len {
-        value.extend_from_slice(&random.next().to_le_bytes());
+        value.extend_from_slice(&random.u64(..).to_le_bytes());
     }
     value.truncate(len.max(24));
     let sum = checksum(&value);
@@ -99,8 +85,8 @@ struct Seen {
     refused: AtomicU64,
 }
 
-fn read_once(store: &Arc<Store>, random: &mut Random, hunt: &Hunt, out: &mut Vec<u8>, seen: &Seen) {
-    let key = random.below(hunt.keys);
+fn read_once(store: &Arc<Store>, random: &mut Rng, hunt: &Hunt, out: &mut Vec<u8>, seen: &Seen) {
+    let key = random.u64(..hunt.keys);
     let name = key_of(key);
     let hash = store.hash(&name);
     out.clear();
@@ -127,11 +113,11 @@ fn read_once(store: &Arc<Store>, random: &mut Random, hunt: &Hunt, out: &mut Vec
     }
 }
 
-fn write_once(store: &Arc<Store>, random: &mut Random, hunt: &Hunt, turn: u64, seen: &Seen) {
-    let key = random.below(hunt.keys);
+fn write_once(store: &Arc<Store>, random: &mut Rng, hunt: &Hunt, turn: u64, seen: &Seen) {
+    let key = random.u64(..hunt.keys);
     let name = key_of(key);
     let hash = store.hash(&name);
-    match random.below(20) {
+    match random.u64(..20) {
         0 | 1 => store.enter(hash, &name, NOW).unlink(),
         2 => {
             let mut entry = store.enter(hash, &name, NOW);
@@ -147,7 +133,7 @@ fn write_once(store: &Arc<Store>, random: &mut Random, hunt: &Hunt, turn: u64, s
         choice => {
             let range = (turn / hunt.shift_every) as usize % hunt.sizes.len();
             let (low, high) = hunt.sizes[range];
-            let value = value_of(key, random.next(), (low + random.below(high - low)) as usize);
+            let value = value_of(key, random.u64(..), random.u64(low..high) as usize);
             let mut give_up = choice == 4;
             let draft = store.draft(&name, (choice % 3) as u32, 0, value.len(), NOW);
             let written = draft.and_then(|mut draft| {
@@ -188,7 +174,7 @@ fn run(hunt: Hunt) -> (Arc<Store>, Seen) {
             let (store, seen, left, alarm) = (&store, &seen, &writers_left, &alarm);
             scope.spawn(move || {
                 let _alarm = Alarm(alarm);
-                let mut random = Random(hunt.seed.wrapping_mul(31) + writer + 1);
+                let mut random = Rng::with_seed(hunt.seed.wrapping_mul(31) + writer + 1);
                 for turn in 0..hunt.operations * OPERATIONS_FACTOR_MAX {
                     if turn >= hunt.operations && turn % 64 == 0 {
                         if (hunt.met)(store, seen) || alarm.load(Relaxed) {
@@ -205,7 +191,7 @@ fn run(hunt: Hunt) -> (Arc<Store>, Seen) {
             let (store, seen, left, alarm) = (&store, &seen, &writers_left, &alarm);
             scope.spawn(move || {
                 let _alarm = Alarm(alarm);
-                let mut random = Random(hunt.seed.wrapping_mul(37) + reader + 1000);
+                let mut random = Rng::with_seed(hunt.seed.wrapping_mul(37) + reader + 1000);
                 let mut out = Vec::new();
                 while left.load(Relaxed) > 0 && !alarm.load(Relaxed) {
                     for _ in 0..64 {

@@ -3,6 +3,7 @@
 
 mod foreign;
 
+use fastrand::Rng;
 use foreign::{Foreign, Seen};
 use laneway_store::{Config, Got, Mode, Store};
 use std::sync::Arc;
@@ -99,15 +100,6 @@ fn hits_from_outside_keep_an_item_as_hits_from_inside_do() {
     assert!(!fetched(), "a new item");
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % end
-    }
-}
-
 /// Ranks by Zipf's law with exponent 0.99, scattered over the keys.
 #[test]
 fn the_hit_that_moves_an_item_in_counts() {
@@ -128,7 +120,7 @@ fn the_hit_that_moves_an_item_in_counts() {
     assert!(store.stats().promotions > 0, "none moved");
 }
 
-fn zipf(keys: u64) -> impl Fn(&mut Random) -> u64 {
+fn zipf(keys: u64) -> impl Fn(&mut Rng) -> u64 {
     let mut sum = 0.0;
     let add = |rank: u64| {
         sum += (rank as f64).powf(-0.99);
@@ -136,7 +128,7 @@ fn zipf(keys: u64) -> impl Fn(&mut Random) -> u64 {
     };
     let sums: Vec<f64> = (1..=keys).map(add).collect();
     move |random| {
-        let at = random.below(1 << 30) as f64 / (1 << 30) as f64 * sums[sums.len() - 1];
+        let at = random.f64() * sums[sums.len() - 1];
         let rank = sums.partition_point(|&sum| sum < at) as u64;
         rank.wrapping_mul(2_654_435_761) % keys
     }
@@ -152,7 +144,7 @@ fn with_room_for_a_tenth_three_of_five_gets_are_answered_from_outside() {
     (0..KEYS).for_each(|number| set(&store, &name(number), &value, 0));
     let inside = store.stats().window_items;
     assert!((KEYS / 9..=KEYS / 7).contains(&inside), "{inside}");
-    let (zipf, mut random) = (zipf(KEYS), Random(1));
+    let (zipf, mut random) = (zipf(KEYS), Rng::with_seed(1));
     let mut round = |gets: u64| {
         let mut hits = 0;
         for _ in 0..gets {
@@ -228,11 +220,11 @@ fn a_full_store_that_never_evicts_loses_nothing_by_moving_items() {
         stored += 1;
     }
     assert!(stored > 20_000, "{stored}");
-    let mut random = Random(3);
+    let mut random = Rng::with_seed(3);
     for _ in 0..200_000 {
         // A hundredth of them is asked for most.
-        let end = if random.below(10) == 0 { stored } else { stored / 100 };
-        let number = stored - 1 - random.below(end);
+        let end = if random.u64(..10) == 0 { stored } else { stored / 100 };
+        let number = stored - 1 - random.u64(..end);
         assert_eq!(get(&store, &name(number)), Some(value(number)));
     }
     for number in 0..stored {
@@ -267,17 +259,17 @@ fn items_move_under_readers_and_writers_and_none_is_torn() {
         for seed in 1..=2 {
             let (store, done) = (&store, &done);
             scope.spawn(move || {
-                let mut random = Random(seed);
+                let mut random = Rng::with_seed(seed);
                 while !done.load(Relaxed) {
-                    let number = random.below(KEYS);
-                    let number = if random.below(4) > 0 { number / 8 } else { number };
+                    let number = random.u64(..KEYS);
+                    let number = if random.u64(..4) > 0 { number / 8 } else { number };
                     let Some(got) = get(store, &name(number)) else { continue };
                     assert_eq!(got[..8], number.to_le_bytes());
                     assert!(got[8..].iter().all(|&byte| byte == got[8]), "{number}: torn");
                 }
             });
         }
-        let mut random = Random(9);
+        let mut random = Rng::with_seed(9);
         for round in 0..ROUNDS_MAX {
             if round >= ROUNDS && round % 1_000 == 0 {
                 if moved() {
@@ -285,7 +277,7 @@ fn items_move_under_readers_and_writers_and_none_is_torn() {
                 }
                 std::thread::yield_now();
             }
-            let number = random.below(KEYS);
+            let number = random.u64(..KEYS);
             set(&store, &name(number), &value(number, round), 0);
         }
         done.store(true, Relaxed);

@@ -3,7 +3,8 @@
 
 use crate::client::Client;
 use crate::place;
-use crate::random::{Random, Value};
+use crate::random::{self, Value};
+use fastrand::Rng;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -22,7 +23,7 @@ struct Promise {
 /// One client's keys.
 pub struct Ledger {
     client: u64,
-    random: Random,
+    random: Rng,
     promises: Vec<Promise>,
 }
 
@@ -38,7 +39,8 @@ pub struct Shared {
 impl Ledger {
     /// For the client of this number, with nothing promised.
     pub fn new(client: u64) -> Ledger {
-        Ledger { client, random: Random::new(1, client), promises: vec![Promise::default(); KEYS] }
+        let random = random::stream(1, client);
+        Ledger { client, random, promises: vec![Promise::default(); KEYS] }
     }
 
     /// What version `version` of a key is.
@@ -52,7 +54,7 @@ impl Ledger {
     pub fn write(&mut self, address: SocketAddr, shared: &Shared) -> Result<(), String> {
         let Ok(mut connection) = Client::connect(address) else { return Ok(()) };
         while !shared.over.load(Relaxed) {
-            let key = self.random.within(0, KEYS);
+            let key = self.random.usize(..KEYS);
             let version = self.promises[key].sent + 1;
             let value = self.value(key, version);
             let mut bytes = format!("set {} 0 0 {}\r\n", value.key, value.length).into_bytes();

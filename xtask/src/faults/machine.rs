@@ -5,7 +5,7 @@ use super::{Done, Fault, Seen};
 use crate::client::Client;
 use crate::place::{self, Folder};
 use crate::process::{self, Guarded};
-use crate::random::{Random, Value};
+use crate::random::{self, Value};
 use crate::server::{Executable, free_address};
 use rustix::process::Signal;
 use std::net::SocketAddr;
@@ -194,11 +194,11 @@ fn little_memory(executable: &Executable) -> Done {
 fn store_much(address: SocketAddr) -> Result<(u64, u64), String> {
     const LENGTHS: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 500_000];
     let mut client = Client::connect(address)?;
-    let mut random = Random::new(3, 3);
+    let mut random = random::stream(3, 3);
     let (mut bytes, mut values) = (0, Vec::new());
     while bytes < TIMES_STORED * (MEMORY_MIB << 20) {
         let key = values.len() as u64;
-        let length = LENGTHS[random.within(0, LENGTHS.len())] + random.within(0, 10);
+        let length = LENGTHS[random.usize(..LENGTHS.len())] + random.usize(..10);
         let value = Value { key, version: 1, length };
         set(&mut client, &key.to_string(), value, 0)?;
         values.push(value);

@@ -18,8 +18,9 @@ mod writes;
 
 use crate::outcome::{Failure, Outcome, passed, skipped};
 use crate::process::{self, Guarded};
-use crate::random::Random;
+use crate::random;
 use crate::vm::{self, initramfs, packages};
+use fastrand::Rng;
 use guest::{ACKNOWLEDGED, TOLD};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -231,7 +232,7 @@ struct Machine<'a> {
     files: &'a Files,
     options: &'a Options,
     workload: Workload,
-    random: Random,
+    random: Rng,
     lives: Vec<Life>,
     /// What the disk held when the machine was started.
     disk: Vec<u8>,
@@ -245,7 +246,7 @@ impl<'a> Machine<'a> {
         options: &'a Options,
     ) -> Result<Machine<'a>, String> {
         sparse(&files.nvdimm, NVDIMM_BYTES)?;
-        let (workload, random) = (Workload { seed: options.seed }, Random::new(options.seed, 0));
+        let (workload, random) = (Workload { seed: options.seed }, random::stream(options.seed, 0));
         let disk = states::new_disk(options.files);
         Ok(Machine { debian, archive, files, options, workload, random, lives: Vec::new(), disk })
     }
@@ -308,7 +309,7 @@ impl<'a> Machine<'a> {
     /// flushed.
     fn run_and_kill(&mut self) -> Result<(), String> {
         let first = self.lives.last().map_or(1, |life| life.next(&self.workload));
-        let least = LIFE_OPERATIONS + self.random.next() % LIFE_OPERATIONS;
+        let least = LIFE_OPERATIONS + self.random.u64(..LIFE_OPERATIONS);
         let mut guest = self.start(u64::MAX)?;
         let said = self.watch(&mut guest, |said| {
             acknowledged(said).is_some_and(|number| first + least <= number)

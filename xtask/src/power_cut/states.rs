@@ -8,7 +8,8 @@
 
 use super::workload::{self, Expected, LOG_BYTES, Life, SSD_BYTES, Workload};
 use super::writes::{Entry, Fate, Write};
-use crate::random::Random;
+use crate::random;
+use fastrand::Rng;
 use std::ops::Range;
 
 const MIB: u64 = 1 << 20;
@@ -158,7 +159,7 @@ pub fn replay(
     let mut durable = Images::empty();
     for (index, step) in steps.iter().enumerate() {
         if index < written && is_chosen(index, wanted, written) {
-            let mut random = Random::new(workload.seed ^ BEYOND, index as u64);
+            let mut random = random::stream(workload.seed ^ BEYOND, index as u64);
             let (images, acknowledged) = between(&durable, step, &mut random);
             images.check(workload, acknowledged).map_err(|why| {
                 format!(
@@ -188,11 +189,11 @@ pub fn replay(
 }
 
 /// A state somewhere in a step, and what had been acknowledged then.
-fn between(durable: &Images, step: &Step<'_>, random: &mut Random) -> (Images, u64) {
+fn between(durable: &Images, step: &Step<'_>, random: &mut Rng) -> (Images, u64) {
     let mut images = durable.clone();
-    let count = 1 + random.within(0, step.writes.len());
+    let count = 1 + random.usize(..step.writes.len());
     // Sometimes all or nothing, so that both ends are met often.
-    let mood = random.within(0, 8);
+    let mood = random.usize(..8);
     for (write, _) in &step.writes[..count] {
         let fate = match mood {
             0 => Fate::Dropped,
@@ -207,7 +208,7 @@ fn between(durable: &Images, step: &Step<'_>, random: &mut Random) -> (Images, u
 
 /// The last steps on a disk that takes flushes for nothing.
 fn without_flushes(steps: &[Step<'_>], workload: Workload) -> Result<(), String> {
-    let mut random = Random::new(workload.seed ^ IGNORED, steps.len() as u64);
+    let mut random = random::stream(workload.seed ^ IGNORED, steps.len() as u64);
     let mut images = Images::empty();
     let certain = steps.len().saturating_sub(IGNORED_FLUSHES);
     for (index, step) in steps.iter().enumerate() {
@@ -223,7 +224,7 @@ fn without_flushes(steps: &[Step<'_>], workload: Workload) -> Result<(), String>
 }
 
 /// What the disk holds when the power is cut: what was flushed, and any part of the rest.
-pub fn cut(disk: &mut [u8], entries: &[Entry], random: &mut Random) {
+pub fn cut(disk: &mut [u8], entries: &[Entry], random: &mut Rng) {
     let flushed = entries.iter().rposition(|entry| *entry == Entry::Flush).unwrap_or(0);
     for (index, entry) in entries.iter().enumerate() {
         let Entry::Write(write) = entry else { continue };
@@ -356,7 +357,7 @@ mod tests {
         let mut parts = 0;
         for seed in 0..20 {
             let mut disk = vec![0; 16384];
-            cut(&mut disk, &entries, &mut Random::new(seed, 0));
+            cut(&mut disk, &entries, &mut random::stream(seed, 0));
             assert!(disk[..4096].iter().all(|byte| *byte == 7), "flushed");
             let kept = disk[8192..12288].iter().filter(|byte| **byte == 7).count();
             parts += usize::from(0 < kept && kept < 4096);

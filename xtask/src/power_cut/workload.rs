@@ -6,7 +6,7 @@
 //! anything between nothing and all, but no item that is not whole. A value's bytes follow from its
 //! key, operation and length. Knows no medium and no time.
 
-use crate::random::{Random, Value};
+use crate::random::{self, Value};
 use laneway_tier::disk::sim::{Faults, Power, SimDisk};
 use laneway_tier::pm::wal::WalRegion;
 use laneway_tier::{Durability, ItemMeta, Media, MigrateBy, Settings, Tier};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Few, so that most writes replace something.
 const KEYS: usize = 96;
 /// The most operations of one group.
-const GROUP_MAX: usize = 6;
+const GROUP_MAX: u64 = 6;
 /// Tells the draws of group lengths from those of operations.
 const GROUPS: u64 = 1 << 63;
 
@@ -61,21 +61,21 @@ struct Operation {
 
 impl Workload {
     fn operation(&self, number: u64) -> Operation {
-        let mut random = Random::new(self.seed, number);
+        let mut random = random::stream(self.seed, number);
         // Some keys are written much more often than others.
-        let key = random.within(0, KEYS).min(random.within(0, KEYS));
-        let length = match random.within(0, 100) {
+        let key = random.usize(..KEYS).min(random.usize(..KEYS));
+        let length = match random.usize(..100) {
             0..8 => return Operation { key, value: None },
-            8..55 => random.within(0, 600),
-            55..85 => random.within(600, 4096),
-            _ => random.within(4096, 40 << 10),
+            8..55 => random.usize(..600),
+            55..85 => random.usize(600..4096),
+            _ => random.usize(4096..40 << 10),
         };
         Operation { key, value: Some(Value { key: key as u64, version: number, length }) }
     }
 
     /// The last operation of the group that begins with this one.
     pub fn group_end(&self, first: u64) -> u64 {
-        first + Random::new(self.seed, first ^ GROUPS).within(0, GROUP_MAX) as u64
+        first + random::stream(self.seed, first ^ GROUPS).u64(..GROUP_MAX)
     }
 
     /// Carries out a group; when this returns it is durable.

@@ -6,7 +6,8 @@
 //! number is brought up to date at flushes only, so what is behind it is read as far as there is
 //! anything: a machine that was killed has written that, too.
 
-use crate::random::Random;
+use crate::random;
+use fastrand::Rng;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -53,25 +54,25 @@ pub enum Fate {
 
 impl Fate {
     /// Any of them.
-    pub fn draw(random: &mut Random) -> Fate {
-        match random.within(0, 3) {
+    pub fn draw(random: &mut Rng) -> Fate {
+        match random.usize(..3) {
             0 => Fate::Kept,
             1 => Fate::Dropped,
-            _ => Fate::Torn(random.next()),
+            _ => Fate::Torn(random.u64(..)),
         }
     }
 
     /// The parts of a write that are there.
     pub fn parts(self, write: &Write) -> impl Iterator<Item = (u64, &[u8])> {
         let mut random = match self {
-            Fate::Torn(seed) => Random::new(seed, write.at),
-            _ => Random::new(0, 0),
+            Fate::Torn(seed) => random::stream(seed, write.at),
+            _ => random::stream(0, 0),
         };
         let pieces = (write.at..).step_by(ATOM_BYTES).zip(write.bytes.chunks(ATOM_BYTES));
         pieces.filter(move |_| match self {
             Fate::Kept => true,
             Fate::Dropped => false,
-            Fate::Torn(_) => random.chance(5_000),
+            Fate::Torn(_) => random::chance(&mut random, 5_000),
         })
     }
 }

@@ -9,8 +9,9 @@ use super::judge::{Stamp, View};
 use super::mix;
 use super::sharer::{REFUSAL, TTL_SECONDS, small_length};
 use super::stage::{Stage, name};
-use crate::random::Random;
+use crate::random;
 use crate::{place, process};
+use fastrand::Rng;
 use laneway_client::{Answer, Client, Error, Expiry, Refusal, Request};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,7 +30,7 @@ enum Asked {
 struct Sender<'a> {
     stage: &'a Stage<'a>,
     writer: usize,
-    random: Random,
+    random: Rng,
     view: View<'a>,
     /// Keys with a store of this client's whose outcome is open.
     open: HashSet<u32>,
@@ -37,7 +38,7 @@ struct Sender<'a> {
 
 /// Runs until the soak is over; what goes wrong is told to the stage.
 pub fn share(stage: &Stage, seed: u64, writer: usize) {
-    let (random, view) = (Random::new(seed, writer as u64), View::new(&stage.judge));
+    let (random, view) = (random::stream(seed, writer as u64), View::new(&stage.judge));
     let mut sender = Sender { stage, writer, random, view, open: HashSet::new() };
     if let Err(why) = sender.run() {
         stage.error(format!("client {writer}, by UDP: {why}"));
@@ -78,11 +79,11 @@ impl Sender<'_> {
 
     /// Requests for keys that differ.
     fn batch(&mut self) -> BTreeMap<u32, (Asked, Request)> {
-        let count = self.random.within(1, BATCH_MAX + 1);
+        let count = self.random.usize(1..=BATCH_MAX);
         let large = self.stage.scene.large_parts.load(Relaxed);
         let mut batch = BTreeMap::new();
         for _ in 0..count {
-            let large = self.random.chance(large);
+            let large = random::chance(&mut self.random, large);
             let key = match large {
                 true => self.stage.large_key(&mut self.random),
                 false => self.stage.small_key(&mut self.random),
@@ -94,7 +95,7 @@ impl Sender<'_> {
 
     fn request(&mut self, key: u32, large: bool) -> (Asked, Request) {
         self.view.ask(key);
-        match self.random.within(0, 100) {
+        match self.random.usize(..100) {
             0..60 => (Asked::Get, Request::get(name(key))),
             60..90 if !self.open.contains(&key) => {
                 let length = match large {

@@ -17,7 +17,7 @@
 //! an earlier one is open, or else both go in order by one connection.
 //! Knows no protocol, socket or time. A lock per key; the order of locks says what was known when.
 
-use crate::random::{Random, Value};
+use crate::random::{self, Value};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
@@ -69,7 +69,7 @@ impl Stamp {
 
     fn check(self, key: u32, length: usize) -> u32 {
         let seed = u64::from(key) << 32 | u64::from(self.version);
-        Random::new(seed, (self.writer as u64) << 32 | length as u64).next() as u32
+        random::stream(seed, (self.writer as u64) << 32 | length as u64).u32(..)
     }
 
     fn rest(self, key: u32, length: usize) -> Value {

@@ -6,7 +6,8 @@
 
 use super::mix;
 use super::stage::{MISDEEDS, Stage};
-use crate::random::Random;
+use crate::random;
+use fastrand::Rng;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -55,7 +56,7 @@ struct Culprit {
     /// One of the server's UDP ports, if it has any.
     udp_port: Option<u16>,
     id: u64,
-    random: Random,
+    random: Rng,
     parked: VecDeque<TcpStream>,
     /// Whether this misdeed has reached the server.
     reached: Cell<bool>,
@@ -63,7 +64,7 @@ struct Culprit {
 
 /// Misbehaves until the soak is over.
 pub fn misbehave(stage: &Stage, seed: u64, id: u64) {
-    let random = Random::new(seed, id);
+    let random = random::stream(seed, id);
     let (parked, reached, address) = (VecDeque::new(), Cell::new(false), stage.address);
     let mut culprit = Culprit { address, udp_port: None, id, random, parked, reached };
     let mut turn = 0;
@@ -71,7 +72,7 @@ pub fn misbehave(stage: &Stage, seed: u64, id: u64) {
         // The first round does each kind once, so that no short run leaves one out.
         let kind = match turn < KINDS.len() {
             true => (turn + id as usize) % KINDS.len(),
-            false => culprit.random.within(0, KINDS.len()),
+            false => culprit.random.usize(..KINDS.len()),
         };
         culprit.udp_port = stage.udp_port(&mut culprit.random);
         // The server may well close on such a client: that is its right, and no error here.
@@ -102,14 +103,14 @@ impl Culprit {
     }
 
     fn bytes(&mut self, length: usize) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.random.fill(length, &mut bytes);
+        let mut bytes = vec![0; length];
+        self.random.fill(&mut bytes);
         bytes
     }
 
     fn garbage(&mut self) -> std::io::Result<()> {
         let mut stream = self.connect()?;
-        let length = self.random.within(1, 4096);
+        let length = self.random.usize(1..4096);
         let bytes = self.bytes(length);
         stream.write_all(&bytes)?;
         stream.write_all(b"\r\n")?;
@@ -119,7 +120,7 @@ impl Culprit {
     fn half_open(&mut self) -> std::io::Result<()> {
         let mut stream = self.connect()?;
         let begun: [&[u8]; 4] = [b"", b"g", b"get soak-", b"set half 0 0 100000\r\nabc"];
-        stream.write_all(begun[self.random.within(0, begun.len())])?;
+        stream.write_all(begun[self.random.usize(..begun.len())])?;
         self.park(stream);
         Ok(())
     }
@@ -133,10 +134,10 @@ impl Culprit {
         let body = self.bytes(length);
         stream.write_all(&body)?;
         stream.write_all(b"\r\n")?;
-        for _ in 0..self.random.within(1, 30) {
+        for _ in 0..self.random.usize(1..30) {
             write!(stream, "get {key}\r\n")?;
         }
-        let read = self.random.within(0, 64 * 1024);
+        let read = self.random.usize(..64 * 1024);
         let _ = stream.read(&mut vec![0; read]);
         self.park(stream);
         Ok(())
@@ -146,7 +147,7 @@ impl Culprit {
         let mut stream = self.connect()?;
         let length = mix::large_length(&mut self.random);
         write!(stream, "set mischief-{} 0 0 {length}\r\n", self.id)?;
-        let sent = self.random.within(0, length);
+        let sent = self.random.usize(..length);
         let body = self.bytes(sent);
         stream.write_all(&body)
     }
@@ -154,7 +155,7 @@ impl Culprit {
     fn endless_line(&mut self) -> std::io::Result<()> {
         let mut stream = self.connect()?;
         let words: [&[u8]; 3] = [b"x", b"get ", b"set k "];
-        stream.write_all(words[self.random.within(0, words.len())])?;
+        stream.write_all(words[self.random.usize(..words.len())])?;
         let bytes = vec![b'a'; LINE_WITHOUT_END_BYTES];
         stream.write_all(&bytes)?;
         self.park(stream);
@@ -164,7 +165,7 @@ impl Culprit {
     fn churn(&mut self) -> std::io::Result<()> {
         for _ in 0..CHURN_CONNECTIONS {
             let mut stream = self.connect()?;
-            if self.random.chance(5_000) {
+            if random::chance(&mut self.random, 5_000) {
                 stream.write_all(b"version\r\n")?;
             }
         }
@@ -174,14 +175,14 @@ impl Culprit {
     fn huge_length(&mut self) -> std::io::Result<()> {
         let mut stream = self.connect()?;
         let lengths = ["1073741824", "2147483647", "4294967296", "18446744073709551615", "-1"];
-        let length = lengths[self.random.within(0, lengths.len())];
+        let length = lengths[self.random.usize(..lengths.len())];
         let commands = [
             format!("set mischief-{} 0 0 {length}\r\n", self.id),
             format!("ms mischief-{} {length}\r\n", self.id),
             format!("append mischief-{} 0 0 {length}\r\n", self.id),
         ];
-        stream.write_all(commands[self.random.within(0, commands.len())].as_bytes())?;
-        let sent = self.random.within(0, 100_000);
+        stream.write_all(commands[self.random.usize(..commands.len())].as_bytes())?;
+        let sent = self.random.usize(..100_000);
         let body = self.bytes(sent);
         stream.write_all(&body)?;
         self.park(stream);
@@ -197,9 +198,9 @@ impl Culprit {
             "version\r\n",
             "set mischief-small 0 0 1\r\nx\r\n",
         ];
-        let line = lines[self.random.within(0, lines.len())];
+        let line = lines[self.random.usize(..lines.len())];
         stream.write_all(line.repeat(FLOOD_REQUESTS).as_bytes())?;
-        if self.random.chance(5_000) {
+        if random::chance(&mut self.random, 5_000) {
             let _ = stream.read(&mut vec![0; 1 << 20]);
         }
         Ok(())
@@ -224,8 +225,8 @@ impl Culprit {
             "\r\n\r\n\r\n",
             long.as_str(),
         ];
-        for _ in 0..self.random.within(1, 100) {
-            stream.write_all(lines[self.random.within(0, lines.len())].as_bytes())?;
+        for _ in 0..self.random.usize(1..100) {
+            stream.write_all(lines[self.random.usize(..lines.len())].as_bytes())?;
         }
         stream.read(&mut [0; 4096]).map(|_| ())
     }
@@ -233,8 +234,8 @@ impl Culprit {
     /// Longer or shorter than declared, so that what follows is read as something else.
     fn wrong_body(&mut self) -> std::io::Result<()> {
         let mut stream = self.connect()?;
-        let declared = self.random.within(0, 3_000);
-        let sent = self.random.within(0, 3_000);
+        let declared = self.random.usize(..3_000);
+        let sent = self.random.usize(..3_000);
         write!(stream, "set mischief-{} 0 0 {declared}\r\n", self.id)?;
         let body = vec![b'z'; sent];
         stream.write_all(&body)?;
@@ -247,11 +248,11 @@ impl Culprit {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let Some(port) = self.udp_port else { return Ok(()) };
         for _ in 0..DATAGRAMS {
-            let length = self.random.within(0, DATAGRAM_BYTES_MAX);
+            let length = self.random.usize(..DATAGRAM_BYTES_MAX);
             let mut bytes = self.bytes(length);
             // Half of them have a header that could be one: frame 0 of one, or of some.
-            if UDP_HEADER_BYTES <= length && self.random.chance(5_000) {
-                let frames = self.random.within(1, 4) as u8;
+            if UDP_HEADER_BYTES <= length && random::chance(&mut self.random, 5_000) {
+                let frames = self.random.usize(1..4) as u8;
                 bytes[2..UDP_HEADER_BYTES].copy_from_slice(&[0, 0, 0, frames, 0, 0]);
             }
             let sent = socket.send_to(&bytes, (Ipv4Addr::LOCALHOST, port));

@@ -20,7 +20,7 @@ mod watch;
 mod well;
 
 use crate::outcome::{Failure, Outcome, passed};
-use crate::random::Random;
+use crate::random;
 use crate::server::{Executable, Server};
 use judge::WRITERS_MAX;
 use keeper::Keeper;
@@ -225,7 +225,7 @@ fn conduct(
     report: &mut Report,
 ) -> Result<(), String> {
     let scene = stages[0].scene;
-    let mut random = Random::new(options.seed, u64::MAX);
+    let mut random = random::stream(options.seed, u64::MAX);
     let began = Instant::now();
     let (mut steps, mut reports) = (0_u32, 1_u32);
     while began.elapsed() < options.length {

@@ -9,7 +9,8 @@ use super::judge::{STAMP_BYTES, Stamp, View};
 use super::mix;
 use super::stage::{Stage, name};
 use crate::client::Client;
-use crate::random::Random;
+use crate::random;
+use fastrand::Rng;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 const BATCH_MAX: usize = 32;
@@ -49,7 +50,7 @@ enum Asked {
 struct Sharer<'a> {
     stage: &'a Stage<'a>,
     writer: usize,
-    random: Random,
+    random: Rng,
     view: View<'a>,
     output: Vec<u8>,
     asked: Vec<Asked>,
@@ -60,7 +61,7 @@ pub fn share(stage: &Stage, seed: u64, writer: usize) {
     let mut sharer = Sharer {
         stage,
         writer,
-        random: Random::new(seed, writer as u64),
+        random: random::stream(seed, writer as u64),
         view: View::new(&stage.judge),
         output: Vec::new(),
         asked: Vec::new(),
@@ -95,21 +96,21 @@ impl<'a> Sharer<'a> {
     /// One connection.
     fn converse(&mut self, connection: &mut Client) -> Result<(), String> {
         while !self.stage.scene.is_over() {
-            if self.random.chance(RECONNECT_PARTS) {
+            if random::chance(&mut self.random, RECONNECT_PARTS) {
                 // A store without a reply may still be on its way here; only an answer behind it
                 // says that it was done before whatever comes by the next connection.
                 self.output.extend_from_slice(b"mn\r\n");
                 self.asked.push(Asked::Line("MN"));
                 return self.exchange(connection);
             }
-            if self.random.chance(CAS_PARTS) {
+            if random::chance(&mut self.random, CAS_PARTS) {
                 self.cas_round(connection)?;
                 continue;
             }
-            let count = self.random.within(1, BATCH_MAX + 1);
+            let count = self.random.usize(1..=BATCH_MAX);
             let large = self.stage.scene.large_parts.load(Relaxed);
             // One of the batch is large with the chance that any of its requests is: p_L each.
-            let large = (0..count).any(|_| self.random.chance(large));
+            let large = (0..count).any(|_| random::chance(&mut self.random, large));
             for _ in 0..count - usize::from(large) {
                 self.small_request();
             }
@@ -134,7 +135,7 @@ impl<'a> Sharer<'a> {
 
     fn small_request(&mut self) {
         let key = self.stage.small_key(&mut self.random);
-        match self.random.within(0, 100) {
+        match self.random.usize(..100) {
             0..40 => self.get(&[key]),
             40..50 => self.multiget(),
             50..58 => self.meta_get(key),
@@ -148,12 +149,12 @@ impl<'a> Sharer<'a> {
 
     fn large_request(&mut self) {
         let key = self.stage.large_key(&mut self.random);
-        match self.random.within(0, 10) {
+        match self.random.usize(..10) {
             0..5 => self.get(&[key]),
             5..6 => self.meta_get(key),
             _ => {
                 let length = mix::large_length(&mut self.random);
-                let quiet = self.random.chance(1_000);
+                let quiet = random::chance(&mut self.random, 1_000);
                 self.set(key, length, quiet);
             }
         }
@@ -175,7 +176,7 @@ impl<'a> Sharer<'a> {
     }
 
     fn multiget(&mut self) {
-        let count = self.random.within(2, 9);
+        let count = self.random.usize(2..9);
         let mut keys: Vec<u32> =
             (0..count).map(|_| self.stage.small_key(&mut self.random)).collect();
         // Of two replies to one key only one may come, and nothing would say which.
@@ -191,7 +192,7 @@ impl<'a> Sharer<'a> {
 
     fn set_small(&mut self, key: u32) {
         let length = small_length(&mut self.random);
-        let quiet = self.random.chance(1_000);
+        let quiet = random::chance(&mut self.random, 1_000);
         self.set(key, length, quiet);
     }
 
@@ -392,6 +393,6 @@ fn value_line(line: &str) -> Result<(&str, usize, Option<&str>), String> {
 }
 
 /// The length of a value that is not large and has a stamp.
-pub fn small_length(random: &mut Random) -> usize {
+pub fn small_length(random: &mut Rng) -> usize {
     mix::small_length(random).max(STAMP_BYTES)
 }

@@ -5,8 +5,9 @@
 
 use super::judge::Judge;
 use crate::client::Client;
-use crate::random::Random;
+use crate::random;
 use crate::{place, process};
+use fastrand::Rng;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, RwLock};
@@ -176,20 +177,20 @@ impl Stage<'_> {
     }
 
     /// One of the server's UDP ports, if it has any.
-    pub fn udp_port(&self, random: &mut Random) -> Option<u16> {
-        let queues = self.udp_queues.load(Relaxed) as usize;
+    pub fn udp_port(&self, random: &mut Rng) -> Option<u16> {
+        let queues = self.udp_queues.load(Relaxed);
         let base = self.udp_base.load(Relaxed);
-        let queue = (0 < queues && base != 0).then(|| random.within(0, queues) as u32)?;
+        let queue = (0 < queues && base != 0).then(|| random.u32(..queues))?;
         u16::try_from(base + queue).ok()
     }
 
     /// A small key, likely a hot one.
-    pub fn small_key(&self, random: &mut Random) -> u32 {
+    pub fn small_key(&self, random: &mut Rng) -> u32 {
         draw(self.space.small, self.scene.hot_shifts.load(Relaxed), random)
     }
 
     /// A large key.
-    pub fn large_key(&self, random: &mut Random) -> u32 {
+    pub fn large_key(&self, random: &mut Rng) -> u32 {
         let shifts = self.scene.hot_shifts.load(Relaxed);
         self.space.small + draw(self.space.large, shifts, random)
     }
@@ -207,12 +208,12 @@ impl Stage<'_> {
 }
 
 /// One of `keys`: of the hot ones after so many shifts, or any.
-fn draw(keys: u32, shifts: u32, random: &mut Random) -> u32 {
+fn draw(keys: u32, shifts: u32, random: &mut Rng) -> u32 {
     let hot = (keys / HOT_SHARE).max(1);
-    match random.chance(HOT_PARTS) {
+    match random::chance(random, HOT_PARTS) {
         // Sets follow each other without overlap, round and round.
-        true => (shifts.wrapping_mul(hot) % keys + random.within(0, hot as usize) as u32) % keys,
-        false => random.within(0, keys as usize) as u32,
+        true => (shifts.wrapping_mul(hot) % keys + random.u32(..hot)) % keys,
+        false => random.u32(..keys),
     }
 }
 
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_hot_set_moves_over_all_keys() {
-        let mut random = Random::new(1, 1);
+        let mut random = random::stream(1, 1);
         let keys = 640;
         let mut middle_of = |shifts| {
             let mut drawn: Vec<u32> = (0..999).map(|_| draw(keys, shifts, &mut random)).collect();

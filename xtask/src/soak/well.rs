@@ -10,7 +10,8 @@ use super::mix;
 use super::sharer::TTL_SECONDS;
 use super::stage::Stage;
 use crate::client::Client;
-use crate::random::{Random, Value};
+use crate::random::{self, Value};
+use fastrand::Rng;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -36,7 +37,7 @@ enum Expected {
 struct Behaving<'a> {
     stage: &'a Stage<'a>,
     id: u64,
-    random: Random,
+    random: Rng,
     held: HashMap<usize, Value>,
     /// Keys of which nothing is known; they are stored before anything else is done.
     open: BTreeSet<usize>,
@@ -55,7 +56,7 @@ pub fn behave(stage: &Stage, seed: u64, id: u64) {
     let mut client = Behaving {
         stage,
         id,
-        random: Random::new(seed, id),
+        random: random::stream(seed, id),
         held: HashMap::new(),
         open: (0..SMALL_KEYS + LARGE_KEYS).collect(),
         changing: BTreeSet::new(),
@@ -95,21 +96,21 @@ impl Behaving<'_> {
     fn converse(&mut self, connection: &mut Client) -> Result<(), String> {
         self.settle(connection)?;
         while !self.stage.scene.is_over() {
-            if self.random.chance(RECONNECT_PARTS) {
+            if random::chance(&mut self.random, RECONNECT_PARTS) {
                 // A store without a reply may still be on its way here; only an answer behind it
                 // says that it was done before whatever comes by the next connection.
                 self.output.extend_from_slice(b"mn\r\n");
                 self.expected.push(Expected::Line("MN".into()));
                 return self.exchange(connection);
             }
-            if self.random.chance(CAS_PARTS) {
+            if random::chance(&mut self.random, CAS_PARTS) {
                 self.cas_round(connection)?;
                 continue;
             }
-            let count = self.random.within(1, BATCH_MAX + 1);
+            let count = self.random.usize(1..=BATCH_MAX);
             let large = self.stage.scene.large_parts.load(Relaxed);
             // One of the batch is large with the chance that any of its requests is: p_L each.
-            let large = (0..count).any(|_| self.random.chance(large));
+            let large = (0..count).any(|_| random::chance(&mut self.random, large));
             for _ in 0..count - usize::from(large) {
                 self.small_request();
             }
@@ -145,14 +146,14 @@ impl Behaving<'_> {
     }
 
     fn small_request(&mut self) {
-        let key = self.random.within(0, SMALL_KEYS);
-        match self.random.within(0, 100) {
+        let key = self.random.usize(..SMALL_KEYS);
+        match self.random.usize(..100) {
             0..45 => self.get(key),
             45..55 => self.multiget(),
             55..65 => self.meta_get(key),
             65..83 => {
                 let length = mix::small_length(&mut self.random);
-                let quiet = self.random.chance(1_000);
+                let quiet = random::chance(&mut self.random, 1_000);
                 self.set(key, length, quiet);
             }
             83..87 => self.delete(key),
@@ -163,13 +164,13 @@ impl Behaving<'_> {
     }
 
     fn large_request(&mut self) {
-        let key = SMALL_KEYS + self.random.within(0, LARGE_KEYS);
-        match self.random.within(0, 10) {
+        let key = SMALL_KEYS + self.random.usize(..LARGE_KEYS);
+        match self.random.usize(..10) {
             0..6 => self.get(key),
             6..7 => self.meta_get(key),
             _ => {
                 let length = mix::large_length(&mut self.random);
-                let quiet = self.random.chance(1_000);
+                let quiet = random::chance(&mut self.random, 1_000);
                 self.set(key, length, quiet);
             }
         }
@@ -185,8 +186,8 @@ impl Behaving<'_> {
     fn multiget(&mut self) {
         let mut line = String::from("get");
         let mut values = Vec::new();
-        for _ in 0..self.random.within(2, 9) {
-            let key = self.random.within(0, SMALL_KEYS);
+        for _ in 0..self.random.usize(2..9) {
+            let key = self.random.usize(..SMALL_KEYS);
             let name = self.name(key);
             line.push_str(&format!(" {name}"));
             values.extend(self.held.get(&key).map(|value| (name, *value)));
@@ -261,7 +262,7 @@ impl Behaving<'_> {
         let name = format!("soak-{}-counter", self.id);
         let (line, reply) = match self.counter {
             Some(count) => {
-                let step = self.random.within(1, 100) as u64;
+                let step = self.random.usize(1..100) as u64;
                 self.counter = Some(count + step);
                 (format!("incr {name} {step}\r\n"), (count + step).to_string())
             }
@@ -276,7 +277,7 @@ impl Behaving<'_> {
 
     /// `gets`, a `cas` that must succeed, and the same again, which must not.
     fn cas_round(&mut self, connection: &mut Client) -> Result<(), String> {
-        let key = self.random.within(0, SMALL_KEYS);
+        let key = self.random.usize(..SMALL_KEYS);
         let name = self.name(key);
         connection.send(format!("gets {name}\r\n").as_bytes())?;
         let Some(held) = self.held.get(&key).copied() else {

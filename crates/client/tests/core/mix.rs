@@ -2,6 +2,7 @@
 //! and are checked to the last byte, and a read may only find versions that the order of reads and
 //! writes allows. Knows no server: whoever uses it has a [`World`].
 
+use fastrand::Rng;
 use laneway_client::{Answer, Core, Error, Request, Ticket};
 use std::collections::BTreeMap;
 
@@ -33,28 +34,12 @@ pub trait World {
     }
 }
 
-/// SplitMix64.
-pub struct Draws(pub u64);
-
-impl Draws {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-}
-
 /// A value that tells what it is.
 fn value(key: u64, version: u64, length: usize) -> Vec<u8> {
-    let mut draws = Draws(key << 32 | version);
+    let mut draws = Rng::with_seed(key << 32 | version);
     let mut out = format!("{key}:{version}:{length}:").into_bytes();
     while out.len() < length {
-        out.extend(draws.next().to_le_bytes());
+        out.extend(draws.u64(..).to_le_bytes());
     }
     out.truncate(length.max(16));
     out
@@ -87,21 +72,21 @@ enum Doing {
 }
 
 /// Sizes of Minos §5, with more large ones: up to 500 KB.
-fn length(draws: &mut Draws, key: u64) -> usize {
+fn length(draws: &mut Rng, key: u64) -> usize {
     if key < KEYS_EVEN {
         return EVEN_BYTES;
     }
-    (match draws.below(1000) {
-        0..25 => 1500 + draws.below(498_500),
-        25..600 => 16 + draws.below(1384),
-        _ => 16 + draws.below(30),
-    }) as usize
+    match draws.u64(..1000) {
+        0..25 => draws.usize(1500..500_000),
+        25..600 => draws.usize(16..1400),
+        _ => draws.usize(16..46),
+    }
 }
 
 /// The requests under way and what may be answered.
 pub struct Mix<W> {
     pub world: W,
-    draws: Draws,
+    draws: Rng,
     known: BTreeMap<u64, Known>,
     doing: BTreeMap<Ticket, (Doing, u64)>,
     pub failed: u64,
@@ -112,11 +97,11 @@ pub struct Mix<W> {
 
 impl<W: World> Mix<W> {
     fn begin(&mut self) {
-        let key = self.draws.below(KEYS);
+        let key = self.draws.u64(..KEYS);
         let known = self.known.entry(key).or_default();
         let name = format!("key:{key}");
         let now_nanos = self.world.now_nanos();
-        let (request, doing) = if self.draws.below(2) == 0 && !known.writing {
+        let (request, doing) = if self.draws.bool() && !known.writing {
             known.begun += 1;
             known.writing = true;
             let version = known.begun;
@@ -178,7 +163,7 @@ pub fn check<W: World>(
 ) -> Mix<W> {
     let mut mix = Mix {
         world,
-        draws: Draws(seed ^ 0x5EED),
+        draws: Rng::with_seed(seed ^ 0x5EED),
         known: BTreeMap::new(),
         doing: BTreeMap::new(),
         failed: 0,

@@ -1,6 +1,6 @@
 //! What the core does where nothing, or nonsense, comes back; and what it holds at most.
 
-use crate::mix::{Draws, MILLISECOND, SECOND};
+use crate::mix::{MILLISECOND, SECOND};
 use laneway_client::{
     Answer, Core, Error, Expiry, Refusal, Repeat, Request, Settings, Ticket, Topology,
 };
@@ -165,18 +165,18 @@ fn only_the_server_asked_and_the_reply_meant_are_believed() {
 fn noise_never_answers_and_never_stays() {
     for seed in 0..50 {
         let mut core = core(Settings { reply_bytes_max: 1 << 20, ..Settings::default() });
-        let mut draws = Draws(seed);
+        let mut draws = fastrand::Rng::with_seed(seed);
         for request in [Request::get("k"), Request::set("k", vec![1; 5000]), Request::stats("")] {
             core.push(request, 0).expect("it is a fine request");
         }
         let ids: Vec<u16> =
             sent(&mut core, 0).iter().map(|(_, datagram)| header(datagram).request_id).collect();
         for at in 0..20_000_u64 {
-            let length = 8 + draws.below(60) as usize;
-            let mut noise: Vec<u8> = (0..length).map(|_| draws.next() as u8 % 8).collect();
-            let id = ids[draws.below(ids.len() as u64) as usize];
+            let length = draws.usize(8..68);
+            let mut noise: Vec<u8> = (0..length).map(|_| draws.u8(..8)).collect();
+            let id = ids[draws.usize(..ids.len())];
             noise[..2].copy_from_slice(&id.to_be_bytes());
-            core.feed(draws.below(QUEUES.into()) as u16, &noise, at);
+            core.feed(draws.u16(..QUEUES), &noise, at);
             if at % 64 == 0 {
                 core.tick(at * 1000);
                 sent(&mut core, at * 1000);

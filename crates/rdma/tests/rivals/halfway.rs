@@ -1,7 +1,8 @@
 //! A server that is halfway through a write: whoever READs that finds out and asks again, and with
 //! the checks left out a value is returned that never was.
 
-use crate::rig::{Draws, World, seed};
+use crate::rig::{World, seed};
+use fastrand::Rng;
 use laneway_rdma::rivals::client::{Answer, Ended};
 use laneway_rdma::rivals::design::Design;
 use laneway_rdma::rivals::server::Sizes;
@@ -78,9 +79,9 @@ fn without_the_checks_values_are_returned_that_never_were() {
 fn value(key: u64, version: u64) -> Vec<u8> {
     // Of two lengths, so that what one gives back another takes.
     let bytes = 48 + 40 * ((key + version) % 2) as usize;
-    let mut draws = Draws(key << 32 | version);
+    let mut draws = Rng::with_seed(key << 32 | version);
     let mut value: Vec<u8> = [key.to_le_bytes(), version.to_le_bytes()].concat();
-    value.extend((16..bytes).map(|_| draws.below(256) as u8));
+    value.extend((16..bytes).map(|_| draws.u8(..)));
     value
 }
 
@@ -96,7 +97,7 @@ const KEYS: u64 = 48;
 /// words of what it writes.
 struct Mess {
     world: World,
-    draws: Draws,
+    draws: Rng,
     /// By key: how often it was put, and how much of that every READ from now on sees.
     put: HashMap<u64, u64>,
     seen: HashMap<u64, u64>,
@@ -116,7 +117,7 @@ impl Mess {
         let world = World::new(design, Sizes { places, ..full }, 8);
         Mess {
             world: if trusting { world.trusting() } else { world },
-            draws: Draws(seed),
+            draws: Rng::with_seed(seed),
             put: HashMap::new(),
             seen: HashMap::new(),
             begun: HashMap::new(),
@@ -129,9 +130,9 @@ impl Mess {
 
     fn step(&mut self) {
         // Half of it about few keys, which are then got while they are put.
-        let hot = self.draws.below(2) == 0;
-        let key = self.draws.below(if hot { 3 } else { KEYS });
-        match self.draws.below(10) {
+        let hot = self.draws.bool();
+        let key = self.draws.u64(..if hot { 3 } else { KEYS });
+        match self.draws.u64(..10) {
             0..=2 => {
                 let version = self.put.get(&key).copied().unwrap_or(0) + 1;
                 let value = value(key, version);
@@ -141,11 +142,11 @@ impl Mess {
                 }
             }
             3 => self.world.server.store().memory().expect("it is READ").hold(),
-            4 if self.draws.below(3) == 0 => {
+            4 if self.draws.u64(..3) == 0 => {
                 self.world.server.store().memory().expect("it is READ").release();
             }
             4 | 5 => {
-                let words = self.draws.below(24) as usize;
+                let words = self.draws.usize(..24);
                 self.world.server.store().memory().expect("it is READ").let_through(words);
             }
             6 | 7 if self.world.client.has_room() => {
