@@ -4,7 +4,7 @@
 use super::lock::{lock, open};
 use crate::bytes::Blocks;
 use crate::types::{Error, Result, doing};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, ftruncate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, fstat, ftruncate, stat};
 use rustix::io::pwrite;
 use std::fs::{self, File};
 use std::io;
@@ -60,7 +60,7 @@ impl<'a> Making<'a> {
             ))
         };
         let file = open(&temporary, OFlags::RDWR | OFlags::CREATE)?;
-        lock(&file, &temporary)?;
+        own(&file, &temporary)?;
         let making = Making { path, target, temporary, file, bytes };
         // What an interrupted start has left of it.
         doing("empty a new file", ftruncate(&making.file, 0).map_err(Into::into))?;
@@ -95,6 +95,17 @@ impl Drop for Making<'_> {
     fn drop(&mut self) {
         // Gone by this name where it was finished.
         let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Locks a file that is to be made. Between the opening and the lock somebody else may have made
+/// and named it: then it is theirs, and is not touched.
+fn own(file: &OwnedFd, temporary: &Path) -> Result<()> {
+    lock(file, temporary)?;
+    let ours = doing("look at a new file", fstat(file).map_err(Into::into))?;
+    match stat(temporary) {
+        Ok(named) if (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino) => Ok(()),
+        _ => Err(Error::Locked(temporary.display().to_string())),
     }
 }
 
@@ -151,6 +162,21 @@ mod tests {
         assert_eq!(left(), 1, "what finds no room leaves nothing behind");
         let device = Making::begin(Path::new("/dev/no-such-disk"), 8192, "--pm-size").err();
         assert!(device.unwrap().to_string().contains("no such device"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_another_start_has_made_and_named_meanwhile_is_left_alone() {
+        let folder = std::env::temp_dir().join(format!("laneway-twice-{}", std::process::id()));
+        make_folder(&folder).unwrap();
+        let (path, temporary) = (folder.join("ssd"), folder.join("ssd.making"));
+        let making = Making::begin(&path, 8192, "--ssd-size").unwrap();
+        let second = open(&temporary, OFlags::RDWR | OFlags::CREATE).unwrap();
+        making.finish(Fresh::Zeroed).unwrap();
+        assert!(matches!(own(&second, &temporary), Err(Error::Locked(_))));
+        let third = open(&temporary, OFlags::RDWR | OFlags::CREATE).unwrap();
+        assert!(matches!(own(&second, &temporary), Err(Error::Locked(_))), "it is another file");
+        own(&third, &temporary).unwrap();
         fs::remove_dir_all(folder).unwrap();
     }
 
