@@ -69,7 +69,7 @@ impl<S> Shared<S> {
             }
             // A stream is answered step by step.
             Question::Connections | Question::Cachedump { .. } => {
-                let answer = LongAnswer::of(question).expect("one of these");
+                let answer = LongAnswer::of(question, 0).expect("one of these");
                 return self.answer_at_once(answer, now_seconds);
             }
             Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
@@ -94,10 +94,11 @@ impl<S> Shared<S> {
         out
     }
 
-    /// The answer to this question, if it may be long; asked step by step.
-    pub fn long_answer(&self, question: &Question) -> Option<LongAnswer> {
+    /// The answer to this question, if it may be long; asked step by step. `asker`: the number of
+    /// the connection, 0 where there is none.
+    pub fn long_answer(&self, question: &Question, asker: u64) -> Option<LongAnswer> {
         let allowed = self.settings.dump || !matches!(question, Question::Cachedump { .. });
-        LongAnswer::of(question).filter(|_| allowed)
+        LongAnswer::of(question, asker).filter(|_| allowed)
     }
 
     /// The next step of an answer, behind `out`. True: it was the last one.
@@ -126,11 +127,12 @@ impl<S> Shared<S> {
                 }
                 *left == 0 || *store > self.other_stores().len()
             }
-            LongAnswer::Connections(from) => {
+            LongAnswer::Connections { from, asker } => {
                 let cards = lock(&self.connections.cards);
                 let mut told = 0;
                 for (number, card) in cards.range(*from..).take(CONNECTIONS_PER_STEP) {
-                    stats::write_connection(&connection_snapshot(card, now), out);
+                    let asks = *number == *asker;
+                    stats::write_connection(&connection_snapshot(card, asks, now), out);
                     (told, *from) = (told + 1, number + 1);
                 }
                 meter::items(told);
@@ -480,11 +482,12 @@ impl<S> Shared<S> {
 }
 
 /// What `stats conns` tells of one, in memcached's words.
-fn connection_snapshot(card: &Card, now: u32) -> stats::ConnectionSnapshot {
+fn connection_snapshot(card: &Card, asks: bool, now: u32) -> stats::ConnectionSnapshot {
     let idle = now.saturating_sub(card.last_seconds.load(Relaxed));
     let large = card.large.load(Relaxed);
     let state = match card.kind {
         CardKind::Listener => "conn_listening",
+        CardKind::Client if asks => "conn_parse_cmd",
         CardKind::Client if card.receives.load(Relaxed) => "conn_nread",
         CardKind::Client if large => "conn_mwrite",
         CardKind::Client | CardKind::Datagrams => "conn_read",

@@ -173,7 +173,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Outcome::FlushAt(at) => self.shared.flush_at(at),
             Outcome::Stats(question) => {
-                if let Some(answer) = self.shared.long_answer(&question) {
+                if let Some(answer) = self.shared.long_answer(&question, connection.card.number) {
                     connection.mode = Mode::Answering(Box::new(answer));
                     return Step::Stop(consumed, Stop::Quota);
                 }

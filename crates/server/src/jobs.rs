@@ -294,17 +294,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Something happened to a connection whose reply is on its way: more input, which waits, or
     /// the end of its peer.
     pub(crate) fn disturbed(&mut self, token: Token) -> io::Result<()> {
-        let Some(mut connection) = self.table.take(token) else { return Ok(()) };
+        let Some(connection) = self.table.take(token) else { return Ok(()) };
         match connection.interest {
             Some(Interest::Nothing) => self.close(token, *connection),
             Some(Interest::Write) => {
                 self.table.put(token, connection);
                 return self.turn(token);
             }
-            Some(Interest::Read) | None => {
-                self.want(token, &mut connection, Interest::Nothing)?;
-                self.table.put(token, connection);
-            }
+            Some(Interest::Read) | None => self.watch(token, connection, Interest::Nothing),
         }
         Ok(())
     }

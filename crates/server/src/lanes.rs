@@ -192,6 +192,17 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.table.put(token, connection);
             return Ok(());
         }
+        self.watch(token, connection, interest);
+        Ok(())
+    }
+
+    /// Let a connection wait for an event.
+    pub(crate) fn watch(
+        &mut self,
+        token: Token,
+        mut connection: Box<Connection<T::Stream>>,
+        interest: Interest,
+    ) {
         match self.want(token, &mut connection, interest) {
             Ok(()) => self.table.put(token, connection),
             Err(error) => {
@@ -200,7 +211,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.close(token, *connection);
             }
         }
-        Ok(())
     }
 
     /// Whether a visiting connection has been here long enough.

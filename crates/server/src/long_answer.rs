@@ -23,19 +23,24 @@ pub enum LongAnswer {
         /// Bytes told.
         bytes: usize,
     },
-    /// The connections from this number on.
-    Connections(u64),
+    /// The connections.
+    Connections {
+        /// From this number on.
+        from: u64,
+        /// The one that asks; 0 where that is none.
+        asker: u64,
+    },
 }
 
 impl LongAnswer {
-    /// The answer to this question, if it is one of these.
-    pub fn of(question: &Question) -> Option<LongAnswer> {
+    /// The answer to this question of this connection's, if it is one of these.
+    pub fn of(question: &Question, asker: u64) -> Option<LongAnswer> {
         Some(match *question {
             Question::Cachedump { class, limit } => {
                 let left = if limit == 0 { usize::MAX } else { limit as usize };
                 LongAnswer::Items { class, store: 0, walk: Listing::default(), left, bytes: 0 }
             }
-            Question::Connections => LongAnswer::Connections(0),
+            Question::Connections => LongAnswer::Connections { from: 0, asker },
             _ => return None,
         })
     }

@@ -32,7 +32,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.shared.workers[self.id.index()].drained.tell(idle);
     }
 
-    /// Stop accepting; idle connections close, those under way get their reply first.
+    /// Stop accepting; idle connections close, those under way get their reply first. All of them
+    /// in one step: only who may stop the server causes it, and nothing new is begun behind it.
     pub(crate) fn drain(&mut self) -> io::Result<()> {
         self.transport.watch_listeners(false)?;
         self.kicking = None; // all that is idle closes

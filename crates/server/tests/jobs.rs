@@ -119,6 +119,30 @@ fn the_standby_of_minos_serves_the_large_requests_of_all_and_small_ones_of_its_o
 }
 
 #[test]
+fn a_connection_that_cannot_be_watched_while_its_reply_is_under_way_is_closed_alone() {
+    let mut rig = Rig::new(&Plan::design(Design::Minos, 6));
+    rig.publish_large(3);
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    rig.set(&client, "big", &value(400_000, 1));
+    assert_eq!(rig.ask(&other, b"mn\r\n", b"MN\r\n"), b"MN\r\n");
+    client.send(b"get big\r\n");
+    // Those that receive it, and not yet those that execute it.
+    for small in &mut rig.workers[..3] {
+        small.step().expect("memory does not fail");
+    }
+    client.send(b"mn\r\n");
+    rig.net.refuse_watching(true);
+    for small in &mut rig.workers[..3] {
+        small.step().expect("it goes on with the others");
+    }
+    rig.net.refuse_watching(false);
+    rig.turns(50);
+    client.receive(usize::MAX);
+    assert!(client.ended());
+    assert_eq!(rig.ask(&other, b"mn\r\n", b"MN\r\n"), b"MN\r\n");
+}
+
+#[test]
 fn workers_of_sho_either_hand_over_or_serve() {
     for handoff in [1, 2, 3] {
         let plan = Plan { workers_handoff: handoff, ..Plan::design(Design::Sho, 6) };

@@ -126,7 +126,7 @@ fn conns_tells_sockets_first_and_what_a_connection_does() {
         "STAT 2:UDP UDP",
         "STAT 2:addr udp:127.0.0.1:11211",
         "STAT 2:state conn_read",
-        "STAT 3:state conn_read",
+        "STAT 3:state conn_parse_cmd",
         "STAT 4:state conn_nread",
     ] {
         assert!(has(line), "{line} is not in\n{got}");

@@ -112,6 +112,31 @@ fn large_values_go_in_and_come_out_in_frames() {
 }
 
 #[test]
+fn several_requests_that_are_too_long_together_are_refused_and_none_is_carried_out() {
+    const REFUSED: &[u8] =
+        b"SERVER_ERROR too long for several requests in one message, send them apart\r\n";
+    for (workers, form) in FORMS {
+        let mut rig = Rig::new(&plan(workers, form));
+        let mut peer = Peer::new(&rig);
+        let (long, short) = (set("a", &value(900_000, 1)), set("b", &value(300_000, 2)));
+        for (id, message) in (1..).zip([
+            [&long[..], &short, &set("c", b"x")].concat(),
+            [&set("c", b"x")[..], &long, &short].concat(),
+            [&b"get c\r\n"[..], &long, &short].concat(),
+            [&b"nonsense\r\n"[..], &long, &short].concat(),
+        ]) {
+            let got = peer.ask(&mut rig, 0, id, &message);
+            assert_eq!(got, REFUSED, "{workers} workers, {form}");
+        }
+        assert_eq!(count(&rig, "requests_beyond_limit"), 4);
+        assert_eq!(peer.ask(&mut rig, 0, 9, b"get a b c\r\n"), b"END\r\n");
+        let fits = [&set("a", &value(700_000, 1))[..], &short, &set("c", b"x")].concat();
+        assert_eq!(peer.ask(&mut rig, 0, 10, &fits), b"STORED\r\n");
+        assert_eq!(peer.ask(&mut rig, 0, 11, b"get c\r\n"), reply("c", b"x"));
+    }
+}
+
+#[test]
 fn a_request_is_served_where_its_design_says() {
     let mut rig = Rig::new(&plan(6, Form::Roles));
     let mut peer = Peer::new(&rig);

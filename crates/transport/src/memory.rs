@@ -60,6 +60,8 @@ struct State {
     draws: Draws,
     links: Vec<Link>,
     backlog: VecDeque<usize>,
+    /// There is no memory to watch a stream with.
+    unwatchable: bool,
 }
 
 impl State {
@@ -124,7 +126,8 @@ impl Net {
     /// An empty network with the given faults.
     pub fn new(faults: Faults) -> Net {
         let draws = Draws::new(faults.seed);
-        let state = State { faults, draws, links: Vec::new(), backlog: VecDeque::new() };
+        let (links, backlog) = (Vec::new(), VecDeque::new());
+        let state = State { faults, draws, links, backlog, unwatchable: false };
         Net { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -135,6 +138,16 @@ impl Net {
         state.links.push(Link::default());
         state.backlog.push_back(link);
         Client { net: self.clone(), link }
+    }
+
+    /// From now on no stream can be watched for anything new, or can again.
+    pub fn refuse_watching(&self, refuse: bool) {
+        self.lock().unwatchable = refuse;
+    }
+
+    fn may_watch(&self) -> io::Result<()> {
+        let refused = self.lock().unwatchable;
+        if refused { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
     }
 
     /// A worker's transport on this network.
@@ -463,12 +476,14 @@ impl Transport for MemoryTransport {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
+        self.net.may_watch()?;
         let before = self.attached.insert(stream.link, Attached { token, interest, told: None });
         assert!(before.is_none(), "stream {} attached twice", stream.link);
         Ok(())
     }
 
     fn rearm(&mut self, stream: &MemoryStream, token: Token, interest: Interest) -> io::Result<()> {
+        self.net.may_watch()?;
         let before = self.attached.insert(stream.link, Attached { token, interest, told: None });
         assert!(before.is_some(), "stream {} rearmed before it was attached", stream.link);
         Ok(())

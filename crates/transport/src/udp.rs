@@ -309,7 +309,9 @@ pub struct UdpDatagrams {
 }
 
 /// Failures after which one poll asks the kernel no more. One that a socket had pending is told
-/// once, and what has come lies behind it.
+/// once, and what has come lies behind it. Behind so many it waits for the next arrival: no peer
+/// causes them (sockets without IP_RECVERR are told of nobody's), and to go on asking would make a
+/// failure that lasts a busy loop.
 const FAILURES_PER_POLL: u64 = 4;
 
 impl UdpDatagrams {

@@ -8,6 +8,7 @@
 
 use super::guard::allowance;
 use super::reply::Transfer;
+use super::request::value_bytes;
 use super::shared::LINE_BYTES_MAX;
 use super::shared::Train;
 use super::state::{At, Desk, From, PATIENCE_NANOS, Storing};
@@ -25,7 +26,7 @@ use laneway_wire::udp::frames::Message;
 use laneway_wire::udp::reassembly::{Refused, Taken, Whole};
 use laneway_wire::udp::resend::{gaps, put_resend};
 use laneway_wire::udp::{Header, Kind};
-use laneway_wire::{KEY_BYTES_MAX, Request, parse};
+use laneway_wire::{Frame, KEY_BYTES_MAX, Malformed, Then, parse};
 use std::cell::Cell;
 use std::net::SocketAddr;
 
@@ -40,6 +41,23 @@ pub fn assembler(plan: &CorePlan, whose: usize, spread: u64) -> WorkerId {
 
 /// Bytes of a message that is served at once: the longest line, and small values.
 const AT_ONCE_BYTES_MAX: usize = LINE_BYTES_MAX + (64 << 10);
+
+/// Where the first request of a message ends: with its value, as far as it says how long that is.
+fn end_of_first(parsed: &Result<Option<Frame<'_>>, Malformed<'_>>) -> usize {
+    match parsed {
+        Ok(Some(frame)) => {
+            let value = value_bytes(&frame.request).map_or(0, |bytes| bytes + CRLF.len());
+            frame.head_bytes + value
+        }
+        // It has no end where the longest line would have one.
+        Ok(None) => 0,
+        Err(malformed) => match malformed.then {
+            Then::Continue => malformed.head_bytes,
+            Then::Swallow(bytes) => malformed.head_bytes + bytes,
+            Then::Close => usize::MAX,
+        },
+    }
+}
 
 impl<T: Transport, C: Clock> Worker<T, C> {
     /// Give frames to whoever puts their message together.
@@ -143,12 +161,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// A message is whole.
     pub(super) fn whole(&mut self, desk: &mut Desk, at: At<'_>, from: From, whole: Whole) {
-        let head = match parse(whole.piece(0), &self.limits) {
-            Ok(Some(frame)) => match &frame.request {
-                Request::Store(store) => Some((frame, store.value_bytes)),
-                Request::MetaSet(set) => Some((frame, set.value_bytes)),
-                _ => None,
-            },
+        let parsed = parse(whole.piece(0), &self.limits);
+        let is_long = AT_ONCE_BYTES_MAX < whole.message_bytes();
+        if is_long && end_of_first(&parsed) < whole.message_bytes() {
+            return self.too_long(desk, at, from, whole.digest(), whole.piece(0));
+        }
+        let head = match parsed {
+            Ok(Some(frame)) => value_bytes(&frame.request).map(|bytes| (frame, bytes)),
             _ => None,
         };
         let exact = |head: usize, value: usize| head + value + CRLF.len() == whole.message_bytes();
@@ -159,7 +178,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let size = key.len() + value_bytes;
                 let size = ItemBytes(size as u64);
                 // What is too long to be served at once goes the same way, small as it may count.
-                if size >= self.plan.threshold || AT_ONCE_BYTES_MAX < whole.message_bytes() {
+                if size >= self.plan.threshold || is_long {
                     let head_bytes = frame.head_bytes;
                     return self.large_value(desk, at, from, whole, head_bytes);
                 }
@@ -167,7 +186,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             _ => {}
         }
         let digest = whole.digest();
-        // What ends far behind is a value that is longer or shorter than it says.
+        // What ends far behind is a value that is shorter than it says.
         let bytes = whole.into_front(AT_ONCE_BYTES_MAX);
         meter::bytes(bytes.len());
         self.message(desk, at, from, digest, &bytes);

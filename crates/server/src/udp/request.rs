@@ -30,6 +30,10 @@ use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Request, Then, parse};
 use std::cell::Cell;
 use std::sync::Arc;
 
+/// The reply to several requests that together are longer than what is served at once.
+const TOO_LONG_TOGETHER: &[u8] =
+    b"SERVER_ERROR too long for several requests in one message, send them apart\r\n";
+
 /// Requests served of one message.
 pub const REQUESTS_PER_MESSAGE: usize = 128;
 
@@ -63,11 +67,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         payload: &[u8],
     ) {
         let queue = from.queue();
-        if is_reply(payload) {
-            return at.counts.replies_received.add_owner(1);
-        }
-        if is_binary(payload) {
-            return at.counts.binary_requests.add_owner(1);
+        if is_passed_over(at, payload) {
+            return;
         }
         if from.once && !self.is_first(desk, at, &mut from, digest) {
             return;
@@ -77,11 +78,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             if rest.is_empty() {
                 return;
             }
-            if is_reply(rest) {
-                return at.counts.replies_received.add_owner(1);
-            }
-            if is_binary(rest) {
-                return at.counts.binary_requests.add_owner(1);
+            if is_passed_over(at, rest) {
+                return;
             }
             if desk.batches[queue].is_over_budget() {
                 at.counts.requests_over_budget.add_owner(1);
@@ -108,6 +106,23 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if !rest.is_empty() {
             at.counts.requests_beyond_limit.add_owner(1);
         }
+    }
+
+    /// Refuse a message of several requests that is too long to be served at once: none of them is
+    /// carried out.
+    pub(super) fn too_long(
+        &mut self,
+        desk: &mut Desk,
+        at: At<'_>,
+        mut from: From,
+        digest: u64,
+        front: &[u8],
+    ) {
+        if is_passed_over(at, front) || (from.once && !self.is_first(desk, at, &mut from, digest)) {
+            return;
+        }
+        at.counts.requests_beyond_limit.add_owner(1);
+        self.answer(desk, at, &mut from, TOO_LONG_TOGETHER);
     }
 
     /// Whether a request that is to be carried out once has not been; if it has, it is answered.
@@ -149,11 +164,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Err(malformed) => return self.refuse(desk, from, &malformed, rest),
         };
         let Frame { request, head_bytes } = &frame;
-        let value_bytes = match request {
-            Request::Store(store) => Some(store.value_bytes),
-            Request::MetaSet(set) => Some(set.value_bytes),
-            _ => None,
-        };
+        let value_bytes = value_bytes(request);
         let whole = head_bytes + value_bytes.map_or(0, |bytes| bytes + CRLF.len());
         if whole > rest.len() {
             at.counts.size_mismatches.add_owner(1);
@@ -512,6 +523,26 @@ fn job_of(desk: &mut Desk, at: At<'_>, from: &From, bytes: &[u8], size: ItemByte
     meter::bytes(bytes.len());
     let origin = Origin::Datagram(from.to);
     Some(Job { held, ..Job::request(bytes.to_vec(), size, from.arrived_nanos, origin) })
+}
+
+/// Whether this is nothing that a client of ours sends, and is counted.
+fn is_passed_over(at: At<'_>, bytes: &[u8]) -> bool {
+    let reply = is_reply(bytes);
+    let count = if reply { &at.counts.replies_received } else { &at.counts.binary_requests };
+    let is = reply || is_binary(bytes);
+    if is {
+        count.add_owner(1);
+    }
+    is
+}
+
+/// The length of the value that follows a request's line, if one does.
+pub(super) fn value_bytes(request: &Request<'_>) -> Option<usize> {
+    match request {
+        Request::Store(store) => Some(store.value_bytes),
+        Request::MetaSet(set) => Some(set.value_bytes),
+        _ => None,
+    }
 }
 
 /// Whether a line begins as replies do: with a capital letter or a digit, as every reply does and
