@@ -33,6 +33,10 @@ pub const HELP: &str = include_str!("help.txt");
 const CONNECTIONS: usize = 32;
 /// The same of UDP sockets: enough for the kernel to spread over a server's workers.
 const SOCKETS_UDP: usize = 8;
+/// Keys of who says nothing of them, and how many of these are large: 1/320 of the paper's, which a
+/// server holds that was told nothing of its memory either (64 MB).
+const KEYS: u64 = 50_000;
+const KEYS_LARGE: u64 = 50;
 
 /// Flags as typed.
 #[derive(Debug, Clone)]
@@ -107,6 +111,15 @@ impl Default for Typed {
     }
 }
 
+impl Typed {
+    /// Of a command line. Definitions go from the workload's own default: their records were made
+    /// with that.
+    fn at_the_command_line() -> Self {
+        let workload = WorkloadOptions { keys: KEYS, keys_large: KEYS_LARGE, ..Default::default() };
+        Typed { workload, ..Typed::default() }
+    }
+}
+
 /// A command line, understood.
 #[derive(Debug, Clone)]
 pub struct Invocation {
@@ -131,7 +144,7 @@ pub enum Command {
 
 /// Measures one server as these arguments say.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let invocation = match parse(arguments) {
+    let invocation = match parse_from(Typed::at_the_command_line(), arguments) {
         Ok(Command::Help) => {
             // Whoever closed the pipe has read enough.
             let _ = std::io::stdout().write_all(HELP.as_bytes());
@@ -178,10 +191,13 @@ fn carry_out(invocation: &Invocation) -> Result<bool, String> {
     Ok(report.runs.iter().all(|run| run.verdict.is_good()))
 }
 
-/// Reads a command line.
+/// Reads the flags of a definition.
 pub fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
+    parse_from(Typed::default(), arguments)
+}
+
+fn parse_from(mut typed: Typed, arguments: Vec<OsString>) -> Result<Command, String> {
     let shown = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let mut typed = Typed::default();
     let mut parser = Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
@@ -485,11 +501,27 @@ fn steps(workload: &Workload, percents: &[f64], closed: bool) -> Result<Vec<Work
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Key;
     use crate::workload::named::NAMES;
 
     fn parsed(line: &str) -> Result<Command, String> {
         parse(line.split_whitespace().map(OsString::from).collect())
     }
+
+    #[test]
+    fn what_a_bench_writes_if_nothing_is_said_fits_a_server_that_was_told_nothing() {
+        let typed = Typed::at_the_command_line();
+        let Ok(Command::Bench(invocation)) = parse_from(typed, Vec::new()) else { panic!("a run") };
+        let workload = &invocation.plan.workload;
+        let bytes: u64 =
+            (0..KEYS as u32).map(|key| workload.value_bytes(Key(key)) + PER_ITEM).sum();
+        assert!(bytes < SERVER_BYTES * 4 / 5, "{bytes} bytes, in pools of some sizes");
+    }
+
+    /// What a server keeps beside a value, at most.
+    const PER_ITEM: u64 = 128;
+    /// memcached's default, and Laneway's.
+    const SERVER_BYTES: u64 = 64 << 20;
 
     #[test]
     fn a_wrong_flag_says_which_and_why() {

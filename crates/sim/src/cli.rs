@@ -67,8 +67,9 @@ Usage: laneway sim plan [--workload FILE] [--rate X] [--slo-us X] [--way W] [--n
 
 It simulates `lanes` with 1 to 64 workers and answers with the fewest that hold the SLO on every
 seed, and with a quarter more: the p99 to be expected, how busy CPU and wire are, up to what rate
-the SLO holds, and how much headroom that is. --json has all numbers, their intervals among them;
---full takes a million requests for each of 8 seeds instead of 150 000 for each of 3.
+the SLO holds, and how much headroom that is. Where 64 do not, it says what to change and ends with
+1. --json has all numbers, their intervals among them; --full takes a million requests for each of
+8 seeds instead of 150 000 for each of 3.
 
   --workload FILE     TOML; what is missing is the paper's default. For example:
                         rate = 400_000             # requests per second
@@ -306,9 +307,10 @@ fn run(flags: &Flags, words: &str) -> Result<(), String> {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("--out {}: {error}", folder.display()))?;
     }
-    let mut written = Vec::new();
+    let (mut written, mut refused) = (Vec::new(), None);
     for scenario in &flags.scenarios {
         let figure = (scenario.run)(&study, &flags.setup);
+        refused = refused.or_else(|| scenarios::refusal(scenario.name, &figure.rows, &flags.setup));
         if flags.json {
             print!("{}", report::json_lines(&figure.rows));
         } else if flags.table {
@@ -340,7 +342,7 @@ fn run(flags: &Flags, words: &str) -> Result<(), String> {
         flags.threads,
         speed / 1e6,
     );
-    Ok(())
+    refused.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
@@ -369,6 +371,19 @@ mod tests {
             let got = error(line);
             assert!(got.contains(words), "{line}: {got}");
         }
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_is_an_error_that_says_what_to_change() {
+        let args = "plan --slo-us 0.1 --rate 1000 --no-table".split_whitespace();
+        let Ok(Asked::Run(flags)) = parse(args.map(OsString::from).collect()) else {
+            panic!("a run")
+        };
+        let told = run(&flags, "").expect_err("no request is that short");
+        for part in ["64 workers", "0.1 us", "0.001 Mops", "--slo-us", "--rate", "--nic-gbit"] {
+            assert!(told.contains(part), "{part} is not in {told}");
+        }
+        assert_eq!(told.lines().count(), 1);
     }
 
     #[test]

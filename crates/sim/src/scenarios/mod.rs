@@ -194,6 +194,11 @@ pub fn answer(name: &str, rows: &[Row], setup: &Setup) -> Option<String> {
     (name == "plan").then(|| plan::answer(rows, setup))
 }
 
+/// Why a figure is no answer to what was asked, and what to change.
+pub fn refusal(name: &str, rows: &[Row], setup: &Setup) -> Option<String> {
+    (name == "plan").then(|| plan::refusal(rows, setup)).flatten()
+}
+
 /// The scenario of that name.
 pub fn named(name: &str) -> Option<&'static Scenario> {
     ALL.iter().find(|scenario| scenario.name == name)

@@ -171,6 +171,22 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     Figure { rows, charts: Vec::new() }
 }
 
+/// Why there is no answer, and what to change; `None` if there is one.
+pub(super) fn refusal(rows: &[Row], setup: &Setup) -> Option<String> {
+    rows.iter().find(|row| row.number("workers") == Some(0.0))?;
+    let Question { rate, slo_us, mix } = &setup.question;
+    let us = |ps: f64| ps / US as f64;
+    Some(format!(
+        "plan: {WORKERS_MAX} workers do not keep p99 within {slo_us} us at {} Mops: raise --slo-us \
+         (without any load a request takes {:.1} us on average), lower --rate, or widen the wire \
+         (--nic-gbit {}; replies alone are {:.1} Gb/s)",
+        rate / MEGA,
+        us(setup.costs.mean_service(mix) + setup.network as f64),
+        setup.nic.gigabits,
+        rate * reply_bits(mix) / 1e9,
+    ))
+}
+
 /// The answer in words.
 pub(super) fn answer(rows: &[Row], setup: &Setup) -> String {
     let Question { rate, slo_us, mix } = &setup.question;
@@ -186,14 +202,7 @@ pub(super) fn answer(rows: &[Row], setup: &Setup) -> String {
         let number = |name: &str| row.number(name).unwrap_or(f64::NAN);
         let workers = number("workers");
         if workers == 0.0 {
-            let unloaded = cpu + setup.network as f64 / US as f64;
-            let _ = writeln!(
-                text,
-                "  {WORKERS_MAX} workers do not suffice. Without any load a request takes \
-                 {unloaded:.1} us on average, and the wire is to carry {:.1} Gb/s: is the SLO too \
-                 tight, or the wire too thin (--nic-gbit)?",
-                rate * reply_bits(mix) / 1e9,
-            );
+            let _ = writeln!(text, "  {WORKERS_MAX} workers do not suffice.");
             continue;
         }
         let _ = writeln!(
