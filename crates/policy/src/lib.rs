@@ -32,6 +32,7 @@ pub mod plan;
 pub mod ranges;
 pub mod route;
 pub mod settings;
+pub mod share;
 pub mod threshold;
 pub mod turn;
 pub mod units;

@@ -319,6 +319,7 @@ impl<S> Shared<S> {
             requests_large: lanes.requests_large.get(),
             packets: lanes.packets.get(),
             slices: lanes.slices.get(),
+            slices_urgent: lanes.slices_urgent.get(),
             connections: worker.connections.load(Relaxed) as u64,
             queue_small: lanes.waiting_small.get(),
             queue_large: lanes.waiting_large.get(),

@@ -125,6 +125,8 @@ pub struct Connection<S> {
     pub unserved: bool,
     /// A large request is under way: its turns are slices.
     pub large: bool,
+    /// The last turn in which it was served had more than one request.
+    pub pipelined: bool,
     /// Its large reply waits since then for the peer to take more; 0 if it does not.
     pub blocked_nanos: u64,
     /// What its stream was told to leave unsent at most.
@@ -156,6 +158,7 @@ impl<S> Connection<S> {
             queued: false,
             unserved: false,
             large: false,
+            pipelined: false,
             blocked_nanos: 0,
             unsent_max: None,
             run_bytes: 0,

@@ -11,6 +11,7 @@ use crate::latency::{self, Operation};
 use crate::receive::{OUT_BYTES_PER_TURN, REQUESTS_PER_TURN, Step, Stop};
 use crate::worker::{READ_BYTES, Worker};
 use laneway_policy::route::lane;
+use laneway_policy::share::REQUESTS_BESIDE_LARGE;
 use laneway_policy::{Design, ItemBytes, Lane, Route, route};
 use laneway_store::meter;
 use laneway_sync::planted::{Bug, is_planted};
@@ -34,10 +35,17 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     ) -> (usize, Stop) {
         let mut at = 0;
         self.ahead.clear();
-        for _ in 0..REQUESTS_PER_TURN {
+        // Between two slices of what is large there is less, of each connection.
+        let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
+        for count in 1..=most {
             let rest = &input[at..];
+            if rest.is_empty() && matches!(connection.mode, Mode::Requests) {
+                return (at, Stop::Starved);
+            }
+            connection.pipelined = count > 1;
+            self.had.0 += u32::from(count == 1);
+            self.had.1 += 1;
             let step = match &connection.mode {
-                Mode::Requests if rest.is_empty() => return (at, Stop::Starved),
                 Mode::Requests => self.request(connection, rest, arrived),
                 Mode::Keys { verb, exptime, line_bytes } => {
                     let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);

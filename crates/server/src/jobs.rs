@@ -284,7 +284,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             connection.large = true;
             if !connection.queued {
                 connection.queued = true;
-                self.large.push_back(origin.token);
+                self.large.push_back(origin.token, connection.is_urgent());
             }
             return Ok(());
         }

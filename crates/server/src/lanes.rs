@@ -22,6 +22,9 @@ use std::sync::atomic::fence;
 /// tail; a giant among them does not hold the others up for longer than this.
 const RUN_BYTES: usize = 8 << 20;
 
+/// The same among those with requests behind them, which wait for all that goes before.
+const RUN_BYTES_URGENT: usize = 1 << 20;
+
 /// Connections with large requests that a large worker takes on at a time; the rest wait in the
 /// shared queue for whoever is free first.
 const LARGE_AT_A_TIME: usize = 2;
@@ -30,7 +33,7 @@ impl<S> Connection<S> {
     /// After a slice: the next one at once, or after the others had theirs.
     fn next_slice(&mut self, moved: usize) -> Next {
         self.run_bytes += moved;
-        if self.run_bytes < RUN_BYTES {
+        if self.run_bytes < if self.is_urgent() { RUN_BYTES_URGENT } else { RUN_BYTES } {
             return Next::LargeFirst;
         }
         self.run_bytes = 0;
@@ -45,11 +48,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.slice_datagrams()?;
             return Ok(true);
         }
-        while let Some(token) = self.large.pop_front() {
+        while let Some((token, urgent)) = self.large.pop() {
             let Some(mut connection) = self.table.take(token) else { continue }; // it has left
             connection.queued = false;
             let next = self.slice(&mut connection).unwrap_or(Next::Close); // the peer is gone
             self.lanes().slices.add_owner(1);
+            self.lanes().slices_urgent.add_owner(u64::from(urgent));
             self.turn_to_datagrams();
             self.place(token, connection, next, false)?;
             return Ok(true);
@@ -166,11 +170,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             Next::Large => {
                 connection.queued = true;
-                self.large.push_back(token);
+                self.large.push_back(token, connection.is_urgent());
             }
             Next::LargeFirst => {
                 connection.queued = true;
-                self.large.push_front(token);
+                self.large.push_front(token, connection.is_urgent());
             }
         }
         self.table.put(token, connection);
@@ -187,8 +191,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let is_told_anew = connection.interest != Some(interest);
         if interest == Interest::Read && !is_told_anew && connection.unread != Unread::Nothing {
             connection.queued = true;
-            let queue = if connection.large { &mut self.large } else { &mut self.small };
-            queue.push_back(token);
+            match connection.large {
+                true => self.large.push_back(token, connection.is_urgent()),
+                false => self.small.push_back(token),
+            }
             self.table.put(token, connection);
             return Ok(());
         }
@@ -353,7 +359,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         connection.interest = None;
         if connection.large {
             connection.queued = true;
-            self.large.push_back(token);
+            self.large.push_back(token, connection.is_urgent());
         } else if connection.unserved || !connection.output.is_empty() {
             connection.queued = true;
             self.small.push_back(token);

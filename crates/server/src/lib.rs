@@ -38,6 +38,7 @@ pub mod put_lock;
 pub mod receive;
 pub mod settings;
 pub mod shared;
+mod slices;
 pub mod stats;
 pub mod stopping;
 pub mod udp;

@@ -59,6 +59,8 @@ pub struct LaneCounts {
     pub packets: Count,
     /// Slices of large transfers moved here.
     pub slices: Count,
+    /// Of these, the ones of transfers with requests behind them on their connection.
+    pub slices_urgent: Count,
     /// Connections sent to a large worker.
     pub moved_to_large: Count,
     /// Connections sent back, or handed over because a role changed.

@@ -15,10 +15,12 @@ use crate::execute::ExecuteSettings;
 use crate::handoff::Finished;
 use crate::hot::local::HotWorker;
 use crate::shared::{LaneCounts, Phase, Shared};
+use crate::slices::Slices;
 use crate::stats::Question;
 use crate::udp::state::Udp;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
-use laneway_policy::{BATCH, BATCH_BESIDE_LARGE, CorePlan, Role, WorkerId};
+use laneway_policy::share::Depth;
+use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
 use laneway_store::{Group, meter};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{FOREVER, Interest, Ready, Token, Transport, Wait};
@@ -75,7 +77,11 @@ pub struct Worker<T: Transport, C> {
     /// Connections with input that was received but not served yet.
     pub(crate) small: VecDeque<Token>,
     /// Connections with a slice to move.
-    pub(crate) large: VecDeque<Token>,
+    pub(crate) large: Slices,
+    /// How many requests a connection has in a turn.
+    depth: Depth,
+    /// Turns of connections, and requests in them, since it last received.
+    pub(crate) had: (u32, u32),
     /// Datagrams, where they are served.
     pub(crate) udp: Option<Box<Udp>>,
     /// Hot keys, where they are looked after.
@@ -152,7 +158,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             clock,
             table: Table::default(),
             small: VecDeque::new(),
-            large: VecDeque::new(),
+            large: Slices::default(),
+            depth: Depth::default(),
+            had: (0, 0),
             undelivered: VecDeque::new(),
             udp: None,
             offers: Cell::new(0),
@@ -238,6 +246,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Receive a burst and serve what is small in it.
     fn receive(&mut self, now: u64, adopted: bool) -> io::Result<bool> {
+        self.had = (0, 0);
         let wait = self.wait(now, adopted);
         let mut ready = std::mem::take(&mut self.ready);
         let burst = self.burst();
@@ -278,6 +287,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.turn(token)?;
             }
         }
+        self.depth.note(self.had.0, self.had.1);
         Ok(busy)
     }
 
@@ -294,16 +304,20 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if connection.large {
             connection.queued = true;
             self.backlog.goes_on(connection);
-            self.large.push_back(token);
+            self.large.push_back(token, connection.is_urgent());
             return Ok(());
         }
         self.turn(token)
     }
 
-    /// How much of what is small is served before the next slice of what is large.
+    /// Connections that have a turn before the next slice of what is large (`policy::share`).
     fn burst(&self) -> usize {
-        let large_waits = !self.large.is_empty();
-        (if large_waits { BATCH_BESIDE_LARGE } else { BATCH }) as usize
+        let waiting = self.large.waiting();
+        let connections = match waiting.is_none() {
+            true => BATCH,
+            false => self.depth.connections_between_slices(waiting),
+        };
+        connections as usize
     }
 
     fn wait(&mut self, now: u64, adopted: bool) -> Wait {

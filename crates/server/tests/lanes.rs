@@ -161,6 +161,86 @@ fn a_backlog_of_small_requests_leaves_the_large_lane_its_share() {
     assert!(got == reply("big", &big));
 }
 
+/// A crowd of clients that pipeline, and one of them with a large value in the middle of its
+/// pipeline: between two slices of it few small requests are served, or those behind it would wait
+/// for the whole crowd again and again.
+#[test]
+fn what_is_pipelined_behind_a_large_value_does_not_wait_for_a_crowd() {
+    const DEPTH: usize = 16;
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let reader = rig.net.connect();
+    let big = value(MEDIUM, 8);
+    rig.set(&reader, "big", &big);
+    rig.set(&reader, "small", b"s");
+    let crowd: Vec<_> = (0..32).map(|_| rig.net.connect()).collect();
+    rig.turns(8);
+    let one = reply("small", b"s");
+    let pipeline = b"get small\r\n".repeat(DEPTH);
+    let ask_again = |served: &mut usize| {
+        for client in &crowd {
+            let bytes = client.receive(usize::MAX).len();
+            if *served == 0 || bytes > 0 {
+                client.send(&pipeline[..pipeline.len().min(11 * (bytes / one.len()).max(1))]);
+            }
+            *served += bytes / one.len();
+        }
+    };
+    // How deep a pipeline is, is learned from the last turns.
+    let mut served = 0;
+    for client in &crowd {
+        client.send(&pipeline);
+        served = 1;
+    }
+    for _ in 0..64 {
+        rig.turn();
+        ask_again(&mut served);
+    }
+    let lanes = |rig: &Rig| {
+        let lanes = &rig.shared.workers[0].lanes;
+        (lanes.slices.get(), lanes.slices_urgent.get())
+    };
+    let (slices, urgent) = lanes(&rig);
+    reader.send(b"get big\r\nget small\r\n");
+    let (mut got, mut beside) = (Vec::new(), 1);
+    while !got.ends_with(&one) {
+        rig.turn();
+        got.extend(reader.receive(usize::MAX));
+        ask_again(&mut beside);
+        assert!(beside < 100_000, "it does not end");
+    }
+    assert!(got == [reply("big", &big), one.clone()].concat(), "{}", tail(&got));
+    let (slices, urgent) = (lanes(&rig).0 - slices, lanes(&rig).1 - urgent);
+    assert!(slices >= 32 && urgent == slices, "{urgent} of {slices} slices were urgent");
+    // A turn of one connection for each slice; and all of the crowd before the first and behind the
+    // last one.
+    let most = (slices as usize + 2 * crowd.len()) * DEPTH;
+    assert!(beside <= most, "{beside} small requests beside {slices} slices, at most {most}");
+}
+
+/// Who asks for large values alone is not urgent, and has his slices beside those who are.
+#[test]
+fn a_plain_transfer_has_its_share_beside_urgent_ones() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let (plain, urgent) = (rig.net.connect(), rig.net.connect());
+    let big = value(LARGE, 9);
+    rig.set(&plain, "big", &big);
+    rig.set(&plain, "small", b"s");
+    rig.turns(4);
+    plain.send(b"get big\r\n");
+    urgent.send(b"get big\r\nget small\r\n");
+    let (mut of_plain, mut of_urgent) = (Vec::new(), Vec::new());
+    while !of_urgent.ends_with(&reply("small", b"s")) {
+        rig.turn();
+        of_plain.extend(plain.receive(usize::MAX));
+        of_urgent.extend(urgent.receive(usize::MAX));
+    }
+    assert!(of_urgent == [reply("big", &big), reply("small", b"s")].concat());
+    let share = of_plain.len() as f64 / of_urgent.len() as f64;
+    assert!((0.2..0.6).contains(&share), "the plain one had {share:.2} of the urgent one's");
+    let all = rig.until(&plain, of_plain, |got| got.ends_with(b"END\r\n"));
+    assert!(all == reply("big", &big));
+}
+
 #[test]
 fn large_requests_go_to_large_workers_and_connections_come_home() {
     let mut rig = Rig::new(&Plan::of(6, Form::Roles));

@@ -12,6 +12,7 @@ mod ranges;
 mod rivals;
 mod route;
 mod settings;
+mod share;
 mod turn;
 
 use laneway_policy::{

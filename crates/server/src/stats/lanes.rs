@@ -42,6 +42,8 @@ pub struct WorkerLane {
     pub packets: u64,
     /// Slices of large transfers moved.
     pub slices: u64,
+    /// Of these, the ones of transfers with requests behind them on their connection.
+    pub slices_urgent: u64,
     /// Connections that call it home, now.
     pub connections: u64,
     /// Connections waiting for a turn in the small lane, now.
@@ -155,6 +157,7 @@ fn write_worker(index: usize, worker: &WorkerLane, lines: &mut Lines<'_>) {
     line("requests_large", &worker.requests_large);
     line("packets", &worker.packets);
     line("slices", &worker.slices);
+    line("slices_urgent", &worker.slices_urgent);
     line("connections", &worker.connections);
     line("queue_small", &worker.queue_small);
     line("queue_large", &worker.queue_large);

@@ -214,6 +214,7 @@ fn lanes_are_told_per_worker() {
         requests_large: 0,
         packets: 12,
         slices: 0,
+        slices_urgent: 0,
         connections: 3,
         queue_small: 1,
         queue_large: 0,
