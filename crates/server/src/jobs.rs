@@ -76,8 +76,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.lanes().handed_over.add_owner(1);
                 let takers = self.plan.large_ids().chain(self.plan.standby());
                 self.wake_one(takers);
-                // Since then others may have become those who take from it (after fence (S)).
-                if shared.plan.version() != self.plan_version {
+                // Since then others may have become those who take from it.
+                if shared.plan.edition.is_over(self.plan_version) {
                     shared.wake_all();
                 }
             }

@@ -14,8 +14,7 @@ use laneway_policy::{BATCH, Role, Route, WorkerId, WorkerTarget, route};
 use laneway_transport::{Interest, Token, Transport};
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::Ordering::{self, Relaxed};
-use std::sync::atomic::fence;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes that one large transfer moves, slice by slice, before the next one has its turn. Values up
 /// to this size are served first come, first served, which for sizes of one kind has the shortest
@@ -255,10 +254,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.lanes().moved_to_large.add_owner(1);
                 shared.workers[worker.index()].wake();
                 // Since then others may have become those who take from the shared queue, and have
-                // found nothing there. They were woken after the plan was published, and we look
-                // at it after the push.
-                fence(Ordering::SeqCst);
-                if target == WorkerTarget::Shared && shared.plan.version() != self.plan_version {
+                // found nothing there.
+                let is_shared = target == WorkerTarget::Shared;
+                if is_shared && shared.plan.edition.is_over(self.plan_version) {
                     shared.wake_all();
                 }
                 Ok(())

@@ -17,6 +17,7 @@ use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner
 use laneway_rdma::region::Registry;
 use laneway_rdma::verbs::Hall;
 use laneway_store::Store;
+use laneway_sync::edition::Edition;
 use laneway_sync::idle::{Idle, is_nothing_left};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::ring::Ring;
@@ -174,17 +175,14 @@ pub enum Phase {
 /// The plan in force. Workers compare a number at the top of each step and take the lock only when
 /// it has changed.
 pub struct PlanCell {
-    version: AtomicU64,
+    /// Its number.
+    pub edition: Edition,
     plan: Mutex<Arc<CorePlan>>,
 }
 
 impl PlanCell {
     fn new(plan: CorePlan) -> PlanCell {
-        PlanCell { version: AtomicU64::new(1), plan: Mutex::new(Arc::new(plan)) }
-    }
-    /// Number of the plan in force.
-    pub fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire) // (P) pairs with (Q)
+        PlanCell { edition: Edition::new(), plan: Mutex::new(Arc::new(plan)) }
     }
     /// The plan in force.
     pub fn get(&self) -> Arc<CorePlan> {
@@ -193,7 +191,7 @@ impl PlanCell {
     /// Put a new plan in force.
     pub fn publish(&self, plan: CorePlan) {
         *lock(&self.plan) = Arc::new(plan);
-        self.version.fetch_add(1, Ordering::Release); // (Q) pairs with (P): the plan came first
+        self.edition.publish();
     }
 }
 

@@ -150,7 +150,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             execute_settings,
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
             plan: shared.plan.get(),
-            plan_version: shared.plan.version(),
+            plan_version: shared.plan.edition.number(),
             shared,
             transport,
             now_seconds: clock.unix_seconds(clock.nanos()),
@@ -364,10 +364,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 
     /// Read the plan; a change of role changes what this worker polls and whom it keeps.
     fn follow_plan(&mut self) -> io::Result<()> {
-        let version = self.shared.plan.version();
-        if version == self.plan_version || (self.id.0 == 1 && is_planted(Bug::PlanStale)) {
-            return self.let_leave();
-        }
+        let newer = self.shared.plan.edition.newer_than(self.plan_version);
+        let newer = newer.filter(|_| self.id.0 != 1 || !is_planted(Bug::PlanStale));
+        let Some(version) = newer else { return self.let_leave() };
         let before = self.plan.role(self.id);
         self.plan_version = version;
         let plan_before = std::mem::replace(&mut self.plan, self.shared.plan.get());

@@ -9,6 +9,7 @@
 //! - [`descriptors`]: the ends of a ring of descriptors, one who puts in and one who takes out.
 //! - [`slot`]: a message in memory that two processes share, its doorbell, and memory on loan.
 //! - [`sleep`]: who sleeps is woken for what is put down.
+//! - [`edition`]: whether those for whom something was put down still come for it.
 //! - [`idle`]: whether several workers have nothing left to do.
 //! - [`append`]: pieces put behind a vector, kept together or not at all.
 //! - [`meter`]: how much work a thread did, for tests.
@@ -19,6 +20,7 @@
 
 pub mod append;
 pub mod descriptors;
+pub mod edition;
 pub mod idle;
 pub mod meter;
 pub mod notice;
