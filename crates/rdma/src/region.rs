@@ -9,13 +9,14 @@
 use crate::contract::{Descriptor, Lenders, Lent, Moved, Peer, Posted};
 use crate::layout::Terms;
 use crate::mapped::Mapped;
+use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
 use laneway_sync::slot::{self, Control, Taken};
 use laneway_sync::words;
 use rustix::thread::futex;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -302,7 +303,7 @@ impl Drop for OnLoan {
 pub struct Registry {
     terms: Terms,
     /// Counts up with every client that comes or goes.
-    version: AtomicU64,
+    edition: Edition,
     /// Held while a client gets its region, which takes a while: workers wait for `clients`.
     entering: Mutex<()>,
     clients: Mutex<Vec<Option<Arc<Region>>>>,
@@ -327,7 +328,7 @@ impl Registry {
         let clients = Mutex::new(vec![None; clients_max]);
         Registry {
             terms,
-            version: AtomicU64::new(1),
+            edition: Edition::new(),
             entering: Mutex::new(()),
             clients,
             retired: Mutex::new(Vec::new()),
@@ -344,11 +345,10 @@ impl Registry {
         self.terms
     }
 
-    /// Changes when a client comes or goes.
+    /// Changes when a client comes or goes: who sees it finds the table as it was then, or newer.
     #[inline]
     pub fn version(&self) -> u64 {
-        // (P) pairs with (Q): who sees the version finds the table as it was then, or newer.
-        self.version.load(Acquire)
+        self.edition.number()
     }
 
     /// Everybody, by number.
@@ -385,7 +385,7 @@ impl Registry {
         let region = Arc::new(make(Peer { client: place as u16, generation })?);
         let mut clients = self.lock();
         clients[place] = Some(region.clone());
-        self.version.fetch_add(1, Release); // (Q)
+        self.edition.publish();
         Ok(Some(region))
     }
 
@@ -395,7 +395,7 @@ impl Registry {
         let place = &mut clients[usize::from(peer.client)];
         if let Some(region) = place.take_if(|region| region.peer() == peer) {
             region.leave();
-            self.version.fetch_add(1, Release); // (Q)
+            self.edition.publish();
             self.retired().push(region);
         }
     }

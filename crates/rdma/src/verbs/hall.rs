@@ -13,12 +13,13 @@ use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, address_of, refuse};
 use crate::long::berth::{self, Berth};
 use crate::region::counts;
+use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
 use rustix::net::{SendFlags, Shutdown, send, shutdown, sockopt};
 use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -133,7 +134,7 @@ pub struct Hall {
     /// Of the workers' queue pairs, which send replies. Clients' memory is in their own.
     domain: Arc<Domain>,
     /// Counts up with every client that comes or goes.
-    version: AtomicU64,
+    edition: Edition,
     /// Held while a client gets its place, which takes a while: workers wait for `clients`.
     entering: Mutex<()>,
     clients: Mutex<Vec<Option<Arc<Guest>>>>,
@@ -174,7 +175,7 @@ impl Hall {
             unused,
             card,
             domain,
-            version: AtomicU64::new(1),
+            edition: Edition::new(),
             entering: Mutex::new(()),
             clients: Mutex::new(vec![None; clients_max]),
             retired: Mutex::new(Vec::new()),
@@ -196,11 +197,10 @@ impl Hall {
         &self.domain
     }
 
-    /// Changes when a client comes or goes.
+    /// Changes when a client comes or goes: who sees it finds the table as it was then, or newer.
     #[inline]
     pub fn version(&self) -> u64 {
-        // (P) pairs with (Q): who sees the version finds the table as it was then, or newer.
-        self.version.load(Acquire)
+        self.edition.number()
     }
 
     /// Everybody, by number.
@@ -361,7 +361,7 @@ impl House for Hall {
         keep_asking(stream);
         // Before the client hears of it: it may write at once.
         self.lock()[place] = Some(Arc::new(guest));
-        self.version.fetch_add(1, Release); // (Q)
+        self.edition.publish();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let line = welcome.to_string();
         match send(stream, line.as_bytes(), flags) {
@@ -388,7 +388,7 @@ impl House for Hall {
             guest.gone.store(true, Relaxed);
             // Its second descriptor lives as long as a worker has hold of it; the end is told now.
             let _ = shutdown(&guest.door, Shutdown::Both);
-            self.version.fetch_add(1, Release); // (Q)
+            self.edition.publish();
             self.retired().push(guest);
         }
     }

@@ -5,13 +5,10 @@
 //! worker than the one that received the request. Bounded: who invents senders makes all be learned
 //! anew, and meanwhile some replies leave by the socket.
 
+use laneway_sync::edition::Edition;
 use laneway_xdp::packet::Link;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Release},
-};
 use std::sync::{PoisonError, RwLock};
 
 /// Peers known at a time.
@@ -22,7 +19,7 @@ const PEERS_MAX: usize = 1 << 16;
 pub struct Neighbours {
     links: RwLock<HashMap<IpAddr, Link>>,
     /// Rises when a known peer moves.
-    moves: AtomicU64,
+    moves: Edition,
 }
 
 /// What one worker knows.
@@ -51,8 +48,7 @@ impl Links {
 
     /// Before a burst of [`Links::find`]: forget everything if a peer has moved.
     pub fn follow(&mut self, all: &Neighbours) {
-        // (A) pairs with (B): who sees the move finds the new link.
-        let moves = all.moves.load(Acquire);
+        let moves = all.moves.number(); // who sees the move finds the new link
         if moves != self.moves {
             *self = Links { moves, ..Links::default() };
         }
@@ -97,7 +93,7 @@ impl Neighbours {
         }
         let before = links.insert(peer, link);
         if before.is_some_and(|before| before != link) {
-            self.moves.fetch_add(1, Release); // (B) pairs with (A)
+            self.moves.publish();
         }
     }
 }
