@@ -37,15 +37,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.ahead.clear();
         // Between two slices of what is large there is less, of each connection.
         let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
-        for count in 1..=most {
-            let rest = &input[at..];
-            if rest.is_empty() && matches!(connection.mode, Mode::Requests) {
-                return (at, Stop::Starved);
+        let mut requests = 0;
+        let stop = loop {
+            if requests == most || self.out.len() >= OUT_BYTES_PER_TURN {
+                self.counters().conn_yields.bump_owner();
+                break Stop::Quota;
             }
-            connection.pipelined = count > 1;
-            self.had.0 += u32::from(count == 1);
-            self.had.1 += 1;
+            let rest = &input[at..];
             let step = match &connection.mode {
+                Mode::Requests if rest.is_empty() => break Stop::Starved,
                 Mode::Requests => self.request(connection, rest, arrived),
                 Mode::Keys { verb, exptime, line_bytes } => {
                     let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);
@@ -57,16 +57,19 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 Mode::Joining { .. } => Step::Stop(0, Stop::Large),
                 Mode::Answering(_) => self.answer_on(connection),
             };
+            requests += 1;
             match step {
                 Step::Took(bytes) => at += bytes,
-                Step::Stop(bytes, stop) => return (at + bytes, stop),
+                Step::Stop(bytes, stop) => {
+                    at += bytes;
+                    break stop;
+                }
             }
-            if self.out.len() >= OUT_BYTES_PER_TURN {
-                break;
-            }
-        }
-        self.counters().conn_yields.bump_owner();
-        (at, Stop::Quota)
+        };
+        connection.pipelined = requests > 1;
+        self.had.0 += u32::from(requests > 0);
+        self.had.1 += requests as u32;
+        (at, stop)
     }
 
     /// The request at the front of `rest`.
