@@ -518,7 +518,7 @@ mod tests {
         assert!(bytes < SERVER_BYTES * 4 / 5, "{bytes} bytes, in pools of some sizes");
     }
 
-    /// What a server keeps beside a value, at most.
+    /// Bytes that a server keeps beside a value, at most.
     const PER_ITEM: u64 = 128;
     /// memcached's default, and Laneway's.
     const SERVER_BYTES: u64 = 64 << 20;

@@ -54,7 +54,7 @@ pub struct InParts {
 pub struct PartOf {
     /// Latencies of all small requests due in it, in microseconds.
     pub small: Quantiles,
-    /// What large requests moved, either way, that ended in it.
+    /// Megabytes a second that large requests moved, either way, if they ended in this part.
     pub large_megabytes_per_s: f64,
     /// Its disturbed slices.
     pub disturbed: u64,
@@ -124,8 +124,8 @@ impl Phases {
         }
     }
 
-    /// What is told of it. `lost` are readings of a clock that runs while others have the CPUs:
-    /// when it was read, and what it showed.
+    /// Sums the parts and slices up. `lost` are readings of a clock that runs while others have the
+    /// CPUs: when it was read, and what it showed.
     pub fn told(&self, lost: &[(u64, u64)]) -> InParts {
         let disturbed = self.disturbed(lost);
         let slices = self.slices.iter().zip(&disturbed).map(|(slice, &disturbed)| {

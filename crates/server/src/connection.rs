@@ -125,7 +125,7 @@ pub struct Connection<S> {
     pub unserved: bool,
     /// A large request is under way: its turns are slices.
     pub large: bool,
-    /// The last turn in which it was served had more than one request.
+    /// The last turn that began with a request, at home, had more than one.
     pub pipelined: bool,
     /// Its large reply waits since then for the peer to take more; 0 if it does not.
     pub blocked_nanos: u64,

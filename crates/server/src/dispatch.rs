@@ -37,6 +37,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.ahead.clear();
         // Between two slices of what is large there is less, of each connection.
         let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
+        // The rest of a value, or a visitor's first request, says nothing of how its client sends.
+        let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
         let mut requests = 0;
         let stop = loop {
             if requests == most || self.out.len() >= OUT_BYTES_PER_TURN {
@@ -66,7 +68,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 }
             }
         };
-        connection.pipelined = requests > 1;
+        if begins {
+            connection.pipelined = requests > 1;
+        }
         self.had.0 += u32::from(requests > 0);
         self.had.1 += requests as u32;
         (at, stop)

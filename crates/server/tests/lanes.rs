@@ -217,6 +217,38 @@ fn what_is_pipelined_behind_a_large_value_does_not_wait_for_a_crowd() {
     assert!(beside <= most, "{beside} small requests beside {slices} slices, at most {most}");
 }
 
+/// A large value that arrives in the middle of a pipeline is urgent to its last slice, wherever it
+/// is served; one whose client sends nothing else is not.
+#[test]
+fn a_value_that_arrives_is_urgent_where_its_client_pipelines() {
+    for plan in [Plan::of(1, Form::TimeShare), Plan::of(6, Form::Roles)] {
+        for pipelines in [true, false] {
+            let mut rig = Rig::new(&plan);
+            let client = rig.net.connect();
+            rig.set(&client, "small", b"s");
+            let small: &[u8] = if pipelines { b"get small\r\n" } else { b"" };
+            let head = format!("set big 0 0 {MEDIUM}\r\n");
+            let sent = [small, head.as_bytes(), &value(MEDIUM, 10), b"\r\n", small].concat();
+            let (mut at, mut got) = (0, Vec::new());
+            while at < sent.len() {
+                at += client.send(&sent[at..]);
+                rig.turn();
+                got.extend(client.receive(usize::MAX));
+            }
+            let end: &[u8] = if pipelines { b"END\r\n" } else { b"STORED\r\n" };
+            let stored = |got: &[u8]| got.windows(6).any(|word| word == b"STORED");
+            rig.until(&client, got, |got| stored(got) && got.ends_with(end));
+            let sum = |count: fn(&LaneCounts) -> u64| -> u64 {
+                rig.shared.workers.iter().map(|worker| count(&worker.lanes)).sum()
+            };
+            let (all, urgent) =
+                (sum(|lanes| lanes.slices.get()), sum(|lanes| lanes.slices_urgent.get()));
+            let wanted = if pipelines { all } else { 0 };
+            assert!(all > 8 && urgent == wanted, "{}: {urgent} of {all}", plan.what());
+        }
+    }
+}
+
 /// Who asks for large values alone is not urgent, and has his slices beside those who are.
 #[test]
 fn a_plain_transfer_has_its_share_beside_urgent_ones() {

@@ -56,7 +56,9 @@ pub fn check(
         return Ok(0);
     }
     let what = match (newest, foreign) {
-        _ if ends_before.is_some() => format!("the log ends inside of segment {newest}"),
+        _ if ends_before.is_some() => {
+            format!("the log ends inside of segment {newest}, or is damaged there")
+        }
         (0, 0) => "the log is blank".to_string(),
         (0, _) => {
             return Err(Error::Mismatch(

@@ -20,7 +20,7 @@ use crate::index::Home;
 use crate::log::Slot;
 use crate::record::{self, Kind, Record, Stamp, bytes_of};
 use crate::segment::{Met, Scan, life_of};
-use crate::store::{Heat, Maintenance, Moved, Shared};
+use crate::store::{Heat, Maintenance, Moved, RESERVE_PUT, Shared};
 use crate::tables::{
     DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, for_each_record,
     key_of, life_of_table, read_table,
@@ -156,7 +156,7 @@ impl Shared {
             turn.quarantined.insert(slot);
             return Ok(());
         }
-        let items = self.drop_expired(needed.items)?;
+        let items = self.drop_expired(needed.items, 0)?;
         let (hot, cold) = self.divide(items);
         let cold = match self.write_tables(cold) {
             Ok(()) => Vec::new(),
@@ -301,8 +301,9 @@ impl Shared {
     ///
     /// It has the item's own sequence: the keeper of a server may have given its next one to a
     /// write of the key that is still to come, and that one must count. Older records of the key
-    /// stay hidden as behind any deletion.
-    fn drop_expired(&self, items: Vec<Moving>) -> Result<Vec<Moving>> {
+    /// stay hidden as behind any deletion. An item moves where fewer than `reserve` segments would
+    /// be left: compaction gives none back, and leaves what checkpoints and migration need.
+    fn drop_expired(&self, items: Vec<Moving>, reserve: u32) -> Result<Vec<Moving>> {
         let now_seconds = self.now_seconds.load(Relaxed);
         let mut left = Vec::with_capacity(items.len());
         for moving in items {
@@ -310,7 +311,7 @@ impl Shared {
                 left.push(moving);
                 continue;
             }
-            match self.append(&deletion(&moving.key, Some(moving.sequence)), 0) {
+            match self.append(&deletion(&moving.key, Some(moving.sequence)), reserve) {
                 Ok(Some(_)) => self.counters.expired_records.add(1),
                 // No room for it in the log, or in an index in persistent memory.
                 Ok(None) | Err(Error::PmFull) => left.push(moving),
@@ -554,7 +555,7 @@ impl Shared {
                 .any(|t| t.start() <= home.at() && home.at() < t.start() + u64::from(t.bytes))
         };
         moving.retain(|moving| emptied_starts(moving.home));
-        let moving = self.drop_expired(moving)?;
+        let moving = self.drop_expired(moving, RESERVE_PUT)?;
         self.write_tables(moving).map_err(|(error, _)| error)?;
         self.drop_tables(&emptied)?;
         Ok(true)

@@ -390,7 +390,7 @@ impl Comparison<'_> {
         if kind == Kind::Bench {
             let server = &self.servers[&run.server];
             return server.while_awake(|| self.bench(run, number)).map_err(|failure| {
-                // What its clients say of a server that is gone tells less.
+                // A client only says that its server is gone; the status says how it ended.
                 let ended = self.servers.get_mut(&run.server).and_then(Server::ended);
                 ended.map_or(failure, |ended| format!("{} {ended}", run.server))
             });

@@ -18,7 +18,7 @@ pub struct Judged {
     pub median: f64,
 }
 
-/// What a figure's bounds come to.
+/// The verdict on a figure that has bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// They hold, or there are none.
