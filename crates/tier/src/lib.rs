@@ -29,6 +29,7 @@ mod btree;
 mod bytes;
 mod census;
 mod checkpoint;
+mod compact;
 mod courtesy;
 mod directory;
 pub mod disk;

@@ -76,7 +76,8 @@ pub fn check(
     match may_be_lost {
         Some(true) => {
             report.log_is_new = true;
-            report.problems.push(format!("{told}: what the log held is lost"));
+            let lost = if ends_before.is_some() { "it held from there on" } else { "it held" };
+            report.problems.push(format!("{told}: what {lost} is lost"));
             Ok(GENERATIONS)
         }
         Some(false) => Err(Error::Mismatch(format!("{told}; nothing was written. {WAY_OUT}"))),

@@ -1,5 +1,5 @@
 //! Migration: making room in the log by moving cold records to sort tables (SplitKV, hotness-aware
-//! migration), and making room among the sort tables.
+//! migration).
 //!
 //! The segment with the lowest weight is taken. Of its current records those at or above the mean
 //! weight are appended again, up to half of the bytes, so that every turn makes room; the rest is
@@ -20,10 +20,9 @@ use crate::index::Home;
 use crate::log::Slot;
 use crate::record::{self, Kind, Record, Stamp, bytes_of};
 use crate::segment::{Met, Scan, life_of};
-use crate::store::{Heat, Maintenance, Moved, RESERVE_PUT, Shared};
+use crate::store::{Heat, Maintenance, Moved, Shared};
 use crate::tables::{
-    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, for_each_record,
-    key_of, life_of_table, read_table,
+    DROPPED_RECORD_BYTES, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of, life_of_table,
 };
 use crate::types::{
     BLOCK_BYTES, Error, ItemMeta, LINE_BYTES, MigrateBy, Position, Result, doing, is_over,
@@ -34,7 +33,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const HEAT_OF_WHAT_STAYS: u64 = 16;
 
 /// A current record that has to move.
-struct Moving {
+pub struct Moving {
     kind: Kind,
     sequence: u64,
     meta: ItemMeta,
@@ -59,7 +58,8 @@ struct Needed {
 }
 
 impl Moving {
-    fn of(record: &Record<'_>, home: Home, weight: u8) -> Moving {
+    /// A record, and where it is.
+    pub fn of(record: &Record<'_>, home: Home, weight: u8) -> Moving {
         let Record { kind, sequence, meta, .. } = *record;
         Moving {
             kind,
@@ -303,17 +303,19 @@ impl Shared {
     /// write of the key that is still to come, and that one must count. Older records of the key
     /// stay hidden as behind any deletion. An item moves where fewer than `reserve` segments would
     /// be left: compaction gives none back, and leaves what checkpoints and migration need.
-    fn drop_expired(&self, items: Vec<Moving>, reserve: u32) -> Result<Vec<Moving>> {
+    pub fn drop_expired(&self, items: Vec<Moving>, reserve: u32) -> Result<Vec<Moving>> {
         let now_seconds = self.now_seconds.load(Relaxed);
         let mut left = Vec::with_capacity(items.len());
         for moving in items {
-            if !moving.is_worth_dropping(now_seconds) {
+            // Notes may have begun one of the last segments: deletions must not fill it.
+            let has_room = reserve <= self.writer().log.free_slots();
+            if !has_room || !moving.is_worth_dropping(now_seconds) {
                 left.push(moving);
                 continue;
             }
             match self.append(&deletion(&moving.key, Some(moving.sequence)), reserve) {
                 Ok(Some(_)) => self.counters.expired_records.add(1),
-                // No room for it in the log, or in an index in persistent memory.
+                // No room in the log, or in an index in persistent memory.
                 Ok(None) | Err(Error::PmFull) => left.push(moving),
                 Err(error) => return Err(error),
             }
@@ -420,7 +422,10 @@ impl Shared {
 
     /// Writes cold records as sort tables and points the index at them. Gives the records back if
     /// there is no room.
-    fn write_tables(&self, mut cold: Vec<Moving>) -> std::result::Result<(), (Error, Vec<Moving>)> {
+    pub fn write_tables(
+        &self,
+        mut cold: Vec<Moving>,
+    ) -> std::result::Result<(), (Error, Vec<Moving>)> {
         cold.sort_by(|one, other| one.key.cmp(&other.key));
         let mut tables: Vec<(Table, Vec<usize>)> = Vec::new();
         let mut bytes = Vec::new();
@@ -501,86 +506,6 @@ impl Shared {
                 self.relocate(moving, Home::ssd(table.start() + *offset as u64));
                 self.counters.migrated_records.add(1);
             }
-        }
-        Ok(())
-    }
-
-    /// Whether a quarter of what sort tables hold is no longer current.
-    pub fn tables_are_sparse(&self) -> bool {
-        let (mut live, mut bytes, mut empty) = (0, 0, false);
-        for table in self.accounts().tables.iter() {
-            live += table.live;
-            bytes += u64::from(table.bytes);
-            empty |= table.live == 0;
-        }
-        empty || live * 4 < bytes * 3
-    }
-
-    /// Merges the sparsest tables into new ones; false if that would gain nothing.
-    pub fn compact_tables(&self, _turn: &mut Maintenance) -> Result<bool> {
-        let mut tables: Vec<Table> = self.accounts().tables.iter().copied().collect();
-        let share = |table: &Table| table.live * 1000 / u64::from(table.bytes.max(1));
-        tables.sort_by_key(share);
-        let mut live = 0;
-        let chosen = tables.iter().take_while(|table| {
-            let dense = u64::from(table.bytes) * 9 < table.live * 10;
-            live += table.live;
-            !dense && (table.live == 0 || live <= 2 * self.settings.table_bytes as u64)
-        });
-        let count = chosen.count();
-        tables.truncate(count);
-        let mut moving = Vec::new();
-        let mut emptied = Vec::new();
-        for table in tables {
-            let mut whole = true;
-            let bytes = read_table(&*self.ssd, &table)?;
-            for_each_record(&bytes, &table, self.store_id, |found| match found {
-                Found::Record(home, record) => {
-                    if self.index.weigh(record.key, record.sequence, home).is_some() {
-                        moving.push(Moving::of(&record, home, 0));
-                    }
-                }
-                Found::Damaged(..) => whole = false,
-            });
-            if whole {
-                emptied.push(table);
-            } // else it stays: what can be read of it is served
-        }
-        if emptied.is_empty() {
-            return Ok(false);
-        }
-        let emptied_starts = |home: Home| {
-            emptied
-                .iter()
-                .any(|t| t.start() <= home.at() && home.at() < t.start() + u64::from(t.bytes))
-        };
-        moving.retain(|moving| emptied_starts(moving.home));
-        let moving = self.drop_expired(moving, RESERVE_PUT)?;
-        self.write_tables(moving).map_err(|(error, _)| error)?;
-        self.drop_tables(&emptied)?;
-        Ok(true)
-    }
-
-    fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
-        let mut dropped = Vec::new();
-        for table in emptied {
-            let (sequence, home) = self.append_note(Kind::TableDrop, &key_of(table.id), &[])?;
-            dropped.push((table.id, Dropped { sequence, home }));
-        }
-        self.commit(Barrier::Move)?;
-        for (id, note) in dropped {
-            self.credit(note.home, DROPPED_RECORD_BYTES);
-            let removed = {
-                let mut accounts = self.accounts();
-                accounts.tables.dropped.insert(id, note);
-                accounts.tables.remove(id)
-            };
-            if let Some(table) = removed {
-                self.debit(table.home, NAMED_RECORD_BYTES);
-                self.index.fair().into_iter().for_each(|fair| fair.table_gone(id));
-                self.space.free(&[table.extent]);
-            }
-            self.counters.tables_freed.add(1);
         }
         Ok(())
     }

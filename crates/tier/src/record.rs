@@ -7,7 +7,7 @@
 //! for a torn tail.
 
 use crate::bytes::{Put, Reader};
-use crate::types::{ItemMeta, KEY_BYTES_MAX};
+use crate::types::{ItemMeta, KEY_BYTES_MAX, LINE_BYTES};
 use crc32c::{crc32c, crc32c_append};
 use laneway_sync::planted::{Bug, is_planted};
 
@@ -17,6 +17,7 @@ pub const HEADER_BYTES: usize = 48;
 pub const COMMIT_BYTES: usize = 8;
 const MAGIC: u16 = 0x574c; // "LW"
 const RECORD_VERSION: u8 = 2;
+const SEQUENCE_AT: usize = 8;
 const CRC_AT: usize = 16;
 /// Mixed into the commit word, so that zeros commit nothing.
 const COMMIT_SALT: u64 = 0x7a6f_6e65_6c61_6e65;
@@ -186,6 +187,17 @@ pub fn life(bytes: &[u8]) -> Option<u32> {
     header(&mut Reader::new(bytes)).map(|head| head.stamp.life)
 }
 
+/// Whether a record of this life filled `bytes` up to padding, although its front may be damaged:
+/// the commit word is there that its sequence and crc ask for. No client can have written that, for
+/// none knows a life.
+pub fn ended_with(bytes: &[u8], life: u32) -> bool {
+    let mut reader = Reader::new(bytes.get(SEQUENCE_AT..).unwrap_or_default());
+    let (Some(sequence), Some(crc)) = (reader.u64(), reader.u32()) else { return false };
+    let commit = commit_word(sequence, crc, Stamp { life, durable_to: 0 }).to_le_bytes();
+    let end = &bytes[bytes.len().saturating_sub(LINE_BYTES + COMMIT_BYTES)..];
+    end.windows(COMMIT_BYTES).any(|word| word == commit)
+}
+
 struct Header {
     kind: u8,
     body_bytes: usize,
@@ -240,6 +252,22 @@ mod tests {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(decode(&flipped).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_record_with_a_damaged_front_is_known_by_its_end() {
+        let (mut bytes, record, stamp) = sample();
+        bytes.resize(record.bytes().next_multiple_of(LINE_BYTES), 0);
+        for at in 0..HEADER_BYTES {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x80;
+            let is_known = ended_with(&damaged, stamp.life) || life(&damaged) == Some(stamp.life);
+            assert!(is_known, "byte {at}");
+            assert!(!ended_with(&damaged, stamp.life + 1), "byte {at}");
+        }
+        for length in 0..record.bytes() {
+            assert!(!ended_with(&bytes[..length], stamp.life), "length {length}");
         }
     }
 

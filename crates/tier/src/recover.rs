@@ -228,6 +228,7 @@ impl<'a> Recovery<'a> {
             blocks: self.superblock.blocks,
             flush_sequence: self.flush_sequence,
             checkpointed: self.superblock.checkpoints[0].position,
+            tree_holds: self.tree_holds,
             may_have_been_newer: self.superblock.is_alone,
         }
         .run()

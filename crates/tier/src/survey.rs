@@ -32,6 +32,8 @@ pub struct Survey<'a> {
     pub flush_sequence: u64,
     /// Where the newest checkpoint begins: everything before it was durable.
     pub checkpointed: Position,
+    /// Up to where the index that lies beside the log holds it; nowhere if there is none.
+    pub tree_holds: Position,
     /// There may have been a newer one: a superblock is damaged.
     pub may_have_been_newer: bool,
 }
@@ -222,6 +224,17 @@ impl Survey<'_> {
         Ok(front.iter().all(|&byte| byte == 0))
     }
 
+    /// Whether the newest checkpoint's segment, whole up to `last`, got as far as the checkpoint
+    /// says: what is behind is damaged, and was there. An older copy of the log has neither the
+    /// remains of a record of this life there, nor an index beside it that holds as much as the
+    /// checkpoint.
+    fn was_further(&self, segment: &[u8], last: u32, life: u32) -> bool {
+        let behind = &segment[last as usize..self.checkpointed.offset as usize];
+        self.checkpointed <= self.tree_holds
+            || record::life(behind) == Some(life)
+            || record::ended_with(behind, life)
+    }
+
     /// Where a newest segment ends, and what it says besides.
     ///
     /// It ends before the first large item whose value is not there, if `with_values`. The record
@@ -248,7 +261,7 @@ impl Survey<'_> {
         });
         let mut examined = Examined { end, ..Examined::default() };
         let is_before = is_checkpointed && last < self.checkpointed.offset;
-        if is_before && record::life(&bytes[last as usize..]) != Some(life) {
+        if is_before && !self.was_further(&bytes, last, life) {
             examined.ends_before = Some(last);
         }
         for (offset, record) in large.into_iter().filter(|(offset, _)| vouched <= *offset) {

@@ -113,3 +113,56 @@ fn an_older_value_does_not_come_back_when_its_successor_has_expired() {
         assert_eq!(tier.stats().items.items(), 20, "{kind:?}: all that expired is gone");
     }
 }
+
+#[test]
+fn compaction_leaves_a_log_that_is_nearly_full_what_migration_needs() {
+    const MANY: u64 = 900;
+    const RESERVE: u64 = 3;
+    let segment_bytes = u64::from(common::SEGMENT_BYTES);
+    for kind in KINDS {
+        let (machine, settings, tier) = opened(kind);
+        drop(tier);
+        // The log is left alone until it is full.
+        let settings = Settings { migrate_percent: 100, ..settings };
+        let (tier, _) = machine.open(settings).unwrap();
+        let expires = |number: u64| if number.is_multiple_of(3) { 0 } else { EXPIRES };
+        (0..MANY).for_each(|number| put(&tier, number, 250, expires(number)));
+        while 2 * segment_bytes < tier.stats().log_used_bytes {
+            assert!(tier.migrate().unwrap(), "{kind:?}");
+        }
+        (0..MANY).step_by(3).for_each(|number| {
+            assert!(tier.delete(&key(number)).unwrap());
+        });
+        let free = || {
+            let stats = tier.stats();
+            (stats.log_bytes - stats.log_used_bytes) / segment_bytes
+        };
+        let mut number = MANY;
+        while RESERVE + 1 < free() {
+            put(&tier, number, 900, 0);
+            number += 1;
+        }
+        let before = tier.stats();
+        tier.tell_time(EXPIRES);
+        while tier.maintain().unwrap() {
+            // Deletions leave the reserve; notes about tables that went may use one of it.
+            assert!(RESERVE - 1 <= free(), "{kind:?}: {}", free());
+        }
+        let stats = tier.stats();
+        assert!(before.tables_freed < stats.tables_freed, "{kind:?}: {stats:?}");
+        assert!(0 < stats.expired_records, "{kind:?}: some still found room");
+        // What found none moved, and is dropped when there is room.
+        assert!(stats.expired_records < MANY * 2 / 3, "{kind:?}: {stats:?}");
+        while 2 * RESERVE > free() {
+            assert!(tier.migrate().unwrap(), "{kind:?}");
+        }
+        put(&tier, number, 900, 0);
+        tier.checkpoint().unwrap();
+        drop(tier);
+        let (tier, report) = machine.open(settings).unwrap();
+        assert_eq!(report.problems, [""; 0], "{kind:?}");
+        for number in MANY..=number {
+            assert_eq!(tier.get(&key(number)).unwrap().unwrap().value, value(number, 900));
+        }
+    }
+}

@@ -225,15 +225,58 @@ fn a_log_that_ends_inside_of_the_checkpoints_segment_is_refused() {
         let (tier, report) = machine(kind, &old, &ssd).open(accepting()).unwrap();
         assert!(report.log_is_new, "{report:?}");
         drop(tier);
-        // Damage at the same place is told as damage.
-        let mut damaged = log.clone();
-        let records = damaged.chunks_exact_mut(64).rev();
-        let last = records.into_iter().find(|line| line.starts_with(&[0x4c, 0x57]));
-        last.expect("there are records")[20] ^= 1;
-        let (tier, report) = machine(kind, &damaged, &ssd).open(settings()).unwrap();
-        assert!(!report.log_is_new, "{report:?}");
-        assert!(tier.get(&8u64.to_be_bytes()).is_err());
-        assert!(tier.get(&7u64.to_be_bytes()).unwrap().is_some());
+        // Where its first line is blank, nothing tells the last record from none: a start that
+        // accepts that has all other records.
+        let mut blank = log.clone();
+        blank[last_record(&log)..][..64].fill(0);
+        refusal(&machine(kind, &blank, &ssd), settings());
+        let (tier, report) = machine(kind, &blank, &ssd).open(accepting()).unwrap();
+        assert!(report.log_is_new, "{report:?}");
+        assert_eq!((0..9).filter(|&number| is_read(&tier, number)).count(), 8, "{report:?}");
+        assert!(tier.get(&8u64.to_be_bytes()).is_err(), "it is lost, and known to be");
+    }
+}
+
+fn is_read(tier: &Tier, number: u64) -> bool {
+    tier.get(&number.to_be_bytes()).is_ok_and(|item| item.is_some())
+}
+
+/// Where the record of key 8 begins, the last before the checkpoint's position.
+fn last_record(log: &[u8]) -> usize {
+    let is_it = |line: &[u8]| line.starts_with(&[0x4c, 0x57]) && line[48..56] == 8u64.to_be_bytes();
+    64 * log.chunks_exact(64).position(is_it).expect("it is there")
+}
+
+#[test]
+fn damage_before_the_checkpoints_position_is_told_as_damage() {
+    for kind in [Kind::Pm, Kind::PmFair, Kind::Wal] {
+        let index = kind.is_fair().then_some(laneway_tier::IndexKind::Fair);
+        let settings = Settings { index, ..settings() };
+        let machine_of = Machine::new(kind, &Faults::default());
+        let (tier, _) = machine_of.open(settings).unwrap();
+        put(&tier, 0..5);
+        let old = machine_of.images().0;
+        put(&tier, 5..9);
+        tier.checkpoint().unwrap();
+        drop(tier);
+        let (log, ssd) = machine_of.images();
+        let told = refusal(&machine(kind, &old, &ssd), settings);
+        assert!(told.contains("ends inside of segment 1"), "{told}");
+        let last = last_record(&log);
+        let mut damages: Vec<_> = (last..last + 48).map(|at| at..at + 1).collect();
+        // The index beside the log tells of the record whatever became of it.
+        damages.extend(kind.is_fair().then_some(last..last + 64));
+        for damage in damages {
+            let mut damaged = log.clone();
+            damaged[damage.clone()].iter_mut().for_each(|byte| *byte ^= 0x81);
+            let (tier, report) =
+                machine(kind, &damaged, &ssd).open(settings).unwrap_or_else(|error| {
+                    panic!("{kind:?}, damaged at {damage:?}, record at {last}: {error}")
+                });
+            assert!(!report.log_is_new, "{damage:?}: {report:?}");
+            assert!(tier.get(&8u64.to_be_bytes()).is_err(), "{kind:?} {damage:?}");
+            assert!(is_read(&tier, 7), "{kind:?} {damage:?}");
+        }
     }
 }
 

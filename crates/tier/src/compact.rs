@@ -1,0 +1,90 @@
+//! Compaction: making room among the sort tables, by merging the sparsest into new ones.
+//!
+//! A table of which a damaged record is left stays, since what can be read of it is served. What
+//! has expired is dropped as by migration ([`crate::migrate`]).
+
+use crate::disk::Barrier;
+use crate::migrate::Moving;
+use crate::record::Kind;
+use crate::store::{Maintenance, RESERVE_PUT, Shared};
+use crate::tables::{
+    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, Table, for_each_record, key_of,
+    read_table,
+};
+use crate::types::Result;
+
+impl Shared {
+    /// Whether a quarter of what sort tables hold is no longer current.
+    pub fn tables_are_sparse(&self) -> bool {
+        let (mut live, mut bytes, mut empty) = (0, 0, false);
+        for table in self.accounts().tables.iter() {
+            live += table.live;
+            bytes += u64::from(table.bytes);
+            empty |= table.live == 0;
+        }
+        empty || live * 4 < bytes * 3
+    }
+
+    /// Merges the sparsest tables into new ones; false if that would gain nothing.
+    pub fn compact_tables(&self, _turn: &mut Maintenance) -> Result<bool> {
+        let mut tables: Vec<Table> = self.accounts().tables.iter().copied().collect();
+        let share = |table: &Table| table.live * 1000 / u64::from(table.bytes.max(1));
+        tables.sort_by_key(share);
+        let mut live = 0;
+        let chosen = tables.iter().take_while(|table| {
+            let dense = u64::from(table.bytes) * 9 < table.live * 10;
+            live += table.live;
+            !dense && (table.live == 0 || live <= 2 * self.settings.table_bytes as u64)
+        });
+        let count = chosen.count();
+        tables.truncate(count);
+        let (mut moving, mut emptied) = (Vec::new(), Vec::new());
+        for table in tables {
+            let (mut current, mut is_whole) = (Vec::new(), true);
+            let bytes = read_table(&*self.ssd, &table)?;
+            for_each_record(&bytes, &table, self.store_id, |found| match found {
+                Found::Record(home, record) => {
+                    if self.index.weigh(record.key, record.sequence, home).is_some() {
+                        current.push(Moving::of(&record, home, 0));
+                    }
+                }
+                Found::Damaged(..) => is_whole = false,
+            });
+            if is_whole {
+                moving.append(&mut current);
+                emptied.push(table);
+            }
+        }
+        if emptied.is_empty() {
+            return Ok(false);
+        }
+        let moving = self.drop_expired(moving, RESERVE_PUT)?;
+        self.write_tables(moving).map_err(|(error, _)| error)?;
+        self.drop_tables(&emptied)?;
+        Ok(true)
+    }
+
+    fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
+        let mut dropped = Vec::new();
+        for table in emptied {
+            let (sequence, home) = self.append_note(Kind::TableDrop, &key_of(table.id), &[])?;
+            dropped.push((table.id, Dropped { sequence, home }));
+        }
+        self.commit(Barrier::Move)?;
+        for (id, note) in dropped {
+            self.credit(note.home, DROPPED_RECORD_BYTES);
+            let removed = {
+                let mut accounts = self.accounts();
+                accounts.tables.dropped.insert(id, note);
+                accounts.tables.remove(id)
+            };
+            if let Some(table) = removed {
+                self.debit(table.home, NAMED_RECORD_BYTES);
+                self.index.fair().into_iter().for_each(|fair| fair.table_gone(id));
+                self.space.free(&[table.extent]);
+            }
+            self.counters.tables_freed.add(1);
+        }
+        Ok(())
+    }
+}
