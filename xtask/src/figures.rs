@@ -73,8 +73,8 @@ const ROWS: [(&str, &str, &str); 12] = [
         "resident beyond key and value, of memcached",
     ),
     (
-        "half SETs, each flushed to the disk, 64 threads: operations/s, of RocksDB's (above 1 is \
-         better)",
+        "durable store, half of the operations SETs that wait for the disk, 64 threads: \
+         operations/s, of RocksDB's (above 1 is better)",
         "tier-synced",
         "synced A, 64 threads, of RocksDB",
     ),

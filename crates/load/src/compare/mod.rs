@@ -38,6 +38,10 @@ const DEFINITION: &str = "compare";
 const MINUTES: f64 = 9.5;
 const MINUTES_QUICK: f64 = 1.0;
 const MINUTES_MAX: f64 = 24.0 * 60.0;
+/// What is said where no run counts.
+const UNMEASURED: &str = "no server could be measured (each run says why above): it needs two CPUs \
+                          that nobody else uses; end what else runs, or give it more rounds: \
+                          --pairs 5 --minutes 5";
 /// Where the page is written, where nothing else is said.
 const PAGE: &str = "laneway-compare.html";
 
@@ -139,9 +143,17 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
     // Last, as it is what remains in sight.
     print!("\n{}", neighbour::render(results).unwrap_or_default());
     println!("the page is {}", flags.report.display());
-    match failures.as_slice() {
-        [] => Ok(()),
-        [first, ..] => Err(format!("{} runs failed; the first: {first}", failures.len())),
+    verdict(results, &failures)
+}
+
+/// What the exit status tells: whether there is a result.
+fn verdict(results: Results<'_>, failures: &[String]) -> Result<(), String> {
+    if let [first, ..] = failures {
+        return Err(format!("{} runs failed; the first: {first}", failures.len()));
+    }
+    match neighbour::is_unmeasured(results) || results.are_all_in_doubt() {
+        true => Err(UNMEASURED.into()),
+        false => Ok(()),
     }
 }
 
@@ -308,6 +320,24 @@ mod tests {
         let flags = parsed("--report /no/such/folder/page.html --without laneway").expect("good");
         let words = carry_out(&flags).expect_err("it cannot be written");
         assert!(words.starts_with("/no/such/folder/page.html: "), "{words}");
+    }
+
+    #[test]
+    fn a_comparison_without_a_result_is_a_failure_and_says_the_way_out() {
+        let judged = |record: &Record, failures: &[String]| verdict(Results { record }, failures);
+        let good = example::beside_a_neighbour(&[("laneway", Some(80.0)), ("memcached", None)]);
+        assert_eq!(judged(&good, &[]), Ok(()));
+        let words = judged(&good, &["it has ended".into()]).expect_err("one has failed");
+        assert_eq!(words, "1 runs failed; the first: it has ended");
+        let nobody = example::beside_a_neighbour(&[("laneway", None), ("memcached", None)]);
+        let words = judged(&nobody, &[]).expect_err("nobody was measured");
+        assert!(words.contains("two CPUs that nobody else uses; end what"), "{words}");
+        // The same without a neighbour.
+        let mut other = example::record();
+        assert_eq!(judged(&other, &[]), Ok(()));
+        let runs = other.rounds.iter_mut().flat_map(|round| round.values_mut());
+        runs.for_each(|run| run["doubt"] = "another had the CPU".into());
+        assert_eq!(judged(&other, &[]), Err(UNMEASURED.into()));
     }
 
     #[test]

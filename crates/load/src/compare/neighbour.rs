@@ -40,6 +40,13 @@ fn p99_during(results: Results<'_>, run: &RunDefinition) -> Option<f64> {
     of_part(results, run, DURING, "small/p99").map(|p99| p99.median)
 }
 
+/// Whether it was asked what the noisy client does, and there is no answer of any server.
+pub fn is_unmeasured(results: Results<'_>) -> bool {
+    let p99 = |run, part| of_part(results, run, part, "small/p99");
+    let is_measured = |run| p99(run, 0).is_some() && p99(run, DURING).is_some();
+    asked(results).next().is_some() && !asked(results).any(|(_, run)| is_measured(run))
+}
+
 /// The sentence; nothing where the comparison has no such runs.
 pub fn sentence(results: Results<'_>) -> Option<String> {
     let mut went = Vec::new();

@@ -85,6 +85,12 @@ impl Results<'_> {
         self.record.rounds.iter().filter_map(|round| round.get(&run.name)).collect()
     }
 
+    /// Whether no run of any round counts.
+    pub fn are_all_in_doubt(&self) -> bool {
+        let mut all = self.record.rounds.iter().flat_map(|round| round.values());
+        all.all(|run| run.get("doubt").is_some())
+    }
+
     /// A number of a run over the rounds that have it.
     pub fn spread(&self, run: &RunDefinition, pointer: &str) -> Option<Spread> {
         let measured = self.measured(run).into_iter();
