@@ -8,17 +8,27 @@
 //! Computers, 1990). The others are *plain*. Two rules follow, and both are weights:
 //!
 //! - Between two slices a worker serves [`requests_between_slices`] small requests, the fewer the
-//!   more transfers wait. An urgent one counts as much as a plain backlog of eight: so the share of
-//!   the large lane grows with what waits there, and its backlog comes to an end.
+//!   more transfers wait: so the share of the large lane grows with its backlog, and the backlog
+//!   comes to an end. While one of them is urgent these are [`REQUESTS_BESIDE_URGENT`] at most.
+//!   What waits behind it may be large again, which nobody can tell, and its client then has a bulk
+//!   of values to move and no hurry; so this is all that urgency takes from the small lane.
 //! - Urgent transfers have [`URGENT_IN_A_ROW`] slices before a plain one has one, so that neither
-//!   starves.
+//!   starves. In each line they are served first come, first served, by [runs](`Run`).
 //!
-//! Worst cases, in slices (each at most [`crate::SLICE_BYTES`]) and turns of connections (each at
-//! most [`REQUESTS_BESIDE_LARGE`] requests): a small request that is ready waits for at most one
-//! slice for each connection that is served before it. Where `u` urgent and `p` plain transfers
-//! wait, each has a turn within `4·(u + p)` turns of transfers, whoever joins them, and at most
-//! [`crate::BATCH_BESIDE_LARGE`] connections have theirs between two slices. (A turn of a transfer
-//! is a run of slices that its server bounds.)
+//! Worst cases, of the slices of streams (each at most [`crate::SLICE_BYTES`]), where `u` urgent
+//! and `p` plain transfers wait. `n` is [`Depth::connections_between_slices`], at least 1: so many
+//! connections have a turn of at most [`REQUESTS_BESIDE_LARGE`] requests between two slices.
+//!
+//! - *Small*: a request that is ready, with `r` connections ready before its own, is served behind
+//!   at most `r / n + 1` slices, rounded down. Where clients have one request under way, `n` is 8
+//!   beside one plain transfer, `64 / (w + 7)` beside `w`, and 4 at most where one is urgent. As
+//!   urgency halves the requests at most, `n` is at least half of what it is where all are plain,
+//!   rounded down.
+//! - *Large*: who joins comes last in its line, and so does a transfer that changes its line. An
+//!   urgent one has its run behind at most `4/3` of the slices of `u - 1` urgent runs and one; a
+//!   plain one behind at most 4 times the slices of `p - 1` plain runs and 3, whoever joins. Each
+//!   of these slices waits for the turns of `n` connections that are ready, and of as many that had
+//!   to wait for another turn.
 //!
 //! Departs from Minos (NSDI'19 §3), whose cores serve either lane to completion and whose clients
 //! do not pipeline. Knows no clock and no connection. Units: requests, connections, slices.
@@ -31,8 +41,20 @@ pub const URGENT_IN_A_ROW: u32 = 3;
 /// Requests that a connection has served in one turn while a transfer waits.
 pub const REQUESTS_BESIDE_LARGE: usize = 32;
 
-/// So many plain transfers weigh as much as an urgent one.
-const PLAIN_OF_URGENT: u32 = 8;
+/// Small requests that are served between two slices, at most, while an urgent transfer waits. Half
+/// of what a single plain one leaves: so urgency at most halves the share of the small lane.
+pub const REQUESTS_BESIDE_URGENT: u32 = BATCH_BESIDE_LARGE / 2;
+
+/// Behind the first transfer, so many more halve the small requests between two slices.
+const HALVING: u32 = 8;
+
+/// Bytes that a plain transfer moves, slice by slice, before the next one has its turn. Values up
+/// to this size are served first come, first served, which for sizes of one kind has the shortest
+/// tail; a giant among them does not hold the others up for longer than this.
+pub const RUN_BYTES: usize = 8 << 20;
+
+/// The same among urgent ones: requests wait for all that goes before.
+pub const RUN_BYTES_URGENT: usize = 1 << 20;
 
 /// Transfers that wait for a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,12 +74,13 @@ impl Waiting {
 }
 
 /// Small requests that are served between two slices: [`BATCH_BESIDE_LARGE`] beside one plain
-/// transfer, and fewer beside more; at least 1.
+/// transfer, fewer beside more, and at most [`REQUESTS_BESIDE_URGENT`] beside an urgent one; at
+/// least 1.
 #[inline]
 pub fn requests_between_slices(waiting: Waiting) -> u32 {
-    let urgent = waiting.urgent.saturating_mul(PLAIN_OF_URGENT);
-    let weight = urgent.saturating_add(waiting.plain.saturating_sub(1));
-    (BATCH_BESIDE_LARGE * PLAIN_OF_URGENT / weight.saturating_add(PLAIN_OF_URGENT)).max(1)
+    let more = waiting.urgent.saturating_add(waiting.plain).saturating_sub(1);
+    let requests = (BATCH_BESIDE_LARGE * HALVING / more.saturating_add(HALVING)).max(1);
+    if waiting.urgent > 0 { requests.min(REQUESTS_BESIDE_URGENT) } else { requests }
 }
 
 /// How many requests a connection has in a turn, over the last turns: a pipeline has many.
@@ -109,5 +132,23 @@ impl Share {
         let keeps_waiting = is_urgent && waiting.plain > 0;
         self.urgent_in_a_row = if keeps_waiting { self.urgent_in_a_row + 1 } else { 0 };
         Some(is_urgent)
+    }
+}
+
+/// The slices that a transfer has at a stretch, while the others of its line wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Run {
+    bytes: usize,
+}
+
+impl Run {
+    /// It moved `bytes` in a slice that came to it in the line `was_urgent`, and is `is_urgent`
+    /// now. Whether the next slice of that line is its own as well; if not it begins a new run at
+    /// the end of its line. So who changes the line overtakes nobody there.
+    #[inline]
+    pub fn goes_on(&mut self, bytes: usize, was_urgent: bool, is_urgent: bool) -> bool {
+        self.bytes += bytes;
+        let most = if is_urgent { RUN_BYTES_URGENT } else { RUN_BYTES };
+        was_urgent == is_urgent && self.bytes < most
     }
 }

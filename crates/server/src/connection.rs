@@ -9,6 +9,7 @@ use crate::long_answer::LongAnswer;
 use crate::output::Output;
 use laneway_policy::WorkerId;
 use laneway_policy::migrate::Visit;
+use laneway_policy::share::Run;
 use laneway_transport::{Interest, Token};
 use laneway_wire::GetVerb;
 use std::sync::Arc;
@@ -131,8 +132,8 @@ pub struct Connection<S> {
     pub blocked_nanos: u64,
     /// What its stream was told to leave unsent at most.
     pub unsent_max: Option<usize>,
-    /// Bytes its large transfer has moved since others had their turn.
-    pub run_bytes: usize,
+    /// What its large transfer has moved since it was at the end of its line.
+    pub run: Run,
     /// Close once the output has left.
     pub closing: bool,
     /// The worker that it belongs to; another one's for the time of a visit.
@@ -161,7 +162,7 @@ impl<S> Connection<S> {
             pipelined: false,
             blocked_nanos: 0,
             unsent_max: None,
-            run_bytes: 0,
+            run: Run::default(),
             closing: false,
             home,
             visit: None,

@@ -10,33 +10,26 @@ use crate::output::Sent;
 use crate::receive::{Next, Piece};
 use crate::worker::Worker;
 use laneway_policy::migrate::{self, Stay, Visit};
+use laneway_policy::share::Run;
 use laneway_policy::{BATCH, Role, Route, WorkerId, WorkerTarget, route};
 use laneway_transport::{Interest, Token, Transport};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes that one large transfer moves, slice by slice, before the next one has its turn. Values up
-/// to this size are served first come, first served, which for sizes of one kind has the shortest
-/// tail; a giant among them does not hold the others up for longer than this.
-const RUN_BYTES: usize = 8 << 20;
-
-/// The same among those with requests behind them, which wait for all that goes before.
-const RUN_BYTES_URGENT: usize = 1 << 20;
-
 /// Connections with large requests that a large worker takes on at a time; the rest wait in the
 /// shared queue for whoever is free first.
 const LARGE_AT_A_TIME: usize = 2;
 
 impl<S> Connection<S> {
-    /// After a slice: the next one at once, or after the others had theirs.
-    fn next_slice(&mut self, moved: usize) -> Next {
-        self.run_bytes += moved;
-        if self.run_bytes < if self.is_urgent() { RUN_BYTES_URGENT } else { RUN_BYTES } {
-            return Next::LargeFirst;
+    /// After a slice that came to it in the line `was_urgent`: the next one at once, or after the
+    /// others had theirs.
+    fn next_slice(&mut self, moved: usize, was_urgent: bool) -> Next {
+        let is_urgent = self.is_urgent();
+        match self.run.goes_on(moved, was_urgent, is_urgent) {
+            true => Next::LargeFirst,
+            false => Next::Large,
         }
-        self.run_bytes = 0;
-        Next::Large
     }
 }
 
@@ -50,7 +43,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         while let Some((token, urgent)) = self.large.pop() {
             let Some(mut connection) = self.table.take(token) else { continue }; // it has left
             connection.queued = false;
-            let next = self.slice(&mut connection).unwrap_or(Next::Close); // the peer is gone
+            // An error is the stream's: its peer is gone.
+            let next = self.slice(&mut connection, urgent).unwrap_or(Next::Close);
+            if next != Next::LargeFirst {
+                connection.run = Run::default();
+            }
             self.lanes().slices.add_owner(1);
             self.lanes().slices_urgent.add_owner(u64::from(urgent));
             self.turn_to_datagrams();
@@ -61,12 +58,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// One slice: out of the reply, or into the item.
-    fn slice(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+    fn slice(&mut self, connection: &mut Connection<T::Stream>, urgent: bool) -> io::Result<Next> {
         let budget = self.slice_budget();
         if !connection.output.is_empty() {
             self.limit_unsent(connection);
             match self.flush(connection, budget)? {
-                Sent::Budget => return Ok(connection.next_slice(budget)),
+                Sent::Budget => return Ok(connection.next_slice(budget, urgent)),
                 Sent::Blocked => return Ok(Next::Write),
                 Sent::Waiting => return Ok(Next::Ticket),
                 Sent::All => {}
@@ -86,14 +83,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             });
         }
         if matches!(connection.mode, Mode::Joining { .. }) {
-            return self.join_slice(connection);
+            return self.join_slice(connection, urgent);
         }
         let in_place = connection.streams_in_place() && connection.input.is_empty();
         if matches!(connection.mode, Mode::Body(_)) && !in_place {
             return self.serve(connection); // a contiguous item: one read fills most of it
         }
         match self.receive_piece(connection, budget)? {
-            Piece::Some => Ok(connection.next_slice(budget)),
+            Piece::Some => Ok(connection.next_slice(budget, urgent)),
             Piece::Unready => Ok(Next::Large),
             Piece::Later => Ok(Next::Read),
             Piece::End => Ok(Next::Close),
@@ -106,7 +103,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// One slice of a large item that something is joined to; behind the last one, the answer.
-    fn join_slice(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+    fn join_slice(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        urgent: bool,
+    ) -> io::Result<Next> {
         let Mode::Joining { joining, size, arrived } = &mut connection.mode else {
             return Ok(Next::Small);
         };
@@ -117,7 +118,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         drop(alone);
         self.out = out;
         if !done {
-            return Ok(connection.next_slice(budget));
+            return Ok(connection.next_slice(budget, urgent));
         }
         connection.mode = Mode::Requests;
         connection.large = false;

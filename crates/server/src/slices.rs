@@ -53,12 +53,16 @@ impl Slices {
 
 impl<S> Connection<S> {
     /// Whether requests wait behind the large one that is under way: received and not consumed, or
-    /// told of and not read. What lies in the stream behind a value that still arrives cannot be
+    /// told of and not read. The keys that are left of a multiget are the same request. What lies
+    /// in the stream behind a value that still arrives cannot be
     /// told from that value: there the client's ways decide, whether the turn in which it came had
     /// other requests.
     pub(crate) fn is_urgent(&self) -> bool {
         match self.mode {
             Mode::Body(_) => self.pipelined,
+            Mode::Keys { line_bytes, .. } if self.unread != Unread::Bytes => {
+                self.input.bytes().len() > line_bytes
+            }
             _ => !self.input.is_empty() || self.unread == Unread::Bytes,
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! A turn: read the plan; take in connections that were handed over; receive a burst and serve the
 //! small requests in it to completion; then move *one* slice of a large transfer; on worker 0,
-//! once per epoch, make the next plan. A small request therefore waits for at most one slice.
+//! once per epoch, make the next plan. A small request therefore waits for one slice, and one more
+//! for each group of connections that are served before its own (`policy::share`).
 
 use crate::ahead::Ahead;
 use crate::backlog::Backlog;
@@ -149,8 +150,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             limits,
             execute_settings,
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
-            plan: shared.plan.get(),
+            // The number first: a plan that comes in between is then taken again, not missed.
             plan_version: shared.plan.edition.number(),
+            plan: shared.plan.get(),
             shared,
             transport,
             now_seconds: clock.unix_seconds(clock.nanos()),
@@ -294,7 +296,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// A stream is ready: a large one gets in line for its slice, a small one is served now.
     fn wakened(&mut self, token: Token, ends: bool) -> io::Result<()> {
         let Some(connection) = self.table.get_mut(token) else { return Ok(()) }; // stale
-        connection.is_told(ends);
+        // Who waits for room to write is told of that, and of bytes when it waits for them again.
+        if ends || connection.interest != Some(Interest::Write) {
+            connection.is_told(ends);
+        }
         if connection.queued {
             return Ok(()); // its turn comes anyway
         }

@@ -273,6 +273,131 @@ fn a_plain_transfer_has_its_share_beside_urgent_ones() {
     assert!(all == reply("big", &big));
 }
 
+/// Slices, and urgent ones among them, until 64 clients with a small request each are answered
+/// while `bulk` others ask for large values by `request`.
+fn slices_beside_a_bulk(bulk: usize, request: &str) -> (u64, u64) {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let bulk: Vec<_> = (0..bulk).map(|_| rig.net.connect()).collect();
+    rig.set(&bulk[0], "big", &value(LARGE, 11));
+    rig.set(&bulk[0], "small", b"s");
+    let small: Vec<_> = (0..64).map(|_| rig.net.connect()).collect();
+    rig.turns(16);
+    let turn = |rig: &mut Rig| {
+        rig.turn();
+        bulk.iter().for_each(|client| drop(client.receive(usize::MAX)));
+    };
+    for client in &bulk {
+        client.send(request.as_bytes());
+    }
+    (0..40).for_each(|_| turn(&mut rig));
+    let lanes = |rig: &Rig| {
+        let lanes = &rig.shared.workers[0].lanes;
+        (lanes.slices.get(), lanes.slices_urgent.get())
+    };
+    let before = lanes(&rig);
+    for client in &small {
+        client.send(b"get small\r\n");
+    }
+    let mut left: Vec<_> = small.iter().collect();
+    while !left.is_empty() {
+        turn(&mut rig);
+        left.retain(|client| client.receive(usize::MAX).is_empty());
+    }
+    let after = lanes(&rig);
+    (after.0 - before.0, after.1 - before.1)
+}
+
+/// The keys that are left of a multiget are no request behind it; and what lies behind a large GET
+/// may be large as well, so it takes half of the small lane's share at most.
+#[test]
+fn a_bulk_of_large_values_leaves_small_clients_half_of_their_share() {
+    for bulk in [1, 8] {
+        let (slices, urgent) = slices_beside_a_bulk(bulk, "get big\r\n");
+        assert!(slices >= 8 && urgent == 0, "{bulk} bulk clients: {urgent} of {slices}");
+        let multiget = slices_beside_a_bulk(bulk, "get big big big big\r\n");
+        assert_eq!(multiget, (slices, 0), "{bulk} clients with a multiget are as with a GET");
+        let (pipelined, urgent) = slices_beside_a_bulk(bulk, &"get big\r\n".repeat(4));
+        assert!(pipelined <= 2 * slices, "{bulk} bulk clients: {pipelined}, {slices} of plain");
+        assert_eq!(urgent, pipelined, "{bulk} bulk clients");
+        let (_, urgent) = slices_beside_a_bulk(bulk, "get big small\r\nget small\r\n");
+        assert!(urgent > 0, "a request behind a multiget waits for it");
+    }
+}
+
+/// Room to write is no request: a transfer that waited for its client stays plain.
+#[test]
+fn a_reply_that_waited_for_its_client_is_not_urgent() {
+    for plan in [Plan::of(1, Form::TimeShare), Plan::of(6, Form::Roles)] {
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let big = value(MEDIUM, 13);
+        rig.set(&client, "big", &big);
+        client.send(b"get big\r\n");
+        let mut got = Vec::new();
+        while !got.ends_with(b"END\r\n") {
+            rig.turns(8); // its pipe is full by then
+            got.extend(client.receive(usize::MAX));
+        }
+        assert!(got == reply("big", &big), "{}", tail(&got));
+        let sum = |count: fn(&LaneCounts) -> u64| -> u64 {
+            rig.shared.workers.iter().map(|worker| count(&worker.lanes)).sum()
+        };
+        let waited = sum(|lanes| lanes.slices.get()) > 32;
+        let urgent = sum(|lanes| lanes.slices_urgent.get());
+        assert!(waited && urgent == 0, "{}: {urgent} were urgent", plan.what());
+    }
+}
+
+/// What a client moved before does not shorten the run of its next transfer: values up to the
+/// length of a run are served first come, first served.
+#[test]
+fn a_transfer_begins_with_a_whole_run() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let (first, second) = (rig.net.connect(), rig.net.connect());
+    rig.set(&first, "other", &value(LARGE / 2, 14));
+    rig.set(&first, "big", &value(LARGE, 14));
+    first.send(b"get big\r\n");
+    rig.turn();
+    second.send(b"get big\r\n");
+    let (mut got, mut beside) = (first.receive(usize::MAX), 0);
+    while !got.ends_with(b"END\r\n") {
+        assert_eq!(beside, 0, "after {} bytes of the first one", got.len());
+        rig.turn();
+        got.extend(first.receive(usize::MAX));
+        beside += second.receive(usize::MAX).len();
+    }
+}
+
+/// A transfer that becomes urgent comes behind those who are.
+#[test]
+fn who_becomes_urgent_overtakes_nobody_urgent() {
+    const SLICE: usize = 32 * 1024;
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let (late, urgent) = (rig.net.connect(), rig.net.connect());
+    rig.set(&late, "big", &value(LARGE, 12));
+    rig.set(&late, "small", b"s");
+    rig.turns(8);
+    late.send(b"get big\r\n");
+    rig.turn();
+    urgent.send(b"get big\r\nget small\r\n");
+    let (mut of_late, mut of_urgent) = (late.receive(usize::MAX).len(), 0);
+    while of_urgent < SLICE {
+        rig.turn();
+        of_late += late.receive(usize::MAX).len();
+        of_urgent += urgent.receive(usize::MAX).len();
+    }
+    assert!(of_late < LARGE / 4, "{of_late} bytes have left already");
+    late.send(b"get small\r\n");
+    let before = of_late;
+    // As long as the run of the urgent one takes.
+    while of_urgent < 28 * SLICE {
+        rig.turn();
+        of_late += late.receive(usize::MAX).len();
+        of_urgent += urgent.receive(usize::MAX).len();
+        assert!(of_late - before <= 3 * SLICE, "{of_late} - {before} beside {of_urgent}");
+    }
+}
+
 #[test]
 fn large_requests_go_to_large_workers_and_connections_come_home() {
     let mut rig = Rig::new(&Plan::of(6, Form::Roles));

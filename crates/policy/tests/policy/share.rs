@@ -1,8 +1,12 @@
 //! The rules by which two lanes share a worker.
 
-use laneway_policy::BATCH_BESIDE_LARGE;
-use laneway_policy::share::{Depth, Share, URGENT_IN_A_ROW, Waiting, requests_between_slices};
+use laneway_policy::share::{
+    Depth, REQUESTS_BESIDE_URGENT, RUN_BYTES, RUN_BYTES_URGENT, Run, Share, URGENT_IN_A_ROW,
+    Waiting, requests_between_slices,
+};
+use laneway_policy::{BATCH_BESIDE_LARGE, SLICE_BYTES};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 
 fn waiting(urgent: u32, plain: u32) -> Waiting {
     Waiting { urgent, plain }
@@ -15,9 +19,10 @@ fn the_more_transfers_wait_the_fewer_small_requests_come_between_two_slices() {
         (0, 2, 7),
         (0, 9, 4),
         (1, 0, 4),
-        (1, 9, 2),
-        (3, 0, 2),
-        (7, 0, 1),
+        (1, 9, 3),
+        (3, 0, 4),
+        (8, 0, 4), // as beside eight plain ones
+        (20, 0, 2),
         (0, 1_000, 1),
         (u32::MAX, u32::MAX, 1),
     ] {
@@ -61,34 +66,104 @@ fn where_both_wait_a_plain_transfer_has_one_slice_in_four() {
     assert_eq!(share.next_is_urgent(waiting(0, 1)), Some(false));
 }
 
+#[test]
+fn a_transfer_has_its_run_and_goes_to_the_end_of_the_line_that_it_changes_to() {
+    let slice = SLICE_BYTES.0 as usize;
+    for (is_urgent, slices) in [(false, RUN_BYTES / slice), (true, RUN_BYTES_URGENT / slice)] {
+        let mut run = Run::default();
+        for number in 1..=slices {
+            let goes_on = run.goes_on(slice, is_urgent, is_urgent);
+            assert_eq!(goes_on, number < slices, "slice {number}, {is_urgent}");
+        }
+        let mut run = Run::default();
+        assert!(!run.goes_on(slice, is_urgent, !is_urgent), "it overtakes nobody there");
+    }
+}
+
+/// A transfer in line, and what it has moved of its run.
+struct Transfer {
+    number: usize,
+    run: Run,
+}
+
+/// Two lines as the server keeps them, plain and urgent, of transfers that never end. Number 0
+/// comes last in its line; says how many slices the others have before its first one, and what is
+/// stated. After each slice the next of `fates` says what becomes of the class of who had it, and
+/// whether somebody joins.
+fn slices_before_the_last(
+    (plain, urgent): (usize, usize),
+    is_urgent: bool,
+    fates: &[(bool, Option<bool>)],
+) -> (usize, usize) {
+    let new = |number| Transfer { number, run: Run::default() };
+    let mut lines = [VecDeque::new(), VecDeque::new()];
+    let mut joined = 0;
+    for (line, others) in lines.iter_mut().zip([plain, urgent]) {
+        for _ in 0..others {
+            joined += 1;
+            line.push_back(new(joined));
+        }
+    }
+    let others = lines[usize::from(is_urgent)].len();
+    lines[usize::from(is_urgent)].push_back(new(0));
+    let slice = SLICE_BYTES.0 as usize;
+    let stated = match is_urgent {
+        true => (others * (RUN_BYTES_URGENT / slice) * 4).div_ceil(3) + 1,
+        false => others * (RUN_BYTES / slice) * 4 + URGENT_IN_A_ROW as usize,
+    };
+    let mut share = Share::default();
+    let mut fates = fates.iter().cycle();
+    for spent in 0..=stated {
+        let total = waiting(lines[1].len() as u32, lines[0].len() as u32);
+        let was_urgent = share.next_is_urgent(total).expect("somebody waits");
+        let mut next = lines[usize::from(was_urgent)].pop_front().expect("it was counted");
+        if next.number == 0 {
+            return (spent, stated);
+        }
+        let &(changes, joins) = fates.next().expect("they begin again");
+        if let Some(urgent) = joins {
+            joined += 1;
+            lines[usize::from(urgent)].push_back(new(joined));
+        }
+        let is_urgent = was_urgent != changes;
+        let line = &mut lines[usize::from(is_urgent)];
+        match next.run.goes_on(slice, was_urgent, is_urgent) {
+            true => line.push_front(next),
+            false => line.push_back(new(next.number)),
+        }
+    }
+    (stated + 1, stated)
+}
+
 proptest! {
-    /// A crowd of transfers comes to its end within the slices that are stated, whoever joins.
+    /// Whoever joins, and whoever changes its class between two slices.
     #[test]
     fn nobody_who_waits_is_passed_over_for_longer_than_stated(
-        slices in 1_u32..20,
-        others in proptest::collection::vec((any::<bool>(), 1_u32..30), 1..20),
+        others in (0_usize..6, 0_usize..6),
         is_urgent in any::<bool>(),
+        fates in proptest::collection::vec(
+            (proptest::bool::weighted(0.1), proptest::option::weighted(0.05, any::<bool>())),
+            1..200,
+        ),
     ) {
-        // First come, first served by slices in each of the two lines, the one we watch comes last.
-        let mut lines = [Vec::new(), Vec::new()];
-        for (urgent, left) in others.iter().chain([&(is_urgent, slices)]) {
-            lines[usize::from(*urgent)].push(*left);
-        }
-        let of = |lines: &[Vec<u32>; 2]| waiting(lines[1].len() as u32, lines[0].len() as u32);
-        let (total, mut share, mut spent) = (of(&lines), Share::default(), 0);
-        let mut places = [lines[0].len(), lines[1].len()];
-        let mine = usize::from(is_urgent);
-        let mut left = slices;
-        // The others never end: whoever had its slice is in line again.
-        while left > 0 {
-            let line = usize::from(share.next_is_urgent(total).expect("somebody waits"));
-            spent += 1;
-            places[line] -= 1;
-            if places[line] == 0 {
-                places[line] = lines[line].len();
-                left -= u32::from(line == mine);
-            }
-        }
-        prop_assert!(spent <= slices * (total.urgent + total.plain) * (URGENT_IN_A_ROW + 1));
+        let (spent, stated) = slices_before_the_last(others, is_urgent, &fates);
+        prop_assert!(spent <= stated, "more than {stated} slices of others came first");
+    }
+
+    /// Urgency takes half of what as many plain transfers leave to small requests, at most.
+    #[test]
+    fn urgency_takes_half_of_the_small_lane_at_most(
+        (urgent, plain) in (0_u32..100, 0_u32..100),
+        depth in 1_u32..40,
+    ) {
+        let (some, none) = (waiting(urgent, plain), waiting(0, urgent + plain));
+        let (requests, of_plain) = (requests_between_slices(some), requests_between_slices(none));
+        prop_assert!(requests <= of_plain && 2 * requests >= of_plain);
+        prop_assert!(urgent == 0 || requests == of_plain.min(REQUESTS_BESIDE_URGENT));
+        let mut turns = Depth::default();
+        (0..64).for_each(|_| turns.note(1, depth));
+        let connections = turns.connections_between_slices(some);
+        let of_plain = turns.connections_between_slices(none);
+        prop_assert!(connections <= of_plain && connections >= (of_plain / 2).max(1));
     }
 }
