@@ -3,9 +3,11 @@
 //! is a datagram that came to a wrong domain. The reply comes back to who received the request,
 //! and leaves from there. Departs from Minos §3.1, which has no connections.
 //!
-//! Two things are done in another domain's memory directly, and counted: the bytes of a large
-//! value that arrives by a connection go straight into their item, and a multiget by UDP whose
-//! keys are of several domains is answered by who received it, since its reply is one message.
+//! Three things are done in another domain's memory directly, and counted: the bytes of a large
+//! value that arrives by a connection go straight into their item; an append or prepend is done in
+//! slices by who received it, since a job is one step, and the old value may be large; and a
+//! multiget by UDP whose keys are of several domains is answered by who received it, since its
+//! reply is one message.
 
 use crate::clock::Clock;
 use crate::domains::Domains;
@@ -15,6 +17,7 @@ use crate::shared::Shared;
 use crate::worker::Worker;
 use laneway_policy::{Placement, WorkerId, WorkerTarget};
 use laneway_store::Store;
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::sleep::Posted;
 use laneway_transport::Transport;
 use laneway_wire::{KEY_BYTES_MAX, Malformed};
@@ -121,7 +124,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
 /// Wake a worker of another domain if it sleeps, as [`Worker::wake_one`] does.
 fn wake_there<S>(there: &Shared<S>, worker: usize) {
     let there = &there.workers[worker];
-    if Posted::now().must_wake(&there.sleeper) {
+    if Posted::now().must_wake(&there.sleeper) && !is_planted(Bug::DomainNotWoken) {
         there.wake();
     }
 }

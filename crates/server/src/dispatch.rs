@@ -239,9 +239,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if rest.len() < whole && whole <= READ_BYTES {
             return Step::Stop(0, Stop::Starved);
         }
-        let offer = || if rest.len() == whole { self.offer(key, size as u64) } else { None };
+        let joins = execute::joins(&frame.request);
+        let is_alone = rest.len() == whole && !joins;
+        let offer = || if is_alone { self.offer(key, size as u64) } else { None };
         if rest.len() >= whole
-            && let Some(to) = self.queue_for(key, true, size as u64).or_else(offer)
+            && let Some(to) = self.queue_for_store(key, joins, size as u64).or_else(offer)
         {
             return self.hand_request(connection, to, &rest[..whole], size as u64, arrived);
         }
@@ -352,7 +354,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let size = incoming.item_bytes();
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.out);
-        let context = self.context(&touched);
+        let context = self.context_for(&touched, incoming.key());
         let mut joining = None;
         if rest.starts_with(VALUE_END) {
             let alone = self.shared.put_locks.enter(|| incoming.hash());

@@ -16,6 +16,7 @@ use crate::worker::Worker;
 use laneway_policy::route::hands_unseen;
 use laneway_policy::{Asked, Design, ItemBytes, Route, WorkerTarget, hand, route};
 use laneway_store::meter;
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
 use laneway_wire::{GetVerb, KEY_BYTES_MAX, Keys, Meta, Request};
 
@@ -66,6 +67,18 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         };
         let size = (size > 0).then_some(ItemBytes(size));
         hand(&self.plan, self.id, &Asked { owner, writes, size })
+    }
+
+    /// The queue for a request that stores. Whoever executes a job does so in one step, so what
+    /// joins bytes to another domain's item, which may be large, is done here, slice by slice.
+    pub(crate) fn queue_for_store(
+        &self,
+        key: &[u8],
+        joins: bool,
+        size: u64,
+    ) -> Option<WorkerTarget> {
+        let joins = joins && !is_planted(Bug::JoinedAbroad);
+        self.queue_for(key, true, size).filter(|to| !(joins && Self::is_abroad(*to)))
     }
 
     /// The queue for a request without a value, before anybody has looked its item up.
@@ -187,7 +200,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         arrived: u64,
     ) -> Result<Step, Box<Incoming>> {
         let size = incoming.item_bytes();
-        let Some(to) = self.queue_for(incoming.key(), true, size) else { return Err(incoming) };
+        let joins = incoming.joins();
+        let Some(to) = self.queue_for_store(incoming.key(), joins, size) else {
+            return Err(incoming);
+        };
         let work = Work::Body(incoming);
         match self.hand_over(connection, to, work, ItemBytes(size), arrived) {
             Ok(()) => Ok(Step::Stop(0, Stop::Ticket)),

@@ -114,7 +114,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let (size, arrived, budget) = (*size, *arrived, self.slice_budget());
         let mut out = std::mem::take(&mut self.out);
         let alone = self.shared.put_locks.enter(|| joining.hash());
-        let done = joining.step(&self.context(&Cell::new(0)), budget, &mut out);
+        let touched = Cell::new(0);
+        let done = joining.step(&self.context_for(&touched, joining.key()), budget, &mut out);
         drop(alone);
         self.out = out;
         if !done {

@@ -1,7 +1,7 @@
 //! Bytes on their way in that lie outside the store's own memory, counted against the same limit as
 //! drafts: values gathered in a buffer because their item cannot be laid out yet.
 
-use crate::{store::Store, types::Refused};
+use crate::{meter, store::Store, types::Refused};
 use laneway_sync::prim::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ impl Charge {
     pub fn grow_to(&mut self, bytes: u64) -> Result<(), Refused> {
         let more = bytes.saturating_sub(self.bytes);
         let unpublished = &self.store.counters.unpublished_bytes;
-        if unpublished.fetch_add(more, Relaxed) + more > self.store.unpublished_bytes_max {
+        let most = self.store.unpublished_bytes_max;
+        if most < unpublished.fetch_add(more, Relaxed) + more || meter::is_refused() {
             unpublished.fetch_sub(more, Relaxed);
             return Err(Refused::OutOfMemory);
         }

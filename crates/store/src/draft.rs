@@ -74,6 +74,9 @@ impl Store {
         if small as u64 > self.item_bytes_max || key.len() > crate::types::KEY_BYTES_MAX {
             return Err(Refused::TooLarge);
         }
+        if meter::is_refused() {
+            return Err(Refused::OutOfMemory);
+        }
         let large = small > SMALL_RECORD_BYTES_MAX;
         let header = Header {
             seq: 0,
@@ -260,7 +263,9 @@ impl Large {
         let class = class_for_piece(&store.memory, stream_left.min(payload), alone);
         let slot_bytes = store.memory.class(class).slot_bytes as u64;
         let unpublished = &store.counters.unpublished_bytes;
-        if unpublished.fetch_add(slot_bytes, Relaxed) + slot_bytes > store.unpublished_bytes_max {
+        let most = store.unpublished_bytes_max;
+        let with_it = unpublished.fetch_add(slot_bytes, Relaxed) + slot_bytes;
+        if most < with_it || meter::is_refused() {
             unpublished.fetch_sub(slot_bytes, Relaxed);
             return Err(Refused::OutOfMemory);
         }

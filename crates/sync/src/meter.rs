@@ -5,6 +5,9 @@
 //!
 //! It counts per thread, with the feature `meter`; without, every call is empty. It lies here
 //! because store, tier and server have such loops, and all of them know this crate.
+//!
+//! Beside it, and by the same feature, memory can be refused now and then, as a full store refuses
+//! it: the places where a request takes some ask [`is_refused`] first.
 
 /// Work done by this thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,6 +33,20 @@ mod counted {
         static WORK: Cell<Work> = const {
             Cell::new(Work { bytes: 0, slots: 0, items: 0, keys: 0, waits: 0 })
         };
+        /// Of so many requests for memory one is refused, on average (0: none); state of the draws.
+        static REFUSED: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
+    }
+
+    pub fn refuse(one_in: u32, seed: u64) {
+        REFUSED.set((one_in, seed | 1));
+    }
+
+    pub fn is_refused() -> bool {
+        let (one_in, state) = REFUSED.get();
+        // A linear congruential generator (Knuth): its high bits are as good as is needed here.
+        let next = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        REFUSED.set((one_in, next));
+        one_in > 0 && ((next >> 32) as u32).is_multiple_of(one_in)
     }
 
     pub fn add(change: impl FnOnce(&mut Work)) {
@@ -55,6 +72,14 @@ mod counted {
     #[inline(always)]
     pub fn take() -> Work {
         Work::default()
+    }
+
+    #[inline(always)]
+    pub fn refuse(_: u32, _: u64) {}
+
+    #[inline(always)]
+    pub fn is_refused() -> bool {
+        false
     }
 }
 
@@ -92,4 +117,17 @@ pub fn wait() {
 #[inline(always)]
 pub fn take() -> Work {
     counted::take()
+}
+
+/// From now on one of so many requests for memory on this thread is refused (0: none), as the seed
+/// draws them; nothing without the feature `meter`.
+#[inline(always)]
+pub fn refuse(one_in: u32, seed: u64) {
+    counted::refuse(one_in, seed);
+}
+
+/// Whether this request for memory is to be refused; never without the feature `meter`.
+#[inline(always)]
+pub fn is_refused() -> bool {
+    counted::is_refused()
 }

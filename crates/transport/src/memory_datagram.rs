@@ -10,6 +10,7 @@ use crate::draws::Draws;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A probability is told in parts of this.
@@ -180,6 +181,8 @@ impl State {
 #[derive(Clone)]
 pub struct DatagramNet {
     state: Arc<Mutex<State>>,
+    /// The queues that this handle numbers from 0 on.
+    part: Range<usize>,
 }
 
 impl DatagramNet {
@@ -206,12 +209,18 @@ impl DatagramNet {
             clients: 0,
             fates: Fates::default(),
         };
-        DatagramNet { state: Arc::new(Mutex::new(state)) }
+        DatagramNet { state: Arc::new(Mutex::new(state)), part: 0..workers }
+    }
+
+    /// The same network for those who have some of its queues, as the workers of one NUMA domain.
+    pub fn part(&self, queues: Range<usize>) -> DatagramNet {
+        DatagramNet { state: self.state.clone(), part: queues }
     }
 
     /// A worker's handle on the queues.
     pub fn datagrams(&self) -> MemoryDatagrams {
-        let queues = self.lock().queues.clone();
+        let mut queues = self.lock().queues[self.part.clone()].to_vec();
+        queues.iter_mut().for_each(|queue| queue.worker -= self.part.start);
         MemoryDatagrams { net: self.clone(), queues, arrivals: Vec::new() }
     }
 
@@ -246,7 +255,7 @@ impl DatagramNet {
     /// If a poll of `queue` would return something: how many datagrams have ever come to it.
     pub fn arrivals(&self, queue: usize) -> Option<u64> {
         let mut state = self.lock();
-        let address = state.queues[queue].address;
+        let address = state.queues[self.part.start + queue].address;
         state.catch_up(&address);
         let buffer = state.receivers.get(&address)?;
         (!buffer.datagrams.is_empty()).then_some(buffer.pushed)
@@ -255,6 +264,7 @@ impl DatagramNet {
     /// Whether `queue` takes departures by `path`.
     pub fn has_room(&self, queue: usize, path: Path) -> bool {
         let state = self.lock();
+        let queue = self.part.start + queue;
         let waiting = state.sending.get(&(queue, path)).map_or(0, |buffer| buffer.bytes);
         waiting < state.faults.send_bytes
     }
@@ -301,7 +311,7 @@ impl Datagrams for MemoryDatagrams {
     fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize> {
         self.arrivals.clear();
         let mut state = self.net.lock();
-        let address = state.queues[queue].address;
+        let address = self.queues[queue].address;
         state.catch_up(&address);
         let buffer = state.receivers.get_mut(&address).expect("queues receive");
         while let Some(datagram) = buffer.datagrams.front() {
@@ -331,7 +341,7 @@ impl Datagrams for MemoryDatagrams {
         let mut sent = Sent::default();
         for departure in departures {
             let room = state.faults.send_bytes;
-            let buffer = state.sending.entry((queue, path)).or_default();
+            let buffer = state.sending.entry((self.net.part.start + queue, path)).or_default();
             if buffer.bytes >= room {
                 break;
             }

@@ -167,7 +167,7 @@ pub struct Books {
 impl Books {
     /// Of a run that has not begun.
     pub fn new(swarm: &Swarm, traced: bool) -> Books {
-        let (keys, is_short) = (swarm.keys, swarm.is_tight());
+        let (keys, is_short) = (swarm.keys, swarm.is_tight() || swarm.refuse_memory > 0);
         let unheard = match swarm.kept {
             Kept::No if !is_short && !swarm.store_mode => Told::Silence,
             Kept::No => Told::Unknown,

@@ -6,6 +6,7 @@ use crate::ask::{Request, key_name, refusal};
 use crate::books::Entry;
 use crate::model::{Asked, New, Seen, Told, Ttl};
 use crate::streams::Scene;
+use crate::swarm::Swarm;
 use laneway_client::{Answer, Core, Error, Expiry, Refusal, Settings, Ticket, Topology};
 use laneway_policy::{Placement, owner};
 use laneway_transport::memory_datagram::{DatagramNet, MemoryClient};
@@ -27,9 +28,11 @@ pub struct DatagramClient {
 
 impl DatagramClient {
     /// On this network, of a server with so many workers.
-    pub fn new(number: usize, net: &DatagramNet, workers: usize, seed: u64) -> DatagramClient {
-        let queues = workers as u16;
-        let placement = Placement::new(owner::SEED, queues, 1).expect("there are workers");
+    pub fn new(number: usize, net: &DatagramNet, swarm: &Swarm, seed: u64) -> DatagramClient {
+        let queues = swarm.workers as u16;
+        // Every second one does not know of domains, and sends to any.
+        let domains = if number.is_multiple_of(2) { swarm.domains() } else { 1 };
+        let placement = Placement::new(owner::SEED, queues, domains).expect("there are workers");
         let topology = Topology::queues(QUEUES_AT.1, queues).placed(placement);
         DatagramClient {
             name: format!("udp {number}"),

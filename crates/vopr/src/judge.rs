@@ -27,28 +27,37 @@ mod budget {
 
 /// What a server at rest may not have.
 pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
-    let stats = life.rig.shared.store.stats();
-    let most = memory_bytes + POOL_SLACK_BYTES;
-    if stats.pool_bytes + stats.index_bytes > most {
-        return Err(format!("{} bytes in the pool, limit {most}", stats.pool_bytes));
+    let domains = &life.rig.domains;
+    for shared in domains {
+        let stats = shared.store.stats();
+        let most = memory_bytes / domains.len() as u64 + POOL_SLACK_BYTES;
+        if stats.pool_bytes + stats.index_bytes > most {
+            return Err(format!("{} bytes in the pool, limit {most}", stats.pool_bytes));
+        }
     }
     if !life.hostile.is_empty() {
         return Ok(()); // they hold what they began
     }
-    let between = |name: &str, left: u64| match left {
+    domains.iter().try_for_each(|shared| {
+        let stats = shared.store.stats();
+        between("bytes of unfinished values", stats.unpublished_bytes)?;
+        if life.datagrams.is_empty() {
+            // Replies by UDP are kept for a while, in case frames are asked for again.
+            between("bytes of replaced values that are being sent", stats.pinned_dead_bytes)?;
+        }
+        for worker in &shared.workers {
+            between("jobs", u64::from(!worker.jobs.is_empty()))?;
+            between("replies of other workers", u64::from(!worker.finished.is_empty()))?;
+        }
+        between("large jobs", u64::from(!shared.large_jobs.is_empty()))
+    })
+}
+
+fn between(name: &str, left: u64) -> Result<(), String> {
+    match left {
         0 => Ok(()),
         left => Err(format!("a server at rest has {left} {name}")),
-    };
-    between("bytes of unfinished values", stats.unpublished_bytes)?;
-    if life.datagrams.is_empty() {
-        // Replies by UDP are kept for a while, in case frames are asked for again.
-        between("bytes of replaced values that are being sent", stats.pinned_dead_bytes)?;
     }
-    for worker in &life.rig.shared.workers {
-        between("jobs", u64::from(!worker.jobs.is_empty()))?;
-        between("replies of other workers", u64::from(!worker.finished.is_empty()))?;
-    }
-    between("large jobs", u64::from(!life.rig.shared.large_jobs.is_empty()))
 }
 
 fn within(name: &str, done: u64, budget: u64) -> Result<(), String> {
@@ -76,5 +85,5 @@ pub fn keeper_over_budget(work: &Work) -> Result<(), String> {
 
 /// Whether memory was so full that an item may be gone without a trace.
 pub fn may_miss(kept: Kept, rig: &Rig) -> bool {
-    kept == Kept::No && rig.shared.store.stats().evictions > 0
+    kept == Kept::No && rig.evictions() > 0
 }

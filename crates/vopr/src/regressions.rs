@@ -52,13 +52,21 @@ pub const ALL: &[Regression] = &[
     Regression {
         name: "an append under short memory panics",
         seed: 700,
-        sets: &[("kept", 0), ("memory-mb", 4), ("filler", 1), ("crashes", 0), ("large", 80)],
+        sets: &[
+            ("kept", 0),
+            ("memory-mb", 4),
+            ("filler", 1),
+            ("crashes", 0),
+            ("large", 80),
+            ("domains", 1),
+            ("refuse-memory", 0),
+        ],
         bug: "JoinCutShort",
     },
     Regression {
         name: "the expiry of a `gat` that another worker takes on is not kept",
         seed: 1647,
-        sets: &[("kept", 1), ("ends", 100)],
+        sets: &[("kept", 1), ("ends", 100), ("refuse-memory", 0)],
         bug: "TouchOffered",
     },
     Regression {
@@ -75,6 +83,19 @@ pub const ALL: &[Regression] = &[
             ("crashes", 0),
         ],
         bug: "UntakenShown",
+    },
+    Regression {
+        name: "an append to a large item of another NUMA domain is one step",
+        seed: 190,
+        sets: &[
+            ("kept", 0),
+            ("domains", 2),
+            ("clients", 1),
+            ("large", 80),
+            ("hostile", 0),
+            ("datagram-clients", 0),
+        ],
+        bug: "JoinedAbroad",
     },
     Regression {
         name: "the token of a stale item is won in memory alone",

@@ -3,6 +3,7 @@
 use crate::books::Counts;
 use crate::swarm::Swarm;
 use crate::world::World;
+use laneway_store::meter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Smaller runs that are tried after a failure.
@@ -23,7 +24,9 @@ pub struct Report {
 /// Runs it. A panic of the server is a failure like any other.
 pub fn run(swarm: &Swarm, traced: bool) -> Report {
     let mut world = World::new(swarm, traced);
+    meter::refuse(swarm.refuse_memory, swarm.seed);
     let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
+    meter::refuse(0, 0);
     let failure = match ended {
         Ok(Ok(())) => None,
         Ok(Err(what)) => Some(what),

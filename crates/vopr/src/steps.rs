@@ -64,8 +64,9 @@ impl World {
         meter::take();
         let progress = worker.step();
         let work = meter::take();
-        let shared = &life.rig.shared.workers[number];
-        *until = match worker.transport().asleep() {
+        let asleep = worker.transport().asleep();
+        let shared = life.rig.place(number);
+        *until = match asleep {
             // It is about to sleep: it says so and looks once more, as it does before a real poll,
             // of which the one in memory only looks at once.
             Some(longest) if shared.jobs.is_empty() && shared.finished.is_empty() => {
@@ -137,7 +138,11 @@ impl World {
 
     /// Workers change roles, as the control loop could have them do.
     pub(crate) fn change_roles(&mut self, life: &mut Life) {
-        let workers = self.swarm.workers as u64;
+        let domain = match life.rig.domains.len() as u64 {
+            1 => 0,
+            domains => self.random.below(domains) as usize,
+        };
+        let workers = life.rig.domains[domain].workers.len() as u64;
         let has_roles = self.swarm.form == Form::Roles
             && matches!(self.swarm.design, Design::Lanes | Design::Minos);
         if workers < 2 || !has_roles {
@@ -146,7 +151,7 @@ impl World {
         let large = 1 + self.random.below(workers - 1) as usize;
         self.books.counts.role_changes += 1;
         self.books.say(|| format!("{large} workers turn large"));
-        life.rig.publish_large(large);
-        life.rig.shared.wake_all(); // as the control loop does
+        life.rig.publish_large_in(domain, large);
+        life.rig.domains[domain].wake_all(); // as the control loop does
     }
 }

@@ -390,7 +390,7 @@ impl StreamClient {
         told: &[Told],
     ) -> Result<(), String> {
         let swarm = scene.swarm;
-        let may_refuse = scene.may_doubt || swarm.is_tight() || swarm.store_mode;
+        let may_refuse = scene.may_doubt || swarm.may_refuse();
         let wrong = request.expect == Expect::Refusal;
         let refused = told.contains(&Told::Refused) && !may_refuse && !wrong;
         if refused || (told.contains(&Told::Doubt) && !scene.may_doubt) {

@@ -32,6 +32,8 @@ pub struct Swarm {
     pub seed: u64,
     /// Workers.
     pub workers: usize,
+    /// NUMA domains, which divide them as far as that goes ([`Swarm::domains`]).
+    pub domains: u16,
     /// Who serves what.
     pub design: Design,
     /// How lanes share workers.
@@ -62,6 +64,8 @@ pub struct Swarm {
     pub back: bool,
     /// Bytes of log and SSD change, at rest and as they are read.
     pub rot: bool,
+    /// Of so many requests for memory one is refused; 0: none.
+    pub refuse_memory: u32,
     /// Connections at a time.
     pub clients: usize,
     /// Clients over UDP.
@@ -158,9 +162,10 @@ impl Swarm {
             true => random.below(most) as u8,
             false => 0,
         };
-        Swarm {
+        let mut swarm = Swarm {
             seed,
             workers: shape.workers,
+            domains: 1,
             design: shape.design,
             form: shape.form,
             access: shape.access,
@@ -195,12 +200,36 @@ impl Swarm {
             wrong: random.one_in(2),
             back: random.one_in(3) && kept != Kept::No,
             rot: random.one_in(3) && kept != Kept::No,
+            refuse_memory: 0,
+        };
+        if random.one_in(3) {
+            swarm.domains = 1 + random.below(3) as u16;
         }
+        if random.one_in(4) {
+            swarm.refuse_memory = [6, 40, 300][random.below(3) as usize];
+        }
+        swarm
     }
 
     /// Whether memory is shorter than what the clients store.
     pub fn is_tight(&self) -> bool {
         self.memory_bytes < MEMORY_BYTES_AMPLE
+    }
+
+    /// NUMA domains that it can have: there are designs and roles that need two workers, and most
+    /// that may be chosen besides goes with one domain only, as a data folder does.
+    pub fn domains(&self) -> u16 {
+        let simple = matches!(self.design, Design::Lanes | Design::Hkh);
+        let least = if simple && self.form == Form::TimeShare { 1 } else { 2 };
+        match self.kept == Kept::No && self.access == Access::Crcw && !self.hot {
+            true => self.domains.clamp(1, (self.workers / least).max(1) as u16),
+            false => 1,
+        }
+    }
+
+    /// Whether a store may be refused for want of memory.
+    pub fn may_refuse(&self) -> bool {
+        self.is_tight() || self.store_mode || self.refuse_memory > 0
     }
 
     /// Smaller runs that may fail in the same way, the largest steps first.
@@ -234,6 +263,8 @@ impl Swarm {
         add(&|swarm| swarm.ends = 0);
         add(&|swarm| swarm.large = 0);
         add(&|swarm| swarm.hot = false);
+        add(&|swarm| swarm.domains = 1);
+        add(&|swarm| swarm.refuse_memory = 0);
         add(&|swarm| swarm.adaptive = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.keys = (swarm.keys / 2).max(1));
@@ -272,6 +303,8 @@ impl Swarm {
             ("ends", self.ends.into()),
             ("large", self.large.into()),
             ("hot", self.hot.into()),
+            ("domains", self.domains.into()),
+            ("refuse-memory", self.refuse_memory.into()),
             ("adaptive", self.adaptive.into()),
             ("pipeline", self.pipeline as u64),
             ("keys", self.keys as u64),
@@ -304,6 +337,8 @@ impl Swarm {
             "ends" => self.ends = value as u8,
             "large" => self.large = value as u8,
             "hot" => self.hot = value != 0,
+            "domains" => self.domains = value as u16,
+            "refuse-memory" => self.refuse_memory = value as u32,
             "adaptive" => self.adaptive = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "keys" => self.keys = value as usize,
@@ -323,12 +358,13 @@ impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} ({:?}, {:?}) with {} workers, {} MB, kept: {:?}; {} connections of {} in a \
-             pipeline, {} UDP clients, {} hostile; {} keys, {} commands, {} crashes",
+            "{:?} ({:?}, {:?}) with {} workers in {} domains, {} MB, kept: {:?}; {} connections of \
+             {} in a pipeline, {} UDP clients, {} hostile; {} keys, {} commands, {} crashes",
             self.design,
             self.form,
             self.access,
             self.workers,
+            self.domains(),
             self.memory_bytes >> 20,
             self.kept,
             self.clients,

@@ -117,11 +117,13 @@ impl World {
             false => Plan::of(swarm.workers, swarm.form),
         };
         let item_bytes_max = (swarm.value_bytes_max * 2).max(256 << 10);
+        let memory_of_one = swarm.memory_bytes / u64::from(swarm.domains());
         Plan {
+            domains: swarm.domains(),
             design: swarm.design,
             access: swarm.access,
             memory_bytes: swarm.memory_bytes,
-            item_bytes_max: item_bytes_max.min(swarm.memory_bytes as usize / 4),
+            item_bytes_max: item_bytes_max.min(memory_of_one as usize / 4),
             store_mode: swarm.store_mode,
             adaptive: swarm.adaptive,
             threshold_bytes: 8 << 10,
@@ -226,9 +228,8 @@ impl World {
             rig.keeper = Some(Keeper::new(rig.shared.clone(), Box::new(devices.clone())));
         }
         let swarm = &self.swarm;
-        let udp = |(number, net)| {
-            DatagramClient::new(number, net, swarm.workers, swarm.seed ^ number as u64)
-        };
+        let udp =
+            |(number, net)| DatagramClient::new(number, net, swarm, swarm.seed ^ number as u64);
         let nets = rig.datagrams.iter().cycle().take(swarm.datagram_clients);
         let datagrams = nets.enumerate().map(udp).collect();
         self.books.say(|| "a server starts".into());
@@ -322,7 +323,7 @@ impl World {
     /// The server ends, and the machine with it or not.
     fn end(&mut self, mut life: Life, end: End, last: bool) -> Outcome {
         let off = self.has_no_power();
-        self.books.counts.evictions += life.rig.shared.store.stats().evictions;
+        self.books.counts.evictions += life.rig.evictions();
         if let Some(net) = &life.rig.datagrams {
             let fates = net.fates();
             self.books.counts.datagram_faults +=
@@ -396,7 +397,7 @@ impl World {
     /// checkpoint has vouched for all of it.
     fn stop(&mut self, life: &mut Life) -> Outcome<bool> {
         life.hostile.clear();
-        life.rig.shared.enter_phase(Phase::Draining);
+        life.rig.domains.iter().for_each(|shared| shared.enter_phase(Phase::Draining));
         for _ in 0..2_000 {
             if life.rig.shared.is_drained() {
                 break;
@@ -405,7 +406,7 @@ impl World {
             self.clock.advance(1_000_000);
             self.note_time();
         }
-        life.rig.shared.enter_phase(Phase::Stopped);
+        life.rig.domains.iter().for_each(|shared| shared.enter_phase(Phase::Stopped));
         for worker in &mut life.rig.workers {
             worker.step().map_err(|error| format!("a worker that stops: {error}"))?;
             worker.finish();

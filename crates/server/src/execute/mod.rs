@@ -23,7 +23,7 @@ pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::meta_get_key;
 pub use store::{
-    Body, Incoming, Joining, Landing, begin, key_of_store, looks_at_old, refused_by_size,
+    Body, Incoming, Joining, Landing, begin, joins, key_of_store, looks_at_old, refused_by_size,
     store_slice, store_whole,
 };
 

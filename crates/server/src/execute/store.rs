@@ -103,6 +103,17 @@ pub fn looks_at_old(request: &Request<'_>) -> bool {
     }
 }
 
+/// Whether a request joins its bytes to those of an item that there is, which may be large.
+pub fn joins(request: &Request<'_>) -> bool {
+    match request {
+        Request::Store(store) => matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend),
+        Request::MetaSet(set) => {
+            matches!(set.meta.flags.set_mode, MetaSetMode::Append | MetaSetMode::Prepend)
+        }
+        _ => false,
+    }
+}
+
 /// A store whose value lies whole in the input: [`Outcome::Done`], or [`Outcome::Kept`].
 ///
 /// # Panics

@@ -192,7 +192,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let _alone = self.shared.put_locks.enter(|| self.shared.store.hash(key));
                 let full = desk.joinings.len() >= JOININGS_MAX;
                 let budget = if full { usize::MAX } else { self.slice_budget() };
-                let context = self.context(&touched);
+                let context = self.context_for(&touched, key);
                 if let Some(joining) = execute::store_slice(&context, request, body, budget, out) {
                     desk.batches[from.queue()].abandon();
                     desk.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
@@ -227,7 +227,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 self.queue_for(first.unwrap_or_default(), forward::writes(get.verb), 0)
             }
             request @ (Request::Store(_) | Request::MetaSet(_)) => {
-                self.queue_for(execute::key_of_store(request, &mut scratch), true, size.0)
+                let key = execute::key_of_store(request, &mut scratch);
+                self.queue_for_store(key, execute::joins(request), size.0)
             }
             request => self.queue_for_unseen(request),
         };

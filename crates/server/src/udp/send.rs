@@ -268,7 +268,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         desk.storing_bytes -= message.message_bytes();
         let is_whole = fits && ends(&message, end);
         let size = ItemBytes(incoming.item_bytes());
-        if let Some(to) = self.queue_for(incoming.key(), true, size.0).filter(|_| is_whole) {
+        if let Some(to) =
+            self.queue_for_store(incoming.key(), incoming.joins(), size.0).filter(|_| is_whole)
+        {
             let (origin, now) = (Origin::Datagram(from.to), from.arrived_nanos);
             let work = Work::Body(incoming);
             let (home, held) = (None, None); // what it takes lies in the store
@@ -313,7 +315,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let batch = &mut desk.batches[from.queue()];
         batch.begin();
         let alone = self.shared.put_locks.enter(|| joining.hash());
-        let done = joining.step(&self.context(&Cell::new(0)), self.slice_budget(), batch.out());
+        let (touched, budget) = (Cell::new(0), self.slice_budget());
+        let context = self.context_for(&touched, joining.key());
+        let done = joining.step(&context, budget, batch.out());
         drop(alone);
         if !done {
             batch.abandon();

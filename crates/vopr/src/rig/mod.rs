@@ -8,19 +8,20 @@ pub mod peer;
 use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
 use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, LargeLane, Role};
-use laneway_policy::{Nanos, SizeHistogram, SmoothHistogram, WorkerId, build};
+use laneway_policy::{Nanos, Placement, SizeHistogram, SmoothHistogram, WorkerId, build, owner};
 use laneway_rdma::contract::Peer;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::{RingRequester, RingResponder};
 use laneway_rdma::{door, faults};
+use laneway_server::abroad;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
 use laneway_server::durable::keeper::Keeper;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::settings::{Idle, Settings, UdpSettings};
-use laneway_server::shared::Shared;
+use laneway_server::shared::{Company, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Mode, Store};
 use laneway_transport::datagram::Datagrams;
@@ -45,7 +46,10 @@ pub struct Rig {
     pub datagrams: Option<DatagramNet>,
     pub registry: Option<Arc<Registry>>,
     pub berths: Option<Arc<afar::Berths>>,
+    /// Of the first NUMA domain; there may be others.
     pub shared: Arc<Shared<MemoryStream>>,
+    /// Of each.
+    pub domains: Vec<Arc<Shared<MemoryStream>>>,
     pub clock: ManualClock,
     pub workers: Vec<Worker<MemoryTransport, ManualClock>>,
     pub keeper: Option<Keeper<MemoryStream>>,
@@ -54,7 +58,10 @@ pub struct Rig {
 
 #[derive(Clone)]
 pub struct Plan {
+    /// Of all NUMA domains.
     pub workers: usize,
+    /// NUMA domains, which divide workers and memory.
+    pub domains: u16,
     pub form: Form,
     pub faults: Faults,
     pub memory_bytes: u64,
@@ -95,6 +102,7 @@ impl Plan {
     pub fn of(workers: usize, form: Form) -> Plan {
         Plan {
             workers,
+            domains: 1,
             form,
             faults: Faults::NONE,
             memory_bytes: 64 << 20,
@@ -203,69 +211,97 @@ pub const FORMS: [(usize, Form); 4] =
 
 impl Rig {
     pub fn new(plan: &Plan) -> Rig {
-        let policy_settings = laneway_policy::Settings {
-            design: plan.design,
-            form: (plan.design == Design::Lanes).then_some(plan.form),
-            access: plan.access,
-            workers_handoff: plan.workers_handoff,
-            extra_large: plan.extra_large,
-            profile_sample: plan.profile_sample,
-            hot: plan.hot,
-            workers: plan.workers as u16,
-            threshold_fixed: (!plan.adaptive).then_some(ItemBytes(plan.threshold_bytes)),
-            samples_min: 50,
-            ..laneway_policy::Settings::default()
-        };
         let clock = plan.clock.clone().unwrap_or_default();
-        let settings = settings(plan, policy_settings.clone());
-        let store = store(plan);
-        let policy = build(policy_settings).expect("the settings fit");
-        let shared =
-            Shared::new(store, settings, policy.initial(), clock.unix_seconds(clock.nanos()));
-        if let Some(kept) = &plan.kept {
-            shared.store.raise_seq(kept.tier.sequence());
-            let durable = Durable::new(kept.tier.clone(), kept.interval, Recovery::default());
-            shared.durable.get_or_init(|| Arc::new(durable));
-        }
-        let net = Net::new(plan.faults);
-        let mut control = Some(Control::new(policy, 1_000_000_000, 0));
-        let datagrams = plan.datagrams.map(|faults| DatagramNet::new(faults, plan.workers));
-        let first = if datagrams.is_some() { plan.workers } else { 0 };
-        let registry = plan.shm.map(|_| {
-            let terms = Terms::of(plan.workers, BULK_BYTES);
-            Arc::new(Registry::new(terms, CLIENTS_MAX))
+        let placement = Placement::new(owner::SEED, plan.workers as u16, plan.domains);
+        let placement = placement.expect("each domain has a worker");
+        let company = Company::default();
+        let parts = (0..plan.domains).map(|domain| {
+            let (first, workers) = placement.queues_of(domain);
+            let memory_bytes = plan.memory_bytes / u64::from(plan.domains);
+            let part = Plan { workers: workers.into(), memory_bytes, ..plan.clone() };
+            (usize::from(first.0), domain_of(&part, &clock, company.clone()))
         });
-        if let Some(registry) = &registry {
-            shared.rdma.get_or_init(|| registry.clone());
+        let parts: Vec<_> = parts.collect();
+        let all: Vec<_> = parts.iter().map(|(_, (shared, _))| shared.clone()).collect();
+        if plan.domains > 1 {
+            abroad::link(&all, placement);
         }
-        let berths = plan.afar.map(afar::Berths::new);
-        let worker = |number| {
-            let id = WorkerId(number as u16);
-            let mut transport = net.transport();
-            if let Some(datagrams) = &datagrams {
-                transport = transport.with_datagrams(datagrams);
-            }
-            if registry.is_some() {
-                transport = transport.with_rdma(first);
-            }
-            let mut worker =
-                Worker::new(id, shared.clone(), transport, clock.clone(), control.take())
-                    .expect("memory transports do not fail");
-            let mut queues: Option<Box<dyn Datagrams>> = None;
-            if let Some(net) = &datagrams {
-                queues = Some(Box::new(net.datagrams()));
-            }
-            if let (Some(registry), Some(faults)) = (&registry, plan.shm) {
-                queues = Some(in_memory(registry, number, (faults, &berths), queues));
-            }
-            if let Some(queues) = queues {
-                worker.serve_datagrams(queues).expect("memory transports do not fail");
-            }
-            worker
+        let mut rig = Rig {
+            net: Net::new(plan.faults),
+            datagrams: plan.datagrams.map(|faults| DatagramNet::new(faults, plan.workers)),
+            registry: plan.shm.map(|_| {
+                let terms = Terms::of(plan.workers, BULK_BYTES);
+                Arc::new(Registry::new(terms, CLIENTS_MAX))
+            }),
+            berths: plan.afar.map(afar::Berths::new),
+            shared: all[0].clone(),
+            domains: all,
+            clock,
+            workers: Vec::new(),
+            keeper: None,
+            steps: 0,
         };
-        let workers = (0..plan.workers).map(worker).collect();
-        let keeper = plan.kept.as_ref().map(|kept| Keeper::new(shared.clone(), kept.hands()));
-        Rig { net, datagrams, registry, berths, shared, clock, workers, keeper, steps: 0 }
+        if let Some(registry) = &rig.registry {
+            rig.shared.rdma.get_or_init(|| registry.clone());
+        }
+        for (first, (shared, control)) in parts {
+            let mut control = Some(control);
+            for number in 0..shared.workers.len() {
+                let worker = rig.worker(plan, &shared, (first, number), control.take());
+                rig.workers.push(worker);
+            }
+        }
+        rig.keeper = plan.kept.as_ref().map(|kept| Keeper::new(rig.shared.clone(), kept.hands()));
+        rig
+    }
+
+    /// Worker `number` of a domain whose workers are numbered from `first` on among all.
+    fn worker(
+        &self,
+        plan: &Plan,
+        shared: &Arc<Shared<MemoryStream>>,
+        (first, number): (usize, usize),
+        control: Option<Control>,
+    ) -> Worker<MemoryTransport, ManualClock> {
+        let workers = shared.workers.len();
+        let datagrams = self.datagrams.as_ref().map(|net| net.part(first..first + workers));
+        let mut transport = self.net.transport();
+        if let Some(datagrams) = &datagrams {
+            transport = transport.with_datagrams(datagrams);
+        }
+        if self.registry.is_some() {
+            transport = transport.with_rdma(if datagrams.is_some() { workers } else { 0 });
+        }
+        let id = WorkerId(number as u16);
+        let mut worker = Worker::new(id, shared.clone(), transport, self.clock.clone(), control)
+            .expect("memory transports do not fail");
+        let mut queues: Option<Box<dyn Datagrams>> = None;
+        if let Some(net) = &datagrams {
+            queues = Some(Box::new(net.datagrams()));
+        }
+        if let (Some(registry), Some(faults)) = (&self.registry, plan.shm) {
+            queues = Some(in_memory(registry, number, (faults, &self.berths), queues));
+        }
+        if let Some(queues) = queues {
+            worker.serve_datagrams(queues).expect("memory transports do not fail");
+        }
+        worker
+    }
+
+    /// What others see of a worker, by its number among all.
+    pub fn place(&self, mut number: usize) -> &WorkerShared<MemoryStream> {
+        for shared in &self.domains {
+            match shared.workers.get(number) {
+                Some(worker) => return worker,
+                None => number -= shared.workers.len(),
+            }
+        }
+        panic!("there is no such worker")
+    }
+
+    /// Items that memory evicted.
+    pub fn evictions(&self) -> u64 {
+        self.domains.iter().map(|shared| shared.store.stats().evictions).sum()
     }
 
     /// A client in memory. The server is there as long as the stream is.
@@ -351,7 +387,12 @@ impl Rig {
 
     /// Give so many workers the role of serving large requests alone.
     pub fn publish_large(&mut self, large: usize) {
-        self.publish(|plan| {
+        self.publish_large_in(0, large);
+    }
+
+    /// The same in a NUMA domain.
+    pub fn publish_large_in(&mut self, domain: usize, large: usize) {
+        publish(&self.domains[domain], |plan| {
             let small = plan.roles.len() - large;
             plan.workers_small = small as u16;
             for (number, role) in plan.roles.iter_mut().enumerate() {
@@ -372,11 +413,47 @@ impl Rig {
 
     /// Put another plan in force, as the control loop would.
     pub fn publish(&mut self, change: impl FnOnce(&mut CorePlan)) {
-        let mut plan = (*self.shared.plan.get()).clone();
-        plan.epoch += 1;
-        change(&mut plan);
-        self.shared.plan.publish(plan);
+        publish(&self.shared, change);
     }
+}
+
+fn publish(shared: &Shared<MemoryStream>, change: impl FnOnce(&mut CorePlan)) {
+    let mut plan = (*shared.plan.get()).clone();
+    plan.epoch += 1;
+    change(&mut plan);
+    shared.plan.publish(plan);
+}
+
+/// What the workers of a domain share, and its control loop.
+fn domain_of(
+    plan: &Plan,
+    clock: &ManualClock,
+    company: Company,
+) -> (Arc<Shared<MemoryStream>>, Control) {
+    let policy_settings = laneway_policy::Settings {
+        design: plan.design,
+        form: (plan.design == Design::Lanes).then_some(plan.form),
+        access: plan.access,
+        workers_handoff: plan.workers_handoff,
+        extra_large: plan.extra_large,
+        profile_sample: plan.profile_sample,
+        hot: plan.hot,
+        workers: plan.workers as u16,
+        threshold_fixed: (!plan.adaptive).then_some(ItemBytes(plan.threshold_bytes)),
+        samples_min: 50,
+        ..laneway_policy::Settings::default()
+    };
+    let settings = settings(plan, policy_settings.clone());
+    let policy = build(policy_settings).expect("the settings fit");
+    let started_seconds = clock.unix_seconds(clock.nanos());
+    let store = store(plan);
+    let shared = Shared::in_company(store, settings, policy.initial(), started_seconds, company);
+    if let Some(kept) = &plan.kept {
+        shared.store.raise_seq(kept.tier.sequence());
+        let durable = Durable::new(kept.tier.clone(), kept.interval, Recovery::default());
+        shared.durable.get_or_init(|| Arc::new(durable));
+    }
+    (shared, Control::new(policy, 1_000_000_000, 0))
 }
 
 fn store(plan: &Plan) -> Arc<Store> {

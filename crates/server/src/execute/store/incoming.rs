@@ -151,6 +151,11 @@ impl Incoming {
         self.how.place != Place::Whole(Condition::Always)
     }
 
+    /// Whether it joins its bytes to those of an item that there is.
+    pub fn joins(&self) -> bool {
+        matches!(self.how.place, Place::Joined { .. })
+    }
+
     /// Whether the client wants no answer.
     pub fn is_noreply(&self) -> bool {
         matches!(self.answer, AnswerOwned::Text { noreply: true })

@@ -205,6 +205,11 @@ impl Joining {
         Box::new(Joining { key: key.into(), hash, how, answer, join, _charge: charge })
     }
 
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
     /// The key's hash.
     pub fn hash(&self) -> KeyHash {
         self.hash
