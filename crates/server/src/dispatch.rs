@@ -239,9 +239,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if rest.len() < whole && whole <= READ_BYTES {
             return Step::Stop(0, Stop::Starved);
         }
-        let joins = execute::joins(&frame.request);
-        let is_alone = rest.len() == whole && !joins;
-        let offer = || if is_alone { self.offer(key, size as u64) } else { None };
+        let joins = || execute::joins(&frame.request);
+        let may_offer = || rest.len() == whole && self.offers.get() > 0 && !joins();
+        let offer = || if may_offer() { self.offer(key, size as u64) } else { None };
         if rest.len() >= whole
             && let Some(to) = self.queue_for_store(key, joins, size as u64).or_else(offer)
         {

@@ -74,11 +74,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn queue_for_store(
         &self,
         key: &[u8],
-        joins: bool,
+        joins: impl Fn() -> bool,
         size: u64,
     ) -> Option<WorkerTarget> {
-        let joins = joins && !is_planted(Bug::JoinedAbroad);
-        self.queue_for(key, true, size).filter(|to| !(joins && Self::is_abroad(*to)))
+        let is_mine = |to| Self::is_abroad(to) && joins() && !is_planted(Bug::JoinedAbroad);
+        self.queue_for(key, true, size).filter(|to| !is_mine(*to))
     }
 
     /// The queue for a request without a value, before anybody has looked its item up.
@@ -200,10 +200,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         arrived: u64,
     ) -> Result<Step, Box<Incoming>> {
         let size = incoming.item_bytes();
-        let joins = incoming.joins();
-        let Some(to) = self.queue_for_store(incoming.key(), joins, size) else {
-            return Err(incoming);
-        };
+        let to = self.queue_for_store(incoming.key(), || incoming.joins(), size);
+        let Some(to) = to else { return Err(incoming) };
         let work = Work::Body(incoming);
         match self.hand_over(connection, to, work, ItemBytes(size), arrived) {
             Ok(()) => Ok(Step::Stop(0, Stop::Ticket)),

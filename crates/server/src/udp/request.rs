@@ -228,7 +228,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
             request @ (Request::Store(_) | Request::MetaSet(_)) => {
                 let key = execute::key_of_store(request, &mut scratch);
-                self.queue_for_store(key, execute::joins(request), size.0)
+                self.queue_for_store(key, || execute::joins(request), size.0)
             }
             request => self.queue_for_unseen(request),
         };

@@ -269,7 +269,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let is_whole = fits && ends(&message, end);
         let size = ItemBytes(incoming.item_bytes());
         if let Some(to) =
-            self.queue_for_store(incoming.key(), incoming.joins(), size.0).filter(|_| is_whole)
+            self.queue_for_store(incoming.key(), || incoming.joins(), size.0).filter(|_| is_whole)
         {
             let (origin, now) = (Origin::Datagram(from.to), from.arrived_nanos);
             let work = Work::Body(incoming);
