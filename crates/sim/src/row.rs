@@ -194,6 +194,7 @@ pub fn unit(column: &str) -> &'static str {
         "core_hours_per_billion" => "h/G",
         "workers" | "workers_large" | "cores" => "cores",
         "k" => "frames",
+        "small_slices" | "small_bound" | "large_slices" | "large_bound" => "slices",
         "small_unfinished" | "large_unfinished" | "large_backlog" | "requests" => "requests",
         _ if name.contains("_over_") || name.starts_with("max_") => "times",
         _ => "",

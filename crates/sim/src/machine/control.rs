@@ -169,8 +169,7 @@ impl Run<'_> {
     fn move_large_work(&mut self) {
         let mut moved: Vec<Transfer> = self.shared.drain(..).collect();
         for worker in &mut self.workers {
-            let begun = |t: &Transfer| t.service_left < t.request.service;
-            let keep = worker.transfers.iter().take_while(|t| begun(t)).count();
+            let keep = worker.transfers.iter().take_while(|t| t.is_begun()).count();
             let keep = keep.max(usize::from(worker.turn.in_transfer()));
             moved.extend(worker.transfers.drain(keep.min(worker.transfers.len())..));
         }

@@ -3,7 +3,9 @@
 //! What a worker does with a request is asked of [`mod@laneway_policy::route`], under the plan that
 //! [`laneway_policy::build`]'s control loop makes once per epoch: the very code the server runs.
 //! What a worker does next is asked of [`laneway_policy::turn`]: taking batches, slices, and
-//! requests from others. What is ours here is to carry it out, and what it costs.
+//! requests from others; where requests come by connections (`streams`), of
+//! [`laneway_policy::share`], as the server asks it. What is ours here is to carry it out, and what
+//! it costs.
 //!
 //! Not modelled: caches, locks, the RX wire, lost packets, clients that wait. Workers poll, so
 //! work that arrives is noticed at once. Unit: picoseconds.
@@ -12,11 +14,13 @@ mod control;
 mod nic;
 mod outcome;
 mod spec;
+mod streams;
 mod turn;
 
 pub use nic::{Nic, WireOrder};
 pub use outcome::{Halves, Outcome, State, Window};
 pub use spec::{Costs, Machine, Reach, SliceOrder, Standby, Traffic, Tweak};
+pub use streams::{SliceWait, Streams};
 
 use crate::events::{Events, NEVER};
 use crate::stats::{Latencies, SECOND};
@@ -26,6 +30,7 @@ use laneway_load::random::Random;
 use laneway_policy::{BATCH, Design, ItemBytes, Turn, WorkerId};
 use nic::Wire;
 use std::collections::VecDeque;
+use streams::{Desk, Stream};
 
 /// Most workers of a machine: sleepers are a 64-bit mask.
 pub const WORKERS_MAX: u16 = 64;
@@ -51,6 +56,21 @@ struct Transfer {
     service_left: u64,
 }
 
+impl Transfer {
+    fn is_begun(&self) -> bool {
+        self.service_left < self.request.service
+    }
+
+    /// What the next so many bytes cost; they are no longer to be served.
+    fn take(&mut self, bytes: u32) -> u64 {
+        let part = u128::from(self.service_left) * u128::from(bytes);
+        let left = u128::from(self.bytes_left);
+        let service = part.checked_div(left).map_or(self.service_left, |part| part as u64);
+        self.service_left -= service;
+        service
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Doing {
     Nothing,
@@ -60,6 +80,14 @@ enum Doing {
     Hand(Request),
     /// The next so many bytes of the transfer at the front of the worker's own queue.
     Piece(u32),
+    /// So many requests of a connection.
+    Turn(u32, u32),
+    /// The next so many bytes of a connection's transfer, which were its turn in that line.
+    Slice {
+        connection: u32,
+        bytes: u32,
+        urgent: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -98,6 +126,11 @@ struct Run<'a> {
     rx: Vec<VecDeque<Request>>,
     /// Large requests (or, of `sho`, all) that any large worker may take.
     shared: VecDeque<Transfer>,
+    /// Connections, where requests come by them; what each worker has of them; and those that wait
+    /// for any large worker.
+    streams: Vec<Stream>,
+    desks: Vec<Desk>,
+    handed: VecDeque<u32>,
     asleep: u64,
     control: Control,
     wire: Option<Wire>,
@@ -147,6 +180,12 @@ impl<'a> Run<'a> {
         let mix = &traffic.phases[0].1;
         let control = Control::new(machine, mix);
         let per_lane = machine.settings.design == Design::Lanes;
+        if machine.streams.is_some() {
+            let knows = matches!(machine.settings.design, Design::Lanes | Design::Hkh);
+            assert!(knows && machine.nic.is_none(), "lanes or hkh, without a wire");
+        }
+        let (connections, burst) =
+            machine.streams.map_or((0, 1), |streams| (streams.connections, streams.burst));
         let mut run = Run {
             costs,
             random: Random::stream(seed, 0),
@@ -157,10 +196,13 @@ impl<'a> Run<'a> {
             workers: (0..workers).map(|_| Worker::new()).collect(),
             rx: vec![VecDeque::with_capacity(1024); workers],
             shared: VecDeque::with_capacity(1024),
+            streams: (0..connections).map(|_| Stream::default()).collect(),
+            desks: (0..workers).map(|_| Desk::default()).collect(),
+            handed: VecDeque::new(),
             asleep: u64::MAX >> (64 - workers),
             control,
             wire: machine.nic.map(|nic| Wire::new(nic, workers, per_lane)),
-            gap_mean: SECOND as f64 / traffic.rate,
+            gap_mean: f64::from(burst) * SECOND as f64 / traffic.rate,
             arrivals: 0,
             in_system: 0,
             large_in_system: 0,
@@ -236,24 +278,28 @@ impl<'a> Run<'a> {
 
     fn arrive(&mut self) {
         self.clockwork();
+        match self.machine.streams {
+            None => {
+                let (request, spare) = self.next_request();
+                let queue = self.queue_for(spare);
+                self.rx[queue].push_back(request);
+                self.wake_for_rx(queue);
+            }
+            Some(streams) => {
+                let requests: Vec<_> = (0..streams.burst).map(|_| self.next_request()).collect();
+                let connection = (u32::from(requests[0].1) * streams.connections) >> 16;
+                self.come(connection, requests.into_iter().map(|(request, _)| request));
+            }
+        }
+        self.schedule_arrival();
+    }
+
+    /// The next request, counted, and random bits.
+    fn next_request(&mut self) -> (Request, u16) {
         let drawn = self.draw.draw(&mut self.random);
         let counted = self.arrivals >= self.traffic.warmup && self.counted_left > 0;
         if counted {
-            if self.outcome.requests == 0 {
-                self.begin_counting();
-            }
-            self.outcome.requests += 1;
-            self.counted_left -= 1;
-            self.small_left += u64::from(!drawn.large && drawn.replied);
-            self.large_left += u64::from(drawn.large && drawn.replied);
-            self.outcome.small_halves.arrived += u64::from(!drawn.large);
-            self.outcome.large_halves.arrived += u64::from(drawn.large);
-            if self.counted_left == self.traffic.requests / 2 {
-                self.half_is_over();
-            }
-            if self.counted_left == 0 {
-                self.end_counting();
-            }
+            self.count(drawn);
         }
         self.arrivals += 1;
         self.area_changes();
@@ -264,18 +310,37 @@ impl<'a> Run<'a> {
         }
         let request = self.request(drawn, counted);
         self.control.count(ItemBytes(u64::from(request.bytes)));
-        let queue = if self.machine.central_queue {
-            0
-        } else {
-            let homes = match self.machine.reach {
-                Reach::Unread => self.workers.len(),
-                Reach::Offered => usize::from(self.control.plan.workers_small),
-            };
-            (usize::from(drawn.spare) * homes) >> 16
+        (request, drawn.spare)
+    }
+
+    fn count(&mut self, drawn: Drawn) {
+        if self.outcome.requests == 0 {
+            self.begin_counting();
+        }
+        self.outcome.requests += 1;
+        self.counted_left -= 1;
+        self.small_left += u64::from(!drawn.large && drawn.replied);
+        self.large_left += u64::from(drawn.large && drawn.replied);
+        self.outcome.small_halves.arrived += u64::from(!drawn.large);
+        self.outcome.large_halves.arrived += u64::from(drawn.large);
+        if self.counted_left == self.traffic.requests / 2 {
+            self.half_is_over();
+        }
+        if self.counted_left == 0 {
+            self.end_counting();
+        }
+    }
+
+    /// The RX queue that a request comes into.
+    fn queue_for(&self, spare: u16) -> usize {
+        if self.machine.central_queue {
+            return 0;
+        }
+        let homes = match self.machine.reach {
+            Reach::Unread => self.workers.len(),
+            Reach::Offered => usize::from(self.control.plan.workers_small),
         };
-        self.rx[queue].push_back(request);
-        self.wake_for_rx(queue);
-        self.schedule_arrival();
+        (usize::from(spare) * homes) >> 16
     }
 
     fn request(&mut self, drawn: Drawn, counted: bool) -> Request {
@@ -443,6 +508,7 @@ impl<'a> Run<'a> {
         }
         self.rx.iter().flatten().for_each(&mut waits);
         self.shared.iter().for_each(|transfer| waits(&transfer.request));
+        streams::waiting(&self.streams).for_each(&mut waits);
         if let Some(wire) = &self.wire {
             wire.waiting().for_each(&mut waits);
         }

@@ -1,5 +1,6 @@
 //! What came of a run.
 
+use super::SliceWait;
 use crate::stats::Latencies;
 use laneway_policy::CorePlan;
 
@@ -119,6 +120,9 @@ pub struct Outcome {
     pub small_halves: Halves,
     /// Large ones.
     pub large_halves: Halves,
+    /// Where requests come by connections: what small turns waited for at most, and what runs of
+    /// slices did.
+    pub slice_waits: [SliceWait; 2],
     /// Requests in the machine, on average over the time in which arrivals counted.
     pub in_system: f64,
     /// Mean rate of arrivals in that time, per second.

@@ -1,6 +1,6 @@
 //! What is simulated: a machine, what its work costs, and what arrives.
 
-use super::Nic;
+use super::{Nic, Streams};
 use crate::events::NEVER;
 use crate::stats::US;
 use crate::workload::{Draw, Mix};
@@ -152,6 +152,8 @@ pub struct Machine {
     pub standby: Standby,
     /// What can be taken from others.
     pub reach: Reach,
+    /// The connections by which requests come; `None`: each request stands alone.
+    pub streams: Option<Streams>,
     /// Sizes are counted. Our server counts them whatever the design, for its statistics; the
     /// paper's rivals of `minos` had nothing to count them for.
     pub profiles: bool,
@@ -175,6 +177,7 @@ impl Machine {
             slice_order: SliceOrder::OneByOne,
             standby: Standby::Returns,
             reach: Reach::Unread,
+            streams: None,
             profiles: true,
             network: 0,
             epoch: NEVER,

@@ -21,7 +21,7 @@ impl Run<'_> {
 
     /// Wake one of these workers, if any sleeps: the next one after the last that was woken, or
     /// the first would do all the work.
-    fn wake_one(&mut self, of: u64) {
+    pub(super) fn wake_one(&mut self, of: u64) {
         let sleepers = self.asleep & of;
         if sleepers == 0 {
             return;
@@ -58,11 +58,17 @@ impl Run<'_> {
             Doing::Serve(request) => self.served(worker, request, request.bytes),
             Doing::Hand(request) => self.hand_over(worker, request),
             Doing::Piece(bytes) => self.piece_done(worker, bytes),
+            Doing::Turn(connection, count) => self.turn_done(worker, connection, count),
+            Doing::Slice { connection, bytes, urgent } => {
+                self.slice_done(worker, connection, bytes, urgent);
+            }
         }
-        self.next_work(worker);
+        if matches!(self.workers[worker].doing, Doing::Nothing) {
+            self.next_work(worker);
+        }
     }
 
-    fn served(&mut self, worker: usize, request: Request, bytes: u32) {
+    pub(super) fn served(&mut self, worker: usize, request: Request, bytes: u32) {
         let state = &mut self.workers[worker];
         state.requests += 1;
         state.packets += ItemBytes(u64::from(request.bytes)).packets().0;
@@ -145,6 +151,9 @@ impl Run<'_> {
 
     /// Find something to do for a worker that does nothing, or let it sleep.
     pub(super) fn next_work(&mut self, worker: usize) {
+        if self.machine.streams.is_some() {
+            return self.next_of_streams(worker);
+        }
         if self.workers[worker].transfers.is_empty() && self.control.is_standby(worker) {
             self.control.lower();
         }
@@ -260,7 +269,7 @@ impl Run<'_> {
         }
     }
 
-    fn begin(&mut self, worker: usize, doing: Doing, time: u64) {
+    pub(super) fn begin(&mut self, worker: usize, doing: Doing, time: u64) {
         let state = &mut self.workers[worker];
         state.doing = doing;
         state.busy += time;
@@ -272,18 +281,10 @@ impl Run<'_> {
         let Some(bytes) = self.next_piece(worker) else { return false };
         let plan = &self.control.plan;
         let Some(transfer) = self.workers[worker].transfers.front() else { return false };
-        let begun = transfer.service_left < transfer.request.service;
-        let service = if bytes == transfer.bytes_left {
-            transfer.service_left
-        } else {
-            let part = u128::from(transfer.service_left) * u128::from(bytes);
-            (part / u128::from(transfer.bytes_left)) as u64
-        };
+        let begun = transfer.is_begun();
         let again = if begun && plan.slice_bytes.is_some() { self.costs.slice } else { 0 };
         let state = &mut self.workers[worker];
-        if let Some(transfer) = state.transfers.front_mut() {
-            transfer.service_left -= service;
-        }
+        let service = state.transfers.front_mut().map_or(0, |transfer| transfer.take(bytes));
         state.turn.slice_begun();
         self.begin(worker, Doing::Piece(bytes), service + again);
         true

@@ -9,6 +9,7 @@ mod minos_early;
 mod minos_load;
 mod minos_slo;
 mod nic_options;
+mod pipelined;
 mod plan;
 mod scale;
 mod sharding;
@@ -171,6 +172,11 @@ pub const ALL: &[Scenario] = &[
         name: "tx-backpressure",
         about: "a wire too thin: what lanes gives up, and what it would be like if it did not",
         run: backpressure::run,
+    },
+    Scenario {
+        name: "pipelined",
+        about: "small requests behind large ones on their connection, and behind which bound",
+        run: pipelined::run,
     },
     Scenario {
         name: "slice",
