@@ -19,6 +19,10 @@ use std::net::SocketAddr;
 /// Arrivals received, and departures sent, by one call, at most (Minos §4.1).
 pub const BURST: usize = 32;
 
+/// Bytes after which one call receives no more arrivals: the kernel joins frames to trains of up to
+/// 64 KiB, and a burst of those would keep a worker for a millisecond.
+pub const BURST_BYTES: usize = 64 << 10;
+
 /// From where clients write into memory that the server polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whence {
@@ -113,8 +117,9 @@ pub trait Datagrams: Send {
     fn queue(&self, queue: usize) -> Queue;
 
     /// Receive at most `burst` (and at most [`BURST`]) arrivals of any worker's queue, in one call
-    /// to the kernel. Returns how many; fewer than `burst` when there are no more now. They are
-    /// read by [`arrival`](Datagrams::arrival), and last until the next `poll`.
+    /// to the kernel. Returns how many; fewer than `burst` when there are no more now, or when they
+    /// have [`BURST_BYTES`] together. (The first long ones behind short ones may have more: how
+    /// many the kernel is asked for depends on what came before.) They are read by [`arrival`](Datagrams::arrival), and last until the next `poll`.
     fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize>;
 
     /// Times that the kernel failed to receive, for whatever reason, and was asked again: of this

@@ -5,7 +5,7 @@
 //! arrives at a full receive buffer is dropped, and what leaves through a full send buffer waits;
 //! a test fills one with [`DatagramNet::hold`].
 
-use crate::datagram::{Arrival, BURST, Datagrams, Departure, Path, Queue, Sent};
+use crate::datagram::{Arrival, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent};
 use crate::draws::Draws;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -314,7 +314,9 @@ impl Datagrams for MemoryDatagrams {
         let address = self.queues[queue].address;
         state.catch_up(&address);
         let buffer = state.receivers.get_mut(&address).expect("queues receive");
-        while let Some(datagram) = buffer.datagrams.front() {
+        let mut bytes = 0;
+        while let Some(datagram) = buffer.datagrams.front().filter(|_| bytes < BURST_BYTES) {
+            bytes += datagram.bytes.len();
             let full = self.arrivals.len() == burst.min(BURST);
             match self.arrivals.last_mut() {
                 Some(last) if last.joins(datagram) => last.bytes.extend(&datagram.bytes),

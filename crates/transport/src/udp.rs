@@ -16,7 +16,7 @@
 //! of a host's addresses a reply comes from: a host that has several is told one of them to listen
 //! on.
 
-use crate::datagram::{Arrival, BURST, Datagrams, Departure, Path, Queue, Sent};
+use crate::datagram::{Arrival, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::libc::{self, sock_filter, sock_fprog};
@@ -303,7 +303,8 @@ pub struct UdpDatagrams {
     room: Vec<u8>,
     received: [Received; BURST],
     count: usize,
-    /// How many arrivals to make ready for: what the last poll found, and as much again.
+    /// How many arrivals to make ready for: what the last poll that found any found, and as much
+    /// again, but no more bytes than a burst's.
     expected: usize,
     failures: u64,
 }
@@ -374,7 +375,7 @@ impl UdpDatagrams {
             match receive(self, most) {
                 // Fewer than asked for: there are no more.
                 Ok(count) if count < most => break,
-                Ok(_) => most = burst - self.count,
+                Ok(_) => most = (burst - self.count).min(self.as_long_left()),
                 Err(Errno::EAGAIN) => break,
                 // Who is told once does not stop before the queue is empty.
                 Err(Errno::EINTR) => {}
@@ -385,8 +386,22 @@ impl UdpDatagrams {
             }
         }
         self.failures += failures;
-        self.expected = (2 * self.count).clamp(EXPECTED_MIN, BURST);
+        if self.count > 0 {
+            let as_long = BURST_BYTES.div_ceil(self.longest());
+            self.expected = (2 * self.count).clamp(EXPECTED_MIN, BURST).min(as_long);
+        }
         Ok(self.count)
+    }
+
+    /// Bytes of the longest arrival, at least 1.
+    fn longest(&self) -> usize {
+        self.received[..self.count].iter().map(|arrival| arrival.bytes).fold(1, usize::max)
+    }
+
+    /// How many more arrivals, if they are as long as the longest so far, reach [`BURST_BYTES`].
+    fn as_long_left(&self) -> usize {
+        let bytes: usize = self.received[..self.count].iter().map(|arrival| arrival.bytes).sum();
+        BURST_BYTES.saturating_sub(bytes).div_ceil(self.longest())
     }
 }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Peer, UdpPeer, all, check, next, nothing, one_each, take, until};
-use laneway_transport::datagram::{Datagrams, Path};
+use laneway_transport::datagram::{BURST, Datagrams, Path};
 use laneway_transport::memory::{Faults, MemoryTransport, Net};
 use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet, Fates};
 use laneway_transport::socket::SocketTransport;
@@ -41,6 +41,37 @@ fn memory_keeps_the_contract() {
     let transport: MemoryTransport = Net::new(Faults::NONE).transport();
     let handles = [net.datagrams(), net.datagrams()];
     check(handles, transport.with_datagrams(&net), || net.client());
+}
+
+/// Three long datagrams at a time: a poll ends with the one that reaches the bytes of a burst.
+fn check_bursts(datagrams: &mut dyn Datagrams, send: impl Fn(&[u8])) {
+    const LONG: usize = 40_000;
+    let mut poll = || {
+        let count = datagrams.poll(0, BURST).expect("polls");
+        (0..count).map(|index| datagrams.arrival(index).bytes.len()).sum::<usize>()
+    };
+    send(&[1; LONG]);
+    assert_eq!(poll(), LONG, "from now on it knows how long they are");
+    for _ in 0..20 {
+        (0..3).for_each(|_| send(&[2; LONG]));
+        assert_eq!([poll(), poll(), poll()], [2 * LONG, LONG, 0]);
+    }
+}
+
+#[test]
+fn a_poll_ends_where_a_burst_has_enough_bytes() {
+    let net = DatagramNet::new(DatagramFaults::NONE, 1);
+    let (mut datagrams, client) = (net.datagrams(), net.client());
+    let to = datagrams.queue(0).address;
+    check_bursts(&mut datagrams, |bytes| client.send(to, bytes));
+
+    let ip = Ipv4Addr::LOCALHOST.into();
+    let sockets = Arc::new(Sockets::bind(&ports(ip)).expect("loopback has ports"));
+    let mut datagrams = UdpDatagrams::new(sockets);
+    let (client, to) = (UdpPeer::new(ip), datagrams.queue(0).address);
+    check_bursts(&mut datagrams, |bytes| {
+        assert_eq!(client.0.send_to(bytes, to).expect("loopback has room"), bytes.len());
+    });
 }
 
 #[test]

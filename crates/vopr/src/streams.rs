@@ -302,7 +302,9 @@ impl StreamClient {
     pub fn exchange(&mut self, scene: &mut Scene<'_>, net: &Net) -> Result<(), String> {
         let client = self.client.get_or_insert_with(|| net.connect());
         if client.ended() {
-            if scene.swarm.reset == 0 && !scene.may_close {
+            // Who has no memory for a line closes, as memcached does.
+            let may_close = scene.may_close || scene.swarm.refuse_memory > 0;
+            if scene.swarm.reset == 0 && !may_close {
                 return Err(format!("the server closed the connection of {}", self.name));
             }
             scene.books.counts.resets += 1;

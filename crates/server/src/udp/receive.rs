@@ -12,7 +12,7 @@ use crate::worker::Worker;
 use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
 use laneway_store::meter;
 use laneway_transport::Transport;
-use laneway_transport::datagram::{Arrival, Datagrams, Path};
+use laneway_transport::datagram::{Arrival, BURST_BYTES, Datagrams, Path};
 use laneway_transport::rdma;
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
 use std::io;
@@ -157,15 +157,18 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let queue = udp.desk.ready.remove(0);
             let mine = shared.queues[queue].worker == self.id.index();
             let burst = if mine { BATCH } else { self.plan.batch_from_large() } as usize;
-            let count = self.receive_burst(udp, at, queue, burst)?;
+            let (count, bytes) = self.receive_burst(udp, at, queue, burst)?;
             busy |= count > 0;
-            if count == burst {
+            if count == burst || BURST_BYTES <= bytes {
                 udp.desk.ready.push(queue); // there is more, most likely
             }
         }
+        let mut bytes = 0;
         for _ in 0..BATCH {
-            let Some(train) = shared.trains[self.id.index()].pop() else { break };
+            let train = (bytes < BURST_BYTES).then(|| shared.trains[self.id.index()].pop());
+            let Some(train) = train.flatten() else { break };
             busy = true;
+            bytes += train.bytes.len();
             self.take_train(&mut udp.desk, at, &train);
         }
         self.ask_for_frames(&mut udp.desk, at);
@@ -174,20 +177,21 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Ok(busy)
     }
 
-    /// Read and serve one burst. Returns of how many arrivals it was.
+    /// Read and serve one burst. Returns of how many arrivals it was, and of how many bytes.
     fn receive_burst(
         &mut self,
         udp: &mut Udp,
         at: At<'_>,
         queue: usize,
         burst: usize,
-    ) -> io::Result<usize> {
+    ) -> io::Result<(usize, usize)> {
         let Udp { datagrams, desk } = udp;
         let count = datagrams.poll(queue, burst)?;
         at.counts.receive_failures.add_owner(datagrams.take_failures());
         if count == 0 {
-            return Ok(0);
+            return Ok((0, 0));
         }
+        let mut bytes = 0;
         at.counts.bursts.add_owner(1);
         let arrived = self.clock.nanos();
         self.now_seconds = self.clock.unix_seconds(arrived); // this turn may follow a long sleep
@@ -201,11 +205,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 });
                 self.ahead.look_at_each(&self.shared.store, payloads, &self.limits);
             }
-            self.arrival(desk, at, queue, datagrams.arrival(index), arrived);
+            let arrival = datagrams.arrival(index);
+            bytes += arrival.bytes.len();
+            self.arrival(desk, at, queue, arrival, arrived);
         }
         // A reply soon sent is worth more than a fuller batch.
         self.flush_datagrams(udp, at)?;
-        Ok(count)
+        Ok((count, bytes))
     }
 
     /// Serve what is whole; frames of longer messages go to the worker that puts them together,
@@ -310,7 +316,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         for _ in 0..queues {
             let queue = udp.desk.steal_next % queues;
             udp.desk.steal_next = queue + 1;
-            if !udp.desk.watched[queue] && self.receive_burst(udp, at, queue, 1)? > 0 {
+            if !udp.desk.watched[queue] && self.receive_burst(udp, at, queue, 1)?.0 > 0 {
                 self.lanes().stolen.add_owner(1);
                 return Ok(true);
             }

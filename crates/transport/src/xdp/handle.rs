@@ -4,7 +4,9 @@
 use super::links::Links;
 use super::{Bypass, add};
 use crate::cut::Cut;
-use crate::datagram::{Arrival, BURST, Datagrams, Departure, Path, Queue, Sent, Whence};
+use crate::datagram::{
+    Arrival, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent, Whence,
+};
 use laneway_rdma::contract::Lenders;
 use laneway_xdp::mapped::Frame;
 use laneway_xdp::packet::{self, Datagram, Link, Wrong};
@@ -135,7 +137,9 @@ impl XdpDatagrams {
         self.by_socket = 0;
         if may_have && burst > 0 {
             self.by_socket = self.others.poll(queue, burst)?;
-            state.by_socket.store(self.by_socket == burst, Relaxed);
+            let bytes = |index| self.others.arrival(index).bytes.len();
+            let is_cut = BURST_BYTES <= (0..self.by_socket).map(bytes).sum();
+            state.by_socket.store(self.by_socket == burst || is_cut, Relaxed);
         }
         Ok(())
     }
