@@ -1,5 +1,6 @@
-//! Pictures of what was measured, lines and bars: SVG without a font of the system, by the plotting
-//! crate that the simulator uses too. Knows no report.
+//! Pictures of what was measured or simulated, lines and bars: SVG by plotters' SVG backend alone,
+//! which needs no font of the system; the viewer's sans-serif is used. Each line has a marker of its
+//! own, and earlier lines are wider, so that equal ones do not hide each other. Knows no report.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting};
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
@@ -26,9 +27,11 @@ pub enum Log {
     Neither,
     /// The vertical one.
     Vertical,
+    /// The horizontal one.
+    Horizontal,
     /// Both.
     Both,
-    /// The horizontal one; the vertical one has shares, of which each step up leaves a tenth of the
+    /// The horizontal one, too; the vertical one has shares, of which each step up leaves a tenth of the
     /// step before: 90 %, 99 %, 99.9 %.
     Nines,
 }
@@ -38,8 +41,10 @@ pub type Line = (String, Vec<(f64, f64)>);
 
 /// Of a picture, in points.
 const SIZE: (u32, u32) = (680, 420);
-/// Seven that people with any colour vision can tell apart (Okabe and Ito).
-const COLORS: [RGBColor; 7] = [
+/// More points than this on a line would hide it behind their marks.
+const POINTS_WITH_MARKS_MAX: usize = 60;
+/// Eight that people with any colour vision can tell apart (Okabe and Ito).
+const COLORS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -47,6 +52,7 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
+    RGBColor(150, 150, 150),
 ];
 
 /// From where to where the values at a point went: its place, the least and the largest.
@@ -59,6 +65,10 @@ pub struct Extras {
     pub spans: Vec<Vec<Span>>,
     /// Which of each line's points have hollow marks.
     pub hollow: Vec<Vec<bool>>,
+    /// How many of each line's points the line joins, from the first on; all where nothing is said.
+    pub joined: Vec<usize>,
+    /// Each line's colour, by number; its own place where nothing is said.
+    pub colors: Vec<usize>,
     /// From where to where on the horizontal axis the ground is grey.
     pub band: Option<(f64, f64)>,
 }
@@ -77,7 +87,12 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
     let (x_low, x_high) = bounds(points().map(|point| point.0));
     let ends = extras.spans.iter().flatten().flat_map(|&(_, low, high)| [low, high]);
     let (y_low, y_high) = bounds(points().map(|point| point.1).chain(ends));
-    let lines = Drawing { lines, extras, height: (y_low, y_high) };
+    let lines = Drawing {
+        lines,
+        extras,
+        height: (y_low, y_high),
+        corner: corner(&shares(chart.log, points(), (x_low, x_high), (y_low, y_high)), lines.len()),
+    };
     // A single place has room around it, or its axis would have one number only.
     let x_pad = ((x_high - x_low) * 0.03).max(x_high.abs() * 0.02).max(1e-9);
     let x_linear = (x_low - x_pad)..(x_high + x_pad);
@@ -100,6 +115,10 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
             Log::Vertical => {
                 draw(chart, builder.build_cartesian_2d(x_linear, y_log).map_err(text)?, lines)?;
             }
+            Log::Horizontal => {
+                let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
+                draw(chart, builder.build_cartesian_2d(x_log, y_linear).map_err(text)?, lines)?;
+            }
             Log::Both => {
                 let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
                 draw(chart, builder.build_cartesian_2d(x_log, y_log).map_err(text)?, lines)?;
@@ -115,12 +134,13 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
     Ok(svg)
 }
 
-#[derive(Clone, Copy)]
 struct Drawing<'a> {
     lines: &'a [Line],
     extras: &'a Extras,
     /// The least and the largest value.
     height: (f64, f64),
+    /// Where the legend stands.
+    corner: SeriesLabelPosition,
 }
 
 fn draw<'a, X, Y>(
@@ -135,13 +155,19 @@ where
     let mut mesh = context.configure_mesh();
     mesh.x_desc(chart.x_label).y_desc(chart.y_label).light_line_style(WHITE);
     let share = |value: &f64| format!("{} %", number(&(100.0 * value)));
-    mesh.x_label_formatter(&number);
+    let (log_x, log_y) = chart.log.axes();
+    let label = |log: bool, value: &f64| match log && !one_two_or_five(*value) {
+        true => String::new(), // between labels, where they would overlap
+        false => number(value),
+    };
+    let (x_label, y_label) = (|x: &f64| label(log_x, x), |y: &f64| label(log_y, y));
+    mesh.x_label_formatter(&x_label);
     match chart.log {
         Log::Nines => mesh.x_labels(6).y_label_formatter(&share),
-        _ => mesh.y_label_formatter(&number),
+        _ => mesh.y_label_formatter(&y_label),
     };
     mesh.label_style(("sans-serif", 13)).draw().map_err(text)?;
-    let Extras { spans, hollow, band } = drawing.extras;
+    let Extras { spans, hollow, joined, colors, band } = drawing.extras;
     if let Some((from, to)) = *band {
         let (low, high) = drawing.height;
         // Ten times as far either way: the axis ends before that, and so does what is drawn.
@@ -154,15 +180,15 @@ where
         if points.is_empty() {
             continue;
         }
-        let color = COLORS[index % COLORS.len()];
+        let color = COLORS[colors.get(index).unwrap_or(&index) % COLORS.len()];
         let spans = spans.get(index).into_iter().flatten();
         let whisker = |&(x, low, high): &Span| {
             PathElement::new([(x, low), (x, high)], color.mix(0.4).stroke_width(4))
         };
         context.draw_series(spans.map(whisker)).map_err(text)?;
-        let style = COLORS[index % COLORS.len()].stroke_width(2);
-        // A line of hundreds of points needs no mark at each.
-        let marked = if points.len() > 60 { &[] } else { points.as_slice() };
+        let style = color.stroke_width(4_u32.saturating_sub(index as u32).max(1));
+        let is_long = points.len() > POINTS_WITH_MARKS_MAX;
+        let marked = if is_long { &[] } else { points.as_slice() };
         let hollow = hollow.get(index);
         let marks = marked.iter().enumerate().map(|(at, &point)| {
             let is_hollow = hollow.is_some_and(|hollow| hollow.get(at) == Some(&true));
@@ -170,8 +196,9 @@ where
                 + mark(index, if is_hollow { WHITE } else { color })
                 + outline(index, style)
         });
+        let joined = *joined.get(index).unwrap_or(&points.len());
         context
-            .draw_series(LineSeries::new(points.iter().copied(), style))
+            .draw_series(LineSeries::new(points[..joined].iter().copied(), style))
             .map_err(text)?
             .label(name)
             .legend(move |(x, y)| {
@@ -183,8 +210,36 @@ where
     }
     let mut labels = context.configure_series_labels();
     labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
-    labels.position(SeriesLabelPosition::UpperLeft).label_font(("sans-serif", 13));
+    labels.position(drawing.corner).label_font(("sans-serif", 13));
     labels.draw().map_err(text)
+}
+
+impl Log {
+    /// Whether the horizontal axis is, and the vertical one.
+    fn axes(self) -> (bool, bool) {
+        match self {
+            Log::Neither => (false, false),
+            Log::Vertical => (false, true),
+            Log::Horizontal | Log::Nines => (true, false),
+            Log::Both => (true, true),
+        }
+    }
+}
+
+/// Where points lie, as shares of width and height.
+fn shares(
+    log: Log,
+    points: impl Iterator<Item = (f64, f64)>,
+    x: (f64, f64),
+    y: (f64, f64),
+) -> Vec<(f64, f64)> {
+    let share = |log: bool, (low, high): (f64, f64), value: f64| {
+        let of = |value: f64| if log { value.max(1e-3).ln() } else { value };
+        (of(value) - of(low)) / (of(high) - of(low)).max(1e-9)
+    };
+    let (log_x, log_y) = log.axes();
+    let y = if log_y { y } else { (y.0.min(0.0), y.1) };
+    points.map(|point| (share(log_x, x, point.0), share(log_y, y, point.1))).collect()
 }
 
 /// The corners of a line's mark: a shape of its own, for who does not see colours.
@@ -206,6 +261,32 @@ fn outline(index: usize, style: ShapeStyle) -> PathElement<(i32, i32)> {
     let mut corners = corners(index);
     corners.push(corners[0]);
     PathElement::new(corners, style.stroke_width(1))
+}
+
+/// The corner where a legend of so many lines covers the fewest points, which are given as shares
+/// of width and height.
+fn corner(points: &[(f64, f64)], lines: usize) -> SeriesLabelPosition {
+    let (width, height) = (0.33, 0.08 + 0.065 * lines as f64);
+    let covered = |right: bool, upper: bool| {
+        let inside = |&&(x, y): &&(f64, f64)| {
+            (if right { x > 1.0 - width } else { x < width })
+                && (if upper { y > 1.0 - height } else { y < height })
+        };
+        points.iter().filter(inside).count()
+    };
+    let corners = [
+        (covered(false, true), SeriesLabelPosition::UpperLeft),
+        (covered(true, true), SeriesLabelPosition::UpperRight),
+        (covered(true, false), SeriesLabelPosition::LowerRight),
+        (covered(false, false), SeriesLabelPosition::LowerLeft),
+    ];
+    let best = corners.into_iter().min_by_key(|(covered, _)| *covered);
+    best.map_or(SeriesLabelPosition::UpperLeft, |(_, corner)| corner)
+}
+
+fn one_two_or_five(value: f64) -> bool {
+    let digit = value / 10_f64.powf((value.log10() + 1e-9).floor());
+    [1.0, 2.0, 5.0].iter().any(|wanted| (digit - wanted).abs() < 1e-6)
 }
 
 fn bar_number(value: f64) -> String {
@@ -334,7 +415,7 @@ mod tests {
             ("one".to_owned(), vec![(1.0, 2.0), (10.0, 30.0)]),
             ("two".to_owned(), vec![(1.0, 0.0), (10.0, 4.0)]),
         ];
-        for log in [Log::Neither, Log::Vertical, Log::Both, Log::Nines] {
+        for log in [Log::Neither, Log::Vertical, Log::Horizontal, Log::Both, Log::Nines] {
             let chart = Chart { title: "latency", x_label: "load", y_label: "us", log };
             let svg = svg(chart, &lines).expect("drawn");
             for words in ["<svg", "latency", "load", "us", "one", "two", "polyline"] {
@@ -364,6 +445,23 @@ mod tests {
             assert!((height - wanted).abs() < 1e-9, "{heights:?}");
         }
         assert!(Nines::height(1.0).is_finite());
+    }
+
+    #[test]
+    fn the_legend_goes_where_nothing_is() {
+        let rising: Vec<(f64, f64)> = (0..10).map(|i| (f64::from(i) / 9.0, 1.0)).collect();
+        assert!(matches!(corner(&rising, 3), SeriesLabelPosition::LowerRight));
+        assert!(matches!(corner(&[(0.1, 0.1)], 3), SeriesLabelPosition::UpperLeft));
+        assert!(matches!(corner(&[(0.1, 0.9)], 3), SeriesLabelPosition::UpperRight));
+    }
+
+    #[test]
+    fn a_logarithmic_axis_has_few_labels() {
+        for (value, labelled) in
+            [(0.1, true), (5e3, true), (0.2, true), (9.0, false), (40.0, false)]
+        {
+            assert_eq!(one_two_or_five(value), labelled, "{value}");
+        }
     }
 
     #[test]
