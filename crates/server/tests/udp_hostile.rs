@@ -394,7 +394,10 @@ fn values_that_wait_to_be_stored_stay_within_their_memory() {
         rig.turns(3000);
         let mut peer = Peer::new(&rig);
         assert_eq!(peer.ask(&mut rig, 0, 1, &set("k", &bytes)), b"STORED\r\n");
-        assert!(count(&rig, "requests_queue_full") > 0, "some were thrown away");
+        // A worker receives in a turn what it can store in one: the rest waits where the kernel
+        // throws away what finds no room.
+        let fates = rig.datagrams.as_ref().expect("the rig serves datagrams").fates();
+        assert!(fates.overflowed > 0, "more came than can be stored, {workers} workers, {form}");
     }
 }
 

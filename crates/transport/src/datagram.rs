@@ -119,7 +119,8 @@ pub trait Datagrams: Send {
     /// Receive at most `burst` (and at most [`BURST`]) arrivals of any worker's queue, in one call
     /// to the kernel. Returns how many; fewer than `burst` when there are no more now, or when they
     /// have [`BURST_BYTES`] together. (The first long ones behind short ones may have more: how
-    /// many the kernel is asked for depends on what came before.) They are read by [`arrival`](Datagrams::arrival), and last until the next `poll`.
+    /// many the kernel is asked for depends on what came before.) They are read by
+    /// [`arrival`](Datagrams::arrival), and last until the next `poll`.
     fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize>;
 
     /// Times that the kernel failed to receive, for whatever reason, and was asked again: of this
