@@ -1,6 +1,7 @@
 //! Pictures of what was measured or simulated, lines and bars: SVG by plotters' SVG backend alone,
 //! which needs no font of the system; the viewer's sans-serif is used. Each line has a marker of
-//! its own, and earlier lines are wider, so that equal ones do not hide each other. Knows no report.
+//! its own, and earlier lines are wider, so that equal ones do not hide each other. Knows no
+//! report.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting};
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
@@ -31,8 +32,8 @@ pub enum Log {
     Horizontal,
     /// Both.
     Both,
-    /// The horizontal one, too; the vertical one has shares, of which each step up leaves a tenth of
-    /// the step before: 90 %, 99 %, 99.9 %.
+    /// The horizontal one, too; the vertical one has shares, of which each step up leaves a tenth
+    /// of the step before: 90 %, 99 %, 99.9 %.
     Nines,
 }
 
