@@ -174,6 +174,7 @@ fn commit(root: &Path) -> String {
         "--",
         ":!bench/record",
         ":!README.md",
+        ":!docs/figures.md",
     ]) {
         Some(changed) if changed.is_empty() => head,
         _ => format!("{head}-dirty"),
