@@ -10,8 +10,9 @@
 //! - Between two slices a worker serves [`requests_between_slices`] small requests, the fewer the
 //!   more transfers wait: so the share of the large lane grows with its backlog, and the backlog
 //!   comes to an end. While one of them is urgent these are [`REQUESTS_BESIDE_URGENT`] at most.
-//!   What waits behind it may be large again, which nobody can tell, and its client then has a bulk
-//!   of values to move and no hurry; so this is all that urgency takes from the small lane.
+//!   The requests behind an urgent transfer may be large themselves: the worker cannot tell, and
+//!   their client is then moving many values and is in no hurry. So this bound is all that urgency
+//!   takes from the small lane.
 //! - Urgent transfers have [`URGENT_IN_A_ROW`] slices before a plain one has one, so that neither
 //!   starves. In each line they are served first come, first served, by [runs](`Run`).
 //!

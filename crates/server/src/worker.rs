@@ -296,7 +296,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// A stream is ready: a large one gets in line for its slice, a small one is served now.
     fn wakened(&mut self, token: Token, ends: bool) -> io::Result<()> {
         let Some(connection) = self.table.get_mut(token) else { return Ok(()) }; // stale
-        // Who waits for room to write is told of that, and of bytes when it waits for them again.
+        // A connection that waits for room to write is told of that room here; it is told of
+        // unread bytes when it waits for those again.
         if ends || connection.interest != Some(Interest::Write) {
             connection.is_told(ends);
         }

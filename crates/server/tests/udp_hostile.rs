@@ -378,6 +378,40 @@ fn a_worker_that_turns_large_reads_its_queue_no_longer_however_full_it_is() {
 }
 
 #[test]
+fn a_turn_takes_two_trains_of_frames_at_most_from_its_queue_and_from_others() {
+    const FRAMES_MAX: u64 = 2 * 65_536 / FRAME_BYTES_MAX as u64;
+    // The second worker is large: it puts together what the first one receives.
+    let mut rig = Rig::new(&plan(2, Form::Roles));
+    rig.publish_large(1);
+    rig.turn();
+    let keys: Vec<String> = (0..24).map(|id| format!("k{id}")).collect();
+    let mut peers: Vec<Peer> = keys.iter().map(|_| Peer::new(&rig)).collect();
+    let bytes = value(200_000, 1);
+    let udp = rig.shared.udp.get().expect("the rig serves datagrams").clone();
+    let received = || udp.counts[0].datagrams.get();
+    // It does nothing meanwhile, so that what is forwarded to it waits.
+    for (key, peer) in keys.iter().zip(&mut peers) {
+        peer.send(0, 1, &set(key, &bytes));
+        let mut before = u64::MAX;
+        while before != received() {
+            before = received();
+            rig.workers[0].step().expect("memory does not fail");
+            let taken = received() - before;
+            assert!(taken <= FRAMES_MAX, "{taken} frames in a turn");
+        }
+    }
+    let waiting = udp.trains[1].len();
+    assert!(waiting > 6, "{waiting} trains were forwarded");
+    rig.workers[1].step().expect("memory does not fail");
+    let taken = waiting - udp.trains[1].len();
+    assert!((1..=2).contains(&taken), "{taken} of {waiting} trains in a turn");
+    rig.turns(2000);
+    for (key, peer) in keys.iter().zip(&mut peers) {
+        assert!(peer.all(&mut rig).contains(&(1, b"STORED\r\n".to_vec())), "{key}");
+    }
+}
+
+#[test]
 fn values_that_wait_to_be_stored_stay_within_their_memory() {
     for (workers, form) in [(2, Form::TimeShare), (2, Form::Roles)] {
         let mut rig = Rig::new(&plan(workers, form));

@@ -151,7 +151,7 @@ fn compaction_leaves_a_log_that_is_nearly_full_what_migration_needs() {
         let stats = tier.stats();
         assert!(before.tables_freed < stats.tables_freed, "{kind:?}: {stats:?}");
         assert!(0 < stats.expired_records, "{kind:?}: some still found room");
-        // What found none moved, and is dropped when there is room.
+        // An item that found no room was moved, and is dropped at a time when there is room.
         assert!(stats.expired_records < MANY * 2 / 3, "{kind:?}: {stats:?}");
         while 2 * RESERVE > free() {
             assert!(tier.migrate().unwrap(), "{kind:?}");

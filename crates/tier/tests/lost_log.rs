@@ -209,19 +209,26 @@ fn a_store_whose_making_was_interrupted_anywhere_is_made_again() {
     }
 }
 
+/// A log with five items, and log and SSD with nine and a checkpoint behind them. The start with
+/// the first log is refused.
+fn checkpointed(kind: Kind, settings: Settings) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let machine_of = Machine::new(kind, &Faults::default());
+    let (tier, _) = machine_of.open(settings).unwrap();
+    put(&tier, 0..5);
+    let old = machine_of.images().0;
+    put(&tier, 5..9);
+    tier.checkpoint().unwrap();
+    drop(tier);
+    let (log, ssd) = machine_of.images();
+    let told = refusal(&machine(kind, &old, &ssd), settings);
+    assert!(told.contains("ends inside of segment 1"), "{told}");
+    (old, log, ssd)
+}
+
 #[test]
 fn a_log_that_ends_inside_of_the_checkpoints_segment_is_refused() {
     for kind in KINDS {
-        let machine_of = Machine::new(kind, &Faults::default());
-        let (tier, _) = machine_of.open(settings()).unwrap();
-        put(&tier, 0..5);
-        let old = machine_of.images().0;
-        put(&tier, 5..9);
-        tier.checkpoint().unwrap();
-        drop(tier);
-        let (log, ssd) = machine_of.images();
-        let told = refusal(&machine(kind, &old, &ssd), settings());
-        assert!(told.contains("ends inside of segment 1"), "{told}");
+        let (old, log, ssd) = checkpointed(kind, settings());
         let (tier, report) = machine(kind, &old, &ssd).open(accepting()).unwrap();
         assert!(report.log_is_new, "{report:?}");
         drop(tier);
@@ -252,16 +259,7 @@ fn damage_before_the_checkpoints_position_is_told_as_damage() {
     for kind in [Kind::Pm, Kind::PmFair, Kind::Wal] {
         let index = kind.is_fair().then_some(laneway_tier::IndexKind::Fair);
         let settings = Settings { index, ..settings() };
-        let machine_of = Machine::new(kind, &Faults::default());
-        let (tier, _) = machine_of.open(settings).unwrap();
-        put(&tier, 0..5);
-        let old = machine_of.images().0;
-        put(&tier, 5..9);
-        tier.checkpoint().unwrap();
-        drop(tier);
-        let (log, ssd) = machine_of.images();
-        let told = refusal(&machine(kind, &old, &ssd), settings);
-        assert!(told.contains("ends inside of segment 1"), "{told}");
+        let (_, log, ssd) = checkpointed(kind, settings);
         let last = last_record(&log);
         let mut damages: Vec<_> = (last..last + 48).map(|at| at..at + 1).collect();
         // The index beside the log tells of the record whatever became of it.

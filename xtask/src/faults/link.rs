@@ -30,6 +30,7 @@ const THEIRS: &str = "10.77.0.2:11311";
 /// Waits until its end of the link is there, and brings it up.
 const AT_THE_FAR_END: &str = "ip link set lo up; until ip link set far up 2>/dev/null; \
     do sleep 0.05; done; ip addr add 10.77.0.2/24 dev far && exec \"$@\"";
+/// How long the link is down: the fault itself, and longer than TCP takes to send again.
 const DOWN: Duration = Duration::from_secs(2);
 const CLIENTS: u64 = 4;
 

@@ -38,7 +38,7 @@ const DEFINITION: &str = "compare";
 const MINUTES: f64 = 9.5;
 const MINUTES_QUICK: f64 = 1.0;
 const MINUTES_MAX: f64 = 24.0 * 60.0;
-/// What is said where no run counts.
+/// The message of a comparison in which no run counts.
 const UNMEASURED: &str = "no server could be measured (each run says why above): it needs two CPUs \
                           that nobody else uses; end what else runs, or give it more rounds: \
                           --pairs 5 --minutes 5";

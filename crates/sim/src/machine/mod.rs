@@ -4,8 +4,8 @@
 //! [`laneway_policy::build`]'s control loop makes once per epoch: the very code the server runs.
 //! What a worker does next is asked of [`laneway_policy::turn`]: taking batches, slices, and
 //! requests from others; where requests come by connections (`streams`), of
-//! [`laneway_policy::share`], as the server asks it. What is ours here is to carry it out, and what
-//! it costs.
+//! [`laneway_policy::share`], as the server asks it. This module carries the decisions out and adds
+//! what they cost.
 //!
 //! Not modelled: caches, locks, the RX wire, lost packets, clients that wait. Workers poll, so
 //! work that arrives is noticed at once. Unit: picoseconds.

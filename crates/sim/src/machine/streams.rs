@@ -105,7 +105,7 @@ enum Stage {
     Over,
 }
 
-/// What a worker has of connections.
+/// One worker's connections, by what they wait for, and where the worker is in its round.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     /// With requests that nobody has read.
