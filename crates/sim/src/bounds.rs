@@ -90,7 +90,7 @@ impl Iterator for Arrivals<'_> {
         let gap = self.random.exponential(SECOND as f64 / self.given.rate) as u64;
         self.now += gap.max(1);
         let drawn = self.draw.draw(&mut self.random);
-        let left = self.given.costs.service(drawn.bytes);
+        let left = self.given.costs.of(&drawn);
         let slices = u64::from(drawn.bytes).div_ceil(SLICE_BYTES.0).max(1);
         let counted = self.count >= warmup;
         self.count += 1;

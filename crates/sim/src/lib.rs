@@ -1,6 +1,6 @@
 //! The simulator: a machine of n workers driven by the very policies that the server runs.
 //!
-//! [`workload`] draws requests, [`machine`] serves them in the order that [`events`] says, and
+//! [`workload`] draws requests, of files too ([`inputs`]) and by bursts ([`bursts`]), [`machine`] serves them in the order that [`events`] says, and
 //! [`stats`] counts latencies; [`bounds`] are what queueing alone allows. [`study`] runs many
 //! points with many seeds; each of [`scenarios`] is one figure of a paper or one question of ours,
 //! and [`sweep`] is any grid of points. [`row`], [`plot`] and [`report`] show what came out;
@@ -9,8 +9,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod bursts;
 pub mod cli;
 pub mod events;
+pub mod inputs;
 pub mod machine;
 pub mod plot;
 pub mod report;

@@ -4,10 +4,12 @@
 //! in the order of the axes, each run with the same seeds. A value is text until its axis reads it,
 //! so that a flag, a comma list and a TOML array are one thing.
 
+use crate::bursts::Bursts;
+use crate::inputs::Inputs;
 use crate::machine::{Machine, Nic, Standby, WireOrder};
 use crate::row::Row;
 use crate::scenarios::WAYS;
-use crate::stats::SECOND;
+use crate::stats::{SECOND, US};
 use crate::study::{EPOCH_REQUESTS, Point, Study};
 use crate::workload::{Mix, Sizes};
 use laneway_policy::{CostModel, Design, ITEM_BYTES_MAX, ItemBytes};
@@ -32,7 +34,31 @@ struct Spec {
     seeds: u64,
     profiles_all: bool,
     cost: Option<CostModel>,
+    bursts: Bursts,
+    service_file: Option<String>,
+    trace: Option<String>,
 }
+
+/// Fewer bursts than these make no mean rate.
+const BURSTS_MIN: f64 = 20.0;
+
+/// What a file has of its own, so that no flag may say it too.
+const OWN: [(&str, &[&str]); 2] = [
+    (
+        "service-file",
+        &[
+            "trace",
+            "large-percent",
+            "large-bytes-max",
+            "k",
+            "way",
+            "request-ns",
+            "packet-ns",
+            "profile",
+        ],
+    ),
+    ("trace", &["large-percent", "large-bytes-max", "k", "get-share"]),
+];
 
 type Read = fn(&mut Spec, &str) -> Result<(), String>;
 
@@ -59,6 +85,10 @@ fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
     number.ok_or_else(|| format!("must be a number from {low} to {high}"))
 }
 
+fn name_of_file(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("must be the name of a file".to_owned()) } else { Ok(text.to_owned()) }
+}
+
 fn one_of<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     let all: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
@@ -69,7 +99,7 @@ fn ns(text: &str) -> Result<u64, String> {
     Ok(whole(text, 0, 1_000_000_000)? * 1_000)
 }
 
-const AXES: [Axis; 40] = [
+const AXES: [Axis; 45] = [
     axis("design", "lanes, minos, hkh, hkh-ws or sho (lanes)", |spec, text| {
         spec.machine.settings.design = text.parse().map_err(|_| {
             let names: Vec<&str> = Design::ALL.iter().map(|design| design.name()).collect();
@@ -100,6 +130,30 @@ const AXES: [Axis; 40] = [
     }),
     axis("k", "two sizes: one frame, and K frames for the large (Minos 2.2)", |spec, text| {
         spec.mix.sizes = Sizes::Bimodal { large_frames: whole(text, 1, 100_000)? };
+        Ok(())
+    }),
+    axis(
+        "service-file",
+        "sizes and service times: lines of item_bytes nanos [weight]",
+        |spec, text| {
+            spec.service_file = Some(name_of_file(text)?);
+            Ok(())
+        },
+    ),
+    axis("trace", "a trace's requests: rows of ts,key,ksize,vsize,client,op,ttl", |spec, text| {
+        spec.trace = Some(name_of_file(text)?);
+        Ok(())
+    }),
+    axis("burst-factor", "rate in bursts over that between them; 1: Poisson (1)", |spec, text| {
+        spec.bursts.factor = number(text, 1.0, 1e6)?;
+        Ok(())
+    }),
+    axis("burst-share", "of the time, in bursts (0.1)", |spec, text| {
+        spec.bursts.share = number(text, 1e-6, 0.999_999)?;
+        Ok(())
+    }),
+    axis("burst-us", "a burst lasts, on average (100)", |spec, text| {
+        spec.bursts.length = (number(text, 0.001, 1e9)? * US as f64) as u64;
         Ok(())
     }),
     axis("get-share", "share of reads (0.95)", |spec, text| {
@@ -327,10 +381,29 @@ impl Sweep {
                 "a sweep of {count} points: must be at most {POINTS_MAX}; split it by an axis"
             ));
         }
-        (0..count).map(|number| self.point(number)).collect()
+        self.agrees()?;
+        let mut inputs = Inputs::default();
+        (0..count).map(|number| self.point(number, &mut inputs)).collect()
     }
 
-    fn point(&self, mut number: usize) -> Result<(Point, u64), String> {
+    /// Whether no parameter would be given in vain.
+    fn agrees(&self) -> Result<(), String> {
+        let given = |name: &str| self.values.iter().any(|(place, _)| AXES[*place].name == name);
+        for (file, others) in OWN {
+            if let (true, Some(other)) = (given(file), others.iter().find(|other| given(other))) {
+                return Err(format!("--{other}: --{file} has its own; leave one of the two out"));
+            }
+        }
+        let idle = ["burst-share", "burst-us"].into_iter().find(|name| given(name));
+        match idle {
+            Some(name) if !given("burst-factor") => {
+                Err(format!("--{name}: there are no bursts; give a --burst-factor above 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn point(&self, mut number: usize, inputs: &mut Inputs) -> Result<(Point, u64), String> {
         let mut spec = Spec::new();
         let mut row = Row::of("run");
         // The last axis turns fastest.
@@ -344,7 +417,7 @@ impl Sweep {
             row = row.with(column(axis.name), value.as_str());
         }
         let seeds = spec.seeds;
-        Ok((spec.point(row)?, seeds))
+        Ok((spec.point(row, inputs)?, seeds))
     }
 
     /// Run all of it; rows in the order of the points.
@@ -386,11 +459,20 @@ impl Spec {
             seeds: 3,
             profiles_all: true,
             cost: None,
+            bursts: Bursts { factor: 1.0, share: 0.1, length: 100 * US },
+            service_file: None,
+            trace: None,
         }
     }
 
-    fn point(self, row: Row) -> Result<Point, String> {
-        let Spec { mut machine, mix, .. } = self;
+    fn point(self, row: Row, inputs: &mut Inputs) -> Result<Point, String> {
+        let Spec { mut machine, mut mix, .. } = self;
+        if let Some(path) = &self.service_file {
+            mix.sizes = inputs.service_file(path)?;
+        }
+        if let Some(path) = &self.trace {
+            mix.sizes = inputs.trace(path)?;
+        }
         let design = machine.settings.design;
         machine.nic = self.has_wire.then_some(self.nic);
         machine.profiles = self.profiles_all || matches!(design, Design::Lanes | Design::Minos);
@@ -410,6 +492,18 @@ impl Spec {
         let peak = f64::from(workers) * SECOND as f64 / costs.mean_service(&mix);
         let rate = self.rate.unwrap_or(self.load * peak);
         machine.epoch = (self.epoch_requests as f64 / rate * SECOND as f64) as u64;
+        if self.bursts.factor > 1.0 {
+            mix.bursts = Some(self.bursts);
+            let cycle_requests = self.bursts.cycle() / SECOND as f64 * rate;
+            let enough = (cycle_requests * BURSTS_MIN).ceil();
+            if (self.requests as f64) < enough {
+                let length = self.bursts.length as f64 / US as f64;
+                return Err(format!(
+                    "--burst-us {length}: a run must have {BURSTS_MIN} bursts or more; give \
+                     --requests {enough}, or shorter bursts"
+                ));
+            }
+        }
         Ok(Point { row, machine, mix, rate, requests: self.requests })
     }
 }
@@ -457,8 +551,26 @@ mod tests {
             ("wurst", "1", "--wurst: no such flag of run"),
             ("nic-gbit", "fast", "or none"),
             ("load", "", "--load : must be"),
+            ("burst-factor", "0.5", "--burst-factor 0.5: must be a number from 1 to"),
+            ("burst-share", "1", "--burst-share 1: must be a number from"),
+            ("trace", "", "--trace : must be the name of a file"),
         ] {
             let error = sweep(&[(name, value)]).expect_err(value);
+            assert!(error.contains(words), "{error}");
+        }
+        for (flags, words) in [
+            (&[("service-file", "x"), ("k", "10")][..], "--k: --service-file has its own"),
+            (&[("trace", "x"), ("get-share", "1")], "--get-share: --trace has its own"),
+            (&[("trace", "x"), ("service-file", "y")], "--trace: --service-file has its own"),
+            (&[("service-file", "/no/such")], "--service-file /no/such: "),
+            (&[("trace", "/no/such")], "--trace /no/such: "),
+            (&[("burst-us", "5")], "--burst-us: there are no bursts; give a --burst-factor"),
+            (
+                &[("burst-factor", "5"), ("burst-us", "1e6"), ("rate", "1e6")],
+                "--burst-us 1000000: a run must have 20 bursts or more; give --requests 200000000",
+            ),
+        ] {
+            let error = sweep(flags).expect("each fits").points().expect_err(words);
             assert!(error.contains(words), "{error}");
         }
         let many: Vec<String> = (1..=200).map(|n| n.to_string()).collect();

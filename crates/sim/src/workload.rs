@@ -5,11 +5,13 @@
 //! what the few most popular keys happen to weigh, which here is averaged out. A size includes the
 //! 8 bytes of the key. Knows no key, clock or queue.
 
+use crate::bursts::Bursts;
 use laneway_load::random::{Random, scale};
 use laneway_load::workload::{
     KEY_BYTES, LARGE_BYTES_MIN, SMALL_BYTES_MAX, TINY_BYTES_MAX, TINY_SHARE,
 };
 use laneway_policy::FRAME_BYTES;
+use std::sync::Arc;
 
 /// How sizes and service times come about.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +31,52 @@ pub enum Sizes {
     Exponential,
     /// As counted: (item bytes, weight up to and including this row, of 2^32).
     Counted(Vec<(u32, u32)>),
+    /// Sizes with what they were measured to cost.
+    Measured(Arc<Measured>),
+    /// The requests of a trace in their order, over and over.
+    Trace(Arc<[Replayed]>),
+}
+
+/// Kinds of requests with their service times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Bytes, picoseconds, and the weight up to and including this row, of 2^32.
+    rows: Vec<(u32, u64, u32)>,
+    mean_service: f64,
+}
+
+impl Measured {
+    /// Of rows with bytes, picoseconds and a weight; at least one.
+    pub fn new(kinds: &[(u32, u64, f64)]) -> Measured {
+        let all: f64 = kinds.iter().map(|kind| kind.2).sum();
+        let mut up_to = 0.0;
+        let mut row = |&(bytes, service, weight): &(u32, u64, f64)| {
+            up_to += weight;
+            (bytes, service, (up_to / all * f64::from(u32::MAX)).round() as u32)
+        };
+        let rows: Vec<_> = kinds.iter().map(&mut row).collect();
+        let sum: f64 = kinds.iter().map(|kind| kind.1 as f64 * kind.2).sum();
+        Measured { rows, mean_service: sum / all }
+    }
+}
+
+/// A request of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replayed {
+    /// Key and value.
+    pub bytes: u32,
+    /// A write.
+    pub put: bool,
+}
+
+impl Sizes {
+    /// The mean service time that was measured, in picoseconds, where any was.
+    pub fn mean_service(&self) -> Option<f64> {
+        match self {
+            Sizes::Measured(measured) => Some(measured.mean_service),
+            _ => None,
+        }
+    }
 }
 
 /// A mix of requests.
@@ -42,6 +90,8 @@ pub struct Mix {
     pub get_share: f64,
     /// Share of requests whose reply is sent at all, 0 to 1 (Minos §6: sampling S).
     pub reply_share: f64,
+    /// What the arrivals are, if they are no Poisson process.
+    pub bursts: Option<Bursts>,
 }
 
 impl Mix {
@@ -52,6 +102,7 @@ impl Mix {
             large_percent: 0.125,
             get_share: 0.95,
             reply_share: 1.0,
+            bursts: None,
         }
     }
 
@@ -82,8 +133,18 @@ pub struct Drawn {
     pub put: bool,
     /// Its reply is sent.
     pub replied: bool,
+    /// What serving it costs, in picoseconds, where that was measured.
+    pub measured: Option<u64>,
     /// Sixteen random bits left over, for whoever needs them.
     pub spare: u16,
+}
+
+impl Drawn {
+    /// One that is large if its size says so.
+    fn by_size(bytes: u32, put: bool, replied: bool, spare: u16) -> Drawn {
+        let large = u64::from(bytes) >= LARGE_BYTES_MIN;
+        Drawn { bytes, large, put, replied, measured: None, spare }
+    }
 }
 
 /// Draws requests of a mix.
@@ -96,6 +157,8 @@ pub struct Draw {
     /// Shares of 2^16.
     get_below: u32,
     reply_below: u32,
+    /// Requests drawn, of a trace.
+    place: usize,
 }
 
 const KEY: u64 = KEY_BYTES as u64;
@@ -112,6 +175,7 @@ impl Draw {
             tiny_below: of(large + (1.0 - large) * TINY_SHARE, whole) as u64,
             get_below: of(mix.get_share, 65_536.0) as u32,
             reply_below: of(mix.reply_share, 65_536.0) as u32,
+            place: 0,
         }
     }
 
@@ -122,7 +186,7 @@ impl Draw {
 
     /// The next request.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> Drawn {
+    pub fn draw(&mut self, random: &mut Random) -> Drawn {
         let word = random.word();
         let class = word >> 32;
         let put = (word as u32 & 0xffff) >= self.get_below;
@@ -146,11 +210,22 @@ impl Draw {
             Sizes::Counted(rows) => {
                 let row = rows.partition_point(|&(_, up_to)| u64::from(up_to) < class);
                 let bytes = rows[row.min(rows.len() - 1)].0;
-                let large = u64::from(bytes) >= LARGE_BYTES_MIN;
-                return Drawn { bytes, large, put, replied, spare };
+                return Drawn::by_size(bytes, put, replied, spare);
+            }
+            Sizes::Measured(measured) => {
+                let rows = &measured.rows;
+                let row = rows.partition_point(|&(_, _, up_to)| u64::from(up_to) < class);
+                let (bytes, service, _) = rows[row.min(rows.len() - 1)];
+                let drawn = Drawn::by_size(bytes, put, replied, spare);
+                return Drawn { measured: Some(service), ..drawn };
+            }
+            Sizes::Trace(rows) => {
+                let Replayed { bytes, put } = rows[self.place];
+                self.place = (self.place + 1) % rows.len();
+                return Drawn::by_size(bytes, put, replied, spare);
             }
         };
-        Drawn { bytes: bytes as u32, large, put, replied, spare }
+        Drawn { bytes: bytes as u32, large, put, replied, measured: None, spare }
     }
 }
 
@@ -160,7 +235,7 @@ mod tests {
 
     #[test]
     fn classes_come_in_their_shares_and_within_their_bounds() {
-        let draw = Draw::new(&Mix::etc().with_large_percent(1.0));
+        let mut draw = Draw::new(&Mix::etc().with_large_percent(1.0));
         let mut random = Random::new(1);
         let count = 1_000_000;
         let mut counts = [0_u32; 3];
@@ -189,7 +264,7 @@ mod tests {
     fn counted_sizes_follow_their_weights() {
         let half = 1 << 31;
         let sizes = Sizes::Counted(vec![(100, half), (5_000, half + half / 2), (9, u32::MAX)]);
-        let draw = Draw::new(&Mix { sizes, ..Mix::etc() });
+        let mut draw = Draw::new(&Mix { sizes, ..Mix::etc() });
         let mut random = Random::new(1);
         let mut counts = [0_u32; 3];
         for _ in 0..100_000 {

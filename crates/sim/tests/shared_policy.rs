@@ -14,7 +14,7 @@ use laneway_sim::workload::{Draw, Mix};
 /// What the server does: workers count into arrays, and the control loop builds a histogram of
 /// their sum and asks the policy.
 fn server_plan(settings: &Settings, mix: &Mix, epochs: u64) -> CorePlan {
-    let draw = Draw::new(mix);
+    let mut draw = Draw::new(mix);
     let mut random = laneway_load::random::Random::new(99);
     let mut policy = build(settings.clone()).expect("fits");
     let mut plan = policy.initial();

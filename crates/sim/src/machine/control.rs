@@ -47,7 +47,7 @@ impl Control {
     pub(super) fn new(machine: &Machine, mix: &Mix) -> Control {
         let mut policy = build(machine.settings.clone()).expect("settings were checked");
         let mut lesson = EpochLoad::default();
-        let draw = Draw::new(mix);
+        let mut draw = Draw::new(mix);
         let mut random = Random::new(0);
         for _ in 0..LESSON_REQUESTS {
             lesson.sizes.record(ItemBytes(u64::from(draw.draw(&mut random).bytes)));

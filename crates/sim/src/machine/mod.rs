@@ -22,6 +22,7 @@ pub use outcome::{Halves, Outcome, State, Window};
 pub use spec::{Costs, Machine, Reach, SliceOrder, Standby, Traffic, Tweak};
 pub use streams::{SliceWait, Streams};
 
+use crate::bursts::Clock;
 use crate::events::{Events, NEVER};
 use crate::stats::{Latencies, SECOND};
 use crate::workload::{Draw, Drawn, Sizes};
@@ -135,6 +136,7 @@ struct Run<'a> {
     control: Control,
     wire: Option<Wire>,
     gap_mean: f64,
+    bursts: Option<Clock>,
     arrivals: u64,
     in_system: u64,
     large_in_system: u64,
@@ -203,6 +205,7 @@ impl<'a> Run<'a> {
             control,
             wire: machine.nic.map(|nic| Wire::new(nic, workers, per_lane)),
             gap_mean: f64::from(burst) * SECOND as f64 / traffic.rate,
+            bursts: mix.bursts.as_ref().map(|bursts| Clock::new(bursts, seed)),
             arrivals: 0,
             in_system: 0,
             large_in_system: 0,
@@ -271,7 +274,8 @@ impl<'a> Run<'a> {
     }
 
     fn schedule_arrival(&mut self) {
-        let gap = self.random.exponential(self.gap_mean) as u64;
+        let gap = self.random.exponential(self.gap_mean);
+        let gap = self.bursts.as_mut().map_or(gap as u64, |bursts| bursts.gap(gap));
         let source = self.source_arrival();
         self.events.set(source, self.now + gap.max(1));
     }
@@ -347,7 +351,7 @@ impl<'a> Run<'a> {
         let Drawn { bytes, large, put, replied, .. } = drawn;
         let service = match self.draw.exponential() {
             true => self.random.exponential(self.costs.packet as f64) as u64,
-            false => self.costs.service(bytes),
+            false => self.costs.of(&drawn),
         };
         Request { arrived: self.now, service, bytes, large, put, replied, counted }
     }

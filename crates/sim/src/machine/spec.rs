@@ -3,7 +3,7 @@
 use super::{Nic, Streams};
 use crate::events::NEVER;
 use crate::stats::US;
-use crate::workload::{Draw, Mix};
+use crate::workload::{Draw, Drawn, Mix, Sizes};
 use laneway_load::random::Random;
 use laneway_policy::cost::{PACKET_COST_NS, REQUEST_COST_NS};
 use laneway_policy::{BATCH, CorePlan, Design, ItemBytes, Settings};
@@ -51,13 +51,24 @@ impl Costs {
         self.request + self.packet * ItemBytes(u64::from(bytes)).packets().0
     }
 
-    /// Mean over a mix, by a million draws with a fixed seed.
+    /// Of serving this request: as it was measured, or by its size.
+    #[inline]
+    pub fn of(&self, drawn: &Drawn) -> u64 {
+        drawn.measured.unwrap_or_else(|| self.service(drawn.bytes))
+    }
+
+    /// Mean over a mix: as it was measured, over all of a trace, or by a million draws with a fixed
+    /// seed.
     pub fn mean_service(&self, mix: &Mix) -> f64 {
-        const DRAWS: u32 = 1_000_000;
-        let draw = Draw::new(mix);
+        const DRAWS: usize = 1_000_000;
+        if let Some(mean) = mix.sizes.mean_service() {
+            return mean;
+        }
+        let draws = if let Sizes::Trace(rows) = &mix.sizes { rows.len() } else { DRAWS };
+        let mut draw = Draw::new(mix);
         let mut random = Random::new(1);
-        let total: u64 = (0..DRAWS).map(|_| self.service(draw.draw(&mut random).bytes)).sum();
-        total as f64 / f64::from(DRAWS)
+        let total: u64 = (0..draws).map(|_| self.of(&draw.draw(&mut random))).sum();
+        total as f64 / draws as f64
     }
 }
 

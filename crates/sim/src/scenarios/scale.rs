@@ -110,7 +110,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
 
 pub(super) fn mean_bytes(mix: &Mix) -> f64 {
     const DRAWS: u32 = 1_000_000;
-    let draw = Draw::new(mix);
+    let mut draw = Draw::new(mix);
     let mut random = Random::new(1);
     let total: u64 = (0..DRAWS).map(|_| u64::from(draw.draw(&mut random).bytes)).sum();
     total as f64 / f64::from(DRAWS)
