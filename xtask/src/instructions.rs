@@ -2,11 +2,14 @@
 //! ceilings: a guard that does not depend on time, so that it holds on a machine that others
 //! disturb.
 //!
+//! Locked instructions, the read-modify-writes of atomics and mutexes, are what workers on many CPUs
+//! pay most for, so their number is bounded too; here they are never waited for.
+//!
 //! Each path is carried out twice with different numbers of requests; the difference, divided by
-//! the difference of the numbers, leaves out what it costs to begin. callgrind counts instructions,
-//! memcheck allocations. Instructions are not time: what waits for memory or for the kernel costs
+//! the difference of the numbers, leaves out what it costs to begin. callgrind counts instructions
+//! and locked ones, memcheck allocations. Instructions are not time: what waits for memory or for the kernel costs
 //! none here. They find the needless copy or lookup that a change brings along; their ceilings
-//! leave a few per cent, so that not every change has to argue. Those of allocations leave nothing.
+//! leave a few per cent, so that not every change has to argue. The others leave nothing.
 
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process;
@@ -15,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const HELP: &str = "\
-Count instructions and allocations of requests with valgrind; fail above the ceilings.
+Count instructions, locked ones among them, and allocations of requests with valgrind; fail above
+the ceilings.
 
 usage: cargo xtask instructions [--canary] [--update] [NAME]
 
@@ -31,8 +35,9 @@ const CEILINGS: &str = "bench/instructions.toml";
 const REQUESTS: [u64; 2] = [800, 4_000];
 /// What a new ceiling of instructions leaves above what was counted.
 const MARGIN: f64 = 1.05;
-/// Allocations are whole; a tenth is what a map that grows now and then may add to each request.
-const MARGIN_ALLOCATIONS: f64 = 0.1;
+/// Allocations and locked instructions are whole; a tenth is what a map that grows now and then may
+/// add to each request.
+const MARGIN_WHOLE: f64 = 0.1;
 /// The feature of the server that brings a needless allocation, and the paths it lies on.
 const CANARY: &str = "needless-allocation";
 const CANARY_PATHS: &[&str] = &["get", "get-burst", "miss-burst", "multiget"];
@@ -41,6 +46,7 @@ const CANARY_PATHS: &[&str] = &["get", "get-burst", "miss-burst", "multiget"];
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cost {
     instructions: f64,
+    locked: f64,
     allocations: f64,
 }
 
@@ -74,8 +80,8 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     for name in names {
         let found = count(&program, &name)?;
         println!(
-            "{name:<16} {:>8.1} instructions {:>6.2} allocations",
-            found.instructions, found.allocations
+            "{name:<16} {:>8.1} instructions {:>6.2} locked {:>6.2} allocations",
+            found.instructions, found.locked, found.allocations
         );
         counted.insert(name, found);
     }
@@ -106,11 +112,12 @@ fn over(ceilings: &Costs, counted: &Costs) -> Result<Vec<String>, String> {
         let ceiling = ceilings.get(name).ok_or(format!(
             "{name} has no ceiling in {CEILINGS}; `cargo xtask instructions --update` makes one"
         ))?;
-        if found.allocations > ceiling.allocations {
-            let Cost { allocations, .. } = ceiling;
+        let Cost { instructions, locked, allocations } = *ceiling;
+        if found.allocations > allocations {
             over.push(format!("{name}: {:.2} allocations, not {allocations}", found.allocations));
-        } else if found.instructions > ceiling.instructions {
-            let Cost { instructions, .. } = ceiling;
+        } else if found.locked > locked {
+            over.push(format!("{name}: {:.2} locked instructions, not {locked}", found.locked));
+        } else if found.instructions > instructions {
             over.push(format!(
                 "{name}: {:.0} instructions, not {instructions}",
                 found.instructions
@@ -129,12 +136,12 @@ fn read(text: &str) -> Result<Costs, String> {
             let number = value.as_float().or(value.as_integer().map(|number| number as f64));
             number.filter(|number| 0.0 <= *number)
         };
-        let (Some(instructions), Some(allocations)) =
-            (number("instructions"), number("allocations"))
+        let (Some(instructions), Some(locked), Some(allocations)) =
+            (number("instructions"), number("locked"), number("allocations"))
         else {
-            return Err(format!("{CEILINGS}: {name}: needs instructions and allocations"));
+            return Err(format!("{CEILINGS}: {name}: needs instructions, locked and allocations"));
         };
-        ceilings.insert(name.clone(), Cost { instructions, allocations });
+        ceilings.insert(name.clone(), Cost { instructions, locked, allocations });
     }
     Ok(ceilings)
 }
@@ -142,16 +149,19 @@ fn read(text: &str) -> Result<Costs, String> {
 fn write(mut ceilings: Costs, counted: &Costs) -> Outcome {
     for (name, found) in counted {
         let instructions = (found.instructions * MARGIN).ceil();
-        let allocations = ((found.allocations + MARGIN_ALLOCATIONS) * 100.0).round() / 100.0;
-        ceilings.insert(name.clone(), Cost { instructions, allocations });
+        let whole = |counted: f64| ((counted + MARGIN_WHOLE) * 100.0).round() / 100.0;
+        let (locked, allocations) = (whole(found.locked), whole(found.allocations));
+        ceilings.insert(name.clone(), Cost { instructions, locked, allocations });
     }
     let mut text = String::from(
         "# Per request at most (per key for multiget and lookups), as `cargo xtask instructions`\n\
-         # counts; 5 % and a tenth of an allocation above what was counted when they were made.\n",
+         # counts; 5 % of the instructions, a tenth of a locked one and of an allocation above what\n\
+         # was counted when they were made.\n",
     );
-    for (name, Cost { instructions, allocations }) in &ceilings {
+    for (name, Cost { instructions, locked, allocations }) in &ceilings {
         text.push_str(&format!(
-            "\n[{name}]\ninstructions = {instructions}\nallocations = {allocations}\n"
+            "\n[{name}]\ninstructions = {instructions}\nlocked = {locked}\n\
+             allocations = {allocations}\n"
         ));
     }
     std::fs::write(process::root().join(CEILINGS), text).map_err(|error| error.to_string())?;
@@ -186,32 +196,38 @@ fn paths(program: &Path) -> Result<Vec<String>, String> {
 
 /// What one request of a path takes.
 fn count(program: &Path, path: &str) -> Result<Cost, String> {
-    let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];
+    let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-bus=yes"];
     let memcheck = ["--tool=memcheck", "--undef-value-errors=no"];
-    Ok(Cost {
-        instructions: per_request(&callgrind, program, path, "Collected : ")?,
-        allocations: per_request(&memcheck, program, path, "total heap usage: ")?,
-    })
+    let [instructions, locked] = per_request(&callgrind, program, path, "Collected : ")?;
+    let [allocations] = per_request(&memcheck, program, path, "total heap usage: ")?;
+    Ok(Cost { instructions, locked, allocations })
 }
 
-/// What a tool of valgrind counts for one request, in the number after `label`.
-fn per_request(tool: &[&str], program: &Path, path: &str, label: &str) -> Result<f64, String> {
-    let mut totals = [0_u64; 2];
+/// What a tool of valgrind counts for one request, in the numbers after `label`.
+fn per_request<const N: usize>(
+    tool: &[&str],
+    program: &Path,
+    path: &str,
+    label: &str,
+) -> Result<[f64; N], String> {
+    let mut totals = [[0_u64; N]; 2];
     for (total, requests) in totals.iter_mut().zip(REQUESTS) {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(tool).arg(program).args([path, &requests.to_string()]);
         let (status, told) = process::capture(&mut valgrind)?;
-        let found = number_after(&told, label).filter(|_| status.success());
+        let found = numbers_after(&told, label).filter(|_| status.success());
         *total = found.ok_or_else(|| format!("{}: {told}", process::typed(&valgrind)))?;
     }
-    Ok(totals[1].saturating_sub(totals[0]) as f64 / (REQUESTS[1] - REQUESTS[0]) as f64)
+    let [fewer, more] = totals;
+    let requests = (REQUESTS[1] - REQUESTS[0]) as f64;
+    Ok(std::array::from_fn(|at| more[at].saturating_sub(fewer[at]) as f64 / requests))
 }
 
-/// `==12== Collected : 123456`, `==12==   total heap usage: 1,234 allocs, 1,230 frees, ...`
-fn number_after(told: &str, label: &str) -> Option<u64> {
+/// `==12== Collected : 123456 78`, `==12==   total heap usage: 1,234 allocs, 1,230 frees, ...`
+fn numbers_after<const N: usize>(told: &str, label: &str) -> Option<[u64; N]> {
     let rest = told.lines().find_map(|line| line.split(label).nth(1))?;
-    let word = rest.split_whitespace().next()?;
-    word.replace(',', "").parse().ok()
+    let words = rest.split_whitespace().map(|word| word.replace(',', "").parse().ok());
+    words.take(N).collect::<Option<Vec<u64>>>()?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -220,27 +236,33 @@ mod tests {
 
     #[test]
     fn what_valgrind_says_is_read() {
-        let told = "==12== Events    : Ir\n==12== Collected : 9876543\n==12==\n";
-        assert_eq!(number_after(told, "Collected : "), Some(9_876_543));
+        let told = "==12== Events    : Ir Ge\n==12== Collected : 9876543 12\n==12==\n";
+        assert_eq!(numbers_after(told, "Collected : "), Some([9_876_543, 12]));
+        assert_eq!(numbers_after::<3>(told, "Collected : "), None);
         let told = "==7==   total heap usage: 12,345 allocs, 12,300 frees, 9 bytes allocated\n";
-        assert_eq!(number_after(told, "total heap usage: "), Some(12_345));
-        assert_eq!(number_after("==12== error", "Collected : "), None);
+        assert_eq!(numbers_after(told, "total heap usage: "), Some([12_345]));
+        assert_eq!(numbers_after::<2>("==12== error", "Collected : "), None);
     }
 
     #[test]
     fn a_path_above_its_ceiling_is_found_and_one_without_is_an_error() {
-        let ceilings = read("[get]\ninstructions = 1000\nallocations = 2.1\n").expect("good");
-        let over = |name: &str, instructions, allocations| {
-            let cost = Cost { instructions, allocations };
+        let ceilings =
+            read("[get]\ninstructions = 1000\nlocked = 18.1\nallocations = 2.1\n").expect("good");
+        let over = |name: &str, instructions, locked, allocations| {
+            let cost = Cost { instructions, locked, allocations };
             super::over(&ceilings, &[(name.to_owned(), cost)].into())
         };
-        assert_eq!(over("get", 1_000.0, 2.0), Ok(vec![]));
-        let words = over("get", 1_000.6, 2.0).expect("it has a ceiling");
+        assert_eq!(over("get", 1_000.0, 18.0, 2.0), Ok(vec![]));
+        let words = over("get", 1_000.6, 18.0, 2.0).expect("it has a ceiling");
         assert_eq!(words, ["get: 1001 instructions, not 1000"]);
-        // One allocation more is far below the margin of the instructions.
-        let words = over("get", 990.0, 3.0).expect("it has a ceiling");
+        // One more of these is far below the margin of the instructions.
+        let words = over("get", 990.0, 19.0, 2.0).expect("it has a ceiling");
+        assert_eq!(words, ["get: 19.00 locked instructions, not 18.1"]);
+        let words = over("get", 990.0, 18.0, 3.0).expect("it has a ceiling");
         assert_eq!(words, ["get: 3.00 allocations, not 2.1"]);
-        assert!(over("miss", 1.0, 0.0).is_err_and(|words| words.contains("miss has no ceiling")));
+        assert!(
+            over("miss", 1.0, 0.0, 0.0).is_err_and(|words| words.contains("miss has no ceiling"))
+        );
         for wrong in ["get = 5", "[get]\ninstructions = 5", "[get]\ninstructions = -1"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -34,7 +34,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         arrived: u64,
     ) -> (usize, Stop) {
         let mut at = 0;
-        self.ahead.clear();
         // Between two slices of what is large there is less, of each connection.
         let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
@@ -48,7 +47,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let rest = &input[at..];
             let step = match &connection.mode {
                 Mode::Requests if rest.is_empty() => break Stop::Starved,
-                Mode::Requests => self.request(connection, rest, arrived),
+                Mode::Requests => self.request(connection, rest, most, &mut requests, arrived),
                 Mode::Keys { verb, exptime, line_bytes } => {
                     let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);
                     self.keys(connection, verb, exptime, &rest[..line_bytes], arrived)
@@ -76,11 +75,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         (at, stop)
     }
 
-    /// The request at the front of `rest`.
+    /// The request at the front of `rest`. If it is a `get`, those behind it that can be read with it
+    /// too: they are counted in `requests`, which stays below `most`.
     fn request(
         &mut self,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
+        most: usize,
+        requests: &mut usize,
         arrived: u64,
     ) -> Step {
         let frame = match parse(rest, &self.limits) {
@@ -88,30 +90,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Ok(None) => return Step::Stop(0, Stop::HalfLine),
             Err(malformed) => return self.malformed(connection, &malformed),
         };
-        let head = frame.head_bytes;
         match &frame.request {
             Request::Get(get) => {
-                if self.ahead.is_used_up() && head < rest.len() && !self.reads_group(get) {
-                    self.ahead.look(&self.shared.store, rest, &self.limits);
-                }
-                if head == rest.len()
-                    && let Some(to) = self.offer_get(get)
-                {
-                    return self.hand_request(connection, to, rest, 0, arrived);
-                }
-                // The keys stand at the end of the line: serve from where they begin.
-                let line = &rest[..head];
-                let keys_at = get.keys.rest().as_ptr() as usize - line.as_ptr() as usize;
-                let step = self.keys(connection, get.verb, get.exptime, &line[keys_at..], arrived);
-                match step {
-                    Step::Took(bytes) => Step::Took(keys_at + bytes),
-                    // Nothing was served yet: a large worker begins at the line.
-                    Step::Stop(0, Stop::Hand) => {
-                        connection.mode = Mode::Requests;
-                        Step::Stop(0, Stop::Hand)
-                    }
-                    Step::Stop(bytes, stop) => Step::Stop(keys_at + bytes, stop),
-                }
+                let (most, get) = (most - *requests, (get, frame.head_bytes));
+                let (step, begun) = self.gets(connection, get, rest, most, arrived);
+                *requests += begun - 1; // the caller counts one
+                step
             }
             Request::Store(store) => {
                 self.store(connection, &frame, store.key, store.value_bytes, rest, arrived)
@@ -121,7 +105,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let key = set.meta.key.bytes(&mut scratch);
                 self.store(connection, &frame, key, set.value_bytes, rest, arrived)
             }
-            request => self.plain(connection, request, &rest[..head], arrived),
+            request => self.plain(connection, request, &rest[..frame.head_bytes], arrived),
         }
     }
 

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 pub mod abroad;
-pub mod ahead;
 pub mod answer;
 pub mod backlog;
 pub mod boot;
@@ -22,6 +21,7 @@ pub mod domains;
 pub mod durable;
 pub mod execute;
 pub mod forward;
+pub mod gets;
 pub mod handoff;
 pub mod hot;
 pub mod idle;

@@ -1,7 +1,7 @@
-//! The keys of a `get`, in their order. Where nothing has to be asked of a key before it is read,
-//! many are read together (`laneway_store::Group`): the line is scanned once, the lookups overlap,
-//! and each reply is written to its place at once. Whatever is not simply a small item or a miss
-//! is served as a key alone is, between its neighbours, by the same code that serves single keys.
+//! The keys of a `get`, in their order. Many are read together (`laneway_store::Group`): the line is
+//! scanned once, the lookups overlap, and each reply is written to its place at once. Whatever is
+//! not simply a small item or a miss, or is not this worker's to answer, is served as a key alone
+//! is, between its neighbours.
 //!
 //! A large value in the middle makes the rest wait for its transfer; a full reply buffer makes it
 //! wait for the next turn.
@@ -9,6 +9,7 @@
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
 use crate::durable::shared::KEEPER;
+use crate::durable::veil::Sight;
 use crate::execute::{self, Outcome};
 use crate::forward::{self, KeysLeft};
 use crate::latency::{self, Operation};
@@ -18,8 +19,8 @@ use laneway_policy::{Design, ItemBytes};
 use laneway_store::{GROUP, KeyHash, Sought, meter};
 use laneway_sync::append::{Appending, SHORT};
 use laneway_transport::Transport;
-use laneway_wire::reply::{CRLF, Sink, VALUE_HEAD_BYTES_MAX, put_value_head};
-use laneway_wire::{Get, GetVerb, Keys, scan};
+use laneway_wire::reply::{CRLF, END, Sink, VALUE_HEAD_BYTES_MAX, put_value_head};
+use laneway_wire::{GetVerb, Keys};
 use std::cell::Cell;
 
 /// Keys of a multiget that go to the keeper together: it brings as many into memory at once.
@@ -33,6 +34,15 @@ struct Simple {
     hits: u64,
     misses: u64,
     packets: u64,
+}
+
+/// Where the keys of a group stand.
+#[derive(Clone, Copy)]
+pub(crate) enum Asked<'a> {
+    /// In one line, whose end comes later.
+    Together(KeysLeft<'a>),
+    /// Each is the only key of a line.
+    Alone(&'a [KeysLeft<'a>]),
 }
 
 /// The head of a reply goes where its value goes.
@@ -50,16 +60,6 @@ impl Sink for Head<'_, '_> {
 }
 
 impl<T: Transport, C: Clock> Worker<T, C> {
-    /// Whether the keys of this `get` are read together.
-    pub(crate) fn reads_group(&self, get: &Get<'_>) -> bool {
-        self.may_read_group(get.verb) && scan::find(get.keys.rest(), b' ').is_some()
-    }
-
-    /// Whether there is nothing to ask of a key before it is read, and nothing to do but read it.
-    fn may_read_group(&self, verb: GetVerb) -> bool {
-        !self.hands_unseen && !forward::writes(verb)
-    }
-
     /// The keys in `line`, which is the rest of a line, its newline included.
     pub(crate) fn keys(
         &mut self,
@@ -77,16 +77,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         loop {
             let mut rest = keys;
             let Some(key) = rest.next() else { break };
-            let stop = if !self.may_read_group(verb) {
+            let stop = if rest.rest().is_empty() {
                 keys = rest;
                 served += 1;
-                self.key(connection, all.from(key), key, None, arrived)
-            } else if rest.rest().is_empty() {
-                keys = rest;
-                served += 1;
-                let hash = self.ahead.hash(&self.shared.store, key);
-                self.shared.store.seek_one(&mut self.group, hash);
-                self.answer_group(connection, all, &[key], arrived)
+                let store = &self.shared.store;
+                store.seek_one(&mut self.group, store.hash(key));
+                self.answer_one_line(connection, all, &[key], arrived)
             } else {
                 self.key_group(connection, all, (&mut keys, &mut served), arrived)
             };
@@ -97,7 +93,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 return all.wait_from(connection, text.len() - keys.rest().len());
             }
         }
-        self.out.extend_from_slice(b"END\r\n");
+        self.out.extend_from_slice(END);
         connection.mode = Mode::Requests;
         Step::Took(line.len())
     }
@@ -108,7 +104,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         connection: &mut Connection<T::Stream>,
         left: KeysLeft<'_>,
         key: &[u8],
-        hash: Option<KeyHash>,
+        hash: KeyHash,
         arrived: u64,
     ) -> Option<Step> {
         let KeysLeft { verb, exptime, line, text, at } = left;
@@ -116,12 +112,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             return Some(self.hand_keys(connection, to, left, usize::MAX, 0, arrived));
         }
         let after = at + key.len();
-        let hash = hash.unwrap_or_else(|| {
-            if self.ahead.is_used_up() && after < text.len() {
-                self.ahead.look_at_keys(&self.shared.store, Keys::new(&text[at..]));
-            }
-            self.ahead.hash(&self.shared.store, key)
-        });
         let mut out = std::mem::take(&mut self.out);
         let touched = Cell::new(0);
         let expires = execute::expires_at(exptime, self.now_seconds);
@@ -169,21 +159,32 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         *served += found;
         let texts = &texts[..found];
         self.shared.store.seek(&mut self.group, texts);
-        self.answer_group(connection, all, texts, arrived)
+        self.answer_one_line(connection, all, texts, arrived)
     }
 
-    /// The answers for the keys of the group. Returns how the turn stops, if it does.
-    fn answer_group(
+    fn answer_one_line(
         &mut self,
         connection: &mut Connection<T::Stream>,
         all: KeysLeft<'_>,
         keys: &[&[u8]],
         arrived: u64,
     ) -> Option<Step> {
+        self.answer_group(connection, Asked::Together(all), keys, arrived).map(|(_, step)| step)
+    }
+
+    /// The answers for the keys of the group. Returns at which key the turn stops and how, if it
+    /// does.
+    pub(crate) fn answer_group(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        asked: Asked<'_>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> Option<(usize, Step)> {
         let mut simple = Simple::default();
         let mut stop = None;
         for (number, key) in keys.iter().enumerate() {
-            match self.sought(all.verb, number, key) {
+            match self.sought(asked.verb(number), number, key) {
                 Sought::Copied(bytes) => {
                     let size = ItemBytes(bytes);
                     simple.hits += 1;
@@ -198,28 +199,41 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     self.count_hot(key, false);
                 }
                 Sought::Otherwise => {
-                    let hash = Some(self.group.hash(number));
-                    stop = self.key(connection, all.from(key), key, hash, arrived);
+                    let hash = self.group.hash(number);
+                    stop = self.key(connection, asked.from(number, key), key, hash, arrived);
                 }
             }
             if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
-                stop = Some(all.wait_from(connection, all.from(key).at + key.len()));
+                let left = asked.from(number, key);
+                stop = Some(left.wait_from(connection, left.at + key.len()));
             }
-            if stop.is_some() {
-                break;
+            if let Some(step) = stop {
+                self.account_simple(connection, &simple, arrived);
+                return Some((number, step));
+            }
+            if matches!(asked, Asked::Alone(_)) {
+                self.out.extend_from_slice(END);
             }
         }
         self.account_simple(connection, &simple, arrived);
-        stop
+        None
     }
 
-    /// The answer for one key of the group, if it is simple.
+    /// The answer for one key of the group, if it is simple and this worker's to give.
     #[inline]
     fn sought(&mut self, verb: GetVerb, number: usize, key: &[u8]) -> Sought {
         #[cfg(feature = "needless-allocation")]
         std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
+        let asks = self.hands_unseen || forward::writes(verb);
+        let (start, mut sight) = (self.out.len(), Sight::default());
+        if asks {
+            match self.sight_of(verb, key) {
+                Some(seen) => sight = seen,
+                None => return Sought::Otherwise,
+            }
+        }
         let cas_enabled = self.execute_settings.cas_enabled;
-        self.shared.store.get_sought(
+        let sought = self.shared.store.get_sought(
             (&self.group, number, key),
             self.now_seconds,
             self.plan.threshold.0,
@@ -230,7 +244,33 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let cas = (verb == GetVerb::Gets).then_some(seq);
                 put_value_head(&mut Head(out), key, item.flags, item.value_bytes, cas);
             },
-        )
+        );
+        if asks && self.may_differ(sought, self.group.hash(number), sight) {
+            self.out.truncate(start);
+            return Sought::Otherwise;
+        }
+        sought
+    }
+
+    /// How far this worker sees before it looks for the item of `key`; `None` where another answers,
+    /// or where more is asked than to read it.
+    #[inline(never)]
+    fn sight_of(&self, verb: GetVerb, key: &[u8]) -> Option<Sight> {
+        let is_mine = !forward::writes(verb) && self.queue_for(key, false, 0).is_none();
+        is_mine.then(|| self.context(&Cell::new(0)).sight())
+    }
+
+    /// Whether memory alone does not say what the answer is: the item is being changed durably, or
+    /// the tier may have what memory has not.
+    #[inline(never)]
+    fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
+        let touched = Cell::new(0);
+        let context = self.context(&touched);
+        match sought {
+            Sought::Copied(_) => context.is_hidden(hash, sight),
+            Sought::Miss => context.veil.is_some(),
+            Sought::Otherwise => false,
+        }
     }
 
     /// Count what was answered simply: as [`Worker::account`] does for each, but once for all.
@@ -255,6 +295,23 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         connection.tally.add_many(latency::row(Operation::Get, false), requests as u16, arrived);
         if let Some(visit) = &mut connection.visit {
             (0..requests).for_each(|_| visit.small_served());
+        }
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn verb(self, number: usize) -> GetVerb {
+        match self {
+            Asked::Together(all) => all.verb,
+            Asked::Alone(lines) => lines[number].verb,
+        }
+    }
+
+    /// What is left from a key on.
+    fn from(self, number: usize, key: &[u8]) -> KeysLeft<'a> {
+        match self {
+            Asked::Together(all) => all.from(key),
+            Asked::Alone(lines) => lines[number],
         }
     }
 }

@@ -6,7 +6,6 @@
 //! once per epoch, make the next plan. A small request therefore waits for one slice, and one more
 //! for each group of connections that are served before its own (`policy::share`).
 
-use crate::ahead::Ahead;
 use crate::backlog::Backlog;
 use crate::clock::Clock;
 use crate::connection::{Connection, Table};
@@ -104,8 +103,7 @@ pub struct Worker<T: Transport, C> {
     pub(crate) ready: Vec<Ready>,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) out: Vec<u8>,
-    pub(crate) ahead: Ahead,
-    /// The keys of a multiget that are read together.
+    /// The keys of a multiget or of a pipeline that are read together.
     pub(crate) group: Box<Group>,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
@@ -174,7 +172,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             ready: Vec::new(),
             read_buffer: vec![0; READ_BYTES],
             out: Vec::with_capacity(2 * READ_BYTES),
-            ahead: Ahead::default(),
             group: Box::default(),
             turn_number: 0,
             control,

@@ -69,18 +69,61 @@ fn many_keys_are_answered_as_each_alone_would_be() {
 }
 
 #[test]
+fn a_pipeline_of_gets_is_answered_as_each_alone_would_be() {
+    for (number, plan) in rig::plans().into_iter().enumerate() {
+        let faults = if number % 2 == 0 { Faults::NONE } else { cut(number as u64) };
+        let plan = Plan { faults, memory_bytes: 256 << 20, ..plan };
+        let (mut rig, client) = filled(&plan);
+        let mut draw = draws(number as u64);
+        for round in 0..8 {
+            // Both times `other` begins as the same.
+            let begin = "set other 0 0 1\r\nb\r\n";
+            rig.ask(&client, begin.as_bytes(), b"STORED\r\n");
+            let (mut requests, mut wanted) = (begin.to_owned(), b"STORED\r\n".to_vec());
+            for _ in 0..1 + draw(150) {
+                let spaces = " ".repeat(1 + draw(2));
+                // Mostly one key; what stands between them ends what is read together.
+                let line = match draw(24) {
+                    0 => format!("get {} {}{spaces}\r\n", key(draw(60)), key(draw(60))),
+                    1 => format!("gat 0 {}\r\n", key(draw(60))),
+                    2 => format!("get {}\r\n", "k".repeat(251)),
+                    3 => format!("set other 0 0 3\r\n{:03}\r\n", draw(1_000)),
+                    4 => "get other\n".to_owned(),
+                    5 => "get\r\n".to_owned(),
+                    6..11 => format!("gets{spaces}{}\r\n", key(draw(60))),
+                    _ => format!("get{spaces}{}{spaces}\r\n", key(draw(60))),
+                };
+                let alone = rig.ask(&client, format!("{line}mn\r\n").as_bytes(), b"MN\r\n");
+                wanted.extend_from_slice(alone.strip_suffix(b"MN\r\n").expect("its end"));
+                requests.push_str(&line);
+            }
+            let got = rig.ask(&client, format!("{requests}mn\r\n").as_bytes(), b"MN\r\n");
+            wanted.extend_from_slice(b"MN\r\n");
+            let what = plan.what();
+            assert!(got == wanted, "round {round}, {what}: {} of {requests}", tail(&got));
+        }
+    }
+}
+
+#[test]
 fn many_keys_are_counted_as_each_alone_would_be() {
     for sample in [1, 4] {
         for design in [Design::Lanes, Design::Hkh] {
             let plan = Plan::of(1, Form::TimeShare);
             let plan = Plan { design, profile_sample: sample, memory_bytes: 256 << 20, ..plan };
-            let counted = |together: bool| {
+            // With something between them all keys are asked for at once.
+            let counted = |glue: Option<&str>| {
                 let (mut rig, client) = filled(&plan);
                 let keys: Vec<String> = (0..60).chain(20..50).map(key).collect();
                 let before = rig.shared.board.totals();
-                for keys in keys.chunks(if together { keys.len() } else { 1 }) {
-                    rig.ask(&client, format!("get {}\r\n", keys.join(" ")).as_bytes(), b"END\r\n");
+                let mut last = "mn\r\n".to_owned();
+                match glue {
+                    Some(glue) => last = format!("get {}\r\n{last}", keys.join(glue)),
+                    None => keys.iter().for_each(|key| {
+                        rig.ask(&client, format!("get {key}\r\n").as_bytes(), b"END\r\n");
+                    }),
                 }
+                rig.ask(&client, last.as_bytes(), b"MN\r\n");
                 let worker = &rig.shared.workers[0];
                 let lanes = &worker.lanes;
                 let sizes: Vec<u64> = worker.sizes.iter().map(|count| count.get()).collect();
@@ -93,7 +136,10 @@ fn many_keys_are_counted_as_each_alone_would_be() {
                 let Totals { cmd_get, get_hits, get_misses, .. } = since;
                 (lanes, sizes, rows, [cmd_get, get_hits, get_misses])
             };
-            assert_eq!(counted(true), counted(false), "{design}, one in {sample}");
+            let alone = counted(None);
+            for (what, glue) in [("one line", " "), ("a pipeline", "\r\nget ")] {
+                assert_eq!(counted(Some(glue)), alone, "{what}, {design}, one in {sample}");
+            }
         }
     }
 }

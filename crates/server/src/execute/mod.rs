@@ -91,7 +91,7 @@ impl Context<'_> {
     }
 
     /// How far a worker sees, before it looks for an item.
-    fn sight(&self) -> Sight {
+    pub(crate) fn sight(&self) -> Sight {
         match self.veil {
             Some(Veiled::Worker(veil)) => veil.sight(),
             _ => Sight::default(),
@@ -99,7 +99,7 @@ impl Context<'_> {
     }
 
     /// Whether the keeper must answer for an item that was found in memory since.
-    fn is_hidden(&self, hash: KeyHash, sight: Sight) -> bool {
+    pub(crate) fn is_hidden(&self, hash: KeyHash, sight: Sight) -> bool {
         matches!(self.veil, Some(Veiled::Worker(veil)) if veil.hides_since(hash, sight))
     }
 

@@ -18,6 +18,7 @@
 //! Nothing here waits: what finds a full ring is thrown away and counted, as a network would; what
 //! finds a full send buffer stays until there is room.
 
+pub mod ahead;
 pub mod answers;
 pub mod assemble;
 pub mod batch;

@@ -2,6 +2,7 @@
 //! own, 32 at a time; where workers are large, 32/n_s from each of theirs, so that all queues drain
 //! alike. A large worker reads none. A worker that the plan lets take from others takes one.
 
+use super::ahead::KEYS_AHEAD;
 use super::guard::allowance;
 use super::lending::Lending;
 use super::shared::UdpShared;
@@ -17,9 +18,6 @@ use laneway_transport::rdma;
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
 use std::io;
 use std::sync::Arc;
-
-/// Requests of a burst whose items are asked for from memory together.
-const AHEAD: usize = 16;
 
 /// Whether worker `me` reads the queues of worker `whose` under this plan.
 fn reads(plan: &CorePlan, me: WorkerId, whose: WorkerId) -> bool {
@@ -195,15 +193,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         at.counts.bursts.add_owner(1);
         let arrived = self.clock.nanos();
         self.now_seconds = self.clock.unix_seconds(arrived); // this turn may follow a long sleep
-        self.ahead.clear();
+        desk.ahead.clear();
         for index in 0..count {
-            if index % AHEAD == 0 && count - index > 1 {
-                let next = index..count.min(index + AHEAD);
+            if index % KEYS_AHEAD == 0 && count - index > 1 {
+                let next = index..count.min(index + KEYS_AHEAD);
                 let payloads = next.map(|index| {
                     let bytes = datagrams.arrival(index).bytes;
                     bytes.get(HEADER_BYTES..).unwrap_or_default()
                 });
-                self.ahead.look_at_each(&self.shared.store, payloads, &self.limits);
+                desk.ahead.look_at_each(&self.shared.store, payloads, &self.limits);
             }
             let arrival = datagrams.arrival(index);
             bytes += arrival.bytes.len();

@@ -341,7 +341,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let expires = execute::expires_at(get.exptime, self.now_seconds);
         let large_from = if is_single { self.plan.threshold.0 } else { u64::MAX };
         for key in get.keys {
-            let hash = self.ahead.hash(&self.shared.store, key);
+            let hash = desk.ahead.hash(&self.shared.store, key);
             let touched = Cell::new(0);
             let context = Context { large_from, ..self.context_for(&touched, key) };
             let out = desk.batches[from.queue()].out();

@@ -1,5 +1,6 @@
 //! What one worker has under way in UDP. Knows no worker. Times are nanoseconds.
 
+use super::ahead::Ahead;
 use super::batch::Batch;
 use super::buffers::Held;
 use super::counts::UdpCounts;
@@ -149,6 +150,8 @@ pub struct Desk {
     pub dirty: Vec<usize>,
     /// Queues whose send buffer took no more small replies.
     pub full: Vec<bool>,
+    /// Keys of the burst that is being served.
+    pub ahead: Ahead,
     /// Queues that have something to receive.
     pub ready: Vec<usize>,
     /// Queues that this worker watches.
@@ -215,6 +218,7 @@ impl Desk {
             tallies: vec![Tally::default(); queues],
             dirty: Vec::new(),
             full: vec![false; queues],
+            ahead: Ahead::default(),
             ready: Vec::new(),
             watched: vec![false; queues],
             assembly: Reassembly::new(bounds),
