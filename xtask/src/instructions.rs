@@ -2,14 +2,15 @@
 //! ceilings: a guard that does not depend on time, so that it holds on a machine that others
 //! disturb.
 //!
-//! Locked instructions, the read-modify-writes of atomics and mutexes, are what workers on many CPUs
-//! pay most for, so their number is bounded too; here they are never waited for.
+//! Locked instructions are the read-modify-writes of atomics and mutexes. Workers on many CPUs pay
+//! most for them, so their number is bounded too; here nobody waits for one.
 //!
 //! Each path is carried out twice with different numbers of requests; the difference, divided by
 //! the difference of the numbers, leaves out what it costs to begin. callgrind counts instructions
-//! and locked ones, memcheck allocations. Instructions are not time: what waits for memory or for the kernel costs
-//! none here. They find the needless copy or lookup that a change brings along; their ceilings
-//! leave a few per cent, so that not every change has to argue. The others leave nothing.
+//! and locked ones, memcheck allocations. Instructions are not time: what waits for memory or for
+//! the kernel costs none here. They find the needless copy or lookup that a change brings along;
+//! their ceilings leave a few per cent, so that not every change has to argue. The others leave
+//! nothing.
 
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process;
@@ -155,8 +156,8 @@ fn write(mut ceilings: Costs, counted: &Costs) -> Outcome {
     }
     let mut text = String::from(
         "# Per request at most (per key for multiget and lookups), as `cargo xtask instructions`\n\
-         # counts; 5 % of the instructions, a tenth of a locked one and of an allocation above what\n\
-         # was counted when they were made.\n",
+         # counts; 5 % of the instructions, a tenth of a locked one and of an allocation above\n\
+         # what was counted when they were made.\n",
     );
     for (name, Cost { instructions, locked, allocations }) in &ceilings {
         text.push_str(&format!(

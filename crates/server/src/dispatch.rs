@@ -47,7 +47,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             let rest = &input[at..];
             let step = match &connection.mode {
                 Mode::Requests if rest.is_empty() => break Stop::Starved,
-                Mode::Requests => self.request(connection, rest, most, &mut requests, arrived),
+                Mode::Requests => self.request(connection, rest, (most, &mut requests), arrived),
                 Mode::Keys { verb, exptime, line_bytes } => {
                     let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);
                     self.keys(connection, verb, exptime, &rest[..line_bytes], arrived)
@@ -75,14 +75,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         (at, stop)
     }
 
-    /// The request at the front of `rest`. If it is a `get`, those behind it that can be read with it
-    /// too: they are counted in `requests`, which stays below `most`.
+    /// The request at the front of `rest`. If it is a `get`, those behind it that can be read with
+    /// it are too: `requests` counts them, and stays below `most`.
     fn request(
         &mut self,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        most: usize,
-        requests: &mut usize,
+        (most, requests): (usize, &mut usize),
         arrived: u64,
     ) -> Step {
         let frame = match parse(rest, &self.limits) {

@@ -1,7 +1,7 @@
 //! `get`s that follow each other on a connection, as a pipeline sends them: lines of one key each
 //! are parsed once, their keys are read together (`laneway_store::Group`), and each is answered in
-//! its turn, as the keys of one line are ([`crate::multiget`]). So the lookups of a pipeline overlap
-//! instead of being waited for one by one (MICA §4.4).
+//! its turn, as the keys of one line are ([`crate::multiget`]). So the lookups of a pipeline
+//! overlap instead of being waited for one by one (MICA §4.4).
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};

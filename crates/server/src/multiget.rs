@@ -1,7 +1,7 @@
-//! The keys of a `get`, in their order. Many are read together (`laneway_store::Group`): the line is
-//! scanned once, the lookups overlap, and each reply is written to its place at once. Whatever is
-//! not simply a small item or a miss, or is not this worker's to answer, is served as a key alone
-//! is, between its neighbours.
+//! The keys of a `get`, in their order. Many are read together (`laneway_store::Group`): the line
+//! is scanned once, the lookups overlap, and each reply is written to its place at once. Whatever
+//! is not simply a small item or a miss, or is not this worker's to answer, is served as a key
+//! alone is, between its neighbours.
 //!
 //! A large value in the middle makes the rest wait for its transfer; a full reply buffer makes it
 //! wait for the next turn.
@@ -252,8 +252,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         sought
     }
 
-    /// How far this worker sees before it looks for the item of `key`; `None` where another answers,
-    /// or where more is asked than to read it.
+    /// How far this worker sees before it looks for the item of `key`; `None` where another
+    /// answers, or where more is asked than to read it.
     #[inline(never)]
     fn sight_of(&self, verb: GetVerb, key: &[u8]) -> Option<Sight> {
         let is_mine = !forward::writes(verb) && self.queue_for(key, false, 0).is_none();

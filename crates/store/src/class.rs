@@ -282,10 +282,12 @@ impl ClassState {
     }
 
     fn leave_partial(&mut self, tables: Tables<'_>, chunk: u32) {
-        let at = tables.info(chunk).partial_at.swap(NOT_PARTIAL, Relaxed);
+        let partial_at = &tables.info(chunk).partial_at;
+        let at = partial_at.load(Relaxed);
         if at == NOT_PARTIAL {
             return;
         }
+        partial_at.store(NOT_PARTIAL, Relaxed); // under the mutex
         self.partial.swap_remove(at as usize);
         if let Some(&moved) = self.partial.get(at as usize) {
             tables.info(moved).partial_at.store(at, Relaxed);

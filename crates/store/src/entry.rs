@@ -154,7 +154,9 @@ impl Entry<'_> {
         let word = record.location.with_tag(self.hash.tag());
         self.changed = true;
         let partition = self.store.index.partition(self.hash);
-        let place = match self.found.take() {
+        let found = self.found.take();
+        partition.count_bytes(found.as_ref().map(|(_, old)| &old.header), Some(&record.header));
+        let place = match found {
             Some((place, old)) => {
                 self.store.forget_inside(self.hash, &old, Unlinked::Replaced);
                 self.store.index.replace(place, word);
@@ -164,8 +166,6 @@ impl Entry<'_> {
             None => self.insert(word),
         };
         partition.items_total.fetch_add(1, Relaxed);
-        partition.bytes.fetch_add(record.header.record_bytes() as u64, Relaxed);
-        partition.header_bytes.fetch_add(record.header.header_bytes() as u64, Relaxed);
         self.found = Some((place, record));
         self.store.announce_inside(self.hash, &record, self.now);
         seq

@@ -21,6 +21,7 @@ use crate::{
     hash::PARTITIONS,
     location::{Location, tag_of_slot},
     meter,
+    record::Header,
     region::Region,
     types::KeyHash,
     window::{Onlooker, Window},
@@ -62,6 +63,21 @@ pub struct Partition {
     pub header_bytes: AtomicU64,
     /// One splitter or merger at a time; the others go on without.
     pub splitting: Mutex<()>,
+}
+
+impl Partition {
+    /// Count the bytes of a record in, and out those of the one that it replaces. Mostly they are
+    /// as many, and a line that other workers write too is left alone.
+    pub(crate) fn count_bytes(&self, old: Option<&Header>, new: Option<&Header>) {
+        let count = |counter: &AtomicU64, bytes: fn(&Header) -> usize| {
+            let [old, new] = [old, new].map(|header| header.map_or(0, bytes) as u64);
+            if old != new {
+                counter.fetch_add(new.wrapping_sub(old), Relaxed);
+            }
+        };
+        count(&self.bytes, Header::record_bytes);
+        count(&self.header_bytes, Header::header_bytes);
+    }
 }
 
 /// Where a chain goes on: at a primary bucket, or at an overflow bucket.

@@ -29,15 +29,14 @@ impl Store {
     ) {
         meter::items(1);
         self.index.remove(hash.partition(), entered.bucket, place);
-        self.index.partition(hash).items.fetch_sub(1, Relaxed);
+        let partition = self.index.partition(hash);
+        partition.items.fetch_sub(1, Relaxed);
+        partition.count_bytes(Some(&record.header), None);
         self.forget_inside(hash, record, why);
     }
 
-    /// Count a record out, and tell the hook. The caller is inside its bucket.
+    /// Count why a record goes, and tell the hook. The caller is inside its bucket.
     pub(crate) fn forget_inside(&self, hash: KeyHash, record: &Record, why: Unlinked) {
-        let partition = self.index.partition(hash);
-        partition.bytes.fetch_sub(record.header.record_bytes() as u64, Relaxed);
-        partition.header_bytes.fetch_sub(record.header.header_bytes() as u64, Relaxed);
         match why {
             Unlinked::Expired => {
                 self.counters.reclaimed.fetch_add(1, Relaxed);

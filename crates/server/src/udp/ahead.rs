@@ -1,6 +1,6 @@
-//! Looking ahead in a burst of datagrams: the first keys of those to come are hashed together, their
-//! buckets asked for together, then their items; so that their misses overlap instead of being
-//! waited for one by one (MICA §4.4).
+//! Looking ahead in a burst of datagrams: the first keys of those to come are hashed together,
+//! their buckets asked for together, then their items; so that their misses overlap instead of
+//! being waited for one by one (MICA §4.4).
 //!
 //! A hash computed here is used when the key's turn comes. Keys are known by where they stand in
 //! the input, so what is remembered is good for one burst only.
