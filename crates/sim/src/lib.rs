@@ -1,7 +1,8 @@
 //! The simulator: a machine of n workers driven by the very policies that the server runs.
 //!
-//! [`workload`] draws requests, of files too ([`inputs`]) and by bursts ([`bursts`]), [`machine`] serves them in the order that [`events`] says, and
-//! [`stats`] counts latencies; [`bounds`] are what queueing alone allows. [`study`] runs many
+//! [`workload`] draws requests, of files too ([`inputs`]), by bursts or one by one ([`bursts`]);
+//! [`machine`] serves them in the order that [`events`] says, and [`stats`] counts latencies;
+//! [`bounds`] are what queueing alone allows. [`study`] runs many
 //! points with many seeds; each of [`scenarios`] is one figure of a paper or one question of ours,
 //! and [`sweep`] is any grid of points. [`row`], [`plot`] and [`report`] show what came out;
 //! [`cli`] and [`run_cli`] are the command. Time in it is counted, never measured: the same seed
