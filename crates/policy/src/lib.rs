@@ -10,7 +10,7 @@
 //! per epoch), [`mod@route`] (one request against the plan), [`turn`] (what a worker does next),
 //! [`migrate`] (when a connection goes back home), [`owner`] (to whom a key belongs), [`designs`]
 //! (the complete rules) and, beside them, [`hot`] (keys asked for so often that they are moved
-//! about).
+//! about). [`reserve`] is a rival's rule that the simulator alone runs.
 //!
 //! Knows no clock, thread, I/O or connection; of keys, [`owner`] apart, only hashes. Sizes are
 //! bytes of key + value.
@@ -30,6 +30,7 @@ pub mod migrate;
 pub mod owner;
 pub mod plan;
 pub mod ranges;
+pub mod reserve;
 pub mod route;
 pub mod settings;
 pub mod share;

@@ -6,7 +6,7 @@
 
 use crate::bursts::Bursts;
 use crate::inputs::Inputs;
-use crate::machine::{Machine, Nic, Standby, WireOrder};
+use crate::machine::{Central, Machine, Nic, Standby, WireOrder};
 use crate::row::Row;
 use crate::scenarios::WAYS;
 use crate::stats::{SECOND, US};
@@ -60,6 +60,10 @@ const OWN: [(&str, &[&str]); 2] = [
     ("trace", &["large-percent", "large-bytes-max", "k", "get-share"]),
 ];
 
+/// Designs of the simulator alone, which have a dispatcher.
+const DISPATCHERS: [(&str, Central); 2] =
+    [("shinjuku", Central::Preempt { quantum: 5 * US, cost: US }), ("darc", Central::Reserve)];
+
 type Read = fn(&mut Spec, &str) -> Result<(), String>;
 
 /// A parameter: its flag without dashes, what it is, and how it is read. The error says what the
@@ -99,12 +103,26 @@ fn ns(text: &str) -> Result<u64, String> {
     Ok(whole(text, 0, 1_000_000_000)? * 1_000)
 }
 
-const AXES: [Axis; 45] = [
-    axis("design", "lanes, minos, hkh, hkh-ws or sho (lanes)", |spec, text| {
-        spec.machine.settings.design = text.parse().map_err(|_| {
-            let names: Vec<&str> = Design::ALL.iter().map(|design| design.name()).collect();
-            format!("must be one of {}", names.join(", "))
-        })?;
+const AXES: [Axis; 47] = [
+    axis("design", "lanes, minos, hkh, hkh-ws, sho, shinjuku or darc (lanes)", |spec, text| {
+        let rival = |(name, central)| (name, (Design::Hkh, Some(central)));
+        let ours = Design::ALL.iter().map(|design| (design.name(), (*design, None)));
+        let names: Vec<_> = ours.chain(DISPATCHERS.map(rival)).collect();
+        (spec.machine.settings.design, spec.machine.central) = one_of(text, &names)?;
+        Ok(())
+    }),
+    axis("quantum-us", "a worker's turn with a request, of shinjuku (5)", |spec, text| {
+        let length = (number(text, 0.001, 1e6)? * US as f64) as u64;
+        if let Some(Central::Preempt { quantum, .. }) = &mut spec.machine.central {
+            *quantum = length;
+        }
+        Ok(())
+    }),
+    axis("preempt-ns", "taking a worker from a request, of shinjuku (1000)", |spec, text| {
+        let time = ns(text)?;
+        if let Some(Central::Preempt { cost, .. }) = &mut spec.machine.central {
+            *cost = time;
+        }
         Ok(())
     }),
     axis("workers", "cores (8)", |spec, text| {
@@ -474,6 +492,9 @@ impl Spec {
             mix.sizes = inputs.trace(path)?;
         }
         let design = machine.settings.design;
+        if machine.central.is_some() && self.has_wire {
+            return Err("--nic-gbit: shinjuku and darc have no wire; leave it out".to_owned());
+        }
         machine.nic = self.has_wire.then_some(self.nic);
         machine.profiles = self.profiles_all || matches!(design, Design::Lanes | Design::Minos);
         machine.settings.cost = match (self.cost, design) {
@@ -564,6 +585,7 @@ mod tests {
             (&[("trace", "x"), ("service-file", "y")], "--trace: --service-file has its own"),
             (&[("service-file", "/no/such")], "--service-file /no/such: "),
             (&[("trace", "/no/such")], "--trace /no/such: "),
+            (&[("design", "darc"), ("nic-gbit", "40")], "--nic-gbit: shinjuku and darc have no"),
             (&[("burst-us", "5")], "--burst-us: there are no bursts; give a --burst-factor"),
             (
                 &[("burst-factor", "5"), ("burst-us", "1e6"), ("rate", "1e6")],
@@ -585,6 +607,16 @@ mod tests {
             let error = Sweep::default().read(text).expect_err(text);
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn a_rival_with_a_dispatcher_is_a_design_like_any() {
+        let flags = [("design", "shinjuku,darc,lanes"), ("quantum-us", "2"), ("preempt-ns", "500")];
+        let points = sweep(&flags).expect("fits").points().expect("few");
+        let central: Vec<_> = points.iter().map(|(point, _)| point.machine.central).collect();
+        let preempt = Central::Preempt { quantum: 2 * US, cost: US / 2 };
+        assert_eq!(central, [Some(preempt), Some(Central::Reserve), None]);
+        assert_eq!(points[1].0.row.text("design"), "darc");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! Not modelled: caches, locks, the RX wire, lost packets, clients that wait. Workers poll, so
 //! work that arrives is noticed at once. Unit: picoseconds.
 
+mod central;
 mod control;
 mod nic;
 mod outcome;
@@ -19,13 +20,14 @@ mod turn;
 
 pub use nic::{Nic, WireOrder};
 pub use outcome::{Halves, Outcome, State, Window};
-pub use spec::{Costs, Machine, Reach, SliceOrder, Standby, Traffic, Tweak};
+pub use spec::{Central, Costs, Machine, Reach, SliceOrder, Standby, Traffic, Tweak};
 pub use streams::{SliceWait, Streams};
 
 use crate::bursts::Clock;
 use crate::events::{Events, NEVER};
 use crate::stats::{Latencies, SECOND};
 use crate::workload::{Draw, Drawn, Sizes};
+use central::Dispatcher;
 use control::Control;
 use laneway_load::random::Random;
 use laneway_policy::{BATCH, Design, ItemBytes, Turn, WorkerId};
@@ -77,6 +79,8 @@ enum Doing {
     Nothing,
     /// All of a request.
     Serve(Request),
+    /// So much of the dispatcher's request that is the worker's own.
+    Quantum(u64),
     /// Handing it over.
     Hand(Request),
     /// The next so many bytes of the transfer at the front of the worker's own queue.
@@ -132,6 +136,7 @@ struct Run<'a> {
     streams: Vec<Stream>,
     desks: Vec<Desk>,
     handed: VecDeque<u32>,
+    dispatcher: Dispatcher,
     asleep: u64,
     control: Control,
     wire: Option<Wire>,
@@ -186,6 +191,8 @@ impl<'a> Run<'a> {
             let knows = matches!(machine.settings.design, Design::Lanes | Design::Hkh);
             assert!(knows && machine.nic.is_none(), "lanes or hkh, without a wire");
         }
+        let alone = machine.streams.is_none() && machine.nic.is_none();
+        assert!(machine.central.is_none() || alone, "a dispatcher has no wire or connections");
         let (connections, burst) =
             machine.streams.map_or((0, 1), |streams| (streams.connections, streams.burst));
         let mut run = Run {
@@ -201,6 +208,7 @@ impl<'a> Run<'a> {
             streams: (0..connections).map(|_| Stream::default()).collect(),
             desks: (0..workers).map(|_| Desk::default()).collect(),
             handed: VecDeque::new(),
+            dispatcher: Dispatcher::new(machine, mix),
             asleep: u64::MAX >> (64 - workers),
             control,
             wire: machine.nic.map(|nic| Wire::new(nic, workers, per_lane)),
@@ -285,6 +293,10 @@ impl<'a> Run<'a> {
         match self.machine.streams {
             None => {
                 let (request, spare) = self.next_request();
+                if self.machine.central.is_some() {
+                    self.dispatch(request);
+                    return self.schedule_arrival();
+                }
                 let queue = self.queue_for(spare);
                 self.rx[queue].push_back(request);
                 self.wake_for_rx(queue);
@@ -511,7 +523,8 @@ impl<'a> Run<'a> {
             }
         }
         self.rx.iter().flatten().for_each(&mut waits);
-        self.shared.iter().for_each(|transfer| waits(&transfer.request));
+        let dispatched = self.dispatcher.queues.iter().flatten();
+        self.shared.iter().chain(dispatched).for_each(|transfer| waits(&transfer.request));
         streams::waiting(&self.streams).for_each(&mut waits);
         if let Some(wire) = &self.wire {
             wire.waiting().for_each(&mut waits);

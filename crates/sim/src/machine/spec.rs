@@ -103,6 +103,20 @@ pub enum Reach {
     Offered,
 }
 
+/// Who is served next where a dispatcher has all requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Central {
+    /// Shinjuku.
+    Preempt {
+        /// How long a worker serves a request while others wait.
+        quantum: u64,
+        /// What the worker loses by the interrupt and the change of context.
+        cost: u64,
+    },
+    /// Perséphone, small and large requests being its two kinds.
+    Reserve,
+}
+
 /// Changes to every plan of the policy, to try what the policy does not offer (the sweeps).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tweak {
@@ -163,6 +177,8 @@ pub struct Machine {
     pub standby: Standby,
     /// What can be taken from others.
     pub reach: Reach,
+    /// A dispatcher that has all requests, instead of the policy's plan.
+    pub central: Option<Central>,
     /// The connections by which requests come; `None`: each request stands alone.
     pub streams: Option<Streams>,
     /// Sizes are counted. Our server counts them whatever the design, for its statistics; the
@@ -188,6 +204,7 @@ impl Machine {
             slice_order: SliceOrder::OneByOne,
             standby: Standby::Returns,
             reach: Reach::Unread,
+            central: None,
             streams: None,
             profiles: true,
             network: 0,

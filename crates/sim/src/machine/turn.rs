@@ -57,6 +57,7 @@ impl Run<'_> {
             Doing::Nothing => {}
             Doing::Serve(request) => self.served(worker, request, request.bytes),
             Doing::Hand(request) => self.hand_over(worker, request),
+            Doing::Quantum(piece) => self.quantum_over(worker, piece),
             Doing::Piece(bytes) => self.piece_done(worker, bytes),
             Doing::Turn(connection, count) => self.turn_done(worker, connection, count),
             Doing::Slice { connection, bytes, urgent } => {
@@ -138,7 +139,7 @@ impl Run<'_> {
         }
     }
 
-    fn transfer(&self, request: Request, spared: u64) -> Transfer {
+    pub(super) fn transfer(&self, request: Request, spared: u64) -> Transfer {
         let service = request.service.saturating_sub(spared).max(1);
         let request = Request { service, ..request };
         Transfer { request, bytes_left: request.bytes, service_left: service }
@@ -153,6 +154,9 @@ impl Run<'_> {
     pub(super) fn next_work(&mut self, worker: usize) {
         if self.machine.streams.is_some() {
             return self.next_of_streams(worker);
+        }
+        if self.machine.central.is_some() {
+            return self.next_dispatched(worker);
         }
         if self.workers[worker].transfers.is_empty() && self.control.is_standby(worker) {
             self.control.lower();
