@@ -108,6 +108,8 @@ pub struct ClassState {
     chunks: Vec<u32>,
     /// Those with free slots, but the draining ones.
     partial: Vec<u32>,
+    /// So many of `partial` are wholly free: mostly none, and then nobody looks for one.
+    empty: usize,
     used: u64,
     /// Where the clock's hand stands.
     pub hand: (u32, u32),
@@ -166,6 +168,9 @@ impl Class {
         info.hint.store(at as u32, Relaxed);
         let free = info.free.load(Relaxed) - 1;
         info.free.store(free, Relaxed);
+        if free as usize + 1 == self.slots {
+            state.empty -= 1;
+        }
         if free == 0 {
             state.leave_partial(tables, chunk);
         }
@@ -196,6 +201,7 @@ impl Class {
             self.forget(info);
             return Freed::Chunk(chunk);
         }
+        state.empty += usize::from(all_free);
         if !info.is_draining() && info.partial_at.load(Relaxed) == NOT_PARTIAL {
             state.join_partial(tables, chunk);
         }
@@ -223,6 +229,7 @@ impl Class {
         let at = state.chunks.partition_point(|&other| other < chunk);
         state.chunks.insert(at, chunk);
         state.join_partial(tables, chunk);
+        state.empty += 1;
         self.chunks_held.fetch_add(1, Relaxed);
         self.evicted_since_chunk.store(0, Relaxed);
     }
@@ -239,6 +246,7 @@ impl Class {
             state.leave_partial(tables, chunk);
             info.draining.store(1, Relaxed);
             if info.free.load(Relaxed) as usize == self.slots {
+                state.empty -= 1;
                 state.remove(chunk);
                 self.forget(info);
                 return Some(Freed::Chunk(chunk));
@@ -255,6 +263,10 @@ impl Class {
     /// Give one wholly free chunk back, if there is one.
     pub fn release_empty(&self, tables: Tables<'_>) -> Option<u32> {
         let mut state = self.lock();
+        if state.empty == 0 {
+            return None;
+        }
+        state.empty -= 1;
         let empty = |&&chunk: &&u32| tables.info(chunk).free.load(Relaxed) as usize == self.slots;
         let chunk = *state.partial.iter().inspect(|_| meter::slots(1)).find(empty)?;
         state.leave_partial(tables, chunk);

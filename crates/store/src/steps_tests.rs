@@ -7,7 +7,7 @@ use crate::{
     geometry::BLOCK_BYTES,
     meter::{self, Work},
     store::Store,
-    types::Config,
+    types::{Config, Mode},
 };
 use std::sync::Arc;
 
@@ -114,4 +114,31 @@ fn a_large_draft_waits_for_memory_in_steps_where_small_items_have_all_of_it() {
     assert!(waits > 100, "{waits}: it took much, and not at once");
     store.enter(store.hash(b"large"), b"large", NOW).publish(draft, None);
     assert!(store.peek(store.hash(b"large"), b"large", NOW).is_some());
+}
+
+#[test]
+fn who_may_not_evict_looks_for_an_empty_chunk_without_passing_the_others() {
+    let config = Config { memory_bytes: 64 << 20, mode: Mode::Store, ..Config::default() };
+    let store = Store::new(config).expect("a small store");
+    let mut keys = Vec::new();
+    for number in 0.. {
+        let key = format!("key{number}");
+        let Ok(mut draft) = store.draft(key.as_bytes(), 0, 0, 4_000, NOW) else { break };
+        draft.write(&[b'v'; 4_000]).expect("a slot of its own");
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
+        keys.push(key);
+    }
+    // Free slots in every chunk, and no chunk that is free.
+    for key in keys.iter().step_by(100) {
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
+    }
+    let (draft, work) = work_of(|| store.draft(b"another", 0, 0, 100, NOW));
+    assert!(draft.is_err(), "no chunk is free for another size");
+    let classes = store.memory.block_class() as u64 + 1;
+    assert!(work.slots <= classes, "{work:?}");
+    // One that is, among many, is found.
+    for key in &keys[..keys.len() / 2] {
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
+    }
+    assert!(store.draft(b"another", 0, 0, 100, NOW).is_ok());
 }
