@@ -8,7 +8,8 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Twice what `stats cachedump` tells at most.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// The server's name for itself: the reply to `version`, or Redis' `redis_version`.
 pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
@@ -62,6 +63,23 @@ pub fn stats(
         .collect())
 }
 
+/// The answer to a line of memcached's protocol, whole.
+pub fn command(target: &Target, line: &str) -> io::Result<String> {
+    ask(target, format!("{line}\r\n").as_bytes(), is_whole_answer)
+}
+
+/// Whether an answer ends here: not behind one of the lines that others follow.
+fn is_whole_answer(reply: &[u8]) -> bool {
+    let Some(lines) = reply.strip_suffix(b"\r\n") else { return false };
+    let last = lines.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+    !["STAT ", "ITEM "].iter().any(|word| last.starts_with(word.as_bytes()))
+}
+
+/// The version by a connection that there is: everything sent before was carried out then.
+pub fn version_on(stream: &mut Stream) -> io::Result<String> {
+    ask_on(stream, b"version\r\n", |reply| reply.ends_with(b"\n"))
+}
+
 /// Processor time by the server's own account, in nanoseconds, where it tells.
 pub fn cpu_ns(target: &Target, dialect: Dialect) -> Option<u64> {
     let stats = stats(target, dialect, "").ok()?;
@@ -106,7 +124,14 @@ fn info(target: &Target, request: &[u8]) -> io::Result<BTreeMap<String, String>>
 }
 
 fn ask(target: &Target, request: &[u8], is_whole: impl Fn(&[u8]) -> bool) -> io::Result<String> {
-    let mut stream = Stream::connect(target)?;
+    ask_on(&mut Stream::connect(target)?, request, is_whole)
+}
+
+fn ask_on(
+    stream: &mut Stream,
+    request: &[u8],
+    is_whole: impl Fn(&[u8]) -> bool,
+) -> io::Result<String> {
     stream.set_read_timeout(ANSWER_WITHIN)?;
     stream.write_all(request)?;
     let mut reply = Vec::new();

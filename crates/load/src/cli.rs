@@ -2,6 +2,7 @@
 //! says how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
 
 use crate::arguments::{number, text, usage};
+use crate::beside::Beside;
 use crate::connection::Target;
 use crate::cpu;
 use crate::crowds::Crowds;
@@ -68,6 +69,7 @@ struct Typed {
     server_pid: Option<u32>,
     cpu: Option<usize>,
     large_percents: Vec<f64>,
+    beside: Beside,
     timeline: Option<PathBuf>,
     distribution: bool,
     json: Option<PathBuf>,
@@ -103,6 +105,7 @@ impl Default for Typed {
             server_pid: None,
             cpu: None,
             large_percents: Vec::new(),
+            beside: Beside::default(),
             timeline: None,
             distribution: false,
             json: None,
@@ -277,10 +280,16 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "cpu" => typed.cpu = Some(number(name, parser)?),
         "json" => typed.json = Some(text(name, parser)?.into()),
         "quiet" => typed.quiet = true,
-        _ if crowds::flag(&mut typed.workload.crowds, name, parser)? => {}
-        _ => return typed.udp.flag(name, parser),
+        _ => return other_flag(typed, name, parser),
     }
     Ok(())
+}
+
+/// The flags that belong to some part.
+fn other_flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String> {
+    let is_taken =
+        typed.beside.flag(name, parser)? || crowds::flag(&mut typed.workload.crowds, name, parser)?;
+    if is_taken { Ok(()) } else { typed.udp.flag(name, parser) }
 }
 
 /// Longest window and warm-up: a day.
@@ -358,6 +367,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     let default = if udp.is_some() { SOCKETS_UDP } else { CONNECTIONS };
     let connections = typed.connections.unwrap_or(default);
     check_schedule(&typed)?;
+    typed.beside.check(typed.dialect)?;
     check_connections(&typed, connections, udp.is_some())?;
     let sizes = sizes(&typed)?;
     check_floor(&typed)?;
@@ -374,6 +384,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         target: typed.socket.clone().map_or(Target::Tcp(typed.server.clone()), Target::Unix),
         dialect: typed.dialect,
         steps: steps(&workload, &typed.large_percents, typed.closed)?,
+        beside: typed.beside.clone(),
         timeline: typed.timeline.clone(),
         workload,
         modes,

@@ -12,6 +12,7 @@
 pub mod admin;
 mod arguments;
 pub mod arrivals;
+pub mod beside;
 pub mod cli;
 pub mod command;
 pub mod compare;

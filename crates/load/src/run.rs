@@ -2,6 +2,7 @@
 
 use crate::admin;
 use crate::arrivals::{self, Arrival};
+use crate::beside::{Beside, Commands};
 use crate::connection::{Context, Target};
 use crate::cpu::{self, Busy, CpuTime, Machine};
 use crate::datagram::sender::{Lines, Pace};
@@ -39,6 +40,8 @@ pub struct Plan {
     pub workload: Workload,
     /// Workloads that take turns within a run, with the keys of `workload`; none means that one.
     pub steps: Vec<Workload>,
+    /// What the server has to do meanwhile.
+    pub beside: Beside,
     /// Where what the server's control loop does is written.
     pub timeline: Option<PathBuf>,
     /// One load after the other.
@@ -186,6 +189,7 @@ fn one_run(
     mode: Mode,
     number: u64,
 ) -> Result<Run, String> {
+    plan.beside.write_expiring(&plan.target, plan.warmup, plan.duration)?;
     let own_account_before = match plan.server_pid {
         None => admin::cpu_ns(&plan.target, plan.dialect),
         Some(_) => None,
@@ -195,9 +199,12 @@ fn one_run(
         None => None,
     };
     let watch = (!plan.steps.is_empty()).then(|| Watch::start(plan.server_pid));
+    let commands = plan.beside.start(&plan.target);
     let part = all_threads(plan, udp, context, mode, number);
+    let commanded = commands.map_or(Ok(()), Commands::finish);
     let lost = watch.map(Watch::finish).unwrap_or_default();
     let Part { recorder, udp, samples, start } = part?;
+    commanded?;
     if let (Some(sampler), Some(path)) = (sampler, &plan.timeline) {
         write_timeline(plan, path, &sampler.finish())?;
     }

@@ -285,8 +285,9 @@ impl Definition {
     /// What a run asks for, as the client's flags say it.
     pub fn plan(&self, run: &RunDefinition) -> Result<Plan, String> {
         let load = format!("{} {}", self.load, run.load);
-        let words = load.split_ascii_whitespace().map(Into::into).collect();
-        match crate::cli::parse(words) {
+        let words = shlex::split(&load)
+            .ok_or_else(|| format!("run {}: a quote of {load:?} has no end", run.name))?;
+        match crate::cli::parse(words.into_iter().map(Into::into).collect()) {
             Ok(Command::Bench(invocation)) => Ok(invocation.plan),
             Ok(Command::Help) => Err(format!("run {}: asks for help", run.name)),
             Err(error) => Err(format!("run {}: {error}", run.name)),

@@ -1,0 +1,215 @@
+//! What a server has to do beside the requests that are measured: a great many items that all
+//! expire in the middle of the window, or a command that is much work, asked again and again.
+//!
+//! The items are written before the run, by a connection of their own that is closed then; the
+//! command is asked by a thread that the scheduler may put anywhere. So neither delays the sender.
+//! memcached's protocol only.
+
+use crate::admin;
+use crate::arguments::{number, text};
+use crate::connection::{Stream, Target};
+use crate::cpu;
+use crate::dialect::Dialect;
+use lexopt::Parser;
+use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Most items that expire: their keys have eight digits.
+const EXPIRING_MAX: u64 = 99_999_999;
+/// Bytes of the value of each.
+const EXPIRING_BYTES: usize = 100;
+/// A server that takes fewer than this a second is too slow for them.
+const WRITTEN_PER_S_MIN: u64 = 100_000;
+/// Items written by one call.
+const WRITTEN_AT_ONCE: u64 = 512;
+/// Longest time between two commands, seconds: an hour.
+const EVERY_S_MAX: f64 = 3_600.0;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// Items that expire in the middle of the window.
+    pub expiring: u64,
+    /// A line of memcached's protocol, without its end.
+    pub command: Option<String>,
+    /// Seconds between two commands, and before the first.
+    pub every_s: f64,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Beside { expiring: 0, command: None, every_s: 1.0 }
+    }
+}
+
+/// The thread that asks the command.
+#[derive(Debug)]
+pub struct Commands {
+    command: String,
+    stop: Sender<()>,
+    thread: JoinHandle<Result<u64, String>>,
+}
+
+impl Beside {
+    /// Takes a flag's value, if the flag is one of these.
+    pub fn flag(&mut self, name: &str, parser: &mut Parser) -> Result<bool, String> {
+        match name {
+            "expiring" => self.expiring = number(name, parser)?,
+            "beside" => self.command = Some(text(name, parser)?),
+            "beside-every" => self.every_s = number(name, parser)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether this can be asked of a server that speaks `dialect`.
+    pub fn check(&self, dialect: Dialect) -> Result<(), String> {
+        let Beside { expiring, command, every_s } = self;
+        if EXPIRING_MAX < *expiring {
+            return Err(format!("--expiring {expiring}: items, {EXPIRING_MAX} at most"));
+        }
+        if let Some(line) = command
+            && (line.trim().is_empty() || line.contains(['\r', '\n']))
+        {
+            return Err(format!("--beside {line:?}: one line of memcached's protocol"));
+        }
+        if !(0.001..=EVERY_S_MAX).contains(every_s) {
+            return Err(format!("--beside-every {every_s}: seconds, 0.001 to {EVERY_S_MAX}"));
+        }
+        if dialect != Dialect::Text && (*expiring > 0 || command.is_some()) {
+            let words = "--expiring, --beside: memcached's protocol only; leave out --dialect";
+            return Err(words.into());
+        }
+        Ok(())
+    }
+
+    /// Writes the items that are to expire, and waits until the run has to begin for that.
+    pub fn write_expiring(
+        &self,
+        target: &Target,
+        warmup: Duration,
+        duration: Duration,
+    ) -> Result<(), String> {
+        if self.expiring == 0 {
+            return Ok(());
+        }
+        let items = || admin::items(target, Dialect::Text).ok_or("the server tells no curr_items");
+        let before = items()?;
+        let ahead = warmup + duration / 2;
+        let writing = Duration::from_secs(self.expiring / WRITTEN_PER_S_MIN + 2);
+        // Whole seconds of the server's clock: all expire in the same one.
+        let expiry_s = (unix() + ahead + writing).as_secs();
+        write_items(target, self.expiring, expiry_s)
+            .map_err(|error| format!("--expiring {}: {error}", self.expiring))?;
+        let written = items()?.saturating_sub(before);
+        if written < self.expiring {
+            return Err(format!(
+                "--expiring {}: the server holds {written} of them; start it with a larger -m",
+                self.expiring
+            ));
+        }
+        let begin = Duration::from_secs(expiry_s).saturating_sub(ahead);
+        let Some(wait) = begin.checked_sub(unix()) else {
+            return Err(format!(
+                "--expiring {}: the server took fewer than {WRITTEN_PER_S_MIN} of them a second",
+                self.expiring
+            ));
+        };
+        std::thread::sleep(wait);
+        Ok(())
+    }
+
+    /// Begins to ask the command, if there is one.
+    pub fn start(&self, target: &Target) -> Option<Commands> {
+        let command = self.command.clone()?;
+        let (target, line) = (target.clone(), command.clone());
+        let every = Duration::from_secs_f64(self.every_s);
+        let (stop, stopped) = channel();
+        let thread = std::thread::spawn(move || {
+            cpu::unpin();
+            let mut asked = 0;
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(every) {
+                let reply = admin::command(&target, &line).map_err(|error| error.to_string())?;
+                if reply.contains("ERROR") {
+                    return Err(format!("the server answers {:?}", reply.trim_end()));
+                }
+                asked += 1;
+            }
+            Ok(asked)
+        });
+        Some(Commands { command, stop, thread })
+    }
+}
+
+impl Commands {
+    /// Stops asking. An error where the server refused, or was never asked.
+    pub fn finish(self) -> Result<(), String> {
+        let Commands { command, stop, thread } = self;
+        drop(stop);
+        let asked = thread.join().unwrap_or_else(|_| Err("its thread panicked".into()));
+        match asked {
+            Ok(0) => Err(format!("--beside {command:?}: the run was over before it was asked")),
+            Ok(_) => Ok(()),
+            Err(why) => Err(format!("--beside {command:?}: {why}")),
+        }
+    }
+}
+
+fn unix() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn write_items(target: &Target, items: u64, expiry_s: u64) -> std::io::Result<()> {
+    let mut stream = Stream::connect(target)?;
+    let mut next = 0;
+    while next < items {
+        let upto = items.min(next + WRITTEN_AT_ONCE);
+        stream.write_all(sets(next..upto, expiry_s).as_bytes())?;
+        next = upto;
+    }
+    // What comes back says that all before it was carried out.
+    admin::version_on(&mut stream).map(drop)
+}
+
+/// SETs without replies.
+fn sets(items: std::ops::Range<u64>, expiry_s: u64) -> String {
+    let value = "e".repeat(EXPIRING_BYTES);
+    let set =
+        |item| format!("set expires{item:08} 0 {expiry_s} {EXPIRING_BYTES} noreply\r\n{value}\r\n");
+    items.map(set).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_have_names_and_an_expiry_of_their_own() {
+        let text = sets(7..9, 1_900_000_000);
+        let lines: Vec<&str> = text.split("\r\n").collect();
+        assert_eq!(lines[0], "set expires00000007 0 1900000000 100 noreply");
+        assert_eq!((lines[1].len(), lines.len()), (EXPIRING_BYTES, 5));
+        assert_eq!(lines[2], "set expires00000008 0 1900000000 100 noreply");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_way_out() {
+        let check = |expiring, command: &str, every_s, dialect| {
+            let command = (!command.is_empty()).then(|| command.to_owned());
+            Beside { expiring, command, every_s }.check(dialect)
+        };
+        assert_eq!(check(1_000_000, "stats cachedump 5 0", 0.1, Dialect::Text), Ok(()));
+        assert_eq!(check(0, "", 1.0, Dialect::Resp), Ok(()));
+        let refused = |words: Result<(), String>, flag: &str| {
+            assert!(words.as_ref().is_err_and(|words| words.contains(flag)), "{words:?}");
+        };
+        refused(check(EXPIRING_MAX + 1, "", 1.0, Dialect::Text), "--expiring 100000000");
+        refused(check(0, "flush_all\r\nquit", 1.0, Dialect::Text), "--beside");
+        refused(check(0, " ", 1.0, Dialect::Text), "--beside");
+        refused(check(0, "flush_all", 0.0, Dialect::Text), "--beside-every 0");
+        refused(check(0, "flush_all", f64::NAN, Dialect::Text), "--beside-every NaN");
+        refused(check(1, "", 1.0, Dialect::Resp), "--dialect");
+    }
+}
