@@ -14,7 +14,7 @@ use lexopt::Parser;
 use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Most items that expire: their keys have eight digits.
 const EXPIRING_MAX: u64 = 99_999_999;
@@ -48,6 +48,8 @@ impl Default for Beside {
 #[derive(Debug)]
 pub struct Commands {
     command: String,
+    every: Duration,
+    began: Instant,
     stop: Sender<()>,
     thread: JoinHandle<Result<u64, String>>,
 }
@@ -139,18 +141,20 @@ impl Beside {
             }
             Ok(asked)
         });
-        Some(Commands { command, stop, thread })
+        Some(Commands { command, every, began: Instant::now(), stop, thread })
     }
 }
 
 impl Commands {
-    /// Stops asking. An error where the server refused, or was never asked.
+    /// Stops asking. An error where the server refused, or was not asked in a run that was long
+    /// enough for it.
     pub fn finish(self) -> Result<(), String> {
-        let Commands { command, stop, thread } = self;
+        let Commands { command, every, began, stop, thread } = self;
+        let was_due = 2 * every < began.elapsed();
         drop(stop);
         let asked = thread.join().unwrap_or_else(|_| Err("its thread panicked".into()));
         match asked {
-            Ok(0) => Err(format!("--beside {command:?}: the run was over before it was asked")),
+            Ok(0) if was_due => Err(format!("--beside {command:?}: nobody came to ask it")),
             Ok(_) => Ok(()),
             Err(why) => Err(format!("--beside {command:?}: {why}")),
         }
