@@ -10,7 +10,7 @@
 //! and locked ones, memcheck allocations. Instructions are not time: what waits for memory or for
 //! the kernel costs none here. They find the needless copy or lookup that a change brings along;
 //! their ceilings leave a few per cent, so that not every change has to argue. The others leave
-//! nothing.
+//! a tenth.
 
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process;

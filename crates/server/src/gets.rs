@@ -5,7 +5,7 @@
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
-use crate::forward::KeysLeft;
+use crate::forward::{self, KeysLeft};
 use crate::multiget::Asked;
 use crate::receive::{Step, Stop};
 use crate::worker::Worker;
@@ -66,6 +66,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if head < rest.len()
             && most > 1
             && let Some(key) = only_key(get)
+            && !self.is_handed(get, key)
         {
             return self.gets_in_a_row(connection, (get, head, key), rest, most, arrived);
         }
@@ -81,6 +82,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         (in_input(connection, step, (0, keys_at)), 1)
     }
 
+    /// Whether it is known of a key, before its item is looked for, that another worker answers.
+    fn is_handed(&self, get: &Get<'_>, key: &[u8]) -> bool {
+        self.hands_unseen && self.queue_for(key, forward::writes(get.verb), 0).is_some()
+    }
+
     /// Lines of one key each, from the front of `rest` on.
     fn gets_in_a_row(
         &mut self,
@@ -94,10 +100,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         (keys[0], lines[0]) = (key, line_of(get, key, &rest[..head]));
         let mut found = 1;
         let mut at = head;
-        while found < most.min(GROUP)
+        // What may turn out to be another's stops the turn there, and the rest is looked up again.
+        let group = if self.hands_unseen { GROUP / 2 } else { GROUP };
+        while found < most.min(group)
             && let Ok(Some(frame)) = parse(&rest[at..], &self.limits)
             && let Request::Get(get) = &frame.request
             && let Some(key) = only_key(get)
+            && !self.is_handed(get, key)
         {
             let line = &rest[at..][..frame.head_bytes];
             if at + line.len() == rest.len() && self.offers.get() > 0 {

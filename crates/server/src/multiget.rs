@@ -199,6 +199,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     self.count_hot(key, false);
                 }
                 Sought::Otherwise => {
+                    // A visit counts what is small between large ones: in their order.
+                    self.account_simple(connection, &std::mem::take(&mut simple), arrived);
                     let hash = self.group.hash(number);
                     stop = self.key(connection, asked.from(number, key), key, hash, arrived);
                 }

@@ -158,3 +158,22 @@ fn a_key_that_is_too_long_is_refused_wherever_it_stands() {
         assert_eq!(rig.ask(&client, line(&keys).as_bytes(), b"\r\n"), refused, "at {at}");
     }
 }
+
+/// A connection that visits a large worker goes home after four small requests in a row; a large
+/// one between them begins the count anew, also where all of them are looked up together.
+#[test]
+fn a_visitor_with_a_large_request_behind_each_four_small_ones_stays() {
+    let mut rig = Rig::new(&Plan::of(6, Form::Roles));
+    let client = rig.net.connect();
+    rig.set(&client, "big", &value(60_000, 4));
+    rig.set(&client, "small", b"s");
+    rig.turns(50);
+    let moves = |rig: &Rig| -> u64 {
+        rig.shared.workers.iter().map(|worker| worker.lanes.moved_to_large.get()).sum()
+    };
+    let before = moves(&rig);
+    let group = format!("{}get big\r\n", "get small\r\n".repeat(4));
+    let requests = format!("get big\r\n{}mn\r\n", group.repeat(10));
+    rig.ask(&client, requests.as_bytes(), b"MN\r\n");
+    assert_eq!(moves(&rig) - before, 1);
+}

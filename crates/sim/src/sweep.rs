@@ -487,6 +487,10 @@ impl Spec {
         let Spec { mut machine, mut mix, .. } = self;
         if let Some(path) = &self.service_file {
             mix.sizes = inputs.service_file(path)?;
+            if machine.central.is_some() {
+                // What was measured is all that serving costs: no part of it is the dispatcher's.
+                machine.costs.steal = machine.costs.receive;
+            }
         }
         if let Some(path) = &self.trace {
             mix.sizes = inputs.trace(path)?;
@@ -617,6 +621,27 @@ mod tests {
         let preempt = Central::Preempt { quantum: 2 * US, cost: US / 2 };
         assert_eq!(central, [Some(preempt), Some(Central::Reserve), None]);
         assert_eq!(points[1].0.row.text("design"), "darc");
+    }
+
+    #[test]
+    fn a_dispatcher_spares_nothing_of_times_that_were_measured() {
+        let name = format!("laneway-service-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "100 500\n").expect("room for a line");
+        let file = path.to_str().expect("plain");
+        let flags = [
+            ("service-file", file),
+            ("design", "darc,shinjuku"),
+            ("load", "0.9"),
+            ("requests", "50000"),
+            ("seeds", "1"),
+        ];
+        let rows = sweep(&flags).expect("fits").run(&Study::new(Effort::Quick, 1, 2));
+        std::fs::remove_file(&path).expect("it is ours");
+        for row in rows.expect("few") {
+            let busy = row.number("cpu_busy").expect("each row has it");
+            assert!((0.87..0.93).contains(&busy), "{busy}");
+        }
     }
 
     #[test]

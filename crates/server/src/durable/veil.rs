@@ -67,7 +67,8 @@ impl Veil {
         self.taken_back.fetch_add(1, Release); // (M) pairs with (N)
     }
 
-    /// Before an item is looked for.
+    /// Before an item is looked for; or before what was found is read and its bucket's version
+    /// validated, which says that it was there all the time.
     pub fn sight(&self) -> Sight {
         // (N) pairs with (M): who sees the count sees memory without what was taken back.
         Sight(self.taken_back.load(Acquire))
