@@ -68,6 +68,13 @@ pub fn command(target: &Target, line: &str) -> io::Result<String> {
     ask(target, format!("{line}\r\n").as_bytes(), is_whole_answer)
 }
 
+/// How many of these keys the server has (memcached's protocol).
+pub fn held(target: &Target, keys: impl Iterator<Item = String>) -> io::Result<usize> {
+    let line = format!("get {}\r\n", keys.collect::<Vec<_>>().join(" "));
+    let is_whole = |reply: &[u8]| reply.ends_with(b"END\r\n") || reply.ends_with(b"ERROR\r\n");
+    Ok(ask(target, line.as_bytes(), is_whole)?.matches("VALUE ").count())
+}
+
 /// Whether an answer ends here: not behind one of the lines that others follow.
 fn is_whole_answer(reply: &[u8]) -> bool {
     let Some(lines) = reply.strip_suffix(b"\r\n") else { return false };

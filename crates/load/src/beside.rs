@@ -16,6 +16,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// So many of them are asked for, to see that the server has room for all.
+const SAMPLE: u64 = 100;
 /// Most items that expire: their keys have eight digits.
 const EXPIRING_MAX: u64 = 99_999_999;
 /// Bytes of the value of each.
@@ -97,18 +99,20 @@ impl Beside {
         if self.expiring == 0 {
             return Ok(());
         }
-        let items = || admin::items(target, Dialect::Text).ok_or("the server tells no curr_items");
-        let before = items()?;
         let ahead = warmup + duration / 2;
         let writing = Duration::from_secs(self.expiring / WRITTEN_PER_S_MIN + 2);
         // Whole seconds of the server's clock: all expire in the same one.
         let expiry_s = (unix() + ahead + writing).as_secs();
-        write_items(target, self.expiring, expiry_s)
-            .map_err(|error| format!("--expiring {}: {error}", self.expiring))?;
-        let written = items()?.saturating_sub(before);
-        if written < self.expiring {
+        let at = |error: std::io::Error| format!("--expiring {}: {error}", self.expiring);
+        write_items(target, self.expiring, expiry_s).map_err(at)?;
+        // Its count of items may have those of an earlier run in it that are not taken out yet.
+        let asked = self.expiring.min(SAMPLE);
+        let sample = (0..asked).map(|number| name(number * (self.expiring / asked)));
+        let held = admin::held(target, sample).map_err(at)?;
+        if (held as u64) < asked {
             return Err(format!(
-                "--expiring {}: the server holds {written} of them; start it with a larger -m",
+                "--expiring {}: of {asked} that were asked for the server holds {held}; start it \
+                 with a larger -m",
                 self.expiring
             ));
         }
@@ -181,8 +185,12 @@ fn write_items(target: &Target, items: u64, expiry_s: u64) -> std::io::Result<()
 fn sets(items: std::ops::Range<u64>, expiry_s: u64) -> String {
     let value = "e".repeat(EXPIRING_BYTES);
     let set =
-        |item| format!("set expires{item:08} 0 {expiry_s} {EXPIRING_BYTES} noreply\r\n{value}\r\n");
+        |item| format!("set {} 0 {expiry_s} {EXPIRING_BYTES} noreply\r\n{value}\r\n", name(item));
     items.map(set).collect()
+}
+
+fn name(item: u64) -> String {
+    format!("expires{item:08}")
 }
 
 #[cfg(test)]

@@ -319,8 +319,8 @@ fn may_be_real_time() -> bool {
 
 /// The words of a line; `''` is an empty word.
 pub fn words(line: &str) -> Vec<String> {
-    let words = line.split_ascii_whitespace();
-    words.map(|word| if word == "''" { String::new() } else { word.to_owned() }).collect()
+    let without_end = || line.split_ascii_whitespace().map(str::to_owned).collect();
+    shlex::split(line).unwrap_or_else(without_end) // of a quote: it is then a part of its word
 }
 
 fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<String> {
@@ -346,6 +346,15 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quote_keeps_words_together() {
+        assert_eq!(
+            words("--beside 'stats cachedump 5 0' ''"),
+            ["--beside", "stats cachedump 5 0", ""]
+        );
+        assert_eq!(words("a 'b c"), ["a", "'b", "c"]);
+    }
 
     #[test]
     fn commands_are_expanded() {
