@@ -72,6 +72,7 @@ struct Typed {
     beside: Beside,
     timeline: Option<PathBuf>,
     distribution: bool,
+    count_idle: bool,
     json: Option<PathBuf>,
     quiet: bool,
 }
@@ -108,6 +109,7 @@ impl Default for Typed {
             beside: Beside::default(),
             timeline: None,
             distribution: false,
+            count_idle: false,
             json: None,
             quiet: false,
         }
@@ -261,6 +263,7 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         }
         "timeline" => typed.timeline = Some(text(name, parser)?.into()),
         "distribution" => typed.distribution = true,
+        "count-idle" => typed.count_idle = true,
         "closed" => typed.closed = true,
         "depth" => typed.depth = number(name, parser)?,
         "late-max" => typed.late_percent_max = number(name, parser)?,
@@ -398,6 +401,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         warmup: Duration::from_secs_f64(warmup_s),
         drain: Duration::from_secs_f64(typed.drain_s),
         distribution: typed.distribution,
+        count_idle: typed.count_idle,
         prefill: typed.prefill && !typed.floor,
         floor: typed.floor,
         udp,
@@ -646,6 +650,7 @@ mod tests {
             "late-max",
             "timeline",
             "distribution",
+            "count-idle",
             "workload",
             "trace",
             "speed",

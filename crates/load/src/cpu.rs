@@ -69,43 +69,6 @@ fn parse_schedstat(text: &str) -> Option<CpuTime> {
     Some(CpuTime { busy_ns: words.next()??, kept_waiting_ns: words.next()?? })
 }
 
-/// Time that CPUs spent on anything, interrupts included, in the kernel's ticks: where part of a
-/// server's work is done in the kernel on somebody else's account, only this shows all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Busy {
-    /// All of them.
-    pub machine_ns: u64,
-    /// CPU 0, which comparisons give to their servers.
-    pub cpu_0_ns: u64,
-}
-
-impl Busy {
-    /// Up to now.
-    pub fn now() -> Busy {
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let of = |cpu: &str| busy_ticks(&stat, cpu) * TICK_NS;
-        Busy { machine_ns: of("cpu"), cpu_0_ns: of("cpu0") }
-    }
-
-    /// The time between `earlier` and this.
-    pub fn since(self, earlier: Busy) -> Busy {
-        Busy {
-            machine_ns: self.machine_ns.saturating_sub(earlier.machine_ns),
-            cpu_0_ns: self.cpu_0_ns.saturating_sub(earlier.cpu_0_ns),
-        }
-    }
-}
-
-/// Ticks that were neither idle nor stolen, in a line of /proc/stat.
-fn busy_ticks(stat: &str, cpu: &str) -> u64 {
-    /// user, nice, system; irq, softirq (idle and iowait stand between).
-    const BUSY_WORDS: [usize; 5] = [1, 2, 3, 6, 7];
-    let mut lines = stat.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<&str>>());
-    let words = lines.find(|words| words.first() == Some(&cpu)).unwrap_or_default();
-    let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-    BUSY_WORDS.into_iter().map(ticks).sum()
-}
-
 /// What the kernel counts the time of whole machines in.
 const TICK_NS: u64 = 10_000_000;
 
@@ -215,13 +178,6 @@ mod tests {
         assert_eq!(time, Some(CpuTime { busy_ns: 40_463_523, kept_waiting_ns: 11_104_617 }));
         assert_eq!(parse_schedstat("x"), None);
         assert_eq!(status_kib("VmHWM:\t 9 kB\nVmRSS:\t   6420 kB\n", "VmRSS:"), Some(6_420));
-    }
-
-    #[test]
-    fn a_machine_is_busy_while_it_is_neither_idle_nor_stolen() {
-        let stat = "cpu  1 20 300 4 5 6000 70000 8 0 0\ncpu0 9 9 9\ncpu1 1\n";
-        assert_eq!((busy_ticks(stat, "cpu"), busy_ticks(stat, "cpu0")), (76_321, 27));
-        assert_eq!((busy_ticks("", "cpu"), busy_ticks("cpu x", "cpu")), (0, 0));
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod dialect;
 pub mod experiment;
 pub mod floor;
 pub mod laps;
+pub mod leftover;
 pub mod pairs;
 pub mod phases;
 pub mod plot;

@@ -4,11 +4,12 @@ use crate::admin;
 use crate::arrivals::{self, Arrival};
 use crate::beside::{Beside, Commands};
 use crate::connection::{Context, Target};
-use crate::cpu::{self, Busy, CpuTime, Machine};
+use crate::cpu::{self, CpuTime, Machine};
 use crate::datagram::sender::{Lines, Pace};
 use crate::datagram::{self, endpoint};
 use crate::dialect::Dialect;
 use crate::floor;
+use crate::leftover::{Busy, Leftover};
 use crate::phases::{InParts, Phases};
 use crate::prefill::prefill;
 use crate::random::Random;
@@ -66,6 +67,8 @@ pub struct Plan {
     pub drain: Duration,
     /// Whether the report has the whole distributions.
     pub distribution: bool,
+    /// Whether threads of the idle class count what the CPUs have left.
+    pub count_idle: bool,
     /// Whether to write every key first.
     pub prefill: bool,
     /// Whether the server is a floor, whose values are all alike.
@@ -160,7 +163,6 @@ struct Sample {
     server: Option<CpuTime>,
     client: CpuTime,
     stolen_ns: u64,
-    busy: Busy,
 }
 
 impl Sample {
@@ -169,7 +171,6 @@ impl Sample {
             server: server_pid.and_then(|pid| cpu::of_process(pid).ok()),
             client: cpu::of_this_thread(),
             stolen_ns: cpu::stolen_ns(),
-            busy: Busy::now(),
         }
     }
 }
@@ -200,10 +201,12 @@ fn one_run(
     };
     let watch = (!plan.steps.is_empty()).then(|| Watch::start(plan.server_pid));
     let commands = plan.beside.start(&plan.target);
+    let leftover = plan.count_idle.then(|| Leftover::start(Machine::this().cpus)).transpose()?;
     let part = all_threads(plan, udp, context, mode, number);
     let commanded = commands.map_or(Ok(()), Commands::finish);
     let lost = watch.map(Watch::finish).unwrap_or_default();
     let Part { recorder, udp, samples, start } = part?;
+    let busy = leftover.map(|leftover| leftover.finish(start, plan.duration));
     commanded?;
     if let (Some(sampler), Some(path)) = (sampler, &plan.timeline) {
         write_timeline(plan, path, &sampler.finish())?;
@@ -211,19 +214,7 @@ fn one_run(
     let counts = &recorder.counts;
     let server = match (plan.server_pid, own_account_before) {
         (Some(pid), _) => server_by_schedstat(pid, &samples, counts, plan.duration),
-        (None, Some(before)) => {
-            let after = admin::cpu_ns(&plan.target, plan.dialect).unwrap_or(before);
-            let used_us = after.saturating_sub(before) as f64 / 1e3;
-            Some(ServerCpu {
-                source: "rusage".into(),
-                cpu_us_per_request: used_us / counts.ended.max(1) as f64,
-                // The warm-up's bytes are not counted, so there is nothing to divide by.
-                cpu_us_per_megabyte: None,
-                cpus_busy: None,
-                kept_waiting_ms: None,
-                resident_bytes: None,
-            })
-        }
+        (None, Some(before)) => Some(server_by_own_account(plan, before, counts)),
         (None, None) => None,
     };
     let is_open = matches!(mode, Mode::Open { .. });
@@ -231,8 +222,8 @@ fn one_run(
     let fault = recorder.first_fault.as_deref();
     let verdict = judge(counts, late_max, plan.reply_percent(), fault);
     let [before, after] = samples;
-    let busy = after.busy.since(before.busy);
     let us_per_request = |ns: u64| ns as f64 / 1e3 / counts.ended_within.max(1) as f64;
+    let busy_us = |of: fn(&Busy) -> u64| busy.as_ref().map(|busy| us_per_request(of(busy)));
     Ok(Run {
         mode,
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
@@ -246,8 +237,8 @@ fn one_run(
         client: ClientCpu {
             kept_waiting_ms: after.client.since(before.client).kept_waiting_ns as f64 / 1e6,
             stolen_ms: after.stolen_ns.saturating_sub(before.stolen_ns) as f64 / 1e6,
-            machine_cpu_us_per_request: us_per_request(busy.machine_ns),
-            cpu_0_us_per_request: us_per_request(busy.cpu_0_ns),
+            machine_cpu_us_per_request: busy_us(Busy::machine_ns),
+            cpu_0_us_per_request: busy_us(Busy::cpu_0_ns),
         },
         verdict,
     })
@@ -285,6 +276,21 @@ fn write_timeline(plan: &Plan, path: &Path, samples: &[timeline::Sample]) -> Res
 
 fn per_megabyte(used_us: f64, counts: &Counts) -> Option<f64> {
     (counts.value_bytes > 0).then(|| used_us / (counts.value_bytes as f64 / 1e6))
+}
+
+/// By what the server tells of itself, from before the warm-up on.
+fn server_by_own_account(plan: &Plan, before_ns: u64, counts: &Counts) -> ServerCpu {
+    let after_ns = admin::cpu_ns(&plan.target, plan.dialect).unwrap_or(before_ns);
+    let used_us = after_ns.saturating_sub(before_ns) as f64 / 1e3;
+    ServerCpu {
+        source: "rusage".into(),
+        cpu_us_per_request: used_us / counts.ended.max(1) as f64,
+        // The warm-up's bytes are not counted, so there is nothing to divide by.
+        cpu_us_per_megabyte: None,
+        cpus_busy: None,
+        kept_waiting_ms: None,
+        resident_bytes: None,
+    }
 }
 
 fn server_by_schedstat(

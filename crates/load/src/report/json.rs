@@ -239,13 +239,14 @@ pub struct ClientCpu {
     pub kept_waiting_ms: f64,
     /// How long the hypervisor gave this machine's CPUs to others.
     pub stolen_ms: f64,
-    /// All CPUs' time, client and server and everybody else, per request that ended.
-    #[serde(default)]
-    pub machine_cpu_us_per_request: f64,
+    /// All CPUs' time, client and server and everybody else, per request that ended; with
+    /// `--count-idle`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cpu_us_per_request: Option<f64>,
     /// Of it CPU 0's, which comparisons give to their servers: what the kernel does there for a
     /// server is in it, on whosever account.
-    #[serde(default)]
-    pub cpu_0_us_per_request: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_0_us_per_request: Option<f64>,
 }
 
 impl Udp {

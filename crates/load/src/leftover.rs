@@ -1,0 +1,189 @@
+//! What the CPUs have left: a thread of the idle class on each counts how often it gets through a
+//! block of work, and so takes all the time that nobody else wants. The rest of the time is
+//! everybody else's, soft interrupts included, on whosever account they are.
+//!
+//! `/proc/stat` does not show that everywhere: a kernel without `CONFIG_IRQ_TIME_ACCOUNTING`
+//! notices a soft interrupt where a tick meets it, and an idle CPU has no ticks. A server's part
+//! that the kernel does (its packets, and GETs that a BPF program answers) is then seen by nobody.
+//! (netperf calls such threads loopers.) Unit: nanoseconds.
+
+use crate::cpu;
+use std::hint::black_box;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Steps of a block: about a microsecond.
+const BLOCK_STEPS: u64 = 400;
+/// Blocks are counted for so long together.
+const LAP: Duration = Duration::from_millis(1);
+/// Durations of blocks are told apart up to this.
+const BLOCK_NS_MAX: usize = 1 << 14;
+/// Of all blocks this share was shorter than the one that nobody disturbed. Who is disturbed takes
+/// longer, and most are not.
+const UNDISTURBED: f64 = 0.25;
+
+/// The threads.
+#[derive(Debug)]
+pub struct Leftover {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Taken>>,
+}
+
+/// What one thread has got through.
+#[derive(Debug)]
+struct Taken {
+    /// When laps ended, and the blocks in each.
+    laps: Vec<(Instant, u64)>,
+    /// How many blocks took so many nanoseconds.
+    durations: Vec<u64>,
+}
+
+/// Time that each CPU was not left over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Busy {
+    /// CPU 0, 1 and so on.
+    pub cpus_ns: Vec<u64>,
+}
+
+impl Leftover {
+    /// Begins to take it, on all CPUs.
+    pub fn start(cpus: usize) -> Result<Leftover, String> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for number in 0..cpus {
+            let (told, tells) = mpsc::channel();
+            let stopped = stop.clone();
+            threads.push(std::thread::spawn(move || {
+                let ready = cpu::pin(number).and_then(|()| yield_to_all());
+                let is_ready = ready.is_ok();
+                told.send(ready).ok();
+                if is_ready { take(&stopped) } else { Taken::default() }
+            }));
+            if let Err(why) = tells.recv().unwrap_or_else(|_| Err("its thread panicked".into())) {
+                stop.store(true, Relaxed);
+                return Err(format!("--count-idle: CPU {number}: {why}"));
+            }
+        }
+        Ok(Leftover { stop, threads })
+    }
+
+    /// Stops; what was busy in this time.
+    pub fn finish(self, from: Instant, duration: Duration) -> Busy {
+        self.stop.store(true, Relaxed);
+        let taken = self.threads.into_iter().map(|thread| thread.join().unwrap_or_default());
+        Busy { cpus_ns: taken.map(|taken| taken.busy_ns(from, duration)).collect() }
+    }
+}
+
+impl Busy {
+    /// All CPUs together.
+    pub fn machine_ns(&self) -> u64 {
+        self.cpus_ns.iter().sum()
+    }
+
+    /// CPU 0.
+    pub fn cpu_0_ns(&self) -> u64 {
+        self.cpus_ns.first().copied().unwrap_or(0)
+    }
+}
+
+impl Default for Taken {
+    fn default() -> Taken {
+        Taken { laps: Vec::new(), durations: vec![0; BLOCK_NS_MAX] }
+    }
+}
+
+impl Taken {
+    /// How long a block takes that nobody disturbs.
+    fn block_ns(&self) -> u64 {
+        let all: u64 = self.durations.iter().sum();
+        let mut left = (all as f64 * UNDISTURBED) as u64;
+        let shortest = self.durations.iter().position(|&blocks| {
+            let is_it = blocks > left;
+            left = left.saturating_sub(blocks);
+            is_it
+        });
+        shortest.unwrap_or(0) as u64
+    }
+
+    fn busy_ns(&self, from: Instant, duration: Duration) -> u64 {
+        let within = |at: &Instant| from < *at && *at <= from + duration;
+        let blocks: u64 =
+            self.laps.iter().filter(|(at, _)| within(at)).map(|(_, blocks)| blocks).sum();
+        (duration.as_nanos() as u64).saturating_sub(blocks * self.block_ns())
+    }
+}
+
+/// Into the class of those who run when nobody else wants to.
+fn yield_to_all() -> Result<(), String> {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().to_string();
+    let set = Command::new("chrt")
+        .args(["--idle", "--pid", "0", &thread])
+        .stdin(Stdio::null())
+        .status()
+        .map_err(|error| format!("chrt of util-linux: {error}"))?;
+    if set.success() { Ok(()) } else { Err(format!("chrt --idle: {set}")) }
+}
+
+fn take(stop: &AtomicBool) -> Taken {
+    let mut taken = Taken::default();
+    let (mut blocks, mut lap_end) = (0, Instant::now() + LAP);
+    let mut before = Instant::now();
+    while !stop.load(Relaxed) {
+        let steps = (0..BLOCK_STEPS)
+            .fold(1, |sum: u64, step| black_box(sum.wrapping_mul(5).wrapping_add(step)));
+        black_box(steps);
+        let now = Instant::now();
+        let took = (now - before).as_nanos().min(BLOCK_NS_MAX as u128 - 1) as usize;
+        taken.durations[took] += 1;
+        blocks += 1;
+        before = now;
+        if lap_end <= now {
+            taken.laps.push((now, blocks));
+            (blocks, lap_end) = (0, now + LAP);
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Laps of a millisecond, of so many blocks, of which one in ten was disturbed.
+    fn taken(laps: usize, blocks: u64) -> (Instant, Taken) {
+        let from = Instant::now();
+        let mut taken = Taken::default();
+        let end = |lap: usize| from + LAP * (lap as u32 + 1);
+        taken.laps = (0..laps).map(|lap| (end(lap), blocks)).collect();
+        taken.durations[1_000] = laps as u64 * blocks * 9 / 10;
+        taken.durations[1_700] = laps as u64 * blocks / 10;
+        (from, taken)
+    }
+
+    #[test]
+    fn what_is_not_left_over_was_busy() {
+        let (from, idle) = taken(100, 1_000);
+        assert_eq!(idle.busy_ns(from, LAP * 100), 0);
+        let (from, half) = taken(100, 500);
+        assert_eq!(half.busy_ns(from, LAP * 100), 50_000_000);
+        assert_eq!(half.busy_ns(from, LAP * 10), 5_000_000, "of the window alone");
+        assert_eq!(Taken::default().busy_ns(from, LAP), 1_000_000, "it never came to run");
+    }
+
+    #[test]
+    fn a_block_that_somebody_disturbs_does_not_count_as_longer() {
+        let (_, taken) = taken(100, 1_000);
+        assert_eq!(taken.block_ns(), 1_000);
+        assert_eq!(Taken::default().block_ns(), 0);
+    }
+
+    #[test]
+    fn busy_time_is_told_of_the_first_cpu_and_of_all() {
+        let busy = Busy { cpus_ns: vec![3, 5] };
+        assert_eq!((busy.cpu_0_ns(), busy.machine_ns()), (3, 8));
+    }
+}
