@@ -1,0 +1,297 @@
+//! The axes of a sweep: what a parameter is called, what it is, and how its text is read into what
+//! a point is made of ([`Spec`]). Their order is that of the rows' columns, and of what is read
+//! first: `way` sets costs that `request-ns` may change.
+
+use super::spec::Spec;
+use crate::machine::{Central, Standby, WireOrder};
+use crate::scenarios::WAYS;
+use crate::stats::US;
+use crate::workload::Sizes;
+use laneway_policy::{CostModel, Design, ITEM_BYTES_MAX, ItemBytes};
+
+/// Most requests of one run.
+const REQUESTS_MAX: u64 = 1 << 36;
+
+/// Designs of the simulator alone, which have a dispatcher.
+const DISPATCHERS: [(&str, Central); 2] =
+    [("shinjuku", Central::Preempt { quantum: 5 * US, cost: US }), ("darc", Central::Reserve)];
+
+type Read = fn(&mut Spec, &str) -> Result<(), String>;
+
+/// A parameter: its flag without dashes, what it is, and how it is read. The error says what the
+/// value must be.
+pub(super) struct Axis {
+    pub(super) name: &'static str,
+    about: &'static str,
+    pub(super) read: Read,
+}
+
+const fn axis(name: &'static str, about: &'static str, read: Read) -> Axis {
+    Axis { name, about, read }
+}
+
+/// A whole number within these bounds; the error says what it must be.
+pub fn whole(text: &str, low: u64, high: u64) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| (low..=high).contains(number));
+    number.ok_or_else(|| format!("must be a whole number from {low} to {high}"))
+}
+
+fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (low..=high).contains(number));
+    number.ok_or_else(|| format!("must be a number from {low} to {high}"))
+}
+
+fn name_of_file(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("must be the name of a file".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+fn one_of<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    let found = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    let all: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    found.ok_or_else(|| format!("must be one of {}", all.join(", ")))
+}
+
+fn ns(text: &str) -> Result<u64, String> {
+    Ok(whole(text, 0, 1_000_000_000)? * 1_000)
+}
+
+pub(super) const AXES: &[Axis] = &[
+    axis("design", "lanes, minos, hkh, hkh-ws, sho, shinjuku or darc (lanes)", |spec, text| {
+        let rival = |(name, central)| (name, (Design::Hkh, Some(central)));
+        let ours = Design::ALL.iter().map(|design| (design.name(), (*design, None)));
+        let names: Vec<_> = ours.chain(DISPATCHERS.map(rival)).collect();
+        (spec.machine.settings.design, spec.machine.central) = one_of(text, &names)?;
+        Ok(())
+    }),
+    axis("quantum-us", "a worker's turn with a request, of shinjuku (5)", |spec, text| {
+        let length = (number(text, 0.001, 1e6)? * US as f64) as u64;
+        if let Some(Central::Preempt { quantum, .. }) = &mut spec.machine.central {
+            *quantum = length;
+        }
+        Ok(())
+    }),
+    axis("preempt-ns", "taking a worker from a request, of shinjuku (1000)", |spec, text| {
+        let time = ns(text)?;
+        if let Some(Central::Preempt { cost, .. }) = &mut spec.machine.central {
+            *cost = time;
+        }
+        Ok(())
+    }),
+    axis("workers", "cores (8)", |spec, text| {
+        spec.machine.settings.workers = whole(text, 1, 64)? as u16;
+        Ok(())
+    }),
+    axis("load", "share of what the CPUs can do, above 0 to 1 (0.7)", |spec, text| {
+        spec.load = number(text, 1e-6, 1.0)?;
+        Ok(())
+    }),
+    axis("rate", "requests per second, instead of load", |spec, text| {
+        spec.rate = Some(number(text, 1.0, 1e12)?);
+        Ok(())
+    }),
+    axis("large-percent", "large requests, p_L (0.125)", |spec, text| {
+        spec.mix.large_percent = number(text, 0.0, 100.0)?;
+        Ok(())
+    }),
+    axis("large-bytes-max", "the largest value, s_L (500000)", |spec, text| {
+        let large_bytes_max = whole(text, 1500, ITEM_BYTES_MAX.0)?;
+        spec.mix.sizes = Sizes::Etc { large_bytes_max };
+        Ok(())
+    }),
+    axis("k", "two sizes: one frame, and K frames for the large (Minos 2.2)", |spec, text| {
+        spec.mix.sizes = Sizes::Bimodal { large_frames: whole(text, 1, 100_000)? };
+        Ok(())
+    }),
+    axis(
+        "service-file",
+        "sizes and service times: lines of item_bytes nanos [weight]",
+        |spec, text| {
+            spec.service_file = Some(name_of_file(text)?);
+            Ok(())
+        },
+    ),
+    axis("trace", "a trace's requests: rows of ts,key,ksize,vsize,client,op,ttl", |spec, text| {
+        spec.trace = Some(name_of_file(text)?);
+        Ok(())
+    }),
+    axis("burst-factor", "rate in bursts over that between them; 1: Poisson (1)", |spec, text| {
+        spec.bursts.factor = number(text, 1.0, 1e6)?;
+        Ok(())
+    }),
+    axis("burst-share", "of the time, in bursts (0.1)", |spec, text| {
+        spec.bursts.share = number(text, 1e-6, 0.999_999)?;
+        Ok(())
+    }),
+    axis("burst-us", "a burst lasts, on average (100)", |spec, text| {
+        spec.bursts.length = (number(text, 0.001, 1e9)? * US as f64) as u64;
+        Ok(())
+    }),
+    axis("get-share", "share of reads (0.95)", |spec, text| {
+        spec.mix.get_share = number(text, 0.0, 1.0)?;
+        Ok(())
+    }),
+    axis("reply-share", "share of requests whose reply is sent (1)", |spec, text| {
+        spec.mix.reply_share = number(text, 0.0, 1.0)?;
+        Ok(())
+    }),
+    axis("requests", "that count, for each seed (400000)", |spec, text| {
+        spec.requests = whole(text, 1_000, REQUESTS_MAX)?;
+        Ok(())
+    }),
+    axis("seeds", "runs of each point (3)", |spec, text| {
+        spec.seeds = whole(text, 1, 1_000)?;
+        Ok(())
+    }),
+    axis("epoch-requests", "length of an epoch, on average (80000)", |spec, text| {
+        spec.epoch_requests = whole(text, 1, REQUESTS_MAX)?;
+        Ok(())
+    }),
+    axis("percentile", "up to which requests are small (99)", |spec, text| {
+        spec.machine.settings.percentile = number(text, 0.0, 100.0)?;
+        Ok(())
+    }),
+    axis("threshold", "in bytes, fixed", |spec, text| {
+        let threshold = ItemBytes(whole(text, 1, ITEM_BYTES_MAX.0)?);
+        spec.machine.settings.threshold_fixed = Some(threshold);
+        Ok(())
+    }),
+    axis("cost", "packets, bytes or constant-packets; as the design has it", |spec, text| {
+        let cost = text.parse::<CostModel>().map_err(|error| error.to_string())?;
+        spec.cost = Some(cost);
+        Ok(())
+    }),
+    axis("slice-bytes", "a large transfer's turn, of lanes (32768)", |spec, text| {
+        spec.machine.settings.slice_bytes = ItemBytes(whole(text, 1472, ITEM_BYTES_MAX.0)?);
+        Ok(())
+    }),
+    axis("slice-order", "one-by-one (default) or in-turn", |spec, text| {
+        use crate::machine::SliceOrder::{InTurn, OneByOne};
+        let names = [("one-by-one", OneByOne), ("in-turn", InTurn)];
+        spec.machine.slice_order = one_of(text, &names)?;
+        Ok(())
+    }),
+    axis("workers-large", "large cores, whatever the rule says", |spec, text| {
+        spec.machine.tweak.workers_large = Some(whole(text, 0, 63)? as u16);
+        Ok(())
+    }),
+    axis("steal-queue-min", "RX queue from which a large worker helps", |spec, text| {
+        spec.machine.tweak.steal_queue_min = Some(whole(text, 1, 1 << 30)? as u32);
+        Ok(())
+    }),
+    axis("steal-requests-max", "requests it takes between slices (32)", |spec, text| {
+        spec.machine.tweak.steal_requests_max = Some(whole(text, 0, 1 << 30)? as u32);
+        Ok(())
+    }),
+    axis("steal-when-idle", "true or false; as the design has it", |spec, text| {
+        let names = [("true", true), ("false", false)];
+        spec.machine.tweak.steal_when_idle = Some(one_of(text, &names)?);
+        Ok(())
+    }),
+    axis("slices-unsent-max", "on a full wire, of lanes (8)", |spec, text| {
+        spec.machine.tweak.slices_unsent_max = Some(whole(text, 1, 1 << 30)?);
+        Ok(())
+    }),
+    axis("handoff-workers", "that only receive, of sho (1)", |spec, text| {
+        spec.machine.settings.workers_handoff = whole(text, 1, 63)? as u16;
+        Ok(())
+    }),
+    axis("extra-large", "true or false: one large core more, of minos (false)", |spec, text| {
+        let names = [("true", true), ("false", false)];
+        spec.machine.settings.extra_large = one_of(text, &names)?;
+        Ok(())
+    }),
+    axis("batch", "requests taken from an RX queue at a time (32)", |spec, text| {
+        spec.machine.batch = whole(text, 1, 100_000)? as u32;
+        Ok(())
+    }),
+    axis("queue", "per-worker (default), or central: late binding", |spec, text| {
+        spec.machine.central_queue = one_of(text, &[("per-worker", false), ("central", true)])?;
+        Ok(())
+    }),
+    axis("standby", "of minos: returns (default) or epoch", |spec, text| {
+        let names = [("returns", Standby::Returns), ("epoch", Standby::UntilEpochEnds)];
+        spec.machine.standby = one_of(text, &names)?;
+        Ok(())
+    }),
+    axis("profile", "who counts sizes: all (default) or lanes", |spec, text| {
+        spec.profiles_all = one_of(text, &[("all", true), ("lanes", false)])?;
+        Ok(())
+    }),
+    axis("nic-gbit", "rate of the wire, or none (none)", |spec, text| {
+        spec.has_wire = text != "none";
+        if spec.has_wire {
+            spec.nic.gigabits =
+                number(text, 0.001, 1e6).map_err(|error| format!("{error}, or none"))?;
+        }
+        Ok(())
+    }),
+    axis("nic-order", "round-robin (default) or small-first", |spec, text| {
+        use WireOrder::{RoundRobin, SmallFirst};
+        let names = [("round-robin", RoundRobin), ("small-first", SmallFirst)];
+        spec.nic.order = one_of(text, &names)?;
+        Ok(())
+    }),
+    axis("nic-burst", "frames of a TX queue in its turn (1)", |spec, text| {
+        spec.nic.burst = whole(text, 1, 100_000)? as u32;
+        Ok(())
+    }),
+    axis("tx-queues", "per-worker (default) or per-lane", |spec, text| {
+        let names = [("per-worker", false), ("per-lane", true)];
+        spec.nic.queue_per_lane = one_of(text, &names)?;
+        Ok(())
+    }),
+    axis("network-us", "added to latencies (0)", |spec, text| {
+        spec.machine.network = (number(text, 0.0, 1e6)? * 1e6) as u64;
+        Ok(())
+    }),
+    axis("way", "bypass (default), tcp-pipelined, tcp or udp: costs", |spec, text| {
+        let names = WAYS.map(|way| (way.flag, way));
+        let way = one_of(text, &names)?;
+        (spec.machine.costs, spec.machine.reach) = (way.costs(spec.machine.costs), way.reach);
+        Ok(())
+    }),
+    axis("reach", "what others can take: unread (default) or offered, as by TCP", |spec, text| {
+        use crate::machine::Reach::{Offered, Unread};
+        spec.machine.reach = one_of(text, &[("unread", Unread), ("offered", Offered)])?;
+        Ok(())
+    }),
+    axis("request-ns", "a request costs (441)", |spec, text| {
+        spec.machine.costs.request = ns(text)?;
+        Ok(())
+    }),
+    axis("packet-ns", "each packet of it (700)", |spec, text| {
+        spec.machine.costs.packet = ns(text)?.max(1);
+        Ok(())
+    }),
+    axis("handoff-ns", "handing it over (100)", |spec, text| {
+        spec.machine.costs.handoff = ns(text)?;
+        Ok(())
+    }),
+    axis("steal-ns", "taking it from another (100)", |spec, text| {
+        spec.machine.costs.steal = ns(text)?;
+        Ok(())
+    }),
+    axis("slice-ns", "each further slice (100)", |spec, text| {
+        spec.machine.costs.slice = ns(text)?;
+        Ok(())
+    }),
+];
+
+/// All parameters, for the help.
+pub fn help() -> String {
+    AXES.iter().map(|axis| format!("  --{:<20} {}\n", axis.name, axis.about)).collect()
+}
+
+/// As rows name it: the seeds and the requests of an axis are in every row anyway.
+pub(super) fn column(name: &'static str) -> &'static str {
+    match name {
+        "large-percent" => "large_percent",
+        "large-bytes-max" => "large_bytes_max",
+        "get-share" => "get_share",
+        "slice-bytes" => "slice_bytes",
+        "requests" => "requests_per_seed",
+        "seeds" => "seeds_asked",
+        "workers-large" => "workers_large_fixed",
+        other => other,
+    }
+}

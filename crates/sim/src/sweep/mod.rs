@@ -1,0 +1,272 @@
+//! `laneway sim run`: any point, or any grid of points, by flags or by a TOML file.
+//!
+//! An axis is a parameter with one value or several; a sweep is every combination of all of them,
+//! in the order of the axes, each run with the same seeds. A value is text until its axis reads it,
+//! so that a flag, a comma list and a TOML array are one thing.
+
+mod axes;
+mod file;
+mod spec;
+
+pub use axes::{help, whole};
+
+use crate::inputs::Inputs;
+use crate::row::Row;
+use crate::study::{Point, Study};
+use axes::{AXES, column};
+use spec::Spec;
+
+/// Most points of a sweep: a few days on one CPU, told before the first one starts.
+const POINTS_MAX: usize = 10_000;
+
+/// What a file has of its own, so that no flag may say it too.
+const OWN: [(&str, &[&str]); 2] = [
+    (
+        "service-file",
+        &[
+            "trace",
+            "large-percent",
+            "large-bytes-max",
+            "k",
+            "way",
+            "request-ns",
+            "packet-ns",
+            "profile",
+        ],
+    ),
+    ("trace", &["large-percent", "large-bytes-max", "k", "get-share"]),
+];
+
+/// Axes with their values, as typed.
+#[derive(Debug, Clone, Default)]
+pub struct Sweep {
+    values: Vec<(usize, Vec<String>)>,
+}
+
+impl Sweep {
+    /// Whether there is such a parameter.
+    pub fn knows(name: &str) -> bool {
+        AXES.iter().any(|axis| axis.name == name)
+    }
+
+    /// Give a parameter its values, separated by commas; what was given last counts.
+    pub fn set(&mut self, name: &str, values: &str) -> Result<(), String> {
+        self.set_all(name, values.split(',').map(|value| value.trim().to_owned()).collect())
+    }
+
+    fn set_all(&mut self, name: &str, values: Vec<String>) -> Result<(), String> {
+        let place = AXES.iter().position(|axis| axis.name == name);
+        let place = place.ok_or_else(|| format!("--{name}: no such flag of run"))?;
+        if values.is_empty() {
+            return Err(format!("--{name}: needs at least one value"));
+        }
+        for value in &values {
+            (AXES[place].read)(&mut Spec::new(), value)
+                .map_err(|error| format!("--{name} {value}: {error}"))?;
+        }
+        self.values.retain(|(other, _)| *other != place);
+        self.values.push((place, values));
+        self.values.sort();
+        Ok(())
+    }
+
+    /// Take parameters from a TOML file: `name = value` or `name = [value, ...]`, names with
+    /// underscores. What flags have set stays.
+    pub fn read(&mut self, text: &str) -> Result<(), String> {
+        let flags = std::mem::take(&mut self.values);
+        for (name, values) in file::values(text)? {
+            self.set_all(&name, values)?;
+        }
+        for (place, values) in flags {
+            self.values.retain(|(other, _)| *other != place);
+            self.values.push((place, values));
+        }
+        self.values.sort();
+        Ok(())
+    }
+
+    /// Every combination, with its number of seeds.
+    pub fn points(&self) -> Result<Vec<(Point, u64)>, String> {
+        let count = self.values.iter().map(|(_, values)| values.len());
+        let count = count.fold(1_usize, |product, len| product.saturating_mul(len));
+        if count > POINTS_MAX {
+            return Err(format!(
+                "a sweep of {count} points: must be at most {POINTS_MAX}; split it by an axis"
+            ));
+        }
+        self.agrees()?;
+        let mut inputs = Inputs::default();
+        (0..count).map(|number| self.point(number, &mut inputs)).collect()
+    }
+
+    /// Whether no parameter would be given in vain.
+    fn agrees(&self) -> Result<(), String> {
+        let given = |name: &str| self.values.iter().any(|(place, _)| AXES[*place].name == name);
+        for (file, others) in OWN {
+            if let (true, Some(other)) = (given(file), others.iter().find(|other| given(other))) {
+                return Err(format!("--{other}: --{file} has its own; leave one of the two out"));
+            }
+        }
+        let idle = ["burst-share", "burst-us"].into_iter().find(|name| given(name));
+        match idle {
+            Some(name) if !given("burst-factor") => {
+                Err(format!("--{name}: there are no bursts; give a --burst-factor above 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn point(&self, mut number: usize, inputs: &mut Inputs) -> Result<(Point, u64), String> {
+        let mut spec = Spec::new();
+        let mut row = Row::of("run");
+        // The last axis turns fastest.
+        let mut chosen = Vec::new();
+        for (place, values) in self.values.iter().rev() {
+            chosen.push((&AXES[*place], &values[number % values.len()]));
+            number /= values.len();
+        }
+        for (axis, value) in chosen.into_iter().rev() {
+            (axis.read)(&mut spec, value)?;
+            row = row.with(column(axis.name), value.as_str());
+        }
+        let seeds = spec.seeds;
+        Ok((spec.point(row, inputs)?, seeds))
+    }
+
+    /// Run all of it; rows in the order of the points.
+    pub fn run(&self, study: &Study) -> Result<Vec<Row>, String> {
+        let points = self.points()?;
+        Ok(study.parallel("run", &points, |(point, seeds)| {
+            let seeds = study.seed..study.seed + seeds;
+            let outcomes = seeds.map(|seed| study.one(point, seed)).collect();
+            crate::study::Measured { outcomes }.row(point.row.clone(), study.seed)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Central;
+    use crate::stats::US;
+    use crate::study::Effort;
+    use crate::workload::Sizes;
+    use laneway_policy::CostModel;
+
+    fn sweep(flags: &[(&str, &str)]) -> Result<Sweep, String> {
+        let mut sweep = Sweep::default();
+        for (name, values) in flags {
+            sweep.set(name, values)?;
+        }
+        Ok(sweep)
+    }
+
+    #[test]
+    fn a_sweep_is_every_combination_in_the_order_of_the_axes() {
+        let sweep = sweep(&[("load", "0.5,0.9"), ("design", "minos, lanes")]).expect("fits");
+        let points = sweep.points().expect("few");
+        let names: Vec<String> =
+            points.iter().map(|(p, _)| p.row.text("design") + &p.row.text("load")).collect();
+        assert_eq!(names, ["minos0.5", "minos0.9", "lanes0.5", "lanes0.9"]);
+        assert_eq!(points[0].0.machine.settings.cost, CostModel::Packets);
+        assert!(points[3].0.rate > 1.7 * points[2].0.rate);
+    }
+
+    #[test]
+    fn a_file_gives_what_no_flag_has_given() {
+        let mut sweep = sweep(&[("k", "10")]).expect("fits");
+        sweep.read("k = [1, 100]\nload = [0.3, 0.5]\nworkers = 4\nseeds = 2").expect("fits");
+        let points = sweep.points().expect("few");
+        assert_eq!(points.len(), 2);
+        assert_eq!(points[0].0.mix.sizes, Sizes::Bimodal { large_frames: 10 });
+        assert_eq!((points[0].0.machine.settings.workers, points[0].1), (4, 2));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused_before_anything_starts() {
+        for (name, value, words) in [
+            ("load", "1.2", "--load 1.2: must be a number from"),
+            ("workers", "0", "--workers 0: must be a whole number from 1 to 64"),
+            ("design", "fifo", "must be one of lanes, minos"),
+            ("wurst", "1", "--wurst: no such flag of run"),
+            ("nic-gbit", "fast", "or none"),
+            ("load", "", "--load : must be"),
+            ("burst-factor", "0.5", "--burst-factor 0.5: must be a number from 1 to"),
+            ("burst-share", "1", "--burst-share 1: must be a number from"),
+            ("trace", "", "--trace : must be the name of a file"),
+        ] {
+            let error = sweep(&[(name, value)]).expect_err(value);
+            assert!(error.contains(words), "{error}");
+        }
+        for (flags, words) in [
+            (&[("service-file", "x"), ("k", "10")][..], "--k: --service-file has its own"),
+            (&[("trace", "x"), ("get-share", "1")], "--get-share: --trace has its own"),
+            (&[("trace", "x"), ("service-file", "y")], "--trace: --service-file has its own"),
+            (&[("service-file", "/no/such")], "--service-file /no/such: "),
+            (&[("trace", "/no/such")], "--trace /no/such: "),
+            (&[("design", "darc"), ("nic-gbit", "40")], "--nic-gbit: shinjuku and darc have no"),
+            (&[("burst-us", "5")], "--burst-us: there are no bursts; give a --burst-factor"),
+            (
+                &[("burst-factor", "5"), ("burst-us", "1e6"), ("rate", "1e6")],
+                "--burst-us 1000000: a run must have 20 bursts or more; give --requests 200000000",
+            ),
+        ] {
+            let error = sweep(flags).expect("each fits").points().expect_err(words);
+            assert!(error.contains(words), "{error}");
+        }
+        let many: Vec<String> = (1..=200).map(|n| n.to_string()).collect();
+        let error = sweep(&[("k", &many.join(",")), ("seeds", &many.join(","))]);
+        let error = error.expect("each fits").points().expect_err("too many");
+        assert!(error.contains("a sweep of 40000 points: must be at most 10000"), "{error}");
+        let error = sweep(&[("workers", "1"), ("design", "sho")]).expect("each fits");
+        assert!(error.points().expect_err("no such machine").contains("needs --workers 2"));
+        for (text, words) in
+            [("load = {}", "a value or a list"), ("load = ", "TOML"), ("x = 1", "--x")]
+        {
+            let error = Sweep::default().read(text).expect_err(text);
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rival_with_a_dispatcher_is_a_design_like_any() {
+        let flags = [("design", "shinjuku,darc,lanes"), ("quantum-us", "2"), ("preempt-ns", "500")];
+        let points = sweep(&flags).expect("fits").points().expect("few");
+        let central: Vec<_> = points.iter().map(|(point, _)| point.machine.central).collect();
+        let preempt = Central::Preempt { quantum: 2 * US, cost: US / 2 };
+        assert_eq!(central, [Some(preempt), Some(Central::Reserve), None]);
+        assert_eq!(points[1].0.row.text("design"), "darc");
+    }
+
+    #[test]
+    fn a_dispatcher_spares_nothing_of_times_that_were_measured() {
+        let name = format!("laneway-service-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "100 500\n").expect("room for a line");
+        let file = path.to_str().expect("plain");
+        let flags = [
+            ("service-file", file),
+            ("design", "darc,shinjuku"),
+            ("load", "0.9"),
+            ("requests", "50000"),
+            ("seeds", "1"),
+        ];
+        let rows = sweep(&flags).expect("fits").run(&Study::new(Effort::Quick, 1, 2));
+        std::fs::remove_file(&path).expect("it is ours");
+        for row in rows.expect("few") {
+            let busy = row.number("cpu_busy").expect("each row has it");
+            assert!((0.87..0.93).contains(&busy), "{busy}");
+        }
+    }
+
+    #[test]
+    fn a_run_has_a_row_for_each_point() {
+        let flags =
+            [("requests", "2000"), ("seeds", "2"), ("design", "hkh,lanes"), ("load", "0.2")];
+        let study = Study::new(Effort::Quick, 1, 2);
+        let rows = sweep(&flags).expect("fits").run(&study).expect("few");
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| row.number("p99").is_some_and(|p99| p99 > 1.0)));
+        assert_eq!(rows[0].number("seeds"), Some(2.0));
+    }
+}
