@@ -178,7 +178,7 @@ pub fn unit(column: &str) -> &'static str {
         "p50" | "p90" | "p99" | "p999" | "small_p99" | "large_p99" | "tx_backlog_p90"
         | "service_us" | "us_per_request" | "slo_us" => "us",
         "load" | "cpu_busy" | "wire_busy" | "get_share" | "reply_share" | "small_growth"
-        | "large_growth" | "headroom" => "share",
+        | "large_growth" | "headroom" | "lost" => "share",
         "p_l" | "s" | "large_percent" | "percentile" | "requests_percent" | "packets_percent" => {
             "%"
         }
@@ -192,7 +192,7 @@ pub fn unit(column: &str) -> &'static str {
         "threshold" | "large_bytes_max" | "slice_bytes" => "B",
         "billions_per_day" => "G/day",
         "core_hours_per_billion" => "h/G",
-        "workers" | "workers_large" | "cores" => "cores",
+        "workers" | "workers_large" | "cores" | "cores_granted" => "cores",
         "k" => "frames",
         "small_slices" | "small_bound" | "large_slices" | "large_bound" => "slices",
         "small_unfinished" | "large_unfinished" | "large_backlog" | "requests" => "requests",

@@ -3,12 +3,14 @@
 //!
 //! Exact are early binding of any sizes (Pollaczek and Khinchine), and late binding of equal sizes
 //! (Crommelin) and of exponential ones (Erlang). Stealing without a cost leaves nobody idle while
-//! anybody waits and looks at no size, and so has the mean wait of late binding.
+//! anybody waits and looks at no size, and so has the mean wait of late binding. Of the rivals with
+//! a scheduler of their own: Caladan with all cores granted is such stealing, with one core it is
+//! M/G/1 with a set-up time (Welch 1964); Tiny Quanta with one core is M/G/1 by processor sharing.
 
 use laneway_load::random::Random;
 use laneway_policy::Design;
-use laneway_sim::machine::{Costs, Machine, Traffic, run};
-use laneway_sim::stats::{Estimate, SECOND};
+use laneway_sim::machine::{Central, Costs, Machine, Outcome, Traffic, run};
+use laneway_sim::stats::{Estimate, SECOND, US};
 use laneway_sim::workload::{Mix, Sizes};
 
 /// Any would do; this one is the day's.
@@ -122,4 +124,85 @@ fn points_that_nobody_chose_have_the_exact_mean_wait() {
         assert!(off <= allowed, "{name}: {wait:?}, exactly {exact}");
     }
     assert!(kinds.iter().all(|&count| count >= 5), "{kinds:?}");
+}
+
+/// What Caladan's only core comes to, in units: the mean wait of M/G/1 whose server goes after
+/// `search` without work and takes `coming` to be back, and the part of the time for which there is
+/// a core.
+fn m_g_1_set_up(share: f64, k: f64, load: f64, coming: f64, search: f64) -> (f64, f64) {
+    let service = 1.0 - share + share * k;
+    let rate = load / service;
+    let gone = (-rate * search).exp();
+    let (mean, square) = (gone * coming, gone * coming * coming);
+    let wait = m_g_1(share, k, load) + (2.0 * mean + rate * square) / (2.0 * (1.0 + rate * mean));
+    let cycle = 1.0 / rate + (mean + service) / (1.0 - load);
+    (wait, 1.0 - gone / rate / cycle)
+}
+
+fn runs(central: Central, workers: u16, mix: &Mix, load: f64, seeds: u64) -> Vec<Outcome> {
+    // Each has many quanta.
+    let shares = matches!(central, Central::Share { .. });
+    let requests = if shares { REQUESTS / 4 } else { REQUESTS };
+    let machine = Machine::new(Design::Hkh, workers);
+    let machine = Machine { costs: Costs::UNIT, batch: 1, central: Some(central), ..machine };
+    let service = machine.costs.mean_service(mix);
+    let rate = load * f64::from(workers) * SECOND as f64 / service;
+    let one = |seed| run(&machine, &Traffic::steady(mix.clone(), rate, requests), seed);
+    (seeds..seeds + SEEDS).map(one).collect()
+}
+
+fn holds(name: &str, outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64, exact: f64) {
+    let got = Estimate::of(&outcomes.iter().map(figure).collect::<Vec<f64>>());
+    // The mean of so many exponential service times is known no better than this.
+    let allowed = (0.03 * exact).max(got.half_width).max(2.5e-3);
+    assert!((got.mean - exact).abs() <= allowed, "{name}: {got:?}, exactly {exact}");
+}
+
+#[test]
+fn caladan_and_tiny_quanta_have_the_exact_means_at_points_that_nobody_chose() {
+    let mut random = Random::new(SEED + 1);
+    for number in 0..POINTS {
+        let mut between =
+            |low: f64, high: f64| low + (high - low) * random.below(10_000) as f64 / 1e4;
+        let (load, workers) = (between(0.3, 0.85), between(1.0, 17.0) as u16);
+        let (k, percent) = (between(2.0, 30.0) as u64, between(0.5, 10.0));
+        let (coming, search) = (between(0.1, 20.0), between(0.0, 8.0));
+        let two_sizes = Mix::bimodal(k).with_large_percent(percent);
+        let share = percent / 100.0;
+        let service = 1.0 - share + share * k as f64;
+        let seeds = SEED + 100 * number;
+        let grant = |coming: f64, search: f64| Central::Grant {
+            interval: 10 * US,
+            coming: (coming * US as f64) as u64,
+            search: (search * US as f64) as u64,
+        };
+        match number % 4 {
+            0 => {
+                let central = Central::Share { quantum: US / 10, cost: 0 };
+                let outcomes = runs(central, 1, &two_sizes, load, seeds);
+                let name = format!("processor sharing, load {load}, K {k}, {percent} %");
+                holds(&name, &outcomes, |o| o.mean_us, service / (1.0 - load));
+            }
+            1 => {
+                let (wait, granted) = m_g_1_set_up(share, k as f64, load, coming, search);
+                let outcomes = runs(grant(coming, search), 1, &two_sizes, load, seeds);
+                let name = format!("set-up {coming} after {search}, load {load}, K {k}");
+                holds(&name, &outcomes, |o| o.mean_us - service, wait);
+                holds(&name, &outcomes, |o| o.cores, granted);
+            }
+            kind => {
+                let (mix, exact) = match kind {
+                    2 => (Mix::bimodal(1), m_d_c(workers, load)),
+                    _ => {
+                        let sizes = Sizes::Exponential;
+                        (Mix { sizes, ..Mix::bimodal(1) }, m_m_c(workers, load))
+                    }
+                };
+                let outcomes = runs(grant(0.0, 1e6), workers, &mix, load, seeds);
+                let name = format!("all granted, kind {kind}, {workers} cores, load {load}");
+                holds(&name, &outcomes, |o| o.mean_us - 1.0, exact);
+                holds(&name, &outcomes, |o| o.cores, f64::from(workers));
+            }
+        }
+    }
 }

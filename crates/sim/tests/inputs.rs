@@ -1,11 +1,12 @@
 //! What arrives, against theory: service times from a file (Pollaczek and Khinchine), and bursty
 //! arrivals at exponential servers, whose queue is a quasi-birth-death process with an exact mean
-//! (Neuts, "Matrix-Geometric Solutions in Stochastic Models", chapter 3).
+//! (Neuts, "Matrix-Geometric Solutions in Stochastic Models", chapter 3); RX queues with an end,
+//! which are M/M/1/K; NUMA domains.
 
 use laneway_policy::Design;
 use laneway_sim::bursts::Bursts;
 use laneway_sim::inputs::service_times;
-use laneway_sim::machine::{Costs, Machine, Outcome, Traffic, run};
+use laneway_sim::machine::{Costs, Machine, Numa, Outcome, Rx, Traffic, run};
 use laneway_sim::stats::{Estimate, SECOND, US};
 use laneway_sim::workload::{Mix, Sizes};
 
@@ -107,5 +108,92 @@ fn bursty_arrivals_have_the_mean_response_time_of_mmpp_m_1() {
             outcome.mean_us
         });
         assert!((got / exact - 1.0).abs() < 0.03, "factor {factor}: {got}, exactly {exact}");
+    }
+}
+
+/// The part of the requests that M/M/1 with room for so many turns away.
+fn m_m_1_turned_away(load: f64, room: i32) -> f64 {
+    (1.0 - load) * load.powi(room) / (1.0 - load.powi(room + 1))
+}
+
+/// Where what was lost does not come again while the run lasts, the queue is M/M/1/K.
+#[test]
+fn a_queue_with_an_end_loses_what_m_m_1_k_does() {
+    let mix = Mix { sizes: Sizes::Exponential, ..Mix::bimodal(1) };
+    for (load, requests) in [(0.6, 2), (0.8, 9)] {
+        let rx = Some(Rx { requests, retry: 1_000 * SECOND });
+        let machine = Machine { rx, ..server() };
+        let lost = mean(4, |seed| {
+            let traffic = Traffic::steady(mix.clone(), load * SECOND as f64 / US as f64, 1_000_000);
+            let outcome = run(&machine, &traffic, seed);
+            outcome.lost as f64 / outcome.requests as f64
+        });
+        let exact = m_m_1_turned_away(load, requests as i32 + 1); // and the one that is served
+        assert!((lost / exact - 1.0).abs() < 0.03, "load {load}: {lost}, exactly {exact}");
+    }
+}
+
+/// Each loss adds the time until it is sent again, and what is lost is in the system meanwhile.
+#[test]
+fn latency_counts_from_the_first_time_and_littles_law_holds() {
+    for design in [Design::Hkh, Design::Minos, Design::Lanes] {
+        let rx = Some(Rx { requests: 24, retry: 100 * US });
+        let machine = Machine { rx, epoch: SECOND / 50, ..Machine::new(design, 8) };
+        let mix = Mix::etc().with_large_percent(0.5);
+        let rate = 0.7 * 8.0 * SECOND as f64 / machine.costs.mean_service(&mix);
+        let outcome = run(&machine, &Traffic::steady(mix, rate, 400_000), 1);
+        assert_eq!(outcome.small.count() + outcome.large.count(), outcome.requests, "{design}");
+        let expected = outcome.arrivals_per_s * outcome.mean_us / 1e6;
+        assert!((outcome.in_system / expected - 1.0).abs() < 0.03, "{design}: {expected}");
+        // What keeps small requests from waiting behind large ones keeps queues short.
+        let lossy = design == Design::Hkh;
+        assert_eq!((outcome.lost > 100_000, outcome.lost == 0), (lossy, !lossy), "{design}");
+        assert_eq!(outcome.small.percentile_us(99.0) > 100.0, lossy, "{design}");
+    }
+}
+
+#[test]
+fn a_queue_that_never_fills_changes_nothing() {
+    let outcome = |rx| {
+        let machine = Machine { rx, ..server() };
+        let outcome = run(&machine, &Traffic::steady(Mix::bimodal(10), 5e5, 100_000), 9);
+        (outcome.mean_us, outcome.all().percentile_us(99.0), outcome.lost)
+    };
+    assert_eq!(outcome(Some(Rx { requests: 100_000, retry: US })), outcome(None));
+}
+
+fn in_domains(design: Design, numa: Option<Numa>, load: f64) -> Outcome {
+    let machine = Machine { numa, epoch: SECOND / 50, ..Machine::new(design, 4) };
+    let rate = load * 4.0 * SECOND as f64 / machine.costs.mean_service(&Mix::etc());
+    run(&machine, &Traffic::steady(Mix::etc(), rate, 400_000), 3)
+}
+
+/// A domain that nothing strays into or out of is a machine of its own.
+#[test]
+fn without_strays_a_domain_is_the_machine_of_its_workers() {
+    for design in [Design::Lanes, Design::Hkh] {
+        let figures = |numa| {
+            let outcome = in_domains(design, numa, 0.7);
+            (outcome.mean_us, outcome.all().percentile_us(99.0), outcome.cpu_busy)
+        };
+        let numa = Numa { domains: 2, strays: 0.0, cost: US };
+        assert_eq!(figures(Some(numa)), figures(None), "{design}");
+    }
+}
+
+/// Work is conserved: each stray adds its hand-over, what its taker pays for the queue, and what
+/// crossing costs, and nothing else.
+#[test]
+fn strays_add_their_cost_to_the_work_and_nothing_is_lost() {
+    let costs = Costs::MINOS;
+    for strays in [0.5, 1.0] {
+        let numa = Numa { domains: 2, strays, cost: US / 2 };
+        let outcome = in_domains(Design::Hkh, Some(numa), 0.5);
+        let each = (costs.handoff + costs.steal + numa.cost) as f64;
+        let expected = 0.5 * (1.0 + strays * each / costs.mean_service(&Mix::etc()));
+        assert!((outcome.cpu_busy / expected - 1.0).abs() < 0.02, "{strays}: {expected}");
+        assert_eq!(outcome.small.count() + outcome.large.count(), outcome.requests);
+        let backlog = outcome.arrivals_per_s * outcome.mean_us / 1e6;
+        assert!((outcome.in_system / backlog - 1.0).abs() < 0.02, "{strays}");
     }
 }

@@ -121,6 +121,9 @@ impl Run<'_> {
 
     /// A worker has served its request for so long.
     pub(super) fn quantum_over(&mut self, worker: usize, piece: u64) {
+        if matches!(self.dispatcher.central, Some(Central::Share { .. })) {
+            return self.share_over(worker, piece);
+        }
         self.dispatcher.overdue &= !(1 << worker);
         let Some(mut transfer) = self.workers[worker].transfers.pop_front() else { return };
         transfer.service_left -= piece;

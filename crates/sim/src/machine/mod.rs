@@ -7,26 +7,33 @@
 //! [`laneway_policy::share`], as the server asks it. This module carries the decisions out and adds
 //! what they cost.
 //!
-//! Not modelled: caches, locks, the RX wire, lost packets, clients that wait. Workers poll, so
-//! work that arrives is noticed at once. Unit: picoseconds.
+//! Not modelled: caches, locks, the RX wire, clients that wait. Workers poll, so work that arrives
+//! is noticed at once. Unit: picoseconds.
 
+mod abroad;
+mod arrive;
+mod caladan;
 mod central;
 mod control;
 mod nic;
 mod outcome;
 mod spec;
 mod streams;
+mod tq;
 mod turn;
 
+pub use abroad::Numa;
 pub use nic::{Nic, WireOrder};
 pub use outcome::{Halves, Outcome, State, Window};
-pub use spec::{Central, Costs, Machine, Reach, SliceOrder, Standby, Traffic, Tweak};
+pub use spec::{Central, Costs, Machine, Reach, Rx, SliceOrder, Standby, Traffic, Tweak};
 pub use streams::{SliceWait, Streams};
 
 use crate::bursts::Clock;
 use crate::events::{Events, NEVER};
 use crate::stats::{Latencies, SECOND};
 use crate::workload::{Draw, Drawn, Sizes};
+use arrive::Lost;
+use caladan::Cores;
 use central::Dispatcher;
 use control::Control;
 use laneway_load::random::Random;
@@ -41,7 +48,10 @@ pub const WORKERS_MAX: u16 = 64;
 /// One request.
 #[derive(Debug, Clone, Copy)]
 struct Request {
+    /// For the first time.
     arrived: u64,
+    /// To where it is.
+    came: u64,
     /// What serving it costs, receiving included.
     service: u64,
     bytes: u32,
@@ -49,6 +59,8 @@ struct Request {
     put: bool,
     replied: bool,
     counted: bool,
+    /// Its item is another NUMA domain's.
+    abroad: bool,
 }
 
 /// A request that is served in several pieces, or that waits to be.
@@ -79,10 +91,16 @@ enum Doing {
     Nothing,
     /// All of a request.
     Serve(Request),
-    /// So much of the dispatcher's request that is the worker's own.
+    /// So much of the request that is the worker's own.
     Quantum(u64),
+    /// Looking for work, as a core that may go.
+    Search,
+    /// Not there yet, as a core that was granted.
+    Come,
     /// Handing it over.
     Hand(Request),
+    /// Handing it to another NUMA domain.
+    Cross(Request),
     /// The next so many bytes of the transfer at the front of the worker's own queue.
     Piece(u32),
     /// So many requests of a connection.
@@ -137,6 +155,11 @@ struct Run<'a> {
     desks: Vec<Desk>,
     handed: VecDeque<u32>,
     dispatcher: Dispatcher,
+    cores: Cores,
+    /// The scheduler of cores is to look at the queues.
+    looks: bool,
+    lost: Lost,
+    stray: Random,
     asleep: u64,
     control: Control,
     wire: Option<Wire>,
@@ -191,8 +214,7 @@ impl<'a> Run<'a> {
             let knows = matches!(machine.settings.design, Design::Lanes | Design::Hkh);
             assert!(knows && machine.nic.is_none(), "lanes or hkh, without a wire");
         }
-        let alone = machine.streams.is_none() && machine.nic.is_none();
-        assert!(machine.central.is_none() || alone, "a dispatcher has no wire or connections");
+        machine.check();
         let (connections, burst) =
             machine.streams.map_or((0, 1), |streams| (streams.connections, streams.burst));
         let mut run = Run {
@@ -200,7 +222,7 @@ impl<'a> Run<'a> {
             random: Random::stream(seed, 0),
             draw: Draw::new(mix),
             phase: 0,
-            events: Events::new(workers + 2),
+            events: Events::new(workers + 4),
             now: 0,
             workers: (0..workers).map(|_| Worker::new()).collect(),
             rx: vec![VecDeque::with_capacity(1024); workers],
@@ -209,6 +231,10 @@ impl<'a> Run<'a> {
             desks: (0..workers).map(|_| Desk::default()).collect(),
             handed: VecDeque::new(),
             dispatcher: Dispatcher::new(machine, mix),
+            cores: Cores::default(),
+            looks: false,
+            lost: Lost::new(),
+            stray: Random::stream(seed, 2),
             asleep: u64::MAX >> (64 - workers),
             control,
             wire: machine.nic.map(|nic| Wire::new(nic, workers, per_lane)),
@@ -250,17 +276,28 @@ impl<'a> Run<'a> {
         self.workers.len() + 1
     }
 
+    fn source_cores(&self) -> usize {
+        self.workers.len() + 2
+    }
+
+    fn source_again(&self) -> usize {
+        self.workers.len() + 3
+    }
+
     fn go(&mut self) {
         let workers = self.workers.len();
+        if matches!(self.machine.central, Some(Central::Grant { .. })) {
+            self.grant_all();
+        }
         while self.counted_left > 0 || self.lingers() {
             let (source, now) = self.events.next();
             self.now = now;
-            if source < workers {
-                self.worker_done(source);
-            } else if source == workers {
-                self.frame_sent();
-            } else {
-                self.arrive();
+            match source.checked_sub(workers) {
+                None => self.worker_done(source),
+                Some(0) => self.frame_sent(),
+                Some(1) => self.arrive(),
+                Some(2) => self.look_at_queues(),
+                Some(_) => self.come_again(),
             }
             if self.in_system > IN_SYSTEM_MAX {
                 self.outcome.overloaded = true;
@@ -293,13 +330,7 @@ impl<'a> Run<'a> {
         match self.machine.streams {
             None => {
                 let (request, spare) = self.next_request();
-                if self.machine.central.is_some() {
-                    self.dispatch(request);
-                    return self.schedule_arrival();
-                }
-                let queue = self.queue_for(spare);
-                self.rx[queue].push_back(request);
-                self.wake_for_rx(queue);
+                self.enter(request, spare);
             }
             Some(streams) => {
                 let requests: Vec<_> = (0..streams.burst).map(|_| self.next_request()).collect();
@@ -347,25 +378,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The RX queue that a request comes into.
-    fn queue_for(&self, spare: u16) -> usize {
-        if self.machine.central_queue {
-            return 0;
-        }
-        let homes = match self.machine.reach {
-            Reach::Unread => self.workers.len(),
-            Reach::Offered => usize::from(self.control.plan.workers_small),
-        };
-        (usize::from(spare) * homes) >> 16
-    }
-
     fn request(&mut self, drawn: Drawn, counted: bool) -> Request {
         let Drawn { bytes, large, put, replied, .. } = drawn;
         let service = match self.draw.exponential() {
             true => self.random.exponential(self.costs.packet as f64) as u64,
             false => self.costs.of(&drawn),
         };
-        Request { arrived: self.now, service, bytes, large, put, replied, counted }
+        let (now, abroad) = (self.now, self.strays());
+        Request { arrived: now, came: now, service, bytes, large, put, replied, counted, abroad }
     }
 
     /// What happens at set times, seen at the first arrival after them.
@@ -403,6 +423,7 @@ impl<'a> Run<'a> {
         self.counting_from = self.now;
         self.area = 0.0;
         self.large_area = 0.0;
+        self.cores.mean_since(0, self.now);
         self.area_since = self.now;
         self.large_area_since = self.now;
         self.answered = 0;
@@ -450,6 +471,10 @@ impl<'a> Run<'a> {
         outcome.overloaded |= outcome.answered_per_s < ANSWERED_MIN * outcome.arrivals_per_s;
         let busy: u64 = self.workers.iter().map(|worker| worker.busy).sum();
         outcome.cpu_busy = busy as f64 / time / self.workers.len() as f64;
+        outcome.cores = match self.machine.central {
+            Some(Central::Grant { .. }) => self.cores.mean_since(self.counting_from, self.now),
+            _ => self.workers.len() as f64,
+        };
         outcome.wire_busy = self.wire.as_ref().map_or(0.0, |wire| wire.busy as f64 / time);
         outcome.per_worker = self.workers.iter().map(|w| (w.requests, w.packets)).collect();
     }
@@ -518,11 +543,12 @@ impl<'a> Run<'a> {
         for worker in &self.workers {
             worker.batch.iter().for_each(&mut waits);
             worker.transfers.iter().for_each(|transfer| waits(&transfer.request));
-            if let Doing::Serve(request) | Doing::Hand(request) = &worker.doing {
-                waits(request);
+            if let Doing::Serve(one) | Doing::Hand(one) | Doing::Cross(one) = &worker.doing {
+                waits(one);
             }
         }
         self.rx.iter().flatten().for_each(&mut waits);
+        self.lost.iter().for_each(|(_, request, _)| waits(request));
         let dispatched = self.dispatcher.queues.iter().flatten();
         self.shared.iter().chain(dispatched).for_each(|transfer| waits(&transfer.request));
         streams::waiting(&self.streams).for_each(&mut waits);

@@ -133,6 +133,10 @@ pub struct Outcome {
     pub wire_busy: f64,
     /// Share of the time in which workers were busy, mean over all.
     pub cpu_busy: f64,
+    /// Cores that the server had, on average over the time in which arrivals counted.
+    pub cores: f64,
+    /// Requests counted that found their RX queue full, each as often as it did.
+    pub lost: u64,
     /// Requests and packets served by each worker.
     pub per_worker: Vec<(u64, u64)>,
     /// The plan in force at the end.

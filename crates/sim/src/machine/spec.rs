@@ -1,6 +1,6 @@
 //! What is simulated: a machine, what its work costs, and what arrives.
 
-use super::{Nic, Streams};
+use super::{Nic, Numa, Streams};
 use crate::events::NEVER;
 use crate::stats::US;
 use crate::workload::{Draw, Drawn, Mix, Sizes};
@@ -103,18 +103,51 @@ pub enum Reach {
     Offered,
 }
 
-/// Who is served next where a dispatcher has all requests.
+/// A scheduler that a rival has of its own, on a core beside the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Central {
-    /// Shinjuku.
+    /// Shinjuku: a dispatcher has all requests.
     Preempt {
         /// How long a worker serves a request while others wait.
         quantum: u64,
         /// What the worker loses by the interrupt and the change of context.
         cost: u64,
     },
-    /// Perséphone, small and large requests being its two kinds.
+    /// Perséphone: the same, and small and large requests are its two kinds.
     Reserve,
+    /// Tiny Quanta: a dispatcher chooses a worker.
+    Share {
+        /// How long a worker serves a request before it goes on to its next one.
+        quantum: u64,
+        /// What it loses by that.
+        cost: u64,
+    },
+    /// Caladan: cores are granted.
+    Grant {
+        /// The queues are looked at so often, and a core is granted where a request has waited for
+        /// so long.
+        interval: u64,
+        /// A core that is granted comes after so long.
+        coming: u64,
+        /// A core that finds nothing searches for so long.
+        search: u64,
+    },
+}
+
+impl Central {
+    /// Whether it receives requests, so that workers are spared that and have no RX queues.
+    pub const fn receives(self) -> bool {
+        !matches!(self, Central::Grant { .. })
+    }
+}
+
+/// RX queues with an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rx {
+    /// Requests that one holds.
+    pub requests: u32,
+    /// A client waits so long for a reply before it sends its request again.
+    pub retry: u64,
 }
 
 /// Changes to every plan of the policy, to try what the policy does not offer (the sweeps).
@@ -177,8 +210,12 @@ pub struct Machine {
     pub standby: Standby,
     /// What can be taken from others.
     pub reach: Reach,
-    /// A dispatcher that has all requests, instead of the policy's plan.
+    /// A rival's scheduler, instead of the policy's plan.
     pub central: Option<Central>,
+    /// The end of RX queues; `None`: they have none.
+    pub rx: Option<Rx>,
+    /// The NUMA domains of which this is one; `None`: it is alone.
+    pub numa: Option<Numa>,
     /// The connections by which requests come; `None`: each request stands alone.
     pub streams: Option<Streams>,
     /// Sizes are counted. Our server counts them whatever the design, for its statistics; the
@@ -205,12 +242,23 @@ impl Machine {
             standby: Standby::Returns,
             reach: Reach::Unread,
             central: None,
+            rx: None,
+            numa: None,
             streams: None,
             profiles: true,
             network: 0,
             epoch: NEVER,
             tweak: Tweak::default(),
         }
+    }
+
+    /// Panics where the machine has what does not go together.
+    pub(super) fn check(&self) {
+        let alone = self.streams.is_none() && self.nic.is_none();
+        assert!(self.central.is_none() || alone, "a rival's scheduler has no wire");
+        let queues = self.streams.is_none() && self.central.is_none_or(|one| !one.receives());
+        assert!(self.rx.is_none() || queues, "there are no RX queues");
+        assert!(self.numa.is_none() || self.central.is_none() && alone, "of no domain");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a worker does next is asked of [`laneway_policy::turn`]; here it is carried out, and here
 //! is what a worker sees.
 
-use super::{Doing, Reach, Request, Run, SliceOrder, Transfer, Worker, id};
+use super::{Central, Doing, Reach, Request, Run, SliceOrder, Transfer, Worker, id};
 use crate::events::NEVER;
 use laneway_policy::{
     ItemBytes, LargeLane, Move, Route, Sight, WorkerId, WorkerTarget, route, turn,
@@ -54,10 +54,12 @@ impl Run<'_> {
     pub(super) fn worker_done(&mut self, worker: usize) {
         self.events.set(worker, NEVER);
         match std::mem::replace(&mut self.workers[worker].doing, Doing::Nothing) {
-            Doing::Nothing => {}
+            Doing::Nothing | Doing::Come => {}
             Doing::Serve(request) => self.served(worker, request, request.bytes),
             Doing::Hand(request) => self.hand_over(worker, request),
+            Doing::Cross(request) => self.crossed(request),
             Doing::Quantum(piece) => self.quantum_over(worker, piece),
+            Doing::Search => self.core_goes(worker),
             Doing::Piece(bytes) => self.piece_done(worker, bytes),
             Doing::Turn(connection, count) => self.turn_done(worker, connection, count),
             Doing::Slice { connection, bytes, urgent } => {
@@ -155,8 +157,15 @@ impl Run<'_> {
         if self.machine.streams.is_some() {
             return self.next_of_streams(worker);
         }
-        if self.machine.central.is_some() {
-            return self.next_dispatched(worker);
+        match self.machine.central {
+            None => {}
+            Some(Central::Preempt { .. } | Central::Reserve) => {
+                return self.next_dispatched(worker);
+            }
+            Some(Central::Share { quantum, cost }) => {
+                return self.next_shared(worker, quantum, cost);
+            }
+            Some(Central::Grant { search, .. }) => return self.next_granted(worker, search),
         }
         if self.workers[worker].transfers.is_empty() && self.control.is_standby(worker) {
             self.control.lower();
@@ -247,6 +256,10 @@ impl Run<'_> {
     /// Begin what a request needs of this worker now. `false`: nothing; it waits for large work's
     /// turn.
     fn take(&mut self, worker: usize, request: Request, extra: u64) -> bool {
+        if request.abroad {
+            self.begin_crossing(worker, request, extra);
+            return true;
+        }
         let size = ItemBytes(u64::from(request.bytes));
         let waits = || turn::waits_for_its_turn(&self.control.plan, size);
         match self.route(worker, &request) {

@@ -2,7 +2,7 @@
 //! a point is made of ([`Spec`]). Their order is that of the rows' columns, and of what is read
 //! first: `way` sets costs that `request-ns` may change.
 
-use super::spec::Spec;
+use super::spec::{SCHEDULERS, Spec};
 use crate::machine::{Central, Standby, WireOrder};
 use crate::scenarios::WAYS;
 use crate::stats::US;
@@ -11,10 +11,6 @@ use laneway_policy::{CostModel, Design, ITEM_BYTES_MAX, ItemBytes};
 
 /// Most requests of one run.
 const REQUESTS_MAX: u64 = 1 << 36;
-
-/// Designs of the simulator alone, which have a dispatcher.
-const DISPATCHERS: [(&str, Central); 2] =
-    [("shinjuku", Central::Preempt { quantum: 5 * US, cost: US }), ("darc", Central::Reserve)];
 
 type Read = fn(&mut Spec, &str) -> Result<(), String>;
 
@@ -55,25 +51,63 @@ fn ns(text: &str) -> Result<u64, String> {
     Ok(whole(text, 0, 1_000_000_000)? * 1_000)
 }
 
+/// A time in microseconds, from so many to a second.
+fn us(text: &str, low: f64) -> Result<u64, String> {
+    Ok((number(text, low, 1e6)? * US as f64) as u64)
+}
+
 pub(super) const AXES: &[Axis] = &[
-    axis("design", "lanes, minos, hkh, hkh-ws, sho, shinjuku or darc (lanes)", |spec, text| {
-        let rival = |(name, central)| (name, (Design::Hkh, Some(central)));
-        let ours = Design::ALL.iter().map(|design| (design.name(), (*design, None)));
-        let names: Vec<_> = ours.chain(DISPATCHERS.map(rival)).collect();
-        (spec.machine.settings.design, spec.machine.central) = one_of(text, &names)?;
-        Ok(())
-    }),
-    axis("quantum-us", "a worker's turn with a request, of shinjuku (5)", |spec, text| {
-        let length = (number(text, 0.001, 1e6)? * US as f64) as u64;
-        if let Some(Central::Preempt { quantum, .. }) = &mut spec.machine.central {
+    axis(
+        "design",
+        "lanes, minos, hkh, hkh-ws, sho, shinjuku, darc, tq or caladan (lanes)",
+        |spec, text| {
+            let rival = |(name, central)| (name, (Design::Hkh, Some(central)));
+            let ours = Design::ALL.iter().map(|design| (design.name(), (*design, None)));
+            let names: Vec<_> = ours.chain(SCHEDULERS.map(rival)).collect();
+            (spec.machine.settings.design, spec.machine.central) = one_of(text, &names)?;
+            Ok(())
+        },
+    ),
+    axis("quantum-us", "a request's turn with a worker: shinjuku (5), tq (2)", |spec, text| {
+        let length = us(text, 0.001)?;
+        if let Some(Central::Preempt { quantum, .. } | Central::Share { quantum, .. }) =
+            &mut spec.machine.central
+        {
             *quantum = length;
         }
         Ok(())
     }),
-    axis("preempt-ns", "taking a worker from a request, of shinjuku (1000)", |spec, text| {
+    axis("preempt-ns", "taking a worker from a request: shinjuku (1000), tq (50)", |spec, text| {
         let time = ns(text)?;
-        if let Some(Central::Preempt { cost, .. }) = &mut spec.machine.central {
+        if let Some(Central::Preempt { cost, .. } | Central::Share { cost, .. }) =
+            &mut spec.machine.central
+        {
             *cost = time;
+        }
+        Ok(())
+    }),
+    axis(
+        "look-us",
+        "caladan looks for a wait so long this often, and grants (10)",
+        |spec, text| {
+            let time = us(text, 0.1)?;
+            if let Some(Central::Grant { interval, .. }) = &mut spec.machine.central {
+                *interval = time;
+            }
+            Ok(())
+        },
+    ),
+    axis("grant-us", "until a core that caladan grants is there (5)", |spec, text| {
+        let time = us(text, 0.0)?;
+        if let Some(Central::Grant { coming, .. }) = &mut spec.machine.central {
+            *coming = time;
+        }
+        Ok(())
+    }),
+    axis("search-us", "a core of caladan without work goes after (2)", |spec, text| {
+        let time = us(text, 0.0)?;
+        if let Some(Central::Grant { search, .. }) = &mut spec.machine.central {
+            *search = time;
         }
         Ok(())
     }),
@@ -211,6 +245,31 @@ pub(super) const AXES: &[Axis] = &[
     axis("standby", "of minos: returns (default) or epoch", |spec, text| {
         let names = [("returns", Standby::Returns), ("epoch", Standby::UntilEpochEnds)];
         spec.machine.standby = one_of(text, &names)?;
+        Ok(())
+    }),
+    axis(
+        "rx-queue",
+        "requests that a worker's RX queue holds, or none: any (none)",
+        |spec, text| {
+            let number = || whole(text, 1, 1_000_000).map_err(|error| format!("{error}, or none"));
+            spec.rx_requests = if text == "none" { None } else { Some(number()? as u32) };
+            Ok(())
+        },
+    ),
+    axis("retry-us", "until a client sends a lost request again (1000)", |spec, text| {
+        spec.retry = us(text, 0.001)?;
+        Ok(())
+    }),
+    axis("numa", "domains that divide the workers and the requests (1)", |spec, text| {
+        spec.numa.domains = whole(text, 1, 64)? as u16;
+        Ok(())
+    }),
+    axis("numa-strays", "share that comes to another domain than its item's (0)", |spec, text| {
+        spec.numa.strays = number(text, 0.0, 1.0)?;
+        Ok(())
+    }),
+    axis("numa-ns", "what it costs the other domain beyond the hand-over (300)", |spec, text| {
+        spec.numa.cost = ns(text)?;
         Ok(())
     }),
     axis("profile", "who counts sizes: all (default) or lanes", |spec, text| {

@@ -11,9 +11,11 @@ mod spec;
 pub use axes::{help, whole};
 
 use crate::inputs::Inputs;
+use crate::machine::{Central, Outcome};
 use crate::row::Row;
-use crate::study::{Point, Study};
+use crate::study::{Measured, Point, Study};
 use axes::{AXES, column};
+use laneway_policy::Design;
 use spec::Spec;
 
 /// Most points of a sweep: a few days on one CPU, told before the first one starts.
@@ -35,6 +37,26 @@ const OWN: [(&str, &[&str]); 2] = [
         ],
     ),
     ("trace", &["large-percent", "large-bytes-max", "k", "get-share"]),
+];
+
+/// Flags of some designs alone: other designs of a sweep run once whatever these say.
+const OF_DESIGNS: [(&str, &[&str]); 7] = [
+    ("quantum-us", &["shinjuku", "tq"]),
+    ("preempt-ns", &["shinjuku", "tq"]),
+    ("look-us", &["caladan"]),
+    ("grant-us", &["caladan"]),
+    ("search-us", &["caladan"]),
+    ("handoff-workers", &["sho"]),
+    ("extra-large", &["minos"]),
+];
+
+/// Flags that say something of what another one makes, and what to do where that is not given.
+const NEEDS: [(&str, &str, &str); 5] = [
+    ("burst-share", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
+    ("burst-us", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
+    ("retry-us", "rx-queue", "nothing is lost; give a --rx-queue"),
+    ("numa-strays", "numa", "there is one domain; give a --numa above 1"),
+    ("numa-ns", "numa", "there is one domain; give a --numa above 1"),
 ];
 
 /// Axes with their values, as typed.
@@ -96,7 +118,7 @@ impl Sweep {
         }
         self.agrees()?;
         let mut inputs = Inputs::default();
-        (0..count).map(|number| self.point(number, &mut inputs)).collect()
+        (0..count).filter_map(|number| self.point(number, &mut inputs).transpose()).collect()
     }
 
     /// Whether no parameter would be given in vain.
@@ -107,30 +129,51 @@ impl Sweep {
                 return Err(format!("--{other}: --{file} has its own; leave one of the two out"));
             }
         }
-        let idle = ["burst-share", "burst-us"].into_iter().find(|name| given(name));
-        match idle {
-            Some(name) if !given("burst-factor") => {
-                Err(format!("--{name}: there are no bursts; give a --burst-factor above 1"))
+        let designs = self.values.iter().find(|(place, _)| AXES[*place].name == "design");
+        for (flag, own) in OF_DESIGNS {
+            let some = designs.is_some_and(|(_, all)| all.iter().any(|d| own.contains(&&**d)));
+            if given(flag) && !some {
+                return Err(format!("--{flag}: is of --design {} alone", own.join(" or ")));
             }
-            _ => Ok(()),
         }
+        for (flag, needs, words) in NEEDS {
+            if given(flag) && !given(needs) {
+                return Err(format!("--{flag}: {words}"));
+            }
+        }
+        Ok(())
     }
 
-    fn point(&self, mut number: usize, inputs: &mut Inputs) -> Result<(Point, u64), String> {
+    /// One combination; none where it differs from another in what its design does not have.
+    fn point(
+        &self,
+        mut number: usize,
+        inputs: &mut Inputs,
+    ) -> Result<Option<(Point, u64)>, String> {
         let mut spec = Spec::new();
         let mut row = Row::of("run");
         // The last axis turns fastest.
         let mut chosen = Vec::new();
         for (place, values) in self.values.iter().rev() {
-            chosen.push((&AXES[*place], &values[number % values.len()]));
+            chosen.push((&AXES[*place], number % values.len(), values));
             number /= values.len();
         }
-        for (axis, value) in chosen.into_iter().rev() {
-            (axis.read)(&mut spec, value)?;
-            row = row.with(column(axis.name), value.as_str());
+        let mut design = Design::default().name();
+        for (axis, which, values) in chosen.into_iter().rev() {
+            let value = values[which].as_str();
+            if axis.name == "design" {
+                design = value;
+            }
+            let own = OF_DESIGNS.iter().find(|(flag, _)| *flag == axis.name);
+            if own.is_none_or(|(_, own)| own.contains(&design)) {
+                (axis.read)(&mut spec, value)?;
+                row = row.with(column(axis.name), value);
+            } else if which > 0 {
+                return Ok(None);
+            }
         }
         let seeds = spec.seeds;
-        Ok((spec.point(row, inputs)?, seeds))
+        Ok(Some((spec.point(row, inputs)?, seeds)))
     }
 
     /// Run all of it; rows in the order of the points.
@@ -138,8 +181,20 @@ impl Sweep {
         let points = self.points()?;
         Ok(study.parallel("run", &points, |(point, seeds)| {
             let seeds = study.seed..study.seed + seeds;
-            let outcomes = seeds.map(|seed| study.one(point, seed)).collect();
-            crate::study::Measured { outcomes }.row(point.row.clone(), study.seed)
+            let mut outcomes: Vec<_> = seeds.map(|seed| study.one(point, seed)).collect();
+            let machine = &point.machine;
+            let domains = machine.numa.map_or(1, |numa| numa.domains);
+            outcomes.iter_mut().for_each(|one| one.answered_per_s *= f64::from(domains));
+            let measured = Measured { outcomes };
+            let mut row = measured.row(point.row.clone(), study.seed);
+            if machine.rx.is_some() {
+                let lost = |one: &Outcome| one.lost as f64 / one.requests.max(1) as f64;
+                row = row.with("lost", measured.mean(lost));
+            }
+            if matches!(machine.central, Some(Central::Grant { .. })) {
+                row = row.with("cores_granted", measured.mean(|one| one.cores));
+            }
+            row
         }))
     }
 }
@@ -147,7 +202,6 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Central;
     use crate::stats::US;
     use crate::study::Effort;
     use crate::workload::Sizes;
@@ -194,6 +248,15 @@ mod tests {
             ("burst-factor", "0.5", "--burst-factor 0.5: must be a number from 1 to"),
             ("burst-share", "1", "--burst-share 1: must be a number from"),
             ("trace", "", "--trace : must be the name of a file"),
+            ("rx-queue", "0", "--rx-queue 0: must be a whole number from 1 to 1000000, or none"),
+            ("retry-us", "-1", "--retry-us -1: must be a number from"),
+            ("numa", "0", "--numa 0: must be a whole number from 1 to 64"),
+            ("numa-strays", "1.5", "--numa-strays 1.5: must be a number from 0 to 1"),
+            ("numa-ns", "x", "--numa-ns x: must be a whole number from 0 to"),
+            ("quantum-us", "0", "--quantum-us 0: must be a number from 0.001 to"),
+            ("look-us", "0", "--look-us 0: must be a number from 0.1 to"),
+            ("grant-us", "-1", "--grant-us -1: must be a number from 0 to"),
+            ("search-us", "2e6", "--search-us 2e6: must be a number from 0 to 1000000"),
         ] {
             let error = sweep(&[(name, value)]).expect_err(value);
             assert!(error.contains(words), "{error}");
@@ -204,7 +267,27 @@ mod tests {
             (&[("trace", "x"), ("service-file", "y")], "--trace: --service-file has its own"),
             (&[("service-file", "/no/such")], "--service-file /no/such: "),
             (&[("trace", "/no/such")], "--trace /no/such: "),
-            (&[("design", "darc"), ("nic-gbit", "40")], "--nic-gbit: shinjuku and darc have no"),
+            (
+                &[("design", "darc"), ("nic-gbit", "40")],
+                "--nic-gbit: shinjuku, darc, tq, caladan have",
+            ),
+            (&[("quantum-us", "2")], "--quantum-us: is of --design shinjuku or tq alone"),
+            (
+                &[("design", "darc,lanes"), ("preempt-ns", "2")],
+                "--preempt-ns: is of --design shinjuku or tq alone",
+            ),
+            (&[("design", "tq"), ("search-us", "2")], "--search-us: is of --design caladan alone"),
+            (&[("retry-us", "50")], "--retry-us: nothing is lost; give a --rx-queue"),
+            (&[("numa-strays", "0.5")], "--numa-strays: there is one domain; give a --numa"),
+            (&[("numa-ns", "0")], "--numa-ns: there is one domain"),
+            (&[("numa", "3")], "--numa 3: must divide --workers (8)"),
+            (&[("numa", "2"), ("nic-gbit", "40")], "and a wire, have no domains; leave it out"),
+            (&[("numa", "2"), ("design", "tq")], "have no domains; leave it out"),
+            (
+                &[("rx-queue", "64"), ("design", "tq")],
+                "--rx-queue: shinjuku, darc, tq have no RX queues; leave it out",
+            ),
+            (&[("extra-large", "true")], "--extra-large: is of --design minos alone"),
             (&[("burst-us", "5")], "--burst-us: there are no bursts; give a --burst-factor"),
             (
                 &[("burst-factor", "5"), ("burst-us", "1e6"), ("rate", "1e6")],
@@ -236,6 +319,19 @@ mod tests {
         let preempt = Central::Preempt { quantum: 2 * US, cost: US / 2 };
         assert_eq!(central, [Some(preempt), Some(Central::Reserve), None]);
         assert_eq!(points[1].0.row.text("design"), "darc");
+    }
+
+    #[test]
+    fn a_design_without_quanta_runs_once_whatever_they_are() {
+        let flags = [("design", "lanes,tq"), ("quantum-us", "1,2"), ("load", "0.5,0.9")];
+        let points = sweep(&flags).expect("fits").points().expect("few");
+        let row = |(point, _): &(Point, u64)| {
+            ["design", "quantum-us", "load"].map(|name| point.row.text(name)).join(" ")
+        };
+        let rows: Vec<String> = points.iter().map(row).collect();
+        let of_tq = ["tq 1 0.5", "tq 1 0.9", "tq 2 0.5", "tq 2 0.9"];
+        assert_eq!(rows[..2], ["lanes  0.5", "lanes  0.9"]);
+        assert_eq!(rows[2..], of_tq);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::bursts::Bursts;
 use crate::inputs::Inputs;
-use crate::machine::{Machine, Nic};
+use crate::machine::{Central, Machine, Nic, Numa, Rx};
 use crate::row::Row;
 use crate::stats::{SECOND, US};
 use crate::study::{EPOCH_REQUESTS, Point};
@@ -26,7 +26,18 @@ pub(super) struct Spec {
     pub(super) bursts: Bursts,
     pub(super) service_file: Option<String>,
     pub(super) trace: Option<String>,
+    pub(super) rx_requests: Option<u32>,
+    pub(super) retry: u64,
+    pub(super) numa: Numa,
 }
+
+/// Designs of the simulator alone, which have a scheduler.
+pub(super) const SCHEDULERS: [(&str, Central); 4] = [
+    ("shinjuku", Central::Preempt { quantum: 5 * US, cost: US }),
+    ("darc", Central::Reserve),
+    ("tq", Central::Share { quantum: 2 * US, cost: US / 20 }),
+    ("caladan", Central::Grant { interval: 10 * US, coming: 5 * US, search: 2 * US }),
+];
 
 /// Fewer bursts than these make no mean rate.
 const BURSTS_MIN: f64 = 20.0;
@@ -48,14 +59,43 @@ impl Spec {
             bursts: Bursts { factor: 1.0, share: 0.1, length: 100 * US },
             service_file: None,
             trace: None,
+            rx_requests: None,
+            retry: 1_000 * US,
+            numa: Numa { domains: 1, strays: 0.0, cost: 300_000 },
         }
     }
 
+    /// Whether the machine can have all that it is given.
+    fn fits(&self) -> Result<(), String> {
+        let names = |which: &dyn Fn(&Central) -> bool| {
+            let found = SCHEDULERS.iter().filter(|(_, central)| which(central));
+            found.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        };
+        let central = self.machine.central;
+        let (workers, domains) = (self.machine.settings.workers, self.numa.domains);
+        if central.is_some() && self.has_wire {
+            return Err(format!("--nic-gbit: {} have no wire; leave it out", names(&|_| true)));
+        }
+        if central.is_some_and(Central::receives) && self.rx_requests.is_some() {
+            let names = names(&|central| central.receives());
+            return Err(format!("--rx-queue: {names} have no RX queues; leave it out"));
+        }
+        if workers % domains != 0 {
+            return Err(format!("--numa {domains}: must divide --workers ({workers})"));
+        }
+        if domains > 1 && (central.is_some() || self.has_wire) {
+            let names = names(&|_| true);
+            return Err(format!("--numa: {names}, and a wire, have no domains; leave it out"));
+        }
+        Ok(())
+    }
+
     pub(super) fn point(self, row: Row, inputs: &mut Inputs) -> Result<Point, String> {
+        self.fits()?;
         let Spec { mut machine, mut mix, .. } = self;
         if let Some(path) = &self.service_file {
             mix.sizes = inputs.service_file(path)?;
-            if machine.central.is_some() {
+            if machine.central.is_some_and(Central::receives) {
                 // What was measured is all that serving costs: no part of it is the dispatcher's.
                 machine.costs.steal = machine.costs.receive;
             }
@@ -64,9 +104,9 @@ impl Spec {
             mix.sizes = inputs.trace(path)?;
         }
         let design = machine.settings.design;
-        if machine.central.is_some() && self.has_wire {
-            return Err("--nic-gbit: shinjuku and darc have no wire; leave it out".to_owned());
-        }
+        machine.rx = self.rx_requests.map(|requests| Rx { requests, retry: self.retry });
+        machine.numa = (self.numa.domains > 1).then_some(self.numa);
+        machine.settings.workers /= self.numa.domains;
         machine.nic = self.has_wire.then_some(self.nic);
         machine.profiles = self.profiles_all || matches!(design, Design::Lanes | Design::Minos);
         machine.settings.cost = match (self.cost, design) {
@@ -83,7 +123,8 @@ impl Spec {
             return Err("--request-ns: must be at least 330: receiving and counting".to_owned());
         }
         let peak = f64::from(workers) * SECOND as f64 / costs.mean_service(&mix);
-        let rate = self.rate.unwrap_or(self.load * peak);
+        let domains = f64::from(self.numa.domains);
+        let rate = self.rate.map_or(self.load * peak, |rate| rate / domains);
         machine.epoch = (self.epoch_requests as f64 / rate * SECOND as f64) as u64;
         if self.bursts.factor > 1.0 {
             mix.bursts = Some(self.bursts);
