@@ -205,7 +205,7 @@ pub fn unit(column: &str) -> &'static str {
 const TABLE_WIDTH: usize = 100;
 
 /// Left out first, the last of them first: what is known of a point beside its answer.
-const LEFT_OUT: [&str; 24] = [
+const LEFT_OUT: [&str; 26] = [
     "large_backlog",
     "cpu_busy",
     "workers_large",
@@ -229,6 +229,8 @@ const LEFT_OUT: [&str; 24] = [
     "requests",
     "seeds",
     "seed",
+    "requests_per_seed",
+    "seeds_asked",
     "figure",
 ];
 

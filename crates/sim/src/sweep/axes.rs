@@ -257,7 +257,7 @@ pub(super) const AXES: &[Axis] = &[
         },
     ),
     axis("retry-us", "until a client sends a lost request again (1000)", |spec, text| {
-        spec.retry = us(text, 0.001)?;
+        spec.retry = us(text, 1.0)?;
         Ok(())
     }),
     axis("numa", "domains that divide the workers and the requests (1)", |spec, text| {

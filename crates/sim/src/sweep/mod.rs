@@ -356,6 +356,22 @@ mod tests {
     }
 
     #[test]
+    fn rows_tell_losses_cores_and_what_all_domains_answer() {
+        let rows = |flags: &[(&str, &str)]| {
+            let all = [flags, &[("requests", "20000"), ("seeds", "1")]].concat();
+            sweep(&all).expect("fits").run(&Study::new(Effort::Quick, 1, 2)).expect("few")
+        };
+        let flags = [("design", "hkh"), ("rate", "3e6"), ("rx-queue", "1"), ("numa", "2")];
+        let row = &rows(&flags)[0];
+        let answered = row.number("answered_per_s").expect("each row has it");
+        assert!((2.7e6..3.3e6).contains(&answered), "{answered}");
+        assert!(row.number("lost").is_some_and(|lost| lost > 0.01));
+        let row = &rows(&[("design", "caladan"), ("load", "0.3")])[0];
+        assert!(row.number("cores_granted").is_some_and(|cores| (2.4..8.0).contains(&cores)));
+        assert_eq!(row.number("lost"), None, "nothing could be");
+    }
+
+    #[test]
     fn a_run_has_a_row_for_each_point() {
         let flags =
             [("requests", "2000"), ("seeds", "2"), ("design", "hkh,lanes"), ("load", "0.2")];
