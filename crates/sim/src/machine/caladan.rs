@@ -138,3 +138,59 @@ impl Run<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Machine, Traffic};
+    use super::*;
+    use crate::stats::US;
+    use crate::workload::Mix;
+    use laneway_policy::Design;
+
+    #[test]
+    fn a_core_without_work_takes_half_of_anothers_in_their_order() {
+        let central = Some(Central::Grant { interval: 10 * US, coming: US, search: US });
+        let machine = Machine { central, ..Machine::new(Design::Hkh, 2) };
+        let traffic = Traffic::steady(Mix::bimodal(1), 1.0, 1);
+        let mut run = Run::new(&machine, &traffic, 1);
+        run.grant_all();
+        for bytes in 1..=7 {
+            let (request, _) = run.next_request();
+            run.enter(Request { bytes, ..request }, 0);
+        }
+        let waits = |run: &Run<'_>| {
+            let bytes = |queue: &std::collections::VecDeque<Request>| {
+                queue.iter().map(|request| request.bytes).collect::<Vec<_>>()
+            };
+            run.rx.iter().map(bytes).collect::<Vec<_>>()
+        };
+        // The first one is served by the core it came to, the second by the one that searched.
+        assert_eq!(waits(&run), [vec![3, 4, 5, 6, 7], vec![]]);
+        run.now = 5 * US;
+        run.worker_done(1);
+        assert!(matches!(run.workers[1].doing, Doing::Serve(request) if request.bytes == 3));
+        assert_eq!(waits(&run), [vec![6, 7], vec![4, 5]]);
+        run.worker_done(0);
+        assert!(matches!(run.workers[0].doing, Doing::Serve(request) if request.bytes == 6));
+    }
+
+    #[test]
+    fn one_core_is_granted_at_a_look_and_none_for_a_shorter_wait() {
+        let central = Some(Central::Grant { interval: 10 * US, coming: US, search: US });
+        let machine = Machine { central, ..Machine::new(Design::Hkh, 4) };
+        let traffic = Traffic::steady(Mix::bimodal(1), 1.0, 1);
+        let mut run = Run::new(&machine, &traffic, 1);
+        let (first, _) = run.next_request();
+        let granted = |run: &Run<'_>| run.cores.granted;
+        (run.now, run.asleep) = (2 * US, 0);
+        for _ in 0..3 {
+            run.enter(first, 0);
+        }
+        assert_eq!(granted(&run), 0b1, "there was none");
+        for (now, cores) in [(10, 0b1), (20, 0b11), (30, 0b111), (40, 0b1111), (50, 0b1111)] {
+            run.now = now * US;
+            run.look_at_queues();
+            assert_eq!(granted(&run), cores, "at {now} µs");
+        }
+    }
+}

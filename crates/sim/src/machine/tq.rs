@@ -58,3 +58,48 @@ impl Run<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Central, Machine, Traffic};
+    use super::*;
+    use crate::stats::US;
+    use crate::workload::Mix;
+    use laneway_policy::Design;
+
+    #[test]
+    fn among_equals_the_worker_that_has_served_most_gets_it_and_serves_it_next() {
+        let central = Some(Central::Share { quantum: 2 * US, cost: 0 });
+        let machine = Machine { central, ..Machine::new(Design::Hkh, 3) };
+        let traffic = Traffic::steady(Mix::bimodal(100), 1.0, 1);
+        let mut run = Run::new(&machine, &traffic, 1);
+        let request = |bytes: u32| {
+            let (service, large) = (u64::from(bytes) * US, bytes > 10);
+            let (put, replied, counted, abroad) = (false, true, false, false);
+            Request { arrived: 0, came: 0, service, bytes, large, put, replied, counted, abroad }
+        };
+        for bytes in [101, 102, 103] {
+            run.join_shortest(request(bytes));
+        }
+        let held = |run: &Run<'_>| {
+            let bytes = |worker: &Worker| {
+                let transfers = worker.transfers.iter();
+                transfers.map(|transfer| transfer.request.bytes).collect::<Vec<_>>()
+            };
+            run.workers.iter().map(bytes).collect::<Vec<_>>()
+        };
+        assert_eq!(held(&run), [[101], [102], [103]], "the shortest queue is an empty one");
+        run.now = 2 * US;
+        run.worker_done(1);
+        run.join_shortest(request(4));
+        run.join_shortest(request(5));
+        assert_eq!(held(&run), [vec![101, 5], vec![102, 4], vec![103]]);
+        run.now = 4 * US;
+        run.worker_done(1);
+        assert_eq!(held(&run)[1], [4, 102], "by turns");
+        run.worker_done(2);
+        run.join_shortest(request(6));
+        run.join_shortest(request(7));
+        assert_eq!(held(&run), [vec![101, 5], vec![4, 7, 102], vec![103, 6]]);
+    }
+}
