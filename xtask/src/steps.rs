@@ -65,6 +65,7 @@ const STEPS: &[Step] = &[
         quick: true,
         environment: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")],
     },
+    step("shared lines", "test -p laneway-store --features lines --test lines", true),
     step("vopr", "xtask vopr --ci", false),
     step("loom", "xtask loom", false),
     step("loom canaries", "xtask loom --canary", false),

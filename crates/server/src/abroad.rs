@@ -60,7 +60,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             return context;
         }
         self.lanes().items_abroad.add_owner(1);
-        Context { store: domains.store(domain), ..context }
+        Context { store: domains.store(domain), hand: None, ..context }
     }
 
     /// What is answered to `what` is executed in: it may be about a key.

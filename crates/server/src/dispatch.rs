@@ -410,6 +410,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         Context {
             store: &self.shared.store,
             others: self.shared.other_stores(),
+            hand: Some(&self.hand),
             now: self.now_seconds,
             counters: self.counters(),
             settings: &self.execute_settings,

@@ -21,7 +21,7 @@ use crate::udp::state::Udp;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::share::Depth;
 use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
-use laneway_store::{Group, meter};
+use laneway_store::{Group, Hand, meter};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{FOREVER, Interest, Ready, Token, Transport, Wait};
 use laneway_wire::Limits;
@@ -105,6 +105,8 @@ pub struct Worker<T: Transport, C> {
     pub(crate) out: Vec<u8>,
     /// The keys of a multiget or of a pipeline that are read together.
     pub(crate) group: Box<Group>,
+    /// Free slots that it keeps from one store to the next.
+    pub(crate) hand: Hand,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
     pub(crate) now_seconds: u32,
@@ -147,6 +149,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             id,
             limits,
             execute_settings,
+            hand: Hand::new(&shared.store),
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
             // The number first: a plan that comes in between is then taken again, not missed.
             plan_version: shared.plan.edition.number(),
@@ -207,6 +210,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         let busy = adopted || received || worked || sliced;
         let busy = busy || self.steal()? || self.steal_datagram()?;
+        if !busy {
+            self.hand.empty();
+        }
         self.tell_idle(!busy);
         if let Some(mut control) = self.control.take() {
             control.step(&self.shared, now, self.now_seconds);
@@ -433,6 +439,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         self.kicking = (!self.shared.settings.idle_timeout.is_zero()).then_some(0);
         self.expire_datagrams(now);
+        self.hand.empty();
         Ok(())
     }
 

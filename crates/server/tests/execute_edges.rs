@@ -36,6 +36,7 @@ impl Server {
         Context {
             store: &self.store,
             others: &[],
+            hand: None,
             now: NOW,
             counters: self.board.worker(0),
             settings: &self.settings,

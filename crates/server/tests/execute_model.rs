@@ -5,7 +5,7 @@
 use fastrand::Rng;
 use laneway_server::counters::Counters;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings};
-use laneway_store::{Config, Store};
+use laneway_store::{Config, Hand, Store};
 use laneway_wire::{Limits, Request, parse};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -130,6 +130,7 @@ fn step(random: &mut Rng, model: &mut Model) -> (Vec<u8>, Vec<u8>) {
 fn random_conversations_are_answered_as_the_model_answers() {
     for seed in SEEDS {
         let store = Store::new(Config::default()).expect("memory for a store");
+        let hand = Hand::new(&store);
         let (counters, settings) = (Counters::default(), ExecuteSettings::default());
         let touched = Cell::new(0);
         let mut random = Rng::with_seed(seed);
@@ -140,6 +141,7 @@ fn random_conversations_are_answered_as_the_model_answers() {
             let context = Context {
                 store: &store,
                 others: &[],
+                hand: Some(&hand),
                 now: model.now,
                 counters: &counters,
                 settings: &settings,

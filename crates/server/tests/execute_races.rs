@@ -25,6 +25,7 @@ impl Client {
         let context = Context {
             store: &self.store,
             others: &[],
+            hand: None,
             now: NOW,
             counters: &self.counters,
             settings: &self.settings,

@@ -2,16 +2,13 @@
 //! fits).
 //!
 //! One short mutex per class guards its chunk list and bitmaps; it is a futex, so a waiter sleeps.
-//! The plan was a free list per worker with remote frees by ring; one uncontended lock costs less
-//! than that would in memory stranded per worker and class, and lets a chunk become wholly free,
-//! which giving chunks back depends on.
+//! A free list for each worker would strand memory, and keep chunks from becoming wholly free, which
+//! giving them back depends on; of what a worker replaces it keeps one slot a class instead
+//! (`hand`).
 
 use crate::{geometry::Divider, meter};
-use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU8, AtomicU32},
-};
+use laneway_sync::prim::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is known of a chunk beside its content. Guarded by its class's mutex, but for `class`,
 /// which readers of hit marks look at (a stale answer leads them to a wrong mark, which is

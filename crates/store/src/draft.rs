@@ -8,6 +8,7 @@
 use crate::{
     budget::WAIT_STEPS,
     geometry::SMALL_RECORD_BYTES_MAX,
+    hand::Hand,
     large::{PIECE_HEADER_BYTES, class_for_piece, owner_word, payload_bytes},
     location::{Location, Medium, size_class},
     mark::Mark,
@@ -18,11 +19,12 @@ use crate::{
 };
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::{prim::Ordering::Relaxed, version::before_reuse, words};
-use std::{fmt, slice, sync::Arc};
+use std::{fmt, ops::Deref, slice, sync::Arc};
 
-/// An item under construction, visible to nobody. Dropped = memory returned.
-pub struct Draft {
-    store: Arc<Store>,
+/// An item under construction, visible to nobody. Dropped = memory returned. It keeps the store, or
+/// borrows it where it does not outlive a request.
+pub struct Draft<S: Deref<Target = Store> = Arc<Store>> {
+    store: S,
     header: Header,
     /// Value bytes that are there.
     written: usize,
@@ -48,7 +50,7 @@ struct Large {
     waited: usize,
 }
 
-impl fmt::Debug for Draft {
+impl<S: Deref<Target = Store>> fmt::Debug for Draft<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Draft")
             .field("header", &self.header)
@@ -70,6 +72,32 @@ impl Store {
         now: UnixSeconds,
     ) -> Result<Draft, Refused> {
         let _ = now;
+        let (header, body) = self.begin(None, key, flags, expires, value_bytes)?;
+        Ok(Draft { store: self.clone(), header, written: 0, body })
+    }
+
+    /// The same for an item that is finished before its request ends: it borrows the store, and its
+    /// slot may be one that the thread keeps.
+    pub fn draft_at_once(
+        &self,
+        hand: Option<&Hand>,
+        key: &[u8],
+        flags: u32,
+        expires: UnixSeconds,
+        value_bytes: usize,
+    ) -> Result<Draft<&Store>, Refused> {
+        let (header, body) = self.begin(hand, key, flags, expires, value_bytes)?;
+        Ok(Draft { store: self, header, written: 0, body })
+    }
+
+    fn begin(
+        &self,
+        hand: Option<&Hand>,
+        key: &[u8],
+        flags: u32,
+        expires: UnixSeconds,
+        value_bytes: usize,
+    ) -> Result<(Header, Body), Refused> {
         let small = record::header_bytes(flags, false) + key.len() + value_bytes;
         if small as u64 > self.item_bytes_max || key.len() > crate::types::KEY_BYTES_MAX {
             return Err(Refused::TooLarge);
@@ -102,6 +130,7 @@ impl Store {
             let class = self.memory.class_for(small);
             let offset = self
                 .allocate_in_window(key, small)
+                .or_else(|| hand?.take(class))
                 .or_else(|| self.allocate_small(class))
                 .or_else(|| self.memory.take(self.memory.window_class_for(small)?))
                 .ok_or(Refused::OutOfMemory)?;
@@ -110,11 +139,11 @@ impl Store {
             words::write(words, header.header_bytes(), key);
             Body::Small(offset)
         };
-        Ok(Draft { store: self.clone(), header, written: 0, body })
+        Ok((header, body))
     }
 }
 
-impl Draft {
+impl<S: Deref<Target = Store>> Draft<S> {
     /// Value bytes still to come.
     pub fn missing(&self) -> usize {
         self.header.value_bytes - self.written
@@ -300,7 +329,7 @@ impl Large {
     }
 }
 
-impl Drop for Draft {
+impl<S: Deref<Target = Store>> Drop for Draft<S> {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.body, Body::Gone) {
             Body::Small(offset) => self.store.memory.give(offset),

@@ -6,14 +6,16 @@
 
 use crate::{
     draft::Draft,
+    hand::Hand,
     hook::Unlinked,
-    index::{ChainFull, Entered, Place},
-    location::Location,
+    index::{ChainFull, Counts, Entered, Place},
+    location::{Location, Medium},
     mark, record,
     store::{Record, Store},
     types::{ItemMeta, KeyHash, UnixSeconds},
 };
 use laneway_sync::prim::Ordering::Relaxed;
+use std::ops::Deref;
 
 /// A bucket entered for writing (short! pointer moves only), looking at one key. Drop leaves it.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct Entry<'s> {
     garbage: Option<Location>,
     /// The same, where one is not enough.
     garbage_more: Vec<Location>,
+    /// Whoever may keep the slot that is freed.
+    hand: Option<&'s Hand>,
 }
 
 impl Store {
@@ -51,6 +55,7 @@ impl Store {
             found: found.map(|(place, _)| place).zip(record),
             garbage: None,
             garbage_more: Vec::new(),
+            hand: None,
         };
         if let Some((_, record)) = entry.found
             && self.is_dead(&record.header, now)
@@ -71,7 +76,13 @@ impl Store {
     }
 }
 
-impl Entry<'_> {
+impl<'s> Entry<'s> {
+    /// Have the slot that is freed kept in this hand, which is one of the same store.
+    pub fn keeping(mut self, hand: Option<&'s Hand>) -> Entry<'s> {
+        self.hand = hand;
+        self
+    }
+
     /// The live item, if there is one (expired and flushed ones are not).
     pub fn meta(&self) -> Option<ItemMeta> {
         let (_, record) = self.found?;
@@ -111,7 +122,10 @@ impl Entry<'_> {
 
     /// A fresh CAS id for the item in place (md I).
     pub fn renew_seq(&mut self, explicit: Option<u64>) -> u64 {
-        let seq = self.store.next_seq(explicit);
+        let seq = explicit.unwrap_or_else(|| {
+            self.counts().renewed.fetch_add(1, Relaxed);
+            self.store.draw_seq(self.hash)
+        });
         self.set_flags_seq(seq);
         seq
     }
@@ -147,15 +161,18 @@ impl Entry<'_> {
 
     /// Make the draft (which must be complete, and of the key that was entered) the key's item,
     /// replacing any old one. Returns its sequence.
-    pub fn publish(&mut self, draft: Draft, seq: Option<u64>) -> u64 {
+    pub fn publish<S: Deref<Target = Store>>(&mut self, draft: Draft<S>, seq: Option<u64>) -> u64 {
         assert_eq!(draft.missing(), 0, "published before it was complete");
-        let seq = self.store.next_seq(seq);
+        if seq.is_some() {
+            self.counts().chosen.fetch_add(1, Relaxed);
+        }
+        let seq = seq.unwrap_or_else(|| self.store.draw_seq(self.hash));
         let record = draft.into_record(self.store, self.now, seq, self.store.flush_now());
         let word = record.location.with_tag(self.hash.tag());
         self.changed = true;
-        let partition = self.store.index.partition(self.hash);
         let found = self.found.take();
-        partition.count_bytes(found.as_ref().map(|(_, old)| &old.header), Some(&record.header));
+        let old = found.as_ref().map(|(_, old)| &old.header);
+        self.counts().count_bytes(old, Some(&record.header));
         let place = match found {
             Some((place, old)) => {
                 self.store.forget_inside(self.hash, &old, Unlinked::Replaced);
@@ -165,10 +182,13 @@ impl Entry<'_> {
             }
             None => self.insert(word),
         };
-        partition.items_total.fetch_add(1, Relaxed);
         self.found = Some((place, record));
         self.store.announce_inside(self.hash, &record, self.now);
         seq
+    }
+
+    fn counts(&self) -> &'s Counts {
+        &self.store.index.partition(self.hash).counts
     }
 
     fn insert(&mut self, word: u64) -> Place {
@@ -180,7 +200,7 @@ impl Entry<'_> {
                 Err(ChainFull) => self.evict_from_chain(),
             }
         };
-        index.partition(self.hash).items.fetch_add(1, Relaxed);
+        self.counts().items.fetch_add(1, Relaxed);
         self.inserted = true;
         place
     }
@@ -209,11 +229,6 @@ impl Store {
         let same = |location: Location| location == Location::of_slot(word);
         let (place, location) = self.index.find(bucket, hash.tag(), same)?;
         Some((place, location, hash))
-    }
-
-    /// The next sequence, or the one asked for.
-    fn next_seq(&self, explicit: Option<u64>) -> u64 {
-        explicit.unwrap_or_else(|| self.seq.fetch_add(1, Relaxed) + 1)
     }
 
     /// Let the index grow, or shrink, with its items: at most two buckets at a time.
@@ -248,7 +263,11 @@ impl Drop for Entry<'_> {
             version.leave_unchanged(self.entered.before);
         }
         for location in self.garbage.take().into_iter().chain(self.garbage_more.drain(..)) {
-            self.store.free(location);
+            let is_kept = location.medium() == Medium::Arena
+                && self.hand.is_some_and(|hand| hand.keep(location.offset() as usize * 8));
+            if !is_kept {
+                self.store.free(location);
+            }
         }
         if self.inserted {
             self.store.fit_index(self.hash);

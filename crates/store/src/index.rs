@@ -50,22 +50,34 @@ const ITEMS_PER_BUCKET: u64 = 6;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Partition {
-    /// Primary buckets: the state of the linear hashing.
+    /// Primary buckets: the state of the linear hashing. Every look-up reads it.
     buckets: AtomicU64,
     overflow: AtomicU64,
+    /// One splitter or merger at a time; the others go on without.
+    pub splitting: Mutex<()>,
+    /// What every store writes.
+    pub counts: Counts,
+}
+
+/// Counts of one partition, in a cache line that look-ups do not read.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counts {
     /// Locations in the slots.
     pub items: AtomicU64,
-    /// Items ever published.
-    pub items_total: AtomicU64,
+    /// CAS ids given out.
+    pub drawn: AtomicU64,
+    /// Of these, to items that there were already.
+    pub renewed: AtomicU64,
+    /// Items published under an id that somebody chose.
+    pub chosen: AtomicU64,
     /// Bytes of the linked records.
     pub bytes: AtomicU64,
     /// Header bytes of the linked records.
     pub header_bytes: AtomicU64,
-    /// One splitter or merger at a time; the others go on without.
-    pub splitting: Mutex<()>,
 }
 
-impl Partition {
+impl Counts {
     /// Count the bytes of a record in, and out those of the one that it replaces. Mostly they are
     /// as many, and a line that other workers write too is left alone.
     pub(crate) fn count_bytes(&self, old: Option<&Header>, new: Option<&Header>) {
@@ -77,6 +89,18 @@ impl Partition {
         };
         count(&self.bytes, Header::record_bytes);
         count(&self.header_bytes, Header::header_bytes);
+    }
+
+    /// Draw a CAS id: how many were drawn before.
+    pub(crate) fn draw(&self) -> u64 {
+        self.drawn.fetch_add(1, Relaxed) // a count; what has the id is published by its bucket
+    }
+
+    /// Items ever published.
+    pub(crate) fn items_total(&self) -> u64 {
+        let [drawn, renewed, chosen] =
+            [&self.drawn, &self.renewed, &self.chosen].map(|count| count.load(Relaxed));
+        (drawn + chosen).saturating_sub(renewed)
     }
 }
 
@@ -441,7 +465,7 @@ impl Index {
     pub fn is_crowded(&self, partition: usize) -> bool {
         let part = &self.partitions[partition];
         let buckets = part.buckets.load(Relaxed);
-        part.items.load(Relaxed) > buckets * ITEMS_PER_BUCKET
+        part.counts.items.load(Relaxed) > buckets * ITEMS_PER_BUCKET
             && buckets < self.partition_buckets_max
     }
 
@@ -494,7 +518,7 @@ impl Index {
         let part = &self.partitions[partition];
         let buckets = part.buckets.load(Relaxed);
         buckets > self.partition_buckets_min
-            && part.items.load(Relaxed) < buckets * ITEMS_PER_BUCKET / 3
+            && part.counts.items.load(Relaxed) < buckets * ITEMS_PER_BUCKET / 3
     }
 
     /// Undo the partition's last split, unless somebody is at it already or the two buckets do not

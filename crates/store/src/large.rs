@@ -15,11 +15,11 @@ use crate::{
 };
 use laneway_sync::{
     pin::{Killed, Pin, Unpinned},
-    prim::{AtomicU64, Ordering::Relaxed},
+    prim::{AtomicU16, AtomicU64, Ordering::Relaxed},
 };
 use std::{
     cell::UnsafeCell,
-    sync::{Mutex, OnceLock, PoisonError, atomic::AtomicU16},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 /// Bytes of a piece that do not belong to the stream: descriptor (32) | number (32).

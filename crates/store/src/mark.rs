@@ -7,8 +7,7 @@
 //! IDLE_SECONDS_MAX` seconds. Unit: seconds.
 
 use crate::types::UnixSeconds;
-use laneway_sync::prim::Ordering::Relaxed;
-use std::sync::atomic::AtomicU16;
+use laneway_sync::prim::{AtomicU16, Ordering::Relaxed};
 
 /// Idle times saturate here.
 pub const IDLE_SECONDS_MAX: u32 = 7000;

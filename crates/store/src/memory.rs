@@ -16,13 +16,8 @@ use crate::{
     types::{ClassStats, Config, Mode, UnixSeconds},
     window::{Onlooker, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_BYTES},
 };
-use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
-use std::{
-    io,
-    ops::Range,
-    slice,
-    sync::{Arc, atomic::AtomicU16},
-};
+use laneway_sync::prim::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::{io, ops::Range, slice, sync::Arc};
 
 /// The most that item memory may ever be: 40 bits of 8-byte offset.
 const ITEM_BYTES_LIMIT: u64 = 8 << 40;
@@ -263,6 +258,15 @@ impl Memory {
         let at = self.slot_at(offset).expect("a slot in use has a class");
         let freed = self.classes[at.class].give(self.tables(), at.chunk, at.slot);
         self.return_chunk(freed);
+    }
+
+    /// The class of a slot that its last user may keep: an ordinary one, whose chunk is not being
+    /// emptied.
+    #[inline]
+    pub(crate) fn class_to_keep(&self, offset: usize) -> Option<usize> {
+        let info = self.infos.get(offset >> self.chunk_shift)?;
+        let class = info.class()?;
+        (!self.is_window_class(class) && !info.is_draining()).then_some(class)
     }
 
     fn return_chunk(&self, freed: Freed) {

@@ -2,6 +2,7 @@
 //! true by itself.
 
 use crate::{
+    index::Counts,
     store::Store,
     types::{ClassStats, Stats},
 };
@@ -11,10 +12,11 @@ impl Store {
     /// Counts and sizes.
     pub fn stats(&self) -> Stats {
         let partitions = self.index.partitions();
-        let sum = |f: fn(&crate::index::Partition) -> &AtomicU64| -> u64 {
-            partitions.iter().map(|partition| f(partition).load(Relaxed)).sum()
+        let counts = || partitions.iter().map(|partition| &partition.counts);
+        let sum = |f: fn(&Counts) -> &AtomicU64| -> u64 {
+            counts().map(|counts| f(counts).load(Relaxed)).sum()
         };
-        let items = sum(|partition| &partition.items);
+        let items = sum(|counts| &counts.items);
         let (buckets, buckets_overflow) = self.index.counts();
         let index_bytes = self.index.bytes();
         let (chunk_bytes, free_bytes) = self.memory.pool_bytes();
@@ -23,8 +25,8 @@ impl Store {
         let gauge = |counter: &AtomicU64| (counter.load(Relaxed) as i64).max(0) as u64;
         Stats {
             items,
-            items_total: sum(|partition| &partition.items_total),
-            bytes: sum(|partition| &partition.bytes),
+            items_total: counts().map(Counts::items_total).sum(),
+            bytes: sum(|counts| &counts.bytes),
             limit_bytes: self.memory.pool_counts().limit_bytes,
             evictions: counters.evictions.load(Relaxed),
             evicted_unfetched: counters.evicted_unfetched.load(Relaxed),
@@ -38,7 +40,7 @@ impl Store {
             buckets_overflow,
             slots_filled: items,
             metadata_bytes: index_bytes
-                + sum(|partition| &partition.header_bytes)
+                + sum(|counts| &counts.header_bytes)
                 + self.memory.side_bytes()
                 + counters.piece_list_bytes.load(Relaxed),
             pool_bytes: chunk_bytes + free_bytes,
@@ -46,7 +48,7 @@ impl Store {
             pinned_dead_bytes: gauge(&counters.pinned_dead_bytes),
             unpublished_bytes: gauge(&counters.unpublished_bytes),
             read_retries: counters.read_retries.load(Relaxed),
-            seq: self.seq.load(Relaxed),
+            seq: self.seq(),
             window_bytes: self.memory.window_bytes() as u64,
             window_items: self.memory.window_slots_used(),
             promotions: counters.promotions.load(Relaxed),

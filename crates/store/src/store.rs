@@ -3,9 +3,9 @@
 
 use crate::{
     cursor::{Drain, Sweeper},
-    hash::Hasher,
+    hash::{Hasher, PARTITIONS},
     hook::Hook,
-    index::{Chained, Index},
+    index::{Chained, Index, Partition},
     large::LargeTable,
     location::{Location, Medium},
     mark::{self, Mark},
@@ -15,15 +15,12 @@ use crate::{
 };
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::{
-    prim::{AtomicU64, Ordering::Relaxed},
+    prim::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
     words,
 };
 use std::{
     fmt, io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU16, AtomicU32},
-    },
+    sync::{Arc, Mutex},
 };
 
 /// The smallest memory a store works with.
@@ -38,8 +35,8 @@ pub struct Store {
     pub(crate) index: Index,
     pub(crate) memory: Memory,
     pub(crate) large: LargeTable,
-    /// The next sequence to give out is one more.
-    pub(crate) seq: AtomicU64,
+    /// CAS ids that are given out are greater than this; each partition draws its own.
+    pub(crate) seq_base: AtomicU64,
     /// How often everything was flushed.
     pub(crate) flush_generation: AtomicU32,
     pub(crate) hook: Option<Box<dyn Hook>>,
@@ -48,6 +45,11 @@ pub struct Store {
     /// Of the window; who holds it may move items into the window.
     pub(crate) window_drain: Mutex<Drain>,
     pub(crate) sweeper: Mutex<Sweeper>,
+}
+
+/// The sequence, above the base, that a partition gives out after so many.
+fn seq_behind(partition: usize, before: u64) -> u64 {
+    before * PARTITIONS as u64 + partition as u64 + 1
 }
 
 /// Counts that are not worth one per partition.
@@ -120,7 +122,7 @@ impl Store {
             index,
             memory,
             large: LargeTable::default(),
-            seq: AtomicU64::new(0),
+            seq_base: AtomicU64::new(0),
             flush_generation: AtomicU32::new(0),
             hook,
             counters: Counters::default(),
@@ -195,14 +197,26 @@ impl Store {
         self.memory.set_limit_bytes(bytes.max(MEMORY_BYTES_MIN));
     }
 
-    /// The newest sequence given out.
+    /// The greatest sequence given out, or the one that none may be below.
     pub fn seq(&self) -> u64 {
-        self.seq.load(Relaxed) // a count; what has it is published by its bucket
+        let last = |(number, partition): (usize, &Partition)| {
+            let drawn = partition.counts.drawn.load(Relaxed);
+            drawn.checked_sub(1).map_or(0, |before| seq_behind(number, before))
+        };
+        let most = self.index.partitions().iter().enumerate().map(last).max();
+        self.seq_base.load(Relaxed) + most.unwrap_or(0)
     }
 
     /// Give out no sequence up to this one any more.
     pub fn raise_seq(&self, at_least: u64) {
-        self.seq.fetch_max(at_least, Relaxed); // as above
+        self.seq_base.fetch_max(at_least, Relaxed); // a bound; what has an id is published later
+    }
+
+    /// A sequence for a store under this hash. Of one key each is greater than the last, and none
+    /// is given twice; stores in different partitions write no line in common for it.
+    pub(crate) fn draw_seq(&self, hash: KeyHash) -> u64 {
+        let before = self.index.partition(hash).counts.draw();
+        self.seq_base.load(Relaxed) + seq_behind(hash.partition(), before)
     }
 
     /// Where the record of a location begins; any location, as it may come from an unvalidated

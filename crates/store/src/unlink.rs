@@ -29,9 +29,9 @@ impl Store {
     ) {
         meter::items(1);
         self.index.remove(hash.partition(), entered.bucket, place);
-        let partition = self.index.partition(hash);
-        partition.items.fetch_sub(1, Relaxed);
-        partition.count_bytes(Some(&record.header), None);
+        let counts = &self.index.partition(hash).counts;
+        counts.items.fetch_sub(1, Relaxed);
+        counts.count_bytes(Some(&record.header), None);
         self.forget_inside(hash, record, why);
     }
 

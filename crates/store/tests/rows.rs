@@ -1,9 +1,10 @@
 //! Facts about the interface, one by one.
 
 use laneway_store::{
-    BLOCK_BYTES, Config, Got, Hook, ItemMeta, KeyHash, Location, Medium, Mode, Refused,
+    BLOCK_BYTES, Config, Got, Hand, Hook, ItemMeta, KeyHash, Location, Medium, Mode, Refused,
     SMALL_RECORD_BYTES_MAX, Store, Unlinked,
 };
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 const NOW: u32 = 1_000_000;
@@ -37,13 +38,52 @@ fn get(store: &Arc<Store>, key: &str, now: u32) -> Option<(ItemMeta, Vec<u8>)> {
 }
 
 #[test]
-fn the_first_item_gets_cas_1_and_each_store_counts_one() {
+fn cas_ids_of_a_key_ascend_and_no_two_stores_have_the_same() {
     let store = cache();
-    assert_eq!(set(&store, "a", b"x", 0), Ok(1));
-    assert_eq!(set(&store, "b", b"x", 0), Ok(2));
-    assert_eq!(set(&store, "a", b"y", 0), Ok(3));
-    assert_eq!(get(&store, "a", NOW).expect("hit").0.seq, 3);
-    assert_eq!(store.stats().seq, 3);
+    let mut all = HashSet::new();
+    let mut last = HashMap::new();
+    for round in 0..300 {
+        let key = format!("key{}", round % 7);
+        let given = set(&store, &key, b"x", 0).expect("room");
+        assert!(all.insert(given), "{given} twice");
+        assert!(last.insert(key.clone(), given) < Some(given));
+        assert_eq!(get(&store, &key, NOW).expect("hit").0.seq, given);
+    }
+    assert_eq!(store.stats().seq, *all.iter().max().expect("300 of them"));
+    assert_eq!((store.stats().items_total, store.stats().items), (300, 7));
+    store.raise_seq(1 << 40);
+    assert!(set(&store, "a", b"y", 0).expect("room") > 1 << 40);
+    // One in place, and one that somebody chose: the second alone is an item more.
+    let hash = store.hash(b"a");
+    store.enter(hash, b"a", NOW).renew_seq(None);
+    let mut draft = store.draft(b"a", 0, 0, 1, NOW).expect("room");
+    draft.write(b"z").expect("room");
+    assert_eq!(store.enter(hash, b"a", NOW).publish(draft, Some(5)), 5);
+    assert_eq!(store.stats().items_total, 302);
+}
+
+#[test]
+fn a_hand_keeps_the_slot_of_what_was_replaced_until_it_is_emptied() {
+    let store = cache();
+    let hand = Hand::new(&store);
+    let set = |bytes: usize| {
+        let value = vec![b'v'; bytes];
+        let mut draft = store.draft_at_once(Some(&hand), b"a", 0, 0, bytes).expect("room");
+        draft.write(&value).expect("room");
+        store.enter(store.hash(b"a"), b"a", NOW).keeping(Some(&hand)).publish(draft, None);
+    };
+    (0..10).for_each(|_| set(100));
+    assert_eq!(store.slots_used(), 2, "the item's and the hand's");
+    set(1000);
+    assert_eq!(store.slots_used(), 2, "of the second slot of the class one was given back");
+    (0..10).for_each(|_| set(8_000));
+    assert_eq!(store.slots_used(), 3, "large slots are not kept");
+    hand.empty();
+    assert_eq!(store.slots_used(), 1);
+    set(100);
+    drop(hand);
+    assert_eq!(store.slots_used(), 1);
+    assert_eq!(get(&store, "a", NOW).expect("hit").1, vec![b'v'; 100]);
 }
 
 #[test]
@@ -233,21 +273,21 @@ fn the_hook_hears_of_every_change_in_order() {
     let told = Told::default();
     let store = Store::with_hook(config(Mode::Cache, 16 << 20), Box::new(told.clone()));
     let store = store.expect("memory");
-    set(&store, "a", b"x", 0).expect("room");
-    set(&store, "a", &[0; 50_000], 0).expect("room");
+    let first = set(&store, "a", b"x", 0).expect("room");
+    let second = set(&store, "a", &[0; 50_000], 0).expect("room");
     store.enter(store.hash(b"a"), b"a", NOW).set_expires(NOW + 9);
     store.enter(store.hash(b"a"), b"a", NOW + 9);
-    set(&store, "b", b"x", 0).expect("room");
+    let third = set(&store, "b", b"x", 0).expect("room");
     store.enter(store.hash(b"b"), b"b", NOW).unlink();
     let heard = told.0.lock().unwrap().clone();
     let expected = [
-        "+a:1:0:false",
-        "-a:1:Replaced",
-        "+a:2:0:true",
-        "+a:2:1000009:true",
-        "-a:2:Expired",
-        "+b:3:0:false",
-        "-b:3:Deleted",
+        format!("+a:{first}:0:false"),
+        format!("-a:{first}:Replaced"),
+        format!("+a:{second}:0:true"),
+        format!("+a:{second}:1000009:true"),
+        format!("-a:{second}:Expired"),
+        format!("+b:{third}:0:false"),
+        format!("-b:{third}:Deleted"),
     ];
     assert_eq!(heard, expected);
 }

@@ -12,6 +12,7 @@
 //! - [`edition`]: whether those for whom something was put down still come for it.
 //! - [`idle`]: whether several workers have nothing left to do.
 //! - [`append`]: pieces put behind a vector, kept together or not at all.
+//! - `lines`: the cache lines that atomics touch, for tests.
 //! - [`meter`]: how much work a thread did, for tests.
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!
@@ -22,6 +23,8 @@ pub mod append;
 pub mod descriptors;
 pub mod edition;
 pub mod idle;
+#[cfg(all(feature = "lines", not(loom)))]
+pub mod lines;
 pub mod meter;
 pub mod notice;
 pub mod pin;

@@ -3,14 +3,19 @@
 #[cfg(not(loom))]
 pub use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{Ordering, fence},
     thread::yield_now,
 };
+
+#[cfg(all(feature = "lines", not(loom)))]
+pub use crate::lines::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
+#[cfg(not(any(feature = "lines", loom)))]
+pub use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 #[cfg(loom)]
 pub use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     thread::yield_now,
 };
 

@@ -204,6 +204,7 @@ impl<S> Keeper<S> {
         Context {
             store: &self.shared.store,
             others: &[],
+            hand: None,
             now: self.now_seconds,
             counters: self.counters(),
             settings: &self.execute_settings,

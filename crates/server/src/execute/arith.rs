@@ -2,7 +2,7 @@
 
 use super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::{Context, Outcome};
-use laneway_store::{Draft, Got, ItemMeta, KeyHash, Refused, UnixSeconds};
+use laneway_store::{Draft, Got, ItemMeta, KeyHash, Refused, Store, UnixSeconds};
 use laneway_wire::Arith;
 use laneway_wire::reply::{Decimal, NO_MEMORY, NON_NUMERIC, NOT_FOUND, put_number_line};
 
@@ -104,7 +104,7 @@ pub(super) fn apply(
         let Ok(draft) = draft_number(context, key, &before, expires, number) else {
             return Changed::NoMemory;
         };
-        let mut entry = context.store.enter(hash, key, context.now);
+        let mut entry = context.enter(hash, key);
         if unchanged(&before, entry.meta().as_ref()) {
             let seq = entry.publish(draft, change.cas_explicit);
             let cas = if context.settings.cas_enabled { seq } else { 0 };
@@ -116,18 +116,18 @@ pub(super) fn apply(
 
 /// The item with its new number. A number shorter than the old value is padded with spaces behind
 /// to the old length, as memcached does where it writes in place.
-fn draft_number(
-    context: &Context<'_>,
+fn draft_number<'a>(
+    context: &Context<'a>,
     key: &[u8],
     before: &ItemMeta,
     expires: UnixSeconds,
     number: u64,
-) -> Result<Draft, Refused> {
+) -> Result<Draft<&'a Store>, Refused> {
     const SPACES: [u8; 64] = [b' '; 64];
     let digits = Decimal::new(number);
     let digits = digits.bytes();
     let length = digits.len().max(before.value_bytes as usize);
-    let mut draft = context.store.draft(key, before.flags, expires, length, context.now)?;
+    let mut draft = context.draft(key, before.flags, expires, length)?;
     draft.write(digits)?;
     while draft.missing() > 0 {
         draft.write(&SPACES[..draft.missing().min(SPACES.len())])?;

@@ -97,7 +97,7 @@ fn get_and_touch(
             out.truncate(start);
             return Outcome::Elsewhere;
         }
-        let mut entry = context.store.enter(hash, key, context.now);
+        let mut entry = context.enter(hash, key);
         if !unchanged(&meta, entry.meta().as_ref()) {
             continue;
         }

@@ -30,7 +30,7 @@ pub use store::{
 use crate::counters::Counters;
 use crate::durable::veil::{Sight, Veiled};
 use crate::stats;
-use laneway_store::{ItemMeta, KeyHash, Pinned, Store, UnixSeconds};
+use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Pinned, Refused, Store, UnixSeconds};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{BAD_SHUTDOWN, CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
 use laneway_wire::{Request, ShutdownMode};
@@ -67,6 +67,8 @@ pub struct Context<'a> {
     pub store: &'a Arc<Store>,
     /// Those of other NUMA domains, for commands that are about every item.
     pub others: &'a [Arc<Store>],
+    /// Free slots of that store that the executing thread keeps.
+    pub hand: Option<&'a Hand>,
     /// The second it is.
     pub now: UnixSeconds,
     /// The counters of the worker that executes.
@@ -82,7 +84,23 @@ pub struct Context<'a> {
     pub veil: Option<Veiled<'a>>,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// Begin an item that is finished before this request ends.
+    fn draft(
+        &self,
+        key: &[u8],
+        flags: u32,
+        expires: UnixSeconds,
+        value_bytes: usize,
+    ) -> Result<Draft<&'a Store>, Refused> {
+        self.store.draft_at_once(self.hand, key, flags, expires, value_bytes)
+    }
+
+    /// Enter a key's bucket for writing.
+    fn enter(&self, hash: KeyHash, key: &[u8]) -> Entry<'a> {
+        self.store.enter(hash, key, self.now).keeping(self.hand)
+    }
+
     /// Note the item whose value is read. False if reading it is somebody else's.
     fn reads(&self, item: &ItemMeta) -> bool {
         let bytes = u64::from(item.key_bytes) + u64::from(item.value_bytes);

@@ -6,7 +6,7 @@ use laneway_wire::{Delete, Touch};
 
 pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<u8>) -> Outcome {
     let hash = context.store.hash(request.key);
-    let mut entry = context.store.enter(hash, request.key, context.now);
+    let mut entry = context.enter(hash, request.key);
     let found = entry.meta().is_some();
     if found {
         entry.unlink();
@@ -27,7 +27,7 @@ pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<
 
 pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8>) -> Outcome {
     let hash = context.store.hash(request.key);
-    let mut entry = context.store.enter(hash, request.key, context.now);
+    let mut entry = context.enter(hash, request.key);
     let found = entry.meta().is_some();
     if found {
         entry.set_expires(expires_at(request.exptime, context.now));

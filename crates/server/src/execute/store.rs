@@ -177,7 +177,7 @@ fn store_by(
             }
         }
     } else {
-        let draft = context.store.draft(key, how.flags, how.expires, bytes.len(), context.now);
+        let draft = context.draft(key, how.flags, how.expires, bytes.len());
         match draft.and_then(|mut draft| draft.write(bytes).map(|()| draft)) {
             Ok(draft) => {
                 complete(context, key, hash, &how, draft, bytes.len()).map_err(|_| Forgotten)?
@@ -246,7 +246,7 @@ fn bad_chunk(context: &Context<'_>, answer: &Answer<'_>, out: &mut Vec<u8>) {
 }
 
 fn unlink(context: &Context<'_>, key: &[u8], hash: KeyHash) {
-    let mut entry = context.store.enter(hash, key, context.now);
+    let mut entry = context.enter(hash, key);
     if entry.meta().is_some() {
         entry.unlink();
     }

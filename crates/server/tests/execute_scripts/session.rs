@@ -103,6 +103,7 @@ impl Session {
         let context = Context {
             store: &self.store,
             others: &[],
+            hand: None,
             now: self.now,
             counters: self.board.worker(0),
             settings: &self.settings,
@@ -240,6 +241,7 @@ impl Session {
         let context = Context {
             store: &self.store,
             others: &[],
+            hand: None,
             now: self.now,
             counters: self.board.worker(0),
             settings: &self.settings,

@@ -2,8 +2,12 @@
 //! the property test and the fuzzer. Nothing here is random: what happens depends on the operations
 //! alone.
 
-use laneway_store::{Config, Got, ItemMeta, Mode, Refused, Store, Window};
-use std::{collections::HashMap, sync::Arc};
+use laneway_store::{Config, Got, Hand, ItemMeta, Mode, Refused, Store, Window};
+use std::{
+    cell::Cell,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// One operation. Keys and sizes are small numbers, so that operations meet.
 #[derive(Debug, Clone)]
@@ -71,8 +75,11 @@ struct Known {
 
 struct Model {
     store: Arc<Store>,
+    hand: Hand,
     now: u32,
-    seq: u64,
+    /// Sequences that were drawn: by whom last, and all.
+    drawn_last: HashMap<Vec<u8>, u64>,
+    drawn: HashSet<u64>,
     known: HashMap<Vec<u8>, Known>,
     pins: Vec<(Vec<u8>, laneway_store::Pinned)>,
     /// In cache mode an item may be missing without reason.
@@ -123,9 +130,11 @@ pub fn check_store_behind(window: Option<Window>, mode: Mode, memory_bytes: u64,
     let config = Config { window, ..config(mode, memory_bytes) };
     let store = Store::new(config).expect("memory to reserve");
     let mut model = Model {
+        hand: Hand::new(&store),
         store,
         now: 1_000_000,
-        seq: 0,
+        drawn_last: HashMap::new(),
+        drawn: HashSet::new(),
         known: HashMap::new(),
         pins: Vec::new(),
         evicts: mode == Mode::Cache,
@@ -202,41 +211,19 @@ impl Model {
         let name = key_bytes(key);
         let expires = if ttl == 0 { 0 } else { self.now + u32::from(ttl) };
         let value = value_bytes(key, nonce, bytes as usize);
-        let hash = self.store.hash(&name);
-        let draft = self.store.draft(&name, flags, expires, value.len(), self.now);
-        let mut draft = match draft {
-            Ok(draft) => draft,
+        // At once, as whole small values are stored, or piece by piece.
+        let given = match nonce % 2 == 1 && value.len() < 10_000 {
+            true => self.set_at_once(&name, &value, flags, expires, seq),
+            false => self.set_in_pieces(&name, &value, flags, expires, seq),
+        };
+        let given = match given {
+            Ok(given) => given,
             Err(refused) => return self.check_refused(refused, bytes),
         };
-        let mut rest = &value[..];
-        while !rest.is_empty() {
-            // Both ways in, in turns.
-            let written = if draft.is_large() && rest.len() % 2 == 1 {
-                match draft.room() {
-                    Ok(room) => {
-                        let take = room.len().min(rest.len()).min(20_001);
-                        room[..take].copy_from_slice(&rest[..take]);
-                        draft.advance(take);
-                        Ok(take)
-                    }
-                    Err(refused) => Err(refused),
-                }
-            } else {
-                let take = rest.len().min(9_999);
-                draft.write(&rest[..take]).map(|()| take)
-            };
-            match written {
-                Ok(take) => rest = &rest[take..],
-                Err(refused) => return self.check_refused(refused, bytes),
-            }
+        match seq {
+            Some(chosen) => assert_eq!(given, chosen),
+            None => self.check_drawn(&name, given),
         }
-        let mut entry = self.store.enter(hash, &name, self.now);
-        let given = entry.publish(draft, seq);
-        drop(entry);
-        if seq.is_none() {
-            self.seq += 1;
-        }
-        assert_eq!(given, seq.unwrap_or(self.seq));
         let used_at = self.now;
         self.known.insert(
             name,
@@ -251,6 +238,57 @@ impl Model {
                 used_at,
             },
         );
+    }
+
+    fn set_at_once(
+        &self,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        expires: u32,
+        seq: Option<u64>,
+    ) -> Result<u64, Refused> {
+        let hand = Some(&self.hand);
+        let mut draft = self.store.draft_at_once(hand, name, flags, expires, value.len())?;
+        draft.write(value)?;
+        let mut entry = self.store.enter(self.store.hash(name), name, self.now).keeping(hand);
+        Ok(entry.publish(draft, seq))
+    }
+
+    fn set_in_pieces(
+        &self,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        expires: u32,
+        seq: Option<u64>,
+    ) -> Result<u64, Refused> {
+        let mut draft = self.store.draft(name, flags, expires, value.len(), self.now)?;
+        let mut rest = value;
+        while !rest.is_empty() {
+            // Both ways in, in turns.
+            let take = if draft.is_large() && rest.len() % 2 == 1 {
+                let room = draft.room()?;
+                let take = room.len().min(rest.len()).min(20_001);
+                room[..take].copy_from_slice(&rest[..take]);
+                draft.advance(take);
+                take
+            } else {
+                let take = rest.len().min(9_999);
+                draft.write(&rest[..take])?;
+                take
+            };
+            rest = &rest[take..];
+        }
+        Ok(self.store.enter(self.store.hash(name), name, self.now).publish(draft, seq))
+    }
+
+    /// A sequence that the store drew is nobody's else, and greater than the last of its key.
+    fn check_drawn(&mut self, name: &[u8], given: u64) {
+        assert!(self.drawn.insert(given), "{given} was given twice");
+        let last = self.drawn_last.insert(name.to_vec(), given);
+        assert!(last < Some(given), "{given} after {last:?}");
+        assert!(given <= self.store.seq(), "{given} above {}", self.store.seq());
     }
 
     fn check_refused(&self, refused: Refused, bytes: u32) {
@@ -320,14 +358,16 @@ impl Model {
                 (known.stale, known.token_sent) = (stale, token_sent);
             }),
             Op::RenewSeq { key, explicit } => {
-                let next = self.seq + 1;
-                let used = std::cell::Cell::new(false);
+                let renewed = Cell::new(None);
                 self.change(key, |entry, known| {
                     known.seq = entry.renew_seq(explicit);
-                    assert_eq!(known.seq, explicit.unwrap_or(next));
-                    used.set(explicit.is_none());
+                    renewed.set(Some(known.seq));
                 });
-                self.seq += u64::from(used.get());
+                match (renewed.get(), explicit) {
+                    (Some(given), Some(chosen)) => assert_eq!(given, chosen),
+                    (Some(given), None) => self.check_drawn(&key_bytes(key), given),
+                    (None, _) => {}
+                }
             }
             Op::Pin { key } => self.pin(&key_bytes(key)),
             Op::Unpin => {
@@ -381,6 +421,7 @@ impl Model {
 
     fn finish(self) {
         drop(self.pins);
+        self.hand.empty();
         for key in 0..=u8::MAX {
             let name = key_bytes(key);
             self.store.enter(self.store.hash(&name), &name, self.now).unlink();

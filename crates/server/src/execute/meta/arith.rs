@@ -129,13 +129,13 @@ fn vivify(
     let digits = Decimal::new(number);
     let digits = digits.bytes();
     let expires = last_expiry(context, meta, exptime);
-    let Ok(mut draft) = context.store.draft(key, 0, expires, digits.len(), context.now) else {
+    let Ok(mut draft) = context.draft(key, 0, expires, digits.len()) else {
         return Vivified::NoMemory;
     };
     if draft.write(digits).is_err() {
         return Vivified::NoMemory;
     }
-    let mut entry = context.store.enter(hash, key, context.now);
+    let mut entry = context.enter(hash, key);
     if entry.meta().is_some() {
         return Vivified::SomebodyElse;
     }

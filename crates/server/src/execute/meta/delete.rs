@@ -1,7 +1,7 @@
 //! `md`: delete, or mark stale (`I`), or empty (`x`).
 
 use super::super::{Context, Outcome, expires_at, reply};
-use laneway_store::{Draft, Entry, ItemMeta, Refused};
+use laneway_store::{Draft, Entry, ItemMeta, Refused, Store};
 use laneway_wire::reply::{CRLF, NO_MEMORY};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 
@@ -18,7 +18,7 @@ pub(in super::super) fn meta_delete(
         out.extend_from_slice(NO_MEMORY);
         return Outcome::Done;
     };
-    let mut entry = context.store.enter(hash, key, context.now);
+    let mut entry = context.enter(hash, key);
     let status = match entry.meta() {
         None if context.has_forgotten() => return Outcome::Kept,
         None => Status::NotFound,
@@ -57,17 +57,17 @@ enum Status {
 }
 
 /// What replaces the item where `x` was given: no value, and what flags and expiry the request has.
-fn empty_item(
-    context: &Context<'_>,
+fn empty_item<'a>(
+    context: &Context<'a>,
     meta: &Meta<'_>,
     key: &[u8],
-) -> Result<Option<Draft>, Refused> {
+) -> Result<Option<Draft<&'a Store>>, Refused> {
     if !meta.flags.drop_value {
         return Ok(None);
     }
     let flags = meta.flags.client_flags.unwrap_or(0);
     let expires = expires_at(meta.flags.exptime.unwrap_or(0), context.now);
-    let mut draft = context.store.draft(key, flags, expires, 0, context.now)?;
+    let mut draft = context.draft(key, flags, expires, 0)?;
     draft.set_marks(meta.flags.invalidate, false);
     Ok(Some(draft))
 }
@@ -76,7 +76,7 @@ fn change(
     context: &Context<'_>,
     meta: &Meta<'_>,
     item: &ItemMeta,
-    empty: Option<Draft>,
+    empty: Option<Draft<&Store>>,
     entry: &mut Entry<'_>,
 ) {
     let flags = &meta.flags;

@@ -189,7 +189,7 @@ fn settle(context: &Context<'_>, key: &[u8], hash: KeyHash, item: &ItemMeta, see
     if !seen.changes() {
         return true;
     }
-    let mut entry = context.store.enter(hash, key, context.now);
+    let mut entry = context.enter(hash, key);
     if !unchanged(item, entry.meta().as_ref()) {
         return false;
     }
@@ -221,11 +221,11 @@ fn vivify(
 ) -> Vivified {
     let Some(vivify) = meta.flags.vivify else { return Vivified::Not };
     let expires = expires_at(vivify, context.now);
-    let Ok(mut draft) = context.store.draft(key, 0, expires, 0, context.now) else {
+    let Ok(mut draft) = context.draft(key, 0, expires, 0) else {
         return Vivified::Not;
     };
     draft.set_marks(false, true);
-    let mut entry = context.store.enter(hash, key, context.now);
+    let mut entry = context.enter(hash, key);
     if entry.meta().is_some() {
         return Vivified::SomebodyElse;
     }

@@ -2,8 +2,9 @@
 
 use super::super::Context;
 use super::{Condition, How, Place};
-use laneway_store::{Draft, KeyHash};
+use laneway_store::{Draft, KeyHash, Store};
 use laneway_sync::planted::{Bug, is_planted};
+use std::ops::Deref;
 
 /// What became of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,17 +25,17 @@ pub(super) enum Fate {
 
 /// Store a whole value. Gives the draft back where memory has forgotten the item that the condition
 /// is about: then nothing was done, and the same may be tried again.
-pub(super) fn complete(
+pub(super) fn complete<S: Deref<Target = Store>>(
     context: &Context<'_>,
     key: &[u8],
     hash: KeyHash,
     how: &How,
-    draft: Draft,
+    draft: Draft<S>,
     value_bytes: usize,
-) -> Result<Fate, Draft> {
+) -> Result<Fate, Draft<S>> {
     let Place::Whole(condition) = how.place else { unreachable!("a whole value is a draft") };
     let mut draft = draft;
-    let mut entry = context.store.enter(hash, key, context.now);
+    let mut entry = context.enter(hash, key);
     match (condition, entry.meta()) {
         (Condition::Always, _) | (Condition::Present, Some(_)) => {}
         (_, None) if context.has_forgotten() => return Err(draft),

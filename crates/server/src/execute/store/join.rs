@@ -135,7 +135,7 @@ impl<'a> Join<'a> {
                 return None;
             }
             let Copying { item, draft, at: value_bytes, .. } = *copying;
-            let mut entry = context.store.enter(hash, key, context.now);
+            let mut entry = context.enter(hash, key);
             if unchanged(&item, entry.meta().as_ref()) {
                 let seq = entry.publish(draft, how.cas_explicit);
                 return Some(Fate::Done { seq, value_bytes });
@@ -170,11 +170,10 @@ impl<'a> Join<'a> {
         let Some(expires) = self.vivify else { return Some(Fate::Unmet) };
         let length = self.bytes.len();
         let draft = context
-            .store
-            .draft(key, how.flags, expires, length, context.now)
+            .draft(key, how.flags, expires, length)
             .and_then(|mut draft| draft.write(&self.bytes).map(|()| draft));
         let Ok(draft) = draft else { return Some(Fate::Unmet) };
-        let mut entry = context.store.enter(hash, key, context.now);
+        let mut entry = context.enter(hash, key);
         if entry.meta().is_some() {
             return None;
         }
