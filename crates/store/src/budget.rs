@@ -16,6 +16,8 @@ pub const LOOK: usize = 1;
 pub const READ: usize = 4;
 /// Taking an item out of the index, or moving it: several cache misses, a bucket and a mutex.
 pub const TAKE_OUT: usize = 24;
+/// Giving a piece of a large item back: a mutex, a word of a bitmap, the chunk's counts.
+pub const GIVE: usize = 4;
 /// Bytes copied for a unit.
 pub const COPY_BYTES: usize = 256;
 
@@ -33,6 +35,10 @@ pub const WAIT_STEPS: usize =
 pub const LIST_ITEMS: usize = 64;
 /// Slots and chunks that one step of a listing looks at: most may be free, or of other classes.
 pub const LIST_LOOKS: usize = 1024;
+
+/// What a request that ends a large item gives back of its pieces at once, 2 MiB of them. The rest
+/// is given back by steps of the sweep, or of whoever needs memory.
+pub const END: usize = STEP / 2;
 
 /// What is left of a step.
 #[derive(Debug)]

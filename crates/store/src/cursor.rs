@@ -1,5 +1,9 @@
-//! Where the walks over all slots stand between two calls: the one that empties chunks (`evict`)
-//! and the one that looks for the dead (`sweep`).
+//! What is under way between two calls: where the walks over all slots stand, the one that empties
+//! chunks (`evict`) and the one that looks for the dead (`sweep`), and what large items that are
+//! over still hold (`remains`).
+
+use laneway_sync::prim::AtomicUsize;
+use std::sync::Mutex;
 
 /// The chunk being emptied.
 #[derive(Debug, Default)]
@@ -37,4 +41,22 @@ pub struct Sweeper {
     pub generation_before: u32,
     /// Passes completed.
     pub passes: u64,
+}
+
+/// Pieces of large items that are over, and are not given back yet.
+#[derive(Debug, Default)]
+pub struct Remains {
+    /// By item.
+    pub lists: Mutex<Vec<Remainder>>,
+    /// How many lists there are, for those who look without the mutex.
+    pub count: AtomicUsize,
+}
+
+/// Those of one item.
+#[derive(Debug)]
+pub struct Remainder {
+    /// All its pieces.
+    pub pieces: Vec<u64>,
+    /// So many of them are given back.
+    pub given: usize,
 }

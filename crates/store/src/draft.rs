@@ -6,7 +6,7 @@
 //! then see that item's bucket changed, too.
 
 use crate::{
-    budget::WAIT_STEPS,
+    budget::{Budget, END, WAIT_STEPS},
     geometry::SMALL_RECORD_BYTES_MAX,
     hand::Hand,
     large::{PIECE_HEADER_BYTES, class_for_piece, owner_word, payload_bytes},
@@ -338,7 +338,7 @@ impl<S: Deref<Target = Store>> Drop for Draft<S> {
                     return;
                 }
                 self.store.counters.unpublished_bytes.fetch_sub(large.held_bytes, Relaxed);
-                self.store.give_pieces(&large.pieces);
+                self.store.give_pieces(large.pieces, &mut Budget::of(END));
                 self.store.large.give(large.descriptor);
             }
             Body::Gone => {}

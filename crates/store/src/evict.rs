@@ -101,11 +101,14 @@ impl Store {
                 continue;
             }
             if self.mode == Mode::Store {
-                // Only an empty chunk elsewhere can help.
-                if self.memory.release_empty() {
+                // Only an empty chunk elsewhere can help, or what is dead already.
+                if self.memory.release_empty() || self.give_remains(&mut Budget::of(STEP)) {
                     continue;
                 }
                 return None;
+            }
+            if self.give_remains(drain) {
+                continue;
             }
             let entitled = self.is_entitled(class);
             if entitled && self.memory.grow(class, true) {
@@ -250,7 +253,7 @@ impl Store {
             return true;
         }
         // Perhaps the last piece of a large item.
-        let evicted = self.evict_owner(offset, cause);
+        let evicted = self.evict_owner(offset, cause, budget);
         if evicted {
             self.note_eviction(class, 1, cause);
         }
@@ -318,7 +321,7 @@ impl Store {
             };
             let mark = mark::load(&descriptor.mark);
             if mark.frequency() == 0 {
-                if self.evict_descriptor(number, cause) {
+                if self.evict_descriptor(number, cause, budget) {
                     return true;
                 }
                 continue;
@@ -328,16 +331,17 @@ impl Store {
                 least = Some((mark.frequency(), number));
             }
         }
-        least.is_some_and(|(_, number)| self.evict_descriptor(number, cause))
+        least.is_some_and(|(_, number)| self.evict_descriptor(number, cause, budget))
     }
 
-    /// Evict the large item of a descriptor.
-    fn evict_descriptor(&self, number: u32, cause: Cause) -> bool {
+    /// Evict the large item of a descriptor. At least one of its pieces is free then, and as many
+    /// as the budget allows.
+    fn evict_descriptor(&self, number: u32, cause: Cause, budget: &mut Budget) -> bool {
         let location = Location::new(Medium::Extent, 0, u64::from(number));
         let Some(hash) = self.hash_of(location) else { return false };
         let held = self.large.get(number).map_or(0, |descriptor| descriptor.held_bytes());
         let name = LargeName { descriptor: number, hash };
-        let evicted = self.unlink_large(name, Unlinked::Evicted, &mut |_| true);
+        let evicted = self.unlink_large(name, Unlinked::Evicted, budget, &mut |_| true);
         if evicted {
             self.note_eviction(self.memory.block_class(), held.div_ceil(BLOCK_BYTES as u64), cause);
         }
@@ -360,7 +364,7 @@ impl Store {
 
     /// If the slot holds a piece of a large item: evict that item, or take its mark down if it was
     /// used lately.
-    fn evict_owner(&self, offset: usize, cause: Cause) -> bool {
+    fn evict_owner(&self, offset: usize, cause: Cause, budget: &mut Budget) -> bool {
         let Some((number, _)) = self.owner_of_piece(offset) else { return false };
         let Some(descriptor) = self.large.get(number) else { return false };
         let mark = mark::load(&descriptor.mark);
@@ -368,7 +372,7 @@ impl Store {
             mark::store(&descriptor.mark, mark, mark.cooled());
             return false;
         }
-        self.evict_descriptor(number, cause)
+        self.evict_descriptor(number, cause, budget)
     }
 
     /// Move a piece of a large item to another slot of its class. False if there is none, if
@@ -418,6 +422,7 @@ impl Store {
 
     /// Where the class `wanted` waits for a chunk none of its own helps.
     pub(crate) fn drain_on(&self, drain: &mut Drain, wanted: Option<usize>, budget: &mut Budget) {
+        self.give_remains(budget); // a chunk with some of these is emptied in vain
         while !budget.is_spent() {
             if drain.current.is_none() {
                 drain.current = self.next_to_drain(drain, wanted, budget);

@@ -40,6 +40,7 @@ mod promote;
 mod read;
 mod record;
 mod region;
+mod remains;
 mod stats;
 #[cfg(test)]
 mod steps_tests;

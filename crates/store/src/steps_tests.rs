@@ -3,7 +3,7 @@
 //! without its feature.)
 
 use crate::{
-    budget::{COPY_BYTES, LIST_LOOKS, PICK, STEP, TAKE_OUT},
+    budget::{COPY_BYTES, END, GIVE, LIST_LOOKS, PICK, STEP, TAKE_OUT},
     geometry::BLOCK_BYTES,
     meter::{self, Work},
     store::Store,
@@ -114,6 +114,105 @@ fn a_large_draft_waits_for_memory_in_steps_where_small_items_have_all_of_it() {
     assert!(waits > 100, "{waits}: it took much, and not at once");
     store.enter(store.hash(b"large"), b"large", NOW).publish(draft, None);
     assert!(store.peek(store.hash(b"large"), b"large", NOW).is_some());
+}
+
+/// The most pieces that whoever ends an item gives back at once.
+const END_PIECES: u64 = END.div_ceil(GIVE) as u64;
+
+/// An item of 8 MiB, of more pieces than end at once.
+fn set_large(store: &Arc<Store>, key: &str) {
+    set(store, key, (8 << 20) - 100, 0);
+}
+
+fn used(store: &Store) -> u64 {
+    store.class_stats().iter().map(|class| class.used).sum()
+}
+
+/// Steps of the sweep until nothing is left to be freed.
+fn sweep_all(store: &Store, now: u32) {
+    for steps in 0.. {
+        let (swept, work) = work_of(|| store.sweep(now, 10_000));
+        assert!(work.items <= (STEP / GIVE) as u64, "{work:?}");
+        if swept.is_over {
+            break;
+        }
+        assert!(steps < 1000, "it never gets there");
+    }
+}
+
+#[test]
+fn whoever_ends_a_large_item_gives_back_few_of_its_pieces_and_the_sweep_the_others() {
+    let store = cache(64);
+    let hash = store.hash(b"large");
+    let delete = || store.enter(hash, b"large", NOW).unlink();
+    let replace = || set(&store, "large", 3, 0);
+    let read_to_its_end = || {
+        let found = store.get(hash, b"large", NOW, &mut Vec::new(), &mut |_, _| {});
+        delete();
+        meter::take();
+        drop(found);
+    };
+    let vanish = || {
+        let mut draft = store.draft(b"other", 0, 0, (8 << 20) - 100, NOW).expect("room");
+        draft.write(&vec![b'v'; 8 << 20][..draft.missing()]).expect("room");
+        meter::take();
+        drop(draft);
+    };
+    let ends: [&dyn Fn(); 4] = [&delete, &replace, &read_to_its_end, &vanish];
+    for (number, end) in ends.into_iter().enumerate() {
+        set_large(&store, "large");
+        assert!(used(&store) > 2 * END_PIECES);
+        let ((), work) = work_of(end);
+        assert!(work.items <= END_PIECES + 4, "way {number}: {work:?}");
+        assert!(used(&store) > END_PIECES, "way {number}: the others are still there");
+        delete();
+        sweep_all(&store, NOW);
+        assert_eq!((used(&store), store.stats().items), (0, 0), "way {number}");
+        assert!(store.class_stats().iter().all(|class| class.items == 0), "way {number}");
+    }
+}
+
+#[test]
+fn a_sweep_or_an_eviction_of_large_items_gives_back_few_of_their_pieces_a_step() {
+    let store = cache(64);
+    for number in 0..4 {
+        set(&store, &format!("large{number}"), 7 << 20, NOW + 1);
+    }
+    sweep_all(&store, NOW + 1);
+    assert_eq!((used(&store), store.stats().items), (0, 0));
+    // Of small items none is left to be evicted: each of these takes from large ones.
+    (0..8).for_each(|number| set_large(&store, &format!("other{number}")));
+    for number in 0..2_000 {
+        let key = format!("small{number}");
+        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, 0, 15_000, NOW));
+        assert!(work.items <= ((2 * STEP + 2 * PICK) / GIVE) as u64, "{number}: {work:?}");
+        let mut draft = draft.expect("a cache makes room");
+        draft.write(&[b'v'; 15_000]).expect("a slot of its own");
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
+    }
+}
+
+#[test]
+fn a_store_that_may_not_evict_finds_the_memory_of_what_was_deleted() {
+    let config = Config { memory_bytes: 32 << 20, item_bytes_max: 16 << 20, ..Config::default() };
+    let store = Store::new(Config { mode: Mode::Store, ..config }).expect("a small store");
+    let fill = |store: &Arc<Store>| {
+        let mut stored = 0;
+        loop {
+            let key = format!("key{stored}");
+            let Ok(mut draft) = store.draft(key.as_bytes(), 0, 0, 9_000, NOW) else { break };
+            draft.write(&[b'v'; 9_000]).expect("a slot of its own");
+            store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
+            stored += 1;
+        }
+        stored
+    };
+    set(&store, "large", 15 << 20, 0);
+    let before = fill(&store);
+    store.enter(store.hash(b"large"), b"large", NOW).unlink();
+    assert!(used(&store) > before as u64 + END_PIECES, "most of its pieces are not given yet");
+    let behind = fill(&store);
+    assert!(behind - before > (14 << 20) / 10_000, "{behind} behind {before}");
 }
 
 #[test]

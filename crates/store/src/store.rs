@@ -2,7 +2,7 @@
 //! whether it is dead.
 
 use crate::{
-    cursor::{Drain, Sweeper},
+    cursor::{Drain, Remains, Sweeper},
     hash::{Hasher, PARTITIONS},
     hook::Hook,
     index::{Chained, Index, Partition},
@@ -45,6 +45,7 @@ pub struct Store {
     /// Of the window; who holds it may move items into the window.
     pub(crate) window_drain: Mutex<Drain>,
     pub(crate) sweeper: Mutex<Sweeper>,
+    pub(crate) remains: Remains,
 }
 
 /// The sequence, above the base, that a partition gives out after so many.
@@ -129,6 +130,7 @@ impl Store {
             drain: Mutex::default(),
             window_drain: Mutex::new(Drain::of_window()),
             sweeper: Mutex::default(),
+            remains: Remains::default(),
         }))
     }
 

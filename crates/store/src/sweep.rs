@@ -31,7 +31,8 @@ pub struct Swept {
     pub slots: usize,
     /// Items that were dead, and are taken out.
     pub expired: usize,
-    /// A pass over everything has ended, or another thread is at it: there is no hurry.
+    /// A pass over everything has ended and nothing is left to be freed, or another thread is at
+    /// it: there is no hurry.
     pub is_over: bool,
 }
 
@@ -60,11 +61,17 @@ impl Store {
     /// One bounded step of the background sweep: looks at `slots` slots at most.
     pub fn sweep(&self, now: UnixSeconds, slots: usize) -> Swept {
         let mut budget = Budget::of(STEP);
+        if self.has_remains() {
+            self.give_remains(&mut budget.split());
+        }
         if self.mode == Mode::Cache && self.memory.pool_counts().available < 0 {
             self.drain_step(&mut budget.split()); // the sweep goes on meanwhile
         }
         match self.sweeper.try_lock() {
-            Ok(mut sweeper) => self.sweep_locked(&mut sweeper, now, slots, &mut budget),
+            Ok(mut sweeper) => {
+                let swept = self.sweep_locked(&mut sweeper, now, slots, &mut budget);
+                Swept { is_over: swept.is_over && !self.has_remains(), ..swept }
+            }
             Err(_) => Swept { is_over: true, ..Swept::default() }, // somebody else is at it
         }
     }
@@ -101,7 +108,7 @@ impl Store {
                 }
             } else if sweeper.large < numbers {
                 budget.spend(READ);
-                let expired = usize::from(self.sweep_large(sweeper.large, now));
+                let expired = usize::from(self.sweep_large(sweeper.large, now, budget));
                 budget.spend(expired * TAKE_OUT);
                 swept.expired += expired;
                 sweeper.large += 1;
@@ -133,7 +140,7 @@ impl Store {
             && self.unlink_slot(offset, Unlinked::Expired, &mut |header| self.is_dead(header, now))
     }
 
-    fn sweep_large(&self, number: u32, now: UnixSeconds) -> bool {
+    fn sweep_large(&self, number: u32, now: UnixSeconds, budget: &mut Budget) -> bool {
         let Some(descriptor) = self.large.get(number).filter(|d| d.is_alive()) else {
             return false;
         };
@@ -149,7 +156,7 @@ impl Store {
         let location = Location::new(Medium::Extent, 0, u64::from(number));
         let Some(hash) = self.hash_of(location) else { return false };
         let name = LargeName { descriptor: number, hash };
-        self.unlink_large(name, Unlinked::Expired, &mut |header| self.is_dead(header, now))
+        self.unlink_large(name, Unlinked::Expired, budget, &mut |header| self.is_dead(header, now))
     }
 }
 

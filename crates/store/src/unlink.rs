@@ -2,6 +2,7 @@
 //! sweep), by pin.
 
 use crate::{
+    budget::{Budget, END},
     hook::Unlinked,
     index::{Entered, Place},
     large::LargeName,
@@ -78,17 +79,21 @@ impl Store {
         match location.medium() {
             Medium::Arena => self.memory.give(location.offset() as usize * 8),
             Medium::Extent => {
-                let number = location.offset() as u32;
-                let descriptor = self.large.get(number).expect("an unlinked item's descriptor");
-                let held = descriptor.held_bytes();
-                match descriptor.kill() {
-                    Killed::FreeNow => self.free_dead(number),
-                    Killed::Later => {
-                        self.counters.pinned_dead_bytes.fetch_add(held, Relaxed);
-                    }
-                }
+                self.free_large(location.offset() as u32, &mut Budget::of(END));
             }
             medium => unreachable!("nothing was published in {medium:?}"),
+        }
+    }
+
+    /// The same of a large item: as much of it now as the budget allows.
+    fn free_large(&self, number: u32, budget: &mut Budget) {
+        let descriptor = self.large.get(number).expect("an unlinked item's descriptor");
+        let held = descriptor.held_bytes();
+        match descriptor.kill() {
+            Killed::FreeNow => self.free_dead(number, budget),
+            Killed::Later => {
+                self.counters.pinned_dead_bytes.fetch_add(held, Relaxed);
+            }
         }
     }
 
@@ -98,31 +103,18 @@ impl Store {
         let held = descriptor.held_bytes();
         if descriptor.unpin() == Unpinned::LastOfDead {
             self.counters.pinned_dead_bytes.fetch_sub(held, Relaxed);
-            self.free_dead(number);
+            self.free_dead(number, &mut Budget::of(END));
         }
     }
 
     /// The caller was told to.
-    fn free_dead(&self, number: u32) {
+    fn free_dead(&self, number: u32, budget: &mut Budget) {
         let descriptor = self.large.get(number).expect("a dead descriptor");
         // SAFETY: `kill` said FreeNow or `unpin` said LastOfDead to our caller, and it asks us
         // once.
         let pieces = unsafe { descriptor.take_pieces_owner() };
-        self.give_pieces(&pieces);
+        self.give_pieces(pieces, budget);
         self.large.give(number);
-    }
-
-    /// Free the pieces of a large item or draft.
-    pub(crate) fn give_pieces(&self, pieces: &[u64]) {
-        meter::items(pieces.len());
-        for (number, &piece) in pieces.iter().enumerate() {
-            if number > 0 {
-                let at = self.memory.slot_at(piece as usize).expect("a piece has a class");
-                self.memory.class(at.class).pieces_behind.fetch_sub(1, Relaxed);
-            }
-            self.memory.give(piece as usize);
-        }
-        self.counters.piece_list_bytes.fetch_sub(8 * pieces.len() as u64, Relaxed);
     }
 
     /// Unlink and free the small item in the slot at `offset`, if there is one and `wanted` agrees.
@@ -137,24 +129,34 @@ impl Store {
         // The slot may hold anything: a draft, a piece. Then the bucket that its bytes lead to does
         // not name it.
         let Some(hash) = self.hash_of(location) else { return false };
-        self.unlink_where(hash, why, wanted, |found| {
+        let unlinked = self.unlink_where(hash, why, wanted, |found| {
             found.medium() == Medium::Arena && found.offset() == location.offset()
-        })
+        });
+        if unlinked {
+            self.memory.give(offset);
+        }
+        unlinked
     }
 
-    /// Unlink and free a large item, if it is still the one named and `wanted` agrees. Tells
-    /// whether.
+    /// Unlink and free a large item, if it is still the one named and `wanted` agrees; of its
+    /// pieces as many as the budget allows. Tells whether.
     pub(crate) fn unlink_large(
         &self,
         name: LargeName,
         why: Unlinked,
+        budget: &mut Budget,
         wanted: &mut dyn FnMut(&Header) -> bool,
     ) -> bool {
-        self.unlink_where(name.hash, why, wanted, |found| {
+        let unlinked = self.unlink_where(name.hash, why, wanted, |found| {
             found.medium() == Medium::Extent && found.offset() == u64::from(name.descriptor)
-        })
+        });
+        if unlinked {
+            self.free_large(name.descriptor, budget);
+        }
+        unlinked
     }
 
+    /// The caller frees what was unlinked.
     fn unlink_where(
         &self,
         hash: KeyHash,
@@ -174,7 +176,6 @@ impl Store {
             Some((place, record)) if wanted(&record.header) => {
                 self.unlink_inside(hash, entered, place, &record, why);
                 version.leave(entered.before);
-                self.free(record.location);
                 true
             }
             _ => {

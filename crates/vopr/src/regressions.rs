@@ -59,7 +59,7 @@ pub const ALL: &[Regression] = &[
             ("crashes", 0),
             ("large", 80),
             ("domains", 1),
-            ("refuse-memory", 0),
+            ("refuse-memory", 6),
         ],
         bug: "JoinCutShort",
     },
