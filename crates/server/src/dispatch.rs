@@ -104,12 +104,23 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 let key = set.meta.key.bytes(&mut scratch);
                 self.store(connection, &frame, key, set.value_bytes, rest, arrived)
             }
-            request => self.plain(connection, request, &rest[..frame.head_bytes], arrived),
+            request => {
+                let head = frame.head_bytes;
+                if matches!(request, Request::MetaGet(_)) && head < rest.len() {
+                    let left = most - *requests;
+                    let row = self.meta_gets(connection, (request, head), rest, left, arrived);
+                    if let Some((step, begun)) = row {
+                        *requests += begun - 1;
+                        return step;
+                    }
+                }
+                self.plain(connection, request, &rest[..head], arrived)
+            }
         }
     }
 
     /// A request without a value behind it.
-    fn plain(
+    pub(crate) fn plain(
         &mut self,
         connection: &mut Connection<T::Stream>,
         request: &Request<'_>,

@@ -31,6 +31,7 @@ pub mod kernel;
 pub mod lanes;
 pub mod latency;
 pub mod long_answer;
+pub mod meta_gets;
 pub mod multiget;
 pub mod offer;
 pub mod output;

@@ -30,10 +30,18 @@ const _: () = assert!(GROUP <= KEYS_PER_TURN && KEYS_PER_TURN <= u16::MAX as usi
 
 /// What was answered simply, and not counted yet.
 #[derive(Default)]
-struct Simple {
+pub(crate) struct Simple {
     hits: u64,
     misses: u64,
+    /// Of both, those that `mg` asked for.
+    pub(crate) metas: u64,
     packets: u64,
+}
+
+impl Simple {
+    pub(crate) fn requests(&self) -> u64 {
+        self.hits + self.misses
+    }
 }
 
 /// Where the keys of a group stand.
@@ -46,7 +54,7 @@ pub(crate) enum Asked<'a> {
 }
 
 /// The head of a reply goes where its value goes.
-struct Head<'o, 'v>(&'o mut Appending<'v>);
+pub(crate) struct Head<'o, 'v>(pub(crate) &'o mut Appending<'v>);
 
 impl Sink for Head<'_, '_> {
     #[inline(always)]
@@ -185,19 +193,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut stop = None;
         for (number, key) in keys.iter().enumerate() {
             match self.sought(asked.verb(number), number, key) {
-                Sought::Copied(bytes) => {
-                    let size = ItemBytes(bytes);
-                    simple.hits += 1;
-                    simple.packets += size.packets().0;
-                    let here = &self.shared.workers[self.id.index()];
-                    here.record_size_owner(size, self.shared.settings.policy.profile_sample);
-                    self.count_hot(key, false);
-                }
-                Sought::Miss => {
-                    simple.misses += 1;
-                    simple.packets += ItemBytes(0).packets().0;
-                    self.count_hot(key, false);
-                }
+                Sought::Copied(bytes) => self.note_hit(&mut simple, key, bytes),
+                Sought::Miss => self.note_miss(&mut simple, key),
                 Sought::Otherwise => {
                     // A visit counts what is small between large ones: in their order.
                     self.account_simple(connection, &std::mem::take(&mut simple), arrived);
@@ -244,7 +241,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             |item, out| {
                 let seq = if cas_enabled { item.seq } else { 0 };
                 let cas = (verb == GetVerb::Gets).then_some(seq);
-                put_value_head(&mut Head(out), key, item.flags, item.value_bytes, cas);
+                put_value_head(&mut Head(out), key, item.flags, item.value_bytes as usize, cas);
+                true
             },
         );
         if asks && self.may_differ(sought, self.group.hash(number), sight) {
@@ -257,7 +255,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// How far this worker sees before it looks for the item of `key`; `None` where another
     /// answers, or where more is asked than to read it.
     #[inline(never)]
-    fn sight_of(&self, verb: GetVerb, key: &[u8]) -> Option<Sight> {
+    pub(crate) fn sight_of(&self, verb: GetVerb, key: &[u8]) -> Option<Sight> {
         let is_mine = !forward::writes(verb) && self.queue_for(key, false, 0).is_none();
         is_mine.then(|| self.context(&Cell::new(0)).sight())
     }
@@ -265,7 +263,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Whether memory alone does not say what the answer is: the item is being changed durably, or
     /// the tier may have what memory has not.
     #[inline(never)]
-    fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
+    pub(crate) fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
         let touched = Cell::new(0);
         let context = self.context(&touched);
         match sought {
@@ -275,15 +273,32 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
     }
 
+    #[inline(always)]
+    pub(crate) fn note_hit(&mut self, simple: &mut Simple, key: &[u8], bytes: u64) {
+        let size = ItemBytes(bytes);
+        simple.hits += 1;
+        simple.packets += size.packets().0;
+        let here = &self.shared.workers[self.id.index()];
+        here.record_size_owner(size, self.shared.settings.policy.profile_sample);
+        self.count_hot(key, false);
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_miss(&mut self, simple: &mut Simple, key: &[u8]) {
+        simple.misses += 1;
+        simple.packets += ItemBytes(0).packets().0;
+        self.count_hot(key, false);
+    }
+
     /// Count what was answered simply: as [`Worker::account`] does for each, but once for all.
-    fn account_simple(
+    pub(crate) fn account_simple(
         &self,
         connection: &mut Connection<T::Stream>,
         simple: &Simple,
         arrived: u64,
     ) {
-        let Simple { hits, misses, packets } = *simple;
-        let requests = hits + misses;
+        let Simple { hits, misses, metas, packets } = *simple;
+        let requests = simple.requests();
         if requests == 0 {
             return;
         }
@@ -292,6 +307,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         counters.cmd_get.add_owner(requests);
         counters.get_hits.add_owner(hits);
         counters.get_misses.add_owner(misses);
+        counters.cmd_meta.add_owner(metas);
         self.lanes().packets.add_owner(packets);
         self.lanes().requests_small.add_owner(requests);
         connection.tally.add_many(latency::row(Operation::Get, false), requests as u16, arrived);

@@ -106,24 +106,73 @@ fn a_pipeline_of_gets_is_answered_as_each_alone_would_be() {
 }
 
 #[test]
+fn a_pipeline_of_meta_gets_is_answered_as_each_alone_would_be() {
+    for (number, plan) in rig::plans().into_iter().enumerate() {
+        let faults = if number % 2 == 0 { Faults::NONE } else { cut(number as u64) };
+        let plan = Plan { faults, memory_bytes: 256 << 20, ..plan };
+        let (mut rig, client) = filled(&plan);
+        let mut draw = draws(number as u64);
+        for key in (0..60).map(key) {
+            rig.ask(&client, format!("mg {key}\r\nmn\r\n").as_bytes(), b"MN\r\n"); // fetched: `h`
+        }
+        for round in 0..8 {
+            // Both times `other` begins as the same.
+            let begin = "set other 5 0 1\r\nb\r\n";
+            rig.ask(&client, begin.as_bytes(), b"STORED\r\n");
+            let (mut requests, mut wanted) = (begin.to_owned(), b"STORED\r\n".to_vec());
+            for _ in 0..1 + draw(150) {
+                let any = key(draw(60));
+                let line = match draw(24) {
+                    0 => "md other I T30\r\n".to_owned(),
+                    1..4 => "mg other v s\r\n".to_owned(), // stale, it has a token to win
+                    4 => format!("mg {any}\r\n"),
+                    5 => format!("mg {any} T0 v\r\n"),
+                    6 => format!("mg {any} v v\r\n"),
+                    7 => format!("mg {} v\r\n", "k".repeat(251)),
+                    8 => "mg b3RoZXI= b k v\r\n".to_owned(),
+                    9 => format!("get {any}\r\n"),
+                    10 => "mg other v\n".to_owned(),
+                    11 => "ms other 3 I\r\nnew\r\n".to_owned(),
+                    12 => format!("mg {any} v C1\r\n"),
+                    13 => format!("mg  {any}  v\r\n"),
+                    14..17 => format!("mg {any} q v k\r\n"),
+                    17..20 => format!("mg {any} f c t s Oopaque k h l v\r\n"),
+                    _ => format!("mg {any} v\r\n"),
+                };
+                let alone = rig.ask(&client, format!("{line}mn\r\n").as_bytes(), b"MN\r\n");
+                wanted.extend_from_slice(alone.strip_suffix(b"MN\r\n").expect("its end"));
+                requests.push_str(&line);
+            }
+            let got = rig.ask(&client, format!("{requests}mn\r\n").as_bytes(), b"MN\r\n");
+            wanted.extend_from_slice(b"MN\r\n");
+            let what = plan.what();
+            assert!(got == wanted, "round {round}, {what}: {} of {requests}", tail(&got));
+        }
+    }
+}
+
+#[test]
 fn many_keys_are_counted_as_each_alone_would_be() {
     for sample in [1, 4] {
         for design in [Design::Lanes, Design::Hkh] {
             let plan = Plan::of(1, Form::TimeShare);
             let plan = Plan { design, profile_sample: sample, memory_bytes: 256 << 20, ..plan };
             // With something between them all keys are asked for at once.
-            let counted = |glue: Option<&str>| {
+            let counted = |(first, last, end): (&str, &str, &str), glue: Option<&str>| {
                 let (mut rig, client) = filled(&plan);
                 let keys: Vec<String> = (0..60).chain(20..50).map(key).collect();
                 let before = rig.shared.board.totals();
-                let mut last = "mn\r\n".to_owned();
+                let mut requests = "mn\r\n".to_owned();
                 match glue {
-                    Some(glue) => last = format!("get {}\r\n{last}", keys.join(glue)),
+                    Some(glue) => {
+                        requests = format!("{first}{}{last}\r\nmn\r\n", keys.join(glue));
+                    }
                     None => keys.iter().for_each(|key| {
-                        rig.ask(&client, format!("get {key}\r\n").as_bytes(), b"END\r\n");
+                        let line = format!("{first}{key}{last}\r\n");
+                        rig.ask(&client, line.as_bytes(), end.as_bytes());
                     }),
                 }
-                rig.ask(&client, last.as_bytes(), b"MN\r\n");
+                rig.ask(&client, requests.as_bytes(), b"MN\r\n");
                 let worker = &rig.shared.workers[0];
                 let lanes = &worker.lanes;
                 let sizes: Vec<u64> = worker.sizes.iter().map(|count| count.get()).collect();
@@ -133,13 +182,17 @@ fn many_keys_are_counted_as_each_alone_would_be() {
                 worker.book.merge_into(&mut rows);
                 let rows: Vec<u64> = rows.iter().map(|row| row.len()).collect();
                 let since = rig.shared.board.totals().since(&before);
-                let Totals { cmd_get, get_hits, get_misses, .. } = since;
-                (lanes, sizes, rows, [cmd_get, get_hits, get_misses])
+                let Totals { cmd_get, get_hits, get_misses, cmd_meta, .. } = since;
+                (lanes, sizes, rows, [cmd_get, get_hits, get_misses, cmd_meta])
             };
-            let alone = counted(None);
+            let get = ("get ", "", "END\r\n");
+            let alone = counted(get, None);
             for (what, glue) in [("one line", " "), ("a pipeline", "\r\nget ")] {
-                assert_eq!(counted(Some(glue)), alone, "{what}, {design}, one in {sample}");
+                assert_eq!(counted(get, Some(glue)), alone, "{what}, {design}, one in {sample}");
             }
+            let meta = ("mg ", " v", "\r\n");
+            let (alone, row) = (counted(meta, None), counted(meta, Some(" v\r\nmg ")));
+            assert_eq!(row, alone, "a pipeline of mg, {design}, one in {sample}");
         }
     }
 }

@@ -10,12 +10,17 @@
 use crate::{
     index::Chained,
     location::{Location, Medium},
-    mark, meter,
+    mark::{self, Mark},
+    meter,
     record::{self, Header},
     store::{Record, Store},
-    types::{KeyHash, UnixSeconds},
+    types::{ItemMeta, KeyHash, UnixSeconds},
 };
-use laneway_sync::{append::Appending, prim::AtomicU64, words};
+use laneway_sync::{
+    append::Appending,
+    prim::{AtomicU16, AtomicU64},
+    words,
+};
 
 /// Keys looked up together, at most. More than the misses that a core has under way at once, so
 /// that a long line of keys is cut into few groups.
@@ -45,17 +50,6 @@ struct Seek {
 pub struct Group {
     seeks: [Seek; GROUP],
     keys: usize,
-}
-
-/// What the head of a reply tells of an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ItemHead {
-    /// CAS id.
-    pub seq: u64,
-    /// The client's own 32 bits.
-    pub flags: u32,
-    /// Length of the value.
-    pub value_bytes: usize,
 }
 
 /// What became of one key of a group.
@@ -147,7 +141,7 @@ impl Store {
 
     /// Answer for key `number` of the group, which is `key`. A small item of less than `bytes_end`
     /// bytes of key and value is put behind `out`: what `head` puts, `head_bytes_max` bytes at
-    /// most, the value, and `tail`. The hit is marked.
+    /// most, the value, and `tail`. The hit is marked. Where `head` says no, nothing is done.
     ///
     /// # Panics
     /// If the group has fewer keys, or `head` puts more.
@@ -159,7 +153,7 @@ impl Store {
         bytes_end: u64,
         out: &mut Vec<u8>,
         (head_bytes_max, tail): (usize, &[u8]),
-        head: impl FnOnce(&ItemHead, &mut Appending<'_>),
+        head: impl FnOnce(&ItemMeta, &mut Appending<'_>) -> bool,
     ) -> Sought {
         let seek = &group.seeks[..group.keys][number];
         let version = &self.index.bucket(seek.primary).version;
@@ -172,15 +166,20 @@ impl Store {
         let Some((record, words)) = self.small_record(location, key) else {
             return Sought::Otherwise;
         };
-        let Header { seq, flags, value_bytes, .. } = record.header;
+        let Header { value_bytes, .. } = record.header;
         let bytes = (key.len() + value_bytes) as u64;
         // From here on the lengths are those of a record that was there.
         if !version.validate(seek.before) || self.is_dead(&record.header, now) || bytes_end <= bytes
         {
             return Sought::Otherwise;
         }
+        let place = self.memory.mark_by_number(seek.mark_number);
+        let mark = place.map(|place| self.memory.load_mark(place, record.offset, Some(now)));
+        let item = self.meta_of(&record.header, mark.unwrap_or(Mark(0)), now);
         let mut appending = Appending::new(out, head_bytes_max + value_bytes + tail.len());
-        head(&ItemHead { seq, flags, value_bytes }, &mut appending);
+        if !head(&item, &mut appending) {
+            return Sought::Otherwise;
+        }
         meter::bytes(value_bytes);
         appending.put_words(words, record.header.value_at(), value_bytes);
         appending.put(tail);
@@ -188,7 +187,9 @@ impl Store {
             return Sought::Otherwise;
         }
         appending.keep();
-        self.mark_hit(&record, seek.mark_number, now);
+        if let (Some(place), Some(mark)) = (place, mark) {
+            self.mark_hit(&record, (place, mark), now);
+        }
         Sought::Copied(bytes)
     }
 
@@ -209,9 +210,7 @@ impl Store {
     }
 
     #[inline]
-    fn mark_hit(&self, record: &Record, mark_number: usize, now: UnixSeconds) {
-        let Some(place) = self.memory.mark_by_number(mark_number) else { return };
-        let mark = self.memory.load_mark(place, record.offset, Some(now));
+    fn mark_hit(&self, record: &Record, (place, mark): (&AtomicU16, Mark), now: UnixSeconds) {
         mark::store(place, mark, mark.hit(now));
         if self.is_promotable(record, mark) {
             self.promote(record, mark.hit(now));

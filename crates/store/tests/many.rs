@@ -1,7 +1,7 @@
 //! Keys read together are answered as each alone would be.
 
 use laneway_store::{
-    Config, GROUP, Got, Group, ItemHead, Mode, SMALL_RECORD_BYTES_MAX, Sought, Store, UnixSeconds,
+    Config, GROUP, Got, Group, ItemMeta, Mode, SMALL_RECORD_BYTES_MAX, Sought, Store, UnixSeconds,
 };
 use laneway_sync::append::Appending;
 use std::sync::Arc;
@@ -32,8 +32,9 @@ fn set(store: &Arc<Store>, key: &[u8], flags: u32, expires: UnixSeconds, value: 
     store.enter(store.hash(key), key, NOW).publish(draft, None);
 }
 
-fn head(item: &ItemHead) -> Vec<u8> {
-    format!("<{} {} {}>", item.seq, item.flags, item.value_bytes).into_bytes()
+fn head(item: &ItemMeta) -> Vec<u8> {
+    let ItemMeta { seq, flags, expires, value_bytes, .. } = item;
+    format!("<{seq} {flags} {expires} {value_bytes}>").into_bytes()
 }
 
 fn sought(
@@ -43,7 +44,10 @@ fn sought(
     bytes_end: u64,
     out: &mut Vec<u8>,
 ) -> Sought {
-    let write = |item: &ItemHead, out: &mut Appending<'_>| out.put(&head(item));
+    let write = |item: &ItemMeta, out: &mut Appending<'_>| {
+        out.put(&head(item));
+        true
+    };
     store.get_sought((group, number, key), now, bytes_end, out, (HEAD_BYTES_MAX, b"\r\n"), write)
 }
 
@@ -51,8 +55,7 @@ fn sought(
 fn alone(store: &Arc<Store>, key: &[u8], now: UnixSeconds) -> (Sought, Vec<u8>) {
     let mut out = Vec::new();
     let got = store.get(store.hash(key), key, now, &mut out, &mut |meta, out| {
-        let value_bytes = meta.value_bytes as usize;
-        out.extend(head(&ItemHead { seq: meta.seq, flags: meta.flags, value_bytes }));
+        out.extend(head(meta));
     });
     match got {
         Got::Miss => (Sought::Miss, out),

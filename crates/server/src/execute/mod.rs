@@ -21,7 +21,7 @@ mod store;
 
 pub use exptime::expires_at;
 pub use get::get_key;
-pub use meta::get::meta_get_key;
+pub use meta::get::{META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head};
 pub use store::{
     Body, Incoming, Joining, Landing, begin, joins, key_of_store, looks_at_old, refused_by_size,
     store_slice, store_whole,

@@ -2,7 +2,7 @@
 
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::MetaKey;
-use laneway_wire::reply::{put_flag, put_flag_bare};
+use laneway_wire::reply::{Sink, put_flag, put_flag_bare};
 use laneway_wire::scan::Tokens;
 
 /// Append `line` unless the client wants no answer.
@@ -13,19 +13,19 @@ pub(super) fn unless(noreply: bool, line: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Append ` k` and the key as sent, and ` b` where it was sent as base64.
-pub(super) fn meta_key(key: &MetaKey<'_>, out: &mut Vec<u8>) {
+pub(super) fn meta_key(key: &MetaKey<'_>, out: &mut impl Sink) {
     put_flag_bare(out, b'k');
-    out.extend_from_slice(key.token);
+    out.put(key.token);
     if key.base64 {
         put_flag_bare(out, b'b');
     }
 }
 
 /// Append ` t` and the seconds left, -1 for ever.
-pub(super) fn meta_time_left(seconds: Option<u32>, out: &mut Vec<u8>) {
+pub(super) fn meta_time_left(seconds: Option<u32>, out: &mut impl Sink) {
     match seconds {
         Some(seconds) => put_flag(out, b't', seconds.into()),
-        None => out.extend_from_slice(b" t-1"),
+        None => out.put(b" t-1"),
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) fn meta_echo(key: &MetaKey<'_>, flags: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Append the opaque as sent.
-pub(super) fn opaque(token: &[u8], out: &mut Vec<u8>) {
-    out.push(b' ');
-    out.extend_from_slice(token);
+pub(super) fn opaque(token: &[u8], out: &mut impl Sink) {
+    out.put(b" ");
+    out.put(token);
 }

@@ -5,7 +5,7 @@ use super::super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::super::exptime::seconds_left;
 use super::super::{Context, Outcome, expires_at, reply, transfer};
 use laneway_store::{Got, ItemMeta, KeyHash, UnixSeconds};
-use laneway_wire::reply::{CRLF, put_flag, put_flag_bare, put_meta_value_head};
+use laneway_wire::reply::{CRLF, Sink, put_flag, put_flag_bare, put_meta_value_head};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 
 pub(in super::super) fn meta_get(
@@ -48,6 +48,7 @@ pub fn meta_get_key(
             Got::Copied(item) => (item, None),
             Got::Large(item, value) => {
                 seen.write(context, meta, &item, false, out);
+                seen.head_end = out.len();
                 (item, Some(value))
             }
         };
@@ -95,6 +96,7 @@ fn look(
         return match context.store.peek(hash, key, context.now) {
             Some(item) => {
                 seen.write(context, meta, &item, false, out);
+                seen.head_end = out.len();
                 Got::Copied(item)
             }
             None => Got::Miss,
@@ -103,8 +105,37 @@ fn look(
     let mut head = |item: &ItemMeta, out: &mut Vec<u8>| {
         *seen = Seen::default();
         seen.write(context, meta, item, false, out);
+        seen.head_end = out.len();
     };
     context.store.get(hash, key, context.now, out, &mut head)
+}
+
+/// The most that the head of a reply has: each flag once, the key and the opaque among them.
+pub const META_HEAD_BYTES_MAX: usize = 640;
+const _: () = assert!(KEY_BYTES_MAX <= 256);
+
+/// Whether an `mg` may be answered out of a group of keys: it asks for the value, by a key that is
+/// text, and for no change of the item.
+pub fn is_plain(meta: &Meta<'_>) -> bool {
+    let flags = &meta.flags;
+    flags.value
+        && !meta.key.base64
+        && flags.exptime.is_none()
+        && flags.vivify.is_none()
+        && flags.recache.is_none()
+}
+
+/// Write the head of a plain `mg`'s hit. False where more is to be done than to send head and
+/// value: the client has the value already, or has won the token of a stale item.
+pub fn put_plain_head(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    item: &ItemMeta,
+    out: &mut impl Sink,
+) -> bool {
+    let mut seen = Seen::default();
+    seen.write(context, meta, item, false, out);
+    seen.with_value && !seen.changes()
 }
 
 /// What was seen and promised while the head was written.
@@ -133,13 +164,13 @@ impl Seen {
         meta: &Meta<'_>,
         item: &ItemMeta,
         created: bool,
-        out: &mut Vec<u8>,
+        out: &mut impl Sink,
     ) {
         self.with_value = meta.flags.value && meta.flags.cas_compare != Some(context.cas(item));
         if self.with_value {
             put_meta_value_head(out, item.value_bytes as usize);
         } else {
-            out.extend_from_slice(b"HD");
+            out.put(b"HD");
         }
         // A created item has no expiry until its `N` is met.
         let mut expires = if created { 0 } else { item.expires };
@@ -179,8 +210,7 @@ impl Seen {
         if self.won {
             put_flag_bare(out, b'W');
         }
-        out.extend_from_slice(CRLF);
-        self.head_end = out.len();
+        out.put(CRLF);
     }
 }
 
@@ -271,10 +301,15 @@ fn miss(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) -> Outcome {
     context.counters.cmd_meta.bump_owner();
     context.counters.cmd_get.bump_owner();
     context.counters.get_misses.bump_owner();
+    put_miss(meta, out);
+    Outcome::Done
+}
+
+/// Write the answer where there is no item.
+pub fn put_miss(meta: &Meta<'_>, out: &mut Vec<u8>) {
     if !meta.flags.quiet {
         out.extend_from_slice(b"EN");
         reply::meta_echo(&meta.key, meta.flags.tokens, out);
         out.extend_from_slice(CRLF);
     }
-    Outcome::Done
 }
