@@ -104,7 +104,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             self.plan.threshold.0,
             &mut out,
             (META_HEAD_BYTES_MAX, CRLF),
-            |item, out| put_plain_head(&context, meta, item, &mut Head(out)),
+            |item, out| put_plain_head(&context, meta, &item.meta(), &mut Head(out)),
         );
         if self.hands_unseen && self.may_differ(sought, self.group.hash(number), sight) {
             out.truncate(start);

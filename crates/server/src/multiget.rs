@@ -239,9 +239,9 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             &mut self.out,
             (VALUE_HEAD_BYTES_MAX, CRLF),
             |item, out| {
-                let seq = if cas_enabled { item.seq } else { 0 };
+                let seq = if cas_enabled { item.seq() } else { 0 };
                 let cas = (verb == GetVerb::Gets).then_some(seq);
-                put_value_head(&mut Head(out), key, item.flags, item.value_bytes as usize, cas);
+                put_value_head(&mut Head(out), key, item.flags(), item.value_bytes(), cas);
                 true
             },
         );

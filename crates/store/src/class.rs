@@ -2,9 +2,9 @@
 //! fits).
 //!
 //! One short mutex per class guards its chunk list and bitmaps; it is a futex, so a waiter sleeps.
-//! A free list for each worker would strand memory, and keep chunks from becoming wholly free, which
-//! giving them back depends on; of what a worker replaces it keeps one slot a class instead
-//! (`hand`).
+//! A free list for each worker would strand memory, and keep chunks from becoming wholly free, on
+//! which giving them back depends; a worker keeps one slot a class instead, of what it replaced
+//! last (`hand`).
 
 use crate::{geometry::Divider, meter};
 use laneway_sync::prim::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};

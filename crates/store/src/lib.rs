@@ -70,7 +70,7 @@ pub use hand::Hand;
 pub use hook::{Hook, Unlinked};
 pub use list::Listing;
 pub use location::{Location, Medium};
-pub use many::{GROUP, Group, Sought};
+pub use many::{FoundItem, GROUP, Group, Sought};
 pub use mark::IDLE_SECONDS_MAX;
 pub use read::{Got, Pinned};
 pub use record::{HEADER_BYTES, HEADER_EXT_BYTES};

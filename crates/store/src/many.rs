@@ -16,11 +16,7 @@ use crate::{
     store::{Record, Store},
     types::{ItemMeta, KeyHash, UnixSeconds},
 };
-use laneway_sync::{
-    append::Appending,
-    prim::{AtomicU16, AtomicU64},
-    words,
-};
+use laneway_sync::{append::Appending, prim::AtomicU64, words};
 
 /// Keys looked up together, at most. More than the misses that a core has under way at once, so
 /// that a long line of keys is cut into few groups.
@@ -50,6 +46,45 @@ struct Seek {
 pub struct Group {
     seeks: [Seek; GROUP],
     keys: usize,
+}
+
+/// An item that was found, for the head of its reply. Guarded by the read that is under way.
+#[derive(Debug)]
+pub struct FoundItem<'a> {
+    store: &'a Store,
+    record: &'a Record,
+    mark_number: usize,
+    now: UnixSeconds,
+}
+
+impl FoundItem<'_> {
+    /// CAS id.
+    #[inline(always)]
+    pub fn seq(&self) -> u64 {
+        self.record.header.seq
+    }
+
+    /// The client's own 32 bits.
+    #[inline(always)]
+    pub fn flags(&self) -> u32 {
+        self.record.header.flags
+    }
+
+    /// Length of the value.
+    #[inline(always)]
+    pub fn value_bytes(&self) -> usize {
+        self.record.header.value_bytes
+    }
+
+    /// All that is known of it, from before this hit.
+    #[inline]
+    pub fn meta(&self) -> ItemMeta {
+        let memory = &self.store.memory;
+        let mark = memory
+            .mark_by_number(self.mark_number)
+            .map_or(Mark(0), |place| memory.load_mark(place, self.record.offset, Some(self.now)));
+        self.store.meta_of(&self.record.header, mark, self.now)
+    }
 }
 
 /// What became of one key of a group.
@@ -153,7 +188,7 @@ impl Store {
         bytes_end: u64,
         out: &mut Vec<u8>,
         (head_bytes_max, tail): (usize, &[u8]),
-        head: impl FnOnce(&ItemMeta, &mut Appending<'_>) -> bool,
+        head: impl FnOnce(&FoundItem<'_>, &mut Appending<'_>) -> bool,
     ) -> Sought {
         let seek = &group.seeks[..group.keys][number];
         let version = &self.index.bucket(seek.primary).version;
@@ -173,9 +208,7 @@ impl Store {
         {
             return Sought::Otherwise;
         }
-        let place = self.memory.mark_by_number(seek.mark_number);
-        let mark = place.map(|place| self.memory.load_mark(place, record.offset, Some(now)));
-        let item = self.meta_of(&record.header, mark.unwrap_or(Mark(0)), now);
+        let item = FoundItem { store: self, record: &record, mark_number: seek.mark_number, now };
         let mut appending = Appending::new(out, head_bytes_max + value_bytes + tail.len());
         if !head(&item, &mut appending) {
             return Sought::Otherwise;
@@ -187,14 +220,12 @@ impl Store {
             return Sought::Otherwise;
         }
         appending.keep();
-        if let (Some(place), Some(mark)) = (place, mark) {
-            self.mark_hit(&record, (place, mark), now);
-        }
+        self.mark_hit(&record, seek.mark_number, now);
         Sought::Copied(bytes)
     }
 
     /// The record at a location and its words, if it is small and its key is `key`. Not validated.
-    #[inline]
+    #[inline(always)]
     fn small_record(&self, location: Location, key: &[u8]) -> Option<(Record, &[AtomicU64])> {
         if location.medium() != Medium::Arena {
             return None;
@@ -209,8 +240,10 @@ impl Store {
         is_it.then_some((Record { location, offset, header }, words))
     }
 
-    #[inline]
-    fn mark_hit(&self, record: &Record, (place, mark): (&AtomicU16, Mark), now: UnixSeconds) {
+    #[inline(always)]
+    fn mark_hit(&self, record: &Record, mark_number: usize, now: UnixSeconds) {
+        let Some(place) = self.memory.mark_by_number(mark_number) else { return };
+        let mark = self.memory.load_mark(place, record.offset, Some(now));
         mark::store(place, mark, mark.hit(now));
         if self.is_promotable(record, mark) {
             self.promote(record, mark.hit(now));

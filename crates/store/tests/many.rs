@@ -1,7 +1,8 @@
 //! Keys read together are answered as each alone would be.
 
 use laneway_store::{
-    Config, GROUP, Got, Group, ItemMeta, Mode, SMALL_RECORD_BYTES_MAX, Sought, Store, UnixSeconds,
+    Config, FoundItem, GROUP, Got, Group, ItemMeta, Mode, SMALL_RECORD_BYTES_MAX, Sought, Store,
+    UnixSeconds,
 };
 use laneway_sync::append::Appending;
 use std::sync::Arc;
@@ -44,8 +45,11 @@ fn sought(
     bytes_end: u64,
     out: &mut Vec<u8>,
 ) -> Sought {
-    let write = |item: &ItemMeta, out: &mut Appending<'_>| {
-        out.put(&head(item));
+    let write = |item: &FoundItem<'_>, out: &mut Appending<'_>| {
+        let meta = item.meta();
+        let told = (item.seq(), item.flags(), item.value_bytes() as u32);
+        assert_eq!(told, (meta.seq, meta.flags, meta.value_bytes));
+        out.put(&head(&meta));
         true
     };
     store.get_sought((group, number, key), now, bytes_end, out, (HEAD_BYTES_MAX, b"\r\n"), write)
