@@ -160,6 +160,9 @@ impl<S: Deref<Target = Store>> Draft<S> {
     pub fn prepare(&mut self) -> Result<Option<usize>, Refused> {
         let missing = self.missing();
         let Body::Large(large) = &mut self.body else { return Ok(Some(missing)) };
+        if meter::is_refused() {
+            return Ok(None); // a step that brings nothing, as a full store has them
+        }
         let payload = payload_bytes(&self.store.memory);
         let at = self.header.value_at() + self.written;
         while missing > 0 && large.pieces.len() <= at / payload {

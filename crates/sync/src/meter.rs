@@ -7,7 +7,7 @@
 //! because store, tier and server have such loops, and all of them know this crate.
 //!
 //! Beside it, and by the same feature, memory can be refused now and then, as a full store refuses
-//! it: the places where a request takes some ask [`is_refused`] first.
+//! it: the places where a request takes some, or waits for some, ask [`is_refused`] first.
 
 /// Work done by this thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
