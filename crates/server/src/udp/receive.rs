@@ -193,7 +193,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         at.counts.bursts.add_owner(1);
         let arrived = self.clock.nanos();
         self.now_seconds = self.clock.unix_seconds(arrived); // this turn may follow a long sleep
-        desk.ahead.clear();
         for index in 0..count {
             if index % KEYS_AHEAD == 0 && count - index > 1 {
                 let next = index..count.min(index + KEYS_AHEAD);
@@ -201,12 +200,13 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     let bytes = datagrams.arrival(index).bytes;
                     bytes.get(HEADER_BYTES..).unwrap_or_default()
                 });
-                desk.ahead.look_at_each(&self.shared.store, payloads, &self.limits);
+                desk.ahead.look_at_each(&self.shared.store, payloads);
             }
             let arrival = datagrams.arrival(index);
             bytes += arrival.bytes.len();
             self.arrival(desk, at, queue, arrival, arrived);
         }
+        desk.ahead.clear(); // the next burst's keys may stand where these stood
         // A reply soon sent is worth more than a fuller batch.
         self.flush_datagrams(udp, at)?;
         Ok((count, bytes))
