@@ -9,6 +9,7 @@
 //! withheld for long, the owner empties its hand whenever it has nothing to do, and once a second.
 
 use crate::store::Store;
+use laneway_sync::planted::{Bug, is_planted};
 use std::{cell::Cell, sync::Arc};
 
 /// Slots up to this size are kept, bytes: all of a hand are about 60 KB.
@@ -48,7 +49,7 @@ impl Hand {
         let Some(slot) = self.slots.get(class).filter(|slot| slot.get() == 0) else { return false };
         slot.set(offset);
         self.holds_any.set(true);
-        true
+        !is_planted(Bug::SlotHeldTwice)
     }
 
     /// Give back what it holds.

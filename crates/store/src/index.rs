@@ -26,6 +26,7 @@ use crate::{
     types::KeyHash,
     window::{Onlooker, Window},
 };
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::{
     prim::{
         AtomicU64,
@@ -93,6 +94,9 @@ impl Counts {
 
     /// Draw a CAS id: how many were drawn before.
     pub(crate) fn draw(&self) -> u64 {
+        if is_planted(Bug::CasRepeated) {
+            return self.drawn.fetch_add(1, Relaxed) / 2;
+        }
         self.drawn.fetch_add(1, Relaxed) // a count; what has the id is published by its bucket
     }
 

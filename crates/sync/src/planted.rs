@@ -63,6 +63,9 @@ bugs! {
     CutUntold => "a log is cut without a word where a damaged superblock may have vouched for it",
     UntakenShown => "at an interval a value is shown before the tier has taken it",
     JoinCutShort => "an append under short memory ends behind its first piece",
+    SlotHeldTwice => "a free slot that a worker keeps is given back as well",
+    CasRepeated => "two items of a partition get the same CAS id",
+    MissOfRowLost => "an `mg` that is looked up with others and misses is not answered",
     FlushMarkIgnored => "a start ignores `flush_all`",
 }
 
