@@ -106,6 +106,7 @@ fn replayed(trace: &Trace) -> Sizes {
 mod tests {
     use super::*;
     use crate::machine::Costs;
+    use crate::stats::US;
     use crate::workload::{Draw, Mix};
     use laneway_load::random::Random;
 
@@ -163,5 +164,10 @@ mod tests {
         let rows = [(90, false, false), (5030, true, true), (90, true, false), (30, true, false)];
         assert_eq!(seen[..4], rows);
         assert_eq!(seen[4], rows[0]);
+        let mix = Mix { sizes: draw.sizes().clone(), ..Mix::etc() };
+        for (requests, packets) in [(1, 1), (2, 5), (3, 6), (4, 7), (6, 12), (9, 15)] {
+            let mean = Costs::UNIT.mean_service_of(&mix, requests);
+            assert_eq!(mean * requests as f64, f64::from(packets) * US as f64, "{requests}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::events::NEVER;
 use crate::machine::{Halves, Machine, Outcome, State, Traffic, run};
 use crate::row::Row;
 use crate::stats::{Estimate, SECOND};
-use crate::workload::Mix;
+use crate::workload::{Mix, Sizes};
 use laneway_policy::Design;
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
@@ -74,6 +74,14 @@ pub const EPOCH_REQUESTS: u64 = laneway_policy::settings::SAMPLES_MIN * 4 / 3;
 /// before (see `machine`).
 const EPOCHS_WARMUP: u64 = 3;
 
+/// Requests that do not count at the beginning of a run in which so many do. A trace is the same
+/// for all designs: with a wire all wait for what `lanes` needs, or others' rows would count.
+pub fn warmup(machine: &Machine, mix: &Mix, requests: u64) -> u64 {
+    let asks = machine.settings.design == Design::Lanes || matches!(mix.sizes, Sizes::Trace(_));
+    let least = if machine.nic.is_some() && asks { EPOCHS_WARMUP * EPOCH_REQUESTS } else { 0 };
+    Traffic::warmup(requests).max(least)
+}
+
 impl Point {
     fn run(&self, seed: u64, p99_max: Option<u64>) -> Outcome {
         let mut machine = self.machine.clone();
@@ -81,9 +89,7 @@ impl Point {
             machine.epoch = (EPOCH_REQUESTS as f64 / self.rate * SECOND as f64) as u64;
         }
         let mut traffic = Traffic::steady(self.mix.clone(), self.rate, self.requests);
-        if machine.nic.is_some() && machine.settings.design == Design::Lanes {
-            traffic.warmup = traffic.warmup.max(EPOCHS_WARMUP * EPOCH_REQUESTS);
-        }
+        traffic.warmup = warmup(&machine, &self.mix, self.requests);
         traffic.p99_max = p99_max;
         run(&machine, &traffic, seed)
     }
@@ -132,6 +138,25 @@ impl Measured {
             let [first, second] = halves(outcome).p99_us;
             if first > 0.0 && second > 0.0 { (second / first).ln() } else { 0.0 }
         })
+    }
+
+    /// Where requests come by connections and somebody slices: the longest wait of each lane over
+    /// all seeds, the bound of that very wait, and whether nobody waited longer than its own bound.
+    pub fn waits(&self, row: Row) -> Row {
+        let longest = |lane: usize| {
+            let waits = self.outcomes.iter().map(|outcome| outcome.slice_waits[lane]);
+            waits.max_by_key(|wait| wait.slices).unwrap_or_default()
+        };
+        let [small, large] = [longest(0), longest(1)];
+        if large.bound == 0 {
+            return row;
+        }
+        let mut all = self.outcomes.iter().flat_map(|outcome| outcome.slice_waits);
+        row.with("small_slices", small.slices)
+            .with("small_bound", small.bound)
+            .with("large_slices", large.slices)
+            .with("large_bound", large.bound)
+            .with("within_bound", all.all(|wait| wait.used <= 1.0))
     }
 
     /// The row with all that is known of the point.

@@ -3,7 +3,7 @@
 use super::{Nic, Numa, Streams};
 use crate::events::NEVER;
 use crate::stats::US;
-use crate::workload::{Draw, Drawn, Mix, Sizes};
+use crate::workload::{Draw, Drawn, Mix, Replayed, Sizes};
 use laneway_load::random::Random;
 use laneway_policy::cost::{PACKET_COST_NS, REQUEST_COST_NS};
 use laneway_policy::{BATCH, CorePlan, Design, ItemBytes, Settings};
@@ -69,6 +69,16 @@ impl Costs {
         let mut random = Random::new(1);
         let total: u64 = (0..draws).map(|_| self.of(&draw.draw(&mut random))).sum();
         total as f64 / draws as f64
+    }
+
+    /// The same over a run of so many requests: what a trace has for them, over and over, or the
+    /// mean of the mix.
+    pub fn mean_service_of(&self, mix: &Mix, requests: u64) -> f64 {
+        let Sizes::Trace(rows) = &mix.sizes else { return self.mean_service(mix) };
+        let sum = |rows: &[Replayed]| rows.iter().map(|row| self.service(row.bytes) as f64).sum();
+        let len = rows.len() as u64;
+        let (rounds, rest): (f64, f64) = (sum(rows), sum(&rows[..(requests % len) as usize]));
+        ((requests / len) as f64 * rounds + rest) / requests as f64
     }
 }
 
@@ -280,9 +290,14 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Of a run in which so many requests count: a fifth of them.
+    pub(crate) fn warmup(requests: u64) -> u64 {
+        requests / 5
+    }
+
     /// One mix all the time, with a fifth more requests at the start that do not count.
     pub fn steady(mix: Mix, rate: f64, requests: u64) -> Traffic {
-        let warmup = requests / 5;
+        let warmup = Traffic::warmup(requests);
         Traffic { phases: vec![(0, mix)], rate, warmup, requests, window: None, p99_max: None }
     }
 }

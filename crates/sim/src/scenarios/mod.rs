@@ -15,6 +15,7 @@ mod scale;
 mod sharding;
 mod slice;
 
+pub use pipelined::by_connections;
 pub use plan::{Question, read_question};
 pub use scale::{WAYS, Way};
 

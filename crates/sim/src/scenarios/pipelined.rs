@@ -12,7 +12,7 @@ use super::{Figure, MEGA, Setup, bare, cpu_peak};
 use crate::machine::{Costs, Machine, Reach, Streams};
 use crate::plot::Chart;
 use crate::row::Row;
-use crate::study::{Measured, Point, Study};
+use crate::study::{Point, Study};
 use crate::workload::Mix;
 use laneway_policy::Design;
 
@@ -40,7 +40,7 @@ fn clients(workers: u16) -> Vec<(String, u32, u32, u32)> {
 
 /// What a request costs over TCP, and a turn of a connection in picoseconds: what was measured with
 /// one and with 16 requests in flight is a line.
-fn costs(costs: Costs) -> (Costs, u64) {
+pub fn by_connections(costs: Costs) -> (Costs, u64) {
     let [pipelined, single] = ["tcp-pipelined", "tcp"].map(|flag| {
         let way = WAYS.iter().find(|way| way.flag == flag).unwrap_or(&WAYS[0]);
         way.costs(costs)
@@ -51,7 +51,7 @@ fn costs(costs: Costs) -> (Costs, u64) {
 
 fn points(study: &Study, setup: &Setup) -> Vec<Point> {
     let mix = Mix::etc().with_large_percent(LARGE_PERCENT);
-    let (costs, turn) = costs(setup.costs);
+    let (costs, turn) = by_connections(setup.costs);
     let mut points = Vec::new();
     for workers in WORKERS {
         for (clients, connections, burst, turn_requests) in clients(workers) {
@@ -90,29 +90,10 @@ fn points(study: &Study, setup: &Setup) -> Vec<Point> {
     points
 }
 
-/// Where somebody slices: the longest wait of each lane over all seeds, the bound of that very
-/// wait, and whether nobody waited longer than its own bound.
-fn waits(measured: &Measured, row: Row) -> Row {
-    let longest = |lane: usize| {
-        let waits = measured.outcomes.iter().map(|outcome| outcome.slice_waits[lane]);
-        waits.max_by_key(|wait| wait.slices).unwrap_or_default()
-    };
-    let [small, large] = [longest(0), longest(1)];
-    if large.bound == 0 {
-        return row;
-    }
-    let mut all = measured.outcomes.iter().flat_map(|outcome| outcome.slice_waits);
-    row.with("small_slices", small.slices)
-        .with("small_bound", small.bound)
-        .with("large_slices", large.slices)
-        .with("large_bound", large.bound)
-        .with("within_bound", all.all(|wait| wait.used <= 1.0))
-}
-
 fn measured(study: &Study, points: &[Point]) -> Vec<Row> {
     study.parallel("pipelined", points, |point| {
         let measured = study.all_seeds(point);
-        measured.row(waits(&measured, point.row.clone()), study.seed)
+        measured.row(measured.waits(point.row.clone()), study.seed)
     })
 }
 

@@ -3,14 +3,20 @@
 //! first: `way` sets costs that `request-ns` may change.
 
 use super::spec::{SCHEDULERS, Spec};
-use crate::machine::{Central, Standby, WireOrder};
-use crate::scenarios::WAYS;
+use crate::machine::{Central, Standby, Streams, WireOrder};
+use crate::scenarios::{WAYS, by_connections};
 use crate::stats::US;
 use crate::workload::Sizes;
 use laneway_policy::{CostModel, Design, ITEM_BYTES_MAX, ItemBytes};
 
 /// Most requests of one run.
 const REQUESTS_MAX: u64 = 1 << 36;
+
+/// Connections are drawn by sixteen bits.
+const CONNECTIONS_MAX: u64 = 1 << 16;
+
+/// Deeper pipelines are no client's.
+const DEPTH_MAX: u64 = 1024;
 
 type Read = fn(&mut Spec, &str) -> Result<(), String>;
 
@@ -314,11 +320,34 @@ pub(super) const AXES: &[Axis] = &[
         spec.machine.reach = one_of(text, &[("unread", Unread), ("offered", Offered)])?;
         Ok(())
     }),
-    axis("request-ns", "a request costs (441)", |spec, text| {
+    axis("connections", "that requests come by, replies in order, as over TCP", |spec, text| {
+        let connections = whole(text, 1, CONNECTIONS_MAX)? as u32;
+        let (costs, turn) = by_connections(spec.machine.costs);
+        spec.machine.costs = costs;
+        spec.streams = Some(Streams { connections, burst: 1, turn, urgency: true });
+        Ok(())
+    }),
+    axis("depth", "requests that come at once on a connection (1)", |spec, text| {
+        let burst = whole(text, 1, DEPTH_MAX)? as u32;
+        spec.streams = spec.streams.map(|streams| Streams { burst, ..streams });
+        Ok(())
+    }),
+    axis("turn-ns", "a turn of a connection beside its requests (7680)", |spec, text| {
+        let turn = ns(text)?;
+        spec.turn_is_given = true;
+        spec.streams = spec.streams.map(|streams| Streams { turn, ..streams });
+        Ok(())
+    }),
+    axis("urgency", "true (default) or false: lanes as if nobody inherited it", |spec, text| {
+        let urgency = one_of(text, &[("true", true), ("false", false)])?;
+        spec.streams = spec.streams.map(|streams| Streams { urgency, ..streams });
+        Ok(())
+    }),
+    axis("request-ns", "a request costs (441; 520 with connections)", |spec, text| {
         spec.machine.costs.request = ns(text)?;
         Ok(())
     }),
-    axis("packet-ns", "each packet of it (700)", |spec, text| {
+    axis("packet-ns", "each packet of it (700; 300 with connections)", |spec, text| {
         spec.machine.costs.packet = ns(text)?.max(1);
         Ok(())
     }),

@@ -22,7 +22,7 @@ use spec::Spec;
 const POINTS_MAX: usize = 10_000;
 
 /// What a file has of its own, so that no flag may say it too.
-const OWN: [(&str, &[&str]); 2] = [
+const OWN: [(&str, &[&str]); 3] = [
     (
         "service-file",
         &[
@@ -37,6 +37,22 @@ const OWN: [(&str, &[&str]); 2] = [
         ],
     ),
     ("trace", &["large-percent", "large-bytes-max", "k", "get-share"]),
+    (
+        "connections",
+        &[
+            "way",
+            "reach",
+            "queue",
+            "batch",
+            "slice-order",
+            "steal-queue-min",
+            "steal-requests-max",
+            "steal-when-idle",
+            "slices-unsent-max",
+            "handoff-ns",
+            "steal-ns",
+        ],
+    ),
 ];
 
 /// Flags of some designs alone: other designs of a sweep run once whatever these say.
@@ -51,12 +67,15 @@ const OF_DESIGNS: [(&str, &[&str]); 7] = [
 ];
 
 /// Flags that say something of what another one makes, and what to do where that is not given.
-const NEEDS: [(&str, &str, &str); 5] = [
+const NEEDS: [(&str, &str, &str); 8] = [
     ("burst-share", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
     ("burst-us", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
     ("retry-us", "rx-queue", "nothing is lost; give a --rx-queue"),
     ("numa-strays", "numa", "there is one domain; give a --numa above 1"),
     ("numa-ns", "numa", "there is one domain; give a --numa above 1"),
+    ("depth", "connections", "there are no connections; give --connections"),
+    ("turn-ns", "connections", "there are no connections; give --connections"),
+    ("urgency", "connections", "there are no connections; give --connections"),
 ];
 
 /// Axes with their values, as typed.
@@ -194,7 +213,7 @@ impl Sweep {
             if matches!(machine.central, Some(Central::Grant { .. })) {
                 row = row.with("cores_granted", measured.mean(|one| one.cores));
             }
-            row
+            measured.waits(row)
         }))
     }
 }
@@ -202,6 +221,7 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::{Machine, Reach, Streams};
     use crate::stats::US;
     use crate::study::Effort;
     use crate::workload::Sizes;
@@ -245,6 +265,9 @@ mod tests {
             ("wurst", "1", "--wurst: no such flag of run"),
             ("nic-gbit", "fast", "or none"),
             ("load", "", "--load : must be"),
+            ("connections", "0", "--connections 0: must be a whole number from 1 to 65536"),
+            ("connections", "65537", "must be a whole number from 1 to 65536"),
+            ("depth", "1025", "--depth 1025: must be a whole number from 1 to 1024"),
             ("burst-factor", "0.5", "--burst-factor 0.5: must be a number from 1 to"),
             ("burst-share", "1", "--burst-share 1: must be a number from"),
             ("trace", "", "--trace : must be the name of a file"),
@@ -263,6 +286,17 @@ mod tests {
         }
         for (flags, words) in [
             (&[("service-file", "x"), ("k", "10")][..], "--k: --service-file has its own"),
+            (&[("depth", "4")], "--depth: there are no connections; give --connections"),
+            (&[("urgency", "true")], "--urgency: there are no connections"),
+            (&[("connections", "9"), ("way", "tcp")], "--way: --connections has its own"),
+            (&[("connections", "9"), ("nic-gbit", "40")], "leave out --nic-gbit"),
+            (&[("connections", "9"), ("rx-queue", "4")], "leave out --nic-gbit, --numa, --rx"),
+            (&[("connections", "9"), ("design", "minos")], "--connections: knows --design lanes"),
+            (&[("connections", "9"), ("design", "tq")], "--connections: knows --design lanes"),
+            (
+                &[("connections", "9"), ("depth", "100"), ("requests", "1999")],
+                "--depth 100: a run must have 20 pipelines or more; give --requests 2000",
+            ),
             (&[("trace", "x"), ("get-share", "1")], "--get-share: --trace has its own"),
             (&[("trace", "x"), ("service-file", "y")], "--trace: --service-file has its own"),
             (&[("service-file", "/no/such")], "--service-file /no/such: "),
@@ -336,20 +370,8 @@ mod tests {
 
     #[test]
     fn a_dispatcher_spares_nothing_of_times_that_were_measured() {
-        let name = format!("laneway-service-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, "100 500\n").expect("room for a line");
-        let file = path.to_str().expect("plain");
-        let flags = [
-            ("service-file", file),
-            ("design", "darc,shinjuku"),
-            ("load", "0.9"),
-            ("requests", "50000"),
-            ("seeds", "1"),
-        ];
-        let rows = sweep(&flags).expect("fits").run(&Study::new(Effort::Quick, 1, 2));
-        std::fs::remove_file(&path).expect("it is ours");
-        for row in rows.expect("few") {
+        let flags = [("design", "darc,shinjuku"), ("load", "0.9"), ("requests", "50000")];
+        for row in rows_of_file("service-file", "100 500\n", &flags) {
             let busy = row.number("cpu_busy").expect("each row has it");
             assert!((0.87..0.93).contains(&busy), "{busy}");
         }
@@ -369,6 +391,78 @@ mod tests {
         let row = &rows(&[("design", "caladan"), ("load", "0.3")])[0];
         assert!(row.number("cores_granted").is_some_and(|cores| (2.4..8.0).contains(&cores)));
         assert_eq!(row.number("lost"), None, "nothing could be");
+    }
+
+    /// Rows of a run of one seed on a file of this text.
+    fn rows_of_file(flag: &str, text: &str, flags: &[(&str, &str)]) -> Vec<Row> {
+        let name = format!("laneway-{flag}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).expect("room for a few lines");
+        let mut sweep = sweep(flags).expect("fits");
+        sweep.set(flag, path.to_str().expect("plain")).expect("fits");
+        sweep.set("seeds", "1").expect("fits");
+        let rows = sweep.run(&Study::new(Effort::Quick, 1, 2));
+        std::fs::remove_file(&path).expect("it is ours");
+        rows.expect("few")
+    }
+
+    #[test]
+    fn a_load_is_that_of_the_part_of_a_trace_that_is_replayed() {
+        // Twenty thousand small requests, then as many large ones, of which a run sees none.
+        let rows = |key: char, bytes: u32| format!("1,{key},20,{bytes},1,get,0\n").repeat(20_000);
+        let text = rows('a', 100) + &rows('b', 100_000);
+        let flags = [("requests", "10000"), ("load", "0.7"), ("design", "hkh,lanes")];
+        for row in rows_of_file("trace", &text, &flags) {
+            let busy = row.number("cpu_busy").expect("each row has it");
+            // Taught by the whole trace, `lanes` has large workers that take small requests.
+            assert!((0.65..0.85).contains(&busy), "{}", row.json());
+        }
+    }
+
+    #[test]
+    fn connections_are_those_of_the_pipelined_figure() {
+        let flags = [
+            ("connections", "32"),
+            ("depth", "16"),
+            ("workers", "1"),
+            ("design", "hkh,lanes"),
+            ("large-percent", "0.5"),
+            ("load", "0.6"),
+            ("requests", "40000"),
+            ("seeds", "1"),
+        ];
+        let sweep = sweep(&flags).expect("fits");
+        let points = sweep.points().expect("few");
+        let streams = |urgency| Streams { connections: 32, burst: 16, turn: 7_680_000, urgency };
+        let machines: Vec<_> = points.iter().map(|(point, _)| &point.machine).collect();
+        assert_eq!(
+            [machines[0].streams, machines[1].streams],
+            [false, true].map(streams).map(Some)
+        );
+        for Machine { costs, reach, .. } in machines {
+            assert_eq!((costs.request, costs.packet), (520_000, 300_000));
+            assert_eq!(*reach, Reach::Offered);
+        }
+        let rows = sweep.run(&Study::new(Effort::Quick, 1, 2)).expect("few");
+        for row in &rows {
+            // Where two pipelines meet on a connection, one turn is enough.
+            let busy = row.number("cpu_busy").expect("each row has it");
+            assert!((0.5..0.65).contains(&busy), "{}", row.json());
+        }
+        assert_eq!((&*rows[0].text("within_bound"), &*rows[1].text("within_bound")), ("", "true"));
+    }
+
+    #[test]
+    fn a_turn_costs_nothing_beside_times_that_were_measured_unless_it_is_said() {
+        let flags = [("connections", "1"), ("workers", "4"), ("load", "0.5"), ("design", "hkh")];
+        let flags = [&flags[..], &[("requests", "20000")]].concat();
+        for (turn, own) in [(None, 0.125), (Some(("turn-ns", "500")), 0.125)] {
+            let flags: Vec<_> = flags.iter().copied().chain(turn).collect();
+            let row = &rows_of_file("service-file", "100 500", &flags)[0];
+            // One connection is one worker's, so that a load of a half is an eighth of four.
+            let busy = row.number("cpu_busy").expect("each row has it");
+            assert!((busy - own).abs() < 0.03, "{turn:?}: {}", row.json());
+        }
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use crate::bursts::Bursts;
 use crate::inputs::Inputs;
-use crate::machine::{Central, Machine, Nic, Numa, Rx};
+use crate::machine::{Central, Machine, Nic, Numa, Reach, Rx, Streams};
 use crate::row::Row;
 use crate::stats::{SECOND, US};
-use crate::study::{EPOCH_REQUESTS, Point};
+use crate::study::{EPOCH_REQUESTS, Point, warmup};
 use crate::workload::Mix;
 use laneway_policy::{CostModel, Design};
 
@@ -29,6 +29,8 @@ pub(super) struct Spec {
     pub(super) rx_requests: Option<u32>,
     pub(super) retry: u64,
     pub(super) numa: Numa,
+    pub(super) streams: Option<Streams>,
+    pub(super) turn_is_given: bool,
 }
 
 /// Designs of the simulator alone, which have a scheduler.
@@ -62,6 +64,8 @@ impl Spec {
             rx_requests: None,
             retry: 1_000 * US,
             numa: Numa { domains: 1, strays: 0.0, cost: 300_000 },
+            streams: None,
+            turn_is_given: false,
         }
     }
 
@@ -90,9 +94,52 @@ impl Spec {
         Ok(())
     }
 
-    pub(super) fn point(self, row: Row, inputs: &mut Inputs) -> Result<Point, String> {
+    /// The connections, if requests come by any.
+    fn streams(&self) -> Result<Option<Streams>, String> {
+        let Some(mut streams) = self.streams else { return Ok(None) };
+        let design = self.machine.settings.design;
+        if self.machine.central.is_some() || !matches!(design, Design::Lanes | Design::Hkh) {
+            let words = "knows --design lanes and hkh alone, which serves each request to its end";
+            return Err(format!("--connections: {words}; leave it out"));
+        }
+        if self.has_wire || self.numa.domains > 1 || self.rx_requests.is_some() {
+            let words = "have no wire, no domains and no bound on what waits";
+            return Err(format!(
+                "--connections: requests by them {words}; leave out --nic-gbit, --numa, --rx-queue"
+            ));
+        }
+        let Streams { burst, .. } = streams;
+        if self.requests < u64::from(burst) * BURSTS_MIN as u64 {
+            return Err(format!(
+                "--depth {burst}: a run must have {BURSTS_MIN} pipelines or more; give --requests \
+                 {}, or a lower depth",
+                f64::from(burst) * BURSTS_MIN
+            ));
+        }
+        if self.service_file.is_some() && !self.turn_is_given {
+            streams.turn = 0; // What was measured holds it.
+        }
+        streams.urgency &= design == Design::Lanes;
+        Ok(Some(streams))
+    }
+
+    /// Requests per second at which nobody would have time left, serving only the requests of
+    /// the run. Of connections each is one worker's at a time, and a turn is taken to have as
+    /// many requests as come at once.
+    fn peak(&self, machine: &Machine, mix: &Mix) -> f64 {
+        let mut workers = u32::from(machine.settings.workers);
+        let requests = warmup(machine, mix, self.requests) + self.requests;
+        let mut service = machine.costs.mean_service_of(mix, requests);
+        if let Some(streams) = machine.streams {
+            workers = workers.min(streams.connections);
+            service += streams.turn as f64 / f64::from(streams.burst);
+        }
+        f64::from(workers) * SECOND as f64 / service
+    }
+
+    pub(super) fn point(&self, row: Row, inputs: &mut Inputs) -> Result<Point, String> {
         self.fits()?;
-        let Spec { mut machine, mut mix, .. } = self;
+        let (mut machine, mut mix) = (self.machine.clone(), self.mix.clone());
         if let Some(path) = &self.service_file {
             mix.sizes = inputs.service_file(path)?;
             if machine.central.is_some_and(Central::receives) {
@@ -108,6 +155,10 @@ impl Spec {
         machine.numa = (self.numa.domains > 1).then_some(self.numa);
         machine.settings.workers /= self.numa.domains;
         machine.nic = self.has_wire.then_some(self.nic);
+        machine.streams = self.streams()?;
+        if machine.streams.is_some() {
+            machine.reach = Reach::Offered;
+        }
         machine.profiles = self.profiles_all || matches!(design, Design::Lanes | Design::Minos);
         machine.settings.cost = match (self.cost, design) {
             (Some(cost), _) => cost,
@@ -122,7 +173,7 @@ impl Spec {
         if costs.receive + costs.profile > costs.request {
             return Err("--request-ns: must be at least 330: receiving and counting".to_owned());
         }
-        let peak = f64::from(workers) * SECOND as f64 / costs.mean_service(&mix);
+        let peak = self.peak(&machine, &mix);
         let domains = f64::from(self.numa.domains);
         let rate = self.rate.map_or(self.load * peak, |rate| rate / domains);
         machine.epoch = (self.epoch_requests as f64 / rate * SECOND as f64) as u64;
