@@ -28,9 +28,11 @@ pub fn write_rows(folder: &Path, name: &str, rows: &[Row]) -> Result<(), String>
     put(folder, format!("{name}.csv"), &row::csv(rows))
 }
 
+/// The whole file or the one before it.
 fn put(folder: &Path, file: String, text: &str) -> Result<(), String> {
-    let path = folder.join(file);
-    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    let (path, new) = (folder.join(&file), folder.join(format!("{file}.new")));
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Write a figure into a folder, which is there.

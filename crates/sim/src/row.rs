@@ -1,6 +1,8 @@
 //! A figure's numbers: rows that name their axes, as JSON lines, CSV or a table.
 
-use std::fmt::Write;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt::{self, Write};
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,6 +13,8 @@ pub enum Cell {
     Whole(u64),
     /// Any number; what is not finite has no value.
     Number(f64),
+    /// A number that was asked for, or read: all of its digits.
+    Exact(f64),
     /// Yes or no.
     Truth(bool),
 }
@@ -52,11 +56,25 @@ impl From<bool> for Cell {
 }
 
 impl Cell {
+    /// What was asked for, as the text says it.
+    pub fn asked(text: &str) -> Cell {
+        if let Ok(truth) = text.parse() {
+            return Cell::Truth(truth);
+        }
+        if let Ok(number) = text.parse() {
+            return Cell::Whole(number);
+        }
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Cell::Exact(number),
+            _ => Cell::Text(text.to_owned()),
+        }
+    }
+
     /// As a number, if it is one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Cell::Whole(number) => Some(*number as f64),
-            Cell::Number(number) if number.is_finite() => Some(*number),
+            Cell::Number(number) | Cell::Exact(number) if number.is_finite() => Some(*number),
             Cell::Text(text) => text.parse().ok(),
             _ => None,
         }
@@ -68,6 +86,7 @@ impl Cell {
             Cell::Text(text) => text.clone(),
             Cell::Whole(number) => number.to_string(),
             Cell::Truth(truth) => truth.to_string(),
+            Cell::Exact(number) => number.to_string(),
             Cell::Number(number) if !number.is_finite() => "-".to_owned(),
             Cell::Number(number) => shortest(*number),
         }
@@ -75,7 +94,7 @@ impl Cell {
 
     fn json(&self) -> String {
         match self {
-            Cell::Text(text) => format!("{text:?}"),
+            Cell::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
             Cell::Number(number) if !number.is_finite() => "null".to_owned(),
             _ => self.plain(),
         }
@@ -99,7 +118,7 @@ fn shortest(number: f64) -> String {
 /// One row: names and values, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Row {
-    cells: Vec<(&'static str, Cell)>,
+    cells: Vec<(Cow<'static, str>, Cell)>,
 }
 
 impl Row {
@@ -109,8 +128,8 @@ impl Row {
     }
 
     /// The same with one more value.
-    pub fn with(mut self, name: &'static str, value: impl Into<Cell>) -> Row {
-        self.cells.push((name, value.into()));
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cell>) -> Row {
+        self.cells.push((name.into(), value.into()));
         self
     }
 
@@ -122,7 +141,7 @@ impl Row {
 
     /// The value of that name.
     pub fn get(&self, name: &str) -> Option<&Cell> {
-        self.cells.iter().find(|(own, _)| *own == name).map(|(_, cell)| cell)
+        self.cells.iter().find(|(own, _)| own == name).map(|(_, cell)| cell)
     }
 
     /// The number of that name.
@@ -147,11 +166,44 @@ impl Row {
     }
 }
 
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Row, D::Error> {
+        from.deserialize_map(InOrder)
+    }
+}
+
+/// Reads an object with its fields in their order.
+struct InOrder;
+
+impl<'de> Visitor<'de> for InOrder {
+    type Value = Row;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a row: an object of numbers and words")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Row, A::Error> {
+        let mut row = Row::default();
+        while let Some((name, value)) = map.next_entry::<String, serde_json::Value>()? {
+            let cell = match value {
+                serde_json::Value::String(text) => Cell::Text(text),
+                serde_json::Value::Bool(truth) => Cell::Truth(truth),
+                serde_json::Value::Number(number) => number
+                    .as_u64()
+                    .map_or_else(|| Cell::Exact(number.as_f64().unwrap_or(f64::NAN)), Cell::Whole),
+                _ => Cell::Number(f64::NAN),
+            };
+            row = row.with(name, cell);
+        }
+        Ok(row)
+    }
+}
+
 /// Names of all columns, in the order they first appear.
-fn columns(rows: &[Row]) -> Vec<&'static str> {
-    let mut names: Vec<&'static str> = Vec::new();
+fn columns(rows: &[Row]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
     for (name, _) in rows.iter().flat_map(|row| &row.cells) {
-        if !names.contains(name) {
+        if !names.contains(&&**name) {
             names.push(name);
         }
     }
@@ -196,10 +248,27 @@ pub fn unit(column: &str) -> &'static str {
         "k" => "frames",
         "small_slices" | "small_bound" | "large_slices" | "large_bound" => "slices",
         "small_unfinished" | "large_unfinished" | "large_backlog" | "requests" => "requests",
+        "connections" => "conns",
+        "rx_queue" | "depth" | "batch" | "epoch_requests" | "requests_per_seed"
+        | "steal_queue_min" | "steal_requests_max" => "requests",
+        "slices_unsent_max" => "slices",
+        "handoff_workers" | "workers_large_fixed" => "cores",
+        "nic_burst" => "frames",
+        "nic_gbit" => "Gb/s",
+        "seeds" | "seeds_asked" => "runs",
+        "numa" => "domains",
+        "numa_strays" => "share",
+        "burst_factor" => "times",
+        _ if name.ends_with("_us") => "us",
+        _ if name.ends_with("_ns") => "ns",
+        _ if name.ends_with("_share") => "share",
         _ if name.contains("_over_") || name.starts_with("max_") => "times",
         _ => "",
     }
 }
+
+/// What says of a row whose it is; no table needs it.
+const OF_ROWS: [&str; 4] = ["figure", "schema", "sweep", "point"];
 
 /// Columns of a table: what does not fit is in the JSON and in the CSV.
 const TABLE_WIDTH: usize = 100;
@@ -236,7 +305,8 @@ const LEFT_OUT: [&str; 26] = [
 
 /// All rows as a table for a terminal: names, units, values; as many columns as fit.
 pub fn table(rows: &[Row]) -> String {
-    let mut names: Vec<&str> = columns(rows).into_iter().filter(|name| *name != "figure").collect();
+    let mut names: Vec<&str> =
+        columns(rows).into_iter().filter(|name| !OF_ROWS.contains(name)).collect();
     let width = |name: &&str| {
         let cells = rows.iter().map(|row| row.text(name).chars().count());
         cells.chain([name.len(), unit(name).len()]).max().unwrap_or(0)
@@ -290,7 +360,7 @@ mod tests {
     fn a_table_fits_a_terminal_and_says_its_units() {
         let row = LEFT_OUT
             .iter()
-            .fold(Row::of("a").with("load", 0.9), |row, name| row.with(name, 123_456.0));
+            .fold(Row::of("a").with("load", 0.9), |row, name| row.with(*name, 123_456.0));
         let text = table(&[row.with("p99", 12.5).with("state", "steady")]);
         assert!(text.lines().all(|line| line.len() <= TABLE_WIDTH), "{text}");
         let lines: Vec<&str> = text.lines().collect();

@@ -18,10 +18,12 @@ Usage: laneway sim run [--AXIS VALUE[,VALUE...]]... [--sweep FILE.toml] [--json|
   --sweep FILE           TOML: axis = value, or axis = [value, ...], names with underscores;
                          a flag that is given as well counts instead
   --json, --csv          a row a point with all columns, on standard output, instead of a table
-  --out DIR              run.json and run.csv
+  --out DIR              run.json, a row as each point ends, and run.csv; the same command goes on
+                         where one that was broken off has stopped
+  --schema               the JSON Schema of a row, on standard output
   --seed N, --threads N  the first seed (1); threads (as many as there are CPUs)
 
-Axes:
+Axes, and the units of their values:
 ";
 
 #[derive(Debug)]
@@ -32,6 +34,7 @@ struct Flags {
     json: bool,
     csv: bool,
     out: Option<PathBuf>,
+    schema: bool,
 }
 
 /// Runs with these arguments, `run` itself not among them.
@@ -58,12 +61,14 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 fn parse(args: Vec<OsString>) -> Result<Option<Flags>, String> {
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
     let sweep = Sweep::default();
-    let mut flags = Flags { sweep, seed: 1, threads: cpus, json: false, csv: false, out: None };
+    let mut flags =
+        Flags { sweep, seed: 1, threads: cpus, json: false, csv: false, out: None, schema: false };
     let mut file = None;
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         match arg {
             Long("help") | Short('h') => return Ok(None),
+            Long("schema") => flags.schema = true,
             Long("json") => flags.json = true,
             Long("csv") => flags.csv = true,
             Long("seed") => flags.seed = whole(&mut parser, "--seed", 0, 1 << 40)?,
@@ -104,8 +109,12 @@ fn whole(parser: &mut lexopt::Parser, flag: &str, low: u64, high: u64) -> Result
 }
 
 fn run(flags: &Flags) -> Result<(), String> {
+    if flags.schema {
+        print!("{}", sweep::SCHEMA_TEXT);
+        return Ok(());
+    }
     let study = Study::new(Effort::Quick, flags.seed, flags.threads);
-    let rows: Vec<Row> = flags.sweep.run(&study)?;
+    let rows: Vec<Row> = flags.sweep.run(&study, flags.out.as_deref())?;
     print!(
         "{}",
         match (flags.json, flags.csv) {
@@ -114,10 +123,7 @@ fn run(flags: &Flags) -> Result<(), String> {
             (false, false) => row::table(&rows),
         }
     );
-    let Some(folder) = &flags.out else { return Ok(()) };
-    std::fs::create_dir_all(folder)
-        .map_err(|error| format!("--out {}: {error}", folder.display()))?;
-    report::write_rows(folder, "run", &rows)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod datagram;
 mod floor;
 mod invocation;
 mod records;
+mod schema;
 mod scripted;
 mod scripted_udp;
 mod sender;

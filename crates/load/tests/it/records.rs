@@ -1,53 +1,9 @@
 //! Every record of bench/record against bench/record/schema.json, the form other programs read.
 
+use crate::schema::hold;
 use laneway_load::pairs::record::Record;
 use serde_json::Value;
 use std::path::Path;
-
-/// Holds `value` against what of JSON Schema the schema of records has need of. A word that is
-/// not known here fails, as what it asks for would not be checked.
-fn hold(value: &Value, schema: &Value, whole: &Value, at: &str) -> Result<(), String> {
-    let wrong = |why: &str| Err(format!("{at}: {why}: {value}"));
-    for (word, wanted) in schema.as_object().into_iter().flatten() {
-        match (word.as_str(), wanted, value) {
-            ("$ref", Value::String(name), _) => {
-                let meant = whole.pointer(&name[1..]).ok_or("no such definition")?;
-                hold(value, meant, whole, at)?;
-            }
-            ("const", _, _) if wanted == value => {}
-            ("enum", Value::Array(all), _) if all.contains(value) => {}
-            ("type", Value::String(kind), _) => match (kind.as_str(), value) {
-                ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => {}
-                ("array", Value::Array(_)) | ("object", Value::Object(_)) => {}
-                ("number", Value::Number(_)) => {}
-                ("integer", Value::Number(number)) if !number.is_f64() => {}
-                _ => return wrong(&format!("no {kind}")),
-            },
-            ("items", _, Value::Array(all)) => {
-                all.iter().try_for_each(|each| hold(each, wanted, whole, at))?;
-            }
-            ("required", Value::Array(names), Value::Object(fields)) => {
-                let mut names = names.iter().filter_map(Value::as_str);
-                if let Some(name) = names.find(|name| !fields.contains_key(*name)) {
-                    return wrong(&format!("without {name}"));
-                }
-            }
-            ("additionalProperties", others, Value::Object(fields)) => {
-                for (name, field) in fields {
-                    let known = schema.pointer("/properties").and_then(|all| all.get(name));
-                    match known.unwrap_or(others) {
-                        Value::Bool(false) => return wrong(&format!("no {name} is known")),
-                        wanted => hold(field, wanted, whole, &format!("{at}/{name}"))?,
-                    }
-                }
-            }
-            // They are read where something is held against them.
-            ("properties" | "$defs" | "$schema" | "title", _, _) => {}
-            _ => return wrong(&format!("{word} is not {wanted}")),
-        }
-    }
-    Ok(())
-}
 
 fn of_record(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/record");

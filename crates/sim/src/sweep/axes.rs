@@ -4,10 +4,12 @@
 
 use super::spec::{SCHEDULERS, Spec};
 use crate::machine::{Central, Standby, Streams, WireOrder};
+use crate::row::{self, Cell};
 use crate::scenarios::{WAYS, by_connections};
 use crate::stats::US;
 use crate::workload::Sizes;
 use laneway_policy::{CostModel, Design, ITEM_BYTES_MAX, ItemBytes};
+use std::borrow::Cow;
 
 /// Most requests of one run.
 const REQUESTS_MAX: u64 = 1 << 36;
@@ -65,7 +67,7 @@ fn us(text: &str, low: f64) -> Result<u64, String> {
 pub(super) const AXES: &[Axis] = &[
     axis(
         "design",
-        "lanes, minos, hkh, hkh-ws, sho, shinjuku, darc, tq or caladan (lanes)",
+        "lanes, minos, hkh, hkh-ws, sho, shinjuku, darc, tq, caladan (lanes)",
         |spec, text| {
             let rival = |(name, central)| (name, (Design::Hkh, Some(central)));
             let ours = Design::ALL.iter().map(|design| (design.name(), (*design, None)));
@@ -365,21 +367,26 @@ pub(super) const AXES: &[Axis] = &[
     }),
 ];
 
-/// All parameters, for the help.
+/// All parameters, for the help: flag, unit and what it is.
 pub fn help() -> String {
-    AXES.iter().map(|axis| format!("  --{:<20} {}\n", axis.name, axis.about)).collect()
+    let line = |axis: &Axis| {
+        let column = column(axis.name);
+        format!("  --{:<18} {:<8} {}\n", axis.name, row::unit(&column), axis.about)
+    };
+    AXES.iter().map(line).collect()
 }
 
 /// As rows name it: the seeds and the requests of an axis are in every row anyway.
-pub(super) fn column(name: &'static str) -> &'static str {
+pub(super) fn column(name: &'static str) -> Cow<'static, str> {
     match name {
-        "large-percent" => "large_percent",
-        "large-bytes-max" => "large_bytes_max",
-        "get-share" => "get_share",
-        "slice-bytes" => "slice_bytes",
-        "requests" => "requests_per_seed",
-        "seeds" => "seeds_asked",
-        "workers-large" => "workers_large_fixed",
-        other => other,
+        "requests" => "requests_per_seed".into(),
+        "seeds" => "seeds_asked".into(),
+        "workers-large" => "workers_large_fixed".into(),
+        other => other.replace('-', "_").into(),
     }
+}
+
+/// Its value as rows have it: the name of a file stays one, whatever it looks like.
+pub(super) fn cell(name: &str, value: &str) -> Cell {
+    if matches!(name, "service-file" | "trace") { value.into() } else { Cell::asked(value) }
 }

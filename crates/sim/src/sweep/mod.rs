@@ -6,20 +6,27 @@
 
 mod axes;
 mod file;
+mod journal;
 mod spec;
 
 pub use axes::{help, whole};
 
 use crate::inputs::Inputs;
 use crate::machine::{Central, Outcome};
+use crate::report;
 use crate::row::Row;
 use crate::study::{Measured, Point, Study};
-use axes::{AXES, column};
+use axes::{AXES, cell, column};
+use journal::{Journal, SCHEMA, fingerprint};
 use laneway_policy::Design;
 use spec::Spec;
+use std::path::Path;
 
 /// Most points of a sweep: a few days on one CPU, told before the first one starts.
 const POINTS_MAX: usize = 10_000;
+
+/// The form of a row, for other programs: JSON Schema.
+pub const SCHEMA_TEXT: &str = include_str!("schema.json");
 
 /// What a file has of its own, so that no flag may say it too.
 const OWN: [(&str, &[&str]); 3] = [
@@ -170,7 +177,7 @@ impl Sweep {
         inputs: &mut Inputs,
     ) -> Result<Option<(Point, u64)>, String> {
         let mut spec = Spec::new();
-        let mut row = Row::of("run");
+        let mut row = Row::default();
         // The last axis turns fastest.
         let mut chosen = Vec::new();
         for (place, values) in self.values.iter().rev() {
@@ -186,7 +193,7 @@ impl Sweep {
             let own = OF_DESIGNS.iter().find(|(flag, _)| *flag == axis.name);
             if own.is_none_or(|(_, own)| own.contains(&design)) {
                 (axis.read)(&mut spec, value)?;
-                row = row.with(column(axis.name), value);
+                row = row.with(column(axis.name), cell(axis.name, value));
             } else if which > 0 {
                 return Ok(None);
             }
@@ -195,27 +202,71 @@ impl Sweep {
         Ok(Some((spec.point(row, inputs)?, seeds)))
     }
 
-    /// Run all of it; rows in the order of the points.
-    pub fn run(&self, study: &Study) -> Result<Vec<Row>, String> {
-        let points = self.points()?;
-        Ok(study.parallel("run", &points, |(point, seeds)| {
-            let seeds = study.seed..study.seed + seeds;
-            let mut outcomes: Vec<_> = seeds.map(|seed| study.one(point, seed)).collect();
-            let machine = &point.machine;
-            let domains = machine.numa.map_or(1, |numa| numa.domains);
-            outcomes.iter_mut().for_each(|one| one.answered_per_s *= f64::from(domains));
-            let measured = Measured { outcomes };
-            let mut row = measured.row(point.row.clone(), study.seed);
-            if machine.rx.is_some() {
-                let lost = |one: &Outcome| one.lost as f64 / one.requests.max(1) as f64;
-                row = row.with("lost", measured.mean(lost));
+    /// Of this sweep and no other: its values, what its input files hold, the first seed and the
+    /// program's version.
+    fn fingerprint(&self, seed: u64) -> Result<u64, String> {
+        const FIRST: u64 = 0xcbf2_9ce4_8422_2325;
+        let said = format!("{} {seed}", env!("CARGO_PKG_VERSION"));
+        let mut hash = fingerprint(FIRST, said.as_bytes());
+        for (place, values) in &self.values {
+            let name = AXES[*place].name;
+            hash = fingerprint(hash, format!("{name}{values:?}").as_bytes());
+            for path in values.iter().filter(|_| ["service-file", "trace"].contains(&name)) {
+                let bytes = std::fs::read(path).map_err(|why| format!("--{name} {path}: {why}"))?;
+                hash = fingerprint(hash, &bytes);
             }
-            if matches!(machine.central, Some(Central::Grant { .. })) {
-                row = row.with("cores_granted", measured.mean(|one| one.cores));
-            }
-            measured.waits(row)
-        }))
+        }
+        Ok(hash)
     }
+
+    /// Run all of it; rows in the order of the points. With a folder each row is written there as
+    /// its point ends, and points whose rows are there already are not run again.
+    pub fn run(&self, study: &Study, folder: Option<&Path>) -> Result<Vec<Row>, String> {
+        let mut points = self.points()?;
+        let sweep = format!("{:016x}", self.fingerprint(study.seed)?);
+        for (place, (point, _)) in points.iter_mut().enumerate() {
+            let row = Row::of("run").with("schema", SCHEMA).with("sweep", sweep.clone());
+            point.row = row.with("point", place as u64).and(std::mem::take(&mut point.row));
+        }
+        let beginnings: Vec<Row> = points.iter().map(|(point, _)| point.row.clone()).collect();
+        let opened = folder.map(|folder| Journal::open(folder, &beginnings)).transpose()?;
+        let (journal, mut rows) =
+            opened.map_or_else(|| (None, vec![None; points.len()]), |(j, rows)| (Some(j), rows));
+        let left: Vec<usize> = (0..points.len()).filter(|&place| rows[place].is_none()).collect();
+        if left.len() < points.len() {
+            let there = points.len() - left.len();
+            eprintln!("laneway sim: {there} of {} points are there already", points.len());
+        }
+        let found = study.parallel("run", &left, |&place| {
+            let row = measure(study, &points[place].0, points[place].1);
+            journal.as_ref().map_or(Ok(()), |journal| journal.add(&row)).map(|()| row)
+        });
+        for (place, row) in left.into_iter().zip(found) {
+            rows[place] = Some(row?);
+        }
+        let rows = rows.into_iter().flatten().collect::<Vec<Row>>();
+        folder.map_or(Ok(()), |folder| report::write_rows(folder, "run", &rows))?;
+        Ok(rows)
+    }
+}
+
+/// The row of a point with so many seeds.
+fn measure(study: &Study, point: &Point, seeds: u64) -> Row {
+    let seeds = study.seed..study.seed + seeds;
+    let mut outcomes: Vec<_> = seeds.map(|seed| study.one(point, seed)).collect();
+    let machine = &point.machine;
+    let domains = machine.numa.map_or(1, |numa| numa.domains);
+    outcomes.iter_mut().for_each(|one| one.answered_per_s *= f64::from(domains));
+    let measured = Measured { outcomes };
+    let mut row = measured.row(point.row.clone(), study.seed);
+    if machine.rx.is_some() {
+        let lost = |one: &Outcome| one.lost as f64 / one.requests.max(1) as f64;
+        row = row.with("lost", measured.mean(lost));
+    }
+    if matches!(machine.central, Some(Central::Grant { .. })) {
+        row = row.with("cores_granted", measured.mean(|one| one.cores));
+    }
+    measured.waits(row)
 }
 
 #[cfg(test)]
@@ -360,7 +411,7 @@ mod tests {
         let flags = [("design", "lanes,tq"), ("quantum-us", "1,2"), ("load", "0.5,0.9")];
         let points = sweep(&flags).expect("fits").points().expect("few");
         let row = |(point, _): &(Point, u64)| {
-            ["design", "quantum-us", "load"].map(|name| point.row.text(name)).join(" ")
+            ["design", "quantum_us", "load"].map(|name| point.row.text(name)).join(" ")
         };
         let rows: Vec<String> = points.iter().map(row).collect();
         let of_tq = ["tq 1 0.5", "tq 1 0.9", "tq 2 0.5", "tq 2 0.9"];
@@ -381,7 +432,7 @@ mod tests {
     fn rows_tell_losses_cores_and_what_all_domains_answer() {
         let rows = |flags: &[(&str, &str)]| {
             let all = [flags, &[("requests", "20000"), ("seeds", "1")]].concat();
-            sweep(&all).expect("fits").run(&Study::new(Effort::Quick, 1, 2)).expect("few")
+            sweep(&all).expect("fits").run(&Study::new(Effort::Quick, 1, 2), None).expect("few")
         };
         let flags = [("design", "hkh"), ("rate", "3e6"), ("rx-queue", "1"), ("numa", "2")];
         let row = &rows(&flags)[0];
@@ -401,7 +452,7 @@ mod tests {
         let mut sweep = sweep(flags).expect("fits");
         sweep.set(flag, path.to_str().expect("plain")).expect("fits");
         sweep.set("seeds", "1").expect("fits");
-        let rows = sweep.run(&Study::new(Effort::Quick, 1, 2));
+        let rows = sweep.run(&Study::new(Effort::Quick, 1, 2), None);
         std::fs::remove_file(&path).expect("it is ours");
         rows.expect("few")
     }
@@ -443,7 +494,7 @@ mod tests {
             assert_eq!((costs.request, costs.packet), (520_000, 300_000));
             assert_eq!(*reach, Reach::Offered);
         }
-        let rows = sweep.run(&Study::new(Effort::Quick, 1, 2)).expect("few");
+        let rows = sweep.run(&Study::new(Effort::Quick, 1, 2), None).expect("few");
         for row in &rows {
             // Where two pipelines meet on a connection, one turn is enough.
             let busy = row.number("cpu_busy").expect("each row has it");
@@ -470,9 +521,52 @@ mod tests {
         let flags =
             [("requests", "2000"), ("seeds", "2"), ("design", "hkh,lanes"), ("load", "0.2")];
         let study = Study::new(Effort::Quick, 1, 2);
-        let rows = sweep(&flags).expect("fits").run(&study).expect("few");
+        let rows = sweep(&flags).expect("fits").run(&study, None).expect("few");
         assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|row| row.number("p99").is_some_and(|p99| p99 > 1.0)));
         assert_eq!(rows[0].number("seeds"), Some(2.0));
+    }
+
+    #[test]
+    fn a_sweep_that_was_broken_off_goes_on_where_it_stopped() {
+        let folder = std::env::temp_dir().join(format!("laneway-run-{}", std::process::id()));
+        let run = |loads: &str, seed: u64| {
+            let flags = [("requests", "2000"), ("seeds", "2"), ("load", loads), ("k", "10")];
+            let study = Study::new(Effort::Quick, seed, 2);
+            let rows = sweep(&flags).expect("fits").run(&study, Some(&folder))?;
+            Ok((rows.len(), study.speed().0))
+        };
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
+        let write = |text: &str| std::fs::write(folder.join("run.json"), text).expect("room");
+        let (rows, simulated) = run("0.2,0.3,0.4,0.123456789", 1).expect("a whole run");
+        let (json, csv) = (read("run.json"), read("run.csv"));
+        assert_eq!((rows, json.lines().count()), (4, 4));
+        // The rows of two points, in the order in which they ended, and a part of a third.
+        let lines: Vec<&str> = json.lines().collect();
+        write(&format!("{}\n{}\n{}", lines[3], lines[1], &lines[0][..90]));
+        let again = run("0.2,0.3,0.4,0.123456789", 1).expect("the rest of it");
+        assert_eq!(again.0, 4);
+        assert!((simulated / 3..simulated * 2 / 3).contains(&again.1), "{again:?} of {simulated}");
+        assert_eq!((&read("run.json"), &read("run.csv")), (&json, &csv));
+        assert_eq!(run("0.2,0.3,0.4,0.123456789", 1).expect("all there"), (4, 0));
+        for (loads, seed, text, words) in [
+            ("0.2,0.3", 1, json.clone(), "line 1: a row of another sweep"),
+            ("0.2,0.3,0.4,0.123456789", 2, json.clone(), "line 1: a row of another sweep"),
+            ("0.2", 1, json.replace("run/1", "run/0"), "form \"laneway-sim-run/0\", not"),
+            ("0.2", 1, "{\"figure\":\"run\"}\n".to_owned(), "form \"\", not"),
+            ("0.2", 1, "once upon a time\n".to_owned(), "line 1: no row"),
+            (
+                "0.2,0.3,0.4,0.123456789",
+                1,
+                json.replace("\"point\":3", "\"point\":2"),
+                "line 4: a row of no point of this sweep: point 2",
+            ),
+        ] {
+            write(&text);
+            let refused: String = run(loads, seed).expect_err(words);
+            assert!(refused.contains(words) && refused.contains("another folder"), "{refused}");
+            assert_eq!(read("run.json"), text, "nothing is mixed");
+        }
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 }
