@@ -618,62 +618,14 @@ mod tests {
 
     #[test]
     fn the_help_names_every_flag() {
-        for name in [
-            "server",
-            "socket",
-            "dialect",
-            "keys",
-            "keys-large",
-            "p-large",
-            "s-large",
-            "value-bytes",
-            "get-share",
-            "zipf",
-            "hot-shift",
-            "flash-share",
-            "flash-at",
-            "flash-for",
-            "write-keys",
-            "write-share",
-            "seed",
-            "rate",
-            "closed",
-            "depth",
-            "runs",
-            "first-run",
-            "connections",
-            "threads",
-            "duration",
-            "warmup",
-            "drain",
-            "p-large-steps",
-            "late-max",
-            "timeline",
-            "distribution",
-            "count-idle",
-            "workload",
-            "trace",
-            "speed",
-            "delete-share",
-            "keys-per-get",
-            "key-bytes",
-            "first-key",
-            "no-prefill",
-            "floor",
-            "server-pid",
-            "cpu",
-            "json",
-            "quiet",
-            "udp",
-            "transport",
-            "udp-port",
-            "udp-base",
-            "udp-queues",
-            "udp-choice",
-            "large-sets",
-            "timeout-ms",
-            "help",
-        ] {
+        const NAMES_OF_FLAGS: &str = "\
+            server socket dialect keys keys-large p-large s-large value-bytes get-share zipf \
+            hot-shift flash-share flash-at flash-for write-keys write-share seed rate closed \
+            depth runs first-run connections threads duration warmup drain p-large-steps \
+            late-max timeline distribution count-idle workload trace speed delete-share \
+            keys-per-get key-bytes first-key no-prefill floor server-pid cpu json quiet udp \
+            transport udp-port udp-base udp-queues udp-choice large-sets timeout-ms help";
+        for name in NAMES_OF_FLAGS.split_whitespace() {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");
         }
         assert!(NAMES.iter().all(|(name, _)| HELP.contains(name)));

@@ -6,10 +6,10 @@
 //! whom within it, not how it scales. A design that falls behind at a load has no latency there,
 //! nor has a run that the client's one thread could not keep its schedule in, twice.
 
-use super::Picture;
+use super::{CPU, Picture, picture};
 use crate::pairs::definition::{self, Definition};
 use crate::pairs::{self, Options, Patience, Round};
-use crate::plot::{Chart, Log};
+use crate::plot::Log;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,6 @@ pub const GET_SHARE: &str = "0.95";
 const ROUNDS: usize = 3;
 /// No run is made again, and no round begun, that would end later than this.
 const ALLOWED: Duration = Duration::from_mins(20);
-const CPU: &str = "/server/cpu_us_per_request";
 
 /// What grows from left to right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,24 +78,15 @@ impl Sweep {
     }
 }
 
-const fn pictures(x_label: &'static str) -> [Picture; 4] {
+const fn pictures(x: &'static str) -> [Picture; 4] {
+    const US: &str = "p99 (us)";
+    let log = Log::Vertical;
     [
-        picture("small-p99", "/quiet/small/p99", "Small requests", x_label, "p99 (us)"),
-        picture("large-p99", "/quiet/large/p99", "Large requests", x_label, "p99 (us)"),
-        picture("small-p50", "/quiet/small/p50", "Small requests", x_label, "median (us)"),
-        picture("cpu", CPU, "Server CPU per request", x_label, "us"),
+        picture("small-p99", "/quiet/small/p99", ["Small requests", x, US], log),
+        picture("large-p99", "/quiet/large/p99", ["Large requests", x, US], log),
+        picture("small-p50", "/quiet/small/p50", ["Small requests", x, "median (us)"], log),
+        picture("cpu", CPU, ["Server CPU per request", x, "us"], log),
     ]
-}
-
-const fn picture(
-    name: &'static str,
-    value: &'static str,
-    title: &'static str,
-    x_label: &'static str,
-    y_label: &'static str,
-) -> Picture {
-    let chart = Chart { title, x_label, y_label, log: Log::Vertical };
-    Picture { name, value, x: None, chart }
 }
 
 /// The text of a definition: each design at each of `points`, which are a place on the horizontal

@@ -11,7 +11,7 @@ pub mod designs;
 
 use crate::arguments::{number, text, usage};
 use crate::pairs::definition::{self, Definition};
-use crate::pairs::{self, Options, Round};
+use crate::pairs::{self, Options, Round, builtin};
 use crate::plot::{self, Chart, Line, Log};
 use crate::report::table::spread;
 use designs::Sweep;
@@ -86,6 +86,39 @@ pub struct Picture {
     pub chart: Chart<'static>,
 }
 
+const CPU: &str = "/server/cpu_us_per_request";
+const CPU_WORDS: &str = "server CPU per request (us)";
+const GETS: &str = "GETs (%)";
+
+/// Of Minos's figure 1.
+const SERVICE_TIME: &[Picture] = &[
+    picture("cpu", CPU, ["CPU of a GET", "value (bytes)", CPU_WORDS], Log::Both),
+    picture("round-trip", P50, [ONE_IN_FLIGHT, "value (bytes)", "median (us)"], Log::Both),
+];
+const ONE_IN_FLIGHT: &str = "Round trip of a GET, one in flight";
+
+/// Of MICA's access modes.
+const ACCESS_MODES: &[Picture] = &[
+    picture("cpu", CPU, ["Access modes", GETS, CPU_WORDS], Log::Neither),
+    picture("answered", ANSWERED, ["Access modes", GETS, "requests/s, one CPU"], Log::Neither),
+];
+
+const DIRECTION: &[Picture] = &[
+    picture("cpu", CPU, ["Who directs", GETS, CPU_WORDS], Log::Neither),
+    picture("p99", LAP_P99, ["Who directs, 20 k requests/s", GETS, "p99 (us)"], Log::Neither),
+];
+const LAP_P99: &str = "/quiet/small/p99";
+
+/// A picture of which the labels are its title, and those of the axes: the horizontal one first.
+const fn picture(
+    name: &'static str,
+    value: &'static str,
+    [title, x_label, y_label]: [&'static str; 3],
+    log: Log,
+) -> Picture {
+    Picture { name, value, x: None, chart: Chart { title, x_label, y_label, log } }
+}
+
 /// Of KeySched's figure 3(b).
 const HOT_THRESHOLD: &[Picture] = &[
     hot("p50", "/latency_us/small/p50", "p50 (us)"),
@@ -96,8 +129,7 @@ const HOT_THRESHOLD: &[Picture] = &[
 
 const fn hot(name: &'static str, value: &'static str, y_label: &'static str) -> Picture {
     let title = "Hot keys, 20 k requests/s";
-    let x_label = "threshold (requests in a slot of 15 000)";
-    Picture { name, value, x: None, chart: Chart { title, x_label, y_label, log: Log::Neither } }
+    picture(name, value, [title, "threshold (requests in a slot of 15 000)", y_label], Log::Neither)
 }
 
 /// Of shared memory.
@@ -135,9 +167,7 @@ const INTERCEPTION: &[Picture] = &[
 ];
 
 const fn met(name: &'static str, value: &'static str, y_label: &'static str, log: Log) -> Picture {
-    let title = "Where a GET is met";
-    let x_label = "requests/s (thousands)";
-    Picture { name, value, x: None, chart: Chart { title, x_label, y_label, log } }
+    picture(name, value, ["Where a GET is met", "requests/s (thousands)", y_label], log)
 }
 
 impl Experiment {
@@ -168,92 +198,15 @@ impl Experiment {
 
     /// Its definition; the designs' is made when their peak is known.
     fn definition(self) -> Option<&'static str> {
-        match self {
-            Experiment::ServiceTime => {
-                Some(include_str!("../../../../bench/definitions/service-time.toml"))
-            }
-            Experiment::AccessModes => {
-                Some(include_str!("../../../../bench/definitions/access-modes.toml"))
-            }
-            Experiment::Direction => {
-                Some(include_str!("../../../../bench/definitions/direction.toml"))
-            }
-            Experiment::HotThreshold => {
-                Some(include_str!("../../../../bench/definitions/hot-threshold.toml"))
-            }
-            Experiment::ShmSizes => {
-                Some(include_str!("../../../../bench/definitions/shm-sizes.toml"))
-            }
-            Experiment::ShmWindow => {
-                Some(include_str!("../../../../bench/definitions/shm-window.toml"))
-            }
-            Experiment::Interception => {
-                Some(include_str!("../../../../bench/definitions/interception.toml"))
-            }
-            Experiment::Designs(_) => None,
-        }
+        builtin::text(self.name())
     }
 
     /// Its pictures.
     fn pictures(self) -> &'static [Picture] {
-        const fn picture(
-            name: &'static str,
-            value: &'static str,
-            title: &'static str,
-            x_label: &'static str,
-            y_label: &'static str,
-            log: Log,
-        ) -> Picture {
-            Picture { name, value, x: None, chart: Chart { title, x_label, y_label, log } }
-        }
-        const CPU: &str = "/server/cpu_us_per_request";
-        const CPU_WORDS: &str = "server CPU per request (us)";
         match self {
-            Experiment::ServiceTime => {
-                const {
-                    &[
-                        picture("cpu", CPU, "CPU of a GET", "value (bytes)", CPU_WORDS, Log::Both),
-                        picture(
-                            "round-trip",
-                            "/latency_us/all/p50",
-                            "Round trip of a GET, one in flight",
-                            "value (bytes)",
-                            "median (us)",
-                            Log::Both,
-                        ),
-                    ]
-                }
-            }
-            Experiment::AccessModes => {
-                const {
-                    &[
-                        picture("cpu", CPU, "Access modes", "GETs (%)", CPU_WORDS, Log::Neither),
-                        picture(
-                            "answered",
-                            "/requests/answered_per_s",
-                            "Access modes",
-                            "GETs (%)",
-                            "requests/s, one CPU",
-                            Log::Neither,
-                        ),
-                    ]
-                }
-            }
-            Experiment::Direction => {
-                const {
-                    &[
-                        picture("cpu", CPU, "Who directs", "GETs (%)", CPU_WORDS, Log::Neither),
-                        picture(
-                            "p99",
-                            "/quiet/small/p99",
-                            "Who directs, 20 k requests/s",
-                            "GETs (%)",
-                            "p99 (us)",
-                            Log::Neither,
-                        ),
-                    ]
-                }
-            }
+            Experiment::ServiceTime => SERVICE_TIME,
+            Experiment::AccessModes => ACCESS_MODES,
+            Experiment::Direction => DIRECTION,
             Experiment::HotThreshold => HOT_THRESHOLD,
             Experiment::ShmSizes => SHM_SIZES,
             Experiment::ShmWindow => SHM_WINDOW,

@@ -13,10 +13,9 @@ pub mod balance;
 pub mod batches;
 pub mod bench;
 pub mod builtin;
+pub mod counts;
 pub mod definition;
 pub mod host;
-pub mod hot;
-pub mod lane;
 pub mod lookaside;
 pub mod memory;
 pub mod namespace;
@@ -25,7 +24,6 @@ pub mod record;
 pub mod rounds;
 pub mod server;
 pub mod statistics;
-pub mod tier;
 
 use definition::{Definition, Kind, RunDefinition, ServerDefinition};
 use record::{Made, Record, Rejected};
@@ -336,24 +334,13 @@ impl Comparison<'_> {
         Ok(Ok(round))
     }
 
-    /// One run of `laneway bench`, beside what the server tells of hot keys, of its lane in the
-    /// kernel and of its data folder.
+    /// One run of `laneway bench`, beside what the parts of the server counted meanwhile.
     fn bench(&self, run: &RunDefinition, number: usize) -> Result<Result<Measured, Doubt>, String> {
         let (server, definition) = (&self.servers[&run.server], self.definition.server(run));
-        let before = hot::counts(definition, server)?;
-        let lane_before = lane::counts(definition, server)?;
-        let tier_before = tier::counts(definition, server)?;
+        let before = counts::counts(definition, server)?;
         let mut measured = bench::measure(self.definition, run, server, self.options, number)?;
-        let after = hot::counts(definition, server)?;
-        if let (Some(before), Some(after)) = (lane_before, lane::counts(definition, server)?) {
-            lane::put((before, after), measured_of(&mut measured));
-        }
-        if let (Some(before), Some(after)) = (tier_before, tier::counts(definition, server)?) {
-            tier::put((before, after), measured_of(&mut measured));
-        }
-        if let (Some(before), Some(after)) = (before, after) {
-            hot::put(&definition.name, (before, after), measured_of(&mut measured))?;
-        }
+        let after = counts::counts(definition, server)?;
+        counts::put(&definition.name, &before, &after, measured_of(&mut measured))?;
         Ok(measured)
     }
 
