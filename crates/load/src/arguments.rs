@@ -2,6 +2,7 @@
 //! sense.
 
 use lexopt::{Parser, ValueExt};
+use std::io::Write;
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -19,8 +20,33 @@ pub(crate) fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, S
     value.parse().map_err(|_| format!("--{name} {value}: not a number of the kind wanted"))
 }
 
-/// Tells what is wrong with the command line of `laneway COMMAND`.
-pub(crate) fn usage(command: &str, message: &str) -> ExitCode {
-    eprintln!("laneway {command}: {message}\ntry laneway {command} --help");
-    ExitCode::from(USAGE_EXIT)
+/// Carries out `laneway COMMAND`, whose flags are read: prints its help where nothing else is asked
+/// for, and tells a flag that makes no sense, or what went wrong. It may come to its end without
+/// being good.
+pub(crate) fn carry_out<T>(
+    command: &str,
+    help: &str,
+    flags: Result<Option<T>, String>,
+    carry_out: impl FnOnce(T) -> Result<bool, String>,
+) -> ExitCode {
+    let flags = match flags {
+        Ok(Some(flags)) => flags,
+        Ok(None) => {
+            // Whoever closed the pipe has read enough.
+            let _ = std::io::stdout().write_all(help.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(message) => {
+            eprintln!("laneway {command}: {message}\ntry laneway {command} --help");
+            return ExitCode::from(USAGE_EXIT);
+        }
+    };
+    match carry_out(flags) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("laneway {command}: {message}");
+            ExitCode::FAILURE
+        }
+    }
 }

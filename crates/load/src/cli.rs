@@ -1,7 +1,7 @@
 //! The command line of `laneway bench`: flags as typed become a checked [`Plan`]; the exit code
 //! says how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
 
-use crate::arguments::{number, text, usage};
+use crate::arguments::{self, number, text};
 use crate::beside::Beside;
 use crate::connection::Target;
 use crate::cpu;
@@ -149,23 +149,11 @@ pub enum Command {
 
 /// Measures one server as these arguments say.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let invocation = match parse_from(Typed::at_the_command_line(), arguments) {
-        Ok(Command::Help) => {
-            // Whoever closed the pipe has read enough.
-            let _ = std::io::stdout().write_all(HELP.as_bytes());
-            return ExitCode::SUCCESS;
-        }
-        Ok(Command::Bench(invocation)) => invocation,
-        Err(message) => return usage("bench", &message),
-    };
-    match carry_out(&invocation) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(message) => {
-            eprintln!("laneway bench: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    let flags = parse_from(Typed::at_the_command_line(), arguments).map(|command| match command {
+        Command::Help => None,
+        Command::Bench(invocation) => Some(invocation),
+    });
+    arguments::carry_out("bench", HELP, flags, |invocation| carry_out(&invocation))
 }
 
 fn carry_out(invocation: &Invocation) -> Result<bool, String> {

@@ -1,7 +1,5 @@
 //! `laneway bench`: which of its commands a line means.
 
-use crate::arguments::usage;
-use crate::floor::flags::Error;
 use crate::{cli, compare, experiment, floor, trace, verbs};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -26,15 +24,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if first == "verbs" {
         return verbs::main(arguments[1..].to_vec());
     }
-    if first != "floor" {
-        return cli::main(arguments);
+    if first == "floor" {
+        return floor::flags::main(arguments[1..].to_vec());
     }
-    match floor::flags::run(arguments[1..].to_vec()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Error::Usage(message)) => usage("bench floor", &message),
-        Err(Error::World(message)) => {
-            eprintln!("laneway bench floor: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    cli::main(arguments)
 }

@@ -15,7 +15,7 @@ pub mod results;
 pub mod table;
 pub mod targets;
 
-use crate::arguments::{number, text, usage};
+use crate::arguments::{self, number, text};
 use crate::pairs::definition::{self, Definition};
 use crate::pairs::record::Record;
 use crate::pairs::statistics::judge_what_is_there;
@@ -23,7 +23,6 @@ use crate::pairs::{self, Collected, Options, Patience, builtin, statistics};
 use lexopt::{Arg, Parser};
 use results::Results;
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -60,22 +59,9 @@ struct Flags {
 
 /// Runs `laneway bench compare` with the arguments after these words.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let flags = match parse(arguments) {
-        Ok(Some(flags)) => flags,
-        Ok(None) => {
-            // Whoever closed the pipe has read enough.
-            let _ = std::io::stdout().write_all(HELP.as_bytes());
-            return ExitCode::SUCCESS;
-        }
-        Err(message) => return usage("bench compare", &message),
-    };
-    match carry_out(&flags) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("laneway bench compare: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::carry_out("bench compare", HELP, parse(arguments), |flags| {
+        carry_out(&flags).map(|()| true)
+    })
 }
 
 fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {

@@ -9,7 +9,7 @@
 pub mod adapt;
 pub mod designs;
 
-use crate::arguments::{number, text, usage};
+use crate::arguments::{self, number, text};
 use crate::pairs::definition::{self, Definition};
 use crate::pairs::{self, Options, Round, builtin};
 use crate::plot::{self, Chart, Line, Log};
@@ -219,25 +219,11 @@ impl Experiment {
 /// Runs `laneway bench NAME` with the arguments after the name.
 pub fn main(experiment: Experiment, arguments: Vec<OsString>) -> ExitCode {
     let command = format!("bench {}", experiment.name());
-    let flags = match Flags::parse(arguments) {
-        Ok(Some(flags)) => flags,
-        Ok(None) => {
-            // Whoever closed the pipe has read enough.
-            let _ = std::io::stdout().write_all(HELP.as_bytes());
-            return ExitCode::SUCCESS;
-        }
-        Err(message) => return usage(&command, &message),
-    };
-    match carry_out(experiment, &flags) {
-        Ok(table) => {
-            let _ = std::io::stdout().write_all(table.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(message) => {
-            eprintln!("laneway {command}: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::carry_out(&command, HELP, Flags::parse(arguments), |flags| {
+        let table = carry_out(experiment, &flags)?;
+        let _ = std::io::stdout().write_all(table.as_bytes());
+        Ok(true)
+    })
 }
 
 #[derive(Debug, Default)]

@@ -1,11 +1,12 @@
 //! The command line of `laneway bench floor`.
 
 use super::{Template, VALUE_BYTES_MAX, tcp, udp};
-use crate::arguments::number;
+use crate::arguments::{carry_out, number};
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::process::ExitCode;
 
 /// What `laneway bench floor --help` prints.
 pub const HELP: &str = "\
@@ -31,31 +32,31 @@ const VALUE_BYTES: usize = 100;
 
 /// Runs with these arguments, `floor` not among them; returns only with an error, or after
 /// `--help`.
-pub fn run(arguments: Vec<OsString>) -> Result<(), Error> {
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    carry_out("bench floor", HELP, parse(arguments), |(port, value_bytes)| {
+        let failed = |error: io::Error| format!("port {port}: {error}");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        serve(&listener, &socket, &Template::new(value_bytes)).map(|()| true).map_err(failed)
+    })
+}
+
+/// The port, and the length of every value; nothing where help is asked for.
+fn parse(arguments: Vec<OsString>) -> Result<Option<(u16, usize)>, String> {
     let (mut port, mut value_bytes) = (PORT, VALUE_BYTES);
     let mut parser = Parser::from_args(arguments);
-    while let Some(argument) = parser.next().map_err(|error| Error::Usage(error.to_string()))? {
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
-            Arg::Long("help") | Arg::Short('h') => {
-                // Whoever closed the pipe has read enough.
-                let _ = io::stdout().write_all(HELP.as_bytes());
-                return Ok(());
-            }
-            Arg::Long("port") => port = number("port", &mut parser).map_err(Error::Usage)?,
-            Arg::Long("value-bytes") => {
-                value_bytes = number("value-bytes", &mut parser).map_err(Error::Usage)?;
-            }
-            other => return Err(Error::Usage(other.unexpected().to_string())),
+            Arg::Long("help") | Arg::Short('h') => return Ok(None),
+            Arg::Long("port") => port = number("port", &mut parser)?,
+            Arg::Long("value-bytes") => value_bytes = number("value-bytes", &mut parser)?,
+            other => return Err(other.unexpected().to_string()),
         }
     }
-    if value_bytes > VALUE_BYTES_MAX {
-        let words = format!("--value-bytes {value_bytes}: must be at most {VALUE_BYTES_MAX}");
-        return Err(Error::Usage(words));
+    match value_bytes > VALUE_BYTES_MAX {
+        true => Err(format!("--value-bytes {value_bytes}: must be at most {VALUE_BYTES_MAX}")),
+        false => Ok(Some((port, value_bytes))),
     }
-    let failed = |error: io::Error| Error::World(format!("port {port}: {error}"));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
-    serve(&listener, &socket, &Template::new(value_bytes)).map_err(failed)
 }
 
 /// Serves both until one of them breaks.
@@ -65,13 +66,4 @@ pub fn serve(listener: &TcpListener, socket: &UdpSocket, template: &Template) ->
         tcp::serve(listener, template)?;
         datagrams.join().unwrap_or_else(|_| Err(io::Error::other("the UDP loop panicked")))
     })
-}
-
-/// Why it ended.
-#[derive(Debug)]
-pub enum Error {
-    /// A flag makes no sense.
-    Usage(String),
-    /// A port cannot be had, or broke.
-    World(String),
 }

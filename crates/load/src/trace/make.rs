@@ -6,7 +6,7 @@
 //! what sizes and popularity have to do with each other) is not in it.
 
 use super::Row;
-use crate::arguments::{number, text, usage};
+use crate::arguments::{self, number, text};
 use crate::random::{Random, mix_pair};
 use crate::workload::twitter::Cluster;
 use crate::workload::{Key, Workload, WorkloadOptions};
@@ -47,22 +47,9 @@ struct Flags {
 
 /// Runs `laneway bench trace` with the arguments after these words.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let flags = match parse(arguments) {
-        Ok(Some(flags)) => flags,
-        Ok(None) => {
-            // Whoever closed the pipe has read enough.
-            let _ = io::stdout().write_all(HELP.as_bytes());
-            return ExitCode::SUCCESS;
-        }
-        Err(message) => return usage("bench trace", &message),
-    };
-    match carry_out(&flags) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("laneway bench trace: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::carry_out("bench trace", HELP, parse(arguments), |flags| {
+        carry_out(&flags).map(|()| true)
+    })
 }
 
 fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {

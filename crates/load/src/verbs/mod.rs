@@ -19,7 +19,7 @@ mod trials;
 pub use flags::{HELP, Options, parse};
 pub use report::{Counted, Posts, Report, SCHEMA, Timed, Tried};
 
-use crate::arguments::usage;
+use crate::arguments::carry_out;
 use crate::values::Values;
 use rig::Items;
 use std::ffi::OsString;
@@ -28,23 +28,11 @@ use std::process::ExitCode;
 
 /// Runs with these arguments, `verbs` not among them.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let options = match parse(arguments) {
-        Ok(None) => {
-            // Whoever closed the pipe has read enough.
-            let _ = std::io::stdout().write_all(HELP.as_bytes());
-            return ExitCode::SUCCESS;
-        }
-        Ok(Some(options)) => options,
-        Err(message) => return usage("bench verbs", &message),
-    };
-    match run(&options).and_then(|report| show(&options, &report).map(|()| report)) {
-        Ok(report) if report.is_good() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(message) => {
-            eprintln!("laneway bench verbs: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    carry_out("bench verbs", HELP, parse(arguments), |options| {
+        let report = run(&options)?;
+        show(&options, &report)?;
+        Ok(report.is_good())
+    })
 }
 
 /// Counts, or measures, everything that is asked for.

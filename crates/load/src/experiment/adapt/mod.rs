@@ -14,7 +14,7 @@ mod follow;
 mod rule;
 mod show;
 
-use crate::arguments::{number, text, usage};
+use crate::arguments::{self, number, text};
 use crate::cli;
 use crate::connection::Target;
 use crate::dialect::Dialect;
@@ -186,23 +186,9 @@ fn percents(list: &str) -> Result<Vec<f64>, String> {
 
 /// Runs `laneway bench adapt` with the arguments after the name.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let flags = match Flags::parse(arguments) {
-        Ok(Some(flags)) => flags,
-        Ok(None) => {
-            // Whoever closed the pipe has read enough.
-            let _ = std::io::stdout().write_all(HELP.as_bytes());
-            return ExitCode::SUCCESS;
-        }
-        Err(message) => return usage("bench adapt", &message),
-    };
-    match carry_out(&flags) {
-        Ok(good) if good || !flags.check => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(message) => {
-            eprintln!("laneway bench adapt: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::carry_out("bench adapt", HELP, Flags::parse(arguments), |flags| {
+        Ok(carry_out(&flags)? || !flags.check)
+    })
 }
 
 /// What a design did.
