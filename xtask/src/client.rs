@@ -2,6 +2,7 @@
 //!
 //! It does not parse for convenience: what it is given to expect is what must come.
 
+use crate::random::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -82,6 +83,33 @@ impl Client {
             true => Ok(()),
             false => Err(format!("expected `{expected}`, got `{line}`")),
         }
+    }
+
+    /// Sends a `set` of this value, which expires after so many seconds, or never (0).
+    pub fn send_set(&mut self, key: &str, seconds: u32, value: Value) -> Result<(), String> {
+        let mut bytes = format!("set {key} 0 {seconds} {}\r\n", value.length).into_bytes();
+        value.write(&mut bytes);
+        bytes.extend_from_slice(b"\r\n");
+        self.send(&bytes)
+    }
+
+    /// Stores this value for good.
+    pub fn set(&mut self, key: &str, value: Value) -> Result<(), String> {
+        self.send_set(key, 0, value)?;
+        self.expect("STORED")
+    }
+
+    /// Gets what must be this value.
+    pub fn get(&mut self, key: &str, value: Value) -> Result<(), String> {
+        self.send(format!("get {key}\r\n").as_bytes())?;
+        self.expect(&format!("VALUE {key} 0 {}", value.length))?;
+        self.rest(value)
+    }
+
+    /// What is behind the first line of the reply to a `get` of this value.
+    pub fn rest(&mut self, value: Value) -> Result<(), String> {
+        self.body(value.length, |bytes| value.is(bytes))?;
+        self.expect("END")
     }
 
     /// The `STAT name value` lines of `stats FAMILY`.

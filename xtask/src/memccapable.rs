@@ -4,8 +4,8 @@
 
 use crate::outcome::{Failure, Outcome, failed, passed};
 use crate::process;
-use crate::server::Executable;
-use std::path::{Path, PathBuf};
+use crate::server::{self, Executable};
+use std::path::Path;
 use std::process::Command;
 
 pub const HELP: &str = "\
@@ -20,15 +20,8 @@ usage: cargo xtask memccapable [--server PROGRAM]
 /// all.
 const TESTS_MIN: usize = 27;
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
-    let mut server: Option<PathBuf> = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("server") => server = Some(parser.value()?.into()),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let server = server::flag(parser)?;
     let Some(program) = process::find_program("memccapable") else {
         return failed("memccapable is not installed: `cargo xtask setup` installs it");
     };

@@ -3,9 +3,9 @@
 //! The archive is pinned by hash and the Python packages by version (tests-external/pymemcache);
 //! both are fetched by pip once and kept below the target folder.
 
-use crate::outcome::{Failure, Outcome, failed, passed};
+use crate::outcome::{Outcome, failed, passed};
 use crate::process;
-use crate::server::Executable;
+use crate::server::{self, Executable};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,15 +21,8 @@ Fetches its source archive and pytest from PyPI through pip the first time.";
 /// What the suite of 4.0.0 holds besides its TLS tests, which it skips itself.
 const TESTS_MIN: usize = 200;
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
-    let mut server: Option<PathBuf> = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("server") => server = Some(parser.value()?.into()),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let server = server::flag(parser)?;
     let python = environment()?;
     let suite = suite(&python)?;
     let server = Executable::named_or_laneway(server.as_deref())?.start("pymemcache", &[])?;

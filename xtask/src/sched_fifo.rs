@@ -6,12 +6,11 @@
 //! The clients run on the other CPUs; on a machine with one CPU they could not run at all.
 
 use crate::client::Client;
-use crate::outcome::{Failure, Outcome, passed, skipped};
+use crate::outcome::{Outcome, passed, skipped};
 use crate::process;
 use crate::random::Value;
-use crate::server::Executable;
+use crate::server::{self, Executable};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -35,15 +34,8 @@ const POLICY_FIFO: &str = "1";
 /// The policy is field 41 of stat; we count from after the name, which is field 2.
 const POLICY_FIELD: usize = 41 - 3;
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
-    let mut server: Option<PathBuf> = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("server") => server = Some(parser.value()?.into()),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let server = server::flag(parser)?;
     if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
         return skipped("one CPU: clients beside a SCHED_FIFO server would never run");
     }
@@ -110,15 +102,9 @@ fn converse(address: SocketAddr, client: u64) -> Result<(), String> {
         // Clients are out of step, so that large and small requests are always in flight together.
         let length = LENGTHS[(round + client as usize) % LENGTHS.len()];
         let value = Value { key: client, version: round as u64, length };
-        let mut bytes = format!("set fifo-{client} 0 0 {length}\r\n").into_bytes();
-        value.write(&mut bytes);
-        bytes.extend_from_slice(b"\r\n");
-        connection.send(&bytes)?;
-        connection.expect("STORED")?;
-        connection.send(format!("get fifo-{client}\r\n").as_bytes())?;
-        connection.expect(&format!("VALUE fifo-{client} 0 {length}"))?;
-        connection.body(length, |bytes| value.is(bytes))?;
-        connection.expect("END")?;
+        let key = format!("fifo-{client}");
+        connection.set(&key, value)?;
+        connection.get(&key, value)?;
     }
     Ok(())
 }

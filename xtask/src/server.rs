@@ -2,6 +2,7 @@
 //!
 //! memcached is told apart by its file name: as root it wants `-u`, and it has no subcommand.
 
+use crate::outcome::Failure;
 use crate::peers;
 use crate::process::{self, Guarded};
 use rustix::process::Signal;
@@ -223,6 +224,19 @@ impl Server {
         const LINES_MAX: usize = 40;
         lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
     }
+}
+
+/// What `--server PROGRAM` names, of a task that has no other flag.
+pub fn flag(mut parser: lexopt::Parser) -> Result<Option<PathBuf>, Failure> {
+    use lexopt::prelude::*;
+    let mut server = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("server") => server = Some(parser.value()?.into()),
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    Ok(server)
 }
 
 /// A loopback address that was free a moment ago; memcached's `-p 0` would mean "no TCP".

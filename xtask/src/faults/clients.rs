@@ -63,14 +63,8 @@ impl WellBehaved {
     /// One SET and one GET of so many bytes.
     fn turn(&mut self, length: usize) -> Result<(), String> {
         let value = Value { key: 1, version: self.answered, length };
-        let mut bytes = format!("set well 0 0 {length}\r\n").into_bytes();
-        value.write(&mut bytes);
-        bytes.extend_from_slice(b"\r\nget well\r\n");
-        self.client.send(&bytes)?;
-        self.client.expect("STORED")?;
-        self.client.expect(&format!("VALUE well 0 {length}"))?;
-        self.client.body(length, |bytes| value.is(bytes))?;
-        self.client.expect("END")?;
+        self.client.set("well", value)?;
+        self.client.get("well", value)?;
         self.answered += 2;
         Ok(())
     }
@@ -154,11 +148,7 @@ fn slow_readers(executable: &Executable) -> Done {
     let server = executable.start("faults-readers", &["-m", "64", "-I", "2m", "-c", "2048"])?;
     let mut well = WellBehaved::connect(&server)?;
     well.turn(WANTED.length)?;
-    let mut bytes = format!("set wanted 0 0 {}\r\n", WANTED.length).into_bytes();
-    WANTED.write(&mut bytes);
-    bytes.extend_from_slice(b"\r\n");
-    well.client.send(&bytes)?;
-    well.client.expect("STORED")?;
+    well.client.set("wanted", WANTED)?;
     let before = resident_kib(server.id())?;
     let mut readers = Vec::new();
     for number in 0..READERS {

@@ -187,18 +187,12 @@ fn fill(client: &mut Client) -> Result<(u64, String), String> {
 }
 
 fn set(client: &mut Client, key: u64) -> Result<String, String> {
-    let mut bytes = format!("set {key} 0 0 {FILLING}\r\n").into_bytes();
-    Value { key, version: 1, length: FILLING }.write(&mut bytes);
-    bytes.extend_from_slice(b"\r\n");
-    client.send(&bytes)?;
+    client.send_set(&key.to_string(), 0, Value { key, version: 1, length: FILLING })?;
     client.line()
 }
 
 fn get(client: &mut Client, key: u64) -> Result<(), String> {
-    client.send(format!("get {key}\r\n").as_bytes())?;
-    client.expect(&format!("VALUE {key} 0 {FILLING}"))?;
-    client.body(FILLING, |bytes| Value { key, version: 1, length: FILLING }.is(bytes))?;
-    client.expect("END")
+    client.get(&key.to_string(), Value { key, version: 1, length: FILLING })
 }
 
 /// Mounts a tmpfs over the folder `$0` for the command behind it alone.

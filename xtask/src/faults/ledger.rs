@@ -57,11 +57,8 @@ impl Ledger {
             let key = self.random.usize(..KEYS);
             let version = self.promises[key].sent + 1;
             let value = self.value(key, version);
-            let mut bytes = format!("set {} 0 0 {}\r\n", value.key, value.length).into_bytes();
-            value.write(&mut bytes);
-            bytes.extend_from_slice(b"\r\n");
             self.promises[key].sent = version;
-            if connection.send(&bytes).is_err() {
+            if connection.send_set(&value.key.to_string(), 0, value).is_err() {
                 return Ok(());
             }
             match connection.line() {

@@ -95,11 +95,7 @@ fn cut(server: &Server) -> Result<(), String> {
     let value = Value { key: 1, version: 1, length: 900_000 };
     let mut clients =
         (0..CLIENTS).map(|_| Client::connect(server.address())).collect::<Result<Vec<_>, _>>()?;
-    let mut bytes = format!("set linked 0 0 {}\r\n", value.length).into_bytes();
-    value.write(&mut bytes);
-    bytes.extend_from_slice(b"\r\n");
-    clients[0].send(&bytes)?;
-    clients[0].expect("STORED")?;
+    clients[0].set("linked", value)?;
     for client in &mut clients {
         client.send(b"get linked\r\n")?;
         client.expect(&format!("VALUE linked 0 {}", value.length))?;
@@ -111,8 +107,7 @@ fn cut(server: &Server) -> Result<(), String> {
     std::thread::sleep(DOWN);
     ip("link set near up")?;
     for client in &mut clients {
-        client.body(value.length, |bytes| value.is(bytes))?;
-        client.expect("END")?;
+        client.rest(value)?;
         client.expect("MN")?;
     }
     Ok(())

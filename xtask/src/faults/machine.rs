@@ -59,20 +59,8 @@ pub const FAULTS: &[Fault] = &[
 
 /// Stores one value and reads it.
 fn turn(client: &mut Client, key: &str, value: Value) -> Result<(), String> {
-    set(client, key, value, 0)?;
-    let length = value.length;
-    client.send(format!("get {key}\r\n").as_bytes())?;
-    client.expect(&format!("VALUE {key} 0 {length}"))?;
-    client.body(length, |bytes| value.is(bytes))?;
-    client.expect("END")
-}
-
-fn set(client: &mut Client, key: &str, value: Value, seconds: u32) -> Result<(), String> {
-    let mut bytes = format!("set {key} 0 {seconds} {}\r\n", value.length).into_bytes();
-    value.write(&mut bytes);
-    bytes.extend_from_slice(b"\r\n");
-    client.send(&bytes)?;
-    client.expect("STORED")
+    client.set(key, value)?;
+    client.get(key, value)
 }
 
 const HALT: Duration = Duration::from_secs(1);
@@ -96,8 +84,7 @@ fn stop_continue(executable: &Executable) -> Done {
     for client in &mut clients {
         for _ in 0..2 {
             client.expect(&format!("VALUE halted 0 {}", value.length))?;
-            client.body(value.length, |bytes| value.is(bytes))?;
-            client.expect("END")?;
+            client.rest(value)?;
         }
         turn(client, "after", Value { length: 100, ..value })?;
     }
@@ -200,7 +187,7 @@ fn store_much(address: SocketAddr) -> Result<(u64, u64), String> {
         let key = values.len() as u64;
         let length = LENGTHS[random.usize(..LENGTHS.len())] + random.usize(..10);
         let value = Value { key, version: 1, length };
-        set(&mut client, &key.to_string(), value, 0)?;
+        client.set(&key.to_string(), value)?;
         values.push(value);
         bytes += length as u64;
     }
@@ -211,8 +198,7 @@ fn store_much(address: SocketAddr) -> Result<(u64, u64), String> {
         if line == "END" {
             continue; // evicted, as it may be
         }
-        client.body(value.length, |bytes| value.is(bytes))?;
-        client.expect("END")?;
+        client.rest(*value)?;
         there += 1;
     }
     Ok((values.len() as u64, there))
@@ -267,10 +253,12 @@ fn clock_steps(executable: &Executable) -> Done {
     let mut client = Client::connect(server.address())?;
     let value = Value { key: 1, version: 1, length: 100 };
     for offset in ["+1d", "-1d", "+0"] {
-        set(&mut client, "ever", value, 0)?;
-        set(&mut client, "long", value, LONG_SECONDS)?;
+        client.set("ever", value)?;
+        client.send_set("long", LONG_SECONDS, value)?;
+        client.expect("STORED")?;
         step(offset)?;
-        set(&mut client, "short", value, SHORT_SECONDS)?;
+        client.send_set("short", SHORT_SECONDS, value)?;
+        client.expect("STORED")?;
         for key in ["ever", "long"] {
             if !is_there(&mut client, key)? {
                 return Err(format!("at {offset} the item `{key}` is gone"));

@@ -174,14 +174,9 @@ fn give_way() {
 const NICE: i32 = 5;
 
 fn store(client: &mut Client) -> Result<(), String> {
-    for (key, length) in [("small", SMALL_BYTES), ("large", LARGE_BYTES)] {
-        let mut bytes = format!("set {key} 0 0 {length}\r\n").into_bytes();
-        Value { key: 0, version: 0, length }.write(&mut bytes);
-        bytes.extend_from_slice(b"\r\n");
-        client.send(&bytes)?;
-        client.expect("STORED")?;
-    }
-    Ok(())
+    let values = [("small", SMALL_BYTES), ("large", LARGE_BYTES)];
+    let stored = |(key, length)| client.set(key, Value { key: 0, version: 0, length });
+    values.into_iter().try_for_each(stored)
 }
 
 /// The reply to a GET of `key`.
@@ -260,10 +255,7 @@ impl Waits {
 }
 
 fn ask(client: &mut Client, key: &str, length: usize) -> Result<(), String> {
-    client.send(format!("get {key}\r\n").as_bytes())?;
-    client.expect(&format!("VALUE {key} 0 {length}"))?;
-    client.body(length, |bytes| Value { key: 0, version: 0, length }.is(bytes))?;
-    client.expect("END")
+    client.get(key, Value { key: 0, version: 0, length })
 }
 
 /// Floods for a round.
