@@ -112,16 +112,22 @@ fn a_pipeline_of_meta_gets_is_answered_as_each_alone_would_be() {
         let plan = Plan { faults, memory_bytes: 256 << 20, ..plan };
         let (mut rig, client) = filled(&plan);
         let mut draw = draws(number as u64);
-        for key in (0..60).map(key) {
-            rig.ask(&client, format!("mg {key}\r\nmn\r\n").as_bytes(), b"MN\r\n"); // fetched: `h`
-        }
+        // All are fetched (`h`), and their ids known (`C`).
+        let id = |key: String| {
+            let told = rig.ask(&client, format!("mg {key} c\r\nmn\r\n").as_bytes(), b"MN\r\n");
+            let told = String::from_utf8(told).expect("text");
+            let id = told.strip_prefix("HD c").and_then(|rest| rest.split('\r').next());
+            id.unwrap_or("1").to_owned()
+        };
+        let ids: Vec<String> = (0..60).map(key).map(id).collect();
         for round in 0..8 {
             // Both times `other` begins as the same.
             let begin = "set other 5 0 1\r\nb\r\n";
             rig.ask(&client, begin.as_bytes(), b"STORED\r\n");
             let (mut requests, mut wanted) = (begin.to_owned(), b"STORED\r\n".to_vec());
             for _ in 0..1 + draw(150) {
-                let any = key(draw(60));
+                let number = draw(60);
+                let any = key(number);
                 let line = match draw(24) {
                     0 => "md other I T30\r\n".to_owned(),
                     1..4 => "mg other v s\r\n".to_owned(), // stale, it has a token to win
@@ -133,7 +139,7 @@ fn a_pipeline_of_meta_gets_is_answered_as_each_alone_would_be() {
                     9 => format!("get {any}\r\n"),
                     10 => "mg other v\n".to_owned(),
                     11 => "ms other 3 I\r\nnew\r\n".to_owned(),
-                    12 => format!("mg {any} v C1\r\n"),
+                    12 => format!("mg {any} v C{}\r\n", ids[number]),
                     13 => format!("mg  {any}  v\r\n"),
                     14..17 => format!("mg {any} q v k\r\n"),
                     17..20 => format!("mg {any} f c t s Oopaque k h l v\r\n"),

@@ -133,6 +133,9 @@ impl Store {
                 .or_else(|| hand?.take(class))
                 .or_else(|| self.allocate_small(class))
                 .or_else(|| self.memory.take(self.memory.window_class_for(small)?))
+                .or_else(|| {
+                    hand.is_some_and(Hand::empty).then(|| self.allocate_small(class)).flatten()
+                })
                 .ok_or(Refused::OutOfMemory)?;
             before_reuse();
             let words = self.memory.items.words_at(offset, small).expect("a slot of ours");

@@ -31,7 +31,8 @@ pub struct Entry<'s> {
     garbage: Option<Location>,
     /// The same, where one is not enough.
     garbage_more: Vec<Location>,
-    /// Whoever may keep the slot that is freed.
+    /// Replaced in here: the same, and its slot may be kept.
+    replaced: Option<Location>,
     hand: Option<&'s Hand>,
 }
 
@@ -55,6 +56,7 @@ impl Store {
             found: found.map(|(place, _)| place).zip(record),
             garbage: None,
             garbage_more: Vec::new(),
+            replaced: None,
             hand: None,
         };
         if let Some((_, record)) = entry.found
@@ -77,7 +79,7 @@ impl Store {
 }
 
 impl<'s> Entry<'s> {
-    /// Have the slot that is freed kept in this hand, which is one of the same store.
+    /// Have the slot of an item that is replaced kept in this hand, which is one of the same store.
     pub fn keeping(mut self, hand: Option<&'s Hand>) -> Entry<'s> {
         self.hand = hand;
         self
@@ -177,7 +179,9 @@ impl<'s> Entry<'s> {
             Some((place, old)) => {
                 self.store.forget_inside(self.hash, &old, Unlinked::Replaced);
                 self.store.index.replace(place, word);
-                self.discard(old.location);
+                if let Some(before) = self.replaced.replace(old.location) {
+                    self.discard(before);
+                }
                 place
             }
             None => self.insert(word),
@@ -263,6 +267,9 @@ impl Drop for Entry<'_> {
             version.leave_unchanged(self.entered.before);
         }
         for location in self.garbage.take().into_iter().chain(self.garbage_more.drain(..)) {
+            self.store.free(location);
+        }
+        if let Some(location) = self.replaced.take() {
             let is_kept = location.medium() == Medium::Arena
                 && self.hand.is_some_and(|hand| hand.keep(location.offset() as usize * 8));
             if !is_kept {

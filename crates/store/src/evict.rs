@@ -93,19 +93,15 @@ impl Store {
         drain: &mut Budget,
         pick: &mut Budget,
     ) -> Option<usize> {
+        if self.mode == Mode::Store {
+            return self.allocate_free(class);
+        }
         for round in 0..ROUNDS {
             if let Some(offset) = self.memory.take(class) {
                 return Some(offset);
             }
             if self.memory.grow(class, false) {
                 continue;
-            }
-            if self.mode == Mode::Store {
-                // Only an empty chunk elsewhere can help, or what is dead already.
-                if self.memory.release_empty() || self.give_remains(&mut Budget::of(STEP)) {
-                    continue;
-                }
-                return None;
             }
             if self.give_remains(drain) {
                 continue;
@@ -124,6 +120,23 @@ impl Store {
             }
         }
         self.memory.take(class)
+    }
+
+    /// A slot of the class where nothing may be evicted. Only an empty chunk of another class can
+    /// help, or what is dead already: all of that if need be, since nothing is refused while there
+    /// is some.
+    fn allocate_free(&self, class: usize) -> Option<usize> {
+        loop {
+            if let Some(offset) = self.memory.take(class) {
+                return Some(offset);
+            }
+            let helped = self.memory.grow(class, false)
+                || self.memory.release_empty()
+                || self.give_remains(&mut Budget::of(STEP));
+            if !helped {
+                return None;
+            }
+        }
     }
 
     /// The class has nothing that could be evicted, and a chunk for it is not empty yet: a small

@@ -5,8 +5,10 @@
 //! one store gives back is the next one's, and stores of different workers meet in no line but
 //! those of the bucket and of the partition's counts.
 //!
-//! A slot in a hand counts as used, as a draft's does. So that chunks can be emptied and nothing is
-//! withheld for long, the owner empties its hand whenever it has nothing to do, and once a second.
+//! A slot in a hand counts as used, as a draft's does, and with `-M` another worker may be refused
+//! while it would have served it: one slot of each class and worker. So that chunks can be emptied
+//! and nothing is withheld for long, the owner empties its hand whenever it has nothing to do, and
+//! once a second.
 
 use crate::store::Store;
 use laneway_sync::planted::{Bug, is_planted};
@@ -52,13 +54,15 @@ impl Hand {
         !is_planted(Bug::SlotHeldTwice)
     }
 
-    /// Give back what it holds.
+    /// Give back what it holds. Whether it may have held any.
     #[inline]
-    pub fn empty(&self) {
-        if self.holds_any.replace(false) {
+    pub fn empty(&self) -> bool {
+        let holds_any = self.holds_any.replace(false);
+        if holds_any {
             let held = self.slots.iter().map(Cell::take).filter(|&slot| slot != 0);
             held.for_each(|slot| self.store.memory.give(slot));
         }
+        holds_any
     }
 }
 

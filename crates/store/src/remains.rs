@@ -24,24 +24,23 @@ impl Store {
         }
     }
 
-    /// Free pieces that remain, as the budget allows. True if there were any.
+    /// Free pieces that remain, as the budget allows. True if there were any, also where another
+    /// thread has freed them meanwhile.
     pub(crate) fn give_remains(&self, budget: &mut Budget) -> bool {
         if !self.has_remains() || budget.is_spent() {
             return false;
         }
         let mut lists = self.remains.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut any = false;
         while let Some(list) = lists.last_mut()
             && !budget.is_spent()
         {
-            any = true;
             self.give_some(list, budget);
             if list.given == list.pieces.len() {
                 lists.pop();
             }
         }
         self.remains.count.store(lists.len(), Relaxed);
-        any
+        true
     }
 
     /// Whether pieces remain, by a guess.

@@ -209,8 +209,12 @@ impl Store {
         self.seq_base.load(Relaxed) + most.unwrap_or(0)
     }
 
-    /// Give out no sequence up to this one any more.
+    /// Give out no sequence up to this one any more. Before anything is stored, or for good: where
+    /// sequences were given out above it, nothing changes.
     pub fn raise_seq(&self, at_least: u64) {
+        if at_least <= self.seq() {
+            return; // each partition's would move against the others'
+        }
         self.seq_base.fetch_max(at_least, Relaxed); // a bound; what has an id is published later
     }
 

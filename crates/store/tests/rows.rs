@@ -87,6 +87,44 @@ fn a_hand_keeps_the_slot_of_what_was_replaced_until_it_is_emptied() {
 }
 
 #[test]
+fn a_hand_keeps_nothing_of_what_was_deleted_and_gives_all_before_its_owner_is_refused() {
+    let store = Store::new(config(Mode::Store, 4 << 20)).expect("memory");
+    let hand = Hand::new(&store);
+    let full = |bytes: usize| {
+        let put = |number: &usize| set(&store, &format!("{number}"), &vec![0; bytes], 0).is_ok();
+        (0..).take_while(put).count()
+    };
+    assert!(full(1000) > 1000);
+    store.enter(store.hash(b"1"), b"1", NOW).keeping(Some(&hand)).unlink();
+    set(&store, "other", &[0; 1000], 0).expect("the slot of what was deleted");
+    let mut draft = store.draft_at_once(Some(&hand), b"2", 0, 0, 1000);
+    assert!(draft.is_err(), "nothing is left");
+    for round in 0..2 {
+        store.enter(store.hash(b"3"), b"3", NOW).unlink();
+        draft = store.draft_at_once(Some(&hand), b"2", 0, 0, 1000);
+        let mut draft = draft.expect("one slot");
+        draft.write(&[0; 1000]).expect("room");
+        store.enter(store.hash(b"2"), b"2", NOW).keeping(Some(&hand)).publish(draft, None);
+        let mut smaller = store.draft_at_once(Some(&hand), b"4", 0, 0, 990).expect("its own slot");
+        smaller.write(&[0; 990]).expect("room");
+        drop(smaller);
+        set(&store, "3", &[0; 1000], 0).unwrap_or_else(|why| panic!("round {round}: {why:?}"));
+    }
+}
+
+#[test]
+fn a_bound_below_what_was_given_out_moves_no_cas_id() {
+    let store = cache();
+    let mut all = HashSet::new();
+    for round in 0..3_000 {
+        assert!(all.insert(set(&store, &format!("key{round}"), b"x", 0).expect("room")));
+        if round == 1_500 {
+            store.raise_seq(10);
+        }
+    }
+}
+
+#[test]
 fn an_item_expires_at_its_second_and_is_counted() {
     let store = cache();
     set(&store, "a", b"x", NOW + 5).expect("room");
