@@ -10,6 +10,7 @@ use crate::dialect::Dialect;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
+use crate::service;
 use crate::trace::replay::Trace;
 use crate::verdict::LATE_REFUSE;
 use crate::workload::keys::{KEY_BYTES, KeySizes};
@@ -74,6 +75,7 @@ struct Typed {
     distribution: bool,
     count_idle: bool,
     json: Option<PathBuf>,
+    service_times: Option<PathBuf>,
     quiet: bool,
 }
 
@@ -111,6 +113,7 @@ impl Default for Typed {
             distribution: false,
             count_idle: false,
             json: None,
+            service_times: None,
             quiet: false,
         }
     }
@@ -134,6 +137,8 @@ pub struct Invocation {
     pub cpu: Option<usize>,
     /// Where the report goes as data; `-` is standard output.
     pub json: Option<PathBuf>,
+    /// Where service times by size go, which are measured instead of the plan's loads.
+    pub service_times: Option<PathBuf>,
     /// No table.
     pub quiet: bool,
 }
@@ -159,6 +164,9 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
 fn carry_out(invocation: &Invocation) -> Result<bool, String> {
     if let Some(cpu) = invocation.cpu {
         cpu::pin(cpu)?;
+    }
+    if let Some(path) = &invocation.service_times {
+        return service::measure(&invocation.plan, path);
     }
     let report = run(&invocation.plan)?;
     let mut to_stdout = false;
@@ -278,6 +286,10 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
 
 /// The flags that belong to some part.
 fn other_flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String> {
+    if name == "service-times" {
+        typed.service_times = Some(text(name, parser)?.into());
+        return Ok(());
+    }
     let is_taken =
         typed.beside.flag(name, parser)? || crowds::flag(&mut typed.workload.crowds, name, parser)?;
     if is_taken { Ok(()) } else { typed.udp.flag(name, parser) }
@@ -401,7 +413,16 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         Some(path) => with_trace(plan, path, &typed)?,
         None => plan,
     };
-    Ok(Invocation { plan, cpu: typed.cpu, json: typed.json, quiet: typed.quiet })
+    if typed.service_times.is_some() {
+        service::check(&plan)?;
+        if typed.json.is_some() || typed.closed {
+            return Err(
+                "--service-times: has a closed loop of its own; leave out --closed, --json".into(),
+            );
+        }
+    }
+    let Typed { cpu, json, service_times, quiet, .. } = typed;
+    Ok(Invocation { plan, cpu, json, service_times, quiet })
 }
 
 /// The plan with the requests of a trace in place of those that would be drawn.
@@ -578,6 +599,9 @@ mod tests {
             ("--delete-share 0.1", "--delete-share 0.1: must be"),
             ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
             ("--cpu 1 --threads 2", "--cpu: 2 threads"),
+            ("--service-times f --closed", "--service-times: has a closed loop of its own"),
+            ("--service-times f --keys-per-get 2", "--service-times: measures single requests"),
+            ("--service-times f --no-prefill", "--service-times: measures single requests"),
             ("--flash-share 0.5", "give --flash-for too"),
             ("--write-share 0.5", "give --write-keys too"),
         ] {
@@ -612,6 +636,7 @@ mod tests {
             depth runs first-run connections threads duration warmup drain p-large-steps \
             late-max timeline distribution count-idle workload trace speed delete-share \
             keys-per-get key-bytes first-key no-prefill floor server-pid cpu json quiet udp \
+            service-times \
             transport udp-port udp-base udp-queues udp-choice large-sets timeout-ms help";
         for name in NAMES_OF_FLAGS.split_whitespace() {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");

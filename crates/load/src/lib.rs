@@ -34,6 +34,7 @@ pub mod recorder;
 pub mod report;
 pub mod run;
 pub mod sender;
+pub mod service;
 pub mod timeline;
 pub mod trace;
 pub mod values;
