@@ -256,6 +256,7 @@ pub fn unit(column: &str) -> &'static str {
         "nic_burst" => "frames",
         "nic_gbit" => "Gb/s",
         "seeds" | "seeds_asked" => "runs",
+        "shared_lines" | "line_spread" => "lines",
         "numa" => "domains",
         "numa_strays" => "share",
         "burst_factor" => "times",

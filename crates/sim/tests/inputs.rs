@@ -6,7 +6,7 @@
 use laneway_policy::Design;
 use laneway_sim::bursts::Bursts;
 use laneway_sim::inputs::service_times;
-use laneway_sim::machine::{Costs, Machine, Numa, Outcome, Rx, Traffic, run};
+use laneway_sim::machine::{Costs, Machine, Numa, Outcome, Rx, SharedLines, State, Traffic, run};
 use laneway_sim::stats::{Estimate, SECOND, US};
 use laneway_sim::workload::{Mix, Sizes};
 
@@ -196,4 +196,44 @@ fn strays_add_their_cost_to_the_work_and_nothing_is_lost() {
         let backlog = outcome.arrivals_per_s * outcome.mean_us / 1e6;
         assert!((outcome.in_system / backlog - 1.0).abs() < 0.02, "{strays}");
     }
+}
+
+fn with_lines(lines: Option<SharedLines>, workers: u16, load: f64) -> Outcome {
+    let machine = Machine { lines, epoch: SECOND / 50, ..Machine::new(Design::Hkh, workers) };
+    let rate = load * f64::from(workers) * SECOND as f64 / machine.costs.mean_service(&Mix::etc());
+    run(&machine, &Traffic::steady(Mix::etc(), rate, 400_000), 3)
+}
+
+/// A line is another worker's with the chance that all but one of them have.
+#[test]
+fn a_shared_line_costs_its_way_from_the_worker_that_wrote_it_last() {
+    for workers in [2, 4, 8] {
+        let lines = SharedLines { each: 2, spread: 4_096, transfer: US / 10 };
+        let outcome = with_lines(Some(lines), workers, 0.4);
+        let each = 0.2 * US as f64 * (1.0 - 1.0 / f64::from(workers));
+        let expected = 0.4 * (1.0 + each / Costs::MINOS.mean_service(&Mix::etc()));
+        assert!((outcome.cpu_busy / expected - 1.0).abs() < 0.03, "{workers}: {expected}");
+    }
+}
+
+#[test]
+fn a_worker_alone_has_all_lines_and_free_ones_cost_nothing() {
+    let figures = |lines, workers| {
+        let outcome = with_lines(lines, workers, 0.6);
+        (outcome.mean_us, outcome.cpu_busy)
+    };
+    let lines = SharedLines { each: 3, spread: 1, transfer: US };
+    assert_eq!(figures(Some(lines), 1), figures(None, 1));
+    assert_eq!(figures(Some(SharedLines { transfer: 0, ..lines }), 4), figures(None, 4));
+}
+
+/// One line that all write is had by one worker at a time: it bounds the rate of all of them.
+#[test]
+fn a_single_line_bounds_the_rate_however_many_workers_there_are() {
+    let lines = SharedLines { each: 1, spread: 1, transfer: US };
+    let most = SECOND as f64 / US as f64; // where all wait for it, the next is another one
+    let peak = 8.0 * SECOND as f64 / Costs::MINOS.mean_service(&Mix::etc());
+    let state = |rate: f64| with_lines(Some(lines), 8, rate / peak).state();
+    assert!(matches!(state(0.85 * most), State::Steady), "below");
+    assert!(!matches!(state(1.2 * most), State::Steady), "above");
 }

@@ -25,11 +25,12 @@ fn schema() -> Value {
 fn every_row_is_of_the_schema() {
     let schema = schema();
     let designs = "lanes,minos,hkh,hkh-ws,sho,shinjuku,darc,tq,caladan";
-    let runs: [&[(&str, &str)]; 5] = [
+    let runs: [&[(&str, &str)]; 6] = [
         &[("design", designs), ("load", "0.2,1"), ("quantum-us", "2,0.5"), ("threshold", "900")],
         &[("design", "lanes,hkh"), ("connections", "16"), ("depth", "4"), ("urgency", "true")],
         &[("nic-gbit", "none,40,12.5"), ("nic-order", "small-first"), ("network-us", "3.7")],
         &[("rx-queue", "none,8"), ("retry-us", "100"), ("k", "10"), ("steal-when-idle", "true")],
+        &[("shared-lines", "0,2"), ("line-spread", "64"), ("line-ns", "100"), ("workers", "4")],
         &[("numa", "2"), ("numa-strays", "0.5"), ("rate", "1e6"), ("standby", "epoch")],
     ];
     let mut count = 0;

@@ -7,14 +7,15 @@
 //! [`laneway_policy::share`], as the server asks it. This module carries the decisions out and adds
 //! what they cost.
 //!
-//! Not modelled: caches, locks, the RX wire, clients that wait. Workers poll, so work that arrives
-//! is noticed at once. Unit: picoseconds.
+//! Not modelled: caches but for `lines`, the RX wire, clients that wait. Workers poll, so work that
+//! arrives is noticed at once. Unit: picoseconds.
 
 mod abroad;
 mod arrive;
 mod caladan;
 mod central;
 mod control;
+mod lines;
 mod nic;
 mod outcome;
 mod spec;
@@ -23,6 +24,7 @@ mod tq;
 mod turn;
 
 pub use abroad::Numa;
+pub use lines::SharedLines;
 pub use nic::{Nic, WireOrder};
 pub use outcome::{Halves, Outcome, State, Window};
 pub use spec::{Central, Costs, Machine, Reach, Rx, SliceOrder, Standby, Traffic, Tweak};
@@ -38,6 +40,7 @@ use central::Dispatcher;
 use control::Control;
 use laneway_load::random::Random;
 use laneway_policy::{BATCH, Design, ItemBytes, Turn, WorkerId};
+use lines::Lines;
 use nic::Wire;
 use std::collections::VecDeque;
 use streams::{Desk, Stream};
@@ -160,6 +163,7 @@ struct Run<'a> {
     looks: bool,
     lost: Lost,
     stray: Random,
+    lines: Lines,
     asleep: u64,
     control: Control,
     wire: Option<Wire>,
@@ -235,6 +239,7 @@ impl<'a> Run<'a> {
             looks: false,
             lost: Lost::new(),
             stray: Random::stream(seed, 2),
+            lines: Lines::new(machine.lines, seed),
             asleep: u64::MAX >> (64 - workers),
             control,
             wire: machine.nic.map(|nic| Wire::new(nic, workers, per_lane)),

@@ -1,6 +1,6 @@
 //! What is simulated: a machine, what its work costs, and what arrives.
 
-use super::{Nic, Numa, Streams};
+use super::{Nic, Numa, SharedLines, Streams};
 use crate::events::NEVER;
 use crate::stats::US;
 use crate::workload::{Draw, Drawn, Mix, Replayed, Sizes};
@@ -226,6 +226,8 @@ pub struct Machine {
     pub rx: Option<Rx>,
     /// The NUMA domains of which this is one; `None`: it is alone.
     pub numa: Option<Numa>,
+    /// Cache lines that all workers write; `None`: they share none.
+    pub lines: Option<SharedLines>,
     /// The connections by which requests come; `None`: each request stands alone.
     pub streams: Option<Streams>,
     /// Sizes are counted. Our server counts them whatever the design, for its statistics; the
@@ -254,6 +256,7 @@ impl Machine {
             central: None,
             rx: None,
             numa: None,
+            lines: None,
             streams: None,
             profiles: true,
             network: 0,
@@ -268,6 +271,7 @@ impl Machine {
         assert!(self.central.is_none() || alone, "a rival's scheduler has no wire");
         let queues = self.streams.is_none() && self.central.is_none_or(|one| !one.receives());
         assert!(self.rx.is_none() || queues, "there are no RX queues");
+        assert!(self.lines.is_none_or(|lines| lines.spread > 0 && self.central.is_none()), "lines");
         assert!(self.numa.is_none() || self.central.is_none() && alone, "of no domain");
     }
 }

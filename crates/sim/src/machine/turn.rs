@@ -287,6 +287,7 @@ impl Run<'_> {
     }
 
     pub(super) fn begin(&mut self, worker: usize, doing: Doing, time: u64) {
+        let time = time + self.wait_for_lines(worker, &doing);
         let state = &mut self.workers[worker];
         state.doing = doing;
         state.busy += time;

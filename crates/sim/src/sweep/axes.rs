@@ -280,6 +280,22 @@ pub(super) const AXES: &[Axis] = &[
         spec.numa.cost = ns(text)?;
         Ok(())
     }),
+    axis(
+        "shared-lines",
+        "cache lines that all workers write, by each request (0)",
+        |spec, text| {
+            spec.lines.each = whole(text, 0, 100)? as u32;
+            Ok(())
+        },
+    ),
+    axis("line-spread", "each is one of so many, drawn evenly (1)", |spec, text| {
+        spec.lines.spread = whole(text, 1, 1 << 16)? as u32;
+        Ok(())
+    }),
+    axis("line-ns", "until such a line comes from another worker (80)", |spec, text| {
+        spec.lines.transfer = ns(text)?;
+        Ok(())
+    }),
     axis("profile", "who counts sizes: all (default) or lanes", |spec, text| {
         spec.profiles_all = one_of(text, &[("all", true), ("lanes", false)])?;
         Ok(())

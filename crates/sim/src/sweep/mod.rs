@@ -74,12 +74,14 @@ const OF_DESIGNS: [(&str, &[&str]); 7] = [
 ];
 
 /// Flags that say something of what another one makes, and what to do where that is not given.
-const NEEDS: [(&str, &str, &str); 8] = [
+const NEEDS: [(&str, &str, &str); 10] = [
     ("burst-share", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
     ("burst-us", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
     ("retry-us", "rx-queue", "nothing is lost; give a --rx-queue"),
     ("numa-strays", "numa", "there is one domain; give a --numa above 1"),
     ("numa-ns", "numa", "there is one domain; give a --numa above 1"),
+    ("line-spread", "shared-lines", "there are no shared lines; give --shared-lines"),
+    ("line-ns", "shared-lines", "there are no shared lines; give --shared-lines"),
     ("depth", "connections", "there are no connections; give --connections"),
     ("turn-ns", "connections", "there are no connections; give --connections"),
     ("urgency", "connections", "there are no connections; give --connections"),

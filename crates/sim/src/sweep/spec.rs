@@ -2,7 +2,7 @@
 
 use crate::bursts::Bursts;
 use crate::inputs::Inputs;
-use crate::machine::{Central, Machine, Nic, Numa, Reach, Rx, Streams};
+use crate::machine::{Central, Machine, Nic, Numa, Reach, Rx, SharedLines, Streams};
 use crate::row::Row;
 use crate::stats::{SECOND, US};
 use crate::study::{EPOCH_REQUESTS, Point, warmup};
@@ -29,6 +29,7 @@ pub(super) struct Spec {
     pub(super) rx_requests: Option<u32>,
     pub(super) retry: u64,
     pub(super) numa: Numa,
+    pub(super) lines: SharedLines,
     pub(super) streams: Option<Streams>,
     pub(super) turn_is_given: bool,
 }
@@ -64,6 +65,7 @@ impl Spec {
             rx_requests: None,
             retry: 1_000 * US,
             numa: Numa { domains: 1, strays: 0.0, cost: 300_000 },
+            lines: SharedLines { each: 0, spread: 1, transfer: 80_000 },
             streams: None,
             turn_is_given: false,
         }
@@ -83,6 +85,10 @@ impl Spec {
         if central.is_some_and(Central::receives) && self.rx_requests.is_some() {
             let names = names(&|central| central.receives());
             return Err(format!("--rx-queue: {names} have no RX queues; leave it out"));
+        }
+        if central.is_some() && self.lines.each > 0 {
+            let names = names(&|_| true);
+            return Err(format!("--shared-lines: {names} have none; leave it out"));
         }
         if workers % domains != 0 {
             return Err(format!("--numa {domains}: must divide --workers ({workers})"));
@@ -154,6 +160,7 @@ impl Spec {
         machine.rx = self.rx_requests.map(|requests| Rx { requests, retry: self.retry });
         machine.numa = (self.numa.domains > 1).then_some(self.numa);
         machine.settings.workers /= self.numa.domains;
+        machine.lines = (self.lines.each > 0).then_some(self.lines);
         machine.nic = self.has_wire.then_some(self.nic);
         machine.streams = self.streams()?;
         if machine.streams.is_some() {
