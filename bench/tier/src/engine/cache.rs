@@ -74,7 +74,7 @@ impl Cache {
         out: &mut Vec<u8>,
     ) -> Option<Range<usize>> {
         let (begin, asked) = (out.len(), (&sought[number / GROUP], number % GROUP, key));
-        match self.store.get_sought(asked, NOW, u64::MAX, out, (0, &[]), |_, _| {}) {
+        match self.store.get_sought(asked, NOW, u64::MAX, out, (0, &[]), |_, _| true) {
             Sought::Copied(_) => Some(begin..out.len()),
             Sought::Miss => None,
             Sought::Otherwise => {
