@@ -32,7 +32,7 @@ pub struct Leftover {
     threads: Vec<JoinHandle<Taken>>,
 }
 
-/// What one thread has got through.
+/// The blocks of work that one thread has done.
 #[derive(Debug)]
 struct Taken {
     /// When laps ended, and the blocks in each.
@@ -51,30 +51,36 @@ pub struct Busy {
 impl Leftover {
     /// Begins to take it, on all CPUs.
     pub fn start(cpus: usize) -> Result<Leftover, String> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut threads = Vec::new();
+        let mut leftover = Leftover { stop: Arc::default(), threads: Vec::new() };
         for number in 0..cpus {
             let (told, tells) = mpsc::channel();
-            let stopped = stop.clone();
-            threads.push(std::thread::spawn(move || {
+            let stopped = leftover.stop.clone();
+            leftover.threads.push(std::thread::spawn(move || {
                 let ready = cpu::pin(number).and_then(|()| yield_to_all());
                 let is_ready = ready.is_ok();
                 told.send(ready).ok();
                 if is_ready { take(&stopped) } else { Taken::default() }
             }));
             if let Err(why) = tells.recv().unwrap_or_else(|_| Err("its thread panicked".into())) {
-                stop.store(true, Relaxed);
                 return Err(format!("--count-idle: CPU {number}: {why}"));
             }
         }
-        Ok(Leftover { stop, threads })
+        Ok(leftover)
     }
 
     /// Stops; what was busy in this time.
-    pub fn finish(self, from: Instant, duration: Duration) -> Busy {
+    pub fn finish(mut self, from: Instant, duration: Duration) -> Busy {
         self.stop.store(true, Relaxed);
-        let taken = self.threads.into_iter().map(|thread| thread.join().unwrap_or_default());
+        let threads = std::mem::take(&mut self.threads).into_iter();
+        let taken = threads.map(|thread| thread.join().unwrap_or_default());
         Busy { cpus_ns: taken.map(|taken| taken.busy_ns(from, duration)).collect() }
+    }
+}
+
+/// The threads of a run that failed do not go on beside the next one.
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
     }
 }
 

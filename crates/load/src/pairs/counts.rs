@@ -21,7 +21,7 @@ struct Part {
     is_asked_for: fn(&[String]) -> bool,
     /// Its counts: which `stats` tell each, and by what name.
     counts: &'static [(&'static str, &'static str)],
-    /// What is told of them.
+    /// The figures that a report has of the counts.
     told: fn(&Run) -> Result<Measured, String>,
 }
 
@@ -46,14 +46,14 @@ const PARTS: [Part; 3] = [
     },
 ];
 
-/// What the parts of a server have counted since it started, and when it was asked.
+/// The counts that the parts of a server tell since it started, and the time of the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts {
     parts: Vec<Option<Vec<u64>>>,
     at: Instant,
 }
 
-/// What a part counted during a run.
+/// The counts that a part made during a run.
 #[derive(Debug)]
 struct Run {
     /// In the order of [`Part::counts`].
@@ -63,7 +63,7 @@ struct Run {
     took: Duration,
 }
 
-/// What a server has counted so far, of the parts that its command asks for.
+/// Asks a server for the counts so far of those parts that its command switches on.
 pub fn counts(definition: &ServerDefinition, server: &Server) -> Result<Counts, String> {
     read(definition, Instant::now(), |words| ask_stats(server, words))
 }
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// What a server counted that has the part of this number alone.
+    /// The counts of a server that has only the part of this number.
     fn of(part: usize, counts: &[u64], at: Instant) -> Counts {
         let mut parts = vec![None; PARTS.len()];
         parts[part] = Some(counts.to_vec());

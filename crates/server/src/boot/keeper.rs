@@ -53,7 +53,8 @@ impl Opened {
     /// No CAS id may come again: all were below the tier's sequence, but for those of writes that
     /// were acknowledged and then lost.
     pub(super) fn seq_after(&self) -> u64 {
-        const LOST_MAX: u64 = 1 << 30; // a store draws one in 64 of a partition's
+        // 16 million writes of one partition of the index, whose ids are 64 apart.
+        const LOST_MAX: u64 = 1 << 30;
         let lost = if self.settings.interval.is_some() { LOST_MAX } else { 0 };
         self.tier.sequence() + lost
     }
