@@ -177,7 +177,7 @@ pub struct Draws {
 }
 
 /// A workload, ready to be drawn from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     options: WorkloadOptions,
     popularity: Option<Zipf>,

@@ -54,7 +54,8 @@ impl Trace {
             }
             let is_head = number == 1 && line.starts_with("ts,");
             if !is_head && !line.trim().is_empty() {
-                reader.take(&line).map_err(|error| format!("line {number}: {error}"))?;
+                let cut = if line.ends_with('\n') { "" } else { "; the file ends in this line" };
+                reader.take(&line).map_err(|error| format!("line {number}: {error}{cut}"))?;
             }
         }
         reader.finish()
@@ -181,5 +182,17 @@ ts,key,ksize,vsize,client,op,ttl
         ] {
             assert!(read(text, 1.0).is_err_and(|said| said.contains(words)), "{words}");
         }
+    }
+
+    #[test]
+    fn a_trace_that_was_cut_short_says_where() {
+        let whole = "1,a,20,0,1,get,0\n";
+        for cut in ["2", "2,b,30,500", "2,b,30,500,1,se", "2,b,30,500,1,set", "2,b,30,500,1,set,"] {
+            let said = read(&format!("{whole}{cut}"), 1.0).expect_err(cut);
+            assert!(said.starts_with("line 2: "), "{said}");
+            assert!(said.ends_with("; the file ends in this line"), "{said}");
+        }
+        assert!(read(&format!("{whole}2"), 1.0).is_err());
+        assert_eq!(read(whole.trim_end(), 1.0).map(|trace| trace.arrivals.len()), Ok(1));
     }
 }
