@@ -47,3 +47,23 @@ fn what_the_machine_does_not_give_is_named_with_the_way_out() {
     assert_eq!(std::fs::read(&precious).expect("it is there"), b"precious");
     std::fs::remove_file(&precious).expect("it is there");
 }
+
+#[test]
+fn a_plan_ends_with_0_where_it_has_an_answer_1_where_there_is_none_and_2_where_none_was_asked() {
+    let quick = ["--requests", "5000", "--seeds", "1", "--nic-gbit", "none"];
+    for (flags, status, told) in [
+        (&["--rate", "1e6", "--json"][..], 0, "\"workers\":"),
+        (&["--rate", "1e6", "--design", "lanes,hkh", "--slo-us", "0.1"], 1, "--slo-us"),
+        (&["--rate", "-1"], 2, "--rate -1: must be a number from 1 to"),
+        (&["--trace", "/no/such/file"], 2, "--trace /no/such/file: "),
+    ] {
+        let mut command = Command::new(BINARY);
+        let output =
+            command.args(["sim", "plan"]).args(quick).args(flags).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(status), "{flags:?}");
+        let said = if status == 0 { &output.stdout } else { &output.stderr };
+        let said = String::from_utf8_lossy(said);
+        assert!(said.lines().all(|line| line.contains(told)), "{flags:?}: {said}");
+        assert_eq!(said.lines().count(), if status == 2 { 1 } else { 2 }, "{flags:?}: {said}");
+    }
+}

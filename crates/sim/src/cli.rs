@@ -1,10 +1,11 @@
 //! `laneway sim`: which figures, how much of them, and where to.
 
 use crate::machine::{Standby, WireOrder};
+use crate::plan_cli;
 use crate::report;
 use crate::row;
 use crate::run_cli;
-use crate::scenarios::{self, Scenario, Setup, WAYS, read_question};
+use crate::scenarios::{self, Scenario, Setup, WAYS};
 use crate::study::{Effort, Study};
 use lexopt::prelude::*;
 use std::ffi::OsString;
@@ -17,8 +18,8 @@ Simulates a machine of n workers that the server's own policies drive.
 
 Usage: laneway sim SCENARIO... [FLAGS]
        laneway sim all [--quick|--full] --out DIR
-       laneway sim plan --workload FILE --slo-us 50 --rate 3e6
-       laneway sim run --design minos,lanes --load 0.5,0.9 [--json|--csv] (run --help says more)
+       laneway sim plan --rate 3e6 --slo-us 50         how many cores (plan --help says more)
+       laneway sim run --design minos,lanes --load 0.5,0.9     any point (run --help says more)
 
 How much:
   --quick             3 seeds, wide intervals (default)
@@ -51,40 +52,7 @@ The machine (default: the server of the Minos paper):
                       paper's), tcp-pipelined, tcp, udp (as measured over loopback); by TCP
                       nobody takes what another has not read
 
-For plan (laneway sim plan --help says more):
-  --workload FILE     TOML: rate, large_percent, large_bytes_max, get_share, or
-                      sizes = [[bytes, weight], ...]; what is missing is the paper's
-  --slo-us X          the p99 to keep (default 50)
-  --rate X            requests per second (default 3e6, or what the file says)
-
 Scenarios:
-";
-
-const HELP_PLAN: &str = "\
-How many workers does a workload need to keep its p99 within an SLO?
-
-Usage: laneway sim plan [--workload FILE] [--rate X] [--slo-us X] [--way W] [--nic-gbit X]
-
-It simulates `lanes` with 1 to 64 workers and answers with the fewest that hold the SLO on every
-seed, and with a quarter more: the p99 to be expected, how busy CPU and wire are, up to what rate
-the SLO holds, and how much headroom that is. Where 64 do not, it says what to change and ends with
-1. --json has all numbers, their intervals among them; --full takes a million requests for each of
-8 seeds instead of 150 000 for each of 3.
-
-  --workload FILE     TOML; what is missing is the paper's default. For example:
-                        rate = 400_000             # requests per second
-                        get_share = 0.95           # the others are writes
-                        sizes = [[100, 90.0], [4096, 9.9], [1000000, 0.1]]   # bytes, weight
-                      or, instead of sizes, the paper's three classes:
-                        large_percent = 0.125      # of values of 1500 bytes and more
-                        large_bytes_max = 500_000
-  --rate X            requests per second (default 3e6, or what the file says)
-  --slo-us X          the p99 to keep, of small and large requests together (default 50)
-  --way W             what a request costs: bypass (the paper's server), tcp, tcp-pipelined (16 in
-                      flight), udp (as measured over loopback); or --request-ns and --packet-ns
-  --nic-gbit X        the wire (default 40); --network-us X what a client adds (default 3.7)
-
-Try: laneway sim plan --rate 400000 --slo-us 200 --way tcp --nic-gbit 10
 ";
 
 const HELP_SCALE: &str = "\
@@ -119,8 +87,10 @@ enum Asked {
 /// Runs with these arguments, `sim` itself not among them.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    if args.first().is_some_and(|first| first == "run") {
-        return run_cli::main(args[1..].iter().cloned());
+    match args.first().and_then(|first| first.to_str()) {
+        Some("run") => return run_cli::main(args[1..].iter().cloned()),
+        Some("plan") => return plan_cli::main(args[1..].iter().cloned()),
+        _ => {}
     }
     let words: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     match parse(args) {
@@ -161,8 +131,6 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
         table: true,
         setup: Setup::default(),
     };
-    let mut rate = None;
-    let mut slo_us = None;
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         match arg {
@@ -179,15 +147,6 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
                 flags.threads = whole(&mut parser, "--threads", 1, 1024)? as usize;
             }
             Long("out") => flags.out = Some(text(&mut parser, "--out")?.into()),
-            Long("rate") => rate = Some(number(&mut parser, "--rate", 1.0, 1e9)?),
-            Long("slo-us") => slo_us = Some(number(&mut parser, "--slo-us", 0.1, 1e9)?),
-            Long("workload") => {
-                let path = text(&mut parser, "--workload")?;
-                let toml = std::fs::read_to_string(&path)
-                    .map_err(|error| format!("--workload {path}: {error}"))?;
-                flags.setup.question =
-                    read_question(&toml).map_err(|error| format!("--workload {path}: {error}"))?;
-            }
             Long(flag) => {
                 let flag = format!("--{flag}");
                 machine_flag(&flag, &mut parser, &mut flags.setup)?;
@@ -195,11 +154,8 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
             Short(flag) => return Err(format!("-{flag}: no such flag")),
         }
     }
-    let question = &mut flags.setup.question;
-    question.rate = rate.unwrap_or(question.rate);
-    question.slo_us = slo_us.unwrap_or(question.slo_us);
     let costs = flags.setup.costs;
-    if costs.receive + costs.profile > costs.request {
+    if costs.spared() > costs.request {
         return Err("--request-ns must be at least --receive-ns and --profile-ns together".into());
     }
     if flags.scenarios.is_empty() {
@@ -210,7 +166,6 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
 
 fn help_of(scenarios: &[&Scenario]) -> Asked {
     match scenarios {
-        [one] if one.name == "plan" => Asked::HelpOf(HELP_PLAN),
         [one] if one.name == "scale" => Asked::HelpOf(HELP_SCALE),
         _ => Asked::Help,
     }
@@ -234,8 +189,7 @@ fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> R
             let way = WAYS.into_iter().find(|way| way.flag == name).ok_or_else(|| {
                 format!("{flag} {name}: must be bypass, tcp-pipelined, tcp or udp")
             })?;
-            (*costs, setup.way) = (way.costs(*costs), way.name);
-            setup.reach = way.reach;
+            (*costs, setup.reach) = (way.costs(*costs), way.reach);
         }
         "--request-ns" => costs.request = ns(parser)?,
         "--packet-ns" => costs.packet = ns(parser)?.max(1),
@@ -280,6 +234,9 @@ fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> R
 }
 
 fn scenario(name: &str) -> Result<&'static Scenario, String> {
+    if ["run", "plan"].contains(&name) {
+        return Err(format!("{name}: is a command of its own; give it first, and no scenario"));
+    }
     scenarios::named(name).ok_or_else(|| format!("{name}: no such scenario"))
 }
 
@@ -307,18 +264,13 @@ fn run(flags: &Flags, words: &str) -> Result<(), String> {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("--out {}: {error}", folder.display()))?;
     }
-    let (mut written, mut refused) = (Vec::new(), None);
+    let mut written = Vec::new();
     for scenario in &flags.scenarios {
         let figure = (scenario.run)(&study, &flags.setup);
-        refused = refused.or_else(|| scenarios::refusal(scenario.name, &figure.rows, &flags.setup));
         if flags.json {
             print!("{}", report::json_lines(&figure.rows));
         } else if flags.table {
-            println!("{}: {}", scenario.name, scenario.about);
-            match scenarios::answer(scenario.name, &figure.rows, &flags.setup) {
-                Some(answer) => println!("{answer}"),
-                None => println!("{}", row::table(&figure.rows)),
-            }
+            println!("{}: {}\n{}", scenario.name, scenario.about, row::table(&figure.rows));
         }
         if let Some(folder) = &flags.out {
             written.push(report::write(
@@ -342,12 +294,13 @@ fn run(flags: &Flags, words: &str) -> Result<(), String> {
         flags.threads,
         speed / 1e6,
     );
-    refused.map_or(Ok(()), Err)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Reach;
 
     fn error(line: &str) -> String {
         let args = line.split_whitespace().map(OsString::from).collect();
@@ -362,8 +315,9 @@ mod tests {
             ("all --nic-gbit none", "--nic-gbit none: must be a number"),
             ("all --nic-order fifo", "--nic-order fifo: must be round-robin or small-first"),
             ("all --request-ns 100", "--request-ns must be at least"),
-            ("plan --workload /no/such/file", "--workload /no/such/file"),
-            ("plan --way rdma", "--way rdma: must be bypass, tcp-pipelined, tcp or udp"),
+            ("scale plan", "plan: is a command of its own; give it first"),
+            ("all --slo-us 50", "--slo-us: no such flag"),
+            ("scale --way rdma", "--way rdma: must be bypass, tcp-pipelined, tcp or udp"),
             ("all --standby never", "--standby never: must be returns or epoch"),
             ("all --profile 3", "--profile 3: must be all or lanes"),
             ("all --wurst 3", "--wurst: no such flag"),
@@ -374,45 +328,28 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_cannot_be_is_an_error_that_says_what_to_change() {
-        let args = "plan --slo-us 0.1 --rate 1000 --no-table".split_whitespace();
-        let Ok(Asked::Run(flags)) = parse(args.map(OsString::from).collect()) else {
-            panic!("a run")
-        };
-        let told = run(&flags, "").expect_err("no request is that short");
-        for part in ["64 workers", "0.1 us", "0.001 Mops", "--slo-us", "--rate", "--nic-gbit"] {
-            assert!(told.contains(part), "{part} is not in {told}");
-        }
-        assert_eq!(told.lines().count(), 1);
-    }
-
-    #[test]
     fn flags_reach_the_machine() {
-        let line = "scale --full --seed 7 --workers 16 --packet-ns 300 --slo-us 20 --rate 1e6";
+        let line = "scale --full --seed 7 --workers 16 --packet-ns 300";
         let args = line.split_whitespace().map(OsString::from).collect();
         let Ok(Asked::Run(flags)) = parse(args) else { panic!("a run") };
         assert_eq!((flags.effort, flags.seed, flags.setup.workers), (Effort::Full, 7, 16));
         assert_eq!(flags.setup.costs.packet, 300_000);
-        assert_eq!((flags.setup.question.slo_us, flags.setup.question.rate), (20.0, 1e6));
     }
 
     #[test]
     fn help_is_about_what_was_named() {
-        for (line, words) in [("plan --help", HELP_PLAN), ("scale -h", HELP_SCALE)] {
-            let args = line.split_whitespace().map(OsString::from).collect();
-            let Ok(Asked::HelpOf(text)) = parse(args) else { panic!("{line}: no help of its own") };
-            assert_eq!(text, words);
-        }
+        let args = ["scale", "-h"].map(OsString::from).to_vec();
+        assert!(matches!(parse(args), Ok(Asked::HelpOf(HELP_SCALE))));
         let args = vec![OsString::from("--help")];
         assert!(matches!(parse(args), Ok(Asked::Help)));
     }
 
     #[test]
     fn a_way_in_sets_what_a_request_costs() {
-        let args = "plan --way tcp".split_whitespace().map(OsString::from).collect();
+        let args = "scale --way tcp".split_whitespace().map(OsString::from).collect();
         let Ok(Asked::Run(flags)) = parse(args) else { panic!("a run") };
         assert_eq!((flags.setup.costs.request, flags.setup.costs.packet), (8_200_000, 300_000));
-        assert_eq!(flags.setup.way, "TCP, 1 in flight");
+        assert_eq!(flags.setup.reach, Reach::Offered);
     }
 
     #[test]

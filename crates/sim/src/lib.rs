@@ -2,11 +2,11 @@
 //!
 //! [`workload`] draws requests, of files too ([`inputs`]), by bursts or one by one ([`bursts`]);
 //! [`machine`] serves them in the order that [`events`] says, and [`stats`] counts latencies;
-//! [`bounds`] are what queueing alone allows. [`study`] runs many
-//! points with many seeds; each of [`scenarios`] is one figure of a paper or one question of ours,
-//! and [`sweep`] is any grid of points. [`row`], [`plot`] and [`report`] show what came out;
-//! [`cli`] and [`run_cli`] are the command. Time in it is counted, never measured: the same seed
-//! gives the same run on any machine.
+//! [`bounds`] are what queueing alone allows. [`study`] runs many points with many seeds; each of
+//! [`scenarios`] is one figure of a paper or one question of ours, [`sweep`] is any grid of points,
+//! and [`plan`] is how many cores each of them needs ([`search`]). [`row`], [`plot`] and [`report`]
+//! show what came out; [`cli`], [`run_cli`] and [`plan_cli`] are the command. Time in it is
+//! counted, never measured: the same seed gives the same run on any machine.
 #![forbid(unsafe_code)]
 
 pub mod bounds;
@@ -15,11 +15,14 @@ pub mod cli;
 pub mod events;
 pub mod inputs;
 pub mod machine;
+pub mod plan;
+pub mod plan_cli;
 pub mod plot;
 pub mod report;
 pub mod row;
 pub mod run_cli;
 pub mod scenarios;
+pub mod search;
 pub mod stats;
 pub mod study;
 pub mod sweep;

@@ -139,6 +139,17 @@ impl Row {
         self
     }
 
+    /// The names of its values, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.cells.iter().map(|(name, _)| &**name)
+    }
+
+    /// Of its values, those of these names, in their order.
+    pub fn only(&self, names: &[&str]) -> Row {
+        let cells = names.iter().filter_map(|name| self.cells.iter().find(|(own, _)| own == name));
+        Row { cells: cells.cloned().collect() }
+    }
+
     /// The value of that name.
     pub fn get(&self, name: &str) -> Option<&Cell> {
         self.cells.iter().find(|(own, _)| own == name).map(|(_, cell)| cell)
@@ -228,14 +239,14 @@ pub fn unit(column: &str) -> &'static str {
     let name = column.strip_suffix("_ci").unwrap_or(column);
     match name {
         "p50" | "p90" | "p99" | "p999" | "small_p99" | "large_p99" | "tx_backlog_p90"
-        | "service_us" | "us_per_request" | "slo_us" => "us",
+        | "service_us" | "us_per_request" => "us",
         "load" | "cpu_busy" | "wire_busy" | "get_share" | "reply_share" | "small_growth"
         | "large_growth" | "headroom" | "lost" => "share",
         "p_l" | "s" | "large_percent" | "percentile" | "requests_percent" | "packets_percent" => {
             "%"
         }
-        "mops" | "mops_max" | "rate_mops" => "M/s",
-        "answered_per_s" | "requests_per_s" | "rate" => "1/s",
+        "mops" => "M/s",
+        "answered_per_s" | "requests_per_s" | "rate" | "rate_max" => "1/s",
         "small_drift" | "large_drift" => "times",
         "time_s" => "s",
         "s_l_kb" => "kB",
@@ -249,6 +260,7 @@ pub fn unit(column: &str) -> &'static str {
         "small_slices" | "small_bound" | "large_slices" | "large_bound" => "slices",
         "small_unfinished" | "large_unfinished" | "large_backlog" | "requests" => "requests",
         "connections" => "conns",
+        "keys" => "keys",
         "rx_queue" | "depth" | "batch" | "epoch_requests" | "requests_per_seed"
         | "steal_queue_min" | "steal_requests_max" => "requests",
         "slices_unsent_max" => "slices",
@@ -274,8 +286,20 @@ const OF_ROWS: [&str; 4] = ["figure", "schema", "sweep", "point"];
 /// Columns of a table: what does not fit is in the JSON and in the CSV.
 const TABLE_WIDTH: usize = 100;
 
+/// A longer word in a table ends so much before its beginning: of a file's name the end says most.
+const WORD_WIDTH: usize = 32;
+
+/// A value as a table has it.
+fn shown(text: String) -> String {
+    match text.chars().count().saturating_sub(WORD_WIDTH) {
+        0 => text,
+        more => "..".chars().chain(text.chars().skip(more + 2)).collect(),
+    }
+}
+
 /// Left out first, the last of them first: what is known of a point beside its answer.
-const LEFT_OUT: [&str; 26] = [
+const LEFT_OUT: [&str; 27] = [
+    "network_us",
     "large_backlog",
     "cpu_busy",
     "workers_large",
@@ -309,7 +333,7 @@ pub fn table(rows: &[Row]) -> String {
     let mut names: Vec<&str> =
         columns(rows).into_iter().filter(|name| !OF_ROWS.contains(name)).collect();
     let width = |name: &&str| {
-        let cells = rows.iter().map(|row| row.text(name).chars().count());
+        let cells = rows.iter().map(|row| shown(row.text(name)).chars().count());
         cells.chain([name.len(), unit(name).len()]).max().unwrap_or(0)
     };
     let fits =
@@ -336,7 +360,7 @@ pub fn table(rows: &[Row]) -> String {
     line(names.iter().map(|name| (*name).to_owned()).collect());
     line(names.iter().map(|name| unit(name).to_owned()).collect());
     for row in rows {
-        line(names.iter().map(|name| row.text(name)).collect());
+        line(names.iter().map(|name| shown(row.text(name))).collect());
     }
     if !left_out.is_empty() {
         let _ = writeln!(text, "({} columns more with --json or --out)", left_out.len());
@@ -370,6 +394,17 @@ mod tests {
         );
         assert!(lines[1].trim_start().starts_with("share") && lines[1].contains("us"), "{text}");
         assert!(lines[2].contains("0.9") && lines[3].contains("columns more with --json"));
+    }
+
+    #[test]
+    fn a_long_name_of_a_file_does_not_drive_the_answer_out_of_a_table() {
+        let path = format!("/{}/requests.csv", "folder/".repeat(20));
+        let text = table(&[Row::of("a").with("trace", path).with("p99", 12.5)]);
+        let row = text.lines().nth(2).expect("a row");
+        assert!(
+            row.contains("..") && row.contains("/requests.csv") && row.contains("12.5"),
+            "{text}"
+        );
     }
 
     #[test]

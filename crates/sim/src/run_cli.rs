@@ -90,9 +90,7 @@ fn parse(args: Vec<OsString>) -> Result<Option<Flags>, String> {
         }
     }
     if let Some(path) = file {
-        let at = |error: String| format!("--sweep {path}: {error}");
-        let toml = std::fs::read_to_string(&path).map_err(|error| at(error.to_string()))?;
-        flags.sweep.read(&toml).map_err(at)?;
+        flags.sweep.read_file(&path)?;
     }
     flags.sweep.points()?;
     Ok(Some(flags))

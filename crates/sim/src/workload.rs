@@ -2,15 +2,19 @@
 //!
 //! The classes and their bounds are the load generator's. Departs from it in drawing a size for
 //! each request where it has a size for each key: the mix over all requests is the same, but for
-//! what the few most popular keys happen to weigh, which here is averaged out. A size includes the
-//! 8 bytes of the key. Knows no key, clock or queue.
+//! what the few most popular keys happen to weigh, which here is averaged out; and as there, of
+//! [`Keys`] small requests ask for the popular ones and large ones for any. The generator's named
+//! workloads are drawn by its own code, key by key. A size includes the 8 bytes of the key. Knows
+//! no clock or queue.
 
 use crate::bursts::Bursts;
 use laneway_load::random::{Random, scale};
 use laneway_load::workload::{
-    KEY_BYTES, LARGE_BYTES_MIN, SMALL_BYTES_MAX, TINY_BYTES_MAX, TINY_SHARE,
+    Ask, Draws, KEY_BYTES, LARGE_BYTES_MIN, Operation, SMALL_BYTES_MAX, TINY_BYTES_MAX, TINY_SHARE,
+    Workload, WorkloadOptions,
 };
-use laneway_policy::FRAME_BYTES;
+use laneway_load::zipf::Zipf;
+use laneway_policy::{FRAME_BYTES, ITEM_BYTES_MAX};
 use std::sync::Arc;
 
 /// How sizes and service times come about.
@@ -35,6 +39,8 @@ pub enum Sizes {
     Measured(Arc<Measured>),
     /// The requests of a trace in their order, over and over.
     Trace(Arc<[Replayed]>),
+    /// Those of a workload of the load generator, with their keys.
+    Named(Arc<Workload>),
 }
 
 /// Kinds of requests with their service times.
@@ -67,6 +73,25 @@ pub struct Replayed {
     pub bytes: u32,
     /// A write.
     pub put: bool,
+    /// Its number.
+    pub key: u32,
+}
+
+/// The keys that small requests are for, where sizes have none of their own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Keys {
+    /// How many.
+    pub count: u64,
+    /// Exponent of their popularity; 0: all alike.
+    pub zipf_exponent: f64,
+}
+
+impl Default for Keys {
+    /// The load generator's.
+    fn default() -> Keys {
+        let WorkloadOptions { keys, zipf_exponent, .. } = WorkloadOptions::default();
+        Keys { count: keys, zipf_exponent }
+    }
 }
 
 impl Sizes {
@@ -92,6 +117,8 @@ pub struct Mix {
     pub reply_share: f64,
     /// What the arrivals are, if they are no Poisson process.
     pub bursts: Option<Bursts>,
+    /// Keys, where anybody asks whose they are.
+    pub keys: Option<Keys>,
 }
 
 impl Mix {
@@ -103,6 +130,7 @@ impl Mix {
             get_share: 0.95,
             reply_share: 1.0,
             bursts: None,
+            keys: None,
         }
     }
 
@@ -135,6 +163,8 @@ pub struct Drawn {
     pub replied: bool,
     /// What serving it costs, in picoseconds, where that was measured.
     pub measured: Option<u64>,
+    /// Its key, where keys are known; a large request's is any, and so is not told.
+    pub key: Option<u32>,
     /// Sixteen random bits left over, for whoever needs them.
     pub spare: u16,
 }
@@ -143,7 +173,7 @@ impl Drawn {
     /// One that is large if its size says so.
     fn by_size(bytes: u32, put: bool, replied: bool, spare: u16) -> Drawn {
         let large = u64::from(bytes) >= LARGE_BYTES_MIN;
-        Drawn { bytes, large, put, replied, measured: None, spare }
+        Drawn { bytes, large, put, replied, measured: None, key: None, spare }
     }
 }
 
@@ -159,6 +189,9 @@ pub struct Draw {
     reply_below: u32,
     /// Requests drawn, of a trace.
     place: usize,
+    /// What a named workload remembers of them.
+    draws: Draws,
+    keys: Option<Zipf>,
 }
 
 const KEY: u64 = KEY_BYTES as u64;
@@ -176,6 +209,8 @@ impl Draw {
             get_below: of(mix.get_share, 65_536.0) as u32,
             reply_below: of(mix.reply_share, 65_536.0) as u32,
             place: 0,
+            draws: Draws::default(),
+            keys: mix.keys.map(|keys| Zipf::new(keys.count, keys.zipf_exponent)),
         }
     }
 
@@ -187,6 +222,15 @@ impl Draw {
     /// The next request.
     #[inline]
     pub fn draw(&mut self, random: &mut Random) -> Drawn {
+        let drawn = self.draw_sizes(random);
+        match &self.keys {
+            Some(keys) if !drawn.large => Drawn { key: Some(keys.rank(random) as u32), ..drawn },
+            _ => drawn,
+        }
+    }
+
+    #[inline]
+    fn draw_sizes(&mut self, random: &mut Random) -> Drawn {
         let word = random.word();
         let class = word >> 32;
         let put = (word as u32 & 0xffff) >= self.get_below;
@@ -220,13 +264,34 @@ impl Draw {
                 return Drawn { measured: Some(service), ..drawn };
             }
             Sizes::Trace(rows) => {
-                let Replayed { bytes, put } = rows[self.place];
+                let Replayed { bytes, put, key } = rows[self.place];
                 self.place = (self.place + 1) % rows.len();
-                return Drawn::by_size(bytes, put, replied, spare);
+                return Drawn { key: Some(key), ..Drawn::by_size(bytes, put, replied, spare) };
+            }
+            Sizes::Named(workload) => {
+                let ask = workload.draw(random, &mut self.draws);
+                let bytes = bytes_of(workload, &ask, rest as u32);
+                let put = ask.operation != Operation::Get;
+                let key = Some(ask.key.0);
+                return Drawn { key, ..Drawn::by_size(bytes, put, replied, spare) };
             }
         };
-        Drawn { bytes: bytes as u32, large, put, replied, measured: None, spare }
+        Drawn { bytes: bytes as u32, large, put, replied, measured: None, key: None, spare }
     }
+}
+
+/// Bytes of a request with its items: keys and values, of a deletion the key alone. What
+/// `version` is decides for which further keys a GET of several is.
+fn bytes_of(workload: &Workload, ask: &Ask, version: u32) -> u32 {
+    let item = |key| {
+        let value = if ask.operation == Operation::Delete { 0 } else { workload.value_bytes(key) };
+        workload.key_name(key).len() as u64 + value
+    };
+    let bytes: u64 = match ask.keys {
+        1 => item(ask.key),
+        keys => workload.keys_of(ask.key, keys, version).map(item).sum(),
+    };
+    bytes.clamp(1, ITEM_BYTES_MAX.0) as u32
 }
 
 #[cfg(test)]
@@ -258,6 +323,61 @@ mod tests {
             let off = (f64::from(got) - expected).abs();
             assert!(off < 5.0 * expected.sqrt(), "{got}, expected {expected}");
         }
+    }
+
+    #[test]
+    fn small_requests_are_for_popular_keys_and_keys_change_nothing_else() {
+        let mix = Mix::etc().with_large_percent(10.0);
+        let keys = Some(Keys { count: 1_000, zipf_exponent: 0.99 });
+        let mut draw = Draw::new(&Mix { keys, ..mix.clone() });
+        let mut random = Random::new(1);
+        let (mut hottest, mut small) = (0_u32, 0_u32);
+        for _ in 0..100_000 {
+            let drawn = draw.draw(&mut random);
+            assert_eq!(drawn.key.is_none(), drawn.large);
+            assert!(drawn.key.is_none_or(|key| key < 1_000));
+            small += u32::from(!drawn.large);
+            hottest += u32::from(drawn.key == Some(0));
+        }
+        let share = (1..=1_000).map(|rank| f64::from(rank).powf(-0.99)).sum::<f64>().recip();
+        let expected = share * f64::from(small);
+        assert!((f64::from(hottest) - expected).abs() < 5.0 * expected.sqrt(), "{hottest}");
+        assert_eq!(Draw::new(&mix).draw(&mut Random::new(1)).key, None);
+    }
+
+    #[test]
+    fn a_named_workload_is_drawn_as_the_load_generator_draws_it() {
+        use laneway_load::workload::named::named;
+        let options = named("twitter-4").expect("published");
+        let workload = Arc::new(Workload::new(options).expect("good"));
+        let mut draw = Draw::new(&Mix { sizes: Sizes::Named(workload.clone()), ..Mix::etc() });
+        let mut random = Random::new(1);
+        let (mut puts, mut large) = (0_u32, 0_u32);
+        for _ in 0..100_000 {
+            let drawn = draw.draw(&mut random);
+            let key = laneway_load::workload::Key(drawn.key.expect("each has one"));
+            let item = workload.key_name(key).len() as u64 + workload.value_bytes(key);
+            assert_eq!(u64::from(drawn.bytes), item, "a key has one size");
+            assert_eq!(drawn.large, item >= LARGE_BYTES_MIN);
+            puts += u32::from(drawn.put);
+            large += u32::from(drawn.large);
+        }
+        assert!(puts.abs_diff(7_000) < 400, "{puts}");
+        assert!((20_000..90_000).contains(&large), "values of 2.4 KB: {large}");
+    }
+
+    /// A scan's items come in one reply.
+    #[test]
+    fn a_get_of_several_keys_has_all_their_bytes() {
+        use laneway_load::workload::named::named;
+        let workload = Workload::new(named("ycsb-e").expect("there")).expect("good");
+        let sizes = Sizes::Named(Arc::new(workload));
+        let mut draw = Draw::new(&Mix { sizes, ..Mix::etc() });
+        let mut random = Random::new(1);
+        let drawn = (0..10_000).map(|_| draw.draw(&mut random)).filter(|drawn| !drawn.put);
+        let bytes: Vec<f64> = drawn.map(|drawn| f64::from(drawn.bytes)).collect();
+        let mean = bytes.iter().sum::<f64>() / bytes.len() as f64;
+        assert!((mean / (50.5 * 1_023.0) - 1.0).abs() < 0.02, "{mean}");
     }
 
     #[test]

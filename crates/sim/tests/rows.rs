@@ -4,6 +4,7 @@
 #[path = "../../load/tests/it/schema.rs"]
 mod schema;
 
+use laneway_sim::plan::{self, Question};
 use laneway_sim::row::Row;
 use laneway_sim::study::{Effort, Study};
 use laneway_sim::sweep::{SCHEMA_TEXT, Sweep, help};
@@ -25,13 +26,20 @@ fn schema() -> Value {
 fn every_row_is_of_the_schema() {
     let schema = schema();
     let designs = "lanes,minos,hkh,hkh-ws,sho,shinjuku,darc,tq,caladan";
-    let runs: [&[(&str, &str)]; 6] = [
+    let runs: [&[(&str, &str)]; 7] = [
+        &[("design", "hkh,lanes"), ("access", "erew"), ("keys", "900"), ("workers", "4")],
         &[("design", designs), ("load", "0.2,1"), ("quantum-us", "2,0.5"), ("threshold", "900")],
         &[("design", "lanes,hkh"), ("connections", "16"), ("depth", "4"), ("urgency", "true")],
         &[("nic-gbit", "none,40,12.5"), ("nic-order", "small-first"), ("network-us", "3.7")],
         &[("rx-queue", "none,8"), ("retry-us", "100"), ("k", "10"), ("steal-when-idle", "true")],
         &[("shared-lines", "0,2"), ("line-spread", "64"), ("line-ns", "100"), ("workers", "4")],
-        &[("numa", "2"), ("numa-strays", "0.5"), ("rate", "1e6"), ("standby", "epoch")],
+        &[
+            ("numa", "2"),
+            ("numa-strays", "0.5"),
+            ("rate", "1e6"),
+            ("design", "minos"),
+            ("standby", "epoch"),
+        ],
     ];
     let mut count = 0;
     for row in runs.iter().flat_map(|flags| rows(flags)) {
@@ -43,6 +51,27 @@ fn every_row_is_of_the_schema() {
         count += 1;
     }
     assert!(count > 20, "{count} rows");
+}
+
+#[test]
+fn every_row_of_a_plan_is_of_its_own_schema() {
+    let schema: Value = serde_json::from_str(&plan::schema()).unwrap();
+    let mut sweep = Sweep::default();
+    let flags = [("design", "all"), ("workload", "twitter-52"), ("requests", "2000")];
+    for (name, values) in flags.iter().chain(&[("seeds", "1"), ("rate", "1e6,2e7")]) {
+        sweep.set(name, values).unwrap();
+    }
+    let cases = sweep.cases(1.0).unwrap();
+    let question = Question { slo_us: 100.0, workers_max: 16 };
+    question.check(&cases).unwrap();
+    let answers = plan::answers(&Study::new(Effort::Quick, 1, 2), &cases, question).unwrap();
+    let refused = answers.iter().filter(|answer| answer.refusal.is_some()).count();
+    assert_eq!((answers.len(), refused), (18, 9), "20 M/s are more than 16 cores");
+    for row in answers.iter().flat_map(|answer| &answer.rows) {
+        let text = row.json();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        schema::hold(&value, &schema, &schema, "").unwrap_or_else(|why| panic!("{why}: {text}"));
+    }
 }
 
 #[test]
@@ -67,7 +96,8 @@ fn every_axis_is_in_the_schema_and_says_its_unit() {
     let (schema, help) = (schema(), help());
     let words = ["design", "service-file", "trace", "cost", "slice-order", "steal-when-idle"];
     let words = [&words[..], &["extra-large", "queue", "standby", "profile", "nic-order"]].concat();
-    let words = [&words[..], &["tx-queues", "way", "reach", "urgency"]].concat();
+    let words = [&words[..], &["tx-queues", "way", "reach", "urgency", "workload"]].concat();
+    let words = [&words[..], &["access", "zipf"]].concat();
     for line in help.lines() {
         let name = line.trim_start_matches("  --").split(' ').next().unwrap();
         assert!(SCHEMA_TEXT.contains(&format!("asked: --{name}\"")), "--{name} is not in it");

@@ -1,9 +1,12 @@
-//! Where a request goes that comes: to a rival's scheduler, or into an RX queue; and what becomes
+//! Where a request goes that comes: to a rival's scheduler, or into an RX queue, that of its key's
+//! owner where only the owner may serve it (MICA's access modes, NSDI'14 §4.1); and what becomes
 //! of one that finds its queue full. Its client sends it again after some time, as often as it
 //! takes; its latency counts from the first time. Unit: picoseconds.
 
 use super::{Central, Reach, Request, Run, Rx};
 use crate::events::NEVER;
+use crate::workload::Drawn;
+use laneway_load::random::mix_pair;
 use std::collections::VecDeque;
 
 /// Requests that were lost: when they come again, what they are, and their random bits, by which
@@ -28,6 +31,18 @@ impl Run<'_> {
         match self.machine.central {
             Some(Central::Grant { interval, .. }) => self.wake_granted(queue, interval),
             _ => self.wake_for_rx(queue),
+        }
+    }
+
+    /// The bits that say to which queue a request comes: of its key's hash, another one for each
+    /// seed, where the key has an owner; else random ones.
+    #[inline]
+    pub(super) fn queue_bits(&self, drawn: &Drawn) -> u16 {
+        match drawn.key {
+            Some(key) if self.machine.settings.access.is_owners(drawn.put) => {
+                (mix_pair(self.seed, u64::from(key)) >> 48) as u16
+            }
+            _ => drawn.spare,
         }
     }
 

@@ -164,6 +164,14 @@ impl Outcome {
         }
     }
 
+    /// Whether p99 is within so many microseconds, and nothing is hidden behind it: a lane that is
+    /// starved stays out of p99 but not out of the question.
+    pub fn holds(&self, slo_us: f64) -> bool {
+        self.state() == State::Steady
+            && !self.limit_missed
+            && self.all().percentile_us(99.0) <= slo_us
+    }
+
     /// All latencies.
     pub fn all(&self) -> Latencies {
         let mut all = self.small.clone();

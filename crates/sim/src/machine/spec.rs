@@ -6,7 +6,7 @@ use crate::stats::US;
 use crate::workload::{Draw, Drawn, Mix, Replayed, Sizes};
 use laneway_load::random::Random;
 use laneway_policy::cost::{PACKET_COST_NS, REQUEST_COST_NS};
-use laneway_policy::{BATCH, CorePlan, Design, ItemBytes, Settings};
+use laneway_policy::{Access, BATCH, CorePlan, Design, ItemBytes, Settings};
 
 const NS: u64 = 1_000;
 
@@ -45,6 +45,11 @@ impl Costs {
     /// One microsecond a packet and nothing else (Minos §2.2).
     pub const UNIT: Costs =
         Costs { request: 0, packet: US, receive: 0, handoff: 0, steal: 0, slice: 0, profile: 0 };
+
+    /// The most that a design may spare a request.
+    pub const fn spared(&self) -> u64 {
+        self.receive + self.profile
+    }
 
     /// Of serving one request of this size, received and all.
     pub fn service(&self, bytes: u32) -> u64 {
@@ -273,6 +278,9 @@ impl Machine {
         assert!(self.rx.is_none() || queues, "there are no RX queues");
         assert!(self.lines.is_none_or(|lines| lines.spread > 0 && self.central.is_none()), "lines");
         assert!(self.numa.is_none() || self.central.is_none() && alone, "of no domain");
+        let sharded = self.settings.design == Design::Hkh && self.central.is_none();
+        let owned = self.settings.access != Access::Crcw;
+        assert!(!owned || sharded && self.streams.is_none(), "keys have no owner");
     }
 }
 

@@ -5,9 +5,10 @@
 
 use super::minos_curves::designs;
 use super::{Figure, MEGA, Setup, cpu_peak, wire_name};
-use crate::machine::{Costs, Machine, Nic, Outcome, State};
+use crate::machine::{Costs, Machine, Nic};
 use crate::plot::Chart;
 use crate::row::Row;
+use crate::search::highest;
 use crate::stats::{Estimate, US};
 use crate::study::{Point, Study};
 use crate::workload::Mix;
@@ -16,30 +17,12 @@ const PERCENTS: [f64; 5] = [0.0625, 0.125, 0.25, 0.5, 0.75];
 const KILOBYTES: [u64; 4] = [250, 500, 750, 1000];
 const SLOS_US: [f64; 2] = [50.0, 100.0];
 
-/// Halvings of the logarithm: the last is within 1.3 % of the rate.
-const HALVINGS: u32 = 9;
-
-/// The range that is searched: from this part of the highest rate on.
+/// The range that is searched: from this part of the highest rate on, within 1.3 % of it.
 const RANGE: f64 = 512.0;
 
-/// The highest rate from `rate_max` / 512 up to `rate_max` at which `holds`, and 0 if none does.
-pub(super) fn highest(rate_max: f64, mut holds: impl FnMut(f64) -> bool) -> f64 {
-    let (mut low, mut high) = ((rate_max / RANGE).ln(), rate_max.ln());
-    let mut found = 0.0;
-    for _ in 0..HALVINGS {
-        let middle = (low + high) / 2.0;
-        if holds(middle.exp()) {
-            low = middle;
-            found = middle.exp();
-        } else {
-            high = middle;
-        }
-    }
-    found
-}
-
-/// The highest rate at which p99 is within the SLO for this machine, for each seed.
-pub(super) fn highest_within(
+/// The highest rate at which p99 is within the SLO for this machine, for each seed; 0 if there is
+/// none.
+fn highest_within(
     study: &Study,
     machine: &Machine,
     mix: &Mix,
@@ -48,7 +31,7 @@ pub(super) fn highest_within(
 ) -> Vec<f64> {
     let peak = cpu_peak(&machine.costs, mix, machine.settings.workers);
     let each = study.each_seed().map(|seed| {
-        highest(1.25 * peak, |rate| {
+        let found = highest(1.25 * peak / RANGE, 1.25 * peak, |rate| {
             let point = Point {
                 row: Row::default(),
                 machine: machine.clone(),
@@ -56,19 +39,11 @@ pub(super) fn highest_within(
                 rate,
                 requests,
             };
-            let outcome = study.one_until(&point, seed, Some((slo_us * US as f64) as u64));
-            within(&outcome, slo_us)
-        })
+            study.one_until(&point, seed, Some((slo_us * US as f64) as u64)).holds(slo_us)
+        });
+        found.unwrap_or(0.0)
     });
     each.collect()
-}
-
-/// Whether p99 is within the SLO, and nothing is hidden behind it: a lane that is starved stays
-/// out of p99 but not out of the question.
-pub(super) fn within(outcome: &Outcome, slo_us: f64) -> bool {
-    outcome.state() == State::Steady
-        && !outcome.limit_missed
-        && outcome.all().percentile_us(99.0) <= slo_us
 }
 
 /// One group of bars: a mix, and the machines that are given it.

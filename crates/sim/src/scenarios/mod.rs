@@ -10,13 +10,11 @@ mod minos_load;
 mod minos_slo;
 mod nic_options;
 mod pipelined;
-mod plan;
 mod scale;
 mod sharding;
 mod slice;
 
 pub use pipelined::by_connections;
-pub use plan::{Question, read_question};
 pub use scale::{WAYS, Way};
 
 use crate::machine::{Costs, Machine, Nic, Reach, Standby, WireOrder};
@@ -34,8 +32,6 @@ pub struct Setup {
     pub workers: u16,
     /// What work costs.
     pub costs: Costs,
-    /// By which way in, as `plan` says it.
-    pub way: &'static str,
     /// What of another worker's requests one can take, by that way.
     pub reach: Reach,
     /// The wire of the figures that have one.
@@ -48,8 +44,6 @@ pub struct Setup {
     pub standby: Standby,
     /// Whether designs without lanes count sizes too.
     pub profiles: bool,
-    /// For `plan`.
-    pub question: Question,
 }
 
 impl Default for Setup {
@@ -57,14 +51,12 @@ impl Default for Setup {
         Setup {
             workers: 8,
             costs: Costs::MINOS,
-            way: WAYS[0].name,
             reach: WAYS[0].reach,
             nic: Nic::MINOS,
             network: NETWORK,
             batch: laneway_policy::BATCH,
             standby: Standby::Returns,
             profiles: true,
-            question: Question::default(),
         }
     }
 }
@@ -185,26 +177,11 @@ pub const ALL: &[Scenario] = &[
         run: slice::run,
     },
     Scenario {
-        name: "plan",
-        about: "how many workers a workload needs for an SLO (--workload FILE --slo-us --rate)",
-        run: plan::run,
-    },
-    Scenario {
         name: "scale",
         about: "what 1 to 1000 cores serve in a day, from measured costs",
         run: scale::run,
     },
 ];
-
-/// A figure in words, where words say it better than a table: the operator's answer.
-pub fn answer(name: &str, rows: &[Row], setup: &Setup) -> Option<String> {
-    (name == "plan").then(|| plan::answer(rows, setup))
-}
-
-/// Why a figure is no answer to what was asked, and what to change.
-pub fn refusal(name: &str, rows: &[Row], setup: &Setup) -> Option<String> {
-    (name == "plan").then(|| plan::refusal(rows, setup)).flatten()
-}
 
 /// The scenario of that name.
 pub fn named(name: &str) -> Option<&'static Scenario> {

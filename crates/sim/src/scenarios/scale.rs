@@ -108,7 +108,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     Figure { rows, charts: vec![chart] }
 }
 
-pub(super) fn mean_bytes(mix: &Mix) -> f64 {
+fn mean_bytes(mix: &Mix) -> f64 {
     const DRAWS: u32 = 1_000_000;
     let mut draw = Draw::new(mix);
     let mut random = Random::new(1);

@@ -3,12 +3,13 @@
 //! first: `way` sets costs that `request-ns` may change.
 
 use super::spec::{SCHEDULERS, Spec};
+use crate::inputs::{KEYS_MAX, ZIPF_MAX};
 use crate::machine::{Central, Standby, Streams, WireOrder};
 use crate::row::{self, Cell};
 use crate::scenarios::{WAYS, by_connections};
 use crate::stats::US;
 use crate::workload::Sizes;
-use laneway_policy::{CostModel, Design, ITEM_BYTES_MAX, ItemBytes};
+use laneway_policy::{Access, CostModel, Design, ITEM_BYTES_MAX, ItemBytes};
 use std::borrow::Cow;
 
 /// Most requests of one run.
@@ -64,14 +65,19 @@ fn us(text: &str, low: f64) -> Result<u64, String> {
     Ok((number(text, low, 1e6)? * US as f64) as u64)
 }
 
+/// All designs by their names.
+pub(super) fn designs() -> impl Iterator<Item = (&'static str, (Design, Option<Central>))> {
+    let rival = |(name, central)| (name, (Design::Hkh, Some(central)));
+    let ours = Design::ALL.iter().map(|design| (design.name(), (*design, None)));
+    ours.chain(SCHEDULERS.map(rival))
+}
+
 pub(super) const AXES: &[Axis] = &[
     axis(
         "design",
-        "lanes, minos, hkh, hkh-ws, sho, shinjuku, darc, tq, caladan (lanes)",
+        "lanes, minos, hkh, hkh-ws, sho, shinjuku, darc, tq, caladan; all",
         |spec, text| {
-            let rival = |(name, central)| (name, (Design::Hkh, Some(central)));
-            let ours = Design::ALL.iter().map(|design| (design.name(), (*design, None)));
-            let names: Vec<_> = ours.chain(SCHEDULERS.map(rival)).collect();
+            let names: Vec<_> = designs().collect();
             (spec.machine.settings.design, spec.machine.central) = one_of(text, &names)?;
             Ok(())
         },
@@ -124,13 +130,21 @@ pub(super) const AXES: &[Axis] = &[
         Ok(())
     }),
     axis("load", "share of what the CPUs can do, above 0 to 1 (0.7)", |spec, text| {
-        spec.load = number(text, 1e-6, 1.0)?;
+        spec.load = Some(number(text, 1e-6, 1.0)?);
         Ok(())
     }),
     axis("rate", "requests per second, instead of load", |spec, text| {
         spec.rate = Some(number(text, 1.0, 1e12)?);
         Ok(())
     }),
+    axis(
+        "workload",
+        "as laneway bench names it: twitter-4; or a TOML file (plan --help)",
+        |spec, text| {
+            spec.workload = Some(name_of_file(text)?);
+            Ok(())
+        },
+    ),
     axis("large-percent", "large requests, p_L (0.125)", |spec, text| {
         spec.mix.large_percent = number(text, 0.0, 100.0)?;
         Ok(())
@@ -170,6 +184,23 @@ pub(super) const AXES: &[Axis] = &[
     }),
     axis("get-share", "share of reads (0.95)", |spec, text| {
         spec.mix.get_share = number(text, 0.0, 1.0)?;
+        Ok(())
+    }),
+    axis(
+        "access",
+        "erew, crew: a key's owner serves it, or its writes; crcw; of hkh",
+        |spec, text| {
+            let names = Access::ALL.map(|access| (access.name(), access));
+            spec.machine.settings.access = one_of(text, &names)?;
+            Ok(())
+        },
+    ),
+    axis("keys", "that small requests are for, with --access (100000)", |spec, text| {
+        spec.keys.count = whole(text, 1, KEYS_MAX)?;
+        Ok(())
+    }),
+    axis("zipf", "exponent of their popularity, 0: all alike (0.99)", |spec, text| {
+        spec.keys.zipf_exponent = number(text, 0.0, ZIPF_MAX)?;
         Ok(())
     }),
     axis("reply-share", "share of requests whose reply is sent (1)", |spec, text| {
@@ -369,6 +400,18 @@ pub(super) const AXES: &[Axis] = &[
         spec.machine.costs.packet = ns(text)?.max(1);
         Ok(())
     }),
+    axis(
+        "receive-ns",
+        "of that, receiving, of which who takes it over is spared (200)",
+        |spec, text| {
+            spec.machine.costs.receive = ns(text)?;
+            Ok(())
+        },
+    ),
+    axis("profile-ns", "of that, counting its size (130)", |spec, text| {
+        spec.machine.costs.profile = ns(text)?;
+        Ok(())
+    }),
     axis("handoff-ns", "handing it over (100)", |spec, text| {
         spec.machine.costs.handoff = ns(text)?;
         Ok(())
@@ -404,5 +447,5 @@ pub(super) fn column(name: &'static str) -> Cow<'static, str> {
 
 /// Its value as rows have it: the name of a file stays one, whatever it looks like.
 pub(super) fn cell(name: &str, value: &str) -> Cell {
-    if matches!(name, "service-file" | "trace") { value.into() } else { Cell::asked(value) }
+    if super::FILES.contains(&name) { value.into() } else { Cell::asked(value) }
 }

@@ -1,8 +1,10 @@
 //! A sweep as a TOML file: `name = value` or `name = [value, ...]`, names with underscores.
 
+use crate::inputs::wrong_toml;
+
 /// Its parameters as flags have them, each with the text of its values.
 pub(super) fn values(text: &str) -> Result<Vec<(String, Vec<String>)>, String> {
-    let file: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file: toml::Table = toml::from_str(text).map_err(|error| wrong_toml(text, &error))?;
     let parameter = |(name, value): (&String, &toml::Value)| {
         let plain = |value: &toml::Value| match value {
             toml::Value::String(text) => Ok(text.clone()),

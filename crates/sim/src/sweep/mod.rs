@@ -1,4 +1,5 @@
-//! `laneway sim run`: any point, or any grid of points, by flags or by a TOML file.
+//! `laneway sim run`: any point, or any grid of points, by flags or by a TOML file; and for
+//! `laneway sim plan` the same grid without cores and rate, which are then its to choose.
 //!
 //! An axis is a parameter with one value or several; a sweep is every combination of all of them,
 //! in the order of the axes, each run with the same seeds. A value is text until its axis reads it,
@@ -14,9 +15,9 @@ pub use axes::{help, whole};
 use crate::inputs::Inputs;
 use crate::machine::{Central, Outcome};
 use crate::report;
-use crate::row::Row;
+use crate::row::{Cell, Row};
 use crate::study::{Measured, Point, Study};
-use axes::{AXES, cell, column};
+use axes::{AXES, cell, column, designs};
 use journal::{Journal, SCHEMA, fingerprint};
 use laneway_policy::Design;
 use spec::Spec;
@@ -28,8 +29,24 @@ const POINTS_MAX: usize = 10_000;
 /// The form of a row, for other programs: JSON Schema.
 pub const SCHEMA_TEXT: &str = include_str!("schema.json");
 
+/// Parameters whose values are names of files.
+const FILES: [&str; 3] = ["workload", "service-file", "trace"];
+
 /// What a file has of its own, so that no flag may say it too.
-const OWN: [(&str, &[&str]); 3] = [
+const OWN: [(&str, &[&str]); 4] = [
+    (
+        "workload",
+        &[
+            "service-file",
+            "trace",
+            "large-percent",
+            "large-bytes-max",
+            "k",
+            "get-share",
+            "keys",
+            "zipf",
+        ],
+    ),
     (
         "service-file",
         &[
@@ -43,10 +60,11 @@ const OWN: [(&str, &[&str]); 3] = [
             "profile",
         ],
     ),
-    ("trace", &["large-percent", "large-bytes-max", "k", "get-share"]),
+    ("trace", &["large-percent", "large-bytes-max", "k", "get-share", "keys", "zipf"]),
     (
         "connections",
         &[
+            "access",
             "way",
             "reach",
             "queue",
@@ -63,7 +81,7 @@ const OWN: [(&str, &[&str]); 3] = [
 ];
 
 /// Flags of some designs alone: other designs of a sweep run once whatever these say.
-const OF_DESIGNS: [(&str, &[&str]); 7] = [
+const OF_DESIGNS: [(&str, &[&str]); 28] = [
     ("quantum-us", &["shinjuku", "tq"]),
     ("preempt-ns", &["shinjuku", "tq"]),
     ("look-us", &["caladan"]),
@@ -71,10 +89,39 @@ const OF_DESIGNS: [(&str, &[&str]); 7] = [
     ("search-us", &["caladan"]),
     ("handoff-workers", &["sho"]),
     ("extra-large", &["minos"]),
+    ("standby", &["minos"]),
+    ("slice-bytes", &["lanes"]),
+    ("slice-order", &["lanes"]),
+    ("slice-ns", &["lanes"]),
+    ("slices-unsent-max", &["lanes"]),
+    ("urgency", &["lanes"]),
+    ("access", &["hkh"]),
+    ("keys", &["hkh"]),
+    ("zipf", &["hkh"]),
+    ("epoch-requests", PLANNED),
+    ("percentile", &["lanes", "minos"]),
+    ("threshold", &["lanes", "minos"]),
+    ("cost", &["lanes", "minos"]),
+    ("workers-large", PLANNED),
+    ("steal-queue-min", PLANNED),
+    ("steal-requests-max", PLANNED),
+    ("steal-when-idle", PLANNED),
+    ("batch", PLANNED),
+    ("queue", PLANNED),
+    ("reach", PLANNED),
+    ("handoff-ns", PLANNED),
 ];
 
+/// Designs whose workers ask the policies; the others have a scheduler instead.
+const PLANNED: &[&str] = &["lanes", "minos", "hkh", "hkh-ws", "sho"];
+
 /// Flags that say something of what another one makes, and what to do where that is not given.
-const NEEDS: [(&str, &str, &str); 10] = [
+const NEEDS: [(&str, &str, &str); 15] = [
+    ("keys", "access", "keys have no owners; give --access erew or crew"),
+    ("zipf", "access", "keys have no owners; give --access erew or crew"),
+    ("nic-order", "nic-gbit", "there is no wire; give --nic-gbit"),
+    ("nic-burst", "nic-gbit", "there is no wire; give --nic-gbit"),
+    ("tx-queues", "nic-gbit", "there is no wire; give --nic-gbit"),
     ("burst-share", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
     ("burst-us", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
     ("retry-us", "rx-queue", "nothing is lost; give a --rx-queue"),
@@ -104,11 +151,32 @@ impl Sweep {
         self.set_all(name, values.split(',').map(|value| value.trim().to_owned()).collect())
     }
 
-    fn set_all(&mut self, name: &str, values: Vec<String>) -> Result<(), String> {
+    /// Give a parameter this value where it has none yet.
+    pub fn set_default(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if self.given(name).is_some() { Ok(()) } else { self.set(name, value) }
+    }
+
+    /// The values of a parameter, if it was given any.
+    pub fn given(&self, name: &str) -> Option<&[String]> {
+        let mut all = self.values.iter();
+        all.find(|(place, _)| AXES[*place].name == name).map(|(_, values)| &values[..])
+    }
+
+    /// Whether all of these machines could have a wire.
+    pub fn may_have_wire(&self) -> bool {
+        let scheduled = |design: &String| !PLANNED.contains(&design.as_str());
+        let apart = ["connections", "numa"].iter().any(|name| self.given(name).is_some());
+        !apart && !self.given("design").is_some_and(|all| all.iter().any(scheduled))
+    }
+
+    fn set_all(&mut self, name: &str, mut values: Vec<String>) -> Result<(), String> {
         let place = AXES.iter().position(|axis| axis.name == name);
         let place = place.ok_or_else(|| format!("--{name}: no such flag of run"))?;
         if values.is_empty() {
             return Err(format!("--{name}: needs at least one value"));
+        }
+        if name == "design" && values == ["all"] {
+            values = designs().map(|(name, _)| name.to_owned()).collect();
         }
         for value in &values {
             (AXES[place].read)(&mut Spec::new(), value)
@@ -120,7 +188,14 @@ impl Sweep {
         Ok(())
     }
 
-    /// Take parameters from a TOML file: `name = value` or `name = [value, ...]`, names with
+    /// Take parameters from the TOML file of this name, as [`Sweep::read`].
+    pub fn read_file(&mut self, path: &str) -> Result<(), String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        let read = text.and_then(|text| self.read(&text));
+        read.map_err(|error| format!("--sweep {path}: {error}"))
+    }
+
+    /// Take parameters from a TOML text: `name = value` or `name = [value, ...]`, names with
     /// underscores. What flags have set stays.
     pub fn read(&mut self, text: &str) -> Result<(), String> {
         let flags = std::mem::take(&mut self.values);
@@ -137,6 +212,24 @@ impl Sweep {
 
     /// Every combination, with its number of seeds.
     pub fn points(&self) -> Result<Vec<(Point, u64)>, String> {
+        let mut inputs = Inputs::default();
+        let specs = self.specs()?.into_iter();
+        specs.map(|(spec, row)| Ok((spec.point(row, &mut inputs)?, spec.seeds))).collect()
+    }
+
+    /// Every combination, for whoever chooses cores and rate; `rate` where none is given.
+    pub fn cases(&self, rate: f64) -> Result<Vec<Case>, String> {
+        let mut inputs = Inputs::default();
+        let mut case = |(spec, row): (Spec, Row)| {
+            let (_, own) = spec.mix(&mut inputs)?;
+            let rate = spec.rate.or(own).unwrap_or(rate);
+            let row = if spec.rate.is_some() { row } else { row.with("rate", Cell::Exact(rate)) };
+            Ok(Case { spec, row, rate, inputs: inputs.clone() })
+        };
+        self.specs()?.into_iter().map(&mut case).collect()
+    }
+
+    fn specs(&self) -> Result<Vec<(Spec, Row)>, String> {
         let count = self.values.iter().map(|(_, values)| values.len());
         let count = count.fold(1_usize, |product, len| product.saturating_mul(len));
         if count > POINTS_MAX {
@@ -145,22 +238,21 @@ impl Sweep {
             ));
         }
         self.agrees()?;
-        let mut inputs = Inputs::default();
-        (0..count).filter_map(|number| self.point(number, &mut inputs).transpose()).collect()
+        (0..count).filter_map(|number| self.spec(number).transpose()).collect()
     }
 
     /// Whether no parameter would be given in vain.
     fn agrees(&self) -> Result<(), String> {
-        let given = |name: &str| self.values.iter().any(|(place, _)| AXES[*place].name == name);
+        let given = |name: &str| self.given(name).is_some();
         for (file, others) in OWN {
             if let (true, Some(other)) = (given(file), others.iter().find(|other| given(other))) {
                 return Err(format!("--{other}: --{file} has its own; leave one of the two out"));
             }
         }
-        let designs = self.values.iter().find(|(place, _)| AXES[*place].name == "design");
+        let default = [Design::default().name().to_owned()];
+        let designs = self.given("design").unwrap_or(&default);
         for (flag, own) in OF_DESIGNS {
-            let some = designs.is_some_and(|(_, all)| all.iter().any(|d| own.contains(&&**d)));
-            if given(flag) && !some {
+            if given(flag) && !designs.iter().any(|design| own.contains(&&**design)) {
                 return Err(format!("--{flag}: is of --design {} alone", own.join(" or ")));
             }
         }
@@ -173,11 +265,7 @@ impl Sweep {
     }
 
     /// One combination; none where it differs from another in what its design does not have.
-    fn point(
-        &self,
-        mut number: usize,
-        inputs: &mut Inputs,
-    ) -> Result<Option<(Point, u64)>, String> {
+    fn spec(&self, mut number: usize) -> Result<Option<(Spec, Row)>, String> {
         let mut spec = Spec::new();
         let mut row = Row::default();
         // The last axis turns fastest.
@@ -200,8 +288,7 @@ impl Sweep {
                 return Ok(None);
             }
         }
-        let seeds = spec.seeds;
-        Ok(Some((spec.point(row, inputs)?, seeds)))
+        Ok(Some((spec, row)))
     }
 
     /// Of this sweep and no other: its values, what its input files hold, the first seed and the
@@ -213,9 +300,12 @@ impl Sweep {
         for (place, values) in &self.values {
             let name = AXES[*place].name;
             hash = fingerprint(hash, format!("{name}{values:?}").as_bytes());
-            for path in values.iter().filter(|_| ["service-file", "trace"].contains(&name)) {
-                let bytes = std::fs::read(path).map_err(|why| format!("--{name} {path}: {why}"))?;
-                hash = fingerprint(hash, &bytes);
+            for path in values.iter().filter(|_| FILES.contains(&name)) {
+                match std::fs::read(path) {
+                    Ok(bytes) => hash = fingerprint(hash, &bytes),
+                    Err(_) if name == "workload" => {} // one that has a name
+                    Err(why) => return Err(format!("--{name} {path}: {why}")),
+                }
             }
         }
         Ok(hash)
@@ -252,8 +342,44 @@ impl Sweep {
     }
 }
 
+/// A combination whose cores and rate are somebody's to choose.
+#[derive(Debug, Clone)]
+pub struct Case {
+    spec: Spec,
+    /// What was asked for.
+    pub row: Row,
+    /// Requests per second that were asked for.
+    pub rate: f64,
+    inputs: Inputs,
+}
+
+impl Case {
+    /// Runs of each point.
+    pub fn seeds(&self) -> u64 {
+        self.spec.seeds
+    }
+
+    /// NUMA domains, which divide the cores.
+    pub fn domains(&self) -> u16 {
+        self.spec.numa.domains
+    }
+
+    /// With so many cores at so many requests per second; what the error says is that there cannot
+    /// be so few, or what is wrong whatever their number is. A higher rate has as many more
+    /// requests as makes a run as long, where it must hold some bursts.
+    pub fn at(&mut self, workers: u16, rate: f64) -> Result<Point, String> {
+        let mut spec = self.spec.clone();
+        spec.machine.settings.workers = workers;
+        spec.rate = Some(rate);
+        if spec.bursts.factor > 1.0 {
+            spec.requests = (spec.requests as f64 * (rate / self.rate).max(1.0)).ceil() as u64;
+        }
+        spec.point(self.row.clone(), &mut self.inputs)
+    }
+}
+
 /// The row of a point with so many seeds.
-fn measure(study: &Study, point: &Point, seeds: u64) -> Row {
+pub fn measure(study: &Study, point: &Point, seeds: u64) -> Row {
     let seeds = study.seed..study.seed + seeds;
     let mut outcomes: Vec<_> = seeds.map(|seed| study.one(point, seed)).collect();
     let machine = &point.machine;
@@ -339,6 +465,16 @@ mod tests {
         }
         for (flags, words) in [
             (&[("service-file", "x"), ("k", "10")][..], "--k: --service-file has its own"),
+            (&[("service-file", "x"), ("workload", "etc")], "--service-file: --workload has its"),
+            (&[("trace", "x"), ("zipf", "1"), ("access", "erew")], "--zipf: --trace has its own"),
+            (&[("access", "erew")], "--access: is of --design hkh alone"),
+            (&[("design", "hkh"), ("keys", "9")], "--keys: keys have no owners; give --access"),
+            (
+                &[("design", "hkh"), ("access", "erew"), ("queue", "central")],
+                "--access: a key's owner has a queue of its own in the one domain",
+            ),
+            (&[("nic-order", "small-first")], "--nic-order: there is no wire; give --nic-gbit"),
+            (&[("standby", "epoch")], "--standby: is of --design minos alone"),
             (&[("depth", "4")], "--depth: there are no connections; give --connections"),
             (&[("urgency", "true")], "--urgency: there are no connections"),
             (&[("connections", "9"), ("way", "tcp")], "--way: --connections has its own"),
@@ -398,6 +534,62 @@ mod tests {
         }
     }
 
+    /// What only the policies' plans and queues have, a design with a scheduler would pass over.
+    #[test]
+    fn a_scheduler_takes_no_flags_of_plans_and_queues() {
+        for (flag, value) in [
+            ("queue", "central"),
+            ("batch", "1"),
+            ("slice-bytes", "16384"),
+            ("slice-order", "in-turn"),
+            ("slice-ns", "0"),
+            ("slices-unsent-max", "2"),
+            ("steal-queue-min", "2"),
+            ("steal-requests-max", "2"),
+            ("steal-when-idle", "true"),
+            ("threshold", "1000"),
+            ("percentile", "98"),
+            ("cost", "bytes"),
+            ("workers-large", "2"),
+            ("reach", "offered"),
+            ("handoff-ns", "0"),
+            ("epoch-requests", "1000"),
+            ("access", "erew"),
+        ] {
+            for design in ["shinjuku", "darc", "tq", "caladan", "tq,darc"] {
+                let refused = sweep(&[("design", design), (flag, value)]).expect("each fits");
+                let refused = refused.points().expect_err(flag);
+                assert!(refused.starts_with(&format!("--{flag}: is of --design ")), "{refused}");
+                assert!(refused.ends_with(" alone"), "{refused}");
+            }
+            // Beside a design that has it, the scheduler runs once.
+            let both = [("design", "hkh,lanes,tq"), (flag, value), ("load", "0.5,0.9")];
+            assert_eq!(sweep(&both).expect("fits").points().expect("few").len(), 6, "{flag}");
+        }
+    }
+
+    #[test]
+    fn all_designs_have_a_name_together() {
+        let designs = |names| {
+            let points = sweep(&[("design", names)]).expect("fits").points().expect("few");
+            points.iter().map(|(point, _)| point.row.text("design")).collect::<Vec<_>>()
+        };
+        assert_eq!(designs("all"), designs("lanes,minos,hkh,hkh-ws,sho,shinjuku,darc,tq,caladan"));
+    }
+
+    #[test]
+    fn a_keys_owner_has_all_requests_for_it() {
+        let flags = [("design", "hkh"), ("rate", "8e5"), ("requests", "20000")];
+        let p99 = |more: &[(&str, &str)]| {
+            let row = rows_of_file("trace", "1,a,20,90,1,get,0\n", &[&flags[..], more].concat());
+            row[0].number("p99").expect("each row has it")
+        };
+        let (any, owner) = (p99(&[]), p99(&[("access", "erew")]));
+        // One core of eight is busy to 91 %, or each to 11.
+        assert!(any < 4.0 && owner > 10.0, "{any}, {owner}");
+        assert_eq!(p99(&[("access", "crew")]), any, "it is never written");
+    }
+
     #[test]
     fn a_rival_with_a_dispatcher_is_a_design_like_any() {
         let flags = [("design", "shinjuku,darc,lanes"), ("quantum-us", "2"), ("preempt-ns", "500")];
@@ -448,7 +640,8 @@ mod tests {
 
     /// Rows of a run of one seed on a file of this text.
     fn rows_of_file(flag: &str, text: &str, flags: &[(&str, &str)]) -> Vec<Row> {
-        let name = format!("laneway-{flag}-{}", std::process::id());
+        let (pid, thread) = (std::process::id(), std::thread::current().id());
+        let name = format!("laneway-{flag}-{pid}-{thread:?}");
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).expect("room for a few lines");
         let mut sweep = sweep(flags).expect("fits");

@@ -6,8 +6,8 @@ use crate::machine::{Central, Machine, Nic, Numa, Reach, Rx, SharedLines, Stream
 use crate::row::Row;
 use crate::stats::{SECOND, US};
 use crate::study::{EPOCH_REQUESTS, Point, warmup};
-use crate::workload::Mix;
-use laneway_policy::{CostModel, Design};
+use crate::workload::{Keys, Mix, Sizes};
+use laneway_policy::{Access, CostModel, Design};
 
 /// What a point is made of, while its axes are read.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub(super) struct Spec {
     pub(super) nic: Nic,
     pub(super) has_wire: bool,
     pub(super) mix: Mix,
-    pub(super) load: f64,
+    pub(super) load: Option<f64>,
     pub(super) rate: Option<f64>,
     pub(super) requests: u64,
     pub(super) epoch_requests: u64,
@@ -24,8 +24,10 @@ pub(super) struct Spec {
     pub(super) profiles_all: bool,
     pub(super) cost: Option<CostModel>,
     pub(super) bursts: Bursts,
+    pub(super) workload: Option<String>,
     pub(super) service_file: Option<String>,
     pub(super) trace: Option<String>,
+    pub(super) keys: Keys,
     pub(super) rx_requests: Option<u32>,
     pub(super) retry: u64,
     pub(super) numa: Numa,
@@ -45,6 +47,12 @@ pub(super) const SCHEDULERS: [(&str, Central); 4] = [
 /// Fewer bursts than these make no mean rate.
 const BURSTS_MIN: f64 = 20.0;
 
+/// Of what the CPUs can do, where nothing is said.
+const LOAD: f64 = 0.7;
+
+/// Longest run, in simulated seconds: the clock counts picoseconds.
+const RUN_S_MAX: f64 = 1e6;
+
 impl Spec {
     pub(super) fn new() -> Spec {
         Spec {
@@ -53,15 +61,17 @@ impl Spec {
             nic: Nic::MINOS,
             has_wire: false,
             mix: Mix::etc(),
-            load: 0.7,
+            load: None,
             rate: None,
             requests: 400_000,
             seeds: 3,
             profiles_all: true,
             cost: None,
             bursts: Bursts { factor: 1.0, share: 0.1, length: 100 * US },
+            workload: None,
             service_file: None,
             trace: None,
+            keys: Keys::default(),
             rx_requests: None,
             retry: 1_000 * US,
             numa: Numa { domains: 1, strays: 0.0, cost: 300_000 },
@@ -92,6 +102,11 @@ impl Spec {
         }
         if workers % domains != 0 {
             return Err(format!("--numa {domains}: must divide --workers ({workers})"));
+        }
+        let owned = self.machine.settings.access != Access::Crcw;
+        if owned && (domains > 1 || self.machine.central_queue) {
+            let words = "a key's owner has a queue of its own in the one domain there is";
+            return Err(format!("--access: {words}; leave out --queue and --numa"));
         }
         if domains > 1 && (central.is_some() || self.has_wire) {
             let names = names(&|_| true);
@@ -143,18 +158,56 @@ impl Spec {
         f64::from(workers) * SECOND as f64 / service
     }
 
-    pub(super) fn point(&self, row: Row, inputs: &mut Inputs) -> Result<Point, String> {
-        self.fits()?;
-        let (mut machine, mut mix) = (self.machine.clone(), self.mix.clone());
+    /// What arrives, and how fast if it says so itself.
+    pub(super) fn mix(&self, inputs: &mut Inputs) -> Result<(Mix, Option<f64>), String> {
+        let mut mix = self.mix.clone();
+        let mut rate = None;
+        if let Some(name) = &self.workload {
+            let described = inputs.workload(name)?;
+            mix = Mix { reply_share: mix.reply_share, ..described.mix };
+            rate = described.rate;
+        }
         if let Some(path) = &self.service_file {
             mix.sizes = inputs.service_file(path)?;
-            if machine.central.is_some_and(Central::receives) {
-                // What was measured is all that serving costs: no part of it is the dispatcher's.
-                machine.costs.steal = machine.costs.receive;
-            }
         }
         if let Some(path) = &self.trace {
             mix.sizes = inputs.trace(path)?;
+        }
+        let owned = self.machine.settings.access != Access::Crcw;
+        let has_keys = matches!(mix.sizes, Sizes::Named(_) | Sizes::Trace(_));
+        mix.keys = (owned && !has_keys).then(|| mix.keys.unwrap_or(self.keys));
+        Ok((mix, rate))
+    }
+
+    /// Whether a run at this rate is as long as it must be, and no longer than it may be.
+    fn lasts(&self, rate: f64) -> Result<(), String> {
+        let requests = self.requests;
+        let length_s = requests as f64 / rate;
+        if length_s > RUN_S_MAX {
+            return Err(format!(
+                "--requests {requests}: {rate} a second take {length_s} s, which must be at most \
+                 {RUN_S_MAX}; ask for fewer, or for more a second"
+            ));
+        }
+        let cycle_requests = self.bursts.cycle() / SECOND as f64 * rate;
+        let enough = (cycle_requests * BURSTS_MIN).ceil();
+        if self.bursts.factor > 1.0 && (requests as f64) < enough {
+            let length = self.bursts.length as f64 / US as f64;
+            return Err(format!(
+                "--burst-us {length}: a run must have {BURSTS_MIN} bursts or more; give \
+                 --requests {enough}, or shorter bursts"
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn point(&self, row: Row, inputs: &mut Inputs) -> Result<Point, String> {
+        self.fits()?;
+        let mut machine = self.machine.clone();
+        let (mut mix, rate) = self.mix(inputs)?;
+        if self.service_file.is_some() && machine.central.is_some_and(Central::receives) {
+            // What was measured is all that serving costs: no part of it is the dispatcher's.
+            machine.costs.steal = machine.costs.receive;
         }
         let design = machine.settings.design;
         machine.rx = self.rx_requests.map(|requests| Rx { requests, retry: self.retry });
@@ -177,25 +230,20 @@ impl Spec {
         if machine.tweak.workers_large.is_some_and(|large| large >= workers) {
             return Err(format!("--workers-large: must be below --workers ({workers})"));
         }
-        if costs.receive + costs.profile > costs.request {
-            return Err("--request-ns: must be at least 330: receiving and counting".to_owned());
+        let least = costs.spared();
+        if costs.request < least {
+            let least_ns = least / 1_000;
+            return Err(format!(
+                "--request-ns: must be at least {least_ns}: receiving and counting"
+            ));
         }
-        let peak = self.peak(&machine, &mix);
         let domains = f64::from(self.numa.domains);
-        let rate = self.rate.map_or(self.load * peak, |rate| rate / domains);
+        let rate = self.rate.or(rate.filter(|_| self.load.is_none()));
+        let load = self.load.unwrap_or(LOAD);
+        let rate = rate.map_or_else(|| load * self.peak(&machine, &mix), |rate| rate / domains);
+        self.lasts(rate)?;
         machine.epoch = (self.epoch_requests as f64 / rate * SECOND as f64) as u64;
-        if self.bursts.factor > 1.0 {
-            mix.bursts = Some(self.bursts);
-            let cycle_requests = self.bursts.cycle() / SECOND as f64 * rate;
-            let enough = (cycle_requests * BURSTS_MIN).ceil();
-            if (self.requests as f64) < enough {
-                let length = self.bursts.length as f64 / US as f64;
-                return Err(format!(
-                    "--burst-us {length}: a run must have {BURSTS_MIN} bursts or more; give \
-                     --requests {enough}, or shorter bursts"
-                ));
-            }
-        }
+        mix.bursts = (self.bursts.factor > 1.0).then_some(self.bursts);
         Ok(Point { row, machine, mix, rate, requests: self.requests })
     }
 }
