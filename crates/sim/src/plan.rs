@@ -141,10 +141,6 @@ impl Search<'_> {
                 format!("{most} answer {} a second (overload)", row.text("answered_per_s"))
             }
         };
-        let design = match row.text("design") {
-            none if none.is_empty() => "lanes".to_owned(),
-            design => design,
-        };
         let more = if workers_max < WORKERS_MAX { "raise --workers-max, " } else { "" };
         let or = match row.number("wire_busy") {
             Some(busy) if busy > WIRE_FULL => ", or --nic-gbit for a wider wire",
@@ -152,8 +148,9 @@ impl Search<'_> {
             _ => "",
         };
         let refusal = format!(
-            "{design}: no number of cores up to {most} keeps p99 within {slo_us} us at {} requests \
-             a second: {why}; raise --slo-us, {more}lower --rate{or}",
+            "{}: no number of cores up to {most} keeps p99 within {slo_us} us at {} requests a \
+             second: {why}; raise --slo-us, {more}lower --rate{or}",
+            row.text("design"),
             self.case.rate,
         );
         Answer { rows: vec![row], refusal: Some(refusal) }

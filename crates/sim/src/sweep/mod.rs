@@ -224,6 +224,8 @@ impl Sweep {
             let (_, own) = spec.mix(&mut inputs)?;
             let rate = spec.rate.or(own).unwrap_or(rate);
             let row = if spec.rate.is_some() { row } else { row.with("rate", Cell::Exact(rate)) };
+            let named = Row::default().with("design", Design::default().name());
+            let row = if self.given("design").is_some() { row } else { named.and(row) };
             Ok(Case { spec, row, rate, inputs: inputs.clone() })
         };
         self.specs()?.into_iter().map(&mut case).collect()
