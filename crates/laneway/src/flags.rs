@@ -36,8 +36,6 @@ pub struct Flags {
     pub udp_port: Option<i32>,
     /// `--udp-base`
     pub udp_base: Option<i32>,
-    /// `--reply-sample`
-    pub reply_percent: Option<u8>,
     /// `--udp-listen`
     pub udp_listen: Option<String>,
     /// `--udp-public`
@@ -124,10 +122,6 @@ pub struct Flags {
     pub handoff_workers: Option<u16>,
     /// `--extra-large`
     pub extra_large: bool,
-    /// `--put-lock`
-    pub put_lock: bool,
-    /// `--profile-sample`
-    pub profile_sample: Option<u32>,
     /// `--hot`
     pub hot: Option<String>,
     /// `--slot-requests`
@@ -230,7 +224,6 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), Refused
         "-p" | "--port" => flags.port = Some(number(parser)?),
         "-U" | "--udp-port" => flags.udp_port = Some(number(parser)?),
         "--udp-base" => flags.udp_base = Some(number(parser)?),
-        "--reply-sample" => flags.reply_percent = Some(number(parser)?),
         "--udp-listen" => flags.udp_listen = Some(text(parser)?),
         "--udp-public" => flags.udp_public = true,
         "--kernel-lane" => flags.kernel_lane = Some(text(parser)?),
@@ -265,8 +258,6 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), Refused
         "--numa" => flags.numa = Some(text(parser)?),
         "--handoff-workers" => flags.handoff_workers = Some(number(parser)?),
         "--extra-large" => flags.extra_large = true,
-        "--put-lock" => flags.put_lock = true,
-        "--profile-sample" => flags.profile_sample = Some(number(parser)?),
         "--hot" => flags.hot = Some(text(parser)?),
         "--slot-requests" => flags.slot_requests = Some(number(parser)?),
         "--slot-us" => flags.slot_microseconds = Some(number(parser)?),

@@ -280,7 +280,6 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         epoch: epoch(flags)?,
         drain: flags.drain_milliseconds.map_or(DRAIN, Duration::from_millis),
         domains,
-        put_lock: flags.put_lock,
         secret_seed: hot::seed(),
         policy,
     })
@@ -309,7 +308,6 @@ fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, St
         workers_handoff: flags.handoff_workers.unwrap_or(defaults.workers_handoff),
         access,
         extra_large: flags.extra_large,
-        profile_sample: flags.profile_sample.unwrap_or(defaults.profile_sample),
         hot: hot::settings(flags, access, workers_number)?,
     })
 }

@@ -501,7 +501,7 @@ fn every_design_answers_many_clients_at_once_and_stops_in_order() {
     for flags in [
         &["--design", "lanes", "-t", "3"][..],
         &["--design", "minos", "-t", "3"],
-        &["--design", "minos", "-t", "4", "--extra-large", "--put-lock"],
+        &["--design", "minos", "-t", "4", "--extra-large"],
         &["--design", "sho", "-t", "4", "--handoff-workers", "2"],
         &["--design", "hkh-ws", "-t", "3"],
         &["--design", "hkh", "--access", "crew", "-t", "3"],

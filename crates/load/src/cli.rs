@@ -571,8 +571,6 @@ mod tests {
             ("--transport shm --udp-port 4", "has no ports"),
             ("--udp-queues 4", "--udp-queues 4: needs --udp-base"),
             ("--udp --timeout-ms 0", "--timeout-ms 0: must be"),
-            ("--udp --reply-sample 0", "--reply-sample 0: must be"),
-            ("--reply-sample 50", "--reply-sample: means something with --udp only"),
             ("--timeout-ms 5", "--timeout-ms: means something with --udp only"),
             ("--udp --socket /s", "--udp: needs a --server"),
             ("--udp-port 1 --udp-base 2 --udp-queues 1", "--udp-port 1: one port or many"),

@@ -92,8 +92,6 @@ pub struct Recorder {
     pub counts: Counts,
     /// The first corrupt reply and the first refusal, in words.
     pub first_fault: Option<String>,
-    /// Not every request is answered, by agreement: one that is not says nothing.
-    pub sampled: bool,
 }
 
 impl Recorder {
@@ -110,7 +108,6 @@ impl Recorder {
             latency_ns: std::array::from_fn(|_| empty()),
             counts: Counts::default(),
             first_fault: None,
-            sampled: false,
         }
     }
 
@@ -158,9 +155,7 @@ impl Recorder {
     pub fn lost(&mut self, request: &Request, now_ns: u64) {
         if self.window_ns.contains(&request.due_ns) {
             self.counts.lost += 1;
-            if !self.sampled {
-                self.latency(request, now_ns);
-            }
+            self.latency(request, now_ns);
         }
     }
 

@@ -83,13 +83,6 @@ pub struct Plan {
     pub arguments: Vec<String>,
 }
 
-impl Plan {
-    /// Of how many requests in a hundred the server sends the reply.
-    fn reply_percent(&self) -> u8 {
-        self.udp.as_ref().map_or(100, |udp| udp.reply_percent)
-    }
-}
-
 /// Carries the plan out. An error is a connection or a server that does not work; a run that fails
 /// or may not be believed is in the report.
 pub fn run(plan: &Plan) -> Result<Report, String> {
@@ -220,7 +213,7 @@ fn one_run(
     let is_open = matches!(mode, Mode::Open { .. });
     let late_max = is_open.then_some(plan.late_share_max);
     let fault = recorder.first_fault.as_deref();
-    let verdict = judge(counts, late_max, plan.reply_percent(), fault);
+    let verdict = judge(counts, late_max, fault);
     let [before, after] = samples;
     let us_per_request = |ns: u64| ns as f64 / 1e3 / counts.ended_within.max(1) as f64;
     let busy_us = |of: fn(&Busy) -> u64| busy.as_ref().map(|busy| us_per_request(of(busy)));
@@ -419,7 +412,6 @@ impl<'a> Prepared<'a> {
         let clock = Clock::starting(start);
         let start_ns = plan.warmup.as_nanos() as u64;
         let mut recorder = Recorder::new(start_ns..start_ns + plan.duration.as_nanos() as u64);
-        recorder.sampled = plan.reply_percent() < 100;
         if !plan.steps.is_empty() {
             recorder.phases = Some(Phases::new(recorder.window_ns(), plan.steps.len()));
         }

@@ -39,18 +39,9 @@ impl Verdict {
     }
 }
 
-/// Of all requests, beyond those whose replies were not to be sent, so many may be lost.
-const LOST_MAX: f64 = 0.02;
-
 /// Judges the counts of an open-loop run, of which at most `late_max` (a share) may leave late, or
-/// of a closed-loop one (`None`), which has no schedule to fall behind. `reply_percent`: of how
-/// many requests in a hundred the server sends the reply.
-pub fn judge(
-    counts: &Counts,
-    late_max: Option<f64>,
-    reply_percent: u8,
-    first_fault: Option<&str>,
-) -> Verdict {
+/// of a closed-loop one (`None`), which has no schedule to fall behind.
+pub fn judge(counts: &Counts, late_max: Option<f64>, first_fault: Option<&str>) -> Verdict {
     let mut verdict = Verdict::default();
     let due = counts.due.max(1) as f64;
     let late_share = (counts.late + counts.never_sent) as f64 / due;
@@ -71,20 +62,7 @@ pub fn judge(
             100.0 * counts.misses as f64 / gets as f64
         ));
     }
-    let sampled_out = due * (1.0 - f64::from(reply_percent) / 100.0);
-    if reply_percent < 100 {
-        verdict.warnings.push(format!(
-            "by agreement the server sent {reply_percent} % of the replies: {} requests have none, \
-             and no latency",
-            counts.lost
-        ));
-        if counts.lost as f64 > sampled_out + LOST_MAX * due {
-            verdict.failed = Some(format!(
-                "{} requests have no reply, where {sampled_out:.0} were to have none",
-                counts.lost
-            ));
-        }
-    } else if counts.lost > 0 {
+    if counts.lost > 0 {
         verdict.warnings.push(format!(
             "{} requests were lost ({:.3} %); each counts with the time that was waited for it",
             counts.lost,
@@ -92,7 +70,7 @@ pub fn judge(
         ));
     }
     if let Some(late_max) = late_max {
-        judge_schedule(counts, late_share, late_max, due - sampled_out, &mut verdict);
+        judge_schedule(counts, late_share, late_max, due, &mut verdict);
     }
     verdict
 }
@@ -159,7 +137,7 @@ mod tests {
     }
 
     fn seen(counts: Counts, open_loop: bool) -> Seen {
-        let verdict = judge(&counts, open_loop.then_some(LATE_REFUSE), 100, None);
+        let verdict = judge(&counts, open_loop.then_some(LATE_REFUSE), None);
         match verdict {
             Verdict { failed: Some(_), .. } => Seen::Failed,
             Verdict { refused: Some(_), .. } => Seen::Refused,
@@ -194,28 +172,15 @@ mod tests {
     #[test]
     fn what_may_leave_late_is_asked_for() {
         let counts = Counts { late: 900, ..GOOD };
-        assert!(judge(&counts, Some(0.089), 100, None).refused.is_some());
-        let patient = judge(&counts, Some(0.091), 100, None);
+        assert!(judge(&counts, Some(0.089), None).refused.is_some());
+        let patient = judge(&counts, Some(0.091), None);
         assert_eq!((patient.refused, patient.warnings.len()), (None, 1));
     }
 
     #[test]
     fn a_failure_tells_the_first_fault() {
         let wrong = Counts { corrupt: 2, ..GOOD };
-        let verdict = judge(&wrong, Some(LATE_REFUSE), 100, Some("a hole in it"));
+        let verdict = judge(&wrong, Some(LATE_REFUSE), Some("a hole in it"));
         assert!(verdict.failed.is_some_and(|words| words.contains("a hole in it")));
-    }
-
-    #[test]
-    fn replies_that_were_not_to_be_sent_are_not_lost() {
-        let half = Counts { lost: 5_000, ended_within: 4_950, ..GOOD };
-        let verdict = judge(&half, Some(LATE_REFUSE), 50, None);
-        assert_eq!((&verdict.failed, &verdict.refused), (&None, &None));
-        assert!(verdict.warnings.iter().any(|words| words.contains("50 %")), "it is told");
-        let more = Counts { lost: 6_000, ended_within: 4_000, ..GOOD };
-        assert!(
-            judge(&more, Some(LATE_REFUSE), 50, None).failed.is_some(),
-            "others were lost, too"
-        );
     }
 }

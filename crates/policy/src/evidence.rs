@@ -35,15 +35,8 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// Of which each count stands for `sample` requests. `unseen`: cost of a large request of which
-    /// there might have been one more.
-    fn of(
-        sizes: &SmoothHistogram,
-        cost: CostModel,
-        threshold: ItemBytes,
-        sample: f64,
-        unseen: f64,
-    ) -> Estimate {
+    /// `unseen`: cost of a large request of which there might have been one more.
+    fn of(sizes: &SmoothHistogram, cost: CostModel, threshold: ItemBytes, unseen: f64) -> Estimate {
         let (mut all, mut large, mut requests_large) = (0.0, 0.0, 0.0);
         let (mut spread_small, mut spread_large) = (0.0, unseen * unseen);
         for class in SizeClass::all() {
@@ -63,7 +56,7 @@ impl Estimate {
         let spread = rest * rest * spread_large + share * share * spread_small;
         Estimate {
             large_share: share,
-            error: square_root(sample * spread / (all * all)),
+            error: square_root(spread / (all * all)),
             requests: sizes.total(),
             large_cost: (requests_large > 0.0).then(|| large / requests_large),
         }
@@ -105,19 +98,16 @@ pub struct Evidence {
 
 impl Evidence {
     /// After a thin epoch, of at least one request: the lowest and the highest share of the cost
-    /// that small requests may have. `sample`: each count stands for so many requests.
+    /// that small requests may have.
     pub fn after_epoch(
         &mut self,
         epoch: &SizeHistogram,
         cost: CostModel,
         threshold: ItemBytes,
-        sample: u32,
     ) -> (f64, f64) {
-        let sample = f64::from(sample);
         let mut alone = SmoothHistogram::new();
         alone.absorb(epoch, 1.0);
-        let of =
-            |sizes: &SmoothHistogram, unseen| Estimate::of(sizes, cost, threshold, sample, unseen);
+        let of = |sizes: &SmoothHistogram, unseen| Estimate::of(sizes, cost, threshold, unseen);
         if self.pool.total() > 0.0 && of(&self.pool, 0.0).agrees(&of(&alone, 0.0)) {
             self.pool.pool(epoch);
         } else {

@@ -58,8 +58,6 @@ pub struct Settings {
     /// `--extra-large`: one more large worker than the paper's rule, and taking small requests one
     /// at a time (design `minos`; `lanes` does it anyway).
     pub extra_large: bool,
-    /// `--profile-sample`: the size of one request in so many is counted.
-    pub profile_sample: u32,
     /// `--hot`: hot keys are found and moved (design `hkh` where keys have owners).
     pub hot: Option<HotSettings>,
 }
@@ -80,7 +78,6 @@ impl Default for Settings {
             workers_handoff: 1,
             access: Access::default(),
             extra_large: false,
-            profile_sample: 1,
             hot: None,
         }
     }
@@ -173,10 +170,6 @@ impl Settings {
         } else if self.extra_large && self.design != Design::Minos {
             let limit = "is a variant of minos".to_string();
             ("--extra-large", String::new(), limit, "leave the flag out, or add --design minos")
-        } else if self.profile_sample == 0 {
-            let limit = "must be at least 1".to_string();
-            let way_out = "to count no sizes at all fix the threshold with --threshold";
-            ("--profile-sample", "0".to_string(), limit, way_out)
         } else {
             return Ok(());
         };

@@ -9,12 +9,11 @@
 //! multiget by UDP whose keys are of several domains is answered by who received it, since its
 //! reply is one message.
 
-use crate::clock::Clock;
+use crate::core::Core;
 use crate::domains::Domains;
 use crate::execute::Context;
-use crate::handoff::{Finished, Home, Job};
+use crate::handoff::{Home, Job};
 use crate::shared::Shared;
-use crate::worker::Worker;
 use laneway_policy::{Placement, WorkerId, WorkerTarget};
 use laneway_store::Store;
 use laneway_sync::planted::{Bug, is_planted};
@@ -37,7 +36,13 @@ pub fn link<S>(all: &[Arc<Shared<S>>], placement: Placement) {
     }
 }
 
-impl<T: Transport, C: Clock> Worker<T, C> {
+/// Whether this is the place of another domain.
+pub(crate) fn is_abroad(to: WorkerTarget) -> bool {
+    let of_domain = |id: WorkerId| (ABROAD..u16::MAX).contains(&id.0);
+    matches!(to, WorkerTarget::Worker(id) if of_domain(id))
+}
+
+impl<T: Transport> Core<T> {
     /// Whether the server has several domains.
     pub(crate) fn has_domains(&self) -> bool {
         self.shared.domains.get().is_some()
@@ -76,12 +81,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
     }
 
-    /// Whether this is the place of another domain.
-    pub(crate) fn is_abroad(to: WorkerTarget) -> bool {
-        let of_domain = |id: WorkerId| (ABROAD..u16::MAX).contains(&id.0);
-        matches!(to, WorkerTarget::Worker(id) if of_domain(id))
-    }
-
     /// Put a job into a queue of another domain: that of a worker that serves small requests there.
     pub(crate) fn enqueue_abroad(&mut self, to: WorkerTarget, mut job: Job) -> Result<(), Job> {
         let (Some(domains), WorkerTarget::Worker(WorkerId(number))) =
@@ -104,25 +103,10 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         wake_there(&there, worker);
         Ok(())
     }
-
-    /// Take a reply back to the domain where its request was received; it stays here while there is
-    /// no room.
-    pub(crate) fn send_home_abroad(&mut self, home: Home, finished: Finished) {
-        let domains = self.shared.domains.get();
-        let there = domains.and_then(|domains| domains.neighbour(home.domain));
-        let Some(there) = there else { return }; // the server has ended
-        match there.workers[home.worker.index()].finished.push(finished) {
-            Ok(()) => wake_there(&there, home.worker.index()),
-            Err(finished) => {
-                let finished = Finished { home: Some(home), ..finished };
-                self.undelivered.push_back(finished);
-            }
-        }
-    }
 }
 
-/// Wake a worker of another domain if it sleeps, as [`Worker::wake_one`] does.
-fn wake_there<S>(there: &Shared<S>, worker: usize) {
+/// Wake a worker of another domain if it sleeps, as [`Core::wake_one`] does.
+pub(crate) fn wake_there<S>(there: &Shared<S>, worker: usize) {
     let there = &there.workers[worker];
     if Posted::now().must_wake(&there.sleeper) && !is_planted(Bug::DomainNotWoken) {
         there.wake();

@@ -8,13 +8,13 @@ use crate::hot::window::max_ave_ratio;
 use crate::kernel::Kernel;
 use crate::latency::{self, Operation};
 use crate::long_answer::LongAnswer;
-use crate::receive::REQUESTS_PER_TURN;
 use crate::shared::{Shared, lock};
 use crate::stats::{
     self, BalanceSnapshot, DomainLanes, GeneralSnapshot, HotKeyLine, HotKeysSnapshot,
     LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot, SlotsSnapshot,
     TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
 };
+use crate::step::REQUESTS_PER_TURN;
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
 use laneway_store::{ClassStats, ItemMeta, Listing, Stats, meter};
@@ -252,7 +252,6 @@ impl<S> Shared<S> {
             ("access", policy.access.name().to_owned()),
             ("handoff_workers", policy.workers_handoff.to_string()),
             ("extra_large", if policy.extra_large { "yes" } else { "no" }.to_owned()),
-            ("profile_sample", policy.profile_sample.to_string()),
             ("hot", policy.hot.map_or("off", |hot| hot.rule()).to_owned()),
             ("idle", format!("{:?}", settings.idle).to_lowercase()),
         ];

@@ -13,7 +13,7 @@
 //! Times are nanoseconds.
 
 use crate::connection::Connection;
-use laneway_transport::Token;
+use laneway_transport::{Stream, Token};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -51,6 +51,21 @@ impl Backlog {
         let patience_nanos = (epoch / PATIENCE_SHARE).as_nanos();
         let patience_nanos = u64::try_from(patience_nanos).unwrap_or(u64::MAX);
         Backlog { patience_nanos, began: VecDeque::new(), waiting: 0, limited: 0, since: None }
+    }
+
+    /// A stream leaves so much unsent at most from now on.
+    pub fn leave_unsent<S: Stream>(
+        &mut self,
+        connection: &mut Connection<S>,
+        bytes_max: Option<usize>,
+    ) {
+        if connection.unsent_max == bytes_max {
+            return;
+        }
+        self.limited -= usize::from(connection.unsent_max.is_some());
+        self.limited += usize::from(bytes_max.is_some());
+        connection.unsent_max = bytes_max;
+        connection.stream.limit_unsent(bytes_max);
     }
 
     /// A large stream that waited goes on, or is gone.

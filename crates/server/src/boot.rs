@@ -312,7 +312,7 @@ fn workers_of(
     sockets: Option<&Arc<Sockets>>,
     clock: SystemClock,
     control: Control,
-) -> Result<Vec<Worker<SocketTransport, SystemClock>>, StartError> {
+) -> Result<Vec<Worker<SocketTransport>>, StartError> {
     let mut control = Some(control);
     let ids = (0..shared.workers.len()).map(|number| policy::WorkerId(number as u16));
     let workers = ids.map(|id| worker(id, shared, listeners, sockets, clock, control.take()));
@@ -355,7 +355,7 @@ fn worker(
     sockets: Option<&Arc<Sockets>>,
     clock: SystemClock,
     control: Option<Control>,
-) -> io::Result<Worker<SocketTransport, SystemClock>> {
+) -> io::Result<Worker<SocketTransport>> {
     let mut transport = SocketTransport::new(listeners.clone())?;
     if let Some(sockets) = sockets {
         transport = transport.with_datagrams(sockets.clone());
@@ -418,7 +418,7 @@ fn over_verbs(
 /// The thread of a worker. Where workers, or they and the keeper, share CPUs (`crowded`) each lets
 /// the others run after every slice of a large transfer: a scheduler that does not take the CPU
 /// away by itself, SCHED_FIFO most of all, would have their small requests wait for all of it.
-fn run(mut worker: Worker<SocketTransport, SystemClock>, crowded: bool) {
+fn run(mut worker: Worker<SocketTransport>, crowded: bool) {
     numa::stay(worker.cpus());
     loop {
         match worker.step() {

@@ -176,6 +176,14 @@ impl<S> Connection<S> {
         incoming.draft().is_large()
     }
 
+    /// The value is there; its `\r\n` comes next.
+    pub fn body_is_whole(&mut self) {
+        if let Mode::Body(incoming) = std::mem::replace(&mut self.mode, Mode::Requests) {
+            self.mode = Mode::BodyEnd(incoming);
+            self.large = false; // two bytes are no large work
+        }
+    }
+
     /// Its stream is ready; `ends`: and has the peer's end in it.
     pub fn is_told(&mut self, ends: bool) {
         let known = self.unread == Unread::End;

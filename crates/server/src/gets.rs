@@ -3,12 +3,13 @@
 //! its turn, as the keys of one line are ([`crate::multiget`]). So the lookups of a pipeline
 //! overlap instead of being waited for one by one (MICA §4.4).
 
-use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
-use crate::forward::{self, KeysLeft};
+use crate::core::Core;
+use crate::hand_over::KeysLeft;
 use crate::multiget::Asked;
-use crate::receive::{Step, Stop};
-use crate::worker::Worker;
+use crate::requests::writes;
+use crate::step::{Step, Stop};
+use crate::streams::Streams;
 use laneway_store::GROUP;
 use laneway_transport::Transport;
 use laneway_wire::{Get, GetVerb, Request, parse};
@@ -52,11 +53,19 @@ fn in_input<S>(
     }
 }
 
-impl<T: Transport, C: Clock> Worker<T, C> {
+impl<T: Transport> Core<T> {
+    /// Whether it is known of a key, before its item is looked for, that another worker answers.
+    fn is_handed(&self, get: &Get<'_>, key: &[u8]) -> bool {
+        self.hands_unseen && self.queue_for(key, writes(get.verb), 0).is_some()
+    }
+}
+
+impl<T: Transport> Streams<T> {
     /// The `get` at the front of `rest`, whose line ends at `head`, and those behind it that can be
     /// read with it, `most` at most. Returns how many were begun, too.
     pub(crate) fn gets(
         &mut self,
+        core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         (get, head): (&Get<'_>, usize),
         rest: &[u8],
@@ -66,30 +75,26 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if head < rest.len()
             && most > 1
             && let Some(key) = only_key(get)
-            && !self.is_handed(get, key)
+            && !core.is_handed(get, key)
         {
-            return self.gets_in_a_row(connection, (get, head, key), rest, most, arrived);
+            return self.gets_in_a_row(core, connection, (get, head, key), rest, most, arrived);
         }
         if head == rest.len()
-            && let Some(to) = self.offer_get(get)
+            && let Some(to) = core.offer_get(get)
         {
-            return (self.hand_request(connection, to, rest, 0, arrived), 1);
+            return (self.hand_request(core, connection, to, rest, 0, arrived), 1);
         }
         // The keys stand at the end of the line: serve from where they begin.
         let keys_at = offset_in(rest, get.keys.rest());
         let keys = &rest[keys_at..head];
-        let step = self.keys(connection, get.verb, get.exptime, keys, arrived);
+        let step = self.keys(core, connection, get.verb, get.exptime, keys, arrived);
         (in_input(connection, step, (0, keys_at)), 1)
-    }
-
-    /// Whether it is known of a key, before its item is looked for, that another worker answers.
-    fn is_handed(&self, get: &Get<'_>, key: &[u8]) -> bool {
-        self.hands_unseen && self.queue_for(key, forward::writes(get.verb), 0).is_some()
     }
 
     /// Lines of one key each, from the front of `rest` on.
     fn gets_in_a_row(
         &mut self,
+        core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         (get, head, key): (&Get<'_>, usize, &[u8]),
         rest: &[u8],
@@ -101,15 +106,15 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut found = 1;
         let mut at = head;
         // What may turn out to be another's stops the turn there, and the rest is looked up again.
-        let group = if self.hands_unseen { GROUP / 2 } else { GROUP };
+        let group = if core.hands_unseen { GROUP / 2 } else { GROUP };
         while found < most.min(group)
-            && let Ok(Some(frame)) = parse(&rest[at..], &self.limits)
+            && let Ok(Some(frame)) = parse(&rest[at..], &core.limits)
             && let Request::Get(get) = &frame.request
             && let Some(key) = only_key(get)
-            && !self.is_handed(get, key)
+            && !core.is_handed(get, key)
         {
             let line = &rest[at..][..frame.head_bytes];
-            if at + line.len() == rest.len() && self.offers.get() > 0 {
+            if at + line.len() == rest.len() && core.offers.get() > 0 {
                 break; // the last of the input may be offered to others
             }
             (keys[found], lines[found]) = (key, line_of(get, key, line));
@@ -117,8 +122,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             found += 1;
         }
         let (keys, lines) = (&keys[..found], &lines[..found]);
-        self.shared.store.seek(&mut self.group, keys);
-        match self.answer_group(connection, Asked::Alone(lines), keys, arrived) {
+        core.shared.store.seek(&mut core.group, keys);
+        match self.answer_group(core, connection, Asked::Alone(lines), keys, arrived) {
             None => (Step::Took(at), found),
             Some((number, step)) => {
                 // A line begins where the one before it ends.

@@ -56,7 +56,7 @@ impl Sleeper {
     }
 
     /// A poll found something. The time now, if that had to be asked.
-    pub fn found(&mut self, clock: &impl Clock) -> Option<u64> {
+    pub fn found(&mut self, clock: &dyn Clock) -> Option<u64> {
         if self.idle != Idle::Adaptive {
             return None;
         }

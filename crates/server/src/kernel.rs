@@ -92,11 +92,11 @@ impl Kernel {
     }
 
     /// Attach the lane, for a store in its memory whose keys are hashed by `hasher`.
-    pub fn attach<C: Clock>(
+    pub fn attach(
         &self,
         queues: &[Queue],
         hasher: &Hasher,
-        clock: &C,
+        clock: &dyn Clock,
     ) -> Result<(), Error> {
         let Some(lane) = &self.lane else { return Ok(()) };
         lane.open(ports(queues), hasher.start(), clock.unix_minus_boot_nanos())
@@ -119,7 +119,7 @@ impl Kernel {
     }
 
     /// Tell the lane the time, now and then.
-    pub fn keep_time<C: Clock>(&self, now: u64, clock: &C) {
+    pub fn keep_time(&self, now: u64, clock: &dyn Clock) {
         let Some(lane) = &self.lane else { return };
         if now >= self.clock_due_nanos.load(Relaxed) {
             self.clock_due_nanos.store(now + CLOCK_NANOS, Relaxed); // worker 0 alone comes here

@@ -5,9 +5,13 @@
 //! and [`jobs`] are the way of a request that another worker executes, [`durable`] of one that
 //! concerns what outlives the server; [`hot`] says whose a key is that everybody asks for. [`boot`]
 //! gives every worker its thread.
+//!
+//! A worker's parts do not know each other: [`streams`] has its connections, [`udp`] its datagrams,
+//! [`jobs`] what passes between workers. Each is given the worker's [`mod@core`] for a call.
 #![forbid(unsafe_code)]
 
 pub mod abroad;
+pub mod accept;
 pub mod answer;
 pub mod backlog;
 pub mod boot;
@@ -15,13 +19,16 @@ pub mod bypass;
 pub mod clock;
 pub mod connection;
 pub mod control;
+pub mod core;
 pub mod counters;
 pub mod dispatch;
 pub mod domains;
 pub mod durable;
+pub mod enqueue;
 pub mod execute;
 pub mod forward;
 pub mod gets;
+pub mod hand_over;
 pub mod handoff;
 pub mod hot;
 pub mod idle;
@@ -35,13 +42,17 @@ pub mod meta_gets;
 pub mod multiget;
 pub mod offer;
 pub mod output;
-pub mod put_lock;
+pub mod perform;
+pub mod places;
+pub mod plain;
 pub mod receive;
+pub mod requests;
 pub mod settings;
 pub mod shared;
 mod slices;
 pub mod stats;
-pub mod stopping;
+pub mod step;
+pub mod streams;
 pub mod udp;
 pub mod wire_wait;
 pub mod worker;

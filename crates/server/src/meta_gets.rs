@@ -2,13 +2,13 @@
 //! together, as those of `get`s are ([`crate::gets`]), and each is answered in its turn. What asks
 //! for more than to read its item is served as it is alone, between its neighbours.
 
-use crate::clock::Clock;
 use crate::connection::Connection;
+use crate::core::Core;
 use crate::durable::veil::Sight;
 use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_miss, put_plain_head};
 use crate::multiget::{Head, Simple};
-use crate::receive::{OUT_BYTES_PER_TURN, Step};
-use crate::worker::Worker;
+use crate::step::{OUT_BYTES_PER_TURN, Step};
+use crate::streams::Streams;
 use laneway_store::{GROUP, Sought};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
@@ -32,91 +32,7 @@ fn keys_ahead<'a>(input: &'a [u8], keys: &mut [&'a [u8]]) -> usize {
     keys.len()
 }
 
-impl<T: Transport, C: Clock> Worker<T, C> {
-    /// The `mg` at the front of `rest`, whose line ends at `head`, and those behind it, `most` at
-    /// most. Returns how many were begun, too; `None` where it is alone, and nothing was done.
-    pub(crate) fn meta_gets(
-        &mut self,
-        connection: &mut Connection<T::Stream>,
-        (first, head): (&Request<'_>, usize),
-        rest: &[u8],
-        most: usize,
-        arrived: u64,
-    ) -> Option<(Step, usize)> {
-        let mut keys = [&[][..]; GROUP];
-        let group = if self.hands_unseen { GROUP / 2 } else { GROUP };
-        let found = keys_ahead(rest, &mut keys[..most.min(group)]);
-        if found < 2 {
-            return None;
-        }
-        self.shared.store.seek(&mut self.group, &keys[..found]);
-        let (mut simple, mut at, mut begun) = (Simple::default(), 0, 0);
-        while begun < found && self.out.len() < OUT_BYTES_PER_TURN {
-            let parsed;
-            let (request, head) = if begun == 0 {
-                (first, head)
-            } else if let Ok(Some(frame)) = parse(&rest[at..], &self.limits) {
-                parsed = frame;
-                (&parsed.request, parsed.head_bytes)
-            } else {
-                break; // the next step says what is wrong with it
-            };
-            let Request::MetaGet(meta) = request else { break };
-            match self.meta_sought(meta, begun, keys[begun]) {
-                Sought::Copied(bytes) => self.note_hit(&mut simple, keys[begun], bytes),
-                Sought::Miss => {
-                    if !is_planted(Bug::MissOfRowLost) {
-                        put_miss(meta, &mut self.out);
-                    }
-                    self.note_miss(&mut simple, keys[begun]);
-                }
-                Sought::Otherwise => {
-                    self.account_metas(connection, &mut simple, arrived);
-                    let line = &rest[at..at + head];
-                    if let Step::Stop(bytes, stop) = self.plain(connection, request, line, arrived)
-                    {
-                        return Some((Step::Stop(at + bytes, stop), begun + 1));
-                    }
-                }
-            }
-            at += head;
-            begun += 1;
-        }
-        self.account_metas(connection, &mut simple, arrived);
-        Some((Step::Took(at), begun))
-    }
-
-    /// The answer for one key of the group, if it is simple and this worker's to give.
-    fn meta_sought(&mut self, meta: &Meta<'_>, number: usize, key: &[u8]) -> Sought {
-        if !is_plain(meta) || meta.key.token != key {
-            return Sought::Otherwise;
-        }
-        let mut sight = Sight::default();
-        if self.hands_unseen {
-            match self.sight_of(GetVerb::Get, key) {
-                Some(seen) => sight = seen,
-                None => return Sought::Otherwise,
-            }
-        }
-        let mut out = std::mem::take(&mut self.out);
-        let (start, touched) = (out.len(), Cell::new(0));
-        let context = self.context(&touched);
-        let mut sought = self.shared.store.get_sought(
-            (&self.group, number, key),
-            self.now_seconds,
-            self.plan.threshold.0,
-            &mut out,
-            (META_HEAD_BYTES_MAX, CRLF),
-            |item, out| put_plain_head(&context, meta, &item.meta(), &mut Head(out)),
-        );
-        if self.hands_unseen && self.may_differ(sought, self.group.hash(number), sight) {
-            out.truncate(start);
-            sought = Sought::Otherwise;
-        }
-        self.out = out;
-        sought
-    }
-
+impl<T: Transport> Core<T> {
     /// Count what was answered simply so far, and begin anew.
     fn account_metas(
         &self,
@@ -127,5 +43,97 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut simple = std::mem::take(simple);
         simple.metas = simple.requests();
         self.account_simple(connection, &simple, arrived);
+    }
+}
+
+impl<T: Transport> Streams<T> {
+    /// The `mg` at the front of `rest`, whose line ends at `head`, and those behind it, `most` at
+    /// most. Returns how many were begun, too; `None` where it is alone, and nothing was done.
+    pub(crate) fn meta_gets(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (first, head): (&Request<'_>, usize),
+        rest: &[u8],
+        most: usize,
+        arrived: u64,
+    ) -> Option<(Step, usize)> {
+        let mut keys = [&[][..]; GROUP];
+        let group = if core.hands_unseen { GROUP / 2 } else { GROUP };
+        let found = keys_ahead(rest, &mut keys[..most.min(group)]);
+        if found < 2 {
+            return None;
+        }
+        core.shared.store.seek(&mut core.group, &keys[..found]);
+        let (mut simple, mut at, mut begun) = (Simple::default(), 0, 0);
+        while begun < found && self.out.len() < OUT_BYTES_PER_TURN {
+            let parsed;
+            let (request, head) = if begun == 0 {
+                (first, head)
+            } else if let Ok(Some(frame)) = parse(&rest[at..], &core.limits) {
+                parsed = frame;
+                (&parsed.request, parsed.head_bytes)
+            } else {
+                break; // the next step says what is wrong with it
+            };
+            let Request::MetaGet(meta) = request else { break };
+            match self.meta_sought(core, meta, begun, keys[begun]) {
+                Sought::Copied(bytes) => core.note_hit(&mut simple, keys[begun], bytes),
+                Sought::Miss => {
+                    if !is_planted(Bug::MissOfRowLost) {
+                        put_miss(meta, &mut self.out);
+                    }
+                    core.note_miss(&mut simple, keys[begun]);
+                }
+                Sought::Otherwise => {
+                    core.account_metas(connection, &mut simple, arrived);
+                    let line = &rest[at..at + head];
+                    if let Step::Stop(bytes, stop) =
+                        self.plain(core, connection, request, line, arrived)
+                    {
+                        return Some((Step::Stop(at + bytes, stop), begun + 1));
+                    }
+                }
+            }
+            at += head;
+            begun += 1;
+        }
+        core.account_metas(connection, &mut simple, arrived);
+        Some((Step::Took(at), begun))
+    }
+
+    /// The answer for one key of the group, if it is simple and this worker's to give.
+    fn meta_sought(
+        &mut self,
+        core: &mut Core<T>,
+        meta: &Meta<'_>,
+        number: usize,
+        key: &[u8],
+    ) -> Sought {
+        if !is_plain(meta) || meta.key.token != key {
+            return Sought::Otherwise;
+        }
+        let mut sight = Sight::default();
+        if core.hands_unseen {
+            match core.sight_of(GetVerb::Get, key) {
+                Some(seen) => sight = seen,
+                None => return Sought::Otherwise,
+            }
+        }
+        let (start, touched) = (self.out.len(), Cell::new(0));
+        let context = core.context(&touched);
+        let mut sought = core.shared.store.get_sought(
+            (&core.group, number, key),
+            core.now_seconds,
+            core.plan.threshold.0,
+            &mut self.out,
+            (META_HEAD_BYTES_MAX, CRLF),
+            |item, out| put_plain_head(&context, meta, &item.meta(), &mut Head(out)),
+        );
+        if core.hands_unseen && core.may_differ(sought, core.group.hash(number), sight) {
+            self.out.truncate(start);
+            sought = Sought::Otherwise;
+        }
+        sought
     }
 }

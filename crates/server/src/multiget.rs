@@ -6,15 +6,16 @@
 //! A large value in the middle makes the rest wait for its transfer; a full reply buffer makes it
 //! wait for the next turn.
 
-use crate::clock::Clock;
 use crate::connection::{Connection, Mode};
+use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::durable::veil::Sight;
 use crate::execute::{self, Outcome};
-use crate::forward::{self, KeysLeft};
+use crate::hand_over::KeysLeft;
 use crate::latency::{self, Operation};
-use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, Step, Stop};
-use crate::worker::Worker;
+use crate::requests::writes;
+use crate::step::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, Step, Stop};
+use crate::streams::Streams;
 use laneway_policy::{Design, ItemBytes};
 use laneway_store::{GROUP, KeyHash, Sought, meter};
 use laneway_sync::append::{Appending, SHORT};
@@ -67,196 +68,12 @@ impl Sink for Head<'_, '_> {
     }
 }
 
-impl<T: Transport, C: Clock> Worker<T, C> {
-    /// The keys in `line`, which is the rest of a line, its newline included.
-    pub(crate) fn keys(
-        &mut self,
-        connection: &mut Connection<T::Stream>,
-        verb: GetVerb,
-        exptime: i64,
-        line: &[u8],
-        arrived: u64,
-    ) -> Step {
-        let text = line.strip_suffix(b"\n").unwrap_or(line);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let all = KeysLeft { verb, exptime, line, text, at: 0 };
-        let mut keys = Keys::new(text);
-        let mut served = 0;
-        loop {
-            let mut rest = keys;
-            let Some(key) = rest.next() else { break };
-            let stop = if rest.rest().is_empty() {
-                keys = rest;
-                served += 1;
-                let store = &self.shared.store;
-                store.seek_one(&mut self.group, store.hash(key));
-                self.answer_one_line(connection, all, &[key], arrived)
-            } else {
-                self.key_group(connection, all, (&mut keys, &mut served), arrived)
-            };
-            if let Some(step) = stop {
-                return step;
-            }
-            if served >= KEYS_PER_TURN {
-                return all.wait_from(connection, text.len() - keys.rest().len());
-            }
-        }
-        self.out.extend_from_slice(END);
-        connection.mode = Mode::Requests;
-        Step::Took(line.len())
-    }
-
-    /// One key, whatever its item is. Returns how the turn stops, if it does.
-    fn key(
-        &mut self,
-        connection: &mut Connection<T::Stream>,
-        left: KeysLeft<'_>,
-        key: &[u8],
-        hash: KeyHash,
-        arrived: u64,
-    ) -> Option<Step> {
-        let KeysLeft { verb, exptime, line, text, at } = left;
-        if let Some(to) = self.queue_for(key, forward::writes(verb), 0) {
-            return Some(self.hand_keys(connection, to, left, usize::MAX, 0, arrived));
-        }
-        let after = at + key.len();
-        let mut out = std::mem::take(&mut self.out);
-        let touched = Cell::new(0);
-        let expires = execute::expires_at(exptime, self.now_seconds);
-        let outcome = execute::get_key(&self.context(&touched), verb, expires, key, hash, &mut out);
-        self.out = out;
-        if matches!(outcome, Outcome::Kept) {
-            let size = touched.get();
-            return Some(self.hand_keys(connection, KEEPER, left, KEPT_KEYS, size, arrived));
-        }
-        if matches!(outcome, Outcome::Elsewhere) {
-            if self.plan.design != Design::Lanes {
-                let to = self.queue_for_size(touched.get());
-                return Some(self.hand_keys(connection, to, left, 1, touched.get(), arrived));
-            }
-            let line_bytes = line.len() - at;
-            connection.mode = Mode::Keys { verb, exptime, line_bytes };
-            return Some(Step::Stop(at, Stop::Hand));
-        }
-        self.count_hot(key, forward::writes(verb));
-        self.account(connection, Operation::Get, touched.get(), arrived);
-        if let Outcome::Transfer(transfer) = outcome {
-            let none_left = Keys::new(&text[after..]).next().is_none();
-            let taken = if none_left { line.len() } else { after };
-            let line_bytes = line.len() - taken;
-            connection.mode = Mode::Keys { verb, exptime, line_bytes };
-            self.begin_transfer(connection, transfer, none_left);
-            return Some(Step::Stop(taken, Stop::Large));
-        }
-        let is_full = self.out.len() >= OUT_BYTES_PER_TURN;
-        is_full.then(|| left.wait_from(connection, after))
-    }
-
-    /// The next keys, read together. Returns how the turn stops, if it does.
-    #[inline(never)]
-    fn key_group<'a>(
-        &mut self,
-        connection: &mut Connection<T::Stream>,
-        all: KeysLeft<'a>,
-        (keys, served): (&mut Keys<'a>, &mut usize),
-        arrived: u64,
-    ) -> Option<Step> {
-        let mut texts = [&[][..]; GROUP];
-        let most = GROUP.min(KEYS_PER_TURN - *served);
-        let found = keys.take_into(&mut texts[..most]);
-        *served += found;
-        let texts = &texts[..found];
-        self.shared.store.seek(&mut self.group, texts);
-        self.answer_one_line(connection, all, texts, arrived)
-    }
-
-    fn answer_one_line(
-        &mut self,
-        connection: &mut Connection<T::Stream>,
-        all: KeysLeft<'_>,
-        keys: &[&[u8]],
-        arrived: u64,
-    ) -> Option<Step> {
-        self.answer_group(connection, Asked::Together(all), keys, arrived).map(|(_, step)| step)
-    }
-
-    /// The answers for the keys of the group. Returns at which key the turn stops and how, if it
-    /// does.
-    pub(crate) fn answer_group(
-        &mut self,
-        connection: &mut Connection<T::Stream>,
-        asked: Asked<'_>,
-        keys: &[&[u8]],
-        arrived: u64,
-    ) -> Option<(usize, Step)> {
-        let mut simple = Simple::default();
-        let mut stop = None;
-        for (number, key) in keys.iter().enumerate() {
-            match self.sought(asked.verb(number), number, key) {
-                Sought::Copied(bytes) => self.note_hit(&mut simple, key, bytes),
-                Sought::Miss => self.note_miss(&mut simple, key),
-                Sought::Otherwise => {
-                    // A visit counts what is small between large ones: in their order.
-                    self.account_simple(connection, &std::mem::take(&mut simple), arrived);
-                    let hash = self.group.hash(number);
-                    stop = self.key(connection, asked.from(number, key), key, hash, arrived);
-                }
-            }
-            if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
-                let left = asked.from(number, key);
-                stop = Some(left.wait_from(connection, left.at + key.len()));
-            }
-            if let Some(step) = stop {
-                self.account_simple(connection, &simple, arrived);
-                return Some((number, step));
-            }
-            if matches!(asked, Asked::Alone(_)) {
-                self.out.extend_from_slice(END);
-            }
-        }
-        self.account_simple(connection, &simple, arrived);
-        None
-    }
-
-    /// The answer for one key of the group, if it is simple and this worker's to give.
-    #[inline]
-    fn sought(&mut self, verb: GetVerb, number: usize, key: &[u8]) -> Sought {
-        #[cfg(feature = "needless-allocation")]
-        std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
-        let asks = self.hands_unseen || forward::writes(verb);
-        let (start, mut sight) = (self.out.len(), Sight::default());
-        if asks {
-            match self.sight_of(verb, key) {
-                Some(seen) => sight = seen,
-                None => return Sought::Otherwise,
-            }
-        }
-        let cas_enabled = self.execute_settings.cas_enabled;
-        let sought = self.shared.store.get_sought(
-            (&self.group, number, key),
-            self.now_seconds,
-            self.plan.threshold.0,
-            &mut self.out,
-            (VALUE_HEAD_BYTES_MAX, CRLF),
-            |item, out| {
-                let seq = if cas_enabled { item.seq() } else { 0 };
-                let cas = (verb == GetVerb::Gets).then_some(seq);
-                put_value_head(&mut Head(out), key, item.flags(), item.value_bytes(), cas);
-                true
-            },
-        );
-        if asks && self.may_differ(sought, self.group.hash(number), sight) {
-            self.out.truncate(start);
-            return Sought::Otherwise;
-        }
-        sought
-    }
-
+impl<T: Transport> Core<T> {
     /// How far this worker sees before it looks for the item of `key`; `None` where another
     /// answers, or where more is asked than to read it.
     #[inline(never)]
     pub(crate) fn sight_of(&self, verb: GetVerb, key: &[u8]) -> Option<Sight> {
-        let is_mine = !forward::writes(verb) && self.queue_for(key, false, 0).is_none();
+        let is_mine = !writes(verb) && self.queue_for(key, false, 0).is_none();
         is_mine.then(|| self.context(&Cell::new(0)).sight())
     }
 
@@ -279,7 +96,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         simple.hits += 1;
         simple.packets += size.packets().0;
         let here = &self.shared.workers[self.id.index()];
-        here.record_size_owner(size, self.shared.settings.policy.profile_sample);
+        here.record_size_owner(size);
         self.count_hot(key, false);
     }
 
@@ -290,7 +107,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         self.count_hot(key, false);
     }
 
-    /// Count what was answered simply: as [`Worker::account`] does for each, but once for all.
+    /// Count what was answered simply: as [`Core::account`] does for each, but once for all.
     pub(crate) fn account_simple(
         &self,
         connection: &mut Connection<T::Stream>,
@@ -314,6 +131,211 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         if let Some(visit) = &mut connection.visit {
             (0..requests).for_each(|_| visit.small_served());
         }
+    }
+}
+
+impl<T: Transport> Streams<T> {
+    /// The keys in `line`, which is the rest of a line, its newline included.
+    pub(crate) fn keys(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        verb: GetVerb,
+        exptime: i64,
+        line: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let all = KeysLeft { verb, exptime, line, text, at: 0 };
+        let mut keys = Keys::new(text);
+        let mut served = 0;
+        loop {
+            let mut rest = keys;
+            let Some(key) = rest.next() else { break };
+            let stop = if rest.rest().is_empty() {
+                keys = rest;
+                served += 1;
+                let store = &core.shared.store;
+                store.seek_one(&mut core.group, store.hash(key));
+                self.answer_one_line(core, connection, all, &[key], arrived)
+            } else {
+                self.key_group(core, connection, all, (&mut keys, &mut served), arrived)
+            };
+            if let Some(step) = stop {
+                return step;
+            }
+            if served >= KEYS_PER_TURN {
+                return all.wait_from(connection, text.len() - keys.rest().len());
+            }
+        }
+        self.out.extend_from_slice(END);
+        connection.mode = Mode::Requests;
+        Step::Took(line.len())
+    }
+
+    /// One key, whatever its item is. Returns how the turn stops, if it does.
+    fn key(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        left: KeysLeft<'_>,
+        key: &[u8],
+        hash: KeyHash,
+        arrived: u64,
+    ) -> Option<Step> {
+        let KeysLeft { verb, exptime, line, text, at } = left;
+        if let Some(to) = core.queue_for(key, writes(verb), 0) {
+            return Some(self.hand_keys(core, connection, to, left, (usize::MAX, 0), arrived));
+        }
+        let after = at + key.len();
+        let touched = Cell::new(0);
+        let expires = execute::expires_at(exptime, core.now_seconds);
+        let outcome =
+            execute::get_key(&core.context(&touched), verb, expires, key, hash, &mut self.out);
+        if matches!(outcome, Outcome::Kept) {
+            let size = touched.get();
+            return Some(self.hand_keys(
+                core,
+                connection,
+                KEEPER,
+                left,
+                (KEPT_KEYS, size),
+                arrived,
+            ));
+        }
+        if matches!(outcome, Outcome::Elsewhere) {
+            if core.plan.design != Design::Lanes {
+                let to = core.queue_for_size(touched.get());
+                return Some(self.hand_keys(
+                    core,
+                    connection,
+                    to,
+                    left,
+                    (1, touched.get()),
+                    arrived,
+                ));
+            }
+            let line_bytes = line.len() - at;
+            connection.mode = Mode::Keys { verb, exptime, line_bytes };
+            return Some(Step::Stop(at, Stop::Hand));
+        }
+        core.count_hot(key, writes(verb));
+        core.account(connection, Operation::Get, touched.get(), arrived);
+        if let Outcome::Transfer(transfer) = outcome {
+            let none_left = Keys::new(&text[after..]).next().is_none();
+            let taken = if none_left { line.len() } else { after };
+            let line_bytes = line.len() - taken;
+            connection.mode = Mode::Keys { verb, exptime, line_bytes };
+            self.begin_transfer(core, connection, transfer, none_left);
+            return Some(Step::Stop(taken, Stop::Large));
+        }
+        let is_full = self.out.len() >= OUT_BYTES_PER_TURN;
+        is_full.then(|| left.wait_from(connection, after))
+    }
+
+    /// The next keys, read together. Returns how the turn stops, if it does.
+    #[inline(never)]
+    fn key_group<'a>(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        all: KeysLeft<'a>,
+        (keys, served): (&mut Keys<'a>, &mut usize),
+        arrived: u64,
+    ) -> Option<Step> {
+        let mut texts = [&[][..]; GROUP];
+        let most = GROUP.min(KEYS_PER_TURN - *served);
+        let found = keys.take_into(&mut texts[..most]);
+        *served += found;
+        let texts = &texts[..found];
+        core.shared.store.seek(&mut core.group, texts);
+        self.answer_one_line(core, connection, all, texts, arrived)
+    }
+
+    fn answer_one_line(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        all: KeysLeft<'_>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> Option<Step> {
+        self.answer_group(core, connection, Asked::Together(all), keys, arrived)
+            .map(|(_, step)| step)
+    }
+
+    /// The answers for the keys of the group. Returns at which key the turn stops and how, if it
+    /// does.
+    pub(crate) fn answer_group(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        asked: Asked<'_>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> Option<(usize, Step)> {
+        let mut simple = Simple::default();
+        let mut stop = None;
+        for (number, key) in keys.iter().enumerate() {
+            match self.sought(core, asked.verb(number), number, key) {
+                Sought::Copied(bytes) => core.note_hit(&mut simple, key, bytes),
+                Sought::Miss => core.note_miss(&mut simple, key),
+                Sought::Otherwise => {
+                    // A visit counts what is small between large ones: in their order.
+                    core.account_simple(connection, &std::mem::take(&mut simple), arrived);
+                    let hash = core.group.hash(number);
+                    stop = self.key(core, connection, asked.from(number, key), key, hash, arrived);
+                }
+            }
+            if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
+                let left = asked.from(number, key);
+                stop = Some(left.wait_from(connection, left.at + key.len()));
+            }
+            if let Some(step) = stop {
+                core.account_simple(connection, &simple, arrived);
+                return Some((number, step));
+            }
+            if matches!(asked, Asked::Alone(_)) {
+                self.out.extend_from_slice(END);
+            }
+        }
+        core.account_simple(connection, &simple, arrived);
+        None
+    }
+
+    /// The answer for one key of the group, if it is simple and this worker's to give.
+    #[inline]
+    fn sought(&mut self, core: &mut Core<T>, verb: GetVerb, number: usize, key: &[u8]) -> Sought {
+        #[cfg(feature = "needless-allocation")]
+        std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
+        let asks = core.hands_unseen || writes(verb);
+        let (start, mut sight) = (self.out.len(), Sight::default());
+        if asks {
+            match core.sight_of(verb, key) {
+                Some(seen) => sight = seen,
+                None => return Sought::Otherwise,
+            }
+        }
+        let cas_enabled = core.execute_settings.cas_enabled;
+        let sought = core.shared.store.get_sought(
+            (&core.group, number, key),
+            core.now_seconds,
+            core.plan.threshold.0,
+            &mut self.out,
+            (VALUE_HEAD_BYTES_MAX, CRLF),
+            |item, out| {
+                let seq = if cas_enabled { item.seq() } else { 0 };
+                let cas = (verb == GetVerb::Gets).then_some(seq);
+                put_value_head(&mut Head(out), key, item.flags(), item.value_bytes(), cas);
+                true
+            },
+        );
+        if asks && core.may_differ(sought, core.group.hash(number), sight) {
+            self.out.truncate(start);
+            return Sought::Otherwise;
+        }
+        sought
     }
 }
 

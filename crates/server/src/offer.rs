@@ -12,20 +12,27 @@
 //! Offered are single requests for small items with nothing behind them: a connection has one
 //! request under way at a time, and a pipeline would stand still for it.
 
-use crate::clock::Clock;
-use crate::forward;
-use crate::worker::Worker;
+use crate::core::Core;
+use crate::requests::writes;
 use laneway_policy::{Design, ItemBytes, Role, WorkerId, WorkerTarget};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Ready, Transport};
 use laneway_wire::Get;
-use std::io;
 use std::sync::atomic::Ordering;
 
 /// Connections that are ready at once from which on half of them are offered.
 const STREAMS_MIN: usize = 4;
 
-impl<T: Transport, C: Clock> Worker<T, C> {
+impl<T: Transport> Core<T> {
+    /// The worker, not this one, in whose queue the most small jobs lie. A standby's are large.
+    pub(crate) fn longest_queue(&self) -> Option<WorkerId> {
+        let length = |worker: &WorkerId| self.shared.workers[worker.index()].jobs.len();
+        let takes =
+            |worker: &WorkerId| *worker != self.id && self.plan.role(*worker) != Role::Standby;
+        let others = self.plan.small_ids().filter(takes);
+        others.max_by_key(length).filter(|worker| length(worker) > 0)
+    }
+
     /// Whether this worker's small requests may be taken by others at all.
     pub(crate) fn may_offer(&self) -> bool {
         matches!(self.plan.design, Design::Lanes | Design::Minos)
@@ -59,7 +66,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let mut keys = get.keys;
         let key = keys.next().filter(|_| keys.next().is_none())?;
         // A `gat` changes its item: where items are kept durably the keeper carries it out.
-        let keeps = forward::writes(get.verb) && self.shared.durable.get().is_some();
+        let keeps = writes(get.verb) && self.shared.durable.get().is_some();
         match keeps && !is_planted(Bug::TouchOffered) {
             true => None,
             false => self.offer(key, 0),
@@ -84,26 +91,6 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         self.offers.set(left);
         Some(WorkerTarget::Worker(self.id))
-    }
-
-    /// Between two slices a large worker takes small requests, as many as the plan lets it.
-    pub(crate) fn steal_between_slices(&mut self) -> io::Result<()> {
-        if self.plan.role(self.id) != Role::Large {
-            return Ok(());
-        }
-        let shared = self.shared.clone();
-        for taken in 0.. {
-            let victim = self.longest_queue().filter(|_| self.undelivered.is_empty());
-            let Some(victim) = victim else { break };
-            let queue = &shared.workers[victim.index()].jobs;
-            if !self.plan.steal.between_slices(taken, queue.len() as u32) {
-                break;
-            }
-            let Some(job) = queue.pop() else { break };
-            self.lanes().stolen.add_owner(1);
-            self.run(job)?;
-        }
-        Ok(())
     }
 
     /// A turn has ended: whether this worker looks for something to do.

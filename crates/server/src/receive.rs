@@ -4,52 +4,19 @@
 //! One read and one write per turn where the client allows it. An idle connection owns no buffer:
 //! input is read into the worker's, and only what could not be served yet is kept.
 
-use crate::clock::Clock;
 use crate::connection::{Connection, Mode, Unread};
+use crate::core::Core;
 use crate::input::Input;
 use crate::output::Sent;
-use crate::worker::Worker;
+use crate::step::{OUT_BYTES_PER_TURN, Stop};
+use crate::streams::Streams;
 use laneway_store::meter;
-use laneway_transport::{Stream, Token, Transport};
+use laneway_transport::{Stream, Transport};
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Requests served in one turn of a connection; a deep pipeline lets others in between.
-pub const REQUESTS_PER_TURN: usize = 128;
-/// Keys of a multiget looked up in one turn; one that finds nothing makes no reply to bound it.
-pub const KEYS_PER_TURN: usize = 512;
-/// Bytes of replies gathered in one turn.
-pub const OUT_BYTES_PER_TURN: usize = 32 * 1024;
-
 /// memcached's words.
 const NO_MEMORY_READING: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
-
-/// Why serving the input came to a stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// More bytes are needed.
-    Starved,
-    /// More bytes are needed, a newline among them.
-    HalfLine,
-    /// The turn has done enough.
-    Quota,
-    /// A large request has begun here: its turns are slices.
-    Large,
-    /// A large request is to be served by a large worker; nothing of it was consumed.
-    Hand,
-    /// A request was put into a queue; the next one waits for its reply.
-    Ticket,
-    /// The client wants to leave, or must.
-    Close,
-}
-
-/// What one request came to.
-pub(crate) enum Step {
-    /// So many bytes of input were consumed; go on.
-    Took(usize),
-    /// So many bytes were consumed; the turn stops.
-    Stop(usize, Stop),
-}
 
 /// What becomes of the connection after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,21 +39,17 @@ pub(crate) enum Next {
     Close,
 }
 
-impl<T: Transport, C: Clock> Worker<T, C> {
-    /// One turn of a connection in the small lane.
-    pub(crate) fn turn(&mut self, token: Token) -> io::Result<()> {
-        let Some(mut connection) = self.table.take(token) else { return Ok(()) };
-        let served = connection.unserved;
-        let next = self.serve(&mut connection).unwrap_or(Next::Close); // the peer is gone
-        self.place(token, connection, next, !served)
-    }
-
+impl<T: Transport> Streams<T> {
     /// Flush, read, serve, reply. An error is the stream's: its peer is gone.
-    pub(crate) fn serve(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+    pub(crate) fn serve(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+    ) -> io::Result<Next> {
         assert!(self.out.is_empty(), "a reply was left behind, and would go to somebody else");
         if !connection.output.is_empty() {
-            let budget = if self.sends_in_slices() { OUT_BYTES_PER_TURN } else { usize::MAX };
-            match self.flush(connection, budget)? {
+            let budget = if core.sends_in_slices() { OUT_BYTES_PER_TURN } else { usize::MAX };
+            match self.flush(core, connection, budget)? {
                 Sent::All => {}
                 Sent::Budget => return Ok(Next::Small),
                 Sent::Blocked => return Ok(Next::Write),
@@ -98,18 +61,19 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         }
         if connection.streams_in_place()
             && connection.input.is_empty()
-            && let Some(next) = self.stream_body(connection)?
+            && let Some(next) = self.stream_body(core, connection)?
         {
             return Ok(next);
         }
         let mut buffer = std::mem::take(&mut self.read_buffer);
-        let next = self.serve_input(connection, &mut buffer);
+        let next = self.serve_input(core, connection, &mut buffer);
         self.read_buffer = buffer;
         next
     }
 
     fn serve_input(
         &mut self,
+        core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         buffer: &mut [u8],
     ) -> io::Result<Next> {
@@ -122,27 +86,27 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             };
             connection.has_read(bytes, buffer.len());
             meter::bytes(bytes);
-            self.counters().bytes_read.add_owner(bytes as u64);
+            core.counters().bytes_read.add_owner(bytes as u64);
             received = &buffer[..bytes];
         }
-        let arrived = self.found_nanos.take().unwrap_or_else(|| self.clock.nanos());
-        self.now_seconds = self.clock.unix_seconds(arrived); // this turn may follow a long sleep
-        connection.card.last_seconds.store(self.now_seconds, Relaxed);
+        let arrived = self.found_nanos.take().unwrap_or_else(|| core.clock.nanos());
+        core.now_seconds = core.clock.unix_seconds(arrived); // this turn may follow a long sleep
+        connection.card.last_seconds.store(core.now_seconds, Relaxed);
         let stop = if connection.input.is_empty() {
-            let (consumed, stop) = self.consume(connection, received, arrived);
+            let (consumed, stop) = self.consume(core, connection, received, arrived);
             connection.input.keep(&received[consumed..]);
             stop
-        } else if connection.input.adds_no_line(received, &self.limits) {
-            if connection.input.append(received, &self.shared.store).is_err() {
-                return self.refuse_input(connection);
+        } else if connection.input.adds_no_line(received, &core.limits) {
+            if connection.input.append(received, &core.shared.store).is_err() {
+                return self.refuse_input(core, connection);
             }
             return Ok(Next::Read);
         } else {
             let mut input = std::mem::take(&mut connection.input);
-            if input.append(received, &self.shared.store).is_err() {
-                return self.refuse_input(connection);
+            if input.append(received, &core.shared.store).is_err() {
+                return self.refuse_input(core, connection);
             }
-            let (consumed, stop) = self.consume(connection, input.bytes(), arrived);
+            let (consumed, stop) = self.consume(core, connection, input.bytes(), arrived);
             input.consume(consumed);
             connection.input = input;
             stop
@@ -152,34 +116,43 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let behind_value = stop == Stop::Large && !matches!(connection.mode, Mode::Body(_));
         connection.unserved = behind_value || matches!(stop, Stop::Quota | Stop::Hand);
         connection.closing = stop == Stop::Close;
-        self.reply(connection, stop)
+        self.reply(core, connection, stop)
     }
 
     /// Memory has no room for a line this long: say so and close, as memcached does. Where the line
     /// ends is not known, so nothing behind it could be served.
-    fn refuse_input(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Next> {
+    fn refuse_input(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+    ) -> io::Result<Next> {
         connection.input = Input::default();
-        self.counters().store_no_memory.bump_owner();
+        core.counters().store_no_memory.bump_owner();
         self.out.extend_from_slice(NO_MEMORY_READING);
         connection.closing = true;
         connection.unserved = false;
-        self.reply(connection, Stop::Close)
+        self.reply(core, connection, Stop::Close)
     }
 
     /// Send what the turn has produced, and say what comes next.
-    fn reply(&mut self, connection: &mut Connection<T::Stream>, stop: Stop) -> io::Result<Next> {
-        self.send_out(connection)?;
+    fn reply(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        stop: Stop,
+    ) -> io::Result<Next> {
+        self.send_out(core, connection)?;
         if stop == Stop::Large && connection.large {
             return Ok(Next::Large);
         }
         if !connection.output.is_empty() {
-            match self.flush(connection, usize::MAX)? {
+            match self.flush(core, connection, usize::MAX)? {
                 Sent::All => {}
                 Sent::Budget | Sent::Blocked => return Ok(Next::Write),
                 Sent::Waiting => return Ok(Next::Ticket),
             }
         }
-        self.settle(connection);
+        self.settle(core, connection);
         Ok(match stop {
             Stop::Starved | Stop::HalfLine => Next::Read,
             Stop::Quota => Next::Small,
@@ -193,7 +166,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     }
 
     /// Write the worker's reply buffer straight to the peer; what does not fit joins the output.
-    pub(crate) fn send_out(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<()> {
+    pub(crate) fn send_out(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+    ) -> io::Result<()> {
         if self.out.is_empty() {
             return Ok(());
         }
@@ -207,7 +184,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                     return Err(error);
                 }
             };
-            self.counters().bytes_written.add_owner(sent as u64);
+            core.counters().bytes_written.add_owner(sent as u64);
             meter::bytes(sent);
         }
         connection.output.push_bytes(&self.out[sent..]);
@@ -218,30 +195,35 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// Send from the output, at most about `budget` bytes.
     pub(crate) fn flush(
         &mut self,
+        core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         budget: usize,
     ) -> io::Result<Sent> {
         let (sent, bytes) = connection.output.send(&mut connection.stream, budget)?;
-        self.counters().bytes_written.add_owner(bytes as u64);
+        core.counters().bytes_written.add_owner(bytes as u64);
         if sent == Sent::All {
-            self.settle(connection);
+            self.settle(core, connection);
         }
         Ok(sent)
     }
 
     /// The last byte of every reply so far has left: record how long the requests took.
-    pub(crate) fn settle(&mut self, connection: &mut Connection<T::Stream>) {
+    pub(crate) fn settle(&mut self, core: &mut Core<T>, connection: &mut Connection<T::Stream>) {
         if !connection.tally.is_empty() {
-            let now = self.clock.nanos();
-            self.shared.workers[self.id.index()].book.settle(&mut connection.tally, now);
+            let now = core.clock.nanos();
+            core.shared.workers[core.id.index()].book.settle(&mut connection.tally, now);
         }
     }
 
     /// Read a value straight into its item, as much as there is now; for values of the small lane,
     /// and for designs that run everything to completion. `None` once it is whole.
-    fn stream_body(&mut self, connection: &mut Connection<T::Stream>) -> io::Result<Option<Next>> {
+    fn stream_body(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+    ) -> io::Result<Option<Next>> {
         loop {
-            match self.receive_piece(connection, usize::MAX)? {
+            match self.receive_piece(core, connection, usize::MAX)? {
                 Piece::Whole => return Ok(None),
                 Piece::Some => {}
                 Piece::Unready => return Ok(Some(Next::Small)),
@@ -255,6 +237,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     /// One read of a value that streams into its item, of at most `budget` bytes.
     pub(crate) fn receive_piece(
         &mut self,
+        core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         budget: usize,
     ) -> io::Result<Piece> {
@@ -268,8 +251,8 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             Err(refused) => Err(refused),
         };
         let Ok(room) = room else {
-            self.refuse_body(connection);
-            self.send_out(connection)?;
+            self.refuse_body(core, connection);
+            self.send_out(core, connection)?;
             return Ok(Piece::Refused);
         };
         let most = room.len().min(budget).min(missing);
@@ -280,22 +263,14 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         };
         draft.advance(bytes);
         connection.has_read(bytes, most);
-        self.counters().bytes_read.add_owner(bytes as u64);
-        connection.card.last_seconds.store(self.now_seconds, Relaxed);
+        core.counters().bytes_read.add_owner(bytes as u64);
+        connection.card.last_seconds.store(core.now_seconds, Relaxed);
         if bytes < missing {
             let is_dry = connection.unread == Unread::Nothing;
             return Ok(if is_dry { Piece::Later } else { Piece::Some });
         }
-        self.body_is_whole(connection);
+        connection.body_is_whole();
         Ok(Piece::Whole)
-    }
-
-    /// The value is there; its `\r\n` comes next.
-    pub(crate) fn body_is_whole(&mut self, connection: &mut Connection<T::Stream>) {
-        if let Mode::Body(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests) {
-            connection.mode = Mode::BodyEnd(incoming);
-            connection.large = false; // two bytes are no large work
-        }
     }
 }
 

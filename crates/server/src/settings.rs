@@ -44,9 +44,6 @@ pub struct UdpSettings {
     /// Strangers may ask: a peer that has not shown that its address is its own gets little for
     /// little.
     pub public: bool,
-    /// Of how many requests in a hundred the reply is sent (`--reply-sample`): an experiment, to
-    /// have more bandwidth than the wire (Minos figure 8).
-    pub reply_percent: u8,
 }
 
 /// Where clients on this host get memory to write their requests into.
@@ -173,8 +170,6 @@ pub struct Settings {
     pub kernel: KernelSettings,
     /// The NUMA domains; none given is one.
     pub domains: Vec<DomainSettings>,
-    /// PUTs are guarded by a spinlock, as in Minos (`--put-lock`).
-    pub put_lock: bool,
     /// Goes into the sketches that find hot keys and into the hashes of datagrams; random, and told
     /// to nobody.
     pub secret_seed: u64,

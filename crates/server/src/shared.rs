@@ -10,7 +10,6 @@ use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::hot::board::HotBoard;
 use crate::kernel::Kernel;
 use crate::latency::Book;
-use crate::put_lock::PutLocks;
 use crate::settings::{Settings, log_level};
 use crate::udp::shared::UdpShared;
 use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
@@ -112,8 +111,6 @@ pub struct WorkerShared<S> {
     pub book: Book,
     /// Requests by size of their item, since the start (Minos §3.1); control takes differences.
     pub sizes: Vec<Count>,
-    /// Requests whose sizes were to be counted, where not every one is (`--profile-sample`).
-    pub unsampled: Count,
     /// Lane counters.
     pub lanes: LaneCounts,
     /// Connections that call this worker home.
@@ -132,7 +129,6 @@ impl<S> Default for WorkerShared<S> {
             waker: OnceLock::new(),
             book: Book::default(),
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
-            unsampled: Count::default(),
             lanes: LaneCounts::default(),
             connections: AtomicUsize::new(0),
         }
@@ -140,17 +136,10 @@ impl<S> Default for WorkerShared<S> {
 }
 
 impl<S> WorkerShared<S> {
-    /// Count a request for an item of `size`: one in `sample`, as so many.
+    /// Count a request for an item of `size`.
     #[inline]
-    pub fn record_size_owner(&self, size: ItemBytes, sample: u32) {
-        let sample = u64::from(sample);
-        if sample > 1 {
-            self.unsampled.add_owner(1);
-            if !self.unsampled.get().is_multiple_of(sample) {
-                return;
-            }
-        }
-        self.sizes[SizeClass::of(size).index()].add_owner(sample);
+    pub fn record_size_owner(&self, size: ItemBytes) {
+        self.sizes[SizeClass::of(size).index()].add_owner(1);
     }
     /// End the worker's wait.
     pub fn wake(&self) {
@@ -271,8 +260,6 @@ pub struct Shared<S> {
     pub placement: Placement,
     /// Whose the hot keys are, where that is looked after.
     pub hot: Option<Box<HotBoard>>,
-    /// Guards PUTs, where that was asked for.
-    pub put_locks: PutLocks,
     /// The workers.
     pub workers: Vec<WorkerShared<S>>,
     /// Connections with a large request, for whichever large worker is free (the shared software
@@ -349,7 +336,6 @@ impl<S> Shared<S> {
             plan: PlanCell::new(plan),
             placement: placement.expect("a plan has workers"),
             hot: hot.map(Box::new),
-            put_locks: PutLocks::new(settings.put_lock),
             workers,
             large_queue: Ring::new(MAILBOX_PLACES),
             large_jobs: Ring::new(JOB_PLACES),

@@ -159,47 +159,45 @@ fn a_pipeline_of_meta_gets_is_answered_as_each_alone_would_be() {
 
 #[test]
 fn many_keys_are_counted_as_each_alone_would_be() {
-    for sample in [1, 4] {
-        for design in [Design::Lanes, Design::Hkh] {
-            let plan = Plan::of(1, Form::TimeShare);
-            let plan = Plan { design, profile_sample: sample, memory_bytes: 256 << 20, ..plan };
-            // With something between them all keys are asked for at once.
-            let counted = |(first, last, end): (&str, &str, &str), glue: Option<&str>| {
-                let (mut rig, client) = filled(&plan);
-                let keys: Vec<String> = (0..60).chain(20..50).map(key).collect();
-                let before = rig.shared.board.totals();
-                let mut requests = "mn\r\n".to_owned();
-                match glue {
-                    Some(glue) => {
-                        requests = format!("{first}{}{last}\r\nmn\r\n", keys.join(glue));
-                    }
-                    None => keys.iter().for_each(|key| {
-                        let line = format!("{first}{key}{last}\r\n");
-                        rig.ask(&client, line.as_bytes(), end.as_bytes());
-                    }),
+    for design in [Design::Lanes, Design::Hkh] {
+        let plan = Plan::of(1, Form::TimeShare);
+        let plan = Plan { design, memory_bytes: 256 << 20, ..plan };
+        // With something between them all keys are asked for at once.
+        let counted = |(first, last, end): (&str, &str, &str), glue: Option<&str>| {
+            let (mut rig, client) = filled(&plan);
+            let keys: Vec<String> = (0..60).chain(20..50).map(key).collect();
+            let before = rig.shared.board.totals();
+            let mut requests = "mn\r\n".to_owned();
+            match glue {
+                Some(glue) => {
+                    requests = format!("{first}{}{last}\r\nmn\r\n", keys.join(glue));
                 }
-                rig.ask(&client, requests.as_bytes(), b"MN\r\n");
-                let worker = &rig.shared.workers[0];
-                let lanes = &worker.lanes;
-                let sizes: Vec<u64> = worker.sizes.iter().map(|count| count.get()).collect();
-                let lanes = [&lanes.requests_small, &lanes.requests_large, &lanes.packets];
-                let lanes = lanes.map(|count| count.get());
-                let mut rows = laneway_server::latency::empty_rows();
-                worker.book.merge_into(&mut rows);
-                let rows: Vec<u64> = rows.iter().map(|row| row.len()).collect();
-                let since = rig.shared.board.totals().since(&before);
-                let Totals { cmd_get, get_hits, get_misses, cmd_meta, .. } = since;
-                (lanes, sizes, rows, [cmd_get, get_hits, get_misses, cmd_meta])
-            };
-            let get = ("get ", "", "END\r\n");
-            let alone = counted(get, None);
-            for (what, glue) in [("one line", " "), ("a pipeline", "\r\nget ")] {
-                assert_eq!(counted(get, Some(glue)), alone, "{what}, {design}, one in {sample}");
+                None => keys.iter().for_each(|key| {
+                    let line = format!("{first}{key}{last}\r\n");
+                    rig.ask(&client, line.as_bytes(), end.as_bytes());
+                }),
             }
-            let meta = ("mg ", " v", "\r\n");
-            let (alone, row) = (counted(meta, None), counted(meta, Some(" v\r\nmg ")));
-            assert_eq!(row, alone, "a pipeline of mg, {design}, one in {sample}");
+            rig.ask(&client, requests.as_bytes(), b"MN\r\n");
+            let worker = &rig.shared.workers[0];
+            let lanes = &worker.lanes;
+            let sizes: Vec<u64> = worker.sizes.iter().map(|count| count.get()).collect();
+            let lanes = [&lanes.requests_small, &lanes.requests_large, &lanes.packets];
+            let lanes = lanes.map(|count| count.get());
+            let mut rows = laneway_server::latency::empty_rows();
+            worker.book.merge_into(&mut rows);
+            let rows: Vec<u64> = rows.iter().map(|row| row.len()).collect();
+            let since = rig.shared.board.totals().since(&before);
+            let Totals { cmd_get, get_hits, get_misses, cmd_meta, .. } = since;
+            (lanes, sizes, rows, [cmd_get, get_hits, get_misses, cmd_meta])
+        };
+        let get = ("get ", "", "END\r\n");
+        let alone = counted(get, None);
+        for (what, glue) in [("one line", " "), ("a pipeline", "\r\nget ")] {
+            assert_eq!(counted(get, Some(glue)), alone, "{what}, {design}");
         }
+        let meta = ("mg ", " v", "\r\n");
+        let (alone, row) = (counted(meta, None), counted(meta, Some(" v\r\nmg ")));
+        assert_eq!(row, alone, "a pipeline of mg, {design}");
     }
 }
 

@@ -490,29 +490,3 @@ fn a_standby_serves_one_large_job_a_turn_and_small_requests_in_between() {
         assert!(peer.until(&mut rig, id) == reply("big", &big));
     }
 }
-
-#[test]
-fn of_sampled_replies_every_request_is_carried_out_and_some_are_answered() {
-    for (workers, form) in FORMS {
-        let mut rig = Rig::new(&Plan { reply_percent: 30, ..plan(workers, form) });
-        let mut peer = Peer::new(&rig);
-        for id in 0..100 {
-            peer.small(0, id, format!("set k{id} 0 0 1\r\nx\r\n").as_bytes());
-        }
-        let got = peer.all(&mut rig);
-        assert_eq!(got.len(), 30, "{workers} workers, {form}");
-        assert_eq!(count(&rig, "replies_not_sampled"), 70);
-        assert_eq!(rig.shared.store.stats().items, 100);
-        let client = rig.net.connect();
-        rig.set(&client, "big", &value(LARGE, 1));
-        for id in 200..210 {
-            peer.small(0, id, b"get big\r\n");
-        }
-        for _ in 0..300 {
-            rig.turn();
-            peer.receive();
-        }
-        assert_eq!(peer.got.len(), 3, "{workers} workers, {form}");
-        assert!(peer.got.iter().all(|(_, got)| *got == reply("big", &value(LARGE, 1))));
-    }
-}

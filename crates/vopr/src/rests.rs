@@ -7,7 +7,7 @@ use crate::life::{Life, ROUNDS_MAX};
 use crate::streams::StreamClient;
 use crate::world::{COMMIT_INTERVAL, Outcome, World};
 use laneway_server::clock::Clock;
-use laneway_server::durable::keeper::Keeper;
+use laneway_server::durable::state::Keeper;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Rounds in a row with nothing to do that make a rest.

@@ -17,7 +17,7 @@ use crate::rig::{Plan, Rig};
 use crate::streams::{Scene, StreamClient};
 use crate::swarm::{Kept, Swarm};
 use laneway_server::clock::{Clock, ManualClock};
-use laneway_server::durable::keeper::Keeper;
+use laneway_server::durable::state::Keeper;
 use laneway_server::shared::Phase;
 use laneway_tier::disk::sim::Random;
 use laneway_tier::{Durability, Settings as TierSettings, Tier};

@@ -2,9 +2,13 @@
 //!
 //! A file and the files below it are one nest: what a file takes from the one it is nested in is no
 //! edge, or every `mod.rs` that holds a type for its parts would be a cycle. Neighbours have none.
-//! Reads paths (`crate::a::B`, `super::c`, `child::d`, use-trees), not types: a method call on a
-//! value is no edge. A name that a file only re-exports leads on to where it comes from, and a
-//! `pub use` is no use. Tests are left out. A path is followed to the file of its longest prefix.
+//! Reads paths (`crate::a::B`, `super::c`, `child::d`, use-trees), not types. A name that a file
+//! only re-exports leads on to where it comes from, and a `pub use` is no use. Tests are left out.
+//! A path is followed to the file of its longest prefix.
+//!
+//! A file may give methods to a type of another file. Whoever calls one uses that file, though no
+//! path says so: in [`METHODS_COUNTED`] a call by a name that only one file gives to somebody
+//! else's type, and no type has where it is declared, is an edge, too.
 
 use super::code::{is_word, word_positions};
 use super::{Finding, Tree};
@@ -12,10 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Path = Vec<String>;
 
+/// Crates where method calls count, too. The others have such cycles still.
+const METHODS_COUNTED: &[&str] = &["crates/server"];
+
 /// The non-test files of one crate, by module path.
 #[derive(Default)]
 struct Modules {
     files: BTreeMap<Path, Module>,
+    counts_methods: bool,
 }
 
 struct Module {
@@ -38,6 +46,7 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
     }
     for (root, mut modules) in crates {
         modules.read_exports();
+        modules.counts_methods = METHODS_COUNTED.contains(&root.as_str());
         for cycle in cycles(&modules.edges()) {
             let names: Vec<&str> = cycle.iter().map(|p| modules.files[p].file.as_str()).collect();
             let below = |name: &&str| name.trim_start_matches(&format!("{root}/src/")).to_string();
@@ -83,13 +92,30 @@ impl Modules {
     /// Which file uses which.
     fn edges(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let mut edges: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
+        let given = self.given_methods();
         for (path, module) in &self.files {
             let targets = self.uses(path, &module.code).into_iter();
             let used = targets.filter(|(public, _)| !public).map(|(_, target)| self.owner(target));
+            let called = called(&module.code).filter_map(|name| given.get(name)?.clone());
+            let used = used.chain(called.filter(|owner| owner != path));
             let used = used.filter(|owner| !path.starts_with(owner)).collect();
             edges.insert(path.clone(), used);
         }
         edges
+    }
+
+    /// The file that gives a method of this name to a type of another file; `None` where that is
+    /// not the only method of its name.
+    fn given_methods(&self) -> BTreeMap<&str, Option<Path>> {
+        let mut given: BTreeMap<&str, Option<Path>> = BTreeMap::new();
+        for (path, module) in self.files.iter().filter(|_| self.counts_methods) {
+            for (kind, name) in methods(&module.code) {
+                let is_own = declares(&module.code, kind);
+                let file = (!is_own).then(|| path.clone());
+                given.entry(name).and_modify(|known| *known = None).or_insert(file);
+            }
+        }
+        given
     }
 
     /// The file a path leads to, through re-exports.
@@ -226,4 +252,60 @@ fn reachable<'a>(edges: &'a BTreeMap<Path, BTreeSet<Path>>, from: &Path) -> BTre
         }
     }
     found
+}
+
+/// The methods of a file's own `impl` blocks, each with the name of the block's type. A block's
+/// first line and its last begin where a line does, and so does no other within it.
+fn methods(code: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut block = None;
+    for line in code.lines() {
+        if line.starts_with("impl") {
+            block = (!line.contains(" for ")).then(|| type_of(line));
+        } else if line.starts_with('}') {
+            block = None;
+        } else if let (Some(kind), Some(at)) = (block, word_positions(line, "fn").first()) {
+            let name = line[at + "fn".len()..].trim_start();
+            let end = name.find(|c: char| !is_word(c)).unwrap_or(name.len());
+            if line.starts_with("    ") && !line.starts_with("     ") && end > 0 {
+                found.push((kind, &name[..end]));
+            }
+        }
+    }
+    found
+}
+
+/// The type of `impl<A: B<C>> path::Type<A> {`.
+fn type_of(line: &str) -> &str {
+    let mut depth = 0;
+    let mut rest = &line["impl".len()..];
+    if rest.starts_with('<') {
+        let end = rest.char_indices().find(|(at, c)| {
+            let is_arrow = *at > 0 && rest[..*at].ends_with('-');
+            depth += i32::from(*c == '<') - i32::from(*c == '>' && !is_arrow);
+            depth == 0
+        });
+        rest = end.map_or("", |(at, _)| &rest[at + 1..]);
+    }
+    let path = rest.trim_start();
+    let end = path.find(|c: char| !is_word(c) && c != ':').unwrap_or(path.len());
+    path[..end].rsplit("::").next().unwrap_or_default()
+}
+
+/// Whether the file says what the type is.
+fn declares(code: &str, name: &str) -> bool {
+    word_positions(code, name).into_iter().any(|at| {
+        let before = code[..at].trim_end();
+        ["struct", "enum", "union", "trait"].iter().any(|word| before.ends_with(word))
+    })
+}
+
+/// Names that are called as methods or by a path: `.name(`, `::name(`.
+fn called(code: &str) -> impl Iterator<Item = &str> {
+    code.match_indices(['(', '<']).filter_map(|(at, _)| {
+        let before = code[..at].trim_end_matches("::");
+        let start = before.rfind(|c: char| !is_word(c)).map_or(0, |last| last + 1);
+        let is_call = before[..start].ends_with('.') || before[..start].ends_with("::");
+        (is_call && start < before.len()).then(|| &before[start..])
+    })
 }

@@ -152,6 +152,23 @@ fn files_that_use_each_other_are_a_cycle() {
 }
 
 #[test]
+fn a_call_of_a_method_that_another_file_gives_is_a_use() {
+    let library = ("crates/server/src/lib.rs", "#![forbid(unsafe_code)]\nmod a;\nmod b;");
+    let a = "pub struct A;\nimpl A {\n    pub fn f(&self) {\n        self.g();\n    }\n}\n";
+    let check = |block: &str, expected: &[&str]| {
+        let b = format!("use crate::a::A;\n{block}");
+        let files = [library, ("crates/server/src/a.rs", a), ("crates/server/src/b.rs", &b)];
+        assert_eq!(rules(&files), expected, "{block}");
+    };
+    let g = "{\n    pub fn g(&self) {}\n}\n";
+    check(&format!("impl A {g}"), &["cycle"]);
+    check(&format!("impl<T: Fn() -> u8> crate::a::A<T> {g}"), &["cycle"]);
+    // A type of its own has one of that name, too: nobody can tell which is called.
+    check(&format!("impl A {g}struct B;\nimpl B {g}"), &[]);
+    check(&format!("impl Drop for A {g}"), &[]);
+}
+
+#[test]
 fn a_reexport_is_no_use_and_leads_on_to_its_source() {
     let a = ("crates/store/src/a.rs", "use crate::B;");
     let b = ("crates/store/src/b.rs", "pub struct B;");

@@ -41,7 +41,6 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--access crow --design hkh", "crew, erew or crcw"),
         ("--access crew", "add --design hkh"),
         ("--extra-large", "add --design minos"),
-        ("--profile-sample 0", "at least 1"),
         ("--hot default", "add --design hkh --access erew"),
         ("--hot default --design hkh", "add --design hkh --access erew"),
         ("--hot often --design hkh --access crew", "off, default or keysched-2018"),
@@ -74,8 +73,6 @@ fn what_cannot_be_says_flag_and_way_out() {
         ("--udp-base 65530 -t 8", "from 1 to 65528"),
         ("--udp-base 5000 -t 4 -U 5003", "worker 3"),
         ("--udp-public", "-U PORT"),
-        ("--reply-sample 50", "-U PORT"),
-        ("-U 5000 --reply-sample 0", "from 1 to 100"),
         ("--udp-listen 127.0.0.1", "-U PORT"),
         ("-U 5000 --udp-listen 10.0.0.1", "--udp-public"),
         ("-U 5000 --udp-listen here", "not an address"),
@@ -139,10 +136,7 @@ fn what_cannot_be_says_flag_and_way_out() {
 #[test]
 fn every_design_is_served_with_its_variants() {
     for (line, design) in [
-        (
-            "--design minos --extra-large --put-lock --profile-sample 16 --workers 6",
-            policy::Design::Minos,
-        ),
+        ("--design minos --extra-large --workers 6", policy::Design::Minos),
         ("--design hkh --access erew", policy::Design::Hkh),
         ("--design hkh-ws", policy::Design::HkhWs),
         ("--design sho --handoff-workers 3 --workers 6", policy::Design::Sho),

@@ -19,21 +19,13 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Option<UdpSettings>, St
     let port_base = flags.udp_base.map(|base| port_of_base(base, port, workers)).transpose()?;
     if port.is_none() && port_base.is_none() {
         return match (flags.udp_public, &flags.udp_listen) {
-            _ if flags.reply_percent.is_some() => Err(without_port("--reply-sample")),
             (true, _) => Err(without_port("--udp-public")),
             (false, Some(_)) => Err(without_port("--udp-listen")),
             (false, None) => Ok(None),
         };
     }
-    let reply_percent = flags.reply_percent.unwrap_or(100);
-    if !(1..=100).contains(&reply_percent) {
-        return Err(format!(
-            "--reply-sample {reply_percent}: must be from 1 to 100 replies in a hundred; leave it \
-             out to have them all sent"
-        ));
-    }
     let (address, public) = (address(flags)?, flags.udp_public);
-    Ok(Some(UdpSettings { address, port_base, port, public, reply_percent }))
+    Ok(Some(UdpSettings { address, port_base, port, public }))
 }
 
 fn without_port(flag: &str) -> String {

@@ -26,7 +26,6 @@ pub(super) struct UdpTyped {
     rule: Option<Rule>,
     large_sets: Option<LargeSets>,
     timeout_ms: Option<f64>,
-    reply_percent: Option<u8>,
 }
 
 impl UdpTyped {
@@ -75,7 +74,6 @@ impl UdpTyped {
                     other => return Err(format!("--large-sets {other}: must be udp or tcp")),
                 });
             }
-            "reply-sample" => self.reply_percent = Some(number(name, parser)?),
             "timeout-ms" => self.timeout_ms = Some(number(name, parser)?),
             _ => return Err(format!("--{name}: no such flag")),
         }
@@ -134,7 +132,6 @@ impl UdpTyped {
                 ("udp-choice", self.rule.is_some()),
                 ("large-sets", self.large_sets.is_some()),
                 ("timeout-ms", self.timeout_ms.is_some()),
-                ("reply-sample", self.reply_percent.is_some()),
             ];
             return match lonely.iter().find(|(_, given)| *given) {
                 Some((name, _)) => Err(format!("--{name}: means something with --udp only")),
@@ -145,10 +142,6 @@ impl UdpTyped {
         if !(1.0..=TIMEOUT_MS_MAX).contains(&timeout_ms) {
             return Err(format!("--timeout-ms {timeout_ms}: must be in 1..={TIMEOUT_MS_MAX}"));
         }
-        let reply_percent = self.reply_percent.unwrap_or(100);
-        if !(1..=100).contains(&reply_percent) {
-            return Err(format!("--reply-sample {reply_percent}: must be from 1 to 100"));
-        }
         Ok(Some(Wanted {
             port: self.port,
             base,
@@ -157,7 +150,6 @@ impl UdpTyped {
             rule: self.rule.unwrap_or(Rule::Any),
             large_sets: self.large_sets,
             timeout: Duration::from_secs_f64(timeout_ms / 1e3),
-            reply_percent,
         }))
     }
 }

@@ -44,8 +44,6 @@ pub struct Wanted {
     pub large_sets: Option<LargeSets>,
     /// When a request is given up.
     pub timeout: Duration,
-    /// Of how many requests in a hundred the server sends the reply.
-    pub reply_percent: u8,
 }
 
 impl Wanted {
@@ -188,8 +186,7 @@ mod tests {
         let (port, base, rule, large_sets) = (None, None, Rule::Any, None);
         let in_memory = false;
         let rdma = None;
-        let wanted =
-            Wanted { port, base, in_memory, rdma, rule, large_sets, timeout, reply_percent: 100 };
+        let wanted = Wanted { port, base, in_memory, rdma, rule, large_sets, timeout };
         let tcp = |address: &str| Target::Tcp(address.into());
         for (target, dialect, words) in [
             (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),

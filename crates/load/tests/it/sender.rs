@@ -109,7 +109,7 @@ fn everything_sent_comes_back_right_in_either_dialect() {
         assert_eq!(recorder.latency_ns(None, None).len(), counts.due);
         let large = arrivals.iter().filter(|arrival| arrival.ask.key.0 >= 270).count();
         assert_eq!(counts.large, large as u64);
-        assert!(judge(counts, Some(LATE_REFUSE), 100, None).failed.is_none());
+        assert!(judge(counts, Some(LATE_REFUSE), None).failed.is_none());
     }
 }
 
@@ -242,7 +242,7 @@ fn wrong_values_fail_the_run() {
             let recorder = bench.send(&target, 2, &asks, Duration::ZERO);
             assert_eq!(recorder.counts.corrupt, 10, "{fault:?} {value_bytes}");
             let verdict =
-                judge(&recorder.counts, Some(LATE_REFUSE), 100, recorder.first_fault.as_deref());
+                judge(&recorder.counts, Some(LATE_REFUSE), recorder.first_fault.as_deref());
             assert!(verdict.failed.unwrap().contains(words), "{fault:?}");
         }
     }
@@ -370,7 +370,7 @@ fn a_generator_that_fell_behind_prints_no_latency() {
     assert_eq!(recorder.counts.late, 100);
     // And the time since then is in the latency.
     assert!(recorder.latency_ns(None, None).min() > 900_000_000);
-    let verdict = judge(&recorder.counts, Some(LATE_REFUSE), 100, None);
+    let verdict = judge(&recorder.counts, Some(LATE_REFUSE), None);
     assert!(verdict.refused.unwrap().contains("fell behind"));
 }
 
@@ -387,9 +387,7 @@ fn what_is_not_sent_and_not_answered_is_counted() {
     let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own_large: 0 };
     open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     assert_eq!((recorder.counts.due, recorder.counts.unanswered), (2, 2));
-    assert!(
-        judge(&recorder.counts, Some(LATE_REFUSE), 100, None).failed.unwrap().contains("no reply")
-    );
+    assert!(judge(&recorder.counts, Some(LATE_REFUSE), None).failed.unwrap().contains("no reply"));
 }
 
 #[test]

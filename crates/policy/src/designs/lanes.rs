@@ -91,9 +91,8 @@ impl Lanes {
             self.large_by_rule.ask(by_rule(small_share), samples);
             self.large_needed.ask(needed(small_share), samples);
         } else {
-            let Settings { cost, profile_sample, .. } = self.settings;
-            let (low, high) =
-                self.evidence.after_epoch(&load.sizes, cost, threshold, profile_sample);
+            let cost = self.settings.cost;
+            let (low, high) = self.evidence.after_epoch(&load.sizes, cost, threshold);
             self.large_by_rule.ask_within(by_rule(high), by_rule(low), samples);
             self.large_needed.ask_within(needed(high), needed(low), samples);
         }

@@ -69,9 +69,8 @@ impl Minos {
             let small_share = self.settings.cost.small_share(&self.sizes, threshold);
             self.large.ask(large(small_share), samples);
         } else {
-            let Settings { cost, profile_sample, .. } = self.settings;
-            let (low, high) =
-                self.evidence.after_epoch(&load.sizes, cost, threshold, profile_sample);
+            let cost = self.settings.cost;
+            let (low, high) = self.evidence.after_epoch(&load.sizes, cost, threshold);
             self.large.ask_within(large(high), large(low), samples);
         }
     }

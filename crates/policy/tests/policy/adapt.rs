@@ -101,7 +101,7 @@ fn one(counts: [(u64, u64); 2]) -> SizeHistogram {
 fn the_range_narrows_while_epochs_agree_and_moves_at_once_when_one_does_not() {
     let mut evidence = Evidence::default();
     let mut after =
-        |counts| evidence.after_epoch(&one(counts), CostModel::Bytes, ItemBytes(10_000), 1);
+        |counts| evidence.after_epoch(&one(counts), CostModel::Bytes, ItemBytes(10_000));
     // Half of all bytes are large: 10 of 100 000 against 10 000 of 100.
     let half = [(100, 10_000), (100_000, 10)];
     let (low, high) = after(half);
@@ -121,7 +121,7 @@ fn the_range_narrows_while_epochs_agree_and_moves_at_once_when_one_does_not() {
 fn an_epoch_without_large_requests_is_no_proof_that_there_are_none() {
     let mut evidence = Evidence::default();
     let mut after =
-        |counts| evidence.after_epoch(&one(counts), CostModel::Bytes, ItemBytes(10_000), 1);
+        |counts| evidence.after_epoch(&one(counts), CostModel::Bytes, ItemBytes(10_000));
     after([(100, 10_000), (100_000, 10)]);
     let (low, _) = after([(100, 100), (100_000, 0)]);
     assert!(low < 0.6, "a hundred requests say little: {low}");
@@ -137,21 +137,9 @@ fn a_handful_of_requests_says_nothing() {
     let mut evidence = Evidence::default();
     let few = one([(100, 0), (100_000, 9)]);
     for _ in 0..11 {
-        let range = evidence.after_epoch(&few, CostModel::Bytes, ItemBytes(10_000), 1);
+        let range = evidence.after_epoch(&few, CostModel::Bytes, ItemBytes(10_000));
         assert_eq!(range, (0.0, 1.0));
     }
-    let (_, high) = evidence.after_epoch(&few, CostModel::Bytes, ItemBytes(10_000), 1);
+    let (_, high) = evidence.after_epoch(&few, CostModel::Bytes, ItemBytes(10_000));
     assert!(high < 0.1, "a hundred of them do: {high}");
-}
-
-#[test]
-fn counts_that_stand_for_many_say_less() {
-    let width = |sample: u32| {
-        let counts = one([(100, 100_000), (100_000, 100)]);
-        let mut evidence = Evidence::default();
-        let (low, high) =
-            evidence.after_epoch(&counts, CostModel::Bytes, ItemBytes(10_000), sample);
-        high - low
-    };
-    assert!(width(16) > 3.0 * width(1), "{} and {}", width(16), width(1));
 }

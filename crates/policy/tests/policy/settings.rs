@@ -96,11 +96,6 @@ fn a_variant_belongs_to_its_design() {
         Settings { extra_large: true, ..base() },
         "--extra-large: is a variant of minos; leave the flag out, or add --design minos",
     );
-    check(
-        Settings { profile_sample: 0, ..base() },
-        "--profile-sample 0: must be at least 1; \
-         to count no sizes at all fix the threshold with --threshold",
-    );
     for access in Access::ALL {
         assert_eq!(access.to_string().parse(), Ok(access));
         assert!(build(Settings { access, design: Design::Hkh, ..base() }).is_ok());

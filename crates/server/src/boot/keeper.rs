@@ -5,8 +5,8 @@
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
 use crate::durable::hands::{Done, Hands, Order, carry_out};
-use crate::durable::keeper::Keeper;
 use crate::durable::shared::{Durable, Recovery};
+use crate::durable::state::Keeper;
 use crate::shared::{Shared, lock};
 use laneway_tier::{Directory, FolderLock, Reads, Request, Tier, Wake, give_way};
 use std::io;

@@ -1,12 +1,12 @@
 //! Which task may go on: not while its key waits for a device, and not before the item it looks at
 //! is in memory.
 
-use super::keeper::Keeper;
-use super::task::Task;
+use super::state::Keeper;
+use super::task::{NO_MEMORY, Step, Task};
 use super::veil::is_over;
 use crate::execute::{self, Incoming};
-use crate::forward;
 use crate::handoff::Work;
+use crate::requests::key_of;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Look;
 use laneway_wire::reply::ERROR;
@@ -16,8 +16,6 @@ use laneway_wire::{Get, KEY_BYTES_MAX, Keys, Request, parse};
 const TRIES_MAX: u8 = 8;
 /// Keys of a multiget that are brought into memory together.
 const AHEAD: usize = 16;
-/// What is answered then.
-pub(super) const NO_MEMORY: &str = "out of memory reading object";
 
 /// Whether a task may go on with a key.
 enum Ready {
@@ -27,22 +25,6 @@ enum Ready {
     /// Not before what was appended is durable.
     Settle,
     Never(String),
-}
-
-/// Where a task goes from here.
-pub(super) enum Step {
-    /// All is done but the answer.
-    Done,
-    /// There is more to do once its values are on the SSD.
-    More,
-    /// Behind others that wait for this key.
-    Behind(Box<[u8]>),
-    /// Until what was appended is durable.
-    Settle,
-    /// Until nothing else is under way.
-    Barrier,
-    /// Until what it asked for has ended.
-    Suspend,
 }
 
 impl<S> Keeper<S> {
@@ -114,7 +96,7 @@ impl<S> Keeper<S> {
             request @ (Request::Store(_) | Request::MetaSet(_)) => {
                 execute::key_of_store(request, &mut scratch)
             }
-            request => forward::key_of(request, &mut scratch).map_or(&[][..], |(key, _)| key),
+            request => key_of(request, &mut scratch).map_or(&[][..], |(key, _)| key),
         };
         let looks = execute::looks_at_old(&frame.request);
         loop {
@@ -181,11 +163,11 @@ impl<S> Keeper<S> {
     }
 
     fn in_tier_alone(&self, key: &[u8]) -> Option<Look> {
-        let unseen = !self.is_here(key) && !self.pending.contains_key(key);
+        let unseen = !self.has_in_memory(key) && !self.pending.contains_key(key);
         unseen.then(|| self.living(key)).flatten()
     }
 
-    fn is_here(&self, key: &[u8]) -> bool {
+    fn has_in_memory(&self, key: &[u8]) -> bool {
         let store = &self.shared.store;
         store.peek(store.hash(key), key, self.now_seconds).is_some()
     }
@@ -205,7 +187,7 @@ impl<S> Keeper<S> {
         }
         // Asked once: what is there may be evicted at any time, and what is not comes by the keeper
         // alone.
-        task.seen = looks && self.is_here(key);
+        task.seen = looks && self.has_in_memory(key);
         if !looks || task.seen {
             return Ready::Now;
         }

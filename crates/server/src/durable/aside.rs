@@ -3,11 +3,10 @@
 //! large values on their way to the SSD do, and everything else goes on.
 
 use super::hands::{Aside, Order};
-use super::keeper::Keeper;
 use super::shared::bump;
+use super::state::Keeper;
 use super::task::{Leaving, Task};
 use crate::handoff::Work;
-use laneway_tier::{Result, Ticket};
 
 impl<S> Keeper<S> {
     /// Has a change of a task appended by who may wait; the key waits for it.
@@ -31,40 +30,5 @@ impl<S> Keeper<S> {
         self.put_aside(&mut task, key, sequence, Aside::Delete);
         let number = task.number.expect("something was ordered for it");
         self.suspended.insert(number, task);
-    }
-
-    /// What was put aside was appended, or could not be.
-    pub(super) fn written(&mut self, number: u64, key: &[u8], result: Result<Option<Ticket>>) {
-        let Some((mut task, leaving)) = self.left(number, key) else { return };
-        let deleted = leaving.meta.is_none();
-        match result {
-            Ok(Some(ticket)) => self.submitted(&mut task, key, ticket, deleted),
-            Ok(None) => {}
-            Err(error) => self.refuse(&mut task, key, &error),
-        }
-        self.resume(number, task, key);
-    }
-
-    /// The task of this number, for which this key has waited.
-    pub(super) fn left(&mut self, number: u64, key: &[u8]) -> Option<(Task, Leaving)> {
-        let mut task = self.suspended.remove(&number)?;
-        let at = task.leaving.iter().position(|leaving| *leaving.key == *key)?;
-        let leaving = task.leaving.swap_remove(at);
-        Some((task, leaving))
-    }
-
-    /// A change of a task could not be kept.
-    pub(super) fn refuse(&mut self, task: &mut Task, key: &[u8], error: &laneway_tier::Error) {
-        self.take_back(key);
-        task.fail(error.to_string());
-    }
-
-    /// A key of a task waits no more.
-    pub(super) fn resume(&mut self, number: u64, task: Task, key: &[u8]) {
-        match task.leaving.is_empty() {
-            true => self.admit(task),
-            false => drop(self.suspended.insert(number, task)),
-        }
-        self.release(key);
     }
 }

@@ -2,13 +2,13 @@
 
 use super::capture::Change;
 use super::hands::{Aside, Order, Spilled};
-use super::keeper::{Keeper, Pending};
 use super::shared::bump;
+use super::state::{Keeper, Pending};
 use super::task::{Leaving, Task};
 use super::veil::is_over;
 use laneway_store::{Got, ItemMeta as Seen, Pinned};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{ItemMeta, LargeWhole, Result, Ticket, Tried};
+use laneway_tier::{ItemMeta, Result, Ticket, Tried};
 
 /// Marks in a record.
 const STALE: u16 = 1;
@@ -56,7 +56,7 @@ impl<S> Keeper<S> {
                 bump(&self.durable.counts.refused);
                 return;
             }
-            (Got::Miss, _) => self.delete(task, &key),
+            (Got::Miss, _) => self.put_deletion(task, &key),
         };
         match kept {
             Ok(()) => task.changed.push(key),
@@ -99,7 +99,7 @@ impl<S> Keeper<S> {
         Ok(())
     }
 
-    fn delete(&mut self, task: &mut Task, key: &[u8]) -> Result<()> {
+    fn put_deletion(&mut self, task: &mut Task, key: &[u8]) -> Result<()> {
         if is_planted(Bug::DeleteForgotten) {
             return Ok(());
         }
@@ -122,39 +122,10 @@ impl<S> Keeper<S> {
 
     /// Above all that were given, by whomever: of two records of a key the later must count, and a
     /// CAS id must not come again after a restart.
-    fn next_sequence(&mut self) -> u64 {
+    pub(super) fn next_sequence(&mut self) -> u64 {
         let known = self.durable.tier.sequence().max(self.shared.store.seq());
         self.sequence = self.sequence.max(known) + 1;
         self.sequence
-    }
-
-    /// A large value is on the SSD, or could not be written.
-    pub(super) fn spilled(&mut self, number: u64, key: &[u8], result: Result<LargeWhole>) {
-        let Some((mut task, leaving)) = self.left(number, key) else { return };
-        let (meta, sequence) = (leaving.meta.unwrap_or_default(), self.next_sequence());
-        match result.and_then(|whole| whole.try_append(meta, sequence)) {
-            Ok(Tried::Done(ticket)) => self.submitted(&mut task, key, ticket, false),
-            Ok(Tried::Waits(whole)) => {
-                self.put_aside(&mut task, key, sequence, Aside::Whole { whole, meta });
-                self.suspended.insert(number, task);
-                return;
-            }
-            Err(error) => self.refuse(&mut task, key, &error),
-        }
-        self.resume(number, task, key);
-    }
-
-    /// A key waits for no device any more: those behind it go on, until one makes it wait again.
-    /// The rest is not looked at then, or many who set one key would each be parsed at every turn.
-    pub(super) fn release(&mut self, key: &[u8]) {
-        let mut waiting = self.busy.remove(key).unwrap_or_default();
-        while let Some(task) = waiting.pop_front() {
-            bump(&self.durable.counts.released);
-            self.admit(task);
-            if let Some(behind) = self.busy.get_mut(key) {
-                return behind.append(&mut waiting);
-            }
-        }
     }
 
     /// Lets memory forget what the tier did not take: it holds the item as it was.

@@ -3,35 +3,24 @@
 //!
 //! What is longer than [`STRETCH_BYTES`] is copied in by stretches, one a step: requests for what
 //! is in memory, and other work of the keeper, come in between (Minos §3: small before large).
-//! Until it is whole it takes memory that nothing can be evicted for, and there is a bound on such
-//! memory ([`laneway_store::Config`]): what would take too much of it waits for its turn.
 
-use super::admit::NO_MEMORY;
 use super::change::marks_of;
-use super::keeper::Keeper;
+use super::fetch::STRETCH_BYTES;
 use super::shared::{add, bump};
-use super::task::{Fault, Filling, Line, Pieces, SHORT, Share, Shortage};
+use super::state::Keeper;
+use super::task::{Fault, Filling, Line, NO_MEMORY, Pieces, Share, Shortage};
 use super::veil::is_over;
 use laneway_store::{Draft, Refused};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{Answer, Error, ItemMeta, Look, PIECE_BYTES, Request};
-use std::collections::VecDeque;
+use laneway_tier::{Answer, Error, ItemMeta, Request};
 use std::sync::Arc;
 
-/// Of the server's memory, what the values of one line take on their way into it: both lines of
-/// long ones take half of what all unpublished values may. One of any length always may come.
-const PART_OF_MEMORY: u64 = 8;
-/// No more than this in a large memory: it would make nothing faster.
-const ON_THE_WAY_BYTES_MAX: u64 = 8 << 20;
 /// Where memory has no room, since replies on their way out hold it, this is waited.
 const AGAIN_NANOS: u64 = 1_000_000;
 /// From try to try twice as long up to this: what was read of a value is read again.
 const AGAIN_NANOS_MAX: u64 = 32_000_000;
 /// So long in all if it has room for none: then clients take no replies, and hold it for good.
 const SHORT_NANOS_MAX: u64 = 1_000_000_000;
-/// The most that is copied in one step: about 10 us.
-const STRETCH_BYTES: usize = 64 << 10;
-
 /// What an answer came to.
 enum Next {
     /// Memory has no room for it now.
@@ -45,42 +34,8 @@ enum Next {
 }
 
 impl<S> Keeper<S> {
-    /// Begins to bring an item into memory.
-    pub(super) fn fetch(&mut self, key: &[u8], look: &Look) {
-        bump(&self.durable.counts.faults);
-        let key: Box<[u8]> = key.into();
-        self.busy.insert(key.clone(), VecDeque::new());
-        // What is short, or read as one, does not wait for what takes longer.
-        let bytes = look.value_bytes;
-        let of = [STRETCH_BYTES, PIECE_BYTES].iter().filter(|&&most| bytes > most as u64).count();
-        self.lines[of].waiting.push_back((key, Share { of, bytes, copied: 0 }));
-        self.begin_next(of);
-    }
-
-    /// Begins with the next values of a line, as many as may be under way.
-    pub(super) fn begin_next(&mut self, of: usize) {
-        if self.now_nanos < self.lines[of].again_nanos {
-            return;
-        }
-        let part = self.shared.settings.memory_bytes / PART_OF_MEMORY;
-        let most = if of == SHORT { u64::MAX } else { part.min(ON_THE_WAY_BYTES_MAX) };
-        while let Some((key, share)) = self.lines[of].next(most) {
-            let request = match of {
-                SHORT => Request::Item(key.clone()),
-                _ => Request::Open(key.clone()),
-            };
-            self.go_on(Fault { key, share, large: None }, request);
-        }
-    }
-
-    fn go_on(&mut self, fault: Fault, request: Request) {
-        self.number += 1;
-        self.faults.insert(self.number, fault);
-        self.hands.read(self.number, request);
-    }
-
     /// Something was read.
-    pub(super) fn read(&mut self, number: u64, answer: Answer) {
+    pub(super) fn was_read(&mut self, number: u64, answer: Answer) {
         let Some(fault) = self.faults.remove(&number) else { return };
         let (key, share) = (fault.key.clone(), fault.share);
         let next = self.take_in(fault, answer);

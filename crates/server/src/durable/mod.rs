@@ -8,11 +8,13 @@
 //! a slot of a connection's output, never a worker. (SplitKV, HotStorage'20, has the two write
 //! paths; the order of publishing and acknowledging is ours.)
 //!
-//! In the order of use: [`veil`], [`shared`] (what workers see); [`keeper`] (its step), [`admit`]
-//! (which request may go on), [`perform`] (executing one), [`change`] (what it changed goes to the
-//! tier), [`aside`] (or waits until there is room), [`fault`] (an item comes into memory),
-//! [`settle`] (groups, replies), [`hands`] (who waits for devices). [`capture`] is how the keeper
-//! learns what a command changed.
+//! In the order of use: [`veil`], [`shared`] (what workers see); [`keeper`] (its step: it hears of
+//! what has ended and takes what is asked), [`admit`] (which request may go on), [`fetch`] (its
+//! item is asked for), [`perform`] (executing one), [`change`] (what it changed goes to the tier),
+//! [`aside`] (or waits until there is room), [`reply`] (it leaves once it is true); then, as what
+//! was waited for ends: [`fault`] (an item comes into memory), [`resume`] (a change is kept),
+//! [`settle`] (a group is durable). [`hands`] wait for devices. [`state`] is what the keeper knows;
+//! [`capture`] is how it learns what a command changed.
 //!
 //! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
 //! short, long values are copied by stretches, and between steps the workers may run.
@@ -24,11 +26,15 @@ pub mod aside;
 pub mod capture;
 pub mod change;
 pub mod fault;
+pub mod fetch;
 pub mod hands;
 pub mod keeper;
 pub mod perform;
+pub mod reply;
+pub mod resume;
 pub mod settle;
 pub mod shared;
+pub mod state;
 pub mod task;
 pub mod veil;
 

@@ -1,19 +1,17 @@
 //! Executing one request in memory, as a worker would, and keeping what it has changed.
 
-use super::admit::Step;
 use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};
-use super::keeper::Keeper;
-use super::shared::bump;
-use super::task::Task;
+use super::state::Keeper;
+use super::task::{Step, Task};
 use crate::execute::{self, Body, Context, Incoming, Outcome};
-use crate::forward;
 use crate::handoff::Work;
 use crate::latency::{self, Operation};
+use crate::requests::{operation, writes};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{Result, Stats};
+use laneway_tier::Stats;
 use laneway_wire::reply::{CRLF, DELETED};
 use laneway_wire::{Get, Request};
 use std::cell::Cell;
@@ -88,7 +86,7 @@ impl<S> Keeper<S> {
             Request::Store(store) => store.value_bytes,
             Request::MetaSet(set) => set.value_bytes,
             request => {
-                let operation = crate::dispatch::operation(request);
+                let operation = operation(request);
                 return self.execute(task, key, operation, 0, |context, out| {
                     execute::command(context, request, out)
                 });
@@ -105,7 +103,7 @@ impl<S> Keeper<S> {
     /// False as for [`Keeper::execute`].
     pub(super) fn perform_key(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) -> bool {
         let expires = execute::expires_at(get.exptime, self.now_seconds);
-        let operation = if forward::writes(get.verb) { Operation::Touch } else { Operation::Get };
+        let operation = if writes(get.verb) { Operation::Touch } else { Operation::Get };
         self.execute(task, key, operation, 0, |context, out| {
             execute::get_key(context, get.verb, expires, key, context.store.hash(key), out)
         })
@@ -172,21 +170,6 @@ impl<S> Keeper<S> {
         Step::Done
     }
 
-    /// The tier has flushed everything, or could not.
-    pub(super) fn flushed(&mut self, number: u64, result: Result<()>) {
-        self.flushing = false;
-        let Some(mut task) = self.suspended.remove(&number) else { return };
-        match result {
-            // Where writes are acknowledged before they are durable, a commit is due for it too.
-            Ok(()) => self.appended |= !is_planted(Bug::FlushUncommitted),
-            Err(error) => {
-                bump(&self.durable.counts.refused);
-                task.fail(error.to_string());
-            }
-        }
-        self.admit(task);
-    }
-
     /// A flush that was to come when the server last stopped is to come still.
     pub(super) fn recall_flush(&self) {
         let Ok(Some(item)) = self.durable.tier.get(&SCHEDULE_KEY) else { return };
@@ -216,16 +199,16 @@ impl<S> Keeper<S> {
     }
 
     /// Everything was counted.
-    pub(super) fn counted(&mut self, number: u64, stats: &Stats) {
+    pub(super) fn stats_counted(&mut self, number: u64, stats: &Stats) {
         let Some(mut task) = self.suspended.remove(&number) else { return };
         let mut out = Vec::new();
-        crate::stats::write_tier(Some(&self.snapshot(stats)), &mut out);
+        crate::stats::write_tier(Some(&self.tier_snapshot(stats)), &mut out);
         task.reply.push_bytes(&out);
         task.done = true;
         self.conclude(task);
     }
 
-    fn snapshot(&self, stats: &Stats) -> crate::stats::TierSnapshot {
+    fn tier_snapshot(&self, stats: &Stats) -> crate::stats::TierSnapshot {
         let counts = &self.durable.counts;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed); // statistics
         crate::stats::TierSnapshot {

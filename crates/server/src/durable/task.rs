@@ -220,3 +220,22 @@ impl Task {
         Some(Finished { origin, reply, tally, large, fails, home, undone })
     }
 }
+
+/// What is answered where memory has no room for an item.
+pub(super) const NO_MEMORY: &str = "out of memory reading object";
+
+/// Where a task goes from here.
+pub(super) enum Step {
+    /// All is done but the answer.
+    Done,
+    /// There is more to do once its values are on the SSD.
+    More,
+    /// Behind others that wait for this key.
+    Behind(Box<[u8]>),
+    /// Until what was appended is durable.
+    Settle,
+    /// Until nothing else is under way.
+    Barrier,
+    /// Until what it asked for has ended.
+    Suspend,
+}

@@ -3,16 +3,15 @@
 
 use super::board::{Finding, HotBoard};
 use super::local::HotWorker;
-use crate::clock::Clock;
-use crate::forward;
-use crate::worker::Worker;
+use crate::core::Core;
+use crate::requests::key_of;
 use laneway_policy::WorkerId;
 use laneway_policy::hot::scheduler::Found;
 use laneway_policy::hot::sketch::KeyHash;
 use laneway_transport::Transport;
 use laneway_wire::{KEY_BYTES_MAX, Request};
 
-impl<T: Transport, C: Clock> Worker<T, C> {
+impl<T: Transport> Core<T> {
     /// The top of a turn: is the slot over?
     #[inline]
     pub(crate) fn turn_hot(&mut self, now: u64) {
@@ -77,7 +76,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
     pub(crate) fn count_hot_request(&mut self, request: &Request<'_>) {
         if self.hot.is_some() {
             let mut scratch = [0; KEY_BYTES_MAX];
-            if let Some((key, writes)) = forward::key_of(request, &mut scratch) {
+            if let Some((key, writes)) = key_of(request, &mut scratch) {
                 self.count_access(key, writes);
             }
         }

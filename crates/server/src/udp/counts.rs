@@ -65,8 +65,6 @@ udp_counts! {
     requests_queue_full,
     /// Requests that were put into another worker's queue.
     requests_handed_over,
-    /// Replies not sent because only some are to be (`--reply-sample`).
-    replies_not_sampled,
     /// Replies that no number of frames can carry; answered by an error.
     replies_too_long,
     /// Replies thrown away because the send buffer stayed full.

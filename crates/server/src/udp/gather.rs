@@ -5,14 +5,13 @@
 //! take is bounded by the length of lines and of one reply. Sizes are bytes.
 
 use super::buffers::Buffers;
-use super::state::{At, Desk, From, Gathering};
-use crate::clock::Clock;
+use super::state::{At, Desk, From, Gathering, Udp};
+use crate::core::Core;
 use crate::durable::shared::KEEPER;
-use crate::forward::verb_words;
 use crate::handoff::{Finished, Job, Origin, Served, Work};
 use crate::output::Output;
-use crate::receive::{KEYS_PER_TURN, OUT_BYTES_PER_TURN};
-use crate::worker::Worker;
+use crate::requests::verb_words;
+use crate::step::{KEYS_PER_TURN, OUT_BYTES_PER_TURN};
 use laneway_policy::ItemBytes;
 use laneway_transport::Transport;
 use laneway_wire::reply::END;
@@ -64,86 +63,71 @@ fn gathering(job: &mut Job, buffers: &Arc<Buffers>, limits: &Limits) -> Option<G
     })
 }
 
-impl<T: Transport, C: Clock> Worker<T, C> {
+impl Udp {
     /// Begin a job slowly if it is a multiget of many keys; others are given back.
-    pub(crate) fn begin_gathering(&mut self, mut job: Job) -> Option<Job> {
+    pub(crate) fn begin_gathering<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        job: Job,
+    ) -> Option<Job> {
         if !matches!(job.origin, Origin::Datagram(_)) {
             return Some(job);
         }
-        let Some(mut udp) = self.udp.take() else { return Some(job) };
-        let shared = udp.desk.shared.clone();
-        let Some(gathering) = gathering(&mut job, &shared.buffers, &self.limits) else {
-            self.udp = Some(udp);
-            return Some(job);
-        };
-        let at = At { shared: &shared, counts: &shared.counts[self.id.index()] };
-        self.gather_later(&mut udp.desk, at, gathering);
-        self.udp = Some(udp);
-        None
+        let at = At::of(&self.shared, core.id);
+        self.desk.gather_here(core, at, job)
     }
+}
 
+impl Desk {
     /// The same, of a job that this worker has received itself.
-    pub(super) fn gather_here(&mut self, desk: &mut Desk, at: At<'_>, mut job: Job) -> Option<Job> {
+    pub(super) fn gather_here<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        mut job: Job,
+    ) -> Option<Job> {
         let buffers = &at.shared.buffers;
-        let Some(gathering) = gathering(&mut job, buffers, &self.limits) else { return Some(job) };
-        self.gather_later(desk, at, gathering);
+        let Some(gathering) = gathering(&mut job, buffers, &core.limits) else { return Some(job) };
+        self.gather_later(core, at, gathering);
         None
     }
 
-    fn gather_later(&mut self, desk: &mut Desk, at: At<'_>, gathering: Gathering) {
-        if desk.gatherings.len() < GATHERINGS_MAX {
-            return desk.gatherings.push_back(gathering);
+    fn gather_later<T: Transport>(&mut self, core: &mut Core<T>, at: At<'_>, gathering: Gathering) {
+        if self.gatherings.len() < GATHERINGS_MAX {
+            return self.gatherings.push_back(gathering);
         }
         at.counts.requests_queue_full.add_owner(1);
         let to = gathering.to;
-        at.shared.given_up(to.queue, &(to.peer, to.request_id), self.clock.nanos());
-    }
-
-    /// Memory alone does not know all of it: the keeper begins again, from the first key.
-    fn gather_at_keeper(&mut self, at: At<'_>, gathering: Gathering) {
-        let Gathering { to, verb, exptime, keys, served, held, .. } = gathering;
-        let mut line = verb_words(verb, exptime);
-        line.extend_from_slice(&keys);
-        line.extend_from_slice(b"\r\n");
-        let origin = Origin::Datagram(to);
-        let job = Job::request(line, ItemBytes(0), served.arrived_nanos, origin);
-        let job = Job { held: Some(held), ..job };
-        match self.enqueue(KEEPER, job) {
-            Ok(()) => at.counts.requests_handed_over.add_owner(1),
-            Err(_) => {
-                at.counts.requests_queue_full.add_owner(1);
-                at.shared.given_up(to.queue, &(to.peer, to.request_id), served.arrived_nanos);
-            }
-        }
+        at.shared.given_up(to.queue, &(to.peer, to.request_id), core.clock.nanos());
     }
 
     /// Look up a turn's worth of keys.
-    pub(super) fn gather_slice(&mut self, desk: &mut Desk, at: At<'_>) {
-        let Some(mut gathering) = desk.gatherings.pop_front() else { return };
+    pub(super) fn gather_slice<T: Transport>(&mut self, core: &mut Core<T>, at: At<'_>) {
+        let Some(mut gathering) = self.gatherings.pop_front() else { return };
         let Gathering { verb, exptime, keys, at: done, reply, served, .. } = &mut gathering;
         let mut left = Keys::new(&keys[*done..]);
         let pinned = served.pinned_bytes;
-        let added = self.perform_keys(served, (*verb, *exptime), &mut left, MOST, reply);
+        let added = core.perform_keys(served, (*verb, *exptime), &mut left, MOST, reply);
         let copied = added - (served.pinned_bytes - pinned);
         *done = keys.len() - left.rest().len();
         let is_last = left.next().is_none();
         if served.kept {
-            return self.gather_at_keeper(at, gathering);
+            return gather_at_keeper(core, at, gathering);
         }
         gathering.reply_bytes += added;
         let to = gathering.to;
         if !gathering.held.grow(copied) {
             at.counts.messages_no_room.add_owner(1);
-            return at.shared.given_up(to.queue, &(to.peer, to.request_id), self.clock.nanos());
+            return at.shared.given_up(to.queue, &(to.peer, to.request_id), core.clock.nanos());
         }
         if gathering.reply_bytes + END.len() > MESSAGE_BYTES_MAX {
-            let now = self.clock.nanos();
+            let now = core.clock.nanos();
             at.shared.given_up(to.queue, &(to.peer, to.request_id), now);
             let mut from = From { to, once: false, allowance: usize::MAX, arrived_nanos: now };
-            return self.answer_too_long(desk, at, &mut from);
+            return self.answer_too_long(at, &mut from);
         }
         if !is_last {
-            return desk.gatherings.push_front(gathering);
+            return self.gatherings.push_front(gathering);
         }
         let Gathering { mut reply, served: Served { tally, large, .. }, held, .. } = gathering;
         drop(held); // from here on the reply counts what it holds
@@ -151,6 +135,24 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let origin = Origin::Datagram(to);
         let (fails, home, undone) = (false, None, None);
         let finished = Finished { origin, reply, tally, large, fails, home, undone };
-        self.finish_datagram(desk, at, finished);
+        self.finish_datagram(core, at, finished);
+    }
+}
+
+/// Memory alone does not know all of it: the keeper begins again, from the first key.
+fn gather_at_keeper<T: Transport>(core: &mut Core<T>, at: At<'_>, gathering: Gathering) {
+    let Gathering { to, verb, exptime, keys, served, held, .. } = gathering;
+    let mut line = verb_words(verb, exptime);
+    line.extend_from_slice(&keys);
+    line.extend_from_slice(b"\r\n");
+    let origin = Origin::Datagram(to);
+    let job = Job::request(line, ItemBytes(0), served.arrived_nanos, origin);
+    let job = Job { held: Some(held), ..job };
+    match core.enqueue(KEEPER, job) {
+        Ok(()) => at.counts.requests_handed_over.add_owner(1),
+        Err(_) => {
+            at.counts.requests_queue_full.add_owner(1);
+            at.shared.given_up(to.queue, &(to.peer, to.request_id), served.arrived_nanos);
+        }
     }
 }

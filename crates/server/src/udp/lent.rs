@@ -10,8 +10,7 @@
 //! is asked for in frames. Sizes are bytes.
 
 use super::state::{At, Desk, Fetching, From};
-use crate::clock::Clock;
-use crate::worker::Worker;
+use crate::core::Core;
 use laneway_rdma::contract::{Lent, MESSAGE_BYTES_MAX, Moved};
 use laneway_rdma::long::parcel;
 use laneway_store::meter;
@@ -30,19 +29,25 @@ const PIECE_BYTES: usize = FRAME_BYTES_MAX * (parcel::PIECE_BYTES / FRAME_BYTES_
 /// How long a card may give nothing of what it reads. (Memory of this host always gives.)
 const STILL_NANOS: u64 = 2_000_000_000;
 
-impl<T: Transport, C: Clock> Worker<T, C> {
+impl Desk {
     /// A request that its client lends.
-    pub(super) fn take_lent(&mut self, desk: &mut Desk, at: At<'_>, mut from: From, said: &[u8]) {
-        if self.stopping {
+    pub(super) fn take_lent<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        mut from: From,
+        said: &[u8],
+    ) {
+        if core.stopping {
             return at.counts.requests_while_stopping.add_owner(1);
         }
-        let lending = desk.lending.to(&from.to.peer);
+        let lending = self.lending.to(&from.to.peer);
         let found = lending.and_then(|(lenders, peer)| Some((lenders, peer, lenders.bytes(said)?)));
         let Some((lenders, peer, bytes)) = found else {
             return at.counts.unknown_kind.add_owner(1);
         };
         // Before it is claimed: what is refused for want of room is still lent, and asked again.
-        if !desk.may_fetch(bytes) {
+        if !self.may_fetch(bytes) {
             return at.counts.requests_queue_full.add_owner(1);
         }
         let (queue, key, now) = (from.to.queue, from.key(), from.arrived_nanos);
@@ -52,7 +57,7 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             if let Some(answer) = at.shared.answer(queue, &key, now) {
                 at.counts.repeats_answered.add_owner(1);
                 from.once = false;
-                return self.answer(desk, at, &mut from, &answer);
+                return self.answer(at, &mut from, &answer);
             }
             // Or it was refused when it was whole, or its reply was too long to be remembered.
             if !at.shared.is_under_way(queue, &key, now) {
@@ -60,18 +65,18 @@ impl<T: Transport, C: Clock> Worker<T, C> {
             }
         }
         if let Some(lent) = claimed {
-            fetch(desk, from, lent);
+            fetch(self, from, lent);
         }
     }
 
     /// Copy one slice. Behind the last one the memory is given back and the message served.
-    pub(super) fn fetch_slice(&mut self, desk: &mut Desk, at: At<'_>) {
-        let Some(mut fetching) = desk.fetching.pop_front() else { return };
+    pub(super) fn fetch_slice<T: Transport>(&mut self, core: &mut Core<T>, at: At<'_>) {
+        let Some(mut fetching) = self.fetching.pop_front() else { return };
         let Fetching { lent, bytes, digest, is_late, .. } = &mut fetching;
-        let mut budget = self.slice_budget();
+        let mut budget = core.slice_budget();
         while bytes.len() < lent.bytes() {
             if budget == 0 {
-                return desk.fetching.push_front(fetching);
+                return self.fetching.push_front(fetching);
             }
             let start = bytes.len();
             match lent.read(start, PIECE_BYTES.min(lent.bytes() - start), bytes) {
@@ -79,11 +84,11 @@ impl<T: Transport, C: Clock> Worker<T, C> {
                 // A card is at it: meanwhile others have their turn.
                 Moved::Later => {
                     fetching.is_late = true;
-                    return desk.fetching.push_back(fetching);
+                    return self.fetching.push_back(fetching);
                 }
                 // The client is gone: there is nobody to ask.
                 Moved::Gone => {
-                    desk.storing_bytes -= lent.bytes();
+                    self.storing_bytes -= lent.bytes();
                     return at.counts.messages_lent_lost.add_owner(1);
                 }
             }
@@ -98,12 +103,12 @@ impl<T: Transport, C: Clock> Worker<T, C> {
         let Fetching { from, lent, bytes, digest, .. } = fetching;
         let is_right = lent.is_right();
         drop(lent);
-        desk.storing_bytes -= bytes.len();
+        self.storing_bytes -= bytes.len();
         if !is_right {
-            return ask_for_all(desk, at, &from, bytes.len());
+            return ask_for_all(self, at, &from, bytes.len());
         }
         at.counts.messages_lent.add_owner(1);
-        self.whole(desk, at, from, Whole::of(bytes, digest));
+        self.is_whole(core, at, from, Whole::of(bytes, digest));
     }
 }
 

@@ -5,11 +5,11 @@
 //! a small worker also 32/n_s from each large worker's, and large workers read none (Minos §3.1).
 //! [`request`]: parse in place, dispatch by size, execute into the burst's [`batch`] of replies,
 //! which one call sends. [`assemble`]: frames of longer messages go unparsed to the one worker that
-//! puts them together. [`lent`]: messages that a client lends, by whom [`lending`] says. [`send`]:
-//! large values go in and out slice by slice, by a send buffer of their own, or are [`placed`] in
-//! memory that their client lends. [`guard`] bounds what strangers may
-//! cause, [`answers`] what was carried out once, [`shared`] is what the workers share, [`counts`]
-//! what `stats udp` tells.
+//! puts them together, which serves what is [`whole`]. [`deliver`] sends replies. [`lent`]:
+//! messages that a client lends, by whom [`lending`] says. [`send`]: large values go in and out
+//! slice by slice, by a send buffer of their own, or are [`placed`] in memory that their client
+//! lends. [`guard`] bounds what strangers may cause, [`answers`] what was carried out once,
+//! [`shared`] is what the workers share, [`counts`] what `stats udp` tells.
 //!
 //! Departs from the paper: large transfers go in slices, also where a worker serves both lanes;
 //! frames that are missing are asked for, both ways; and where the datagrams of a request lie in
@@ -24,6 +24,7 @@ pub mod assemble;
 pub mod batch;
 pub mod buffers;
 pub mod counts;
+pub mod deliver;
 pub mod gather;
 pub mod guard;
 pub mod lending;
@@ -35,3 +36,4 @@ pub mod request;
 pub mod send;
 pub mod shared;
 pub mod state;
+pub mod whole;

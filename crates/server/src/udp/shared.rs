@@ -70,7 +70,6 @@ pub struct UdpShared {
     /// Frames on their way, by worker.
     pub trains: Vec<Ring<Train>>,
     /// Of how many requests in a hundred the reply is sent.
-    pub reply_percent: u8,
     /// Who is believed to be where it says.
     pub guard: Guard,
     /// What all of it takes beside the store.
@@ -99,7 +98,6 @@ impl UdpShared {
         UdpShared {
             counts: (0..settings.workers).map(|_| UdpCounts::default()).collect(),
             trains: (0..settings.workers).map(|_| Ring::new(TRAIN_PLACES)).collect(),
-            reply_percent: settings.udp.as_ref().map_or(100, |udp| udp.reply_percent),
             guard: Guard::new(is_public),
             buffers: Buffers::new(message_bytes_max(settings.item_bytes_max)),
             memory: queues.iter().map(memory).collect(),

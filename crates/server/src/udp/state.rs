@@ -11,6 +11,7 @@ use crate::execute::{Incoming, Joining};
 use crate::handoff::{DatagramOrigin, Served};
 use crate::latency::Tally;
 use crate::output::Output;
+use laneway_policy::WorkerId;
 use laneway_rdma::contract::Lent;
 use laneway_transport::datagram::Datagrams;
 use laneway_wire::GetVerb;
@@ -54,6 +55,13 @@ pub struct At<'a> {
     pub shared: &'a UdpShared,
     /// This worker's counts.
     pub counts: &'a UdpCounts,
+}
+
+impl<'a> At<'a> {
+    /// Of this worker.
+    pub fn of(shared: &'a UdpShared, worker: WorkerId) -> At<'a> {
+        At { shared, counts: &shared.counts[worker.index()] }
+    }
 }
 
 impl From {
@@ -140,8 +148,6 @@ impl Slicing {
 
 /// Everything but the sockets.
 pub struct Desk {
-    /// What the workers share.
-    pub shared: Arc<UdpShared>,
     /// Small replies, by queue.
     pub batches: Vec<Batch>,
     /// Requests whose replies lie in `batches`.
@@ -184,8 +190,6 @@ pub struct Desk {
     next: Slicing,
     /// Whose turn it is next, where there are both large streams and large datagrams.
     pub is_turn: bool,
-    /// Where the sampling of replies stands, in hundredths of one.
-    sampled: u8,
     /// The next queue to take a request from when there is nothing else to do.
     pub steal_next: usize,
     bounds: Bounds,
@@ -197,11 +201,13 @@ pub struct Udp {
     pub datagrams: Box<dyn Datagrams>,
     /// The rest.
     pub desk: Desk,
+    /// What the workers share.
+    pub shared: Arc<UdpShared>,
 }
 
 impl Desk {
     /// Nothing under way.
-    pub fn new(shared: Arc<UdpShared>, item_bytes_max: usize) -> Desk {
+    pub fn new(shared: &UdpShared, item_bytes_max: usize) -> Desk {
         let queues = shared.queues.len();
         let message_bytes_max = message_bytes_max(item_bytes_max);
         let bounds = Bounds {
@@ -213,7 +219,6 @@ impl Desk {
         };
         Desk {
             held: shared.buffers.nothing(),
-            shared,
             batches: (0..queues).map(|_| Batch::default()).collect(),
             tallies: vec![Tally::default(); queues],
             dirty: Vec::new(),
@@ -234,7 +239,6 @@ impl Desk {
             gatherings: VecDeque::new(),
             next: Slicing::Reply,
             is_turn: false,
-            sampled: 0,
             steal_next: 0,
             bounds,
         }
@@ -282,6 +286,12 @@ impl Desk {
         !replies && !requests && self.batches.iter().all(Batch::is_empty)
     }
 
+    /// Messages of several frames that are not whole, or not stored yet, and the memory they take.
+    pub fn unfinished_messages(&self) -> (usize, usize) {
+        let unstored = self.fetching.len() + self.storing.len();
+        (self.assembly.len() + unstored, self.assembly.bytes() + self.storing_bytes)
+    }
+
     /// Whether replies wait for room in a send buffer, and there is no other large one to send
     /// meanwhile.
     pub fn waits_for_room(&self) -> bool {
@@ -308,14 +318,6 @@ impl Desk {
         message_bytes <= self.bounds.message_bytes_max
             && (self.storing.is_empty() && self.fetching.is_empty()
                 || self.storing_bytes + message_bytes <= self.bounds.bytes_max)
-    }
-
-    /// Whether the next reply is sent, of which only some are.
-    pub fn is_sampled(&mut self) -> bool {
-        self.sampled += self.shared.reply_percent;
-        let sampled = self.sampled >= 100;
-        self.sampled %= 100;
-        sampled
     }
 
     /// Bring the account up to what messages take that are not whole, or not stored.

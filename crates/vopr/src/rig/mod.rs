@@ -18,8 +18,8 @@ use laneway_server::abroad;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
-use laneway_server::durable::keeper::Keeper;
 use laneway_server::durable::shared::{Durable, Recovery};
+use laneway_server::durable::state::Keeper;
 use laneway_server::settings::{Idle, Settings, UdpSettings};
 use laneway_server::shared::{Company, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
@@ -51,7 +51,7 @@ pub struct Rig {
     /// Of each.
     pub domains: Vec<Arc<Shared<MemoryStream>>>,
     pub clock: ManualClock,
-    pub workers: Vec<Worker<MemoryTransport, ManualClock>>,
+    pub workers: Vec<Worker<MemoryTransport>>,
     pub keeper: Option<Keeper<MemoryStream>>,
     pub steps: u64,
 }
@@ -72,8 +72,6 @@ pub struct Plan {
     pub access: Access,
     pub workers_handoff: u16,
     pub extra_large: bool,
-    pub profile_sample: u32,
-    pub put_lock: bool,
     /// Hot keys are looked after.
     pub hot: Option<HotSettings>,
     pub store_mode: bool,
@@ -88,8 +86,6 @@ pub struct Plan {
     pub afar: Option<afar::Way>,
     /// Strangers may ask.
     pub public: bool,
-    /// Of how many requests in a hundred the reply is sent.
-    pub reply_percent: u8,
     /// Items are kept durably.
     pub kept: Option<durable::Kept>,
     /// Time goes on from a server before this one.
@@ -113,8 +109,6 @@ impl Plan {
             access: Access::Crcw,
             workers_handoff: 1,
             extra_large: false,
-            profile_sample: 1,
-            put_lock: false,
             hot: None,
             store_mode: false,
             cas: true,
@@ -124,7 +118,6 @@ impl Plan {
             shm: None,
             afar: None,
             public: false,
-            reply_percent: 100,
             kept: None,
             clock: None,
             adaptive: false,
@@ -196,7 +189,7 @@ pub fn plans_of_rivals() -> Vec<Plan> {
         }
     }
     plans.push(Plan { workers_handoff: 3, ..Plan::design(Design::Sho, 6) });
-    plans.push(Plan { extra_large: true, put_lock: true, ..Plan::design(Design::Minos, 6) });
+    plans.push(Plan { extra_large: true, ..Plan::design(Design::Minos, 6) });
     plans
 }
 
@@ -262,7 +255,7 @@ impl Rig {
         shared: &Arc<Shared<MemoryStream>>,
         (first, number): (usize, usize),
         control: Option<Control>,
-    ) -> Worker<MemoryTransport, ManualClock> {
+    ) -> Worker<MemoryTransport> {
         let workers = shared.workers.len();
         let datagrams = self.datagrams.as_ref().map(|net| net.part(first..first + workers));
         let mut transport = self.net.transport();
@@ -436,7 +429,6 @@ fn domain_of(
         access: plan.access,
         workers_handoff: plan.workers_handoff,
         extra_large: plan.extra_large,
-        profile_sample: plan.profile_sample,
         hot: plan.hot,
         workers: plan.workers as u16,
         threshold_fixed: (!plan.adaptive).then_some(ItemBytes(plan.threshold_bytes)),
@@ -502,12 +494,11 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         workers: plan.workers,
         addresses: Vec::new(),
         unix: None,
-        udp: (plan.public || plan.reply_percent < 100).then_some(UdpSettings {
+        udp: plan.public.then_some(UdpSettings {
             address: Ipv4Addr::LOCALHOST.into(),
             port_base: None,
             port: None,
             public: plan.public,
-            reply_percent: plan.reply_percent,
         }),
         shm: None,
         rdma: None,
@@ -527,7 +518,6 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         epoch: Duration::from_secs(1),
         drain: Duration::ZERO,
         domains: Vec::new(),
-        put_lock: plan.put_lock,
         kernel: Default::default(),
         secret_seed: 0x5eed,
         policy,

@@ -1,0 +1,121 @@
+//! Connections come and go: they are accepted, idle ones are closed, those of a worker that turns
+//! large go to small ones, and those of a server that stops end. Each in bounded steps.
+
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::streams::Streams;
+use laneway_policy::migrate::LEAVERS_PER_TURN;
+use laneway_policy::{BATCH, Role, WorkerId};
+use laneway_transport::{Stream, Token, Transport};
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<T: Transport> Streams<T> {
+    /// Stop accepting; idle connections close, those under way get their reply first. All of them
+    /// in one step: only who may stop the server causes it, and nothing new is begun behind it.
+    pub(crate) fn end_idle(&mut self, core: &mut Core<T>) -> io::Result<()> {
+        core.transport.watch_listeners(false)?;
+        self.kicking = None; // all that is idle closes
+        let tokens: Vec<Token> = self.table.tokens_from(0).collect();
+        for token in tokens {
+            let Some(connection) = self.table.take(token) else { continue };
+            if connection.is_idle() {
+                self.close(core, token, *connection);
+            } else {
+                self.table.put(token, connection);
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker that turned large sends its connections to small ones, a batch per turn; those in
+    /// the middle of a large request are already where they belong, and those that wait for a reply
+    /// leave once they have it.
+    pub(crate) fn let_leave(&mut self, core: &mut Core<T>) -> io::Result<()> {
+        let Some(from) = self.leaving else { return Ok(()) };
+        let tokens: Vec<Token> =
+            self.table.tokens_from(from).take(LEAVERS_PER_TURN as usize).collect();
+        self.leaving = tokens.last().map(|token| token.slot + 1);
+        for token in tokens {
+            let Some(connection) = self.table.take(token) else { continue };
+            let waits = connection.output.is_waiting();
+            if connection.large || waits || connection.visit.is_some() {
+                self.table.put(token, connection);
+            } else {
+                self.send_home(core, token, connection)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Close idle connections: a batch per turn.
+    pub(crate) fn kick_idle(&mut self, core: &mut Core<T>) {
+        let Some(from) = self.kicking else { return };
+        let timeout = core.shared.settings.idle_timeout.as_secs() as u32;
+        let tokens: Vec<Token> = self.table.tokens_from(from).take(BATCH as usize).collect();
+        self.kicking = tokens.last().map(|token| token.slot + 1);
+        for token in tokens {
+            let Some(connection) = self.table.take(token) else { continue };
+            let last = connection.card.last_seconds.load(Relaxed);
+            // As with memcached: who is being served, or sends a value, is not idle.
+            let served = connection.large || !connection.output.is_empty();
+            if !served && core.now_seconds.saturating_sub(last) > timeout {
+                core.shared.connections.idle_kicked.fetch_add(1, Relaxed);
+                self.close(core, token, *connection);
+            } else {
+                self.table.put(token, connection);
+            }
+        }
+    }
+
+    /// New connections: each goes to the small worker that has the fewest.
+    pub(crate) fn accept(&mut self, core: &mut Core<T>, listener: usize) -> io::Result<()> {
+        for _ in 0..BATCH {
+            let stream = match core.transport.accept(listener) {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    // No descriptors or memory left: pause, or level-triggered polling would spin.
+                    log::warn!("accepting pauses for a second: {error}");
+                    core.shared.connections.paused.fetch_add(1, Relaxed);
+                    self.accept_paused = true;
+                    return core.transport.watch_listeners(false);
+                }
+            };
+            self.welcome(core, stream)?;
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, core: &mut Core<T>, mut stream: T::Stream) -> io::Result<()> {
+        let shared = core.shared.clone();
+        let most = shared.settings.connections_max;
+        let names = (stream.peer(), stream.local());
+        let Some(card) = shared.connections.enter(most, names, core.now_seconds) else {
+            // One small write into an empty socket buffer; whether it arrives is the peer's affair.
+            let _ = stream.write(&[io::IoSlice::new(b"ERROR Too many open connections\r\n")]);
+            log::trace!(peer = &*stream.peer(); "connection refused: -c {most} are open");
+            return Ok(());
+        };
+        let fewest = |id: &WorkerId| shared.workers[id.index()].connections.load(Relaxed);
+        let home = core.plan.small_ids().min_by_key(fewest).unwrap_or(core.id);
+        shared.workers[home.index()].connections.fetch_add(1, Relaxed);
+        let (connection, peer) = (card.number, &*card.peer);
+        log::trace!(connection, peer, worker = home.index(); "connection opened");
+        let connection = Connection::new(stream, home, card);
+        if home == core.id {
+            self.settle_in(core, connection)
+        } else {
+            self.mail(core, home, connection)
+        }
+    }
+
+    /// Accept again after a pause.
+    pub(crate) fn accept_again(&mut self, core: &mut Core<T>) -> io::Result<()> {
+        if !self.accept_paused || core.plan.role(core.id) == Role::Large {
+            return Ok(());
+        }
+        self.accept_paused = false;
+        core.transport.watch_listeners(true)
+    }
+}

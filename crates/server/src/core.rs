@@ -1,0 +1,219 @@
+//! What every part of a worker works with: its number, the plan that it follows, its time and its
+//! transport, and in what it executes requests. A part is given it for a call and keeps nothing of
+//! it, so no part knows another ([`crate::worker`] wires them).
+
+use crate::clock::Clock;
+use crate::connection::Connection;
+use crate::counters::Counters;
+use crate::durable::veil::Veiled;
+use crate::execute::{Context, ExecuteSettings};
+use crate::hot::local::HotWorker;
+use crate::latency::{self, Operation};
+use crate::shared::{LaneCounts, Shared};
+use crate::stats::Question;
+use laneway_policy::route::lane;
+use laneway_policy::{CorePlan, ItemBytes, Lane, LargeLane, Role, Route, WorkerId};
+use laneway_store::{Group, Hand, meter};
+use laneway_sync::planted::{Bug, is_planted};
+use laneway_sync::sleep::Posted;
+use laneway_transport::Transport;
+use laneway_wire::Limits;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// The longest line of a multiget; it is held in memory until its newline has come.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// What the papers call a core: all of a worker but what it has under way.
+pub struct Core<T: Transport> {
+    pub(crate) id: WorkerId,
+    pub(crate) shared: Arc<Shared<T::Stream>>,
+    pub(crate) transport: T,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) plan: Arc<CorePlan>,
+    pub(crate) plan_version: u64,
+    /// Requests of some size are another worker's.
+    pub(crate) hands_over: bool,
+    /// So are requests, or writes, of any size: every one is asked about.
+    pub(crate) hands_unseen: bool,
+    /// Hot keys, where they are looked after.
+    pub(crate) hot: Option<Box<HotWorker>>,
+    /// Requests of this burst that may still be offered to others.
+    pub(crate) offers: Cell<u32>,
+    /// What the others were told last of whether this worker is idle.
+    pub(crate) told_idle: bool,
+    /// The server is stopping: what is under way is finished, nothing new is begun.
+    pub(crate) stopping: bool,
+    /// The keys of a multiget or of a pipeline that are read together.
+    pub(crate) group: Box<Group>,
+    /// Free slots that it keeps from one store to the next.
+    pub(crate) hand: Hand,
+    /// Counts up with every hand-over, to spread them.
+    pub(crate) turn_number: u64,
+    pub(crate) now_seconds: u32,
+    pub(crate) limits: Limits,
+    pub(crate) execute_settings: ExecuteSettings,
+}
+
+impl<T: Transport> Core<T> {
+    /// What the worker of this number works with.
+    pub(crate) fn new(
+        id: WorkerId,
+        shared: Arc<Shared<T::Stream>>,
+        transport: T,
+        clock: Box<dyn Clock>,
+    ) -> Core<T> {
+        let settings = &shared.settings;
+        Core {
+            id,
+            limits: Limits {
+                item_bytes_max: settings.item_bytes_max,
+                line_bytes_max: LINE_BYTES_MAX,
+            },
+            execute_settings: ExecuteSettings {
+                cas_enabled: settings.cas,
+                flush_enabled: settings.flush,
+                shutdown_enabled: settings.shutdown,
+            },
+            hand: Hand::new(&shared.store),
+            hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
+            // The number first: a plan that comes in between is then taken again, not missed.
+            plan_version: shared.plan.edition.number(),
+            plan: shared.plan.get(),
+            shared,
+            transport,
+            now_seconds: clock.unix_seconds(clock.nanos()),
+            clock,
+            offers: Cell::new(0),
+            told_idle: false,
+            stopping: false,
+            group: Box::default(),
+            turn_number: 0,
+            hands_over: false,
+            hands_unseen: false,
+        }
+    }
+}
+
+impl<T: Transport> Core<T> {
+    /// Count a request that was served here.
+    pub(crate) fn account(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        operation: Operation,
+        size: u64,
+        arrived: u64,
+    ) {
+        let (row, large) = self.count(operation, size);
+        connection.tally.add(row, arrived);
+        if let Some(visit) = &mut connection.visit {
+            if large { visit.large_served() } else { visit.small_served() }
+        }
+    }
+
+    /// Count a request that was served here; returns the row of its latency, and whether it was
+    /// large.
+    pub(crate) fn count(&self, operation: Operation, size: u64) -> (usize, bool) {
+        meter::keys(1);
+        let here = &self.shared.workers[self.id.index()];
+        let size = ItemBytes(size);
+        let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
+        if size.0 > 0 {
+            here.record_size_owner(size);
+        }
+        here.lanes.packets.add_owner(size.packets().0);
+        if large {
+            here.lanes.requests_large.add_owner(1);
+        } else {
+            here.lanes.requests_small.add_owner(1);
+        }
+        (latency::row(operation, large), large)
+    }
+
+    /// What commands are executed in. Items that a large worker serves are elsewhere's to read.
+    pub(crate) fn context<'a>(&'a self, touched: &'a Cell<u64>) -> Context<'a> {
+        Context {
+            store: &self.shared.store,
+            others: self.shared.other_stores(),
+            hand: Some(&self.hand),
+            now: self.now_seconds,
+            counters: self.counters(),
+            settings: &self.execute_settings,
+            touched,
+            large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
+            veil: self.shared.durable.get().map(|durable| Veiled::Worker(&durable.veil)),
+        }
+    }
+
+    /// Wake the first of `workers` that sleeps.
+    pub(crate) fn wake_one(&self, workers: impl IntoIterator<Item = WorkerId>) {
+        if is_planted(Bug::WakeUpLost) {
+            return;
+        }
+        let posted = Posted::now();
+        let sleeps =
+            |worker: &WorkerId| posted.must_wake(&self.shared.workers[worker.index()].sleeper);
+        if let Some(worker) = workers.into_iter().find(sleeps) {
+            self.shared.workers[worker.index()].wake();
+        }
+    }
+
+    /// It is awake: who has a job for it need not wake it.
+    pub(crate) fn is_awake(&self) {
+        self.shared.workers[self.id.index()].sleeper.wake_up();
+    }
+
+    /// Whether large replies leave in slices here though the plan runs requests to completion: in
+    /// `minos` the reply that a large worker made leaves by a small one, whose small requests must
+    /// not wait for it.
+    pub(crate) fn sends_in_slices(&self) -> bool {
+        self.plan.slice_bytes.is_some() || matches!(self.plan.large_lane, LargeLane::Ranges(_))
+    }
+
+    /// Whether a value that goes this way is received in slices: not where requests run to
+    /// completion, but where somebody else's large value comes in by a small worker.
+    pub(crate) fn receives_in_slices(&self, route: Route) -> bool {
+        route == Route::HereInSlices || (matches!(route, Route::Hand(_)) && self.sends_in_slices())
+    }
+
+    /// The most that one turn of a large transfer moves.
+    pub(crate) fn slice_budget(&self) -> usize {
+        if is_planted(Bug::SliceUnbounded) {
+            return usize::MAX;
+        }
+        match self.plan.slice_bytes {
+            Some(slice) => slice.0 as usize,
+            None if self.sends_in_slices() => self.shared.settings.policy.slice_bytes.0 as usize,
+            None => usize::MAX,
+        }
+    }
+
+    /// What comes now may be taken.
+    pub(crate) fn take_on(&self) {
+        if self.stopping {
+            self.shared.workers[self.id.index()].drained.take_on();
+        }
+    }
+
+    /// Whether this worker takes from the shared queue of large requests.
+    pub(crate) fn takes_large(&self) -> bool {
+        matches!(self.plan.role(self.id), Role::Large | Role::Standby)
+    }
+
+    /// The reply to a `stats` question.
+    pub(crate) fn answer_question(&self, question: &Question) -> Vec<u8> {
+        let reply = self.shared.answer(question, self.now_seconds, self.clock.nanos());
+        meter::bytes(reply.len());
+        reply
+    }
+
+    /// This worker's command counters.
+    pub(crate) fn counters(&self) -> &Counters {
+        self.shared.board.worker(self.id.index())
+    }
+
+    /// This worker's lane counters.
+    pub(crate) fn lanes(&self) -> &LaneCounts {
+        &self.shared.workers[self.id.index()].lanes
+    }
+}

@@ -1,0 +1,59 @@
+//! A reply leaves once what it tells of is durable.
+
+use super::state::Keeper;
+use super::task::Task;
+use crate::handoff::{Finished, Origin};
+use laneway_policy::WorkerId;
+use laneway_sync::planted::{Bug, is_planted};
+use laneway_sync::sleep::Posted;
+
+impl<S> Keeper<S> {
+    /// A task is done but for its reply.
+    pub(super) fn conclude(&mut self, task: Task) {
+        match task.waits_for {
+            Some(_) if !is_planted(Bug::ReplyBeforeDurable) => self.held.push_back(task),
+            _ => self.answer(task),
+        }
+    }
+
+    pub(super) fn answer(&mut self, task: Task) {
+        for hash in &task.covers {
+            self.durable.veil.uncover(*hash);
+        }
+        self.durable.answered(task.bytes);
+        if let Some(finished) = task.finish() {
+            self.deliver(finished);
+        }
+    }
+
+    /// Takes replies to who had no room for them; returns whether one left.
+    pub(super) fn redeliver(&mut self) -> bool {
+        let before = self.undelivered.len();
+        for finished in std::mem::take(&mut self.undelivered) {
+            self.deliver(finished);
+        }
+        self.undelivered.len() < before
+    }
+
+    fn deliver(&mut self, finished: Finished) {
+        let home = match finished.origin {
+            Origin::Stream(origin) => origin.worker,
+            // Any worker can send it; the queue's own is the likeliest to be awake.
+            Origin::Datagram(origin) => {
+                let queues = self.shared.udp.get().map_or(&[][..], |udp| &udp.queues);
+                let queue = queues.get(usize::from(origin.queue));
+                WorkerId(queue.map_or(0, |queue| queue.worker) as u16)
+            }
+        };
+        let worker = &self.shared.workers[home.index()];
+        if is_planted(Bug::ReplyLost) && finished.large {
+            return;
+        }
+        if let Err(finished) = worker.finished.push(finished) {
+            return self.undelivered.push_back(finished);
+        }
+        if Posted::now().must_wake(&worker.sleeper) {
+            worker.wake();
+        }
+    }
+}

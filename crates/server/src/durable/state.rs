@@ -1,0 +1,173 @@
+//! What the keeper knows: which keys wait for what, and the tasks that wait for them. What is done
+//! with it is in the files beside this one, in layers: [`super::keeper`] hears of what has ended
+//! and takes what is asked, [`super::resume`], [`super::fault`] and [`super::settle`] go on with
+//! who waited, [`super::admit`] says who may, [`super::perform`] executes, [`super::change`] keeps
+//! what changed, [`super::reply`] answers.
+
+use super::hands::{Done, Hands, Order};
+use super::shared::Durable;
+use super::task::{Fault, Filling, Line, Task};
+use super::veil::Veiled;
+use crate::counters::Counters;
+use crate::execute::{Context, ExecuteSettings};
+use crate::handoff::Finished;
+use crate::shared::Shared;
+use laneway_policy::CorePlan;
+use laneway_sync::planted::{Bug, is_planted};
+use laneway_tier::Position;
+use laneway_wire::Limits;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The longest line of a request that comes from a worker.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// A change of a key that is not durable yet.
+pub(super) struct Pending {
+    /// It is when the log is up to here.
+    pub until: Position,
+    /// The key has no item any more.
+    pub deleted: bool,
+}
+
+/// The keeper of one server.
+pub struct Keeper<S> {
+    pub(super) shared: Arc<Shared<S>>,
+    pub(super) durable: Arc<Durable>,
+    pub(super) hands: Box<dyn Hands>,
+    pub(super) plan: Arc<CorePlan>,
+    pub(super) limits: Limits,
+    pub(super) execute_settings: ExecuteSettings,
+    pub(super) now_seconds: u32,
+    pub(super) now_nanos: u64,
+    /// The last sequence it gave.
+    pub(super) sequence: u64,
+    /// The last number it gave.
+    pub(super) number: u64,
+    /// Keys that wait for a device, and the tasks that wait for them.
+    pub(super) busy: HashMap<Box<[u8]>, VecDeque<Task>>,
+    /// Items on their way into memory.
+    pub(super) faults: HashMap<u64, Fault>,
+    /// What was read and is being copied.
+    pub(super) filling: VecDeque<Filling>,
+    /// The same by length, and those that wait until these are in: short, of a piece, of more.
+    pub(super) lines: [Line; 3],
+    /// Tasks that something waits for on their behalf.
+    pub(super) suspended: HashMap<u64, Task>,
+    /// Changes that are not durable.
+    pub(super) pending: HashMap<Box<[u8]>, Pending>,
+    /// Tasks that wait until their key's change is durable.
+    pub(super) settling: Vec<Task>,
+    /// Tasks whose replies wait to be true, in the order of the log.
+    pub(super) held: VecDeque<Task>,
+    /// A commit is under way.
+    pub(super) committing: bool,
+    /// Something was appended since the last commit began.
+    pub(super) appended: bool,
+    /// When the next commit is due, where replies do not wait for it.
+    pub(super) commit_nanos: u64,
+    /// Flushes wait until nothing else is under way; nothing new begins meanwhile.
+    pub(super) barrier: VecDeque<Task>,
+    /// The tier flushes everything: nothing new begins meanwhile.
+    pub(super) flushing: bool,
+    /// Replies whose home had no room for them.
+    pub(super) undelivered: VecDeque<Finished>,
+    /// The key whose item was found to be unreadable just now, and why.
+    pub(super) unreadable: Option<(Box<[u8]>, String)>,
+    /// Where the search for expired items goes on, and when.
+    pub(super) sweep: (Vec<u8>, u64),
+    /// When a flush to come is next looked for.
+    pub(super) flush_nanos: u64,
+    pub(super) done: Vec<Done>,
+}
+
+impl<S> Keeper<S> {
+    /// The keeper of this server, whose `durable` is set.
+    pub(super) fn begin(shared: Arc<Shared<S>>, hands: Box<dyn Hands>) -> Keeper<S> {
+        let durable = shared.durable.get().expect("a keeper keeps something").clone();
+        let settings = &shared.settings;
+        let limits =
+            Limits { item_bytes_max: settings.item_bytes_max, line_bytes_max: LINE_BYTES_MAX };
+        let execute_settings = ExecuteSettings {
+            cas_enabled: settings.cas,
+            flush_enabled: settings.flush,
+            shutdown_enabled: false,
+        };
+        Keeper {
+            plan: shared.plan.get(),
+            durable,
+            hands,
+            limits,
+            execute_settings,
+            now_seconds: shared.started_seconds,
+            now_nanos: 0,
+            sequence: 0,
+            number: 0,
+            busy: HashMap::new(),
+            faults: HashMap::new(),
+            filling: VecDeque::new(),
+            lines: Default::default(),
+            suspended: HashMap::new(),
+            pending: HashMap::new(),
+            settling: Vec::new(),
+            held: VecDeque::new(),
+            committing: false,
+            appended: false,
+            commit_nanos: 0,
+            barrier: VecDeque::new(),
+            flushing: false,
+            undelivered: VecDeque::new(),
+            unreadable: None,
+            sweep: (Vec::new(), 0),
+            flush_nanos: 0,
+            done: Vec::new(),
+            shared,
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.is_still() && self.barrier.is_empty() && self.durable.jobs.is_empty()
+    }
+
+    /// Whether nothing that was begun is under way.
+    pub(super) fn is_still(&self) -> bool {
+        if is_planted(Bug::FlushOvertakes) {
+            return true;
+        }
+        self.busy.is_empty()
+            && self.suspended.is_empty()
+            && self.held.is_empty()
+            && self.pending.is_empty()
+            && self.settling.is_empty()
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        self.shared.board.worker(self.shared.workers.len()) // the one behind the workers'
+    }
+
+    /// `seen`: see [`Veiled::Keeper`].
+    pub(super) fn context<'a>(&'a self, touched: &'a Cell<u64>, seen: bool) -> Context<'a> {
+        Context {
+            store: &self.shared.store,
+            others: &[],
+            hand: None,
+            now: self.now_seconds,
+            counters: self.counters(),
+            settings: &self.execute_settings,
+            touched,
+            large_from: u64::MAX,
+            veil: Some(Veiled::Keeper { seen }),
+        }
+    }
+
+    /// Orders something on a task's behalf, under its number.
+    pub(super) fn order_for(&mut self, task: &mut Task, order: impl FnOnce(u64) -> Order) {
+        let number = *task.number.get_or_insert_with(|| {
+            self.number += 1;
+            self.number
+        });
+        self.hands.order(order(number));
+    }
+}

@@ -1,0 +1,61 @@
+//! A request goes into the queue of whoever executes it, and somebody comes for it. No queue blocks
+//! and none loses: what finds its queue full is given back.
+
+use crate::abroad::is_abroad;
+use crate::core::Core;
+use crate::durable::shared::KEEPER;
+use crate::handoff::Job;
+use crate::latency::Operation;
+use laneway_policy::{Design, WorkerId, WorkerTarget};
+use laneway_transport::Transport;
+
+impl<T: Transport> Core<T> {
+    /// Put a job into a queue, and see to it that somebody comes for it; gives it back if the queue
+    /// is full.
+    pub(crate) fn enqueue(&mut self, to: WorkerTarget, job: Job) -> Result<(), Job> {
+        let shared = self.shared.clone();
+        if to == KEEPER {
+            let durable = shared.durable.get().expect("only where there is a keeper");
+            let size = job.size.0;
+            durable.push(job)?;
+            self.lanes().handed_over.add_owner(1);
+            self.count(Operation::Other, size);
+            return Ok(());
+        }
+        if is_abroad(to) {
+            return self.enqueue_abroad(to, job);
+        }
+        match to {
+            WorkerTarget::Shared => {
+                shared.large_jobs.push(job)?;
+                self.lanes().handed_over.add_owner(1);
+                let takers = self.plan.large_ids().chain(self.plan.standby());
+                self.wake_one(takers);
+                // Since then others may have become those who take from it.
+                if shared.plan.edition.is_over(self.plan_version) {
+                    shared.wake_all();
+                }
+            }
+            WorkerTarget::Between(..) => {
+                self.turn_number += 1;
+                let queued = |id: WorkerId| shared.workers[id.index()].jobs.len() as u64;
+                let worker = to.shortest(&self.plan, self.turn_number, queued);
+                return self.enqueue(WorkerTarget::Worker(worker), job);
+            }
+            WorkerTarget::Worker(worker) => {
+                let queue = &shared.workers[worker.index()].jobs;
+                queue.push(job)?;
+                if worker != self.id {
+                    self.lanes().handed_over.add_owner(1);
+                    let misdirected = self.plan.design == Design::Hkh;
+                    self.lanes().forwarded.add_owner(u64::from(misdirected));
+                    self.wake_one([worker]);
+                } else if self.plan.steal.when_idle && queue.len() > 1 {
+                    let others = self.plan.small_ids().chain(self.plan.large_ids());
+                    self.wake_one(others.filter(|&other| other != worker));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! A request without a value, and what its outcome asks for besides the reply.
+
+use crate::connection::{Connection, Mode};
+use crate::core::Core;
+use crate::durable::shared::KEEPER;
+use crate::execute::{self, Outcome};
+use crate::requests::operation;
+use crate::step::{Step, Stop};
+use crate::streams::Streams;
+use laneway_transport::Transport;
+use laneway_wire::Request;
+use std::cell::Cell;
+
+impl<T: Transport> Streams<T> {
+    /// A request without a value behind it.
+    pub(crate) fn plain(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        request: &Request<'_>,
+        line: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let head = line.len();
+        if let Some(to) = core.queue_for_unseen(request) {
+            return self.hand_request(core, connection, to, line, 0, arrived);
+        }
+        let touched = Cell::new(0);
+        let outcome = execute::command(&core.context(&touched), request, &mut self.out);
+        if matches!(outcome, Outcome::Kept) {
+            return self.hand_request(core, connection, KEEPER, line, touched.get(), arrived);
+        }
+        if matches!(outcome, Outcome::Elsewhere) {
+            return self.elsewhere(core, connection, line, touched.get(), arrived);
+        }
+        if matches!(outcome, Outcome::Again) {
+            return Step::Stop(0, Stop::Quota); // others come first
+        }
+        core.count_hot_request(request);
+        core.account(connection, operation(request), touched.get(), arrived);
+        self.conclude(core, connection, outcome, head, true)
+    }
+
+    /// The next step of the answer that a connection is given; others come before the one after.
+    pub(crate) fn answer_on(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+    ) -> Step {
+        if let Mode::Answering(answer) = &mut connection.mode
+            && core.shared.answer_step(answer, core.now_seconds, &mut self.out)
+        {
+            connection.mode = Mode::Requests;
+        }
+        Step::Stop(0, Stop::Quota)
+    }
+
+    /// What an outcome asks for besides its reply.
+    fn conclude(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        outcome: Outcome,
+        consumed: usize,
+        last: bool,
+    ) -> Step {
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Elsewhere | Outcome::Kept => return Step::Stop(0, Stop::Hand),
+            Outcome::Again => return Step::Stop(0, Stop::Quota),
+            Outcome::Transfer(transfer) => {
+                self.begin_transfer(core, connection, transfer, last);
+                return Step::Stop(consumed, Stop::Large);
+            }
+            Outcome::Close => return Step::Stop(consumed, Stop::Close),
+            Outcome::Shutdown { graceful: _ } => {
+                core.shared.request_stop();
+                return Step::Stop(consumed, Stop::Close);
+            }
+            Outcome::FlushAt(at) => core.shared.flush_at(at),
+            Outcome::Stats(question) => {
+                if let Some(answer) = core.shared.long_answer(&question, connection.card.number) {
+                    connection.mode = Mode::Answering(Box::new(answer));
+                    return Step::Stop(consumed, Stop::Quota);
+                }
+                let reply = core.answer_question(&question);
+                self.out.extend_from_slice(&reply);
+                return Step::Stop(consumed, Stop::Quota); // it was much work: others come first
+            }
+            Outcome::Verbosity(level) => core.shared.set_verbosity(level),
+        }
+        Step::Took(consumed)
+    }
+}

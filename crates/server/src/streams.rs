@@ -1,0 +1,139 @@
+//! The connections of one worker: what is under way on them, and whose turn comes when. What serves
+//! their input is in [`crate::dispatch`] and the files that it names, what moves large values in
+//! [`crate::lanes`].
+
+use crate::backlog::Backlog;
+use crate::connection::{Connection, Mode, Table};
+use crate::core::Core;
+use crate::execute;
+use crate::slices::Slices;
+use crate::step::READ_BYTES;
+use laneway_policy::BATCH;
+use laneway_policy::share::Depth;
+use laneway_transport::{Interest, Token, Transport};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// The connections of one worker.
+pub struct Streams<T: Transport> {
+    pub(crate) table: Table<T::Stream>,
+    /// Connections with input that was received but not served yet.
+    pub(crate) small: VecDeque<Token>,
+    /// Connections with a slice to move.
+    pub(crate) large: Slices,
+    /// How many requests a connection has in a turn.
+    pub(crate) depth: Depth,
+    /// Turns of connections, and requests in them, since the worker last received.
+    pub(crate) had: (u32, u32),
+    /// Whether large replies wait for the wire.
+    pub(crate) backlog: Backlog,
+    /// Where handing connections away goes on, while this worker is becoming large.
+    pub(crate) leaving: Option<u32>,
+    /// Where looking for idle connections goes on, once a second.
+    pub(crate) kicking: Option<u32>,
+    /// When the burst that is being served was found, until its first stream has been read.
+    pub(crate) found_nanos: Option<u64>,
+    pub(crate) read_buffer: Vec<u8>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) accept_paused: bool,
+}
+
+impl<T: Transport> Streams<T> {
+    /// No connection. Plans are made once in `epoch`.
+    pub(crate) fn new(epoch: Duration) -> Streams<T> {
+        Streams {
+            table: Table::default(),
+            small: VecDeque::new(),
+            large: Slices::default(),
+            depth: Depth::default(),
+            had: (0, 0),
+            backlog: Backlog::new(epoch),
+            leaving: None,
+            kicking: None,
+            found_nanos: None,
+            read_buffer: vec![0; READ_BYTES],
+            out: Vec::with_capacity(2 * READ_BYTES),
+            accept_paused: false,
+        }
+    }
+}
+
+impl<T: Transport> Streams<T> {
+    /// The head of the reply is in `out`; the value follows it, and what stands behind the value.
+    pub(crate) fn begin_transfer(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        transfer: execute::Transfer,
+        last: bool,
+    ) {
+        connection.output.push_bytes(&self.out);
+        self.out.clear();
+        connection.large = core.plan.slice_bytes.is_some();
+        connection.output.push_value(transfer.value);
+        connection.output.push_bytes(transfer.tail);
+        if let (true, Mode::Keys { line_bytes: 0, .. }) = (last, &connection.mode) {
+            connection.output.push_bytes(b"END\r\n");
+            connection.mode = Mode::Requests;
+        }
+    }
+
+    /// Close a connection and forget it.
+    pub(crate) fn close(
+        &mut self,
+        core: &mut Core<T>,
+        token: Token,
+        mut connection: Connection<T::Stream>,
+    ) {
+        self.backlog.goes_on(&mut connection);
+        self.backlog.leave_unsent(&mut connection, None);
+        if connection.interest.is_some() {
+            // The kernel forgets a closed descriptor by itself; an error here changes nothing.
+            let _ = core.transport.detach(&connection.stream);
+        }
+        self.table.release(token);
+        let card = &connection.card;
+        core.shared.connections.leave(card);
+        log::trace!(connection = card.number, peer = &*card.peer; "connection closed");
+        core.shared.workers[connection.home.index()].connections.fetch_sub(1, Relaxed);
+    }
+
+    /// Make an attached or not yet attached connection wait for `interest`.
+    pub(crate) fn want(
+        &mut self,
+        core: &mut Core<T>,
+        token: Token,
+        connection: &mut Connection<T::Stream>,
+        interest: Interest,
+    ) -> io::Result<()> {
+        match connection.interest {
+            Some(now) if now == interest => return Ok(()),
+            Some(_) => core.transport.rearm(&connection.stream, token, interest)?,
+            None => core.transport.attach(&connection.stream, token, interest)?,
+        }
+        connection.interest = Some(interest);
+        Ok(())
+    }
+
+    /// Connections that have a turn before the next slice of what is large (`policy::share`).
+    pub(crate) fn burst(&self) -> usize {
+        let waiting = self.large.waiting();
+        let connections = match waiting.is_none() {
+            true => BATCH,
+            false => self.depth.connections_between_slices(waiting),
+        };
+        connections as usize
+    }
+
+    /// Whether there is something to do without waiting for an event.
+    pub(crate) fn is_busy(&self, core: &Core<T>) -> bool {
+        !self.small.is_empty()
+            || !self.large.is_empty()
+            || self.leaving.is_some()
+            || self.kicking.is_some()
+            || !core.shared.workers[core.id.index()].mailbox.is_empty()
+            || (core.takes_large() && !core.shared.large_queue.is_empty())
+    }
+}

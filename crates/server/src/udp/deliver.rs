@@ -1,0 +1,210 @@
+//! Replies to datagrams: a small one is a message of its queue's batch, a large one becomes a
+//! transfer, which leaves slice by slice. Whoever has not proved its address is sent a cookie
+//! where the reply would be much longer than what was asked.
+
+use super::guard::FRAME_COST_BYTES;
+use super::placed::notice;
+use super::reply::{Reply, Transfer};
+use super::state::{At, Desk, From, Udp};
+use crate::core::Core;
+use crate::handoff::{Finished, Origin};
+use crate::output::Output;
+use crate::step::OUT_BYTES_PER_TURN;
+use crate::udp::answers::Once;
+use laneway_rdma::contract::{Moved, Placed};
+use laneway_rdma::long::parcel::PIECE_BYTES;
+use laneway_store::meter;
+use laneway_transport::{Transport, rdma};
+use laneway_wire::udp::frames::{Message, frames};
+use laneway_wire::udp::{FRAME_BYTES_MAX, Kind};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Large replies that one worker has under way; more are thrown away.
+pub const TRANSFERS_MAX: usize = 1024;
+
+/// The same of one client in memory, here or afar, which may leave them lying.
+const TRANSFERS_PER_CLIENT_MAX: usize = 64;
+
+/// What a reply that no frames can carry is answered by instead.
+const REPLY_TOO_LONG: &[u8] = b"SERVER_ERROR reply too long for UDP\r\n";
+
+impl Udp {
+    /// The reply to a job that came in a datagram.
+    pub(crate) fn deliver<T: Transport>(&mut self, core: &mut Core<T>, finished: Finished) {
+        let at = At::of(&self.shared, core.id);
+        self.desk.finish_datagram(core, at, finished);
+    }
+}
+
+impl Desk {
+    /// Whether a request that is to be carried out once has not been; if it has, it is answered.
+    pub(super) fn is_first(&mut self, at: At<'_>, from: &mut From, digest: u64) -> bool {
+        match at.shared.once(from.to.queue, &from.key(), digest, from.arrived_nanos) {
+            Once::Go => return true,
+            Once::UnderWay => at.counts.repeats_under_way.add_owner(1),
+            Once::Answered(reply) => {
+                at.counts.repeats_answered.add_owner(1);
+                from.once = false;
+                self.answer(at, from, &reply);
+            }
+        }
+        false
+    }
+
+    /// A small reply that is known already.
+    pub(super) fn answer(&mut self, at: At<'_>, from: &mut From, reply: &[u8]) {
+        let batch = &mut self.batches[from.queue()];
+        batch.begin();
+        batch.out().extend_from_slice(reply);
+        self.end_reply(at, from);
+    }
+
+    /// The reply that stands in the batch is whole.
+    pub(super) fn end_reply(&mut self, at: At<'_>, from: &mut From) {
+        let queue = from.queue();
+        let batch = &mut self.batches[queue];
+        let bytes = batch.reply().len();
+        if from.once {
+            at.shared.answered(from.to.queue, &from.key(), batch.reply(), from.arrived_nanos);
+        }
+        if bytes == 0 {
+            return batch.abandon();
+        }
+        let batch = &mut self.batches[queue];
+        let cost = bytes.div_ceil(FRAME_BYTES_MAX) * FRAME_COST_BYTES + bytes;
+        let believed = || at.shared.guard.believes(&from.to.peer, from.arrived_nanos);
+        if cost > from.allowance && !believed() {
+            return self.send_cookie(at, from);
+        }
+        from.allowance = from.allowance.saturating_sub(cost);
+        if bytes > FRAME_BYTES_MAX {
+            // Frames may be lost: the reply is kept, to send them again.
+            meter::bytes(bytes);
+            let mut reply = Reply::of(Output::of(batch.reply().to_vec()));
+            let now = from.arrived_nanos;
+            if reply.hold(&at.shared.buffers) {
+                at.shared.keep_reply(from.to.queue, from.key(), Arc::new(reply), bytes, now);
+            } else {
+                at.shared.forget_reply(from.to.queue, &from.key());
+            }
+            at.counts.replies_of_many.add_owner(1);
+            if self.place_batched(from) {
+                at.counts.replies.add_owner(1);
+                return self.soil(queue);
+            }
+        }
+        let batch = &mut self.batches[queue];
+        if batch.end(from.to.peer, from.to.request_id, Kind::Data).is_none() {
+            batch.abandon();
+            return self.answer_too_long(at, from);
+        }
+        at.counts.replies.add_owner(1);
+        self.soil(queue);
+    }
+
+    /// No number of frames can carry the reply: say so instead.
+    pub(super) fn answer_too_long(&mut self, at: At<'_>, from: &mut From) {
+        at.counts.replies_too_long.add_owner(1);
+        self.answer(at, from, REPLY_TOO_LONG);
+    }
+
+    /// Instead of the reply that stands in the batch: the cookie, or nothing, if even that is too
+    /// much for what was asked.
+    pub(super) fn send_cookie(&mut self, at: At<'_>, from: &mut From) {
+        let queue = from.queue();
+        let batch = &mut self.batches[queue];
+        batch.clear_reply();
+        at.shared.guard.put_cookie(&from.to.peer, batch.out());
+        let cost = FRAME_COST_BYTES + batch.reply().len();
+        if cost > from.allowance {
+            at.counts.unproved_unanswered.add_owner(1);
+            return batch.abandon();
+        }
+        from.allowance -= cost;
+        at.counts.cookies_sent.add_owner(1);
+        batch.end(from.to.peer, from.to.request_id, Kind::Cookie);
+        self.soil(queue);
+    }
+
+    /// A reply that was not executed into the batch: by the large lane if it holds large values,
+    /// else into the batch after all.
+    pub(super) fn finish_datagram<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        finished: Finished,
+    ) {
+        let Finished { origin, reply, tally, large, .. } = finished;
+        let Origin::Datagram(to) = origin else { return };
+        let mut reply = Reply::of(reply);
+        let now = core.clock.nanos();
+        // It was believed when its request was taken.
+        let mut from = From { to, once: false, allowance: usize::MAX, arrived_nanos: now };
+        // Of small values it may be long, too.
+        let bytes = reply.message_bytes();
+        if bytes == 0 || (!large && bytes <= OUT_BYTES_PER_TURN) {
+            self.tallies[from.queue()].merge(&tally);
+            let batch = &mut self.batches[from.queue()];
+            batch.begin();
+            reply.copy_into(batch.out());
+            // Remembered even if it cannot leave now: the client will ask again.
+            at.shared.answered(to.queue, &from.key(), batch.reply(), now);
+            if batch.is_over_budget() {
+                batch.abandon();
+                return at.counts.replies_dropped.add_owner(1);
+            }
+            return self.end_reply(at, &mut from);
+        }
+        if self.transfers.len() + self.parked.len() >= TRANSFERS_MAX {
+            at.shared.given_up(to.queue, &from.key(), now);
+            return at.counts.replies_dropped.add_owner(1);
+        }
+        if rdma::whence(&to.peer).is_some()
+            && self.transfers_to(&to.peer) >= TRANSFERS_PER_CLIENT_MAX
+        {
+            at.shared.given_up(to.queue, &from.key(), now);
+            return at.counts.replies_dropped.add_owner(1);
+        }
+        if !reply.hold(&at.shared.buffers) {
+            at.shared.given_up(to.queue, &from.key(), now);
+            return at.counts.messages_no_room.add_owner(1);
+        }
+        match Transfer::first(to, Arc::new(reply), tally) {
+            Some(transfer) => {
+                let placed = self.place(&from, transfer.reply.message_bytes());
+                self.transfers.push_back(transfer.placed(placed));
+            }
+            None => {
+                at.shared.given_up(to.queue, &from.key(), now);
+                self.answer_too_long(at, &mut from);
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// Room for a long reply with its client, if that lends any.
+    fn place(&self, from: &From, bytes: usize) -> Option<Box<dyn Placed>> {
+        let (lenders, peer) = self.lending.to(&from.to.peer)?;
+        lenders.place(peer, from.to.request_id, bytes, from.arrived_nanos)
+    }
+
+    /// The reply in a queue's batch, of several frames: write it at once and have the notice in its
+    /// place, if it is no more than a slice and nothing is in the way.
+    fn place_batched(&mut self, from: &From) -> bool {
+        let bytes = self.batches[from.queue()].reply().len();
+        let Some(total) = frames(bytes).filter(|_| bytes <= PIECE_BYTES) else {
+            return false;
+        };
+        let Some(mut placed) = self.place(from, bytes) else { return false };
+        let batch = &mut self.batches[from.queue()];
+        if placed.write(&[IoSlice::new(batch.reply())]) != Moved::Done {
+            return false;
+        }
+        let Some(parcel) = placed.notice(from.arrived_nanos) else { return false };
+        batch.abandon();
+        batch.datagram(from.to.peer, &notice(from.to.request_id, total, &parcel));
+        true
+    }
+}

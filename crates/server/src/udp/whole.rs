@@ -1,0 +1,116 @@
+//! A message of several frames is whole: it is served as any message is; a large value goes into
+//! its item slice by slice.
+
+use super::request::value_bytes;
+use super::shared::LINE_BYTES_MAX;
+use super::state::{At, Desk, From, Storing};
+use crate::core::Core;
+use crate::execute;
+use laneway_policy::ItemBytes;
+use laneway_store::meter;
+use laneway_transport::Transport;
+use laneway_wire::reply::CRLF;
+use laneway_wire::udp::frames::Message;
+use laneway_wire::udp::reassembly::Whole;
+use laneway_wire::{Frame, KEY_BYTES_MAX, Malformed, Then, parse};
+use std::cell::Cell;
+
+/// Bytes of a message that is served at once: the longest line, and small values.
+const AT_ONCE_BYTES_MAX: usize = LINE_BYTES_MAX + (64 << 10);
+
+/// Where the first request of a message ends: with its value, as far as it says how long that is.
+fn end_of_first(parsed: &Result<Option<Frame<'_>>, Malformed<'_>>) -> usize {
+    match parsed {
+        Ok(Some(frame)) => {
+            let value = value_bytes(&frame.request).map_or(0, |bytes| bytes + CRLF.len());
+            frame.head_bytes + value
+        }
+        // It has no end where the longest line would have one.
+        Ok(None) => 0,
+        Err(malformed) => match malformed.then {
+            Then::Continue => malformed.head_bytes,
+            Then::Swallow(bytes) => malformed.head_bytes + bytes,
+            Then::Close => usize::MAX,
+        },
+    }
+}
+
+impl Desk {
+    /// A message is whole.
+    pub(super) fn is_whole<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        from: From,
+        whole: Whole,
+    ) {
+        let parsed = parse(whole.piece(0), &core.limits);
+        let is_long = AT_ONCE_BYTES_MAX < whole.message_bytes();
+        if is_long && end_of_first(&parsed) < whole.message_bytes() {
+            return self.too_long(at, from, whole.digest(), whole.piece(0));
+        }
+        let head = match parsed {
+            Ok(Some(frame)) => value_bytes(&frame.request).map(|bytes| (frame, bytes)),
+            _ => None,
+        };
+        let exact = |head: usize, value: usize| head + value + CRLF.len() == whole.message_bytes();
+        match head {
+            Some((frame, value_bytes)) if exact(frame.head_bytes, value_bytes) => {
+                let mut scratch = [0; KEY_BYTES_MAX];
+                let key = execute::key_of_store(&frame.request, &mut scratch);
+                let size = key.len() + value_bytes;
+                let size = ItemBytes(size as u64);
+                // What is too long to be served at once goes the same way, small as it may count.
+                if size >= core.plan.threshold || is_long {
+                    let head_bytes = frame.head_bytes;
+                    return self.large_value(core, at, from, whole, head_bytes);
+                }
+            }
+            _ => {}
+        }
+        let digest = whole.digest();
+        // What ends far behind is a value that is shorter than it says.
+        let bytes = whole.into_front(AT_ONCE_BYTES_MAX);
+        meter::bytes(bytes.len());
+        self.message(core, at, from, digest, &bytes);
+    }
+
+    /// A large value: into its item, slice by slice. Whose item it is executes it then.
+    fn large_value<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        mut from: From,
+        message: Whole,
+        head_bytes: usize,
+    ) {
+        let (queue, now) = (from.to.queue, from.arrived_nanos);
+        if !self.is_first(at, &mut from, message.digest()) {
+            return;
+        }
+        if !self.may_store(message.message_bytes()) {
+            at.counts.requests_queue_full.add_owner(1);
+            return at.shared.given_up(queue, &from.key(), now);
+        }
+        let incoming = {
+            let Ok(Some(frame)) = parse(message.piece(0), &core.limits) else { return };
+            let batch = &mut self.batches[from.queue()];
+            batch.begin();
+            let (touched, mut scratch) = (Cell::new(0), [0; KEY_BYTES_MAX]);
+            let key = execute::key_of_store(&frame.request, &mut scratch);
+            execute::begin(&core.context_for(&touched, key), &frame.request, batch.out())
+        };
+        match incoming {
+            Some(incoming) => {
+                self.batches[from.queue()].abandon();
+                let incoming = Box::new(incoming);
+                self.storing_bytes += message.message_bytes();
+                self.storing.push_back(Storing { from, message, at: head_bytes, incoming });
+            }
+            None => {
+                at.counts.requests.add_owner(1);
+                self.end_reply(at, &mut from); // refused, and says so
+            }
+        }
+    }
+}
