@@ -8,9 +8,10 @@
 //! (what that costs), [`threshold`] (where large begins), [`cores`] (how many workers serve
 //! which), [`ranges`] (which large worker serves which sizes), [`plan`] (all of it, published once
 //! per epoch), [`mod@route`] (one request against the plan), [`turn`] (what a worker does next),
-//! [`migrate`] (when a connection goes back home), [`owner`] (to whom a key belongs), [`designs`]
-//! (the complete rules) and, beside them, [`hot`] (keys asked for so often that they are moved
-//! about). [`reserve`] is a rival's rule that the simulator alone runs.
+//! [`share`] and [`pace`] (how its lanes share its time, and how long a slice is), [`migrate`]
+//! (when a connection goes back home), [`owner`] (to whom a key belongs), [`designs`] (the complete
+//! rules) and, beside them, [`hot`] (keys asked for so often that they are moved about).
+//! [`reserve`] is a rival's rule that the simulator alone runs.
 //!
 //! Knows no clock, thread, I/O or connection; of keys, [`owner`] apart, only hashes. Sizes are
 //! bytes of key + value.
@@ -28,6 +29,7 @@ pub mod histogram;
 pub mod hot;
 pub mod migrate;
 pub mod owner;
+pub mod pace;
 pub mod plan;
 pub mod ranges;
 pub mod reserve;

@@ -319,6 +319,7 @@ impl<S> Shared<S> {
             packets: lanes.packets.get(),
             slices: lanes.slices.get(),
             slices_urgent: lanes.slices_urgent.get(),
+            slice_bytes: lanes.slice_bytes.each_ref().map(|bytes| bytes.get()),
             connections: worker.connections.load(Relaxed) as u64,
             queue_small: lanes.waiting_small.get(),
             queue_large: lanes.waiting_large.get(),

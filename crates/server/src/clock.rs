@@ -55,6 +55,8 @@ impl Clock for SystemClock {
 #[derive(Debug, Clone, Default)]
 pub struct ManualClock {
     nanos: Arc<AtomicU64>,
+    /// It goes on by so many each time that it is asked.
+    runs: Arc<AtomicU64>,
     /// The wall clock was stepped back by so much since.
     seconds_back: u32,
 }
@@ -68,16 +70,24 @@ impl ManualClock {
         self.nanos.fetch_add(nanos, Relaxed);
     }
 
+    /// Go on by so many nanoseconds each time that somebody asks: work takes time from now on.
+    pub fn run(&self, nanos: u64) {
+        self.runs.store(nanos, Relaxed);
+    }
+
     /// The same clock for a server to come, which finds the wall clock stepped back.
     pub fn stepped_back(&self, seconds: u32) -> ManualClock {
         let seconds_back = self.seconds_back + seconds;
-        ManualClock { nanos: self.nanos.clone(), seconds_back }
+        ManualClock { seconds_back, ..self.clone() }
     }
 }
 
 impl Clock for ManualClock {
     fn nanos(&self) -> u64 {
-        self.nanos.load(Relaxed)
+        match self.runs.load(Relaxed) {
+            0 => self.nanos.load(Relaxed),
+            by => self.nanos.fetch_add(by, Relaxed) + by,
+        }
     }
     fn unix_seconds(&self, nanos: u64) -> u32 {
         Self::UNIX_START + (nanos / 1_000_000_000) as u32 - self.seconds_back

@@ -11,6 +11,7 @@ use crate::hot::local::HotWorker;
 use crate::latency::{self, Operation};
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
+use laneway_policy::pace::{Pace, Way};
 use laneway_policy::route::lane;
 use laneway_policy::{CorePlan, ItemBytes, Lane, LargeLane, Role, Route, WorkerId};
 use laneway_store::{Group, Hand, meter};
@@ -48,6 +49,8 @@ pub struct Core<T: Transport> {
     pub(crate) group: Box<Group>,
     /// Free slots that it keeps from one store to the next.
     pub(crate) hand: Hand,
+    /// How long slices take of late.
+    pub(crate) pace: Pace,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
     pub(crate) now_seconds: u32,
@@ -88,6 +91,7 @@ impl<T: Transport> Core<T> {
             told_idle: false,
             stopping: false,
             group: Box::default(),
+            pace: Pace::default(),
             turn_number: 0,
             hands_over: false,
             hands_unseen: false,
@@ -176,16 +180,23 @@ impl<T: Transport> Core<T> {
         route == Route::HereInSlices || (matches!(route, Route::Hand(_)) && self.sends_in_slices())
     }
 
-    /// The most that one turn of a large transfer moves.
-    pub(crate) fn slice_budget(&self) -> usize {
-        if is_planted(Bug::SliceUnbounded) {
-            return usize::MAX;
-        }
-        match self.plan.slice_bytes {
-            Some(slice) => slice.0 as usize,
-            None if self.sends_in_slices() => self.shared.settings.policy.slice_bytes.0 as usize,
-            None => usize::MAX,
-        }
+    /// The most that one turn of a large transfer moves by this way (`policy::pace`).
+    pub(crate) fn slice_budget(&self, way: Way) -> usize {
+        let most = match self.plan.slice_bytes {
+            _ if is_planted(Bug::SliceUnbounded) => return usize::MAX,
+            Some(slice) => slice,
+            None if self.sends_in_slices() => self.shared.settings.policy.slice_bytes,
+            None => return usize::MAX,
+        };
+        self.pace.bytes(way, most.0 as usize)
+    }
+
+    /// A slice that began then has moved so many bytes by this way.
+    pub(crate) fn note_slice(&mut self, way: Way, bytes: usize, began_nanos: u64) {
+        let took = self.clock.nanos().saturating_sub(began_nanos);
+        self.pace.note(way, bytes, took);
+        let now = self.slice_budget(way) as u64;
+        self.lanes().slice_bytes[way as usize].set_owner(now);
     }
 
     /// What comes now may be taken.

@@ -8,6 +8,7 @@ use crate::execute;
 use crate::latency::Operation;
 use crate::step::{OUT_BYTES_PER_TURN, READ_BYTES, REQUESTS_PER_TURN, Step, Stop};
 use crate::streams::Streams;
+use laneway_policy::pace::Way;
 use laneway_policy::share::REQUESTS_BESIDE_LARGE;
 use laneway_policy::{Design, ItemBytes, Route, route};
 use laneway_sync::planted::{Bug, is_planted};
@@ -152,7 +153,7 @@ impl<T: Transport> Streams<T> {
         let context = core.context_for(&touched, key);
         if rest.len() >= whole {
             let body = execute::Body::of(&rest[head..whole]);
-            let budget = core.slice_budget();
+            let budget = core.slice_budget(Way::Copy);
             let joining =
                 execute::store_slice(&context, &frame.request, body, budget, &mut self.out);
             core.count_hot(key, true);
@@ -261,7 +262,7 @@ impl<T: Transport> Streams<T> {
         let context = core.context_for(&touched, incoming.key());
         let mut joining = None;
         if rest.starts_with(VALUE_END) {
-            joining = incoming.finish_slice(&context, core.slice_budget(), &mut self.out);
+            joining = incoming.finish_slice(&context, core.slice_budget(Way::Copy), &mut self.out);
         } else {
             incoming.abandon_bad_chunk(&context, &mut self.out);
         }

@@ -11,6 +11,7 @@ use crate::output::Sent;
 use crate::receive::{Next, Piece};
 use crate::streams::Streams;
 use laneway_policy::BATCH;
+use laneway_policy::pace::Way;
 use laneway_policy::share::Run;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Interest, Token, Transport};
@@ -91,11 +92,15 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         urgent: bool,
     ) -> io::Result<Next> {
-        let budget = core.slice_budget();
+        let began = core.clock.nanos();
         if !connection.output.is_empty() {
             self.bound_unsent(core, connection);
+            let budget = core.slice_budget(Way::Send);
             match self.flush(core, connection, budget)? {
-                Sent::Budget => return Ok(connection.next_slice(budget, urgent)),
+                Sent::Budget => {
+                    core.note_slice(Way::Send, budget, began);
+                    return Ok(connection.next_slice(budget, urgent));
+                }
                 Sent::Blocked => return Ok(Next::Write),
                 Sent::Waiting => return Ok(Next::Ticket),
                 Sent::All => {}
@@ -115,14 +120,18 @@ impl<T: Transport> Streams<T> {
             });
         }
         if matches!(connection.mode, Mode::Joining { .. }) {
-            return self.join_slice(core, connection, urgent);
+            return self.join_slice(core, connection, urgent, began);
         }
         let in_place = connection.streams_in_place() && connection.input.is_empty();
         if matches!(connection.mode, Mode::Body(_)) && !in_place {
             return self.serve(core, connection); // a contiguous item: one read fills most of it
         }
+        let budget = core.slice_budget(Way::Receive);
         match self.receive_piece(core, connection, budget)? {
-            Piece::Some => Ok(connection.next_slice(budget, urgent)),
+            Piece::Some(bytes) => {
+                core.note_slice(Way::Receive, bytes, began);
+                Ok(connection.next_slice(bytes, urgent))
+            }
             Piece::Unready => Ok(Next::Large),
             Piece::Later => Ok(Next::Read),
             Piece::End => Ok(Next::Close),
@@ -140,14 +149,16 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         urgent: bool,
+        began: u64,
     ) -> io::Result<Next> {
         let Mode::Joining { joining, size, arrived } = &mut connection.mode else {
             return Ok(Next::Small);
         };
-        let (size, arrived, budget) = (*size, *arrived, core.slice_budget());
+        let (size, arrived, budget) = (*size, *arrived, core.slice_budget(Way::Copy));
         let touched = Cell::new(0);
         let done = joining.step(&core.context_for(&touched, joining.key()), budget, &mut self.out);
         if !done {
+            core.note_slice(Way::Copy, budget, began);
             return Ok(connection.next_slice(budget, urgent));
         }
         connection.mode = Mode::Requests;

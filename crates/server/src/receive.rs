@@ -225,7 +225,7 @@ impl<T: Transport> Streams<T> {
         loop {
             match self.receive_piece(core, connection, usize::MAX)? {
                 Piece::Whole => return Ok(None),
-                Piece::Some => {}
+                Piece::Some(_) => {}
                 Piece::Unready => return Ok(Some(Next::Small)),
                 Piece::Later => return Ok(Some(Next::Read)),
                 Piece::End => return Ok(Some(Next::Close)),
@@ -267,7 +267,7 @@ impl<T: Transport> Streams<T> {
         connection.card.last_seconds.store(core.now_seconds, Relaxed);
         if bytes < missing {
             let is_dry = connection.unread == Unread::Nothing;
-            return Ok(if is_dry { Piece::Later } else { Piece::Some });
+            return Ok(if is_dry { Piece::Later } else { Piece::Some(bytes) });
         }
         connection.body_is_whole();
         Ok(Piece::Whole)
@@ -279,8 +279,8 @@ impl<T: Transport> Streams<T> {
 pub(crate) enum Piece {
     /// The value is whole.
     Whole,
-    /// Bytes came, and more may be there; more are missing.
-    Some,
+    /// So many bytes came, and more may be there; more are missing.
+    Some(usize),
     /// Memory for the next bytes is being made free: others come first.
     Unready,
     /// Nothing more to read now.

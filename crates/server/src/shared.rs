@@ -12,6 +12,7 @@ use crate::kernel::Kernel;
 use crate::latency::Book;
 use crate::settings::{Settings, log_level};
 use crate::udp::shared::UdpShared;
+use laneway_policy::pace::Way;
 use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
 use laneway_rdma::region::Registry;
 use laneway_rdma::verbs::Hall;
@@ -61,6 +62,8 @@ pub struct LaneCounts {
     pub slices: Count,
     /// Of these, the ones of transfers with requests behind them on their connection.
     pub slices_urgent: Count,
+    /// The most that a slice moves now, by its way; 0 before the first one.
+    pub slice_bytes: [Count; Way::ALL.len()],
     /// Connections sent to a large worker.
     pub moved_to_large: Count,
     /// Connections sent back, or handed over because a role changed.

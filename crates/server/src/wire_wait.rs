@@ -4,6 +4,7 @@ use crate::backlog::STREAMS_MIN;
 use crate::connection::Connection;
 use crate::core::Core;
 use crate::streams::Streams;
+use laneway_policy::pace::Way;
 use laneway_transport::{Token, Transport};
 
 impl<T: Transport> Streams<T> {
@@ -32,7 +33,7 @@ impl<T: Transport> Streams<T> {
         let most = core.plan.large_unsent_bytes_max.map(|most| {
             let limited = self.backlog.limited + usize::from(connection.unsent_max.is_none());
             // Rounded, so that it does not change with every coming and going.
-            (most.0 as usize / limited.next_power_of_two()).max(core.slice_budget())
+            (most.0 as usize / limited.next_power_of_two()).max(core.slice_budget(Way::Send))
         });
         self.backlog.leave_unsent(connection, most);
     }

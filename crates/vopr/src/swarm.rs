@@ -64,6 +64,8 @@ pub struct Swarm {
     pub back: bool,
     /// Bytes of log and SSD change, at rest and as they are read.
     pub rot: bool,
+    /// Nanoseconds that pass each time that somebody asks for the time: work takes time.
+    pub clock_nanos: u64,
     /// Of so many requests for memory one is refused; 0: none.
     pub refuse_memory: u32,
     /// Connections at a time.
@@ -200,6 +202,7 @@ impl Swarm {
             wrong: random.one_in(2),
             back: random.one_in(3) && kept != Kept::No,
             rot: random.one_in(3) && kept != Kept::No,
+            clock_nanos: 0,
             refuse_memory: 0,
         };
         if random.one_in(3) {
@@ -207,6 +210,9 @@ impl Swarm {
         }
         if random.one_in(4) {
             swarm.refuse_memory = [6, 40, 300][random.below(3) as usize];
+        }
+        if random.one_in(3) {
+            swarm.clock_nanos = 1 + random.below(40_000);
         }
         swarm
     }

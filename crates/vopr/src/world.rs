@@ -69,12 +69,14 @@ impl World {
     /// A run that has not begun.
     pub fn new(swarm: &Swarm, traced: bool) -> World {
         let machine = (swarm.kept != Kept::No).then(|| Machine::new(LOG_BYTES, swarm.ssd_bytes));
+        let clock = ManualClock::default();
+        clock.run(swarm.clock_nanos);
         World {
             swarm: swarm.clone(),
             random: Random::new(swarm.seed),
             books: Books::new(swarm, traced),
             machine,
-            clock: ManualClock::default(),
+            clock,
             streams: (0..swarm.clients).map(StreamClient::new).collect(),
             steps_until_rest: REST_EVERY,
             older: None,

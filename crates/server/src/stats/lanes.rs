@@ -1,6 +1,7 @@
 //! `stats lanes`: the plan in force, and what each worker does under it (Minos §3).
 
 use super::lines::Lines;
+use laneway_policy::pace::Way;
 use std::fmt::Display;
 
 /// What a worker is for, under the plan in force.
@@ -44,6 +45,8 @@ pub struct WorkerLane {
     pub slices: u64,
     /// Of these, the ones of transfers with requests behind them on their connection.
     pub slices_urgent: u64,
+    /// The most that a slice moves now, by its way.
+    pub slice_bytes: [u64; Way::ALL.len()],
     /// Connections that call it home, now.
     pub connections: u64,
     /// Connections waiting for a turn in the small lane, now.
@@ -158,6 +161,9 @@ fn write_worker(index: usize, worker: &WorkerLane, lines: &mut Lines<'_>) {
     line("packets", &worker.packets);
     line("slices", &worker.slices);
     line("slices_urgent", &worker.slices_urgent);
+    for (way, bytes) in Way::ALL.iter().zip(&worker.slice_bytes) {
+        line(&format!("slice_bytes_{}", way.name()), bytes);
+    }
     line("connections", &worker.connections);
     line("queue_small", &worker.queue_small);
     line("queue_large", &worker.queue_large);

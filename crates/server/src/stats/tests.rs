@@ -215,6 +215,7 @@ fn lanes_are_told_per_worker() {
         packets: 12,
         slices: 0,
         slices_urgent: 0,
+        slice_bytes: [0; 4],
         connections: 3,
         queue_small: 1,
         queue_large: 0,

@@ -11,6 +11,7 @@
 
 use super::state::{At, Desk, Fetching, From};
 use crate::core::Core;
+use laneway_policy::pace::Way;
 use laneway_rdma::contract::{Lent, MESSAGE_BYTES_MAX, Moved};
 use laneway_rdma::long::parcel;
 use laneway_store::meter;
@@ -73,9 +74,11 @@ impl Desk {
     pub(super) fn fetch_slice<T: Transport>(&mut self, core: &mut Core<T>, at: At<'_>) {
         let Some(mut fetching) = self.fetching.pop_front() else { return };
         let Fetching { lent, bytes, digest, is_late, .. } = &mut fetching;
-        let mut budget = core.slice_budget();
+        let (began, most) = (core.clock.nanos(), core.slice_budget(Way::Copy));
+        let mut budget = most;
         while bytes.len() < lent.bytes() {
             if budget == 0 {
+                core.note_slice(Way::Copy, most, began);
                 return self.fetching.push_front(fetching);
             }
             let start = bytes.len();

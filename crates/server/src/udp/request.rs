@@ -14,6 +14,7 @@ use crate::execute::{self, Body, Context, Outcome};
 use crate::handoff::{Job, Origin};
 use crate::latency::Operation;
 use crate::requests::{operation, writes};
+use laneway_policy::pace::Way;
 use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
 use laneway_store::meter;
 use laneway_transport::Transport;
@@ -162,7 +163,7 @@ impl Desk {
                 let touched = Cell::new(0);
                 let body = Body::of(&bytes[*head_bytes..]);
                 let full = self.joinings.len() >= JOININGS_MAX;
-                let budget = if full { usize::MAX } else { core.slice_budget() };
+                let budget = if full { usize::MAX } else { core.slice_budget(Way::Copy) };
                 let context = core.context_for(&touched, key);
                 if let Some(joining) = execute::store_slice(&context, request, body, budget, out) {
                     self.batches[from.queue()].abandon();

@@ -8,6 +8,7 @@ use super::state::{At, Desk, JoiningFrom, Slicing, Storing, Udp};
 use crate::core::Core;
 use crate::handoff::{DatagramOrigin, Job, Origin, Work};
 use crate::latency::Operation;
+use laneway_policy::pace::Way;
 use laneway_policy::{ItemBytes, WorkerId};
 use laneway_store::meter;
 use laneway_transport::Transport;
@@ -86,8 +87,12 @@ impl Udp {
         let at = At::of(shared, core.id);
         let Some(mut transfer) = desk.transfers.pop_front() else { return Ok(()) };
         let queue = usize::from(transfer.to.queue);
-        let now = if transfer.is_placed() { core.clock.nanos() } else { 0 };
-        let slice = transfer.slice(&mut **datagrams, core.slice_budget(), now)?;
+        let began = core.clock.nanos();
+        let budget = core.slice_budget(Way::Frames);
+        let slice = transfer.slice(&mut **datagrams, budget, began)?;
+        if let Slice::More(bytes) = slice {
+            core.note_slice(Way::Frames, bytes, began);
+        }
         let (Slice::More(bytes) | Slice::Full(bytes) | Slice::Last(bytes)) = slice;
         core.counters().bytes_written.add_owner(bytes as u64);
         meter::bytes(bytes);
@@ -153,7 +158,8 @@ impl Desk {
     /// One slice of a value goes into its item; after the last one the request is answered.
     fn value_slice<T: Transport>(&mut self, core: &mut Core<T>, at: At<'_>) {
         let Some(mut storing) = self.storing.pop_front() else { return };
-        let mut budget = core.slice_budget();
+        let (began, most) = (core.clock.nanos(), core.slice_budget(Way::Copy));
+        let mut budget = most;
         while budget > 0 && storing.incoming.draft().missing() > 0 {
             let ready = match storing.incoming.draft().prepare() {
                 Ok(None) => return self.storing.push_front(storing), // others come first
@@ -169,6 +175,7 @@ impl Desk {
             budget -= most;
         }
         if storing.incoming.draft().missing() > 0 {
+            core.note_slice(Way::Copy, most, began);
             self.storing.push_front(storing);
         } else {
             self.stored(core, at, storing, true);
@@ -212,7 +219,7 @@ impl Desk {
         if !fits {
             incoming.out_of_memory(&context, batch.out());
         } else if is_whole {
-            let budget = core.slice_budget();
+            let budget = core.slice_budget(Way::Copy);
             if let Some(joining) = incoming.finish_slice(&context, budget, batch.out()) {
                 batch.abandon();
                 return self.joinings.push_back(JoiningFrom { from, size, joining });
@@ -231,10 +238,12 @@ impl Desk {
         let JoiningFrom { from, size, joining } = &mut under_way;
         let batch = &mut self.batches[from.queue()];
         batch.begin();
-        let (touched, budget) = (Cell::new(0), core.slice_budget());
+        let (began, budget) = (core.clock.nanos(), core.slice_budget(Way::Copy));
+        let touched = Cell::new(0);
         let context = core.context_for(&touched, joining.key());
         let done = joining.step(&context, budget, batch.out());
         if !done {
+            core.note_slice(Way::Copy, budget, began);
             batch.abandon();
             return self.joinings.push_front(under_way);
         }
