@@ -205,16 +205,21 @@ impl Swarm {
             clock_nanos: 0,
             refuse_memory: 0,
         };
+        swarm.draw_later(random);
+        swarm
+    }
+
+    /// What came to be drawn later: behind the rest, so that a seed keeps its run.
+    fn draw_later(&mut self, random: &mut Random) {
         if random.one_in(3) {
-            swarm.domains = 1 + random.below(3) as u16;
+            self.domains = 1 + random.below(3) as u16;
         }
         if random.one_in(4) {
-            swarm.refuse_memory = [6, 40, 300][random.below(3) as usize];
+            self.refuse_memory = [6, 40, 300][random.below(3) as usize];
         }
         if random.one_in(3) {
-            swarm.clock_nanos = 1 + random.below(40_000);
+            self.clock_nanos = 1 + random.below(40_000);
         }
-        swarm
     }
 
     /// Whether memory is shorter than what the clients store.
