@@ -183,7 +183,7 @@ impl<T: Transport> Streams<T> {
     /// Bytes of a value that arrived with its header, or behind it.
     fn body(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
     ) -> Step {
@@ -211,11 +211,7 @@ impl<T: Transport> Streams<T> {
     }
 
     /// No memory for the rest of a value: say so, and swallow it.
-    pub(crate) fn refuse_body(
-        &mut self,
-        core: &mut Core<T>,
-        connection: &mut Connection<T::Stream>,
-    ) {
+    pub(crate) fn refuse_body(&mut self, core: &Core<T>, connection: &mut Connection<T::Stream>) {
         let Mode::Body(mut incoming) = std::mem::replace(&mut connection.mode, Mode::Requests)
         else {
             return;
@@ -276,7 +272,7 @@ impl<T: Transport> Streams<T> {
     /// The client is wrong: tell it, and go on as memcached would.
     fn malformed(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         what: &Malformed<'_>,
     ) -> Step {

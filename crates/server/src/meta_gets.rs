@@ -105,7 +105,7 @@ impl<T: Transport> Streams<T> {
     /// The answer for one key of the group, if it is simple and this worker's to give.
     fn meta_sought(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         meta: &Meta<'_>,
         number: usize,
         key: &[u8],

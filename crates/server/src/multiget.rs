@@ -306,7 +306,7 @@ impl<T: Transport> Streams<T> {
 
     /// The answer for one key of the group, if it is simple and this worker's to give.
     #[inline]
-    fn sought(&mut self, core: &mut Core<T>, verb: GetVerb, number: usize, key: &[u8]) -> Sought {
+    fn sought(&mut self, core: &Core<T>, verb: GetVerb, number: usize, key: &[u8]) -> Sought {
         #[cfg(feature = "needless-allocation")]
         std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
         let asks = core.hands_unseen || writes(verb);

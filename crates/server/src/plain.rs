@@ -44,7 +44,7 @@ impl<T: Transport> Streams<T> {
     /// The next step of the answer that a connection is given; others come before the one after.
     pub(crate) fn answer_on(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
     ) -> Step {
         if let Mode::Answering(answer) = &mut connection.mode
@@ -58,7 +58,7 @@ impl<T: Transport> Streams<T> {
     /// What an outcome asks for besides its reply.
     fn conclude(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         outcome: Outcome,
         consumed: usize,

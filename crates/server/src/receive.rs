@@ -123,7 +123,7 @@ impl<T: Transport> Streams<T> {
     /// ends is not known, so nothing behind it could be served.
     fn refuse_input(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
     ) -> io::Result<Next> {
         connection.input = Input::default();
@@ -137,7 +137,7 @@ impl<T: Transport> Streams<T> {
     /// Send what the turn has produced, and say what comes next.
     fn reply(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         stop: Stop,
     ) -> io::Result<Next> {
@@ -168,7 +168,7 @@ impl<T: Transport> Streams<T> {
     /// Write the worker's reply buffer straight to the peer; what does not fit joins the output.
     pub(crate) fn send_out(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
     ) -> io::Result<()> {
         if self.out.is_empty() {
@@ -195,7 +195,7 @@ impl<T: Transport> Streams<T> {
     /// Send from the output, at most about `budget` bytes.
     pub(crate) fn flush(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         budget: usize,
     ) -> io::Result<Sent> {
@@ -208,7 +208,7 @@ impl<T: Transport> Streams<T> {
     }
 
     /// The last byte of every reply so far has left: record how long the requests took.
-    pub(crate) fn settle(&mut self, core: &mut Core<T>, connection: &mut Connection<T::Stream>) {
+    pub(crate) fn settle(&mut self, core: &Core<T>, connection: &mut Connection<T::Stream>) {
         if !connection.tally.is_empty() {
             let now = core.clock.nanos();
             core.shared.workers[core.id.index()].book.settle(&mut connection.tally, now);
@@ -219,7 +219,7 @@ impl<T: Transport> Streams<T> {
     /// and for designs that run everything to completion. `None` once it is whole.
     fn stream_body(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
     ) -> io::Result<Option<Next>> {
         loop {
@@ -237,7 +237,7 @@ impl<T: Transport> Streams<T> {
     /// One read of a value that streams into its item, of at most `budget` bytes.
     pub(crate) fn receive_piece(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         budget: usize,
     ) -> io::Result<Piece> {

@@ -64,7 +64,7 @@ impl<T: Transport> Streams<T> {
     /// The head of the reply is in `out`; the value follows it, and what stands behind the value.
     pub(crate) fn begin_transfer(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         transfer: execute::Transfer,
         last: bool,

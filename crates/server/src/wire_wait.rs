@@ -11,7 +11,7 @@ impl<T: Transport> Streams<T> {
     /// A large stream's peer takes nothing more for now.
     pub(crate) fn waits_for_peer(
         &mut self,
-        core: &mut Core<T>,
+        core: &Core<T>,
         token: Token,
         connection: &mut Connection<T::Stream>,
     ) {
@@ -25,11 +25,7 @@ impl<T: Transport> Streams<T> {
     /// While the wire is full, how much of a large reply may wait in the kernel: its part of what
     /// the plan grants the worker. A slice at least, for peers that take nothing must not hold up
     /// those that do.
-    pub(crate) fn bound_unsent(
-        &mut self,
-        core: &mut Core<T>,
-        connection: &mut Connection<T::Stream>,
-    ) {
+    pub(crate) fn bound_unsent(&mut self, core: &Core<T>, connection: &mut Connection<T::Stream>) {
         let most = core.plan.large_unsent_bytes_max.map(|most| {
             let limited = self.backlog.limited + usize::from(connection.unsent_max.is_none());
             // Rounded, so that it does not change with every coming and going.
@@ -39,7 +35,7 @@ impl<T: Transport> Streams<T> {
     }
 
     /// A turn begins: count how long the worker has waited for the wire since the last one.
-    pub(crate) fn count_backlog(&mut self, core: &mut Core<T>, now: u64) {
+    pub(crate) fn count_backlog(&mut self, core: &Core<T>, now: u64) {
         if let Some((since, most)) = self.backlog.since.take() {
             let waited = now.saturating_sub(since).min(most);
             core.lanes().tx_backed_up_nanos.add_owner(waited);
