@@ -82,7 +82,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Put a job into a queue of another domain: that of a worker that serves small requests there.
-    pub(crate) fn enqueue_abroad(&mut self, to: WorkerTarget, mut job: Job) -> Result<(), Job> {
+    pub(crate) fn enqueue_abroad(&self, to: WorkerTarget, mut job: Job) -> Result<(), Job> {
         let (Some(domains), WorkerTarget::Worker(WorkerId(number))) =
             (self.shared.domains.get(), to)
         else {

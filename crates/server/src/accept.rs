@@ -88,7 +88,7 @@ impl<T: Transport> Streams<T> {
     }
 
     fn welcome(&mut self, core: &mut Core<T>, mut stream: T::Stream) -> io::Result<()> {
-        let shared = core.shared.clone();
+        let shared = &core.shared;
         let most = shared.settings.connections_max;
         let names = (stream.peer(), stream.local());
         let Some(card) = shared.connections.enter(most, names, core.now_seconds) else {

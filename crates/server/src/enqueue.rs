@@ -13,9 +13,8 @@ impl<T: Transport> Core<T> {
     /// Put a job into a queue, and see to it that somebody comes for it; gives it back if the queue
     /// is full.
     pub(crate) fn enqueue(&mut self, to: WorkerTarget, job: Job) -> Result<(), Job> {
-        let shared = self.shared.clone();
         if to == KEEPER {
-            let durable = shared.durable.get().expect("only where there is a keeper");
+            let durable = self.shared.durable.get().expect("only where there is a keeper");
             let size = job.size.0;
             durable.push(job)?;
             self.lanes().handed_over.add_owner(1);
@@ -27,23 +26,24 @@ impl<T: Transport> Core<T> {
         }
         match to {
             WorkerTarget::Shared => {
-                shared.large_jobs.push(job)?;
+                self.shared.large_jobs.push(job)?;
                 self.lanes().handed_over.add_owner(1);
                 let takers = self.plan.large_ids().chain(self.plan.standby());
                 self.wake_one(takers);
                 // Since then others may have become those who take from it.
-                if shared.plan.edition.is_over(self.plan_version) {
-                    shared.wake_all();
+                if self.shared.plan.edition.is_over(self.plan_version) {
+                    self.shared.wake_all();
                 }
             }
             WorkerTarget::Between(..) => {
                 self.turn_number += 1;
-                let queued = |id: WorkerId| shared.workers[id.index()].jobs.len() as u64;
+                let workers = &self.shared.workers;
+                let queued = |id: WorkerId| workers[id.index()].jobs.len() as u64;
                 let worker = to.shortest(&self.plan, self.turn_number, queued);
                 return self.enqueue(WorkerTarget::Worker(worker), job);
             }
             WorkerTarget::Worker(worker) => {
-                let queue = &shared.workers[worker.index()].jobs;
+                let queue = &self.shared.workers[worker.index()].jobs;
                 queue.push(job)?;
                 if worker != self.id {
                     self.lanes().handed_over.add_owner(1);

@@ -179,15 +179,15 @@ impl<T: Transport> Streams<T> {
         if here.mailbox.is_empty() && (core.shared.large_queue.is_empty() || !core.takes_large()) {
             return Ok(false);
         }
-        let shared = core.shared.clone();
         let mut any = false;
         for _ in 0..BATCH {
-            let Some(connection) = shared.workers[core.id.index()].mailbox.pop() else { break };
+            let mailbox = &core.shared.workers[core.id.index()].mailbox;
+            let Some(connection) = mailbox.pop() else { break };
             self.settle_in(core, connection)?;
             any = true;
         }
         while core.takes_large() && self.large.len() < LARGE_AT_A_TIME {
-            let Some(connection) = shared.large_queue.pop() else { break };
+            let Some(connection) = core.shared.large_queue.pop() else { break };
             self.settle_in(core, connection)?;
             any = true;
             // Its large request begins with this turn, or it would not count as one yet.

@@ -129,17 +129,17 @@ impl<T: Transport> Streams<T> {
         connection: Box<Connection<T::Stream>>,
     ) -> io::Result<()> {
         core.turn_number += 1;
-        let shared = core.shared.clone();
         let Route::Hand(target) = route(&core.plan, core.id, core.plan.threshold) else {
             // The plan has changed since: it is served here after all.
             return self.place(core, token, connection, Next::Small, false);
         };
         let waiting = |id: WorkerId| {
-            let worker = &shared.workers[id.index()];
+            let worker = &core.shared.workers[id.index()];
             worker.lanes.waiting_large.get() + worker.mailbox.len() as u64
         };
         let worker = target.shortest(&core.plan, core.turn_number, waiting);
         let connection = self.uproot(core, token, connection)?;
+        let shared = &core.shared;
         let queue = match target {
             WorkerTarget::Shared => &shared.large_queue,
             WorkerTarget::Worker(_) | WorkerTarget::Between(..) => {
@@ -191,7 +191,7 @@ impl<T: Transport> Streams<T> {
         if to == core.id {
             return self.settle_in(core, connection);
         }
-        let shared = core.shared.clone();
+        let shared = &core.shared;
         match shared.workers[to.index()].mailbox.push(connection) {
             Ok(()) => {
                 shared.workers[to.index()].wake();
