@@ -159,6 +159,10 @@ impl Server {
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let socket = places.folder.join(format!("{name}-{port}.sock"));
         let command = expand(&definition.command, places, port, &socket);
+        if definition.command.contains("{data}") {
+            let data = socket.with_extension("data"); // not every server makes its own
+            std::fs::create_dir_all(&data).map_err(|error| format!("{data:?}: {error}"))?;
+        }
         let log_path = places.folder.join(format!("{name}-{port}.log"));
         let log = File::create(&log_path).map_err(|error| format!("{log_path:?}: {error}"))?;
         let log_too = log.try_clone().map_err(|error| format!("{log_path:?}: {error}"))?;
