@@ -14,9 +14,9 @@ pub const BUILTIN: &[(&str, &str)] = builtin! {
     "kernel-get" "kernel-get-veth" "kernel-mixes" "kernel-programs" "large-4mb-0125" "large-4mb-075"
     "large-4mb-075-deployed" "large-500kb-0125" "large-500kb-075" "mass-expiry" "memory" "miss"
     "mixed-50" "multiget-50" "multiget-large" "noisy-1mb" "noisy-1mb-deployed" "noisy-8mb"
-    "noisy-8mb-deployed" "pipeline-mix" "scale" "service-time" "set-1" "set-16" "shift" "shm"
-    "shm-sizes" "shm-window" "tier-boundary" "tier-latency" "tier-p99" "tier-split" "tier-synced"
-    "tier-unsynced" "twitter-held-out" "twitter-miss" "udp-500kb-0125" "udp-500kb-075"
+    "noisy-8mb-deployed" "pipeline-mix" "scale" "server-set" "service-time" "set-1" "set-16" "shift"
+    "shm" "shm-sizes" "shm-window" "tier-boundary" "tier-latency" "tier-p99" "tier-split"
+    "tier-synced" "tier-unsynced" "twitter-held-out" "twitter-miss" "udp-500kb-0125" "udp-500kb-075"
     "udp-500kb-075-deployed" "udp-get" "udp-mb" "udp-veth-500kb"
 };
 
