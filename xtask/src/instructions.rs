@@ -1,16 +1,16 @@
-//! How many instructions and allocations a request takes, counted by valgrind, against committed
-//! ceilings: a guard that does not depend on time, so that it holds on a machine that others
-//! disturb.
+//! How many instructions, allocations and system calls a request takes, counted by valgrind,
+//! against committed ceilings: a guard that does not depend on time, so that it holds on a machine
+//! that others disturb.
 //!
 //! Locked instructions are the read-modify-writes of atomics and mutexes. Workers on many CPUs pay
 //! most for them, so their number is bounded too; here nobody waits for one.
 //!
 //! Each path is carried out twice with different numbers of requests; the difference, divided by
 //! the difference of the numbers, leaves out what it costs to begin. callgrind counts instructions
-//! and locked ones, memcheck allocations. Instructions are not time: what waits for memory or for
-//! the kernel costs none here. They find the needless copy or lookup that a change brings along;
-//! their ceilings leave a few per cent, so that not every change has to argue. The others leave
-//! a tenth.
+//! and locked ones, memcheck allocations, and a trace system calls. Instructions are not time: what
+//! waits for memory or for the kernel costs none here. They find the needless copy or lookup that a
+//! change brings along; their ceilings leave a few per cent, so that not every change has to argue.
+//! The others leave a tenth.
 
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process;
@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const HELP: &str = "\
-Count instructions, locked ones among them, and allocations of requests with valgrind; fail above
-the ceilings.
+Count instructions, locked ones among them, allocations and system calls of requests with
+valgrind; fail above the ceilings.
 
 usage: cargo xtask instructions [--canary] [--update] [NAME]
 
@@ -49,6 +49,7 @@ struct Cost {
     instructions: f64,
     locked: f64,
     allocations: f64,
+    calls: f64,
 }
 
 type Costs = BTreeMap<String, Cost>;
@@ -81,8 +82,9 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     for name in names {
         let found = count(&program, &name)?;
         println!(
-            "{name:<16} {:>8.1} instructions {:>6.2} locked {:>6.2} allocations",
-            found.instructions, found.locked, found.allocations
+            "{name:<18} {:>8.1} instructions {:>6.2} locked {:>6.2} allocations {:>5.2} \
+             system calls",
+            found.instructions, found.locked, found.allocations, found.calls
         );
         counted.insert(name, found);
     }
@@ -113,8 +115,10 @@ fn over(ceilings: &Costs, counted: &Costs) -> Result<Vec<String>, String> {
         let ceiling = ceilings.get(name).ok_or(format!(
             "{name} has no ceiling in {CEILINGS}; `cargo xtask instructions --update` makes one"
         ))?;
-        let Cost { instructions, locked, allocations } = *ceiling;
-        if found.allocations > allocations {
+        let Cost { instructions, locked, allocations, calls } = *ceiling;
+        if found.calls > calls {
+            over.push(format!("{name}: {:.2} system calls, not {calls}", found.calls));
+        } else if found.allocations > allocations {
             over.push(format!("{name}: {:.2} allocations, not {allocations}", found.allocations));
         } else if found.locked > locked {
             over.push(format!("{name}: {:.2} locked instructions, not {locked}", found.locked));
@@ -137,12 +141,14 @@ fn read(text: &str) -> Result<Costs, String> {
             let number = value.as_float().or(value.as_integer().map(|number| number as f64));
             number.filter(|number| 0.0 <= *number)
         };
-        let (Some(instructions), Some(locked), Some(allocations)) =
-            (number("instructions"), number("locked"), number("allocations"))
+        let (Some(instructions), Some(locked), Some(allocations), Some(calls)) =
+            (number("instructions"), number("locked"), number("allocations"), number("calls"))
         else {
-            return Err(format!("{CEILINGS}: {name}: needs instructions, locked and allocations"));
+            return Err(format!(
+                "{CEILINGS}: {name}: needs instructions, locked, allocations and calls"
+            ));
         };
-        ceilings.insert(name.clone(), Cost { instructions, locked, allocations });
+        ceilings.insert(name.clone(), Cost { instructions, locked, allocations, calls });
     }
     Ok(ceilings)
 }
@@ -152,17 +158,18 @@ fn write(mut ceilings: Costs, counted: &Costs) -> Outcome {
         let instructions = (found.instructions * MARGIN).ceil();
         let whole = |counted: f64| ((counted + MARGIN_WHOLE) * 100.0).round() / 100.0;
         let (locked, allocations) = (whole(found.locked), whole(found.allocations));
-        ceilings.insert(name.clone(), Cost { instructions, locked, allocations });
+        let calls = whole(found.calls);
+        ceilings.insert(name.clone(), Cost { instructions, locked, allocations, calls });
     }
     let mut text = String::from(
         "# Per request at most (per key for multiget and lookups), as `cargo xtask instructions`\n\
-         # counts; 5 % of the instructions, a tenth of a locked one and of an allocation above\n\
-         # what was counted when they were made.\n",
+         # counts; 5 % of the instructions, a tenth of a locked one, of an allocation and of a\n\
+         # system call above what was counted when they were made.\n",
     );
-    for (name, Cost { instructions, locked, allocations }) in &ceilings {
+    for (name, Cost { instructions, locked, allocations, calls }) in &ceilings {
         text.push_str(&format!(
             "\n[{name}]\ninstructions = {instructions}\nlocked = {locked}\n\
-             allocations = {allocations}\n"
+             allocations = {allocations}\ncalls = {calls}\n"
         ));
     }
     std::fs::write(process::root().join(CEILINGS), text).map_err(|error| error.to_string())?;
@@ -199,25 +206,30 @@ fn paths(program: &Path) -> Result<Vec<String>, String> {
 fn count(program: &Path, path: &str) -> Result<Cost, String> {
     let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-bus=yes"];
     let memcheck = ["--tool=memcheck", "--undef-value-errors=no"];
-    let [instructions, locked] = per_request(&callgrind, program, path, "Collected : ")?;
-    let [allocations] = per_request(&memcheck, program, path, "total heap usage: ")?;
-    Ok(Cost { instructions, locked, allocations })
+    let traced = ["--tool=none", "--trace-syscalls=yes"];
+    let collected = |told: &str| numbers_after(told, "Collected : ");
+    let [instructions, locked] = per_request(&callgrind, program, path, collected)?;
+    let used = |told: &str| numbers_after(told, "total heap usage: ");
+    let [allocations] = per_request(&memcheck, program, path, used)?;
+    let [calls] = per_request(&traced, program, path, system_calls)?;
+    Ok(Cost { instructions, locked, allocations, calls })
 }
 
-/// What a tool of valgrind counts for one request, in the numbers after `label`.
+/// What a tool of valgrind counts for one request, by the numbers that `found` reads in what it
+/// tells.
 fn per_request<const N: usize>(
     tool: &[&str],
     program: &Path,
     path: &str,
-    label: &str,
+    found: impl Fn(&str) -> Option<[u64; N]>,
 ) -> Result<[f64; N], String> {
     let mut totals = [[0_u64; N]; 2];
     for (total, requests) in totals.iter_mut().zip(REQUESTS) {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(tool).arg(program).args([path, &requests.to_string()]);
         let (status, told) = process::capture(&mut valgrind)?;
-        let found = numbers_after(&told, label).filter(|_| status.success());
-        *total = found.ok_or_else(|| format!("{}: {told}", process::typed(&valgrind)))?;
+        let numbers = found(&told).filter(|_| status.success());
+        *total = numbers.ok_or_else(|| format!("{}: {told}", process::typed(&valgrind)))?;
     }
     let [fewer, more] = totals;
     let requests = (REQUESTS[1] - REQUESTS[0]) as f64;
@@ -231,12 +243,22 @@ fn numbers_after<const N: usize>(told: &str, label: &str) -> Option<[u64; N]> {
     words.take(N).collect::<Option<Vec<u64>>>()?.try_into().ok()
 }
 
+/// `SYSCALL[12,1]( 45) sys_recvfrom ...`, one for each, and another line where one that may block
+/// ends; a program without any does not exist.
+fn system_calls(told: &str) -> Option<[u64; 1]> {
+    let calls = told.matches(") sys_").count() as u64;
+    (calls > 0).then_some([calls])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_valgrind_says_is_read() {
+        let told = "SYSCALL[7,1]( 44) sys_sendto ( 3, 0x1 ) --> [async] ...\n\
+                    SYSCALL[7,1]( 44) ... [async] --> Success(0x54)\nSYSCALL[7,1](3) sys_close";
+        assert_eq!((system_calls(told), system_calls("==7==")), (Some([2]), None));
         let told = "==12== Events    : Ir Ge\n==12== Collected : 9876543 12\n==12==\n";
         assert_eq!(numbers_after(told, "Collected : "), Some([9_876_543, 12]));
         assert_eq!(numbers_after::<3>(told, "Collected : "), None);
@@ -248,9 +270,10 @@ mod tests {
     #[test]
     fn a_path_above_its_ceiling_is_found_and_one_without_is_an_error() {
         let ceilings =
-            read("[get]\ninstructions = 1000\nlocked = 18.1\nallocations = 2.1\n").expect("good");
+            read("[get]\ninstructions = 1000\nlocked = 18.1\nallocations = 2.1\ncalls = 0.1\n")
+                .expect("good");
         let over = |name: &str, instructions, locked, allocations| {
-            let cost = Cost { instructions, locked, allocations };
+            let cost = Cost { instructions, locked, allocations, calls: 0.0 };
             super::over(&ceilings, &[(name.to_owned(), cost)].into())
         };
         assert_eq!(over("get", 1_000.0, 18.0, 2.0), Ok(vec![]));

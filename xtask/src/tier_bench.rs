@@ -1,5 +1,6 @@
-//! The comparison of durable stores, `bench/tier`: built, tested and linted here, because it is a
-//! package of its own outside the workspace. Its rivals are nobody else's dependencies.
+//! The comparison of durable stores, `bench/tier`, and the probe of io_uring, `bench/io-probe`:
+//! built, tested and linted here, because they are packages of their own outside the workspace.
+//! What they compare with is nobody else's dependency.
 
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
@@ -7,26 +8,30 @@ use crate::setup;
 use std::process::Command;
 
 pub const HELP: &str = "\
-Check the program that compares durable stores: format, clippy, tests.
+Check the programs of bench/ that are packages of their own: format, clippy, tests.
 
 usage: cargo xtask tier-bench
 
-It is a package of its own (bench/tier), so `cargo test --workspace` does not know it. To compare,
-run `cargo xtask bench tier-synced`, tier-unsynced, tier-split, tier-boundary or
-tier-latency.";
+bench/tier compares durable stores: run `cargo xtask bench tier-synced`, tier-unsynced, tier-split,
+tier-boundary or tier-latency. bench/io-probe compares io_uring with epoll:
+`cargo run --release --manifest-path bench/io-probe/Cargo.toml`.";
 
 /// How definitions call it.
 pub const PROGRAM: &str = "{release}/tier-ycsb";
 const MANIFEST: &str = "bench/tier/Cargo.toml";
+const MANIFESTS: [&str; 2] = [MANIFEST, "bench/io-probe/Cargo.toml"];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if let Some(argument) = parser.next()? {
         return Err(Failure::Usage(argument.unexpected().to_string()));
     }
-    process::run(cargo("fmt").arg("--check"))?;
-    process::run(cargo("clippy").args(["--quiet", "--no-deps", "--all-targets"]).args(DENY))?;
-    process::run(cargo("test").arg("--quiet"))?;
-    passed("the program that compares durable stores is formatted, clean and tested")
+    for manifest in MANIFESTS {
+        process::run(cargo("fmt", manifest).arg("--check"))?;
+        let clippy = ["--quiet", "--no-deps", "--all-targets"];
+        process::run(cargo("clippy", manifest).args(clippy).args(DENY))?;
+    }
+    process::run(cargo("test", MANIFEST).arg("--quiet"))?;
+    passed("the programs outside the workspace are formatted, clean and tested")
 }
 
 const DENY: [&str; 3] = ["--", "-D", "warnings"];
@@ -34,13 +39,13 @@ const DENY: [&str; 3] = ["--", "-D", "warnings"];
 /// Builds it for release, and installs RocksDB.
 pub fn build() -> Result<(), Failure> {
     setup::provide_rocksdb()?;
-    Ok(process::run(cargo("build").args(["--quiet", "--release"]))?)
+    Ok(process::run(cargo("build", MANIFEST).args(["--quiet", "--release"]))?)
 }
 
-/// `cargo TASK` of that package, into our own target folder.
-fn cargo(task: &str) -> Command {
+/// `cargo TASK` of such a package, into our own target folder.
+fn cargo(task: &str, manifest: &str) -> Command {
     let mut command = process::cargo();
     command.env("CARGO_TARGET_DIR", process::target_dir());
-    command.args([task, "--manifest-path", MANIFEST]);
+    command.args([task, "--manifest-path", manifest]);
     command
 }

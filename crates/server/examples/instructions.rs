@@ -9,12 +9,17 @@
 
 use laneway_vopr::rig;
 
-use laneway_policy::Form;
-use laneway_server::worker::Progress;
+use laneway_policy::{Form, WorkerId};
+use laneway_server::clock::ManualClock;
+use laneway_server::shared::Company;
+use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Got, KeyHash, Store};
 use laneway_transport::memory::Client;
+use laneway_transport::socket::SocketTransport;
+use laneway_transport::udp::{Ports, Sockets, UdpDatagrams};
 use rig::{Plan, Rig, value};
 use std::hint::black_box;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 
 /// Enough for an index of some depth, few enough to be written in a moment.
@@ -37,6 +42,9 @@ const PATHS: &[(&str, CarryOut)] = &[
     ("meta-get-burst", |requests| talk(requests, BURST, meta_get, "\r\n")),
     ("miss-burst", |requests| talk(requests, BURST, miss, "END\r\n")),
     ("multiget", multiget),
+    ("udp-get", |requests| talk_by_udp(requests, 1, get)),
+    ("udp-get-burst", |requests| talk_by_udp(requests, BURST, get)),
+    ("udp-meta-get-burst", |requests| talk_by_udp(requests, BURST, meta_get)),
     ("lookup", lookup),
     ("lookup-batch", lookup_batch),
 ];
@@ -102,6 +110,77 @@ fn talk(requests: usize, burst: usize, text: impl Fn(String) -> String, end: &st
         let request = &bursts[number % bursts.len()];
         let back = ask(&mut rig, &client, request.as_bytes());
         assert!(back.ends_with(end.as_bytes()), "{:?}", String::from_utf8_lossy(&back));
+    }
+}
+
+/// A worker that is asked over loopback.
+struct Afar {
+    worker: Worker<SocketTransport>,
+    client: UdpSocket,
+    /// The last reply lies here.
+    room: [u8; 2048],
+}
+
+impl Afar {
+    fn new() -> Afar {
+        let ports = Ports {
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            workers: 1,
+            base: None,
+            ordinary: Some(0),
+            join: true,
+        };
+        let sockets = Arc::new(Sockets::bind(&ports).expect("loopback has a free port"));
+        let clock = ManualClock::default();
+        let plan = Plan::of(1, Form::TimeShare);
+        let (shared, control) = rig::domain_of(&plan, &clock, Company::default());
+        let transport = SocketTransport::new(Arc::new(Vec::new())).expect("the kernel has epoll");
+        let transport = transport.with_datagrams(sockets.clone());
+        let worker = Worker::new(WorkerId(0), shared, transport, clock, Some(control));
+        let mut worker = worker.expect("nothing is listened to");
+        let address = sockets.queues().next().expect("there is one").address;
+        let datagrams = Box::new(UdpDatagrams::new(sockets));
+        worker.serve_datagrams(datagrams).expect("its queue can be watched");
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
+        client.connect(address).expect("it is on loopback");
+        let mut afar = Afar { worker, client, room: [0; 2048] };
+        for number in 0..KEYS {
+            let stored = afar.ask(&[framed(number, &set(key(number)))]);
+            assert!(stored.ends_with(b"STORED\r\n"));
+        }
+        afar
+    }
+
+    /// Sends a burst, has the worker step once, and takes the replies. Returns the last one.
+    fn ask(&mut self, burst: &[Vec<u8>]) -> &[u8] {
+        for datagram in burst {
+            self.client.send(datagram).expect("loopback takes it");
+        }
+        self.worker.step().expect("sockets on loopback do not fail");
+        let mut bytes = 0;
+        for _ in burst {
+            bytes = self.client.recv(&mut self.room).expect("each is answered");
+        }
+        &self.room[..bytes]
+    }
+}
+
+/// A request as a datagram, with memcached's frame header: one whole message.
+fn framed(number: usize, request: &str) -> Vec<u8> {
+    let id = (number as u16).to_be_bytes();
+    [&id[..], &[0, 0, 0, 1, 0, 0], request.as_bytes()].concat()
+}
+
+/// So many requests over UDP, `burst` at a time.
+fn talk_by_udp(requests: usize, burst: usize, text: impl Fn(String) -> String) {
+    let mut afar = Afar::new();
+    let datagram = |number: usize| framed(number, &text(key(number)));
+    let bursts: Vec<Vec<Vec<u8>>> = (0..KEYS / burst)
+        .map(|at| (0..burst).map(|to| datagram(at * burst + to)).collect())
+        .collect();
+    for number in 0..requests / burst {
+        let back = afar.ask(&bursts[number % bursts.len()]);
+        assert!(back.len() > VALUE_BYTES && back.ends_with(b"\r\n"), "{:?}", back.escape_ascii());
     }
 }
 

@@ -50,6 +50,7 @@ pub mod requests;
 pub mod settings;
 pub mod shared;
 mod slices;
+mod sought;
 pub mod stats;
 pub mod step;
 pub mod streams;

@@ -4,17 +4,14 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::durable::veil::Sight;
-use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_miss, put_plain_head};
-use crate::multiget::{Head, Simple};
+use crate::execute::put_miss;
+use crate::sought::Simple;
 use crate::step::{OUT_BYTES_PER_TURN, Step};
 use crate::streams::Streams;
 use laneway_store::{GROUP, Sought};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
-use laneway_wire::reply::CRLF;
-use laneway_wire::{GetVerb, Meta, Request, parse, scan};
-use std::cell::Cell;
+use laneway_wire::{Request, parse, scan};
 
 /// The keys of the `mg` lines at the front of `input`, as many as there is room for. They are
 /// guesses, for what is asked of memory ahead: who parses a line knows its key.
@@ -77,7 +74,7 @@ impl<T: Transport> Streams<T> {
                 break; // the next step says what is wrong with it
             };
             let Request::MetaGet(meta) = request else { break };
-            match self.meta_sought(core, meta, begun, keys[begun]) {
+            match core.meta_sought(meta, begun, keys[begun], &mut self.out) {
                 Sought::Copied(bytes) => core.note_hit(&mut simple, keys[begun], bytes),
                 Sought::Miss => {
                     if !is_planted(Bug::MissOfRowLost) {
@@ -100,40 +97,5 @@ impl<T: Transport> Streams<T> {
         }
         core.account_metas(connection, &mut simple, arrived);
         Some((Step::Took(at), begun))
-    }
-
-    /// The answer for one key of the group, if it is simple and this worker's to give.
-    fn meta_sought(
-        &mut self,
-        core: &Core<T>,
-        meta: &Meta<'_>,
-        number: usize,
-        key: &[u8],
-    ) -> Sought {
-        if !is_plain(meta) || meta.key.token != key {
-            return Sought::Otherwise;
-        }
-        let mut sight = Sight::default();
-        if core.hands_unseen {
-            match core.sight_of(GetVerb::Get, key) {
-                Some(seen) => sight = seen,
-                None => return Sought::Otherwise,
-            }
-        }
-        let (start, touched) = (self.out.len(), Cell::new(0));
-        let context = core.context(&touched);
-        let mut sought = core.shared.store.get_sought(
-            (&core.group, number, key),
-            core.now_seconds,
-            core.plan.threshold.0,
-            &mut self.out,
-            (META_HEAD_BYTES_MAX, CRLF),
-            |item, out| put_plain_head(&context, meta, &item.meta(), &mut Head(out)),
-        );
-        if core.hands_unseen && core.may_differ(sought, core.group.hash(number), sight) {
-            self.out.truncate(start);
-            sought = Sought::Otherwise;
-        }
-        sought
     }
 }

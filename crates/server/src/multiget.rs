@@ -9,18 +9,17 @@
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
-use crate::durable::veil::Sight;
 use crate::execute::{self, Outcome};
 use crate::hand_over::KeysLeft;
 use crate::latency::{self, Operation};
 use crate::requests::writes;
+use crate::sought::Simple;
 use crate::step::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, Step, Stop};
 use crate::streams::Streams;
-use laneway_policy::{Design, ItemBytes};
-use laneway_store::{GROUP, KeyHash, Sought, meter};
-use laneway_sync::append::{Appending, SHORT};
+use laneway_policy::Design;
+use laneway_store::{GROUP, KeyHash, Sought};
 use laneway_transport::Transport;
-use laneway_wire::reply::{CRLF, END, Sink, VALUE_HEAD_BYTES_MAX, put_value_head};
+use laneway_wire::reply::END;
 use laneway_wire::{GetVerb, Keys};
 use std::cell::Cell;
 
@@ -28,22 +27,6 @@ use std::cell::Cell;
 const KEPT_KEYS: usize = 64;
 
 const _: () = assert!(GROUP <= KEYS_PER_TURN && KEYS_PER_TURN <= u16::MAX as usize);
-
-/// What was answered simply, and not counted yet.
-#[derive(Default)]
-pub(crate) struct Simple {
-    hits: u64,
-    misses: u64,
-    /// Of both, those that `mg` asked for.
-    pub(crate) metas: u64,
-    packets: u64,
-}
-
-impl Simple {
-    pub(crate) fn requests(&self) -> u64 {
-        self.hits + self.misses
-    }
-}
 
 /// Where the keys of a group stand.
 #[derive(Clone, Copy)]
@@ -54,59 +37,7 @@ pub(crate) enum Asked<'a> {
     Alone(&'a [KeysLeft<'a>]),
 }
 
-/// The head of a reply goes where its value goes.
-pub(crate) struct Head<'o, 'v>(pub(crate) &'o mut Appending<'v>);
-
-impl Sink for Head<'_, '_> {
-    #[inline(always)]
-    fn put(&mut self, bytes: &[u8]) {
-        self.0.put(bytes);
-    }
-    #[inline(always)]
-    fn put_short(&mut self, bytes: &[u8; SHORT], length: usize) {
-        self.0.put_short(bytes, length);
-    }
-}
-
 impl<T: Transport> Core<T> {
-    /// How far this worker sees before it looks for the item of `key`; `None` where another
-    /// answers, or where more is asked than to read it.
-    #[inline(never)]
-    pub(crate) fn sight_of(&self, verb: GetVerb, key: &[u8]) -> Option<Sight> {
-        let is_mine = !writes(verb) && self.queue_for(key, false, 0).is_none();
-        is_mine.then(|| self.context(&Cell::new(0)).sight())
-    }
-
-    /// Whether memory alone does not say what the answer is: the item is being changed durably, or
-    /// the tier may have what memory has not.
-    #[inline(never)]
-    pub(crate) fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
-        let touched = Cell::new(0);
-        let context = self.context(&touched);
-        match sought {
-            Sought::Copied(_) => context.is_hidden(hash, sight),
-            Sought::Miss => context.veil.is_some(),
-            Sought::Otherwise => false,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn note_hit(&mut self, simple: &mut Simple, key: &[u8], bytes: u64) {
-        let size = ItemBytes(bytes);
-        simple.hits += 1;
-        simple.packets += size.packets().0;
-        let here = &self.shared.workers[self.id.index()];
-        here.record_size_owner(size);
-        self.count_hot(key, false);
-    }
-
-    #[inline(always)]
-    pub(crate) fn note_miss(&mut self, simple: &mut Simple, key: &[u8]) {
-        simple.misses += 1;
-        simple.packets += ItemBytes(0).packets().0;
-        self.count_hot(key, false);
-    }
-
     /// Count what was answered simply: as [`Core::account`] does for each, but once for all.
     pub(crate) fn account_simple(
         &self,
@@ -114,19 +45,11 @@ impl<T: Transport> Core<T> {
         simple: &Simple,
         arrived: u64,
     ) {
-        let Simple { hits, misses, metas, packets } = *simple;
         let requests = simple.requests();
         if requests == 0 {
             return;
         }
-        meter::keys(requests as usize);
-        let counters = self.counters();
-        counters.cmd_get.add_owner(requests);
-        counters.get_hits.add_owner(hits);
-        counters.get_misses.add_owner(misses);
-        counters.cmd_meta.add_owner(metas);
-        self.lanes().packets.add_owner(packets);
-        self.lanes().requests_small.add_owner(requests);
+        self.count_simple(simple);
         connection.tally.add_many(latency::row(Operation::Get, false), requests as u16, arrived);
         if let Some(visit) = &mut connection.visit {
             (0..requests).for_each(|_| visit.small_served());
@@ -278,7 +201,7 @@ impl<T: Transport> Streams<T> {
         let mut simple = Simple::default();
         let mut stop = None;
         for (number, key) in keys.iter().enumerate() {
-            match self.sought(core, asked.verb(number), number, key) {
+            match core.sought(asked.verb(number), number, key, &mut self.out) {
                 Sought::Copied(bytes) => core.note_hit(&mut simple, key, bytes),
                 Sought::Miss => core.note_miss(&mut simple, key),
                 Sought::Otherwise => {
@@ -302,40 +225,6 @@ impl<T: Transport> Streams<T> {
         }
         core.account_simple(connection, &simple, arrived);
         None
-    }
-
-    /// The answer for one key of the group, if it is simple and this worker's to give.
-    #[inline]
-    fn sought(&mut self, core: &Core<T>, verb: GetVerb, number: usize, key: &[u8]) -> Sought {
-        #[cfg(feature = "needless-allocation")]
-        std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
-        let asks = core.hands_unseen || writes(verb);
-        let (start, mut sight) = (self.out.len(), Sight::default());
-        if asks {
-            match core.sight_of(verb, key) {
-                Some(seen) => sight = seen,
-                None => return Sought::Otherwise,
-            }
-        }
-        let cas_enabled = core.execute_settings.cas_enabled;
-        let sought = core.shared.store.get_sought(
-            (&core.group, number, key),
-            core.now_seconds,
-            core.plan.threshold.0,
-            &mut self.out,
-            (VALUE_HEAD_BYTES_MAX, CRLF),
-            |item, out| {
-                let seq = if cas_enabled { item.seq() } else { 0 };
-                let cas = (verb == GetVerb::Gets).then_some(seq);
-                put_value_head(&mut Head(out), key, item.flags(), item.value_bytes(), cas);
-                true
-            },
-        );
-        if asks && core.may_differ(sought, core.group.hash(number), sight) {
-            self.out.truncate(start);
-            return Sought::Otherwise;
-        }
-        sought
     }
 }
 

@@ -490,3 +490,75 @@ fn a_standby_serves_one_large_job_a_turn_and_small_requests_in_between() {
         assert!(peer.until(&mut rig, id) == reply("big", &big));
     }
 }
+
+/// The requests of a round: reads of keys that are there, missing, large, or changed by the round,
+/// with what asks for more between them.
+fn mixed_requests(draw: &mut impl FnMut(usize) -> usize) -> Vec<Vec<u8>> {
+    let mut requests = vec![b"set other 5 0 1\r\nb\r\n".to_vec()];
+    for _ in 0..1 + draw(70) {
+        let any = format!("key{}", draw(40));
+        let text = match draw(20) {
+            0 => format!("get {any} other key{}\r\n", draw(40)),
+            1 => format!("gat 0 {any}\r\n"),
+            2 => format!("get {any} \r\n"),
+            3 => format!("get {any}\r\nget other\r\nmg {any} v\r\n"),
+            4 => format!("set other 1 0 3\r\n{:03}\r\n", draw(1_000)),
+            5 => "md other I T30\r\n".to_owned(),
+            6 => "mg other v s\r\n".to_owned(),
+            7 => format!("mg {any} T0 v\r\n"),
+            8 => format!("mg {any} q k v\r\n"),
+            9 => format!("get {}\r\n", "k".repeat(251)),
+            10 => "delete other\r\n".to_owned(),
+            11 => "get other\n".to_owned(),
+            12..15 => format!("mg {any} k v f\r\n"),
+            15 => format!("gets {any}\r\n"),
+            _ => format!("get {any}\r\n"),
+        };
+        requests.push(text.into_bytes());
+    }
+    requests
+}
+
+#[test]
+fn a_burst_of_datagrams_is_answered_and_counted_as_each_alone_would_be() {
+    // With one worker what comes first is served first.
+    let lanes = Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(1, Form::TimeShare) };
+    for (seed, threshold_bytes) in (1_u64..).zip([16_384, 16_384, 300, 300, 1 << 20, 1 << 20]) {
+        let plan = Plan { threshold_bytes, ..lanes.clone() };
+        let run = |at_once: bool| {
+            let mut rig = Rig::new(&plan);
+            let mut peer = Peer::new(&rig);
+            for number in (0..40).filter(|number| number % 3 > 0) {
+                let value = value([0, 1, 100, 310, 1_200, 20_000][number % 6], number as u64);
+                peer.ask(&mut rig, 0, number as u16, &set(&format!("key{number}"), &value));
+            }
+            let mut state = seed;
+            let mut draw = |below: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) as usize % below
+            };
+            let (mut replies, mut id) = (Vec::new(), 100);
+            for _ in 0..12 {
+                for request in mixed_requests(&mut draw) {
+                    peer.small(0, id, &request);
+                    id += 1;
+                    if !at_once {
+                        replies.extend(peer.all(&mut rig));
+                    }
+                }
+                replies.extend(peer.all(&mut rig));
+            }
+            replies.sort_by_key(|(id, _)| *id); // a large one comes later than what is behind it
+            let totals = rig.shared.board.totals();
+            (replies, totals.cmd_get, totals.get_hits, totals.get_misses, totals.cmd_meta)
+        };
+        let (burst, alone) = (run(true), run(false));
+        for (together, one) in burst.0.iter().zip(&alone.0) {
+            assert_eq!(rig::tail(&together.1), rig::tail(&one.1), "{}, seed {seed}", together.0);
+        }
+        assert!(
+            burst == alone,
+            "seed {seed}, threshold {threshold_bytes}: as many, and as counted"
+        );
+    }
+}

@@ -11,7 +11,7 @@
 //! had room for, and knows then that what comes later will be told. What is there when a stream is
 //! attached, or waits for something else, is told anew; so a stream that moved with unread bytes is
 //! ready at its new place.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cut;
 pub mod datagram;
@@ -19,6 +19,7 @@ mod draws;
 pub mod memory;
 pub mod memory_datagram;
 pub mod rdma;
+mod receive_burst;
 pub mod socket;
 pub mod udp;
 pub mod verbs;

@@ -17,12 +17,11 @@
 //! on.
 
 use crate::datagram::{Arrival, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent};
-use nix::cmsg_space;
+use crate::receive_burst::{Headers, Message};
 use nix::errno::Errno;
 use nix::libc::{self, sock_filter, sock_fprog};
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SetSockOpt, SockaddrStorage,
-    recvmmsg, sendmsg, setsockopt, sockopt,
+    ControlMessage, MsgFlags, SetSockOpt, SockaddrStorage, sendmsg, setsockopt, sockopt,
 };
 use rustix::net::{
     MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sendmsg_addr, sendto,
@@ -30,8 +29,8 @@ use rustix::net::{
 use socket2::{Domain, Protocol, Socket, Type};
 use std::array::from_fn;
 use std::fmt;
-use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -301,6 +300,7 @@ pub struct UdpDatagrams {
     /// A burst of arrivals, [`STRIDE_BYTES`] apart. Pages that no arrival was long enough for are
     /// never touched.
     room: Vec<u8>,
+    headers: Box<Headers>,
     received: [Received; BURST],
     count: usize,
     /// How many arrivals to make ready for: what the last poll that found any found, and as much
@@ -321,6 +321,7 @@ impl UdpDatagrams {
         UdpDatagrams {
             sockets,
             room: vec![0; BURST * STRIDE_BYTES],
+            headers: Headers::new(),
             received: [Received { peer: NOBODY, bytes: 0, segment_bytes: 1 }; BURST],
             count: 0,
             expected: EXPECTED_MIN,
@@ -331,30 +332,15 @@ impl UdpDatagrams {
     /// Receive at most `most` behind the `count` that are there.
     fn receive(&mut self, queue: usize, most: usize) -> Result<usize, Errno> {
         let socket = self.sockets.socket(queue, Path::Small);
-        // Made anew each time: a header that once received no control message has no room for one
-        // again, and the length of a train's datagrams would be lost.
-        let mut headers = MultiHeaders::preallocate(most, Some(cmsg_space!(libc::c_int)));
-        let mut rooms = self.room.chunks_mut(STRIDE_BYTES).skip(self.count);
-        let mut slices: [[IoSliceMut<'_>; 1]; BURST] =
-            from_fn(|_| [IoSliceMut::new(rooms.next().unwrap_or_default())]);
-        let flags = MsgFlags::MSG_DONTWAIT;
-        let slices = slices[..most].iter_mut();
-        let arrived = recvmmsg(socket.as_raw_fd(), &mut headers, slices, flags, None)?;
-        let mut count = 0;
-        for (place, message) in self.received[self.count..].iter_mut().zip(arrived) {
-            let mut segment_bytes = message.bytes;
-            // Control messages that were cut off tell nothing: then it is one datagram.
-            for control in message.cmsgs().into_iter().flatten() {
-                if let ControlMessageOwned::UdpGroSegments(bytes) = control {
-                    segment_bytes = bytes as usize;
-                }
-            }
+        let room = &mut self.room[self.count * STRIDE_BYTES..];
+        let count = self.headers.receive(socket, room, STRIDE_BYTES, most)?;
+        for (at, place) in self.received[self.count..][..count].iter_mut().enumerate() {
+            let Message { peer, bytes, segment_bytes } = self.headers.message(at);
             // From nowhere that could be answered: it is left empty, and counted as too short.
-            let from = message.address.as_ref().and_then(peer);
-            let bytes = if from.is_some() { message.bytes } else { 0 };
-            let peer = from.unwrap_or(NOBODY);
-            *place = Received { peer, bytes, segment_bytes: segment_bytes.max(1) };
-            count += 1;
+            let bytes = if peer.is_some() { bytes } else { 0 };
+            // A control message that was cut off tells nothing: then it is one datagram.
+            let segment_bytes = segment_bytes.unwrap_or(bytes).max(1);
+            *place = Received { peer: peer.unwrap_or(NOBODY), bytes, segment_bytes };
         }
         self.count += count;
         Ok(count)
@@ -407,12 +393,6 @@ impl UdpDatagrams {
 
 /// The sender of what came from no address.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-
-fn peer(address: &SockaddrStorage) -> Option<SocketAddr> {
-    let ipv4 = || address.as_sockaddr_in().map(|a| SocketAddr::V4(SocketAddrV4::from(*a)));
-    let ipv6 = || address.as_sockaddr_in6().map(|a| SocketAddr::V6(SocketAddrV6::from(*a)));
-    ipv4().or_else(ipv6)
-}
 
 impl Datagrams for UdpDatagrams {
     fn queues(&self) -> usize {

@@ -1,65 +1,55 @@
-//! Looking ahead in a burst of datagrams: the first keys of those to come are hashed together,
-//! their buckets asked for together, then their items; so that their misses overlap instead of
-//! being waited for one by one (MICA §4.4).
+//! Looking ahead in a burst of datagrams: the first keys of those to come are read together
+//! (`laneway_store::Group`), so that their misses overlap instead of being waited for one by one
+//! (MICA §4.4).
 //!
-//! A hash computed here is used when the key's turn comes. Keys are known by where they stand in
-//! the input, so what is remembered is good for one burst only. Nothing is parsed here: what looks
-//! like a key is asked for, and whoever serves the request finds out whether it was one.
+//! Nothing is parsed here: what looks like a key is sought, and whoever serves the request finds
+//! out whether it was one. Keys are known by where they stand in the input, so what is remembered
+//! is good for one burst only, and as long as nobody else has another group read.
 
-use laneway_store::{KeyHash, Store};
+use laneway_store::{GROUP, Group, Store};
 
-/// Keys looked ahead for at a time.
-pub const KEYS_AHEAD: usize = 16;
-
-/// Hashes of the keys to come.
+/// Keys to come, each with its number in the group.
+#[derive(Default)]
 pub struct Ahead {
     /// Addresses of the keys in the input, in the order of their turns.
-    addresses: [usize; KEYS_AHEAD],
-    hashes: [KeyHash; KEYS_AHEAD],
+    addresses: [usize; GROUP],
     known: usize,
     used: usize,
 }
 
-impl Default for Ahead {
-    fn default() -> Self {
-        Ahead { addresses: [0; KEYS_AHEAD], hashes: [KeyHash(0); KEYS_AHEAD], known: 0, used: 0 }
-    }
-}
-
 impl Ahead {
-    /// Another input: what was remembered is of no use.
+    /// Another input, or another group: what was remembered is of no use.
     pub fn clear(&mut self) {
         (self.known, self.used) = (0, 0);
     }
 
-    /// Look ahead over inputs that stand for themselves, the first request of each.
-    pub fn look_at_each<'a>(&mut self, store: &Store, inputs: impl Iterator<Item = &'a [u8]>) {
+    /// Begin to read the first key of each of at most [`GROUP`] inputs.
+    pub fn look_at_each<'a>(
+        &mut self,
+        store: &Store,
+        group: &mut Group,
+        inputs: impl Iterator<Item = &'a [u8]>,
+    ) {
         self.clear();
-        let mut texts = [&[][..]; KEYS_AHEAD];
-        let mut found = 0;
-        for key in inputs.filter_map(first_key).take(KEYS_AHEAD) {
-            texts[found] = key;
-            found += 1;
+        let mut keys = [&[][..]; GROUP];
+        for key in inputs.filter_map(first_key).take(GROUP) {
+            keys[self.known] = key;
+            self.addresses[self.known] = key.as_ptr() as usize;
+            self.known += 1;
         }
-        for (at, key) in texts[..found].iter().enumerate() {
-            let hash = store.hash(key);
-            store.prefetch(hash);
-            (self.addresses[at], self.hashes[at]) = (key.as_ptr() as usize, hash);
-        }
-        self.known = found;
-        store.prefetch_items(&self.hashes[..found]);
+        store.seek(group, &keys[..self.known]);
     }
 
-    /// The hash of a key whose turn has come.
-    pub fn hash(&mut self, store: &Store, key: &[u8]) -> KeyHash {
+    /// The number of a key whose turn has come; `None` where it was not looked at.
+    pub fn number(&mut self, key: &[u8]) -> Option<usize> {
         while self.used < self.known {
-            let (address, hash) = (self.addresses[self.used], self.hashes[self.used]);
+            let number = self.used;
             self.used += 1;
-            if address == key.as_ptr() as usize {
-                return hash;
+            if self.addresses[number] == key.as_ptr() as usize {
+                return Some(number);
             }
         }
-        store.hash(key)
+        None
     }
 }
 
@@ -94,21 +84,21 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_that_of_its_key_whatever_was_looked_at_before() {
+    fn a_key_has_the_number_of_its_own_read_whatever_was_looked_at_before() {
         let store = Store::new(laneway_store::Config::default()).expect("memory for a store");
         let inputs =
             [&b"get one\r\n"[..], b"set x 0 0 1\r\n", b"get two three\r\n", b"get one\r\n"];
-        let mut ahead = Ahead::default();
-        ahead.look_at_each(&store, inputs.into_iter());
+        let (mut ahead, mut group) = (Ahead::default(), Group::default());
+        ahead.look_at_each(&store, &mut group, inputs.into_iter());
         let keys =
             [&inputs[0][4..7], &inputs[2][4..7], &inputs[2][8..13], b"other", &inputs[3][4..7]];
-        for key in keys {
-            assert_eq!(
-                ahead.hash(&store, key),
-                store.hash(key),
-                "{:?}",
-                key.escape_ascii().to_string()
-            );
+        let numbers = keys.map(|key| ahead.number(key));
+        assert_eq!(numbers[..2], [Some(0), Some(1)]);
+        assert_eq!(numbers[2..], [None; 3], "a key that was not looked at passes the rest over");
+        ahead.look_at_each(&store, &mut group, inputs.into_iter());
+        for key in [keys[0], keys[1], keys[4]] {
+            let number = ahead.number(key).expect("it was looked at");
+            assert_eq!(group.hash(number), store.hash(key));
         }
     }
 }

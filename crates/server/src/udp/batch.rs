@@ -191,18 +191,22 @@ fn send_some(
     out: &[u8],
     parts: &[Part],
 ) -> io::Result<laneway_transport::datagram::Sent> {
+    let departure = |part: &Part, pieces| {
+        let Part { peer, segment_bytes, .. } = *part;
+        Departure { peer, segment_bytes, pieces }
+    };
+    if let [part] = parts {
+        let piece = [IoSlice::new(&out[part.bytes.clone()])];
+        return datagrams.send(queue, Path::Small, &[departure(part, &piece)]);
+    }
     let mut pieces = [IoSlice::new(&[]); BURST];
     for (piece, part) in pieces.iter_mut().zip(parts) {
         *piece = IoSlice::new(&out[part.bytes.clone()]);
     }
-    let departure = |at: usize| {
-        let Part { peer, segment_bytes, .. } = parts[at.min(parts.len() - 1)];
-        Departure { peer, segment_bytes, pieces: std::slice::from_ref(&pieces[at]) }
-    };
-    if parts.len() == 1 {
-        return datagrams.send(queue, Path::Small, &[departure(0)]);
-    }
-    let departures: [Departure<'_>; BURST] = std::array::from_fn(departure);
+    let departures: [Departure<'_>; BURST] = std::array::from_fn(|at| {
+        let at = at.min(parts.len() - 1);
+        departure(&parts[at], std::slice::from_ref(&pieces[at]))
+    });
     datagrams.send(queue, Path::Small, &departures[..parts.len()])
 }
 

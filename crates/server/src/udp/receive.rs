@@ -2,7 +2,6 @@
 //! own, 32 at a time; where workers are large, 32/n_s from each of theirs, so that all queues drain
 //! alike. A large worker reads none. A worker that the plan lets take from others takes one.
 
-use super::ahead::KEYS_AHEAD;
 use super::guard::allowance;
 use super::lending::Lending;
 use super::shared::UdpShared;
@@ -10,7 +9,7 @@ use super::state::{At, Desk, From, Udp};
 use crate::core::Core;
 use crate::handoff::DatagramOrigin;
 use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
-use laneway_store::meter;
+use laneway_store::{GROUP, meter};
 use laneway_transport::Transport;
 use laneway_transport::datagram::{Arrival, BURST_BYTES, Datagrams, Path};
 use laneway_transport::rdma;
@@ -170,13 +169,13 @@ impl Udp {
         let arrived = core.clock.nanos();
         core.now_seconds = core.clock.unix_seconds(arrived); // this turn may follow a long sleep
         for index in 0..count {
-            if index % KEYS_AHEAD == 0 && count - index > 1 {
-                let next = index..count.min(index + KEYS_AHEAD);
+            if index % GROUP == 0 && count - index > 1 {
+                let next = index..count.min(index + GROUP);
                 let payloads = next.map(|index| {
                     let bytes = datagrams.arrival(index).bytes;
                     bytes.get(HEADER_BYTES..).unwrap_or_default()
                 });
-                desk.ahead.look_at_each(&core.shared.store, payloads);
+                desk.ahead.look_at_each(&core.shared.store, &mut core.group, payloads);
             }
             let arrival = datagrams.arrival(index);
             bytes += arrival.bytes.len();

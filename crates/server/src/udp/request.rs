@@ -10,17 +10,18 @@ use super::gather::is_long;
 use super::state::{At, Desk, From, JoiningFrom};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
-use crate::execute::{self, Body, Context, Outcome};
+use crate::execute::{self, Body, Context, Outcome, put_miss};
 use crate::handoff::{Job, Origin};
-use crate::latency::Operation;
+use crate::latency::{self, Operation};
 use crate::requests::{operation, writes};
+use crate::sought::Simple;
 use laneway_policy::pace::Way;
 use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
-use laneway_store::meter;
+use laneway_store::{GROUP, Sought, meter};
 use laneway_transport::Transport;
 use laneway_wire::limits::BINARY_REQUEST;
 use laneway_wire::reply::{BAD_DATA_CHUNK, CRLF, END};
-use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Request, Then, parse};
+use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Meta, Request, Then, parse};
 use std::cell::Cell;
 
 /// The reply to several requests that together are longer than what is served at once.
@@ -288,43 +289,146 @@ impl Desk {
         get: &Get<'_>,
         bytes: &[u8],
     ) -> Next {
+        let mut simple = Simple::default();
         let mut keys = get.keys;
-        let is_single = keys.next().is_some() && keys.next().is_none();
-        if is_long(get) {
-            // Not even their sizes are looked up here and now: so many are large work anyway.
-            return self.not_here(core, at, from, bytes, core.plan.threshold);
-        }
-        if !is_single {
-            let size = core.size_of_all(get);
-            if size >= core.plan.threshold {
-                return self.not_here(core, at, from, bytes, size);
+        if let Some(key) = keys.next().filter(|_| keys.rest().is_empty()) {
+            let ahead = self.ahead.number(key);
+            if ahead.is_none() {
+                self.ahead.clear();
+                let store = &core.shared.store;
+                store.seek_one(&mut core.group, store.hash(key));
             }
-        }
-        let expires = execute::expires_at(get.exptime, core.now_seconds);
-        let large_from = if is_single { core.plan.threshold.0 } else { u64::MAX };
-        for key in get.keys {
-            let hash = self.ahead.hash(&core.shared.store, key);
-            let touched = Cell::new(0);
-            let context = Context { large_from, ..core.context_for(&touched, key) };
-            let out = self.batches[from.queue()].out();
-            match execute::get_key(&context, get.verb, expires, key, hash, out) {
-                Outcome::Elsewhere => {
-                    return self.not_here(core, at, from, bytes, ItemBytes(touched.get()));
-                }
-                Outcome::Kept => {
-                    return self.give(core, at, from, bytes, ItemBytes(touched.get()), KEEPER);
-                }
-                Outcome::Transfer(rest) => {
-                    rest.value.copy_into(out); // in pieces, but of the small lane
-                    out.extend_from_slice(rest.tail);
-                }
-                _ => {}
+            let asked = (get, key, ahead.unwrap_or(0));
+            let large_from = core.plan.threshold.0;
+            if let Some(next) =
+                self.one_key(core, at, from, asked, (bytes, large_from), &mut simple)
+            {
+                return next;
             }
-            core.count_hot(key, writes(get.verb));
-            self.tally(core, from, Operation::Get, touched.get());
+        } else if let Some(next) = self.several_keys(core, at, from, get, bytes, &mut simple) {
+            return next;
         }
+        self.tally_simple(core, from, &simple);
         self.batches[from.queue()].out().extend_from_slice(END);
         Next::Took(bytes.len())
+    }
+
+    /// Several keys: read together, but only if their answers together are no large reply. Returns
+    /// what becomes of the whole request, if its answer comes from elsewhere.
+    #[inline(never)]
+    fn several_keys<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        from: &mut From,
+        get: &Get<'_>,
+        bytes: &[u8],
+        simple: &mut Simple,
+    ) -> Option<Next> {
+        if is_long(get) {
+            // Not even their sizes are looked up here and now: so many are large work anyway.
+            return Some(self.not_here(core, at, from, bytes, core.plan.threshold));
+        }
+        let (mut keys, mut texts) = (get.keys, [&[][..]; GROUP]);
+        let size = core.size_of_all(get);
+        if size >= core.plan.threshold {
+            return Some(self.not_here(core, at, from, bytes, size));
+        }
+        self.ahead.clear();
+        loop {
+            let found = keys.take_into(&mut texts);
+            let texts = &texts[..found];
+            if found == 0 {
+                return None;
+            }
+            core.shared.store.seek(&mut core.group, texts);
+            for (number, key) in texts.iter().enumerate() {
+                let asked = (get, *key, number);
+                let next = self.one_key(core, at, from, asked, (bytes, u64::MAX), simple);
+                if next.is_some() {
+                    return next;
+                }
+            }
+        }
+    }
+
+    /// One key, which has this number in the group. Returns what becomes of the whole request, if
+    /// its answer comes from elsewhere.
+    #[inline]
+    fn one_key<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        from: &mut From,
+        (get, key, number): (&Get<'_>, &[u8], usize),
+        (bytes, large_from): (&[u8], u64),
+        simple: &mut Simple,
+    ) -> Option<Next> {
+        match core.sought(get.verb, number, key, self.batches[from.queue()].out()) {
+            Sought::Copied(bytes) => core.note_hit(simple, key, bytes),
+            Sought::Miss => core.note_miss(simple, key),
+            Sought::Otherwise => {
+                let asked = (get, key, number);
+                return self.other_key(core, at, from, asked, (bytes, large_from));
+            }
+        }
+        None
+    }
+
+    /// A key that is no small item, or not simply this worker's to answer.
+    fn other_key<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        from: &mut From,
+        (get, key, number): (&Get<'_>, &[u8], usize),
+        (bytes, large_from): (&[u8], u64),
+    ) -> Option<Next> {
+        let expires = execute::expires_at(get.exptime, core.now_seconds);
+        let touched = Cell::new(0);
+        let context = Context { large_from, ..core.context_for(&touched, key) };
+        let out = self.batches[from.queue()].out();
+        match execute::get_key(&context, get.verb, expires, key, core.group.hash(number), out) {
+            Outcome::Elsewhere => {
+                return Some(self.not_here(core, at, from, bytes, ItemBytes(touched.get())));
+            }
+            Outcome::Kept => {
+                return Some(self.give(core, at, from, bytes, ItemBytes(touched.get()), KEEPER));
+            }
+            Outcome::Transfer(rest) => {
+                rest.value.copy_into(out); // in pieces, but of the small lane
+                out.extend_from_slice(rest.tail);
+            }
+            _ => {}
+        }
+        core.count_hot(key, writes(get.verb));
+        self.tally(core, from, Operation::Get, touched.get());
+        None
+    }
+
+    /// An `mg` that asks for no more than to read its item, if that was looked at ahead and is
+    /// small, or missing.
+    fn meta_ahead<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        from: &From,
+        meta: &Meta<'_>,
+    ) -> Option<()> {
+        let key = meta.key.token;
+        let number = self.ahead.number(key)?;
+        let mut simple = Simple::default();
+        let out = self.batches[from.queue()].out();
+        match core.meta_sought(meta, number, key, out) {
+            Sought::Copied(bytes) => core.note_hit(&mut simple, key, bytes),
+            Sought::Miss => {
+                put_miss(meta, out);
+                core.note_miss(&mut simple, key);
+            }
+            Sought::Otherwise => return None,
+        }
+        simple.metas = 1;
+        self.tally_simple(core, from, &simple);
+        Some(())
     }
 
     /// A request without a value that is no `get`.
@@ -336,6 +440,11 @@ impl Desk {
         request: &Request<'_>,
         bytes: &[u8],
     ) -> Next {
+        if let Request::MetaGet(meta) = request
+            && self.meta_ahead(core, from, meta).is_some()
+        {
+            return Next::Took(bytes.len());
+        }
         let touched = Cell::new(0);
         let context = Context { large_from: core.plan.threshold.0, ..core.context(&touched) };
         let out = self.batches[from.queue()].out();
@@ -389,6 +498,16 @@ impl Desk {
             Then::Swallow(bytes) => Next::Took(rest.len().min(what.head_bytes + bytes)),
             Then::Close => Next::Stop,
         }
+    }
+
+    /// Count what was answered simply; its latency is recorded when the batch has left.
+    fn tally_simple<T: Transport>(&mut self, core: &Core<T>, from: &From, simple: &Simple) {
+        if simple.requests() == 0 {
+            return;
+        }
+        core.count_simple(simple);
+        let row = latency::row(Operation::Get, false);
+        self.tallies[from.queue()].add_many(row, simple.requests() as u16, from.arrived_nanos);
     }
 
     /// Count a request; its latency is recorded when the batch has left.

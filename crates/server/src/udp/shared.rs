@@ -112,11 +112,11 @@ impl UdpShared {
 
     /// Whether a datagram's source is one of our own queues. Somebody lies: a queue asks nobody.
     pub fn is_own(&self, peer: &SocketAddr) -> bool {
-        !rdma::is_in_memory(peer)
-            && self.queues.iter().any(|Queue { address, .. }| {
-                let here = address.ip().is_unspecified() && peer.ip().to_canonical().is_loopback();
-                address.port() == peer.port() && (here || address.ip() == peer.ip())
-            })
+        let is_it = |Queue { address, .. }: &Queue| {
+            let here = || address.ip().is_unspecified() && peer.ip().to_canonical().is_loopback();
+            address.port() == peer.port() && (address.ip() == peer.ip() || here())
+        };
+        self.queues.iter().any(is_it) && !rdma::is_in_memory(peer)
     }
 
     /// Spreads messages over the workers that put them together.

@@ -417,12 +417,12 @@ fn publish(shared: &Shared<MemoryStream>, change: impl FnOnce(&mut CorePlan)) {
     shared.plan.publish(plan);
 }
 
-/// What the workers of a domain share, and its control loop.
-fn domain_of(
+/// What the workers of a domain share, whatever their streams are, and its control loop.
+pub fn domain_of<S>(
     plan: &Plan,
     clock: &ManualClock,
     company: Company,
-) -> (Arc<Shared<MemoryStream>>, Control) {
+) -> (Arc<Shared<S>>, Control) {
     let policy_settings = laneway_policy::Settings {
         design: plan.design,
         form: (plan.design == Design::Lanes).then_some(plan.form),

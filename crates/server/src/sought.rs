@@ -1,0 +1,174 @@
+//! The answer for one key of a group whose keys are read together (`laneway_store::Group`), where
+//! it is simply a small item or a miss, and this worker's to give. Streams and datagrams ask here,
+//! for `get`s and for `mg`s; whatever is not simple they execute as a key alone.
+
+use crate::core::Core;
+use crate::durable::veil::Sight;
+use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_plain_head};
+use crate::requests::writes;
+use laneway_policy::ItemBytes;
+use laneway_store::{KeyHash, Sought, meter};
+use laneway_sync::append::{Appending, SHORT};
+use laneway_transport::Transport;
+use laneway_wire::reply::{CRLF, Sink, VALUE_HEAD_BYTES_MAX, put_value_head};
+use laneway_wire::{GetVerb, Meta};
+use std::cell::Cell;
+
+/// What was answered simply, and not counted yet.
+#[derive(Default)]
+pub(crate) struct Simple {
+    hits: u64,
+    misses: u64,
+    /// Of both, those that `mg` asked for.
+    pub(crate) metas: u64,
+    packets: u64,
+}
+
+impl Simple {
+    pub(crate) fn requests(&self) -> u64 {
+        self.hits + self.misses
+    }
+}
+
+/// The head of a reply goes where its value goes.
+struct Head<'o, 'v>(&'o mut Appending<'v>);
+
+impl Sink for Head<'_, '_> {
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.put(bytes);
+    }
+    #[inline(always)]
+    fn put_short(&mut self, bytes: &[u8; SHORT], length: usize) {
+        self.0.put_short(bytes, length);
+    }
+}
+
+impl<T: Transport> Core<T> {
+    /// How far this worker sees before it looks for the item of `key`; `None` where another
+    /// answers, or where more is asked than to read it.
+    #[inline(never)]
+    fn sight_of(&self, verb: GetVerb, key: &[u8]) -> Option<Sight> {
+        let is_mine = !writes(verb) && self.queue_for(key, false, 0).is_none();
+        is_mine.then(|| self.context(&Cell::new(0)).sight())
+    }
+
+    /// Whether memory alone does not say what the answer is: the item is being changed durably, or
+    /// the tier may have what memory has not.
+    #[inline(never)]
+    fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
+        let touched = Cell::new(0);
+        let context = self.context(&touched);
+        match sought {
+            Sought::Copied(_) => context.is_hidden(hash, sight),
+            Sought::Miss => context.veil.is_some(),
+            Sought::Otherwise => false,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_hit(&mut self, simple: &mut Simple, key: &[u8], bytes: u64) {
+        let size = ItemBytes(bytes);
+        simple.hits += 1;
+        simple.packets += size.packets().0;
+        let here = &self.shared.workers[self.id.index()];
+        here.record_size_owner(size);
+        self.count_hot(key, false);
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_miss(&mut self, simple: &mut Simple, key: &[u8]) {
+        simple.misses += 1;
+        simple.packets += ItemBytes(0).packets().0;
+        self.count_hot(key, false);
+    }
+
+    /// Count what was answered simply: as [`Core::count`] does for each, but once for all.
+    pub(crate) fn count_simple(&self, simple: &Simple) {
+        let Simple { hits, misses, metas, packets } = *simple;
+        let requests = simple.requests();
+        meter::keys(requests as usize);
+        let counters = self.counters();
+        counters.cmd_get.add_owner(requests);
+        counters.get_hits.add_owner(hits);
+        counters.get_misses.add_owner(misses);
+        counters.cmd_meta.add_owner(metas);
+        self.lanes().packets.add_owner(packets);
+        self.lanes().requests_small.add_owner(requests);
+    }
+
+    /// The answer for one key of the group, if it is simple and this worker's to give.
+    #[inline]
+    pub(crate) fn sought(
+        &self,
+        verb: GetVerb,
+        number: usize,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Sought {
+        #[cfg(feature = "needless-allocation")]
+        std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
+        let asks = self.hands_unseen || writes(verb);
+        let (start, mut sight) = (out.len(), Sight::default());
+        if asks {
+            match self.sight_of(verb, key) {
+                Some(seen) => sight = seen,
+                None => return Sought::Otherwise,
+            }
+        }
+        let cas_enabled = self.execute_settings.cas_enabled;
+        let sought = self.shared.store.get_sought(
+            (&self.group, number, key),
+            self.now_seconds,
+            self.plan.threshold.0,
+            out,
+            (VALUE_HEAD_BYTES_MAX, CRLF),
+            |item, out| {
+                let seq = if cas_enabled { item.seq() } else { 0 };
+                let cas = (verb == GetVerb::Gets).then_some(seq);
+                put_value_head(&mut Head(out), key, item.flags(), item.value_bytes(), cas);
+                true
+            },
+        );
+        if asks && self.may_differ(sought, self.group.hash(number), sight) {
+            out.truncate(start);
+            return Sought::Otherwise;
+        }
+        sought
+    }
+
+    /// The answer for one key of the group, if it is simple and this worker's to give.
+    pub(crate) fn meta_sought(
+        &self,
+        meta: &Meta<'_>,
+        number: usize,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Sought {
+        if !is_plain(meta) || meta.key.token != key {
+            return Sought::Otherwise;
+        }
+        let mut sight = Sight::default();
+        if self.hands_unseen {
+            match self.sight_of(GetVerb::Get, key) {
+                Some(seen) => sight = seen,
+                None => return Sought::Otherwise,
+            }
+        }
+        let (start, touched) = (out.len(), Cell::new(0));
+        let context = self.context(&touched);
+        let mut sought = self.shared.store.get_sought(
+            (&self.group, number, key),
+            self.now_seconds,
+            self.plan.threshold.0,
+            out,
+            (META_HEAD_BYTES_MAX, CRLF),
+            |item, out| put_plain_head(&context, meta, &item.meta(), &mut Head(out)),
+        );
+        if self.hands_unseen && self.may_differ(sought, self.group.hash(number), sight) {
+            out.truncate(start);
+            sought = Sought::Otherwise;
+        }
+        sought
+    }
+}
