@@ -6,6 +6,7 @@ use crate::domains::Domains;
 use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::kernel::Kernel;
+use crate::latency::histogram::Reading;
 use crate::latency::{self, Operation};
 use crate::long_answer::LongAnswer;
 use crate::shared::{Shared, lock};
@@ -163,13 +164,13 @@ impl<S> Shared<S> {
     }
 
     /// The sum over all domains.
-    fn sum(&self, mut of: impl FnMut(&Shared<S>) -> u64) -> u64 {
+    pub(crate) fn sum(&self, mut of: impl FnMut(&Shared<S>) -> u64) -> u64 {
         let mut sum = 0;
         self.each_domain(|shared| sum += of(shared));
         sum
     }
 
-    fn store_stats(&self) -> Stats {
+    pub(crate) fn store_stats(&self) -> Stats {
         let mut sum = self.store.stats();
         self.other_stores().iter().for_each(|store| sum.add(&store.stats()));
         sum
@@ -231,7 +232,7 @@ impl<S> Shared<S> {
         totals
     }
 
-    fn kernel_hits(&self) -> u64 {
+    pub(crate) fn kernel_hits(&self) -> u64 {
         self.kernel.get().map_or(0, Kernel::hits)
     }
 
@@ -337,21 +338,21 @@ impl<S> Shared<S> {
     }
 
     fn latency(&self) -> LatencySnapshot {
-        let mut rows = latency::empty_rows();
+        let mut rows = vec![Reading::default(); latency::ROWS];
         self.each_domain(|shared| {
-            shared.workers.iter().for_each(|worker| worker.book.merge_into(&mut rows));
+            shared.workers.iter().for_each(|worker| worker.book.read_whole_into(&mut rows));
         });
         let row = |operation: Operation, large: bool| {
-            let histogram = &rows[latency::row(operation, large)];
+            let reading = &rows[latency::row(operation, large)];
             LatencyRow {
                 operation: operation.name(),
                 large,
-                count: histogram.len(),
-                p50_ns: histogram.value_at_quantile(0.50),
-                p90_ns: histogram.value_at_quantile(0.90),
-                p99_ns: histogram.value_at_quantile(0.99),
-                p99_9_ns: histogram.value_at_quantile(0.999),
-                max_ns: histogram.max(),
+                count: reading.count(),
+                p50_ns: reading.quantile_nanos(0.50),
+                p90_ns: reading.quantile_nanos(0.90),
+                p99_ns: reading.quantile_nanos(0.99),
+                p99_9_ns: reading.quantile_nanos(0.999),
+                max_ns: reading.quantile_nanos(1.0),
             }
         };
         let both = |operation| [row(operation, false), row(operation, true)];

@@ -116,6 +116,8 @@ pub struct Connection<S> {
     pub mode: Mode,
     /// Requests whose latency is not recorded yet.
     pub tally: Tally,
+    /// When what is unserved of its input was found, or else what it served last.
+    pub found_nanos: u64,
     /// What it waits for; `None` while it is attached nowhere.
     pub interest: Option<Interest>,
     /// What its stream may hold that no event will announce, as long as it waits for the same.
@@ -154,6 +156,7 @@ impl<S> Connection<S> {
             output: Output::default(),
             mode: Mode::Requests,
             tally: Tally::default(),
+            found_nanos: 0,
             interest: None,
             unread: Unread::Nothing,
             queued: false,

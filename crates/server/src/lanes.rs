@@ -94,6 +94,7 @@ impl<T: Transport> Streams<T> {
     ) -> io::Result<Next> {
         let began = core.clock.nanos();
         if !connection.output.is_empty() {
+            connection.tally.has_slice(began);
             self.bound_unsent(core, connection);
             let budget = core.slice_budget(Way::Send);
             match self.flush(core, connection, budget)? {

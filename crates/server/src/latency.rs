@@ -1,9 +1,12 @@
-//! How long requests took, from their last byte in to their last byte handed to the kernel: per
-//! operation, small and large apart. Histograms of nanoseconds with two significant digits, one
-//! book per worker; the owner writes, `stats latency` merges.
+//! How long requests took, from when their last byte was found to have arrived to their last byte
+//! handed to the kernel: per operation, small and large apart, and by what they spent it on
+//! ([`Part`]). A [`Tally`] goes with the requests, a [`Book`] is what a worker counts them in.
 
-use hdrhistogram::Histogram;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+pub mod book;
+pub mod buckets;
+pub mod histogram;
+
+pub use book::{Book, Latencies, Part};
 
 /// What kind of operation a latency belongs to. Meta commands count with their classic kin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,13 +51,21 @@ pub const fn row(operation: Operation, large: bool) -> usize {
     operation as usize * 2 + large as usize
 }
 
-/// Longest latency told apart, in nanoseconds: an hour.
-const NANOS_MAX: u64 = 3_600_000_000_000;
-
 /// Requests of one turn whose replies have not all left: they share one arrival time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
+    /// When they were found to have arrived.
     since_nanos: u64,
+    /// How long they had waited when their first turn began.
+    wait_nanos: u64,
+    /// How long their replies could not leave.
+    drain_nanos: u64,
+    /// Their replies cannot leave since then; 0 if they can.
+    blocked_nanos: u64,
+    /// Their first turn has begun.
+    begun: bool,
+    /// What is large among them has had its first slice.
+    sliced: bool,
     counts: [u16; ROWS],
     /// A bit for each row that has requests.
     used: u16,
@@ -76,13 +87,58 @@ impl Tally {
         self.counts[row] = self.counts[row].saturating_add(requests);
     }
 
+    /// Their turn began at `now_nanos`: until then they waited. Says nothing of later turns.
+    pub fn begins(&mut self, now_nanos: u64) {
+        if self.used != 0 && !std::mem::replace(&mut self.begun, true) {
+            self.waited_until(now_nanos);
+        }
+    }
+
+    /// What is large among them has a slice: until the first one it waited.
+    pub fn has_slice(&mut self, now_nanos: u64) {
+        if self.used != 0 && !std::mem::replace(&mut self.sliced, true) {
+            self.waited_until(now_nanos);
+        }
+    }
+
+    fn waited_until(&mut self, now_nanos: u64) {
+        // Where replies could not leave since then, that is not told from waiting: it is draining.
+        if self.drain_nanos + self.blocked_nanos == 0 {
+            self.wait_nanos = now_nanos.saturating_sub(self.since_nanos);
+        }
+    }
+
+    /// The client takes no more of their replies.
+    pub fn blocks(&mut self, now: impl FnOnce() -> u64) {
+        if self.used != 0 && self.blocked_nanos == 0 {
+            self.blocked_nanos = now().max(1);
+        }
+    }
+
+    /// The client may take more of their replies.
+    pub fn goes_on(&mut self, now: impl FnOnce() -> u64) {
+        if self.blocked_nanos != 0 {
+            self.drain_nanos += now().saturating_sub(self.blocked_nanos);
+            self.blocked_nanos = 0;
+        }
+    }
+
+    /// All are recorded; the counts were taken.
+    fn settled(&mut self) {
+        self.used = 0;
+        self.wait_nanos = 0;
+        self.drain_nanos = 0;
+        self.blocked_nanos = 0;
+        (self.begun, self.sliced) = (false, false);
+    }
+
     /// What another worker has done for the same connection, too.
     pub fn merge(&mut self, other: &Tally) {
         if other.used == 0 {
             return;
         }
         if self.used == 0 {
-            self.since_nanos = other.since_nanos;
+            (self.since_nanos, self.wait_nanos) = (other.since_nanos, other.wait_nanos);
         }
         self.used |= other.used;
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
@@ -96,59 +152,5 @@ impl Tally {
     }
 }
 
-/// One worker's histograms.
-pub struct Book {
-    rows: Mutex<Vec<Histogram<u32>>>,
-}
-
-impl Default for Book {
-    fn default() -> Self {
-        Book { rows: Mutex::new((0..ROWS).map(|_| histogram()).collect()) }
-    }
-}
-
-fn histogram() -> Histogram<u32> {
-    Histogram::new_with_bounds(1, NANOS_MAX, 2).expect("the bounds are constants, and legal")
-}
-
-impl Book {
-    /// Record every request of `tally`, done at `now_nanos`, and empty it.
-    pub fn settle(&self, tally: &mut Tally, now_nanos: u64) {
-        let took = now_nanos.saturating_sub(tally.since_nanos).max(1);
-        let mut rows = self.lock();
-        let mut used = tally.used;
-        while used != 0 {
-            let row = used.trailing_zeros() as usize;
-            used &= used - 1;
-            let count = std::mem::take(&mut tally.counts[row]);
-            rows[row].saturating_record_n(took, u32::from(count));
-        }
-        tally.used = 0;
-    }
-
-    /// Add what is here to `sum`.
-    pub fn merge_into(&self, sum: &mut [Histogram<u64>]) {
-        for (sum, row) in sum.iter_mut().zip(self.lock().iter()) {
-            for step in row.iter_recorded() {
-                sum.saturating_record_n(step.value_iterated_to(), step.count_at_value().into());
-            }
-        }
-    }
-
-    /// Forget everything (`stats reset`).
-    pub fn reset(&self) {
-        self.lock().iter_mut().for_each(Histogram::reset);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Histogram<u32>>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Empty rows to merge books into.
-pub fn empty_rows() -> Vec<Histogram<u64>> {
-    let histogram = || {
-        Histogram::new_with_bounds(1, NANOS_MAX, 2).expect("the bounds are constants, and legal")
-    };
-    (0..ROWS).map(|_| histogram()).collect()
-}
+#[cfg(test)]
+mod tests;

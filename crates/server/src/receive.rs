@@ -89,8 +89,14 @@ impl<T: Transport> Streams<T> {
             core.counters().bytes_read.add_owner(bytes as u64);
             received = &buffer[..bytes];
         }
-        let arrived = self.found_nanos.take().unwrap_or_else(|| core.clock.nanos());
-        core.now_seconds = core.clock.unix_seconds(arrived); // this turn may follow a long sleep
+        let now = self.found_nanos.take().unwrap_or_else(|| core.clock.nanos());
+        core.now_seconds = core.clock.unix_seconds(now); // this turn may follow a long sleep
+        let burst = *self.burst_nanos.get_or_insert(now);
+        // What an earlier turn left came before this burst, at another worker maybe.
+        if !connection.unserved {
+            connection.found_nanos = burst;
+        }
+        let arrived = connection.found_nanos;
         connection.card.last_seconds.store(core.now_seconds, Relaxed);
         let stop = if connection.input.is_empty() {
             let (consumed, stop) = self.consume(core, connection, received, arrived);
@@ -111,6 +117,7 @@ impl<T: Transport> Streams<T> {
             connection.input = input;
             stop
         };
+        connection.tally.begins(now);
         connection.input.half_line = stop == Stop::HalfLine;
         // Behind a value that leaves now, input may wait that no event will announce.
         let behind_value = stop == Stop::Large && !matches!(connection.mode, Mode::Body(_));
@@ -143,6 +150,9 @@ impl<T: Transport> Streams<T> {
     ) -> io::Result<Next> {
         self.send_out(core, connection)?;
         if stop == Stop::Large && connection.large {
+            if connection.output.is_empty() {
+                self.settle(core, connection); // what came before a large value that arrives
+            }
             return Ok(Next::Large);
         }
         if !connection.output.is_empty() {
@@ -199,10 +209,13 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         budget: usize,
     ) -> io::Result<Sent> {
+        connection.tally.goes_on(|| core.clock.nanos());
         let (sent, bytes) = connection.output.send(&mut connection.stream, budget)?;
         core.counters().bytes_written.add_owner(bytes as u64);
-        if sent == Sent::All {
-            self.settle(core, connection);
+        match sent {
+            Sent::All => self.settle(core, connection),
+            Sent::Blocked => connection.tally.blocks(|| core.clock.nanos()),
+            Sent::Budget | Sent::Waiting => {}
         }
         Ok(sent)
     }

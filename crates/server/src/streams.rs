@@ -35,6 +35,8 @@ pub struct Streams<T: Transport> {
     pub(crate) kicking: Option<u32>,
     /// When the burst that is being served was found, until its first stream has been read.
     pub(crate) found_nanos: Option<u64>,
+    /// When the worker last looked for input, as far as it has asked for the time since.
+    pub(crate) burst_nanos: Option<u64>,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) out: Vec<u8>,
     pub(crate) accept_paused: bool,
@@ -53,6 +55,7 @@ impl<T: Transport> Streams<T> {
             leaving: None,
             kicking: None,
             found_nanos: None,
+            burst_nanos: None,
             read_buffer: vec![0; READ_BYTES],
             out: Vec::with_capacity(2 * READ_BYTES),
             accept_paused: false,

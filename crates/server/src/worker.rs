@@ -204,6 +204,7 @@ impl<T: Transport> Worker<T> {
         core.follow_hot();
         polled?;
         let mut busy = !self.ready.is_empty();
+        streams.burst_nanos = None;
         if busy {
             streams.found_nanos = self.idle.found(&*core.clock);
             core.begin_offering(&self.ready);

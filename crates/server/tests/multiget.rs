@@ -4,6 +4,8 @@ use laneway_vopr::rig;
 
 use laneway_policy::{Design, Form};
 use laneway_server::counters::Totals;
+use laneway_server::latency::ROWS;
+use laneway_server::latency::histogram::Reading;
 use laneway_transport::memory::{Client, Faults};
 use rig::{Plan, Rig, tail, value};
 
@@ -183,9 +185,9 @@ fn many_keys_are_counted_as_each_alone_would_be() {
             let sizes: Vec<u64> = worker.sizes.iter().map(|count| count.get()).collect();
             let lanes = [&lanes.requests_small, &lanes.requests_large, &lanes.packets];
             let lanes = lanes.map(|count| count.get());
-            let mut rows = laneway_server::latency::empty_rows();
-            worker.book.merge_into(&mut rows);
-            let rows: Vec<u64> = rows.iter().map(|row| row.len()).collect();
+            let mut rows = vec![Reading::default(); ROWS];
+            worker.book.read_whole_into(&mut rows);
+            let rows: Vec<u64> = rows.iter().map(Reading::count).collect();
             let since = rig.shared.board.totals().since(&before);
             let Totals { cmd_get, get_hits, get_misses, cmd_meta, .. } = since;
             (lanes, sizes, rows, [cmd_get, get_hits, get_misses, cmd_meta])

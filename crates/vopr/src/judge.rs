@@ -4,6 +4,9 @@
 use crate::life::Life;
 use crate::rig::Rig;
 use crate::swarm::Kept;
+use laneway_server::latency::histogram::Reading;
+use laneway_server::latency::{Latencies, ROWS};
+use laneway_server::shared::WorkerShared;
 use laneway_store::meter::Work;
 
 /// Pools may be ahead of the limit by so much, for a moment.
@@ -35,6 +38,7 @@ pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
             return Err(format!("{} bytes in the pool, limit {most}", stats.pool_bytes));
         }
     }
+    domains.iter().flat_map(|shared| &shared.workers).try_for_each(times_add_up)?;
     if !life.hostile.is_empty() {
         return Ok(()); // they hold what they began
     }
@@ -51,6 +55,22 @@ pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
         }
         between("large jobs", u64::from(!shared.large_jobs.is_empty()))
     })
+}
+
+/// Of each request what it spent on waiting, service and draining is all that it took, and none is
+/// counted that was not served.
+fn times_add_up<S>(worker: &WorkerShared<S>) -> Result<(), String> {
+    let mut rows = vec![Latencies::default(); ROWS];
+    worker.book.read_into(&mut rows);
+    for (row, Latencies { whole, parts }) in rows.iter().enumerate() {
+        let counts = parts.each_ref().map(Reading::count);
+        let nanos = parts.each_ref().map(Reading::sum_nanos);
+        if counts != [whole.count(); 3] || nanos.iter().sum::<u64>() != whole.sum_nanos() {
+            let all = (whole.count(), whole.sum_nanos());
+            return Err(format!("latencies of row {row}: {counts:?} {nanos:?} of {all:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn between(name: &str, left: u64) -> Result<(), String> {

@@ -1,0 +1,95 @@
+//! Where a request's time goes, as the books tell it: waiting, service, draining.
+
+use laneway_vopr::rig;
+
+use laneway_policy::Form;
+use laneway_server::latency::{Latencies, Operation, Part, ROWS, row};
+use rig::{Plan, Rig, STEP_NANOS, value};
+
+/// Time passes by so much each time that a worker asks for it.
+const ASK_NANOS: u64 = 1_000;
+const LARGE: usize = 1 << 20;
+
+/// What all workers' books tell of gets in this lane.
+fn gets(rig: &Rig, large: bool) -> Latencies {
+    let mut rows = vec![Latencies::default(); ROWS];
+    rig.shared.workers.iter().for_each(|worker| worker.book.read_into(&mut rows));
+    rows.swap_remove(row(Operation::Get, large))
+}
+
+fn nanos(latencies: &Latencies, part: Part) -> u64 {
+    latencies.parts[part as usize].sum_nanos()
+}
+
+#[test]
+fn who_is_served_behind_others_of_the_same_burst_has_waited() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let clients: Vec<_> = (0..4).map(|_| rig.net.connect()).collect();
+    clients.iter().for_each(|client| rig.set(client, "key", b"value"));
+    rig.clock.run(ASK_NANOS);
+    clients.iter().for_each(|client| assert_eq!(client.send(b"get key\r\n"), 9));
+    rig.turns(4);
+    let told = gets(&rig, false);
+    assert_eq!(told.whole.count(), 4);
+    let waits = &told.parts[Part::Wait as usize];
+    assert_eq!(waits.below([256, ASK_NANOS]), [1, 1], "the first one has not waited");
+    assert_eq!(waits.sum_nanos(), (2 + 4 + 6) * ASK_NANOS, "one turn of each before it");
+    assert_eq!(nanos(&told, Part::Drain), 0);
+    assert_eq!(nanos(&told, Part::Service), 4 * ASK_NANOS);
+}
+
+#[test]
+fn what_a_pipeline_asks_beyond_its_turn_has_waited_since_it_came() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    rig.set(&client, "key", b"v");
+    let requests = 300;
+    client.send("get key\r\nmn\r\n".repeat(requests / 2).as_bytes());
+    rig.turns(8);
+    let told = gets(&rig, false);
+    assert_eq!(told.whole.count(), requests as u64 / 2);
+    let waits = &told.parts[Part::Wait as usize];
+    let at_once = waits.below([STEP_NANOS])[0];
+    assert!(0 < at_once && at_once < waits.count(), "{at_once} were in the first turn");
+}
+
+#[test]
+fn a_reader_that_stops_reading_is_told_apart_from_a_server_that_is_slow() {
+    for form in [Form::TimeShare, Form::Roles] {
+        let mut rig = Rig::new(&Plan::of(2, form));
+        let client = rig.net.connect();
+        rig.set(&client, "big", &value(LARGE, 1));
+        client.send(b"get big\r\n");
+        rig.turns(1_000); // it takes nothing
+        let stalled = 1_000 * STEP_NANOS;
+        let reply = rig.until(&client, Vec::new(), |got| got.ends_with(b"END\r\n"));
+        assert!(reply.len() > LARGE);
+        rig.turns(2);
+        let told = gets(&rig, true);
+        assert_eq!(told.whole.count(), 1, "{form:?}");
+        let (drain, all) = (nanos(&told, Part::Drain), told.whole.sum_nanos());
+        assert!(drain > stalled - 100 * STEP_NANOS && drain <= all, "{form:?}: {drain} of {all}");
+        assert!(all - drain < stalled / 2, "{form:?}: {drain} of {all}");
+    }
+}
+
+#[test]
+fn a_large_request_that_waits_for_a_large_worker_has_waited() {
+    // One worker takes large requests, two at a time: of eight that come at once, most wait.
+    let mut rig = Rig::new(&Plan::of(2, Form::Roles));
+    let clients: Vec<_> = (0..8).map(|_| rig.net.connect()).collect();
+    rig.set(&clients[0], "big", &value(LARGE, 1));
+    clients.iter().for_each(|client| assert_eq!(client.send(b"get big\r\n"), 9));
+    let mut got = vec![0; clients.len()];
+    for _ in 0..100_000 {
+        rig.turn();
+        for (client, got) in clients.iter().zip(&mut got) {
+            *got += client.receive(usize::MAX).len();
+        }
+    }
+    assert!(got.iter().all(|bytes| *bytes > LARGE), "{got:?}");
+    let told = gets(&rig, true);
+    assert_eq!(told.whole.count(), 8);
+    let (wait, all) = (nanos(&told, Part::Wait), told.whole.sum_nanos());
+    assert!(wait > all / 4, "{wait} of {all}");
+}
