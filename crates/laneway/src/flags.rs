@@ -90,6 +90,8 @@ pub struct Flags {
     pub lock_memory: bool,
     /// `-v` times
     pub verbose: u32,
+    /// `--admin`
+    pub admin: Option<String>,
     /// `--log-format`
     pub log_format: Option<String>,
     /// `-P`
@@ -300,6 +302,7 @@ fn rest(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, Stri
         "--rdma-clients" => flags.rdma_clients = Some(number(parser)?),
         "--af-xdp" => flags.af_xdp = Some(text(parser)?),
         "--af-xdp-copy" => flags.af_xdp_copy = true,
+        "--admin" => flags.admin = Some(text(parser)?),
         "--log-format" => flags.log_format = Some(text(parser)?),
         _ => return Ok(false),
     }

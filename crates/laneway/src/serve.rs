@@ -64,12 +64,12 @@ pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
     let checked = settings(&flags).and_then(|settings| {
         let durable = tier::settings(&flags, settings.policy.design)?;
         let format = Format::named(flags.log_format.as_deref())?;
-        Ok((settings, durable, format))
+        Ok((settings, durable, format, admin::address(&flags)?))
     });
     match checked {
-        Ok((settings, durable, format)) => {
+        Ok((settings, durable, format, admin)) => {
             logging::start(format, log_level(settings.verbosity));
-            serve(&flags, settings, durable)
+            serve(&flags, settings, durable, admin)
         }
         Err(error) => refuse(crate::STATUS_USAGE, &error),
     }
@@ -87,7 +87,12 @@ fn fail(status: u8, why: &str) -> ExitCode {
     ExitCode::from(status)
 }
 
-fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>) -> ExitCode {
+fn serve(
+    flags: &Flags,
+    mut settings: Settings,
+    durable: Option<DurableSettings>,
+    admin: Option<SocketAddr>,
+) -> ExitCode {
     if flags.daemon {
         match process::go_to_background() {
             Ok(None) => {}
@@ -108,6 +113,10 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
     };
     keep_to_limits(flags, &mut settings);
     let verbose = settings.verbosity > 0;
+    let admin = match admin.map(admin::listen).transpose() {
+        Ok(admin) => admin,
+        Err(error) => return fail(STATUS_LISTEN, &error),
+    };
     let opened = match durable.map(tier::open).transpose() {
         Ok(opened) => opened,
         Err(error) => return fail(STATUS_DATA, &error),
@@ -121,10 +130,7 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
     {
         return fail(STATUS_SETUP, &error);
     }
-    let pid_file = flags.pid_file.as_ref().map(|path| PidFile::write(path));
-    if let Some(Err(error)) = &pid_file {
-        log::error!("-P: the pid file cannot be written: {error}");
-    }
+    let _pid_file = pid_file(flags);
     let shared = server.shared().clone();
     if let Err(error) = signals.calls(move || shared.request_stop()) {
         return unwatched(error);
@@ -134,21 +140,34 @@ fn serve(flags: &Flags, mut settings: Settings, durable: Option<DurableSettings>
     {
         return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));
     }
+    let admin = match admin.map(|closed| admin::run(closed, &server)).transpose() {
+        Ok(admin) => admin,
+        Err(error) => return fail(STATUS_SETUP, &error),
+    };
     announce(&server);
     if let Some(Err(error)) = ports::path().map(|path| ports::write(&path, &server)) {
         log::error!("{}: the ports cannot be written: {error}", ports::VARIABLE);
     }
     server.shared().wait_for_stop();
     log::info!("stopping; requests under way are finished first");
-    match server.stop() {
+    let stopped = server.stop();
+    admin.into_iter().for_each(laneway_admin::Running::stop);
+    match stopped {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(STATUS_DATA, &format!("the data folder, at the end: {error}")),
     }
 }
 
+/// The file of `-P`, which goes with what is returned.
+fn pid_file(flags: &Flags) -> Option<PidFile> {
+    let written = PidFile::write(flags.pid_file.as_ref()?);
+    written.inspect_err(|error| log::error!("-P: the pid file cannot be written: {error}")).ok()
+}
+
 /// Ask the machine for what the settings need; say what it does not have.
 fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
     let wanted = settings.connections_max
+        + flags.admin.as_ref().map_or(0, |_| admin::DESCRIPTORS)
         + shm::descriptors(settings.shm.as_ref(), settings.workers)
         + rdma::descriptors(settings.rdma.as_ref());
     let fit = process::raise_descriptors(wanted);
@@ -424,6 +443,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
 }
 
+mod admin;
 mod hot;
 mod kernel;
 mod numa;

@@ -9,6 +9,7 @@ use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
 use crate::settings::{LaneSettings, Settings};
 use crate::shared::{Company, Connections, Phase, Shared};
+use crate::watch::WatchSnapshot;
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_rdma::region::Registry;
@@ -212,6 +213,12 @@ impl Server {
     /// What its workers share; of several NUMA domains, those of the first one.
     pub fn shared(&self) -> &Arc<Shared<SocketStream>> {
         &self.domains[0]
+    }
+
+    /// Reads what an operator watches, whoever calls it and when.
+    pub fn watch(&self) -> impl Fn() -> WatchSnapshot + Send + Sync + 'static {
+        let (shared, clock) = (self.domains[0].clone(), self.clock);
+        move || shared.watch(clock.unix_seconds(clock.nanos()))
     }
 
     /// Finish what is under way, at most as long as the settings allow, and stop. An error is the

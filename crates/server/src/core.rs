@@ -128,6 +128,9 @@ impl<T: Transport> Core<T> {
         here.lanes.packets.add_owner(size.packets().0);
         if large {
             here.lanes.requests_large.add_owner(1);
+            if operation == Operation::Get {
+                self.counters().get_hits_large.bump_owner(); // what was not found has no size
+            }
         } else {
             here.lanes.requests_small.add_owner(1);
         }

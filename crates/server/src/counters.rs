@@ -120,6 +120,10 @@ counters! {
     bytes_written,
     /// Turns of a connection cut short to let others in.
     conn_yields,
+    /// Of the keys found by reads, those of items in the large lane.
+    get_hits_large,
+    /// Requests that the protocol does not have, or that break its rules.
+    malformed,
 }
 
 /// The counters of all workers, and what they showed at the last `stats reset`.
@@ -145,6 +149,11 @@ impl Board {
     pub fn totals(&self) -> Totals {
         let sum = self.sum();
         sum.since(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What all workers counted since the start, whatever was reset.
+    pub fn since_start(&self) -> Totals {
+        self.sum()
     }
 
     /// `stats reset`: count from here.

@@ -277,6 +277,7 @@ impl<T: Transport> Streams<T> {
         what: &Malformed<'_>,
     ) -> Step {
         self.out.extend_from_slice(what.reply);
+        core.counters().malformed.bump_owner();
         if what.reply == NO_BINARY {
             tell_of_binary(&connection.card.peer);
         }

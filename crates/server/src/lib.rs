@@ -55,5 +55,6 @@ pub mod stats;
 pub mod step;
 pub mod streams;
 pub mod udp;
+pub mod watch;
 pub mod wire_wait;
 pub mod worker;

@@ -13,7 +13,7 @@ use crate::latency::Book;
 use crate::settings::{Settings, log_level};
 use crate::udp::shared::UdpShared;
 use laneway_policy::pace::Way;
-use laneway_policy::{CorePlan, ItemBytes, Placement, SizeClass, histogram, owner};
+use laneway_policy::{CorePlan, ItemBytes, Placement, Role, SizeClass, WorkerId, histogram, owner};
 use laneway_rdma::region::Registry;
 use laneway_rdma::verbs::Hall;
 use laneway_store::Store;
@@ -169,12 +169,50 @@ pub enum Phase {
 pub struct PlanCell {
     /// Its number.
     pub edition: Edition,
+    /// What an operator sees of it.
+    pub shown: PlanShown,
     plan: Mutex<Arc<CorePlan>>,
+}
+
+/// What is told of the plan in force without its lock, which workers take. Each value is the last
+/// plan's; several need not be of the same one.
+pub struct PlanShown {
+    threshold_bytes: AtomicU64,
+    roles: Box<[AtomicU8]>,
+}
+
+impl PlanShown {
+    fn new(plan: &CorePlan) -> PlanShown {
+        let roles = (0..plan.workers()).map(|_| AtomicU8::new(0)).collect();
+        let shown = PlanShown { threshold_bytes: AtomicU64::new(0), roles };
+        shown.show(plan);
+        shown
+    }
+    fn show(&self, plan: &CorePlan) {
+        self.threshold_bytes.store(plan.threshold.0, Ordering::Relaxed);
+        for (number, role) in self.roles.iter().enumerate() {
+            role.store(plan.role(WorkerId(number as u16)) as u8, Ordering::Relaxed);
+        }
+    }
+    /// Items from this size on are large.
+    pub fn threshold_bytes(&self) -> u64 {
+        self.threshold_bytes.load(Ordering::Relaxed)
+    }
+    /// What this worker serves.
+    pub fn role(&self, worker: usize) -> Role {
+        let shown = self.roles.get(worker).map_or(0, |role| role.load(Ordering::Relaxed));
+        let all = [Role::Small, Role::Large, Role::Standby, Role::Both];
+        all.into_iter().find(|role| *role as u8 == shown).unwrap_or(Role::Both)
+    }
 }
 
 impl PlanCell {
     fn new(plan: CorePlan) -> PlanCell {
-        PlanCell { edition: Edition::new(), plan: Mutex::new(Arc::new(plan)) }
+        PlanCell {
+            edition: Edition::new(),
+            shown: PlanShown::new(&plan),
+            plan: Mutex::new(Arc::new(plan)),
+        }
     }
     /// The plan in force.
     pub fn get(&self) -> Arc<CorePlan> {
@@ -182,6 +220,7 @@ impl PlanCell {
     }
     /// Put a new plan in force.
     pub fn publish(&self, plan: CorePlan) {
+        self.shown.show(&plan);
         *lock(&self.plan) = Arc::new(plan);
         self.edition.publish();
     }

@@ -480,9 +480,9 @@ impl Memory {
 
     /// Bytes of the pool's chunks: in classes, and free but backed.
     pub fn pool_bytes(&self) -> (u64, u64) {
-        let counts = self.pool_counts();
-        let own = self.window.as_ref().map_or(0, |window| window.pool.counts(0).taken);
-        ((counts.taken + own) << self.chunk_shift, counts.free << self.chunk_shift)
+        let (taken, free) = self.pool.taken_and_free();
+        let own = self.window.as_ref().map_or(0, |window| window.pool.taken_and_free().0);
+        ((taken + own) << self.chunk_shift, free << self.chunk_shift)
     }
 
     /// Bytes of marks and bitmaps of all slots in the classes' chunks.

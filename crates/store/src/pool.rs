@@ -4,6 +4,7 @@
 //! reserve: only a class that is entitled (it has none, or turns its own over faster than the
 //! others) may take these; see `evict`.
 
+use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
 use std::{
     ops::RangeInclusive,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -13,6 +14,9 @@ use std::{
 #[derive(Debug)]
 pub struct Pool {
     state: Mutex<PoolState>,
+    /// What `state` says of chunks taken, and of free ones: for who must not lock.
+    taken: AtomicU64,
+    free: AtomicU64,
     chunk_bytes: u64,
     /// Chunk numbers run up to here, from 1 at least: the number 0 would make the location 0, which
     /// means an empty slot.
@@ -34,16 +38,10 @@ struct PoolState {
 /// Chunks in numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolCounts {
-    /// In classes.
-    pub taken: u64,
-    /// In no class, but holding pages.
-    pub free: u64,
     /// How many more may be taken; negative when the limit was lowered.
     pub available: i64,
     /// How many of these the entitled alone may take.
     pub reserve: i64,
-    /// The limit on everything.
-    pub limit_bytes: u64,
 }
 
 impl Pool {
@@ -63,7 +61,23 @@ impl Pool {
             limit_bytes,
             reserve,
         };
-        Pool { state: Mutex::new(state), chunk_bytes, chunk_last: *numbers.end() }
+        Pool {
+            state: Mutex::new(state),
+            taken: AtomicU64::new(0),
+            free: AtomicU64::new(0),
+            chunk_bytes,
+            chunk_last: *numbers.end(),
+        }
+    }
+
+    /// Chunks in classes, and those in none that hold pages; takes no lock.
+    pub fn taken_and_free(&self) -> (u64, u64) {
+        (self.taken.load(Relaxed), self.free.load(Relaxed)) // statistics: nothing hangs on them
+    }
+
+    fn show(&self, state: &PoolState) {
+        self.taken.store(state.taken.into(), Relaxed); // statistics, written under the lock
+        self.free.store(state.free.len() as u64, Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -74,11 +88,8 @@ impl Pool {
         let limit_chunks = state.limit_bytes.saturating_sub(other_bytes) / self.chunk_bytes;
         let limit_chunks = limit_chunks.clamp(1, u64::from(self.chunk_last).max(1)) as i64;
         PoolCounts {
-            taken: u64::from(state.taken),
-            free: state.free.len() as u64,
             available: limit_chunks - i64::from(state.taken),
             reserve: if state.reserve { (limit_chunks / 32).min(4) } else { 0 },
-            limit_bytes: state.limit_bytes,
         }
     }
 
@@ -111,6 +122,7 @@ impl Pool {
             })
         })?;
         state.taken += 1;
+        self.show(&state);
         Some(chunk)
     }
 
@@ -125,6 +137,7 @@ impl Pool {
         } else {
             state.free.push(chunk);
         }
+        self.show(&state);
     }
 
     /// Change the limit.

@@ -27,7 +27,7 @@ impl Store {
             items,
             items_total: counts().map(Counts::items_total).sum(),
             bytes: sum(|counts| &counts.bytes),
-            limit_bytes: self.memory.pool_counts().limit_bytes,
+            limit_bytes: self.memory.limit_bytes(),
             evictions: counters.evictions.load(Relaxed),
             evicted_unfetched: counters.evicted_unfetched.load(Relaxed),
             evicted_active: counters.evicted_active.load(Relaxed),

@@ -18,7 +18,8 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("load", &["policy", "wire", "rdma", "client"]),
     ("sim", &["policy", "load"]),
     ("vopr", &["policy", "wire", "sync", "store", "tier", "rdma", "transport", "server", "client"]),
-    ("laneway", &["policy", "wire", "server", "tier", "client", "load", "sim"]),
+    ("admin", &["policy", "server"]),
+    ("laneway", &["policy", "wire", "server", "admin", "tier", "client", "load", "sim"]),
 ];
 /// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.
 const ALONE: &[&str] = &["policy", "wire", "sync"];

@@ -31,6 +31,7 @@ const CLOCKLESS_ROOMS: &[&str] =
 
 /// Where threads may be started.
 const THREAD_PLACES: &[&str] = &[
+    "crates/admin/src/lib.rs",
     "crates/server/src/boot",
     "crates/tier/src/ahead.rs",
     "crates/tier/src/background.rs",

@@ -2,6 +2,8 @@
 //! the test that started it; and how a test talks to it.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod watched;
+
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};

@@ -1,0 +1,67 @@
+//! The HTTP of the endpoint: who may connect, for how long, and how many at a time. What is
+//! answered is in [`crate::routes`].
+
+use crate::Watch;
+use crate::connections::Connections;
+use crate::routes;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+/// A request's lines and headers are there within this, or its connection is closed; so is one that
+/// asks nothing further.
+const HEADERS_WITHIN: Duration = Duration::from_secs(30);
+/// What a request's lines and headers may take. Hyper takes no less than 8 KiB.
+const HEADERS_BYTES_MAX: usize = 16 << 10;
+/// How long accepting pauses where the process has no descriptor left.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Answer until told to stop, or until who would tell is gone.
+pub async fn serve(listener: TcpListener, watch: Watch, stopped: oneshot::Receiver<()>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return log::error!("--admin: the endpoint cannot be served: {error}"),
+    };
+    tokio::spawn(accept(listener, watch));
+    // Either says so. All tasks end with the scheduler that called this.
+    let _ = stopped.await;
+}
+
+async fn accept(listener: tokio::net::TcpListener, watch: Watch) {
+    let connections = Connections::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let number = connections.enter();
+                let serves = answer(stream, watch.clone(), connections.clone(), number);
+                let task = tokio::spawn(serves);
+                connections.serves(number, task.abort_handle());
+            }
+            Err(error) => {
+                log::debug!("--admin: a connection was not accepted: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn answer(stream: TcpStream, watch: Watch, connections: Connections, number: u64) {
+    let service = service_fn(|request| {
+        connections.asks(number);
+        let response = routes::answer(request.method(), request.uri().path(), &watch);
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    // An error is the client's: it sent no HTTP, was silent for too long, or is gone.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .max_buf_size(HEADERS_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    connections.leave(number);
+}

@@ -1,0 +1,77 @@
+//! Items and memory, and the durable tier where there is one.
+
+use super::page::Page;
+use laneway_server::watch::{TierWatch, WatchSnapshot};
+use prometheus_client::registry::Unit;
+use std::fmt;
+
+pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
+    let store = &snapshot.store;
+    page.gauge("items", "Items in memory, now", store.items)?;
+    page.gauge_bytes("items", "Their headers, keys and values", store.bytes)?;
+    page.counter("items_stored", "Items ever stored", store.items_total)?;
+    memory(snapshot, page)?;
+    let help = "Live items that went to make room";
+    page.counter("evictions", help, store.evictions)?;
+    let help = "Of the evicted items, those that nobody had asked for";
+    page.counter("evictions_unfetched", help, store.evicted_unfetched)?;
+    let help = "Of the evicted items, those asked for since they were last looked at: memory is \
+                too small for what is in use";
+    page.counter("evictions_active", help, store.evicted_active)?;
+    let by = |found: &'static str, count: u64| (vec![("found_by", found)], count as f64);
+    page.counters(
+        "expired_items",
+        "Items that had expired, by who found that",
+        None,
+        [by("lookup", store.found_expired), by("sweep", snapshot.swept)],
+    )?;
+    let help = "Optimistic reads that began again, since the item was being written";
+    page.counter("read_retries", help, store.read_retries)?;
+    snapshot.tier.as_ref().map_or(Ok(()), |tier| write_tier(tier, page))
+}
+
+fn memory(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
+    let store = &snapshot.store;
+    let help = "The limit on items and index (-m)";
+    page.gauge_bytes("memory_limit", help, store.limit_bytes)?;
+    let arena = |arena: &'static str, bytes: u64| (vec![("arena", arena)], bytes);
+    page.gauges(
+        "memory",
+        "Memory by what it is for: chunks that hold items, chunks that are free, the index, and \
+         messages of datagrams",
+        Some(Unit::Bytes),
+        [
+            arena("items", store.pool_bytes.saturating_sub(store.pool_free_bytes)),
+            arena("free", store.pool_free_bytes),
+            arena("index", store.index_bytes),
+            arena("datagrams", snapshot.udp_bytes),
+        ],
+    )?;
+    page.gauges(
+        "memory_held",
+        "Of the memory of items, what is no item: values that arrive, and replaced ones that are \
+         still being sent",
+        Some(Unit::Bytes),
+        [
+            (vec![("by", "arriving")], store.unpublished_bytes),
+            (vec![("by", "leaving")], store.pinned_dead_bytes),
+        ],
+    )
+}
+
+fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
+    let help = "Requests that the durable tier executed";
+    page.counter("tier_requests", help, tier.requests)?;
+    let help = "Requests that wait for the durable tier, now";
+    page.gauge("tier_queue_length", help, tier.queue)?;
+    let help = "Items that were brought into memory from the durable tier";
+    page.counter("tier_faults", help, tier.faults)?;
+    page.counter_bytes("tier_fault", "Bytes of their values", tier.fault_bytes)?;
+    page.counter("tier_spills", "Large values written to the SSD", tier.spills)?;
+    let help = "Writes that a medium refused, or that were taken back";
+    page.counter("tier_refused_writes", help, tier.refused)?;
+    page.counter("tier_damaged_reads", "Reads of items that are damaged", tier.lost)?;
+    let took = [(Vec::new(), tier.recovery_ms as f64 / 1e3)];
+    let help = "How long the last start took to recover";
+    page.gauges_fraction("tier_recovery", help, Some(Unit::Seconds), took)
+}

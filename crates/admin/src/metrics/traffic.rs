@@ -1,0 +1,156 @@
+//! What clients ask, how long that takes, and what goes wrong.
+
+use super::page::{Buckets, Labels, Page};
+use laneway_server::latency::Part;
+use laneway_server::latency::histogram::Reading;
+use laneway_server::watch::{LatencyWatch, WatchSnapshot};
+use prometheus_client::registry::Unit;
+use std::fmt;
+
+/// Ends of the latency buckets: each power of two from 2^10 ns, a microsecond, to 2^34 ns, 17 s.
+/// The server's own buckets end there too, so that nothing is estimated.
+const ENDS: std::ops::RangeInclusive<u32> = 10..=34;
+/// The size classes of an octave are one bucket, from 16 bytes to the largest item.
+const SIZE_BITS: std::ops::RangeInclusive<u32> = 4..=30;
+
+pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
+    latencies(&snapshot.latencies, page)?;
+    sizes(&snapshot.sizes, page)?;
+    lookups(snapshot, page)?;
+    connections(snapshot, page)?;
+    errors(snapshot, page)?;
+    let totals = &snapshot.totals;
+    page.counter_bytes("received", "Bytes received from streams", totals.bytes_read)?;
+    page.counter_bytes("sent", "Bytes sent to streams", totals.bytes_written)?;
+    let help = "Turns of a connection that were cut short to let others in";
+    page.counter("connection_yields", help, totals.conn_yields)?;
+    if !snapshot.udp.is_empty() {
+        let events =
+            snapshot.udp.iter().map(|(name, count)| (vec![("event", *name)], *count as f64));
+        let help = "What was seen of datagrams and became of them, by the names of stats udp";
+        page.counters("udp_events", help, None, events)?;
+    }
+    Ok(())
+}
+
+fn lane(large: bool) -> &'static str {
+    if large { "large" } else { "small" }
+}
+
+fn latencies(kinds: &[LatencyWatch], page: &mut Page<'_>) -> fmt::Result {
+    let labels = |kind: &LatencyWatch| -> Labels<'static> {
+        vec![("operation", kind.operation.name()), ("lane", lane(kind.large))]
+    };
+    page.histograms(
+        "request_duration",
+        "From when a request was found to have arrived to its reply's last byte handed to the \
+         kernel",
+        Unit::Seconds,
+        kinds.iter().map(|kind| (labels(kind), buckets(&kind.latencies.whole))),
+    )?;
+    page.histograms(
+        "request_part_duration",
+        "Of a request's duration: wait for its first turn, service, and drain, while the client \
+         took no more of the reply",
+        Unit::Seconds,
+        kinds.iter().flat_map(|kind| {
+            Part::ALL.into_iter().map(move |part| {
+                let labels = [labels(kind), vec![("part", part.name())]].concat();
+                (labels, buckets(&kind.latencies.parts[part as usize]))
+            })
+        }),
+    )
+}
+
+fn buckets(reading: &Reading) -> Buckets {
+    let below = reading.below(ENDS.map(|bits| 1 << bits));
+    let ends = ENDS.map(|bits| (1u64 << bits) as f64 / 1e9).chain([f64::INFINITY]);
+    let count = reading.count();
+    let sum = reading.sum_nanos() as f64 / 1e9;
+    Buckets { sum, count, counts: apart(ends, below.into_iter().chain([count])) }
+}
+
+/// Buckets from how many are below their ends.
+fn apart(ends: impl Iterator<Item = f64>, below: impl Iterator<Item = u64>) -> Vec<(f64, u64)> {
+    let mut before = 0;
+    let one = |(end, below): (f64, u64)| {
+        let count = below - before;
+        before = below;
+        (end, count)
+    };
+    ends.zip(below).map(one).collect()
+}
+
+/// The sum is that of the first sizes of each class: at most an eighth too small.
+fn sizes(classes: &[(u64, u64)], page: &mut Page<'_>) -> fmt::Result {
+    let below = |end: u64| -> u64 {
+        classes.iter().filter(|(first, _)| *first < end).map(|(_, count)| count).sum()
+    };
+    let count = classes.iter().map(|(_, count)| count).sum();
+    let sum = classes.iter().map(|(first, count)| *first as f64 * *count as f64).sum();
+    let ends = SIZE_BITS.map(|bits| (1u64 << bits) as f64).chain([f64::INFINITY]);
+    let below = SIZE_BITS.map(|bits| below(1 << bits)).chain([count]);
+    page.histograms(
+        "request_size",
+        "Key and value bytes of the items that requests were for, those not found left out",
+        Unit::Bytes,
+        [(Labels::new(), Buckets { sum, count, counts: apart(ends, below) })],
+    )
+}
+
+fn lookups(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
+    let totals = &snapshot.totals;
+    let small = totals.get_hits.saturating_sub(totals.get_hits_large);
+    page.counters(
+        "get_hits",
+        "Keys found by reads, by the lane of their item",
+        None,
+        [
+            (vec![("lane", "small")], small as f64),
+            (vec![("lane", "large")], totals.get_hits_large as f64),
+            (vec![("lane", "kernel")], snapshot.kernel_hits as f64),
+        ],
+    )?;
+    let help = "Keys not found by reads; what is not there has no lane";
+    page.counter("get_misses", help, totals.get_misses)?;
+    page.counters(
+        "commands",
+        "Commands, by the words of memcached's stats; a key of a multiget is one",
+        None,
+        [
+            (vec![("command", "get")], (totals.cmd_get + snapshot.kernel_hits) as f64),
+            (vec![("command", "set")], totals.cmd_set as f64),
+            (vec![("command", "touch")], totals.cmd_touch as f64),
+            (vec![("command", "flush")], totals.cmd_flush as f64),
+            (vec![("command", "meta")], totals.cmd_meta as f64),
+            (vec![("command", "delete")], (totals.delete_hits + totals.delete_misses) as f64),
+            (vec![("command", "incr")], (totals.incr_hits + totals.incr_misses) as f64),
+            (vec![("command", "decr")], (totals.decr_hits + totals.decr_misses) as f64),
+        ],
+    )
+}
+
+fn connections(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
+    let connections = &snapshot.connections;
+    page.gauge("connections", "Connections that are open, now", connections.open)?;
+    page.gauge("connections_max", "Connections that may be open (-c)", connections.most)?;
+    page.counter("connections_opened", "Connections ever opened", connections.total)
+}
+
+fn errors(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
+    let (totals, connections) = (&snapshot.totals, &snapshot.connections);
+    let cause = |cause: &'static str, count: u64| (vec![("cause", cause)], count as f64);
+    page.counters(
+        "errors",
+        "What was refused or given up, by its cause",
+        None,
+        [
+            cause("malformed_request", totals.malformed),
+            cause("item_too_large", totals.store_too_large),
+            cause("out_of_memory", totals.store_no_memory),
+            cause("too_many_connections", connections.rejected),
+            cause("no_descriptors", connections.paused),
+            cause("idle_timeout", connections.idle_kicked),
+        ],
+    )
+}

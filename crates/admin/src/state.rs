@@ -1,0 +1,233 @@
+//! `/api/state`: what the dashboard draws, as JSON. Counters run from the start, so that a page
+//! takes the difference of two answers; it may ask as often as it likes, and beside others.
+//! docs/operating.md has the fields.
+
+use laneway_policy::Role;
+use laneway_server::latency::Part;
+use laneway_server::latency::buckets;
+use laneway_server::latency::histogram::Reading;
+use laneway_server::watch::{WatchSnapshot, WorkerWatch};
+use serde::Serialize;
+
+/// The form of the answer; it changes when a field goes or means something else.
+const FORM: u32 = 1;
+
+#[derive(Serialize)]
+struct State<'a> {
+    form: u32,
+    version: &'a str,
+    now_seconds: u64,
+    uptime_seconds: u64,
+    ready: bool,
+    design: &'a str,
+    layout: &'a str,
+    threshold_bytes: &'a [u64],
+    epochs: u64,
+    role_changes: u64,
+    workers: Vec<Worker>,
+    queue_shared: u64,
+    /// The first size of a class, and requests of it; classes without any are left out.
+    sizes: Vec<(u64, u64)>,
+    latencies: Vec<Latency>,
+    requests: Requests,
+    memory: Memory,
+    connections: Connections,
+    errors: Errors,
+    tier: Option<Tier>,
+    cpu_seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Worker {
+    role: &'static str,
+    connections: u64,
+    requests_small: u64,
+    requests_large: u64,
+    slices: u64,
+    queue_small: u64,
+    queue_large: u64,
+    queue_arriving: u64,
+    queue_jobs: u64,
+    moved: u64,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    operation: &'static str,
+    lane: &'static str,
+    count: u64,
+    sum_us: u64,
+    wait_us: u64,
+    service_us: u64,
+    drain_us: u64,
+    /// The end of a bucket in microseconds, and requests in it; empty ones are left out.
+    buckets_us: Vec<(f64, u64)>,
+}
+
+#[derive(Serialize)]
+struct Requests {
+    get_hits_small: u64,
+    get_hits_large: u64,
+    get_hits_kernel: u64,
+    get_misses: u64,
+    sets: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    limit_bytes: u64,
+    items: u64,
+    items_bytes: u64,
+    pool_bytes: u64,
+    free_bytes: u64,
+    index_bytes: u64,
+    datagram_bytes: u64,
+    resident_bytes: u64,
+    evictions: u64,
+    evictions_active: u64,
+    expired: u64,
+}
+
+#[derive(Serialize)]
+struct Connections {
+    open: u64,
+    most: u64,
+    opened: u64,
+}
+
+#[derive(Serialize)]
+struct Errors {
+    malformed_request: u64,
+    item_too_large: u64,
+    out_of_memory: u64,
+    too_many_connections: u64,
+    no_descriptors: u64,
+    idle_timeout: u64,
+}
+
+#[derive(Serialize)]
+struct Tier {
+    requests: u64,
+    queue: u64,
+    faults: u64,
+    spills: u64,
+    refused: u64,
+    lost: u64,
+}
+
+/// The text of an answer.
+pub fn json(snapshot: &WatchSnapshot) -> Result<String, serde_json::Error> {
+    let (totals, store) = (&snapshot.totals, &snapshot.store);
+    let (connections, process) = (&snapshot.connections, &snapshot.process);
+    let cpu_us = process.cpu_user_us + process.cpu_system_us;
+    serde_json::to_string(&State {
+        form: FORM,
+        version: env!("CARGO_PKG_VERSION"),
+        now_seconds: snapshot.now_seconds,
+        uptime_seconds: snapshot.now_seconds.saturating_sub(snapshot.started_seconds),
+        ready: snapshot.ready,
+        design: snapshot.design,
+        layout: snapshot.form,
+        threshold_bytes: &snapshot.threshold_bytes,
+        epochs: snapshot.epochs,
+        role_changes: snapshot.role_changes,
+        workers: snapshot.workers.iter().map(worker).collect(),
+        queue_shared: snapshot.queue_shared + snapshot.queue_shared_jobs,
+        sizes: snapshot.sizes.iter().copied().filter(|(_, count)| *count > 0).collect(),
+        latencies: latencies(snapshot),
+        requests: Requests {
+            get_hits_small: totals.get_hits.saturating_sub(totals.get_hits_large),
+            get_hits_large: totals.get_hits_large,
+            get_hits_kernel: snapshot.kernel_hits,
+            get_misses: totals.get_misses,
+            sets: totals.cmd_set,
+            received_bytes: totals.bytes_read,
+            sent_bytes: totals.bytes_written,
+        },
+        memory: Memory {
+            limit_bytes: store.limit_bytes,
+            items: store.items,
+            items_bytes: store.bytes,
+            pool_bytes: store.pool_bytes,
+            free_bytes: store.pool_free_bytes,
+            index_bytes: store.index_bytes,
+            datagram_bytes: snapshot.udp_bytes,
+            resident_bytes: process.resident_bytes,
+            evictions: store.evictions,
+            evictions_active: store.evicted_active,
+            expired: store.found_expired + snapshot.swept,
+        },
+        connections: Connections {
+            open: connections.open,
+            most: connections.most,
+            opened: connections.total,
+        },
+        errors: Errors {
+            malformed_request: totals.malformed,
+            item_too_large: totals.store_too_large,
+            out_of_memory: totals.store_no_memory,
+            too_many_connections: connections.rejected,
+            no_descriptors: connections.paused,
+            idle_timeout: connections.idle_kicked,
+        },
+        tier: snapshot.tier.as_ref().map(|tier| Tier {
+            requests: tier.requests,
+            queue: tier.queue,
+            faults: tier.faults,
+            spills: tier.spills,
+            refused: tier.refused,
+            lost: tier.lost,
+        }),
+        cpu_seconds: cpu_us as f64 / 1e6,
+    })
+}
+
+fn worker(worker: &WorkerWatch) -> Worker {
+    Worker {
+        role: match worker.role {
+            Role::Small => "small",
+            Role::Large => "large",
+            Role::Standby => "standby",
+            Role::Both => "both",
+        },
+        connections: worker.connections,
+        requests_small: worker.requests_small,
+        requests_large: worker.requests_large,
+        slices: worker.slices,
+        queue_small: worker.queue_small,
+        queue_large: worker.queue_large,
+        queue_arriving: worker.queue_arriving,
+        queue_jobs: worker.queue_jobs,
+        moved: worker.moved_to_large + worker.moved_home + worker.handed_over + worker.stolen,
+    }
+}
+
+fn latencies(snapshot: &WatchSnapshot) -> Vec<Latency> {
+    let micros = |reading: &Reading| reading.sum_nanos() / 1000;
+    let one = |kind: &laneway_server::watch::LatencyWatch| {
+        let latencies = &kind.latencies;
+        let part = |part: Part| micros(&latencies.parts[part as usize]);
+        Latency {
+            operation: kind.operation.name(),
+            lane: if kind.large { "large" } else { "small" },
+            count: latencies.whole.count(),
+            sum_us: micros(&latencies.whole),
+            wait_us: part(Part::Wait),
+            service_us: part(Part::Service),
+            drain_us: part(Part::Drain),
+            buckets_us: filled(&latencies.whole),
+        }
+    };
+    snapshot.latencies.iter().map(one).collect()
+}
+
+/// The buckets that are not empty. The last one has no end: it is told by where it begins.
+fn filled(reading: &Reading) -> Vec<(f64, u64)> {
+    let last = buckets::end_nanos(buckets::BUCKETS - 2);
+    let told = |(bucket, count): (usize, u64)| {
+        (buckets::end_nanos(bucket).min(last) as f64 / 1000.0, count)
+    };
+    reading.counts().enumerate().filter(|(_, count)| *count > 0).map(told).collect()
+}

@@ -1,0 +1,43 @@
+//! Where operators look: `--admin`, checked.
+
+use crate::flags::Flags;
+use laneway_admin as admin;
+use laneway_server::boot::Server;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+/// Descriptors that the endpoint takes: its connections, and what its thread waits with.
+pub const DESCRIPTORS: usize = 72;
+
+/// Where to listen, if the flag says so.
+pub fn address(flags: &Flags) -> Result<Option<SocketAddr>, String> {
+    let Some(text) = &flags.admin else { return Ok(None) };
+    let found = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    let wrong =
+        || format!("--admin {text}: must be an address and a port, such as 127.0.0.1:11280");
+    found.ok_or_else(wrong).map(Some)
+}
+
+/// Listen there, before the server has started.
+pub fn listen(address: SocketAddr) -> Result<admin::Closed, String> {
+    let closed = admin::listen(address).map_err(|error| {
+        format!("cannot listen on {address}: {error}; choose another address with --admin")
+    })?;
+    if !address.ip().is_loopback() {
+        log::warn!(
+            "--admin {}: whoever reaches this address reads the server's numbers, without a \
+             password and in plain text; choose 127.0.0.1, or keep others away by a firewall",
+            closed.address()
+        );
+    }
+    Ok(closed)
+}
+
+/// Tell of this server from now on.
+pub fn run(closed: admin::Closed, server: &Server) -> Result<admin::Running, String> {
+    let address = closed.address();
+    let running = closed.run(Arc::new(server.watch()));
+    let running = running.map_err(|error| format!("--admin {address}: {error}"))?;
+    log::info!("dashboard and metrics on http://{address}/");
+    Ok(running)
+}
