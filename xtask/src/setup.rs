@@ -39,6 +39,12 @@ const NEEDS: &[Need] = &[
     Need { what: "chrt and taskset", package: "util-linux", is_there: || program("chrt") },
 ];
 
+/// What tests skip, by name, where it is not to be had.
+const WANTED: &[Need] = &[
+    Need { what: "a browser for the dashboard", package: "chromium", is_there: browser },
+    Need { what: "promtool", package: "prometheus", is_there: || program("promtool") },
+];
+
 /// What only a benchmark needs: CI does without.
 const ROCKSDB: Need =
     Need { what: "RocksDB", package: "librocksdb-dev", is_there: || library("librocksdb.so") };
@@ -59,7 +65,16 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         }
     }
     components()?;
-    match provide(NEEDS, check_only)? {
+    let needed = provide(NEEDS, check_only)?;
+    for want in WANTED.iter().filter(|want| !(want.is_there)()) {
+        // What is missing then is told by the test that skips.
+        match provide(std::slice::from_ref(want), check_only) {
+            Ok(_) => {}
+            Err(Failure::Failed(why) | Failure::Usage(why)) => println!("{why}; its test skips"),
+            Err(Failure::Told) => {}
+        }
+    }
+    match needed {
         None => passed("everything that the tests need is here"),
         Some(packages) => passed(format!("installed {packages}")),
     }
@@ -97,6 +112,10 @@ fn provide(needs: &[Need], check_only: bool) -> Result<Option<String>, Failure> 
 
 fn list(needs: &[&Need]) -> String {
     needs.iter().map(|need| need.what).collect::<Vec<_>>().join(", ")
+}
+
+fn browser() -> bool {
+    ["chromium", "chromium-browser", "google-chrome"].into_iter().any(program)
 }
 
 fn program(name: &str) -> bool {
