@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 pub enum Mode {
     /// Request lines.
     Requests,
+    /// Request lines, behind such as the durable executor has and has not answered: it executes
+    /// them too, in their order, or they wait until it has answered ([`crate::batches`]).
+    Batches,
     /// The rest of a multiget: `line_bytes` more of its line, newline included.
     Keys {
         /// Which of the four.
@@ -126,6 +129,8 @@ pub struct Connection<S> {
     pub queued: bool,
     /// `input` may hold whole requests: work on it before reading more.
     pub unserved: bool,
+    /// What comes next waits until a reply has come.
+    pub halted: bool,
     /// A large request is under way: its turns are slices.
     pub large: bool,
     /// The last turn that began with a request, at home, had more than one.
@@ -161,6 +166,7 @@ impl<S> Connection<S> {
             unread: Unread::Nothing,
             queued: false,
             unserved: false,
+            halted: false,
             large: false,
             pipelined: false,
             blocked_nanos: 0,
@@ -217,6 +223,25 @@ impl<S> Connection<S> {
         self.input.put_back(&keys);
         let line_bytes = keys.len() + behind;
         self.mode = Mode::Keys { verb: *verb, exptime: *exptime, line_bytes };
+    }
+
+    /// Whether what comes next is served though replies are still to come.
+    pub fn goes_on(&self) -> bool {
+        matches!(self.mode, Mode::Batches) && !self.halted && !self.closing
+    }
+
+    /// Whether a reply must come before anything else is served.
+    pub fn waits(&self) -> bool {
+        self.output.is_waiting() && !self.goes_on()
+    }
+
+    /// A reply has come and is in its place.
+    pub fn is_answered(&mut self) {
+        self.halted = false;
+        if matches!(self.mode, Mode::Batches) && !self.output.is_waiting() {
+            self.mode = Mode::Requests;
+        }
+        self.unserved = !self.input.is_empty();
     }
 
     /// Whether nothing of a request is under way.

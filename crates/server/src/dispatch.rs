@@ -4,6 +4,7 @@
 
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
+use crate::durable::shared::KEEPER;
 use crate::execute;
 use crate::latency::Operation;
 use crate::step::{OUT_BYTES_PER_TURN, READ_BYTES, REQUESTS_PER_TURN, Step, Stop};
@@ -47,6 +48,14 @@ impl<T: Transport> Streams<T> {
                 Mode::Requests if rest.is_empty() => break Stop::Starved,
                 Mode::Requests => {
                     self.request(core, connection, rest, (most, &mut requests), arrived)
+                }
+                Mode::Batches if rest.is_empty() => break Stop::Starved,
+                Mode::Batches if is_planted(Bug::ReadOvertakes) && rest.starts_with(b"mg ") => {
+                    self.request(core, connection, rest, (most, &mut requests), arrived)
+                }
+                Mode::Batches => {
+                    let step = self.batch(core, connection, rest, arrived);
+                    step.unwrap_or(Step::Stop(0, Stop::Ticket))
                 }
                 Mode::Keys { verb, exptime, line_bytes } => {
                     let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);
@@ -116,7 +125,7 @@ impl<T: Transport> Streams<T> {
                         return step;
                     }
                 }
-                self.plain(core, connection, request, &rest[..head], arrived)
+                self.plain(core, connection, request, (rest, head), arrived)
             }
         }
     }
@@ -147,6 +156,11 @@ impl<T: Transport> Streams<T> {
         if rest.len() >= whole
             && let Some(to) = core.queue_for_store(key, joins, size as u64).or_else(offer)
         {
+            if to == KEEPER
+                && let Some(step) = self.batch(core, connection, rest, arrived)
+            {
+                return step;
+            }
             return self.hand_request(core, connection, to, &rest[..whole], size as u64, arrived);
         }
         let touched = Cell::new(0);

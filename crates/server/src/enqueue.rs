@@ -4,7 +4,7 @@
 use crate::abroad::is_abroad;
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
-use crate::handoff::Job;
+use crate::handoff::{Job, Work};
 use crate::latency::Operation;
 use laneway_policy::{Design, WorkerId, WorkerTarget};
 use laneway_transport::Transport;
@@ -16,9 +16,12 @@ impl<T: Transport> Core<T> {
         if to == KEEPER {
             let durable = self.shared.durable.get().expect("only where there is a keeper");
             let size = job.size.0;
+            let is_one = !matches!(job.work, Work::Batch { .. }); // else each is counted
             durable.push(job)?;
             self.lanes().handed_over.add_owner(1);
-            self.count(Operation::Other, size);
+            if is_one {
+                self.count(Operation::Other, size);
+            }
             return Ok(());
         }
         if is_abroad(to) {

@@ -136,7 +136,7 @@ impl<T: Transport> Streams<T> {
                 connection.mode = Mode::BodyEnd(incoming);
                 Ok(Step::Stop(0, Stop::Quota))
             }
-            Err(Work::Request { .. }) => unreachable!("what comes back is what was given"),
+            Err(_) => unreachable!("what comes back is what was given"),
         }
     }
 

@@ -4,7 +4,8 @@
 //! Any worker may execute a job. The reply of a stream's request goes back to the connection's
 //! home, into the place that [`Output::reserve`] kept for it, so that replies leave in the order of
 //! the requests; a connection has at most one job under way, so that its requests are executed in
-//! their order too. The reply of a datagram is sent by whoever executed it.
+//! their order too, but for batches, which the durable executor takes in their order. The reply of
+//! a datagram is sent by whoever executed it.
 //!
 //! Dropped, a job was never there and a reply lets go of what it pins. Knows no worker and no
 //! queue. Times are nanoseconds, sizes bytes.
@@ -63,6 +64,14 @@ pub enum Work {
     },
     /// A value that has streamed into its item, `\r\n` included.
     Body(Box<Incoming>),
+    /// Whole requests of one connection, to be executed one after the other; their replies are one.
+    /// For the durable executor alone, which also keeps the order of several of these.
+    Batch {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// How many.
+        requests: u32,
+    },
 }
 
 /// The worker of another NUMA domain that received a request, and sends its reply.

@@ -76,14 +76,15 @@ impl Jobs {
         let mut any = false;
         for _ in 0..self.undelivered.len() {
             let Some(finished) = self.undelivered.pop_front() else { break };
-            self.deliver(to, finished)?;
+            self.deliver(to, finished);
             any = true;
         }
         for _ in 0..BATCH {
             let Some(finished) = to.core.shared.workers[here].finished.pop() else { break };
-            self.deliver(to, finished)?;
+            self.deliver(to, finished);
             any = true;
         }
+        to.streams.turn_brought(&mut to.core)?;
         Ok(any)
     }
 
@@ -171,21 +172,19 @@ impl Jobs {
             None => Some(job),
         };
         match job.and_then(|job| core.perform(job)) {
-            Some(finished) => self.deliver(to, finished),
+            Some(finished) => {
+                self.deliver(to, finished);
+                to.streams.turn_brought(&mut to.core)
+            }
             None => Ok(()),
         }
     }
 
     /// Take a reply to who waits for it.
-    fn deliver<T: Transport>(
-        &mut self,
-        to: &mut Parts<T>,
-        mut finished: Finished,
-    ) -> io::Result<()> {
+    fn deliver<T: Transport>(&mut self, to: &mut Parts<T>, mut finished: Finished) {
         let Parts { core, streams, udp } = to;
         if let Some(home) = finished.home.take() {
-            self.send_home(&core.shared, home, finished);
-            return Ok(());
+            return self.send_home(&core.shared, home, finished);
         }
         let origin = match finished.origin {
             Origin::Stream(origin) => origin,
@@ -193,7 +192,7 @@ impl Jobs {
                 if let Some(udp) = udp {
                     udp.deliver(core, finished);
                 }
-                return Ok(());
+                return;
             }
         };
         if origin.worker == core.id {
@@ -203,7 +202,6 @@ impl Jobs {
             Ok(()) => core.wake_one([origin.worker]),
             Err(finished) => self.undelivered.push_back(finished),
         }
-        Ok(())
     }
 
     /// Take a reply back to the NUMA domain where its request was received; it stays here while

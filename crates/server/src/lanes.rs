@@ -35,18 +35,14 @@ impl<S> Connection<S> {
 }
 
 impl<T: Transport> Streams<T> {
-    /// A reply has come to the connection's home: fill its place, and go on with the connection.
-    pub(crate) fn bring(
-        &mut self,
-        core: &mut Core<T>,
-        origin: StreamOrigin,
-        finished: Finished,
-    ) -> io::Result<()> {
+    /// A reply has come to the connection's home: fill its place. The connection goes on with its
+    /// next turn ([`Streams::turn_brought`]).
+    pub(crate) fn bring(&mut self, core: &Core<T>, origin: StreamOrigin, finished: Finished) {
         let in_slices = finished.large && core.sends_in_slices();
         // A connection that has closed waits for nothing: the reply is dropped, with its pins.
-        let Some(connection) = self.table.get_mut(origin.token) else { return Ok(()) };
+        let Some(connection) = self.table.get_mut(origin.token) else { return };
         if !connection.output.finish_with(origin.ticket, finished.reply) {
-            return Ok(());
+            return;
         }
         connection.tally.merge(&finished.tally);
         if let Some(undone) = &finished.undone {
@@ -58,16 +54,29 @@ impl<T: Transport> Streams<T> {
         {
             connection.mode = Mode::Swallow(line_bytes as u64);
         }
-        connection.unserved = !connection.input.is_empty();
+        connection.is_answered();
         if in_slices {
             connection.large = true;
             if !connection.queued {
                 connection.queued = true;
                 self.large.push_back(origin.token, connection.is_urgent());
             }
-            return Ok(());
+        } else if !connection.queued && !self.brought.contains(&origin.token) {
+            self.brought.push(origin.token);
         }
-        if connection.queued { Ok(()) } else { self.turn(core, origin.token) }
+    }
+
+    /// Connections whose replies have come go on.
+    pub(crate) fn turn_brought(&mut self, core: &mut Core<T>) -> io::Result<()> {
+        let mut brought = std::mem::take(&mut self.brought);
+        for token in brought.drain(..) {
+            // One that has got in line has its turn there.
+            if self.table.get_mut(token).is_some_and(|connection| !connection.queued) {
+                self.turn(core, token)?;
+            }
+        }
+        self.brought = brought;
+        Ok(())
     }
 
     /// Something happened to a connection whose reply is on its way: more input, which waits, or
@@ -226,7 +235,7 @@ impl<T: Transport> Streams<T> {
         if connection.queued {
             return Ok(()); // its turn comes anyway
         }
-        if connection.output.is_waiting() {
+        if connection.waits() {
             return self.disturbed(core, token);
         }
         if connection.large {

@@ -14,6 +14,7 @@ pub mod abroad;
 pub mod accept;
 pub mod answer;
 pub mod backlog;
+pub mod batches;
 pub mod boot;
 pub mod bypass;
 pub mod clock;

@@ -2,7 +2,7 @@
 //! together, as those of `get`s are ([`crate::gets`]), and each is answered in its turn. What asks
 //! for more than to read its item is served as it is alone, between its neighbours.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::execute::put_miss;
 use crate::sought::Simple;
@@ -84,11 +84,17 @@ impl<T: Transport> Streams<T> {
                 }
                 Sought::Otherwise => {
                     core.account_metas(connection, &mut simple, arrived);
-                    let line = &rest[at..at + head];
-                    if let Step::Stop(bytes, stop) =
-                        self.plain(core, connection, request, line, arrived)
-                    {
-                        return Some((Step::Stop(at + bytes, stop), begun + 1));
+                    let line = (&rest[at..], head);
+                    let step = self.plain(core, connection, request, line, arrived);
+                    match step {
+                        Step::Stop(bytes, stop) => {
+                            return Some((Step::Stop(at + bytes, stop), begun + 1));
+                        }
+                        // What is behind it has gone along with it, or may yet.
+                        Step::Took(bytes) if matches!(connection.mode, Mode::Batches) => {
+                            return Some((Step::Took(at + bytes), begun + 1));
+                        }
+                        Step::Took(_) => {}
                     }
                 }
             }

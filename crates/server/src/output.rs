@@ -37,11 +37,21 @@ pub enum Sent {
 /// Pieces handed to the kernel by one call, at most.
 const PIECES_MAX: usize = 8;
 
+/// The end of an [`Output`] at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    slots: usize,
+    /// Bytes in the last slot, if it has any.
+    last: usize,
+}
+
 /// Replies that have not left yet.
 #[derive(Default)]
 pub struct Output {
     slots: VecDeque<Slot>,
     tickets: u64,
+    /// Places whose reply is still to come.
+    waiting: u32,
 }
 
 /// A piece of a reply.
@@ -88,6 +98,7 @@ impl Output {
     /// Keep a place for a reply that is finished later.
     pub fn reserve(&mut self) -> Ticket {
         self.tickets += 1;
+        self.waiting += 1;
         self.slots.push_back(Slot::Waiting(Ticket(self.tickets)));
         Ticket(self.tickets)
     }
@@ -96,11 +107,52 @@ impl Output {
     pub fn give_up(&mut self, ticket: Ticket) {
         let last = self.slots.pop_back();
         assert!(matches!(last, Some(Slot::Waiting(t)) if t == ticket), "not the newest place");
+        self.waiting -= 1;
     }
 
-    /// Whether the newest reply is still to come.
+    /// Whether a reply is still to come.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.slots.back(), Some(Slot::Waiting(_)))
+        self.waiting > 0
+    }
+
+    /// How many replies are still to come.
+    pub fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// Whether a large value is among what has not left.
+    pub fn holds_value(&self) -> bool {
+        self.slots.iter().any(|slot| matches!(slot, Slot::Value { .. }))
+    }
+
+    /// Where the next reply will begin, as long as nothing is sent.
+    pub fn end(&self) -> End {
+        let last = match self.slots.back() {
+            Some(Slot::Bytes { bytes, .. }) => bytes.len(),
+            _ => 0,
+        };
+        End { slots: self.slots.len(), last }
+    }
+
+    /// Forgets what was added since; nothing of it was sent.
+    pub fn rewind(&mut self, to: End) {
+        self.slots.truncate(to.slots);
+        if let Some(Slot::Bytes { bytes, .. }) = self.slots.back_mut() {
+            bytes.truncate(to.last);
+        }
+    }
+
+    /// A whole reply behind what is there.
+    pub fn append(&mut self, reply: Output) {
+        for slot in reply.slots {
+            match slot {
+                Slot::Bytes { bytes, sent } => match self.slots.is_empty() && sent == 0 {
+                    true => self.slots.push_back(Slot::Bytes { bytes, sent }),
+                    false => self.push_bytes(&bytes[sent..]),
+                },
+                slot => self.slots.push_back(slot),
+            }
+        }
     }
 
     /// The reply in pieces, of which nothing has been sent yet.
@@ -120,10 +172,17 @@ impl Output {
     pub fn finish_with(&mut self, ticket: Ticket, reply: Output) -> bool {
         let is_place = |slot: &Slot| matches!(slot, Slot::Waiting(t) if *t == ticket);
         let Some(at) = self.slots.iter().position(is_place) else { return false };
+        self.waiting -= 1;
+        let mut reply = reply.slots;
+        if reply.len() == 1
+            && let Some(slot) = reply.pop_front()
+        {
+            self.slots[at] = slot;
+            return true;
+        }
         let mut behind = self.slots.split_off(at);
         behind.pop_front();
-
-        self.slots.extend(reply.slots);
+        self.slots.extend(reply);
         self.slots.append(&mut behind);
         true
     }
@@ -134,6 +193,7 @@ impl Output {
             self.slots.iter_mut().find(|slot| matches!(slot, Slot::Waiting(t) if *t == ticket));
         let Some(slot) = place else { return false };
         *slot = Slot::Bytes { bytes: reply, sent: 0 };
+        self.waiting -= 1;
         true
     }
 

@@ -35,6 +35,7 @@ impl<T: Transport> Core<T> {
                 self.count_job(&mut served, Operation::Set, size);
                 Output::of(out)
             }
+            Work::Batch { .. } => unreachable!("only the durable executor is given several"),
             Work::Request { bytes, ends } => {
                 let is_stream = matches!(origin, Origin::Stream(_));
                 let most = if is_stream { OUT_BYTES_PER_TURN } else { usize::MAX };

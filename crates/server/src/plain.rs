@@ -1,5 +1,6 @@
 //! A request without a value, and what its outcome asks for besides the reply.
 
+use crate::batches::goes_along;
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
@@ -12,17 +13,23 @@ use laneway_wire::Request;
 use std::cell::Cell;
 
 impl<T: Transport> Streams<T> {
-    /// A request without a value behind it.
+    /// A request without a value behind it, whose line is so much of the input.
     pub(crate) fn plain(
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         request: &Request<'_>,
-        line: &[u8],
+        (input, head): (&[u8], usize),
         arrived: u64,
     ) -> Step {
-        let head = line.len();
+        let line = &input[..head];
         if let Some(to) = core.queue_for_unseen(request) {
+            if to == KEEPER
+                && goes_along(request)
+                && let Some(step) = self.batch(core, connection, input, arrived)
+            {
+                return step;
+            }
             return self.hand_request(core, connection, to, line, 0, arrived);
         }
         let touched = Cell::new(0);

@@ -53,6 +53,7 @@ impl<T: Transport> Streams<T> {
                 Sent::All => {}
                 Sent::Budget => return Ok(Next::Small),
                 Sent::Blocked => return Ok(Next::Write),
+                Sent::Waiting if connection.goes_on() => {}
                 Sent::Waiting => return Ok(Next::Ticket),
             }
         }
@@ -80,6 +81,11 @@ impl<T: Transport> Streams<T> {
         let mut received: &[u8] = &[];
         if !connection.unserved {
             let bytes = match connection.stream.read(buffer) {
+                // What it has asked before is answered first.
+                Ok(0) if connection.output.is_waiting() => {
+                    connection.closing = true;
+                    return Ok(Next::Ticket);
+                }
                 Ok(0) => return Ok(Next::Close),
                 Ok(bytes) => bytes,
                 Err(error) => return later(connection, error).map(|()| Next::Read),
@@ -106,6 +112,7 @@ impl<T: Transport> Streams<T> {
             if connection.input.append(received, &core.shared.store).is_err() {
                 return self.refuse_input(core, connection);
             }
+            connection.unserved = false; // a reply may have come in the middle of a line
             return Ok(Next::Read);
         } else {
             let mut input = std::mem::take(&mut connection.input);
@@ -122,6 +129,7 @@ impl<T: Transport> Streams<T> {
         // Behind a value that leaves now, input may wait that no event will announce.
         let behind_value = stop == Stop::Large && !matches!(connection.mode, Mode::Body(_));
         connection.unserved = behind_value || matches!(stop, Stop::Quota | Stop::Hand);
+        connection.halted = stop == Stop::Ticket;
         connection.closing = stop == Stop::Close;
         self.reply(core, connection, stop)
     }
@@ -159,6 +167,7 @@ impl<T: Transport> Streams<T> {
             match self.flush(core, connection, usize::MAX)? {
                 Sent::All => {}
                 Sent::Budget | Sent::Blocked => return Ok(Next::Write),
+                Sent::Waiting if connection.goes_on() => return Ok(after_batch(stop)),
                 Sent::Waiting => return Ok(Next::Ticket),
             }
         }
@@ -284,6 +293,15 @@ impl<T: Transport> Streams<T> {
         }
         connection.body_is_whole();
         Ok(Piece::Whole)
+    }
+}
+
+/// How a connection goes on that need not wait for the replies to what it has asked.
+fn after_batch(stop: Stop) -> Next {
+    match stop {
+        Stop::Starved | Stop::HalfLine => Next::Read,
+        Stop::Quota => Next::Small,
+        Stop::Large | Stop::Hand | Stop::Ticket | Stop::Close => Next::Ticket,
     }
 }
 

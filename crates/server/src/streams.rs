@@ -21,6 +21,8 @@ pub struct Streams<T: Transport> {
     pub(crate) table: Table<T::Stream>,
     /// Connections with input that was received but not served yet.
     pub(crate) small: VecDeque<Token>,
+    /// Connections whose replies have come: each has one turn for all of them.
+    pub(crate) brought: Vec<Token>,
     /// Connections with a slice to move.
     pub(crate) large: Slices,
     /// How many requests a connection has in a turn.
@@ -48,6 +50,7 @@ impl<T: Transport> Streams<T> {
         Streams {
             table: Table::default(),
             small: VecDeque::new(),
+            brought: Vec::new(),
             large: Slices::default(),
             depth: Depth::default(),
             had: (0, 0),

@@ -198,9 +198,10 @@ fn a_hit_in_memory_waits_for_no_device() {
         kept.gate.reads_wait.store(true, Relaxed);
         kept.gate.spills_wait.store(true, Relaxed);
         let spilling = rig.net.connect();
-        let large = [&b"set large 0 0 3000\r\n"[..], &value(3000, 2), b"\r\n"].concat();
+        // Too long to go with its group at once.
+        let large = [&b"set large 0 0 30000\r\n"[..], &value(30_000, 2), b"\r\n"].concat();
         waiting.send(b"get cold\r\n");
-        spilling.send(&large);
+        rig.send(&spilling, &large);
         assert_eq!(answers_within(&mut rig, &waiting, 100), b"");
         check(
             &mut rig,
@@ -761,8 +762,8 @@ fn those_behind_a_key_are_looked_at_once_for_each_that_goes_on() {
     let clients: Vec<Client> = (0..CLIENTS).map(|_| rig.net.connect()).collect();
     kept.gate.spills_wait.store(true, Relaxed);
     for (number, client) in clients.iter().enumerate() {
-        let value = value(5000, number as u64);
-        rig.send(client, &[&b"set one 0 0 5000\r\n"[..], &value, b"\r\n"].concat());
+        let value = value(30000, number as u64);
+        rig.send(client, &[&b"set one 0 0 30000\r\n"[..], &value, b"\r\n"].concat());
         rig.turns(20);
     }
     kept.gate.spills_wait.store(false, Relaxed);
@@ -772,7 +773,7 @@ fn those_behind_a_key_are_looked_at_once_for_each_that_goes_on() {
     }
     let released = rig.shared.durable.get().expect("kept").counts.released.load(Relaxed);
     assert_eq!(released, CLIENTS - 1, "each but the first has waited, and none in vain");
-    let last = [&hit("one", &value(5000, CLIENTS - 1))[..], b"END\r\n"].concat();
+    let last = [&hit("one", &value(30000, CLIENTS - 1))[..], b"END\r\n"].concat();
     assert!(rig.ask(&clients[0], b"get one\r\n", b"END\r\n") == last, "in the order they came");
 }
 

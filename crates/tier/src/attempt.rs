@@ -4,10 +4,10 @@
 
 use crate::append::{Draft, Ticket, check, deletion, small};
 use crate::index::What;
-use crate::large::LargeWriter;
+use crate::large::{LargeWriter, waiting};
 use crate::record::Kind;
 use crate::store::{RESERVE_PUT, Shared};
-use crate::types::{ItemMeta, Result};
+use crate::types::{Error, ItemMeta, Result};
 use crate::value::Large;
 use std::sync::Arc;
 
@@ -34,6 +34,30 @@ impl Shared {
         let Some(ticket) = ticket else { return Ok(Tried::Waits(())) };
         self.counters.user_bytes.add((key.len() + value.len()) as u64);
         Ok(Tried::Done(ticket))
+    }
+
+    /// Appends a large item whose value waits in memory for its group, if it may and nothing else
+    /// need be waited for.
+    pub fn try_put_large(
+        self: &Arc<Self>,
+        key: &[u8],
+        value: &[u8],
+        meta: ItemMeta,
+        sequence: u64,
+    ) -> Result<Tried<Ticket>> {
+        check(key, value.len() as u64)?;
+        self.writer().check()?;
+        let large = match waiting(self, value) {
+            Ok(Some(large)) => large,
+            // What replaced values hold may be freed by who may wait.
+            Ok(None) | Err(Error::SsdFull { .. }) => return Ok(Tried::Waits(())),
+            Err(error) => return Err(error),
+        };
+        let whole = LargeWhole::new(self, key.into(), large);
+        Ok(match whole.try_append(meta, sequence)? {
+            Tried::Done(ticket) => Tried::Done(ticket),
+            Tried::Waits(_) => Tried::Waits(()),
+        })
     }
 
     /// Appends a deletion, if there may be something to delete and it need not wait.

@@ -120,6 +120,18 @@ impl Tier {
         self.shared.try_put(key, value, meta, sequence)
     }
 
+    /// The same of a value that is [`Tier::is_large`]: it waits in memory for its group. Handed
+    /// back are also values too long for that, and those for which there is no room at once.
+    pub fn try_put_large(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        meta: ItemMeta,
+        sequence: u64,
+    ) -> Result<Tried<Ticket>> {
+        self.shared.try_put_large(key, value, meta, sequence)
+    }
+
     /// As [`Tier::submit_delete`], if it need not wait for a medium.
     pub fn try_delete(&self, key: &[u8], sequence: u64) -> Result<Tried<Option<Ticket>>> {
         self.shared.try_delete(key, sequence)

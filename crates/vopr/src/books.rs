@@ -6,6 +6,7 @@ use crate::request::{Request, key_name};
 use crate::swarm::{Kept, Swarm};
 use laneway_server::clock::ManualClock;
 use laneway_store::meter::Work;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 /// Lines of a trace that are kept; the last ones tell why a run failed.
@@ -147,6 +148,8 @@ pub struct Books {
     pending: Vec<usize>,
     /// What is said of an operation whose client asked for no reply.
     unheard: Told,
+    /// The last operation on each key of each connection.
+    last: HashMap<String, HashMap<usize, usize>>,
     /// Operations whose client is gone: they end when the server is known to be done with them.
     limbo: Vec<Entry>,
     moment: u64,
@@ -180,6 +183,7 @@ impl Books {
             histories: (0..keys).map(|_| History::default()).collect(),
             pending: vec![0; keys],
             unheard,
+            last: HashMap::new(),
             limbo: Vec::new(),
             moment: 0,
             requests: 0,
@@ -222,6 +226,21 @@ impl Books {
         self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01b3);
     }
 
+    /// A request leaves its client on a connection, whose requests are executed in their order.
+    pub fn call_in_order(&mut self, who: &str, request: &Request, now_seconds: u32) -> Vec<Entry> {
+        let entries = self.call(who, request, now_seconds);
+        let last = self.last.entry(who.to_owned()).or_default();
+        for &(key, number) in &entries {
+            self.histories[key].operations[number].behind = last.insert(key, number);
+        }
+        entries
+    }
+
+    /// A connection is no more: its client's next requests have no order with those before.
+    pub fn forget_order(&mut self, who: &str) {
+        self.last.remove(who);
+    }
+
     /// A request leaves its client.
     pub fn call(&mut self, who: &str, request: &Request, now_seconds: u32) -> Vec<Entry> {
         self.requests += 1;
@@ -248,6 +267,7 @@ impl Books {
                     returned_seconds: u32::MAX,
                     may_miss: false,
                     may_not_join: self.is_short,
+                    behind: None,
                     request: number,
                 });
                 entries.push((key, operations.len() - 1));

@@ -4,7 +4,8 @@
 //! moment between its call and its return, so that in the order of these moments every reply is
 //! what a single item would have said. [`check`] walks through calls and returns in their order and
 //! keeps every state the item may be in, with the set of pending operations that have taken effect
-//! in it. A loss of power ends what is pending: each of it took effect, or did not.
+//! in it. A loss of power ends what is pending: each of it took effect, or did not. What a
+//! connection asks of a key takes effect in the order in which it was asked.
 
 use crate::effects::{NOTHING, State, effect};
 use crate::model::{History, Impossible, Item, Loss, Operation, Told, Values};
@@ -39,6 +40,12 @@ fn reach(
         for (other, index) in pending.iter().enumerate() {
             let Some(index) = index else { continue };
             if state.effects & (1 << other) != 0 {
+                continue;
+            }
+            // What its connection asked before has taken effect, or is over.
+            let behind = operations[*index].behind;
+            let first = pending.iter().position(|index| index.is_some() && *index == behind);
+            if first.is_some_and(|first| state.effects & (1 << first) == 0) {
                 continue;
             }
             for after in effect(&state, &operations[*index], values) {

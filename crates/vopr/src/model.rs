@@ -241,6 +241,9 @@ pub struct Operation {
     /// Memory is so short that a joined value may find no room: memcached's word for that is
     /// `NOT_STORED`.
     pub may_not_join: bool,
+    /// The operation before it of the same connection, where its requests are executed in order: by
+    /// number in the key's history.
+    pub behind: Option<usize>,
     /// Which request of the run it belongs to, for the trace.
     pub request: u64,
 }

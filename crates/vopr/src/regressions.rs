@@ -137,6 +137,12 @@ pub const ALL: &[Regression] = &[
         bug: "EvictedIsAbsent",
     },
     Regression {
+        name: "what is durable of a batch is done again when a flush fails for the rest",
+        seed: 1,
+        sets: &[("kept", 1), ("disk-faults", 1)],
+        bug: "BatchRedone",
+    },
+    Regression {
         name: "an SSD that is older than its log is opened",
         seed: 1,
         sets: &[("kept", 1), ("crashes", 10), ("hostile", 0), ("datagram-clients", 0)],

@@ -112,7 +112,9 @@ impl World {
         let (mut scene, streams) = self.scene(&life.rig);
         let number = scene.random.below(streams.len() as u64) as usize;
         if scene.random.one_in(2) {
-            streams[number].ask(&mut scene);
+            for _ in 0..scene.swarm.burst {
+                streams[number].ask(&mut scene);
+            }
         }
         streams[number].exchange(&mut scene, &life.rig.net)
     }

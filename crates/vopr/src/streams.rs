@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 
 /// Operations that may be pending on a key before clients ask another.
 const PENDING_MAX: usize = 6;
+/// Those among them that are about every key.
+const FLUSHES_MAX: usize = 6;
 /// Bytes taken from the network at once, at most.
 const RECEIVED_MAX: u64 = 64 << 10;
 /// Of this many distinct lengths and contents are the values of a key, so that a value comes again.
@@ -176,6 +178,8 @@ pub struct StreamClient {
     got: Vec<u8>,
     /// A CAS id that was told, and of which key.
     id: Option<(usize, u64)>,
+    /// It was asked for last.
+    last_key: Option<usize>,
 }
 
 impl StreamClient {
@@ -188,6 +192,7 @@ impl StreamClient {
             flights: VecDeque::new(),
             got: Vec::new(),
             id: None,
+            last_key: None,
         }
     }
 
@@ -210,6 +215,7 @@ impl StreamClient {
                 books.flush_forgotten();
             }
         }
+        books.forget_order(&self.name);
         self.client = None;
         self.out.clear();
         self.got.clear();
@@ -249,7 +255,10 @@ impl StreamClient {
     }
 
     fn one_key(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
-        let mut key = scene.key()?;
+        let again = scene.swarm.burst > 1 && scene.random.one_in(2);
+        let again = self.last_key.filter(|key| again && scene.books.pending(*key) < PENDING_MAX);
+        let mut key = again.or_else(|| scene.key())?;
+        self.last_key = Some(key);
         let mut id = None;
         if let Some((of, told)) = self.id
             && scene.random.one_in(3)
@@ -273,7 +282,7 @@ impl StreamClient {
 
     fn send(&mut self, scene: &mut Scene<'_>, request: Request) {
         let quiet = request.expect == Expect::Silence;
-        let entries = scene.books.call(&self.name, &request, scene.now_seconds);
+        let entries = scene.books.call_in_order(&self.name, &request, scene.now_seconds);
         self.out.extend(&request.bytes);
         self.flights.push_back(Flight { request, entries });
         if quiet {
@@ -433,7 +442,7 @@ fn fill(scene: &mut Scene<'_>) -> Request {
 
 /// `flush_all`, or one in some seconds; `None` while such a one is to come, which it would put off.
 fn flush(scene: &mut Scene<'_>) -> Option<Request> {
-    if scene.books.expects_flush() {
+    if scene.books.expects_flush() || FLUSHES_MAX <= scene.books.flushes {
         return None;
     }
     if scene.books.flushes > 0 || scene.random.one_in(2) {

@@ -96,6 +96,8 @@ pub struct Swarm {
     pub commands: u32,
     /// Requests of a connection under way.
     pub pipeline: usize,
+    /// Requests that a connection asks at once.
+    pub burst: usize,
     /// Values that are large, in 256.
     pub large: u8,
     /// Items that end, in 256.
@@ -195,6 +197,7 @@ impl Swarm {
             filler: tight && !random.one_in(4),
             commands: 400 + random.below(800) as u32,
             pipeline: [1, 2, 8, 16][random.below(4) as usize],
+            burst: 1,
             large: [0, 8, 30, 80][random.below(4) as usize],
             ends: [0, 0, 30, 100][random.below(4) as usize],
             reads: [40, 128, 200][random.below(3) as usize],
@@ -219,6 +222,10 @@ impl Swarm {
         }
         if random.one_in(3) {
             self.clock_nanos = 1 + random.below(40_000);
+        }
+        if self.kept != Kept::No && random.one_in(2) {
+            self.burst = 2 + random.below(30) as usize;
+            self.pipeline = self.pipeline.max(self.burst);
         }
     }
 
@@ -278,6 +285,7 @@ impl Swarm {
         add(&|swarm| swarm.refuse_memory = 0);
         add(&|swarm| swarm.adaptive = false);
         add(&|swarm| swarm.pipeline = 1);
+        add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.keys = (swarm.keys / 2).max(1));
         all
     }
@@ -318,6 +326,7 @@ impl Swarm {
             ("refuse-memory", self.refuse_memory.into()),
             ("adaptive", self.adaptive.into()),
             ("pipeline", self.pipeline as u64),
+            ("burst", self.burst as u64),
             ("keys", self.keys as u64),
         ]
     }
@@ -352,6 +361,7 @@ impl Swarm {
             "refuse-memory" => self.refuse_memory = value as u32,
             "adaptive" => self.adaptive = value != 0,
             "pipeline" => self.pipeline = value as usize,
+            "burst" => self.burst = value.max(1) as usize,
             "keys" => self.keys = value as usize,
             _ => {
                 let names: Vec<&str> = self.fields().into_iter().map(|(name, _)| name).collect();

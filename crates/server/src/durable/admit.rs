@@ -30,29 +30,62 @@ enum Ready {
 impl<S> Keeper<S> {
     /// Goes on with a task as far as it can.
     pub(super) fn admit(&mut self, mut task: Task) {
-        if task.done {
-            return self.conclude(task);
-        }
-        let step = match task.work.take().expect("what is not done is to be done") {
-            Work::Body(incoming) => self.body(&mut task, incoming),
-            Work::Request { bytes, ends } => {
-                let step = self.request(&mut task, &bytes, ends);
-                task.work = Some(Work::Request { bytes, ends });
-                step
+        loop {
+            if task.done && !task.next_request() {
+                return self.conclude(task);
             }
+            let step = match task.work.take().expect("what is not done is to be done") {
+                Work::Body(incoming) => self.body(&mut task, incoming),
+                Work::Request { bytes, ends } => {
+                    let step = self.request(&mut task, &bytes, ends);
+                    task.work = Some(Work::Request { bytes, ends });
+                    step
+                }
+                Work::Batch { bytes, requests } => {
+                    let step = self.request(&mut task, &bytes, true);
+                    task.work = Some(Work::Batch { bytes, requests });
+                    step
+                }
+            };
+            task.done |= matches!(step, Step::Done);
+            let number = task.number.filter(|_| !task.leaving.is_empty());
+            if !task.done || number.is_some() {
+                self.stall(&task);
+            }
+            match (step, number) {
+                (Step::Behind(key), _) => self.busy.entry(key).or_default().push_back(task),
+                (Step::Settle, _) => self.settling.push(task),
+                (Step::Barrier, _) => self.barrier.push_back(task),
+                (Step::Suspend, _) => {
+                    let number = task.number.expect("it waits for what it has ordered");
+                    self.suspended.insert(number, task);
+                }
+                (_, Some(number)) => drop(self.suspended.insert(number, task)),
+                _ => continue,
+            }
+            return;
+        }
+    }
+
+    /// A task waits: what else its connection asks is executed behind it.
+    fn stall(&mut self, task: &Task) {
+        if let Some(connection) = task.connection
+            && !is_planted(Bug::BatchOvertakes)
+        {
+            self.stalled.entry(connection).or_default();
+        }
+    }
+
+    /// A task that was not begun: it begins, unless one before it on its connection waits. Returns
+    /// whether it did.
+    pub(super) fn begin_task(&mut self, task: Task) -> bool {
+        let line = task.connection.and_then(|name| self.stalled.get_mut(&name));
+        let Some(line) = line else {
+            self.admit(task);
+            return true;
         };
-        task.done |= matches!(step, Step::Done);
-        let number = task.number;
-        match (step, number) {
-            (Step::Behind(key), _) => self.busy.entry(key).or_default().push_back(task),
-            (Step::Settle, _) => self.settling.push(task),
-            (Step::Barrier, _) => self.barrier.push_back(task),
-            (Step::Suspend, Some(number)) => drop(self.suspended.insert(number, task)),
-            (_, Some(number)) if !task.leaving.is_empty() => {
-                self.suspended.insert(number, task);
-            }
-            _ => self.conclude(task),
-        }
+        line.push_back(task);
+        false
     }
 
     /// A value that has streamed into its item.
@@ -72,6 +105,9 @@ impl<S> Keeper<S> {
     }
 
     fn request(&mut self, task: &mut Task, bytes: &[u8], ends: bool) -> Step {
+        let start = task.range.start;
+        task.range.end = bytes.len();
+        let bytes = &bytes[start..];
         let frame = match parse(bytes, &self.limits) {
             Ok(Some(frame)) => frame,
             // It was parsed before it was handed over.
@@ -84,6 +120,10 @@ impl<S> Keeper<S> {
                 return Step::Done;
             }
         };
+        let value_bytes = execute::value_behind(&frame.request);
+        let value = &bytes[frame.head_bytes..];
+        let value = &value[..value.len().min(value_bytes)];
+        task.range.end = start + frame.head_bytes + value.len();
         task.quiet = is_noreply(&frame.request);
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = match &frame.request {
@@ -95,6 +135,10 @@ impl<S> Keeper<S> {
             Request::Stats(_) => return self.count_all(task),
             request @ (Request::Store(_) | Request::MetaSet(_)) => {
                 execute::key_of_store(request, &mut scratch)
+            }
+            Request::MetaNoop => {
+                self.perform_nothing(task, &frame.request);
+                return Step::Done;
             }
             request => key_of(request, &mut scratch).map_or(&[][..], |(key, _)| key),
         };
@@ -110,7 +154,7 @@ impl<S> Keeper<S> {
             if let Some(step) = step_of(ready, task) {
                 return step;
             }
-            if self.perform_request(task, &frame.request, key, &bytes[frame.head_bytes..]) {
+            if self.perform_request(task, &frame.request, key, value) {
                 return Step::Done;
             }
         }

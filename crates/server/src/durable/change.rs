@@ -13,6 +13,9 @@ use laneway_tier::{ItemMeta, Result, Ticket, Tried};
 /// Marks in a record.
 const STALE: u16 = 1;
 const TOKEN_SENT: u16 = 2;
+/// Large values up to this length are copied to where they wait for their group: a few
+/// microseconds, where to give them to another thread takes longer.
+const AT_ONCE_BYTES_MAX: usize = 16 << 10;
 /// Expired items are looked for this often, so many keys at a time.
 const SWEEP_NANOS: u64 = 100_000_000;
 const SWEEP_LOOKS: usize = 1024;
@@ -81,6 +84,10 @@ impl<S> Keeper<S> {
             if let Some(error) = tier.refuses_writes() {
                 return Err(error);
             }
+            if let Some(ticket) = self.put_at_once(key, meta, &mut value, pinned.as_ref())? {
+                self.submitted(task, key, ticket, false);
+                return Ok(());
+            }
             let value = pinned.map_or(Spilled::Bytes(value), Spilled::Pinned);
             self.busy.entry(key.into()).or_default();
             task.leaving.push(Leaving { key: key.into(), meta: Some(meta) });
@@ -97,6 +104,33 @@ impl<S> Keeper<S> {
             Tried::Waits(()) => self.put_aside(task, key, sequence, Aside::Put { value, meta }),
         }
         Ok(())
+    }
+
+    /// A large value that is short goes with its group, if there is room for it at once.
+    fn put_at_once(
+        &mut self,
+        key: &[u8],
+        meta: ItemMeta,
+        value: &mut Vec<u8>,
+        pinned: Option<&Pinned>,
+    ) -> Result<Option<Ticket>> {
+        let bytes = pinned.map_or(value.len(), Pinned::value_bytes);
+        if AT_ONCE_BYTES_MAX < bytes {
+            return Ok(None);
+        }
+        if let Some(pinned) = pinned {
+            pinned.copy_into(value);
+        }
+        let sequence = self.next_sequence();
+        match self.durable.tier.try_put_large(key, value, meta, sequence)? {
+            Tried::Done(ticket) => Ok(Some(ticket)),
+            Tried::Waits(()) => {
+                if pinned.is_some() {
+                    value.clear();
+                }
+                Ok(None)
+            }
+        }
     }
 
     fn put_deletion(&mut self, task: &mut Task, key: &[u8]) -> Result<()> {

@@ -1,15 +1,16 @@
 //! The keeper, one step at a time.
 
 use super::hands::{Done, Hands};
-use super::shared::bump;
+use super::shared::add;
 use super::state::Keeper;
 use super::task::{LONG, Task};
 use crate::shared::Shared;
 use std::sync::Arc;
 
-/// Jobs taken in one step, so that what ended in between is heard of, and so that a worker that
-/// shares the keeper's CPU need not wait long: a job takes a few microseconds.
-const JOBS_PER_STEP: usize = 64;
+/// Requests taken in one step, so that what ended in between is heard of, and so that a worker that
+/// shares the keeper's CPU need not wait long: a request takes a few microseconds. A job that has
+/// several is begun as a whole.
+const REQUESTS_PER_STEP: u64 = 64;
 /// Items on their way into memory at a time, and such of at most a piece as wait for that; further
 /// jobs wait.
 const FAULTS_MAX: usize = 512;
@@ -47,20 +48,27 @@ impl<S> Keeper<S> {
         busy |= self.fill();
         (0..self.lines.len()).for_each(|of| self.begin_next(of));
         busy |= self.pass_barrier();
-        for _ in 0..JOBS_PER_STEP {
+        let (mut taken, mut begun) = (0, 0);
+        while taken < REQUESTS_PER_STEP {
             let full = !self.undelivered.is_empty() || self.has_enough_faults();
             if full || self.flushing || !self.barrier.is_empty() {
                 break;
             }
-            let Some(job) = self.durable.jobs.pop() else { break };
+            let Some(task) = self.next_task() else { break };
             busy = true;
-            bump(&self.durable.counts.requests);
-            self.admit(Task::of(job));
+            let requests = u64::from(task.requests());
+            taken += requests;
+            begun += if self.begin_task(task) { requests } else { 0 };
         }
+        add(&self.durable.counts.requests, begun);
         self.flush_if_due();
         self.drop_expired();
         self.commit_if_needed();
         busy
+    }
+
+    fn next_task(&mut self) -> Option<Task> {
+        self.ready.pop_front().or_else(|| self.durable.jobs.pop().map(Task::of))
     }
 
     fn has_enough_faults(&self) -> bool {

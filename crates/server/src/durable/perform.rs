@@ -82,22 +82,27 @@ impl<S> Keeper<S> {
         key: &[u8],
         value: &[u8],
     ) -> bool {
-        let value_bytes = match request {
-            Request::Store(store) => store.value_bytes,
-            Request::MetaSet(set) => set.value_bytes,
-            request => {
-                let operation = operation(request);
-                return self.execute(task, key, operation, 0, |context, out| {
-                    execute::command(context, request, out)
-                });
-            }
-        };
+        if !matches!(request, Request::Store(_) | Request::MetaSet(_)) {
+            let operation = operation(request);
+            return self.execute(task, key, operation, 0, |context, out| {
+                execute::command(context, request, out)
+            });
+        }
         // What is not there has no end either, and is answered so.
-        let body = value.get(..value_bytes + CRLF.len()).unwrap_or_default();
-        let size = (key.len() + value_bytes) as u64;
+        let is_there = value.len() == execute::value_behind(request);
+        let body = Body::of(if is_there { value } else { &[] });
+        let size = (key.len() + value.len().saturating_sub(CRLF.len())) as u64;
         self.execute(task, key, Operation::Set, size, |context, out| {
-            execute::store_whole(context, request, Body::of(body), out)
+            execute::store_whole(context, request, body, out)
         })
+    }
+
+    /// A request that is about no key and changes nothing.
+    pub(super) fn perform_nothing(&mut self, task: &mut Task, request: &Request<'_>) {
+        let (touched, mut out) = (Cell::new(0), Vec::new());
+        execute::command(&self.context(&touched, false), request, &mut out);
+        task.reply.push_bytes(&out);
+        task.tally.add(latency::row(Operation::Other, false), task.arrived_nanos);
     }
 
     /// False as for [`Keeper::execute`].

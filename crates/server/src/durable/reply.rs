@@ -10,6 +10,11 @@ use laneway_sync::sleep::Posted;
 impl<S> Keeper<S> {
     /// A task is done but for its reply.
     pub(super) fn conclude(&mut self, task: Task) {
+        if let Some(connection) = task.connection
+            && let Some(line) = self.stalled.remove(&connection)
+        {
+            self.ready.extend(line);
+        }
         match task.waits_for {
             Some(_) if !is_planted(Bug::ReplyBeforeDurable) => self.held.push_back(task),
             _ => self.answer(task),

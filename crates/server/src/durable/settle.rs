@@ -2,7 +2,7 @@
 
 use super::hands::Order;
 use super::state::Keeper;
-use laneway_tier::Result;
+use laneway_tier::{Position, Result};
 
 impl<S> Keeper<S> {
     /// A commit has ended.
@@ -23,14 +23,23 @@ impl<S> Keeper<S> {
 
     /// What was appended may never be durable: nobody is told that it happened, and it did not.
     fn take_all_back(&mut self, why: &str) {
+        let durable = self.durable.tier.durable();
         self.pending.clear();
+        self.take_back_of_waiting(durable);
         for mut task in std::mem::take(&mut self.held) {
-            if task.has_changed_nothing() {
-                // It told of somebody else's change.
+            let has_several = task.has_several();
+            if has_several || task.has_changed_nothing() {
+                // It told of somebody else's change, or is to tell what was refused one by one.
+                for key in std::mem::take(&mut task.changed) {
+                    self.take_back(&key);
+                }
                 for hash in std::mem::take(&mut task.covers) {
                     self.durable.veil.uncover(hash);
                 }
-                task.begin_again();
+                match has_several {
+                    true => task.begin_again_behind(durable),
+                    false => task.begin_again(),
+                }
                 self.settling.push(task);
                 continue;
             }
@@ -39,6 +48,17 @@ impl<S> Keeper<S> {
             }
             task.fail(why);
             self.answer(task);
+        }
+    }
+
+    /// What tasks have changed that wait for something else: they are refused once they are done.
+    fn take_back_of_waiting(&mut self, durable: Position) {
+        let waiting = self.busy.values().flatten();
+        let waiting = waiting.chain(self.suspended.values()).chain(&self.settling);
+        let lost = waiting.filter(|task| Some(durable) < task.waits_for);
+        let keys: Vec<Box<[u8]>> = lost.flat_map(|task| &task.changed).cloned().collect();
+        for key in keys {
+            self.take_back(&key);
         }
     }
 

@@ -3,17 +3,24 @@
 
 use crate::handoff::{Finished, Job, Origin, Work};
 use crate::latency::Tally;
-use crate::output::Output;
+use crate::output::{End, Output};
 use crate::udp::buffers::Held;
+use laneway_policy::WorkerId;
 use laneway_store::{Draft, KeyHash};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{ItemMeta, LargeReader, Position};
+use laneway_transport::Token;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The line of values that are copied in one step.
 pub const SHORT: usize = 0;
 /// The line of values of more than a piece.
 pub const LONG: usize = 2;
+
+/// A connection: the worker that it lives at, and its name there.
+pub type ConnectionName = (WorkerId, Token);
 
 /// A change of a task on its way to the tier.
 pub struct Leaving {
@@ -106,6 +113,16 @@ pub struct Filling {
     pub rest: Option<(Arc<LargeReader>, usize)>,
 }
 
+/// A request of a job that is done but for its group.
+pub struct Mark {
+    /// Where it begins, in bytes of the job.
+    start: usize,
+    /// Its reply tells of what is durable when the log is up to here.
+    until: Option<Position>,
+    /// Where its reply begins among the others.
+    end: End,
+}
+
 /// One job.
 pub struct Task {
     /// What is to be done; taken out while it is being done.
@@ -116,9 +133,18 @@ pub struct Task {
     pub arrived_nanos: u64,
     /// Where the reply goes; nowhere for the keeper's own.
     pub origin: Option<Origin>,
+    /// Whose requests these are, where others of the same connection may come before they are
+    /// answered: those are executed behind them.
+    pub connection: Option<ConnectionName>,
+    /// Where its next request begins, in bytes of the job, and where that one ends.
+    pub range: Range<usize>,
+    /// What is answered to the requests before that one.
+    pub replies: Output,
+    /// Where each of these begins.
+    pub marks: Vec<Mark>,
     /// Keys of a multiget that are done, in bytes of its line.
     pub at: usize,
-    /// The reply so far.
+    /// The reply to the request that is next, so far.
     pub reply: Output,
     /// What was done, for the latencies.
     pub tally: Tally,
@@ -126,13 +152,15 @@ pub struct Task {
     pub large: bool,
     /// The client wants no reply, not even of failure.
     pub quiet: bool,
-    /// All that is left is to answer.
+    /// All that is left of the request that is next is to answer.
     pub done: bool,
-    /// The reply tells of what is durable when the log is up to here.
+    /// The replies tell of what is durable when the log is up to here.
     pub waits_for: Option<Position>,
+    /// The same of the reply to the request that is next.
+    pub until: Option<Position>,
     /// Keys that are hidden for its sake.
     pub covers: Vec<KeyHash>,
-    /// Keys it has changed, in case they must be taken back.
+    /// Keys that were changed, in case they must be taken back.
     pub changed: Vec<Box<[u8]>>,
     /// Its number, once something waits for a device on its behalf.
     pub number: Option<u64>,
@@ -154,7 +182,50 @@ impl Task {
     /// Of a job.
     pub fn of(job: Job) -> Task {
         let Job { work, size, arrived_nanos, origin, home: _, held } = job;
-        Task { bytes: size.0, held, ..Task::new(work, arrived_nanos, Some(origin)) }
+        let connection = match (&work, origin) {
+            (Work::Batch { .. }, Origin::Stream(origin)) => Some((origin.worker, origin.token)),
+            _ => None,
+        };
+        Task { bytes: size.0, connection, held, ..Task::new(work, arrived_nanos, Some(origin)) }
+    }
+
+    /// How many requests it has.
+    pub fn requests(&self) -> u32 {
+        match &self.work {
+            Some(Work::Batch { requests, .. }) => *requests,
+            _ => 1,
+        }
+    }
+
+    /// The request that is next is done: the one behind it is next. False: there is none.
+    pub fn next_request(&mut self) -> bool {
+        match &self.work {
+            Some(Work::Batch { bytes, .. }) if self.range.end < bytes.len() => {}
+            _ => return false,
+        }
+        let (start, until) = (self.range.start, self.until);
+        self.marks.push(Mark { start, until, end: self.replies.end() });
+        let reply = self.take_reply();
+        self.replies.append(reply);
+        self.go_to(self.range.end);
+        true
+    }
+
+    /// The request that begins there is next; nothing of it was done.
+    fn go_to(&mut self, start: usize) {
+        self.range = start..start;
+        (self.at, self.tries, self.seen, self.quiet, self.done) = (0, 0, false, false, false);
+        (self.until, self.error, self.reply) = (None, None, Output::default());
+    }
+
+    /// What is answered to the request that is next.
+    fn take_reply(&mut self) -> Output {
+        let reply = std::mem::take(&mut self.reply);
+        match self.error.take() {
+            None => reply,
+            Some(_) if self.quiet => Output::default(),
+            Some(why) => Output::of(format!("SERVER_ERROR {why}\r\n").into_bytes()),
+        }
     }
 
     /// Of any work.
@@ -164,6 +235,10 @@ impl Task {
             bytes: 0,
             arrived_nanos,
             origin,
+            connection: None,
+            range: 0..0,
+            replies: Output::default(),
+            marks: Vec::new(),
             at: 0,
             reply: Output::default(),
             tally: Tally::default(),
@@ -171,6 +246,7 @@ impl Task {
             quiet: false,
             done: false,
             waits_for: None,
+            until: None,
             covers: Vec::new(),
             changed: Vec::new(),
             number: None,
@@ -186,6 +262,7 @@ impl Task {
     /// The reply waits for this too.
     pub fn wait_for(&mut self, position: Position) {
         self.waits_for = self.waits_for.max(Some(position));
+        self.until = self.until.max(Some(position));
     }
 
     /// It failed: this is answered instead of whatever the reply would have been.
@@ -194,28 +271,49 @@ impl Task {
         self.error.get_or_insert(why.into());
     }
 
-    /// Whether nothing of it need be taken back, so that it can be done once more.
+    /// Whether it can be done once more, since nothing of it need be taken back.
     pub fn has_changed_nothing(&self) -> bool {
-        self.changed.is_empty() && matches!(self.work, Some(Work::Request { .. }))
+        self.changed.is_empty() && !matches!(self.work, None | Some(Work::Body(_)))
+    }
+
+    /// Whether its requests can be done once more from the first on that is not durable, since each
+    /// has an answer of its own then: those that write are refused, and those that read are not.
+    pub fn has_several(&self) -> bool {
+        self.requests() > 1
+    }
+
+    /// As if nothing had been done of what is not durable, nor of what came behind it.
+    pub fn begin_again_behind(&mut self, durable: Position) {
+        let is_lost = |mark: &Mark| Some(durable) < mark.until || is_planted(Bug::BatchRedone);
+        let first = self.marks.iter().position(is_lost);
+        let mut start = self.range.start;
+        if let Some(first) = first {
+            let mark = &self.marks[first];
+            start = mark.start;
+            self.replies.rewind(mark.end);
+            self.marks.truncate(first);
+        }
+        self.go_to(start);
+        (self.waits_for, self.number) = (None, None);
     }
 
     /// As if nothing of it had been done.
     pub fn begin_again(&mut self) {
         let work = self.work.take().expect("it is whole");
         let covers = std::mem::take(&mut self.covers);
-        let bytes = self.bytes;
-        *self = Task { covers, bytes, ..Task::new(work, self.arrived_nanos, self.origin) };
+        let (bytes, connection) = (self.bytes, self.connection);
+        let anew = Task::new(work, self.arrived_nanos, self.origin);
+        *self = Task { covers, bytes, connection, ..anew };
     }
 
     /// The reply, if somebody waits for one.
-    pub fn finish(self) -> Option<Finished> {
-        let Task { origin, reply, tally, large, error, quiet, .. } = self;
-        let fails = error.is_some();
-        let (reply, large) = match error {
-            None => (reply, large),
-            Some(_) if quiet => (Output::default(), false),
-            Some(why) => (Output::of(format!("SERVER_ERROR {why}\r\n").into_bytes()), false),
-        };
+    pub fn finish(mut self) -> Option<Finished> {
+        let is_batch = self.connection.is_some(); // its values are small
+        let fails = self.error.is_some() && !is_batch;
+        let large = self.large && !fails && !is_batch;
+        let last = self.take_reply();
+        let Task { origin, replies: mut reply, tally, .. } = self;
+        reply.append(last);
         let (origin, home, undone) = (origin?, None, None);
         Some(Finished { origin, reply, tally, large, fails, home, undone })
     }

@@ -24,7 +24,7 @@ pub use get::get_key;
 pub use meta::get::{META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head};
 pub use store::{
     Body, Incoming, Joining, Landing, begin, joins, key_of_store, looks_at_old, refused_by_size,
-    store_slice, store_whole,
+    store_slice, store_whole, value_behind,
 };
 
 use crate::counters::Counters;

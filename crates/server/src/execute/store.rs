@@ -92,6 +92,15 @@ pub fn key_of_store<'s, 'a: 's>(
     }
 }
 
+/// Bytes of the value behind a request's line and of the two that end it; of others, none.
+pub fn value_behind(request: &Request<'_>) -> usize {
+    match request {
+        Request::Store(store) => store.value_bytes + CRLF.len(),
+        Request::MetaSet(set) => set.value_bytes + CRLF.len(),
+        _ => 0,
+    }
+}
+
 /// Whether a request needs to know the item there is: all but a plain set and those about no item.
 pub fn looks_at_old(request: &Request<'_>) -> bool {
     match request {

@@ -95,6 +95,29 @@ fn a_reply_finished_later_holds_back_those_behind_it_and_only_those() {
 }
 
 #[test]
+fn what_was_added_since_is_forgotten_and_the_rest_stays() {
+    let (_store, value, pinned) = large_value(50_000);
+    let mut output = Output::default();
+    let empty = output.end();
+    output.append(Output::of(b"one ".to_vec()));
+    let one = output.end();
+    output.append(Output::of(b"more".to_vec()));
+    output.push_value(pinned);
+    let with_value = output.end();
+    output.push_bytes(b"behind");
+    output.rewind(with_value);
+    let mut sink = sink(usize::MAX, usize::MAX);
+    output.rewind(one);
+    output.push_bytes(b"two");
+    assert_eq!(output.send(&mut sink, usize::MAX).expect("takes all").0, Sent::All);
+    assert_eq!(sink.got, b"one two");
+    assert!(!value.is_empty());
+    output.push_bytes(b"three");
+    output.rewind(empty);
+    assert!(output.is_empty());
+}
+
+#[test]
 fn a_full_peer_blocks_and_nothing_is_lost() {
     let mut output = Output::default();
     output.push_bytes(b"abcdef");
@@ -114,11 +137,12 @@ fn a_whole_reply_takes_its_place_between_those_before_and_behind_it() {
     let ticket = output.reserve();
     assert!(output.is_waiting());
     output.push_bytes(b" behind");
-    assert!(!output.is_waiting());
+    assert!(output.is_waiting(), "whatever stands behind it");
     let mut reply = Output::of(b"head ".to_vec());
     reply.push_value(pinned);
     reply.push_bytes(b" tail");
     assert!(output.finish_with(ticket, reply));
+    assert!(!output.is_waiting() && output.holds_value());
     assert!(!output.finish_with(ticket, Output::default()), "a place is filled once");
     let mut sink = sink(usize::MAX, usize::MAX);
     assert_eq!(output.send(&mut sink, usize::MAX).expect("a sink"), (Sent::All, sink.got.len()));

@@ -1,0 +1,188 @@
+//! Requests of a connection that the durable executor takes together: as one job, while earlier
+//! ones of the same connection are still to be answered.
+//!
+//! A write that waits for a device would hold up every request behind it on its connection. So
+//! those behind it go along: what is whole in the input, from the first write on, is one job, whose
+//! requests are executed one after the other and answered as one; and while the executor has some
+//! of a connection's requests the connection is read on, and the next ones are given to it too. It
+//! takes a connection's jobs in their order. So the requests of a connection are executed in
+//! their order, also a read behind a write, whosever keys they are about; what cannot go along (a
+//! value that streams in, `flush_all`, a read that may be long) waits until everything before it is
+//! answered.
+//!
+//! Departs from SplitKV (§3, "submission"), where a thread has as many requests under way as it
+//! has callers.
+
+use crate::connection::{Connection, Mode};
+use crate::core::Core;
+use crate::durable::shared::KEEPER;
+use crate::handoff::Work;
+use crate::latency::Operation;
+use crate::requests::key_of;
+use crate::step::{READ_BYTES, Step, Stop};
+use crate::streams::Streams;
+use laneway_policy::{Design, ItemBytes, Route, route};
+use laneway_store::meter;
+use laneway_transport::Transport;
+use laneway_wire::reply::CRLF;
+use laneway_wire::{KEY_BYTES_MAX, Keys, Request, parse};
+
+/// Requests of one job: executing them is about a step of the executor.
+const REQUESTS_MAX: usize = 64;
+/// Jobs of one connection that are not answered. Their requests are copies.
+const JOBS_MAX: u32 = 8;
+/// What the reads of one job may find in all, since replies are held until all of it is answered.
+const READS_BYTES_MAX: u64 = 32 << 10;
+/// Keys that one request of a job reads.
+const KEYS_MAX: usize = 16;
+
+/// Requests at the front of some input that go together.
+struct Row {
+    bytes: usize,
+    requests: usize,
+    /// Bytes of the item of each that stores one.
+    sizes: [u64; REQUESTS_MAX],
+    /// Bytes of the longest of these.
+    longest: u64,
+    /// Bytes of the items that the others may tell of.
+    reads: u64,
+}
+
+/// Why a row ends.
+enum End {
+    /// More bytes are needed.
+    Starved(Stop),
+    /// There are enough, or the next one cannot go along.
+    Full,
+}
+
+/// Whether a request without a value is about one key, and so may be one of a row.
+pub(crate) fn goes_along(request: &Request<'_>) -> bool {
+    use Request::{Arith, Delete, MetaArith, MetaDebug, MetaDelete, MetaGet, MetaNoop, Touch};
+    matches!(
+        request,
+        Arith(_)
+            | Delete(_)
+            | MetaArith(_)
+            | MetaDebug(_)
+            | MetaDelete(_)
+            | MetaGet(_)
+            | MetaNoop
+            | Touch(_)
+    )
+}
+
+/// Bytes of the key and of the value that a request stores, if it does.
+fn stored_by(request: &Request<'_>) -> Option<(usize, usize)> {
+    match request {
+        Request::Store(store) => Some((store.key.len(), store.value_bytes)),
+        Request::MetaSet(set) => {
+            Some((set.meta.key.bytes(&mut [0; KEY_BYTES_MAX]).len(), set.value_bytes))
+        }
+        _ => None,
+    }
+}
+
+impl<T: Transport> Core<T> {
+    /// The requests at the front of `input` that go together.
+    fn row_of(&self, input: &[u8]) -> (Row, End) {
+        let sizes = [0; REQUESTS_MAX];
+        let mut row = Row { bytes: 0, requests: 0, sizes, longest: 0, reads: 0 };
+        while row.requests < REQUESTS_MAX {
+            let rest = &input[row.bytes..];
+            let frame = match parse(rest, &self.limits) {
+                _ if rest.is_empty() => return (row, End::Starved(Stop::Starved)),
+                Ok(Some(frame)) => frame,
+                Ok(None) => return (row, End::Starved(Stop::HalfLine)),
+                Err(_) => break,
+            };
+            let head = frame.head_bytes;
+            if let Some((key_bytes, value_bytes)) = stored_by(&frame.request) {
+                let size = (key_bytes + value_bytes) as u64;
+                let whole = head + value_bytes + CRLF.len();
+                let route = route(&self.plan, self.id, ItemBytes(size));
+                let moves = matches!(route, Route::Hand(_)) && self.plan.design == Design::Lanes;
+                if READ_BYTES < whole || moves {
+                    break;
+                }
+                if rest.len() < whole {
+                    return (row, End::Starved(Stop::Starved));
+                }
+                row.sizes[row.requests] = size;
+                row.longest = row.longest.max(size);
+                row.bytes += whole;
+            } else {
+                let Some(reads) = self.reads_of(&frame.request, row.longest) else { break };
+                if READS_BYTES_MAX < row.reads + reads {
+                    break;
+                }
+                row.reads += reads;
+                row.bytes += head;
+            }
+            row.requests += 1;
+        }
+        (row, End::Full)
+    }
+
+    /// Bytes of the items that a request may tell of; `longest` is what the requests before it may
+    /// have stored. `None`: it does not go along.
+    fn reads_of(&self, request: &Request<'_>, longest: u64) -> Option<u64> {
+        let found = |key: &[u8]| {
+            let store = &self.shared.store;
+            let seen = store.peek(store.hash(key), key, self.now_seconds);
+            let bytes = match seen {
+                Some(seen) => u64::from(seen.value_bytes),
+                None => self.kept_bytes(key, KEEPER),
+            };
+            longest.max(key.len() as u64 + bytes)
+        };
+        let mut scratch = [0; KEY_BYTES_MAX];
+        match request {
+            Request::Get(get) => {
+                let mut keys = Keys::new(get.keys.rest());
+                let bytes = keys.by_ref().take(KEYS_MAX).map(found).sum();
+                keys.rest().is_empty().then_some(bytes)
+            }
+            Request::MetaGet(_) => key_of(request, &mut scratch).map(|(key, _)| found(key)),
+            request => goes_along(request).then_some(0),
+        }
+    }
+}
+
+impl<T: Transport> Streams<T> {
+    /// Gives the requests at the front of `input` to the durable executor, as many as go together.
+    /// `None`: not even the first of them goes along with others.
+    pub(crate) fn batch(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        input: &[u8],
+        arrived: u64,
+    ) -> Option<Step> {
+        if JOBS_MAX <= connection.output.waiting() {
+            return None;
+        }
+        let (row, end) = core.row_of(input);
+        if row.requests == 0 {
+            return match end {
+                End::Starved(stop) => Some(Step::Stop(0, stop)),
+                End::Full => None,
+            };
+        }
+        meter::bytes(row.bytes);
+        let bytes = input[..row.bytes].to_vec();
+        let work = Work::Batch { bytes, requests: row.requests as u32 };
+        let sizes = &row.sizes[..row.requests];
+        let size = ItemBytes(sizes.iter().sum());
+        Some(match self.hand_over(core, connection, KEEPER, work, size, arrived) {
+            Ok(()) => {
+                for size in sizes {
+                    core.count(Operation::Other, *size);
+                }
+                connection.mode = Mode::Batches;
+                Step::Took(row.bytes)
+            }
+            Err(_) => Step::Stop(0, Stop::Quota),
+        })
+    }
+}

@@ -1,0 +1,332 @@
+//! Requests that follow each other on a connection where items are kept durably: they go on while
+//! writes before them are on their way, and have the effects of being executed in order.
+
+use laneway_vopr::rig;
+
+use laneway_policy::{Design, Form};
+use laneway_tier::disk::sim::{Faults, Random};
+use laneway_tier::{Durability, Settings};
+use laneway_transport::memory::Client;
+use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use rig::{Plan, Rig, hit, value};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+const LOG_BYTES: usize = 16 * SEGMENT_BYTES as usize;
+const SSD_BYTES: usize = 8 << 20;
+
+fn started(machine: &Machine, plan: Plan, interval: Option<Duration>) -> (Rig, Kept) {
+    let durability = if interval.is_some() { Durability::Interval } else { Durability::Ack };
+    let tier = machine.open(Settings { durability, ..settings() }).expect("the media are sound");
+    let kept = Kept { interval, ..Kept::of(&tier) };
+    (Rig::new(&Plan { kept: Some(kept.clone()), ..plan }), kept)
+}
+
+fn plans() -> Vec<Plan> {
+    vec![
+        Plan::of(1, Form::TimeShare),
+        Plan::of(3, Form::Roles),
+        // Values of the small lane end early, so that connections move and values leave in slices.
+        Plan { threshold_bytes: 600, ..Plan::of(3, Form::Roles) },
+        Plan { threshold_bytes: 600, ..Plan::of(2, Form::TimeShare) },
+        Plan::design(Design::Minos, 3),
+        Plan::design(Design::HkhWs, 2),
+    ]
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+fn requests_of_keeper(rig: &Rig) -> u64 {
+    rig.shared.durable.get().expect("kept").counts.requests.load(Relaxed)
+}
+
+/// A request about a few keys, drawn.
+fn request(random: &mut Random) -> Vec<u8> {
+    let key = format!("k{}", random.below(5));
+    let other = format!("k{}", random.below(5));
+    let number = format!("n{}", random.below(2));
+    let bytes = match random.below(12) {
+        0 => 2000 + random.below(12_000),
+        1 => 16_000 + random.below(30_000),
+        _ => random.below(300),
+    };
+    let value = value(bytes as usize, random.number());
+    let store = |verb: &str, tail: &str| {
+        let head = format!("{verb} {key} 5 0 {}{tail}\r\n", value.len());
+        [head.as_bytes(), &value, b"\r\n"].concat()
+    };
+    let meta = |flags: &str| {
+        let head = format!("ms {key} {} {flags}\r\n", value.len());
+        [head.as_bytes(), &value, b"\r\n"].concat()
+    };
+    match random.below(27) {
+        0..4 => store("set", ""),
+        4 => store("set", " noreply"),
+        5 => store("add", ""),
+        6 => store("replace", ""),
+        7 => [format!("append {key} 0 0 2\r\n").as_bytes(), b"!!\r\n"].concat(),
+        8..11 => format!("get {key}\r\n").into_bytes(),
+        11 => format!("get {key} {number} {other} none\r\n").into_bytes(),
+        12 => format!("gat 100 {key}\r\n").into_bytes(),
+        13 => format!("mg {key} v f k\r\n").into_bytes(),
+        14 => format!("mg {key} v q O7\r\n").into_bytes(),
+        15 => meta("q"),
+        16 => meta("MA I"),
+        17 => meta("ME k"),
+        18 => format!("delete {key}\r\n").into_bytes(),
+        19 => format!("md {key} q\r\n").into_bytes(),
+        20 => format!("touch {key} 0\r\n").into_bytes(),
+        21 => format!("incr {number} 3\r\n").into_bytes(),
+        22 => format!("ma {number} N0 J5 v\r\n").into_bytes(),
+        23 => b"mn\r\n".to_vec(),
+        24 => match random.below(4) {
+            0 => b"flush_all\r\n".to_vec(),
+            1 => b"version\r\n".to_vec(),
+            2 => b"verbosity 0\r\n".to_vec(),
+            _ => b"wrong\r\n".to_vec(),
+        },
+        25 => format!("set {key} 0 0 3\r\nabcde\r\n").into_bytes(), // its value has no end
+        _ => set(&number, b"1"),
+    }
+}
+
+/// What is answered to `bytes`, sent in drawn pieces, `behind` them a request that tells the end.
+fn answer(rig: &mut Rig, client: &Client, bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    const END: &[u8] = b"\r\nmn\r\nms end 0 Oend\r\n\r\n";
+    let mut got = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let piece = [40, 3000, 100_000][random.below(3) as usize];
+        let most = 1 + random.below(piece) as usize;
+        let (now, later) = rest.split_at(most.min(rest.len()));
+        got.extend(rig.send(client, now));
+        rig.turns(random.below(6) as usize);
+        rest = later;
+    }
+    got.extend(rig.send(client, END));
+    rig.until(client, got, |got| got.ends_with(b"MN\r\nHD Oend\r\n"))
+}
+
+/// A server without a folder executes one request after the other: it says what is right.
+#[test]
+fn a_pipeline_is_answered_as_by_a_server_that_executes_its_requests_one_by_one() {
+    let plans = plans();
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let plan = plans[random.below(plans.len() as u64) as usize].clone();
+        let interval = random.one_in(3).then_some(Duration::from_millis(5));
+        let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+        let mut alone = Rig::new(&Plan::of(1, Form::TimeShare));
+        let (mut rig, _kept) = started(&machine, plan, interval);
+        let (here, there) = (rig.net.connect(), alone.net.connect());
+        for round in 0..8 {
+            let count = 1 + random.below(200);
+            let bytes: Vec<u8> = (0..count).flat_map(|_| request(&mut random)).collect();
+            let wanted = answer(&mut alone, &there, &bytes, &mut random);
+            let got = answer(&mut rig, &here, &bytes, &mut random);
+            let at = got.iter().zip(&wanted).position(|(got, wanted)| got != wanted);
+            let near = |bytes: &[u8]| {
+                let at = at.unwrap_or(bytes.len().min(wanted.len())).min(bytes.len());
+                bytes[at.saturating_sub(30)..bytes.len().min(at + 60)].escape_ascii().to_string()
+            };
+            assert!(
+                got == wanted,
+                "seed {seed}, round {round}, at {at:?}: {}, not {}",
+                near(&got),
+                near(&wanted)
+            );
+            if random.one_in(2) {
+                while !rig.shared.store.flush_all() {} // memory forgets, the folder does not
+            }
+        }
+    }
+}
+
+#[test]
+fn writes_of_one_connection_share_their_groups_and_none_is_told_before_its_own() {
+    for plan in plans() {
+        let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+        let (mut rig, kept) = started(&machine, plan, None);
+        let client = rig.net.connect();
+        rig.set(&client, "first", b"x");
+        let before = kept.tier.stats().groups;
+        kept.gate.commits_wait.store(true, Relaxed);
+        let mut bytes = Vec::new();
+        for number in 0..200 {
+            bytes.extend(set(&format!("k{number}"), b"some value"));
+        }
+        bytes.extend_from_slice(b"get first\r\nget k7\r\n");
+        assert_eq!(rig.send(&client, &bytes), b"");
+        rig.turns(400);
+        assert_eq!(client.receive(usize::MAX), b"", "nothing is durable yet");
+        assert!(200 <= requests_of_keeper(&rig), "they do not wait for each other");
+        kept.gate.commits_wait.store(false, Relaxed);
+        let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"value\r\nEND\r\n"));
+        let hits = [&hit("first", b"x")[..], b"END\r\n", &hit("k7", b"some value"), b"END\r\n"];
+        assert!(got == [b"STORED\r\n".repeat(200), hits.concat()].concat(), "{}", rig::tail(&got));
+        let groups = kept.tier.stats().groups - before;
+        assert!(groups <= 4, "{groups} groups for 200 writes");
+    }
+}
+
+#[test]
+fn a_read_waits_behind_the_write_of_its_connection_and_others_do_not() {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
+    let client = rig.net.connect();
+    rig.set(&client, "cold", b"5");
+    rig.set(&client, "warm", b"w");
+    drop((rig, kept));
+    let (mut rig, kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    rig.ask(&other, b"get warm\r\n", b"END\r\n");
+    kept.gate.reads_wait.store(true, Relaxed);
+    // The first waits for a read of the SSD or the log, and everything behind it for the first.
+    client.send(b"incr cold 1\r\n");
+    rig.turns(30);
+    client.send(b"set warm 0 0 1\r\nx\r\nget cold warm\r\n");
+    rig.turns(30);
+    client.send(b"delete warm\r\nmg warm v\r\n");
+    rig.turns(100);
+    assert_eq!(client.receive(usize::MAX), b"");
+    let seen = rig.ask(&other, b"get warm\r\n", b"END\r\n");
+    assert_eq!(seen, b"VALUE warm 0 1\r\nw\r\nEND\r\n", "nothing behind it was executed");
+    kept.gate.reads_wait.store(false, Relaxed);
+    let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"EN\r\n"));
+    let wanted =
+        "6\r\nSTORED\r\nVALUE cold 0 1\r\n6\r\nVALUE warm 0 1\r\nx\r\nEND\r\nDELETED\r\nEN\r\n";
+    assert_eq!(String::from_utf8_lossy(&got), wanted);
+}
+
+#[test]
+fn of_a_pipeline_that_a_flush_failed_for_writes_are_refused_and_reads_answered() {
+    for plan in plans() {
+        let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+        let (mut rig, kept) = started(&machine, plan, None);
+        let client = rig.net.connect();
+        rig.set(&client, "k", b"old");
+        machine.log.set_faults(Faults { sync_error_one_in: 1, ..Faults::default() });
+        kept.gate.commits_wait.store(true, Relaxed);
+        client.send(
+            b"set k 0 0 3\r\nnew\r\nget k\r\nset q 0 0 1 noreply\r\nq\r\nms m 1 q\r\nm\r\n\
+              incr none 1\r\nmg q v\r\nmn\r\n",
+        );
+        rig.turns(100);
+        kept.gate.commits_wait.store(false, Relaxed);
+        let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"MN\r\n"));
+        let got = String::from_utf8_lossy(&got).into_owned();
+        let lines: Vec<&str> = got.split("\r\n").collect();
+        assert!(lines[0].starts_with("SERVER_ERROR "), "{got}");
+        assert_eq!(lines[1..4], ["VALUE k 0 3", "old", "END"], "{got}");
+        // No reply was wanted to the third, and a quiet meta command tells of failures.
+        assert!(lines[4].starts_with("SERVER_ERROR "), "{got}");
+        assert_eq!(lines[5..], ["NOT_FOUND", "EN", "MN", ""], "{got}");
+        let durable = rig.shared.durable.get().expect("kept").clone();
+        rig.turns(50);
+        for key in [&b"k"[..], b"q", b"m"] {
+            assert!(!durable.veil.hides(rig.shared.store.hash(key)), "nothing is under way");
+        }
+        assert!(durable.is_idle(), "and nothing is counted as such");
+    }
+}
+
+#[test]
+fn of_a_batch_that_a_flush_failed_for_in_its_midst_what_is_durable_stays() {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
+    let client = rig.net.connect();
+    rig.set(&client, "cold", b"c");
+    rig.set(&client, "n", b"1");
+    drop((rig, kept));
+    let (mut rig, kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    rig.ask(&other, b"get n\r\n", b"END\r\n");
+    kept.gate.reads_wait.store(true, Relaxed);
+    // The first is durable while the second waits.
+    client.send(b"incr n 1\r\nget cold\r\nincr n 10\r\ndelete n\r\nmg n v\r\nmn\r\n");
+    rig.turns(200);
+    assert!(kept.tier.get(b"n").expect("sound").is_some_and(|item| item.value == b"2"));
+    machine.log.set_faults(Faults { sync_error_one_in: 1, ..Faults::default() });
+    kept.gate.reads_wait.store(false, Relaxed);
+    let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"MN\r\n"));
+    let got = String::from_utf8_lossy(&got).into_owned();
+    let lines: Vec<&str> = got.split("\r\n").collect();
+    assert_eq!(lines[..4], ["2", "VALUE cold 0 1", "c", "END"], "{got}");
+    assert!(lines[4].starts_with("SERVER_ERROR "), "{got}");
+    assert!(lines[5].starts_with("SERVER_ERROR "), "{got}");
+    assert_eq!(lines[6..], ["VA 1", "2", "MN", ""], "{got}");
+}
+
+#[test]
+fn what_a_waiting_batch_has_written_is_shown_to_nobody_once_a_flush_has_failed() {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
+    let client = rig.net.connect();
+    rig.set(&client, "cold", b"c");
+    rig.set(&client, "k", b"old");
+    drop((rig, kept));
+    let (mut rig, kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    rig.ask(&other, b"get k\r\n", b"END\r\n");
+    kept.gate.reads_wait.store(true, Relaxed);
+    machine.log.set_faults(Faults { sync_error_one_in: 1, ..Faults::default() });
+    client.send(b"set k 0 0 3\r\nnew\r\nget cold\r\nmn\r\n");
+    rig.turns(200);
+    other.send(b"get k\r\n");
+    rig.turns(200);
+    kept.gate.reads_wait.store(false, Relaxed);
+    let seen = rig.until(&other, Vec::new(), |got| got.ends_with(b"END\r\n"));
+    assert_eq!(seen, b"VALUE k 0 3\r\nold\r\nEND\r\n");
+    let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"MN\r\n"));
+    let got = String::from_utf8_lossy(&got).into_owned();
+    assert!(got.starts_with("SERVER_ERROR "), "{got}");
+    assert!(got.ends_with("\r\nVALUE cold 0 1\r\nc\r\nEND\r\nMN\r\n"), "{got}");
+}
+
+#[test]
+fn a_client_that_sends_no_more_is_answered_all_it_has_asked() {
+    for plan in plans() {
+        let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+        let (mut rig, kept) = started(&machine, plan, None);
+        let client = rig.net.connect();
+        kept.gate.commits_wait.store(true, Relaxed);
+        rig.send(&client, &set("k", b"v").repeat(100));
+        client.finish();
+        rig.turns(100);
+        assert!(!client.ended());
+        kept.gate.commits_wait.store(false, Relaxed);
+        let mut got = Vec::new();
+        for _ in 0..1000 {
+            rig.turn();
+            got.extend(client.receive(usize::MAX));
+        }
+        assert!(got == b"STORED\r\n".repeat(100), "{}", rig::tail(&got));
+        assert!(client.ended());
+    }
+}
+
+#[test]
+fn what_one_connection_has_under_way_is_bounded_and_the_rest_waits_unread() {
+    const ASKED: usize = 20_000;
+    let machine = Machine::new(4 * LOG_BYTES, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    kept.gate.commits_wait.store(true, Relaxed);
+    let bytes = set("k", b"v").repeat(ASKED);
+    let mut sent = 0;
+    for _ in 0..2000 {
+        sent += client.send(&bytes[sent..]);
+        rig.turn();
+    }
+    let begun = requests_of_keeper(&rig);
+    assert!((200..=8 * 64).contains(&begun), "{begun} requests are under way");
+    assert!(sent < bytes.len(), "the rest is the client's to keep");
+    // Others are served meanwhile.
+    assert_eq!(rig.ask(&other, b"get none\r\n", b"END\r\n"), b"END\r\n");
+    kept.gate.commits_wait.store(false, Relaxed);
+    let got = rig.send(&client, &bytes[sent..]);
+    let got = rig.until(&client, got, |got| got.len() >= 8 * ASKED);
+    assert!(got == b"STORED\r\n".repeat(ASKED));
+}
