@@ -72,6 +72,7 @@ const STEPS: &[Step] = &[
     // Two minutes in all; a night is `cargo xtask fuzz --hours 8`.
     step("fuzz", "xtask fuzz text --seconds 20", false),
     step("fuzz meta commands", "xtask fuzz meta --seconds 10", false),
+    step("fuzz RESP", "xtask fuzz resp --seconds 10", false),
     step("fuzz frames", "xtask fuzz udp_reassembly --seconds 15", false),
     step("fuzz shared memory", "xtask fuzz shm_region --seconds 15", false),
     step("fuzz RDMA's door", "xtask fuzz rdma_greeting --seconds 5", false),

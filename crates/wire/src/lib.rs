@@ -1,4 +1,5 @@
-//! The memcached wire formats: bytes in, requests out, without copying the key; and the replies.
+//! The wire formats, memcached's and RESP ([`resp`]): bytes in, requests out, without copying the
+//! key; and the replies.
 //!
 //! One grammar for every place bytes arrive: server, load generator, client library and fuzzer all
 //! call [`parse`]. It answers three ways: `Ok(Some(frame))` serve it, `Ok(None)` more bytes are
@@ -16,6 +17,7 @@ pub mod print;
 mod refusal;
 pub mod reply;
 pub mod request;
+pub mod resp;
 pub mod scan;
 pub mod udp;
 
