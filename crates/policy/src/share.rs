@@ -34,13 +34,20 @@
 //! Departs from Minos (NSDI'19 §3), whose cores serve either lane to completion and whose clients
 //! do not pipeline. Knows no clock and no connection. Units: requests, connections, slices.
 
-use crate::units::BATCH_BESIDE_LARGE;
+use crate::units::{BATCH, BATCH_BESIDE_LARGE};
 
 /// Slices of urgent transfers before a plain one has its slice.
 pub const URGENT_IN_A_ROW: u32 = 3;
 
-/// Requests that a connection has served in one turn while a transfer waits.
+/// Requests that a connection has served in one turn; a deep pipeline lets others in between.
+pub const REQUESTS_PER_TURN: usize = 128;
+
+/// The same while a transfer waits.
 pub const REQUESTS_BESIDE_LARGE: usize = 32;
+
+/// Connections with large requests that a large worker takes on at a time; the rest wait in the
+/// shared queue for whoever is free first.
+pub const LARGE_AT_A_TIME: usize = 2;
 
 /// Small requests that are served between two slices, at most, while an urgent transfer waits. Half
 /// of what a single plain one leaves: so urgency at most halves the share of the small lane.
@@ -106,11 +113,84 @@ impl Depth {
         }
     }
 
+    /// Connections that have a turn in one round: between two slices, or a batch.
+    #[inline]
+    pub fn burst(self, waiting: Waiting) -> u32 {
+        match waiting.is_none() {
+            true => BATCH,
+            false => self.connections_between_slices(waiting),
+        }
+    }
+
     /// Connections that have a turn between two slices; at least 1, at most [`BATCH_BESIDE_LARGE`].
     #[inline]
     pub fn connections_between_slices(self, waiting: Waiting) -> u32 {
         let requests = 16 * requests_between_slices(waiting);
         (requests / self.sixteenths.max(16)).clamp(1, BATCH_BESIDE_LARGE)
+    }
+}
+
+/// Requests that a connection has served in one turn while so many transfers wait.
+#[inline]
+pub fn requests_per_turn(waiting: Waiting) -> usize {
+    if waiting.is_none() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE }
+}
+
+/// What a worker does next in its round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A turn for the next connection that was found ready.
+    Ready,
+    /// A turn for the next one that had to wait for another.
+    Again,
+    /// One slice, if any transfer waits.
+    Slice,
+    /// The round is over: connections with large work are taken on, and [`Round::begin`].
+    Over,
+}
+
+/// The order of a worker's round: a turn for each connection that was found ready, a turn for as
+/// many at most that had to wait for another one, then one slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Round {
+    stage: Stage,
+    /// Connections that have a turn of a kind.
+    burst: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    Ready,
+    /// So many more that had to wait.
+    Again(u32),
+    #[default]
+    Over,
+}
+
+impl Round {
+    /// A new one, in which so many connections that are ready have a turn, and as many that waited.
+    pub fn begin(&mut self, burst: u32) {
+        *self = Round { stage: Stage::Ready, burst };
+    }
+
+    /// What is next, where so many of the round's ready connections are left, and so many wait for
+    /// another turn.
+    pub fn next(&mut self, ready: usize, again: usize) -> Step {
+        if self.stage == Stage::Ready {
+            if ready > 0 {
+                return Step::Ready;
+            }
+            self.stage = Stage::Again((self.burst as usize).min(again) as u32);
+        }
+        if let Stage::Again(left) = self.stage {
+            if let Some(left) = left.checked_sub(1).filter(|_| again > 0) {
+                self.stage = Stage::Again(left);
+                return Step::Again;
+            }
+            self.stage = Stage::Over;
+            return Step::Slice;
+        }
+        Step::Over
     }
 }
 

@@ -27,6 +27,9 @@ use alloc::vec::Vec;
 /// burst of frames.
 pub const BURST_BYTES: ItemBytes = ItemBytes(BATCH as u64 * FRAME_BYTES.0);
 
+/// Requests received together from which on half are offered, where nobody reads another's queue.
+pub const OFFER_MIN: u32 = 4;
+
 /// Who reads RX queues under a plan, and who of them does not read its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Readers {
@@ -73,11 +76,30 @@ pub trait Sight {
     fn has_no_transfer(&self) -> bool;
     /// Transfers in the queue that large workers share.
     fn shared(&self) -> u32;
-    /// The worker whose requests, unread or offered, are the most that one may take from, and how
-    /// many they are.
-    fn longest(&self) -> (WorkerId, u32);
-    /// The other worker that has received the most requests without beginning them.
-    fn fullest(&self) -> Option<(WorkerId, u32)>;
+    /// Requests of this worker, unread or offered, that one may take.
+    fn takable(&self, whose: WorkerId) -> u32;
+    /// Requests that another has received and not begun.
+    fn received_by(&self, whose: WorkerId) -> u32;
+}
+
+/// The worker from which the most can be taken, the first of equals, and how much that is.
+fn longest(plan: &CorePlan, sight: &impl Sight) -> (WorkerId, u32) {
+    let mut longest = (WorkerId(0), 0);
+    for whose in (0..plan.workers()).map(WorkerId) {
+        let length = sight.takable(whose);
+        if length > longest.1 {
+            longest = (whose, length);
+        }
+    }
+    longest
+}
+
+/// The other worker that has received the most without beginning it.
+fn fullest(plan: &CorePlan, me: WorkerId, sight: &impl Sight) -> Option<WorkerId> {
+    let others = (0..plan.workers()).map(WorkerId).filter(|&whose| whose != me);
+    others
+        .max_by_key(|&whose| sight.received_by(whose))
+        .filter(|&whose| sight.received_by(whose) > 0)
 }
 
 /// What a worker does next.
@@ -145,7 +167,7 @@ impl Turn {
                 return Move::Receive(whose, count);
             }
         }
-        self.idle(plan, sight)
+        idle(plan, me, sight)
     }
 
     fn large(
@@ -157,7 +179,7 @@ impl Turn {
     ) -> Option<Move> {
         let reads = readers.reads(me);
         if plan.steal.between_slices_queue_min.is_some() && !reads {
-            let (whose, length) = sight.longest();
+            let (whose, length) = longest(plan, sight);
             if plan.steal.between_slices(self.took_between, length) {
                 self.took_between += 1;
                 return Some(Move::Steal(whose));
@@ -170,23 +192,6 @@ impl Turn {
         let may_share =
             !reads && matches!(plan.large_lane, LargeLane::SharedQueue | LargeLane::Everything);
         (may_share && sight.shared() > 0).then_some(Move::TakeShared)
-    }
-
-    /// Of what another has received, if sizes mean nothing to the design; else of what is unread.
-    fn idle(&self, plan: &CorePlan, sight: &impl Sight) -> Move {
-        if !plan.steal.when_idle {
-            return Move::Rest;
-        }
-        if plan.large_lane == LargeLane::None
-            && let Some((whose, received)) = sight.fullest()
-            && received > 0
-        {
-            return Move::StealReceived(whose);
-        }
-        match sight.longest() {
-            (whose, length) if plan.steal.idle(length) => Move::Steal(whose),
-            _ => Move::Rest,
-        }
     }
 
     /// A slice has begun, of a transfer with more to come or not; until it is over nothing else is
@@ -204,6 +209,41 @@ impl Turn {
     pub fn in_transfer(&self) -> bool {
         self.in_transfer
     }
+}
+
+/// What a worker does that has found nothing: of what another has received, if sizes mean nothing to
+/// the design, it takes one request; else of what is unread.
+fn idle(plan: &CorePlan, me: WorkerId, sight: &impl Sight) -> Move {
+    if !plan.steal.when_idle {
+        return Move::Rest;
+    }
+    if plan.large_lane == LargeLane::None
+        && let Some(whose) = fullest(plan, me, sight)
+    {
+        return Move::StealReceived(whose);
+    }
+    match longest(plan, sight) {
+        (whose, length) if plan.steal.idle(length) => Move::Steal(whose),
+        _ => Move::Rest,
+    }
+}
+
+/// Where nobody reads another's queue: how many of the requests that a worker has received together
+/// it offers to the others, half of them or none. Each costs something, so it offers where somebody
+/// has nothing to do, or has slices between which it may take some.
+#[inline]
+pub fn offers(
+    plan: &CorePlan,
+    received: u32,
+    somebody_is_idle: impl FnOnce() -> bool,
+    somebody_slices: impl FnOnce() -> bool,
+) -> u32 {
+    if received < OFFER_MIN || !plan.steal.when_idle {
+        return 0;
+    }
+    let half = received / 2;
+    let takes = somebody_is_idle() || plan.steal.between_slices(0, half) && somebody_slices();
+    if takes { half } else { 0 }
 }
 
 /// The next slice of a transfer with so many bytes left. Where nobody slices it is a burst of

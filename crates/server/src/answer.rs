@@ -15,7 +15,6 @@ use crate::stats::{
     LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot, SlotsSnapshot,
     TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
 };
-use crate::step::REQUESTS_PER_TURN;
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
 use laneway_store::{ClassStats, ItemMeta, Listing, Stats, meter};
@@ -272,7 +271,7 @@ impl<S> Shared<S> {
             shutdown: settings.shutdown,
             workers: self.sum(|shared| shared.workers.len() as u64),
             detail: self.detail.load(Relaxed),
-            requests_per_turn: REQUESTS_PER_TURN as u64,
+            requests_per_turn: policy::share::REQUESTS_PER_TURN as u64,
             cas: settings.cas,
             backlog: settings.backlog.max(0) as u64,
             item_bytes_max: settings.item_bytes_max as u64,

@@ -12,15 +12,11 @@ use crate::receive::{Next, Piece};
 use crate::streams::Streams;
 use laneway_policy::BATCH;
 use laneway_policy::pace::Way;
-use laneway_policy::share::Run;
+use laneway_policy::share::{LARGE_AT_A_TIME, Run};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Interest, Token, Transport};
 use std::cell::Cell;
 use std::io;
-
-/// Connections with large requests that a large worker takes on at a time; the rest wait in the
-/// shared queue for whoever is free first.
-const LARGE_AT_A_TIME: usize = 2;
 
 impl<S> Connection<S> {
     /// After a slice that came to it in the line `was_urgent`: the next one at once, or after the

@@ -14,14 +14,12 @@
 
 use crate::core::Core;
 use crate::requests::writes;
+use laneway_policy::turn::{self, OFFER_MIN};
 use laneway_policy::{Design, ItemBytes, Role, WorkerId, WorkerTarget};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Ready, Transport};
 use laneway_wire::Get;
 use std::sync::atomic::Ordering;
-
-/// Connections that are ready at once from which on half of them are offered.
-const STREAMS_MIN: usize = 4;
 
 impl<T: Transport> Core<T> {
     /// The worker, not this one, in whose queue the most small jobs lie. A standby's are large.
@@ -43,19 +41,17 @@ impl<T: Transport> Core<T> {
     /// A burst has come: how many of its requests are offered.
     pub(crate) fn begin_offering(&self, ready: &[Ready]) {
         let is_stream = |event: &&Ready| matches!(event, Ready::Stream(_) | Ready::Ending(_));
-        let streams = ready.iter().filter(is_stream).count();
-        if streams < STREAMS_MIN || !self.may_offer() {
+        let streams = ready.iter().filter(is_stream).count() as u32;
+        if streams < OFFER_MIN || !self.may_offer() {
             return;
         }
-        let offers = streams as u32 / 2;
         let mut others = (0..self.shared.workers.len()).filter(|&other| other != self.id.index());
         let is_idle = |other: usize| self.shared.workers[other].idle.load(Ordering::Relaxed);
         let has_slices =
             |id: WorkerId| self.shared.workers[id.index()].lanes.waiting_large.get() > 0;
-        let between_slices = self.plan.steal.between_slices(0, offers);
-        if others.any(is_idle) || (between_slices && self.plan.large_ids().any(has_slices)) {
-            self.offers.set(offers);
-        }
+        let any_idle = || others.any(is_idle);
+        let any_slices = || self.plan.large_ids().any(has_slices);
+        self.offers.set(turn::offers(&self.plan, streams, any_idle, any_slices));
     }
 
     /// The queue for a `get` that is offered: one of a single key.

@@ -1,8 +1,6 @@
 //! How much a connection has in one turn, and how serving its input comes to a stop. Sizes are
 //! bytes.
 
-/// Requests served in one turn of a connection; a deep pipeline lets others in between.
-pub const REQUESTS_PER_TURN: usize = 128;
 /// Keys of a multiget looked up in one turn; one that finds nothing makes no reply to bound it.
 pub const KEYS_PER_TURN: usize = 512;
 /// Bytes of replies gathered in one turn.

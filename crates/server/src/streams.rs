@@ -8,7 +8,6 @@ use crate::core::Core;
 use crate::execute;
 use crate::slices::Slices;
 use crate::step::READ_BYTES;
-use laneway_policy::BATCH;
 use laneway_policy::share::Depth;
 use laneway_transport::{Interest, Token, Transport};
 use std::collections::VecDeque;
@@ -125,12 +124,7 @@ impl<T: Transport> Streams<T> {
 
     /// Connections that have a turn before the next slice of what is large (`policy::share`).
     pub(crate) fn burst(&self) -> usize {
-        let waiting = self.large.waiting();
-        let connections = match waiting.is_none() {
-            true => BATCH,
-            false => self.depth.connections_between_slices(waiting),
-        };
-        connections as usize
+        self.depth.burst(self.large.waiting()) as usize
     }
 
     /// Whether there is something to do without waiting for an event.

@@ -1,6 +1,7 @@
 //! The simulator: a machine of n workers driven by the very policies that the server runs.
 //!
 //! [`workload`] draws requests, of files too ([`inputs`]), by bursts or one by one ([`bursts`]);
+//! `sample` is what draws say of a mix;
 //! [`machine`] serves them in the order that [`events`] says, and [`stats`] counts latencies;
 //! [`bounds`] are what queueing alone allows. [`study`] runs many points with many seeds; each of
 //! [`scenarios`] is one figure of a paper or one question of ours, [`sweep`] is any grid of points,
@@ -21,6 +22,7 @@ pub mod plot;
 pub mod report;
 pub mod row;
 pub mod run_cli;
+mod sample;
 pub mod scenarios;
 pub mod search;
 pub mod stats;

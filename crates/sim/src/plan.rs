@@ -62,6 +62,12 @@ pub fn answers(study: &Study, cases: &[Case], question: Question) -> Result<Vec<
     found.into_iter().collect()
 }
 
+/// The fewest cores that hold what the case asks for, which was checked; `None` where none do.
+pub fn fewest(study: &Study, case: &Case, question: Question) -> Result<Option<u16>, String> {
+    let mut search = Search { study, case: case.clone(), question };
+    Ok(search.fewest()?.ok())
+}
+
 struct Search<'a> {
     study: &'a Study,
     case: Case,
@@ -69,19 +75,34 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn answer(&mut self) -> Result<Answer, String> {
+    /// The most cores there are that the domains divide.
+    fn most(&self) -> u16 {
+        self.question.workers_max - self.question.workers_max % self.case.domains()
+    }
+
+    /// The fewest cores that hold; or why no number of them could, where one can tell.
+    fn fewest(&mut self) -> Result<Result<u16, Option<String>>, String> {
         let domains = self.case.domains();
-        let most = self.question.workers_max - self.question.workers_max % domains;
-        let point = self.case.at(most, self.case.rate)?;
+        let point = self.case.at(self.most(), self.case.rate)?;
         let never = Floor::of(&point, domains).why(&point, self.question.slo_us);
-        if let Some(why) = never {
-            return Ok(self.refused(point, most, Some(why)));
+        if never.is_some() {
+            return Ok(Err(never));
         }
         let least = cpu_cores(&point, domains, point.machine.costs.spared()).floor();
-        let numbers = (domains..=most).step_by(domains.into());
+        let numbers = (domains..=self.most()).step_by(domains.into());
         let mut enough = numbers.filter(|&workers| f64::from(workers) >= least);
-        let Some(workers) = enough.find(|&workers| self.holds(workers, self.case.rate)) else {
-            return Ok(self.refused(point, most, None));
+        let rate = self.case.rate;
+        Ok(enough.find(|&workers| self.holds(workers, rate)).ok_or(None))
+    }
+
+    fn answer(&mut self) -> Result<Answer, String> {
+        let (domains, most) = (self.case.domains(), self.most());
+        let workers = match self.fewest()? {
+            Ok(workers) => workers,
+            Err(never) => {
+                let point = self.case.at(most, self.case.rate)?;
+                return Ok(self.refused(point, most, never));
+            }
         };
         let more = (workers + workers.div_ceil(4)).next_multiple_of(domains).min(most);
         let mut rows = vec![self.held(workers)?];

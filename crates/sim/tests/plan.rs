@@ -5,9 +5,9 @@ use laneway_load::random::Random;
 use laneway_load::workload::named::named;
 use laneway_load::workload::{Draws, Workload};
 use laneway_policy::ItemBytes;
-use laneway_sim::plan::{Answer, Question, answers};
+use laneway_sim::plan::{self, Answer, Question, answers};
 use laneway_sim::study::{Effort, Study};
-use laneway_sim::sweep::Sweep;
+use laneway_sim::sweep::{Case, Sweep};
 
 /// Service takes one microsecond a packet, and nothing else costs anything.
 const UNIT: [(&str, &str); 7] = [
@@ -23,7 +23,8 @@ const UNIT: [(&str, &str); 7] = [
 /// All requests are of one packet.
 const EQUAL: [(&str, &str); 2] = [("k", "1"), ("large-percent", "0")];
 
-fn planned(flags: &[(&str, &str)], rate: f64, slo_us: f64) -> Vec<Answer> {
+/// What is asked by these flags, which is checked.
+fn asked(flags: &[(&str, &str)], rate: f64, slo_us: f64) -> (Vec<Case>, Question) {
     let mut sweep = Sweep::default();
     for (name, value) in flags {
         sweep.set(name, value).expect("fits");
@@ -31,15 +32,24 @@ fn planned(flags: &[(&str, &str)], rate: f64, slo_us: f64) -> Vec<Answer> {
     let cases = sweep.cases(rate).expect("few");
     let question = Question { slo_us, workers_max: 64 };
     question.check(&cases).expect("each can be asked");
+    (cases, question)
+}
+
+fn planned(flags: &[(&str, &str)], rate: f64, slo_us: f64) -> Vec<Answer> {
+    let (cases, question) = asked(flags, rate, slo_us);
     answers(&Study::new(Effort::Quick, 1, 2), &cases, question).expect("checked")
+}
+
+/// The fewest cores of each case.
+fn fewest_of_all(flags: &[(&str, &str)], rate: f64, slo_us: f64) -> Vec<Option<u16>> {
+    let (cases, question) = asked(flags, rate, slo_us);
+    let study = Study::new(Effort::Quick, 1, 2);
+    study.parallel("plan", &cases, |case| plan::fewest(&study, case, question).expect("checked"))
 }
 
 /// The fewest cores of the one case there is.
 fn fewest(flags: &[(&str, &str)], rate: f64, slo_us: f64) -> Option<u16> {
-    let answer = planned(flags, rate, slo_us).remove(0);
-    assert_eq!(answer.refusal.is_some(), answer.rows[0].text("holds") == "false");
-    let workers = answer.rows[0].number("workers").expect("each row has it");
-    answer.refusal.is_none().then_some(workers as u16)
+    fewest_of_all(flags, rate, slo_us)[0]
 }
 
 /// The part of the requests that wait for so many units at most in M/D/1 (Erlang 1909).
@@ -142,11 +152,8 @@ fn a_higher_rate_or_a_tighter_slo_never_needs_fewer_cores() {
     let designs = "lanes,minos,hkh,hkh-ws,tq";
     let flags = [("design", designs), ("requests", "10000"), ("seeds", "2")];
     let cores = |rate: f64, slo_us: f64| -> Vec<f64> {
-        let of = |answer: &Answer| match answer.refusal {
-            Some(_) => f64::INFINITY,
-            None => answer.rows[0].number("workers").expect("each row has it"),
-        };
-        planned(&flags, rate, slo_us).iter().map(of).collect()
+        let all = fewest_of_all(&flags, rate, slo_us).into_iter();
+        all.map(|cores| cores.map_or(f64::INFINITY, f64::from)).collect()
     };
     let rates = [1e6, 3e6, 9e6].map(|rate| cores(rate, 30.0));
     let slos = [100.0, 30.0, 8.0].map(|slo_us| cores(3e6, slo_us));
@@ -173,6 +180,7 @@ fn there_are_as_many_cores_as_a_machine_can_have() {
 fn headroom_is_the_way_to_the_highest_rate_that_holds() {
     let flags = [&UNIT[..], &EQUAL, &[("requests", "100000"), ("seeds", "2")]].concat();
     let answer = planned(&flags, 6e6, 12.0).remove(0);
+    assert_eq!(answer.refusal, None);
     let cores: Vec<f64> = answer.rows.iter().filter_map(|row| row.number("workers")).collect();
     assert_eq!(cores, [8.0, 10.0], "the fewest, and a quarter more");
     for row in &answer.rows {
@@ -182,5 +190,18 @@ fn headroom_is_the_way_to_the_highest_rate_that_holds() {
         // M/D/1 has its p99 at 12 us at a load of 0.8105.
         let load = most / 1e6 / row.number("workers").expect("each row has it");
         assert!((load - 0.8105).abs() < 0.012, "{load}: {}", row.json());
+    }
+}
+
+#[test]
+fn an_answer_without_cores_has_the_row_of_the_most_and_says_why() {
+    let owned = [("access", "erew"), ("keys", "1"), ("zipf", "0"), ("requests", "20000")];
+    let flags = [&UNIT[..], &EQUAL, &owned, &[("seeds", "1")]].concat();
+    for (rate, slo_us, why) in [(0.9e6, 17.0, "with 64 it is"), (0.5e6, 0.9, "by itself")] {
+        let answer = planned(&flags, rate, slo_us).remove(0);
+        let refusal = answer.refusal.expect("one core has all the work");
+        assert!(refusal.contains(why), "{refusal}");
+        let [row] = &answer.rows[..] else { panic!("one row: {:?}", answer.rows) };
+        assert_eq!((row.number("workers"), &*row.text("holds")), (Some(64.0), "false"));
     }
 }

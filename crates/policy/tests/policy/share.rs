@@ -1,10 +1,11 @@
 //! The rules by which two lanes share a worker.
 
 use laneway_policy::share::{
-    Depth, REQUESTS_BESIDE_URGENT, RUN_BYTES, RUN_BYTES_URGENT, Run, Share, URGENT_IN_A_ROW,
-    Waiting, requests_between_slices,
+    Depth, REQUESTS_BESIDE_LARGE, REQUESTS_BESIDE_URGENT, REQUESTS_PER_TURN, RUN_BYTES,
+    RUN_BYTES_URGENT, Round, Run, Share, Step, URGENT_IN_A_ROW, Waiting, requests_between_slices,
+    requests_per_turn,
 };
-use laneway_policy::{BATCH_BESIDE_LARGE, SLICE_BYTES};
+use laneway_policy::{BATCH, BATCH_BESIDE_LARGE, SLICE_BYTES};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -166,4 +167,38 @@ proptest! {
         let of_plain = turns.connections_between_slices(none);
         prop_assert!(connections <= of_plain && connections >= (of_plain / 2).max(1));
     }
+}
+
+#[test]
+fn a_round_serves_what_is_ready_then_what_had_to_wait_then_one_slice() {
+    let mut round = Round::default();
+    assert_eq!(round.next(3, 3), Step::Over, "nothing is served before it begins");
+    // Of those that wait as many have a turn as the burst has; who joins them in this round waits.
+    for (burst, ready, again, second) in
+        [(2, 2, 5, 2), (4, 3, 1, 4), (1, 0, 9, 1), (8, 0, 0, 0), (3, 3, 3, 3)]
+    {
+        round.begin(burst);
+        let (mut left, mut waiting, mut steps) = (ready, again, Vec::new());
+        while steps.last() != Some(&Step::Over) {
+            let step = round.next(left, waiting);
+            match step {
+                Step::Ready => (left, waiting) = (left - 1, waiting + 1),
+                Step::Again => waiting -= 1,
+                Step::Slice | Step::Over => {}
+            }
+            steps.push(step);
+        }
+        let turns = [vec![Step::Ready; ready], vec![Step::Again; second]].concat();
+        let expected = [turns, vec![Step::Slice, Step::Over]].concat();
+        assert_eq!(steps, expected, "{burst} of {ready} and {again}");
+    }
+}
+
+#[test]
+fn a_turn_and_a_round_are_shorter_while_a_transfer_waits() {
+    let depth = Depth::default();
+    assert_eq!(depth.burst(Waiting::default()), BATCH);
+    assert_eq!(depth.burst(waiting(0, 1)), BATCH_BESIDE_LARGE);
+    assert_eq!(requests_per_turn(Waiting::default()), REQUESTS_PER_TURN);
+    assert_eq!(requests_per_turn(waiting(1, 0)), REQUESTS_BESIDE_LARGE);
 }

@@ -1,7 +1,10 @@
 //! The order of a turn, move by move.
 
 use crate::{etc_mix, load, plan_after};
-use laneway_policy::turn::{BURST_BYTES, may_make, slice_of, waits_for_its_turn};
+use laneway_policy::standby::{Flag, Standby};
+use laneway_policy::turn::{
+    BURST_BYTES, OFFER_MIN, may_make, offers, slice_of, waits_for_its_turn,
+};
 use laneway_policy::{
     BATCH, CorePlan, Design, EpochLoad, Form, ItemBytes, Move, Readers, Role, Settings, Sight,
     Turn, WorkerId,
@@ -40,15 +43,12 @@ impl Sight for Queues {
         self.shared
     }
 
-    fn longest(&self) -> (WorkerId, u32) {
-        let longest = (0..6).max_by_key(|&worker| (self.unread[worker], 6 - worker)).unwrap_or(0);
-        (WorkerId(longest as u16), self.unread[longest])
+    fn takable(&self, whose: WorkerId) -> u32 {
+        self.unread[whose.index()]
     }
 
-    fn fullest(&self) -> Option<(WorkerId, u32)> {
-        let others = (0..6).filter(|&worker| worker != self.me);
-        let fullest = others.max_by_key(|&worker| self.received[worker])?;
-        Some((WorkerId(fullest as u16), self.received[fullest]))
+    fn received_by(&self, whose: WorkerId) -> u32 {
+        self.received[whose.index()]
     }
 }
 
@@ -216,4 +216,52 @@ fn a_slice_is_what_the_plan_says_a_burst_or_all_of_it() {
     assert!(may_make(&lanes, left, left));
     assert!(waits_for_its_turn(&minos, minos.threshold));
     assert!(!waits_for_its_turn(&plan(Design::Hkh), left));
+}
+
+#[test]
+fn half_of_a_burst_is_offered_where_somebody_could_take_it() {
+    let lanes = plan(Design::Lanes);
+    let enough = 2 * lanes.steal.between_slices_queue_min.expect("lanes helps");
+    for (received, idle, slices, offered) in [
+        (OFFER_MIN - 1, true, true, 0),
+        (OFFER_MIN, true, false, OFFER_MIN / 2),
+        (OFFER_MIN + 1, true, false, OFFER_MIN / 2),
+        (BATCH, false, false, 0),
+        (BATCH, false, true, BATCH / 2),
+        (enough - 1, false, true, 0), // too few for a large worker to help
+    ] {
+        let found = offers(&lanes, received, || idle, || slices);
+        assert_eq!(found, offered, "{received} received, idle: {idle}, slices: {slices}");
+    }
+    assert_eq!(offers(&plan(Design::Minos), BATCH, || true, || true), 0, "nobody takes any");
+}
+
+#[test]
+fn an_idle_worker_takes_from_the_longest_queue_the_first_of_equals() {
+    let plan = plan(Design::Lanes);
+    let mut queues = Queues { unread: [0, 5, 5, 0, 0, 0], ..Queues::default() };
+    assert_eq!(moves(&plan, false, &mut queues, 1), [Move::Steal(WorkerId(1))]);
+    // What sizes mean nothing to takes of what was received, the last of equals.
+    let plan = self::plan(Design::HkhWs);
+    let mut queues = Queues { received: [0, 2, 2, 1, 0, 0], ..Queues::default() };
+    assert_eq!(moves(&plan, false, &mut queues, 1), [Move::StealReceived(WorkerId(2))]);
+}
+
+#[test]
+fn the_standby_is_large_while_it_has_large_work_or_until_an_epoch_has_none() {
+    let raised = CorePlan { standby_raised: true, ..plan(Design::Minos) };
+    let quiet = CorePlan { standby_raised: false, ..raised.clone() };
+    for (standby, held) in [(Standby::Returns, false), (Standby::UntilEpochEnds, true)] {
+        let mut flag = Flag::new(standby, true);
+        assert!(!flag.is_raised() && flag.raise() && !flag.raise() && flag.is_raised());
+        assert_eq!(flag.lower(), !held);
+        assert_eq!(flag.is_raised(), held);
+        flag.follow(&raised);
+        assert_eq!(flag.is_raised(), held, "after an epoch with large requests");
+        flag.follow(&quiet);
+        assert!(!flag.is_raised() && !flag.lower(), "after one without");
+        let mut alone = Flag::new(standby, false);
+        alone.follow(&raised);
+        assert!(!alone.raise() && !alone.is_raised(), "nobody drains its queue");
+    }
 }

@@ -1,9 +1,10 @@
 //! Epochs: what was counted goes to the policy, the plan that comes back is put in force.
 
-use super::{Machine, Reach, Run, Standby, Transfer};
-use crate::workload::{Draw, Mix};
-use laneway_load::random::Random;
+use super::{Machine, Reach, Run, Transfer};
+use crate::sample::Sample;
+use crate::workload::Mix;
 use laneway_policy::plan::{TX_BACKLOG, tx_backed_up};
+use laneway_policy::standby::Flag;
 use laneway_policy::{
     CorePlan, CorePolicy, EpochLoad, ItemBytes, Lane, Nanos, Readers, Role, Route, SizeHistogram,
     WorkerId, WorkerTarget, build, route,
@@ -12,24 +13,15 @@ use laneway_policy::{
 /// In picoseconds.
 const NS: u64 = 1_000;
 
-/// Requests drawn beforehand to teach the policy what the mix is like, so that a short run is not
-/// about its first epochs.
-const LESSON_REQUESTS: u32 = 200_000;
-
-/// Epochs of them.
+/// Epochs in which the policy is taught what the mix is like before the run begins.
 const LESSON_EPOCHS: u64 = 3;
 
 /// The control loop and the plan in force.
 pub(super) struct Control {
     policy: Box<dyn CorePolicy + Send>,
     pub(super) plan: CorePlan,
-    /// The standby has raised its flag: it does not read its RX queue, and others drain it.
-    raised: bool,
-    /// The flag stays up until the epoch ends, and is up from the start of one that follows large
-    /// requests.
-    raised_for_epochs: bool,
-    /// Over TCP nobody could drain its queue, so that it goes on reading it.
-    may_raise: bool,
+    /// The standby's.
+    flag: Flag,
     /// Who reads which RX queues.
     pub(super) who: Readers,
     reads: u64,
@@ -46,27 +38,24 @@ pub(super) struct Control {
 impl Control {
     pub(super) fn new(machine: &Machine, mix: &Mix) -> Control {
         let mut policy = build(machine.settings.clone()).expect("settings were checked");
-        let mut lesson = EpochLoad::default();
-        let mut draw = Draw::new(mix);
-        let mut random = Random::new(0);
-        for _ in 0..LESSON_REQUESTS {
-            lesson.sizes.record(ItemBytes(u64::from(draw.draw(&mut random).bytes)));
-        }
-        lesson.large_requests = u64::from(mix.large_percent > 0.0);
+        let lesson = EpochLoad {
+            sizes: Sample::of(mix).sizes(mix).clone(),
+            large_requests: u64::from(mix.large_percent > 0.0),
+            ..EpochLoad::default()
+        };
         let mut plan = policy.initial();
         for _ in 0..LESSON_EPOCHS {
             plan = policy.plan(Nanos(0), &lesson);
         }
+        let plan = machine.tweak.apply(plan);
+        // Over TCP nobody could drain the standby's queue.
+        let mut flag = Flag::new(machine.standby, machine.reach == Reach::Unread);
+        flag.follow(&plan);
         let mut control = Control {
             policy,
-            raised: plan.standby_raised
-                && machine.reach == Reach::Unread
-                && machine.standby == Standby::UntilEpochEnds
-                && machine.tweak.workers_large.is_none_or(|n| n == 0),
-            raised_for_epochs: machine.standby == Standby::UntilEpochEnds,
-            may_raise: machine.reach == Reach::Unread,
+            flag,
             who: Readers::of(&plan, false, machine.batch),
-            plan: machine.tweak.apply(plan),
+            plan,
             reads: 0,
             sizes: SizeHistogram::new(),
             large_requests: 0,
@@ -101,7 +90,7 @@ impl Control {
     }
 
     fn who_reads(&mut self) {
-        self.who = Readers::of(&self.plan, self.raised, self.batch);
+        self.who = Readers::of(&self.plan, self.flag.is_raised(), self.batch);
         let all = self.plan.roles.len();
         let unread = self.who.unread().iter().map(|worker| 1 << worker.index());
         self.reads = unread.fold(u64::MAX >> (64 - all), |reads: u64, bit: u64| reads & !bit);
@@ -112,22 +101,19 @@ impl Control {
         worker + 1 == self.plan.roles.len() && self.plan.roles[worker] == Role::Standby
     }
 
-    /// The standby raises its flag. Whether it was down.
+    /// The standby has large work. Whether its flag has gone up.
     pub(super) fn raise(&mut self) -> bool {
-        let was_down = !self.raised && self.may_raise;
-        self.raised |= self.may_raise;
-        if was_down {
+        let goes_up = self.flag.raise();
+        if goes_up {
             self.who_reads();
         }
-        was_down
+        goes_up
     }
 
-    /// The standby has no large work left, and goes back to its small requests if that is how the
-    /// paper is read.
+    /// The standby has no large work left.
     #[inline]
     pub(super) fn lower(&mut self) {
-        if self.raised && !self.raised_for_epochs {
-            self.raised = false;
+        if self.flag.lower() {
             self.who_reads();
         }
     }
@@ -148,8 +134,7 @@ impl Run<'_> {
         (control.large_requests, control.tx_samples, control.tx_samples_backed_up) = (0, 0, 0);
         let plan = self.machine.tweak.apply(control.policy.plan(Nanos(self.now / 1_000), &load));
         let before = std::mem::replace(&mut control.plan, plan);
-        control.raised =
-            control.raised_for_epochs && control.may_raise && control.plan.standby_raised;
+        control.flag.follow(&control.plan);
         control.who_reads();
         if control.plan.roles_changed_since(&before) > 0 {
             self.move_large_work();

@@ -25,10 +25,11 @@ mod tq;
 mod turn;
 
 pub use abroad::Numa;
+pub use laneway_policy::standby::Standby;
 pub use lines::SharedLines;
 pub use nic::{Nic, WireOrder};
 pub use outcome::{Halves, Outcome, State, Window};
-pub use spec::{Central, Costs, Machine, Reach, Rx, SliceOrder, Standby, Traffic, Tweak};
+pub use spec::{Central, Costs, Machine, Reach, Rx, SliceOrder, Traffic, Tweak};
 pub use streams::{SliceWait, Streams};
 
 use crate::bursts::Clock;

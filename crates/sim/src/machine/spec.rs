@@ -2,10 +2,11 @@
 
 use super::{Nic, Numa, SharedLines, Streams};
 use crate::events::NEVER;
+use crate::sample::{Packets, Sample};
 use crate::stats::US;
-use crate::workload::{Draw, Drawn, Mix, Replayed, Sizes};
-use laneway_load::random::Random;
+use crate::workload::{Drawn, Mix, Replayed, Sizes};
 use laneway_policy::cost::{PACKET_COST_NS, REQUEST_COST_NS};
+use laneway_policy::standby::Standby;
 use laneway_policy::{Access, BATCH, CorePlan, Design, ItemBytes, Settings};
 
 const NS: u64 = 1_000;
@@ -65,15 +66,12 @@ impl Costs {
     /// Mean over a mix: as it was measured, over all of a trace, or by a million draws with a fixed
     /// seed.
     pub fn mean_service(&self, mix: &Mix) -> f64 {
-        const DRAWS: usize = 1_000_000;
         if let Some(mean) = mix.sizes.mean_service() {
             return mean;
         }
-        let draws = if let Sizes::Trace(rows) = &mix.sizes { rows.len() } else { DRAWS };
-        let mut draw = Draw::new(mix);
-        let mut random = Random::new(1);
-        let total: u64 = (0..draws).map(|_| self.of(&draw.draw(&mut random))).sum();
-        total as f64 / draws as f64
+        let Packets { packets, requests } = Sample::of(mix).packets(mix);
+        let of = |each: u64, count: u64| u128::from(each) * u128::from(count);
+        (of(self.request, requests) + of(self.packet, packets)) as f64 / requests as f64
     }
 
     /// The same over a run of so many requests: what a trace has for them, over and over, or the
@@ -94,18 +92,8 @@ pub enum SliceOrder {
     OneByOne,
     /// A slice of each in turn.
     InTurn,
-}
-
-/// When a standby that has become a large core is a small one again: "it handles small requests,
-/// but if a large request arrives, it is sent to this core, which then becomes a large core"
-/// (Minos §3.1), and until when, the paper does not say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standby {
-    /// As soon as it has no large request left.
-    Returns,
-    /// When an epoch ends in which no large request came. It is lost to small requests wherever
-    /// there are a few large ones in every epoch.
-    UntilEpochEnds,
+    /// A slice of the one with the least left: SRPT among large requests, but within a slice.
+    ShortestFirst,
 }
 
 /// What of another worker's requests one can take.
@@ -150,6 +138,14 @@ pub enum Central {
 }
 
 impl Central {
+    /// By their names, with what their papers have.
+    pub const NAMED: [(&str, Central); 4] = [
+        ("shinjuku", Central::Preempt { quantum: 5 * US, cost: US }),
+        ("darc", Central::Reserve),
+        ("tq", Central::Share { quantum: 2 * US, cost: US / 20 }),
+        ("caladan", Central::Grant { interval: 10 * US, coming: 5 * US, search: 2 * US }),
+    ];
+
     /// Whether it receives requests, so that workers are spared that and have no RX queues.
     pub const fn receives(self) -> bool {
         !matches!(self, Central::Grant { .. })

@@ -12,17 +12,11 @@
 
 use super::{Doing, Request, Run, Transfer, id};
 use laneway_policy::migrate::{self, Stay, Visit};
-use laneway_policy::share::{self, Depth, REQUESTS_BESIDE_LARGE, Share, Waiting};
+use laneway_policy::share::{self, Depth, LARGE_AT_A_TIME, Round, Share, Step, Waiting};
 use laneway_policy::{
-    BATCH, BATCH_BESIDE_LARGE, ItemBytes, LargeLane, Role, Route, WorkerId, route, turn,
+    BATCH_BESIDE_LARGE, ItemBytes, LargeLane, Role, Route, WorkerId, route, turn,
 };
 use std::collections::VecDeque;
-
-/// Requests that a connection has served in one turn while nothing large waits.
-const REQUESTS_PER_TURN: usize = 128;
-
-/// Connections with large requests that a large worker takes from the shared queue at a time.
-const LARGE_AT_A_TIME: usize = 2;
 
 /// The connections by which requests come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,15 +90,6 @@ impl Stream {
     }
 }
 
-/// Where a worker is in its round.
-#[derive(Debug, Default)]
-enum Stage {
-    #[default]
-    Polled,
-    Again(usize),
-    Over,
-}
-
 /// One worker's connections, by what they wait for, and where the worker is in its round.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
@@ -120,9 +105,7 @@ pub(super) struct Desk {
     depth: Depth,
     /// Turns, and requests in them, in this round.
     had: (u32, u32),
-    stage: Stage,
-    /// Connections that have a turn in this round.
-    between: usize,
+    round: Round,
     /// Requests left to the turn under way.
     quota: usize,
     slices: u64,
@@ -186,34 +169,28 @@ impl Run<'_> {
     pub(super) fn next_of_streams(&mut self, worker: usize) {
         loop {
             let desk = &mut self.desks[worker];
-            match desk.stage {
-                Stage::Polled => match desk.polled.pop_front() {
-                    Some(connection) => return self.begin_turn(worker, connection),
-                    None => desk.stage = Stage::Again(desk.again.len().min(desk.between)),
-                },
-                Stage::Again(left) => match left.checked_sub(1) {
-                    Some(left) => {
-                        desk.stage = Stage::Again(left);
-                        if let Some(connection) = desk.again.pop_front() {
-                            return self.begin_turn(worker, connection);
-                        }
+            let turn_of = match desk.round.next(desk.polled.len(), desk.again.len()) {
+                Step::Ready => desk.polled.pop_front(),
+                Step::Again => desk.again.pop_front(),
+                Step::Slice => {
+                    desk.depth.note(desk.had.0, desk.had.1);
+                    if self.begin_slice(worker) {
+                        return;
                     }
-                    None => {
-                        desk.depth.note(desk.had.0, desk.had.1);
-                        desk.stage = Stage::Over;
-                        if self.begin_slice(worker) {
-                            return;
-                        }
-                    }
-                },
-                Stage::Over => {
+                    None
+                }
+                Step::Over => {
                     self.adopt(worker);
                     if self.desks[worker].is_idle() {
                         self.asleep |= 1 << worker;
                         return;
                     }
                     self.begin_round(worker);
+                    None
                 }
+            };
+            if let Some(connection) = turn_of {
+                return self.begin_turn(worker, connection);
             }
         }
     }
@@ -233,24 +210,25 @@ impl Run<'_> {
         let shares = self.shares();
         let desk = &mut self.desks[worker];
         let waiting = desk.waiting();
-        let between = match (waiting.is_none(), shares) {
-            (true, _) => BATCH,
-            (false, true) => desk.depth.connections_between_slices(waiting),
-            (false, false) => BATCH_BESIDE_LARGE,
+        let burst = match shares || waiting.is_none() {
+            true => desk.depth.burst(waiting),
+            false => BATCH_BESIDE_LARGE,
         };
-        (desk.between, desk.had, desk.stage) = (between as usize, (0, 0), Stage::Polled);
+        desk.round.begin(burst);
+        desk.had = (0, 0);
         for connection in desk.ready.iter().chain(&desk.again) {
             if let Some(wait) = &mut self.streams[*connection as usize].wait {
-                wait.bound = wait.bound.max(wait.ahead / u64::from(between) + 1);
+                wait.bound = wait.bound.max(wait.ahead / u64::from(burst) + 1);
             }
         }
-        desk.polled.extend(desk.ready.drain(..desk.between.min(desk.ready.len())));
+        desk.polled.extend(desk.ready.drain(..desk.ready.len().min(burst as usize)));
     }
 
     fn begin_turn(&mut self, worker: usize, connection: u32) {
-        let beside_large = self.shares() && !self.desks[worker].waiting().is_none();
+        let shares = self.shares();
         let desk = &mut self.desks[worker];
-        desk.quota = if beside_large { REQUESTS_BESIDE_LARGE } else { REQUESTS_PER_TURN };
+        let waiting = if shares { desk.waiting() } else { Waiting::default() };
+        desk.quota = share::requests_per_turn(waiting);
         let stream = &mut self.streams[connection as usize];
         if let Some(wait) = stream.wait.take() {
             self.outcome.slice_waits[0].record(desk.slices - wait.since, wait.bound);

@@ -6,9 +6,7 @@ use crate::events::NEVER;
 use laneway_policy::{
     ItemBytes, LargeLane, Move, Route, Sight, WorkerId, WorkerTarget, route, turn,
 };
-
-/// Requests received together from which on half are offered, over TCP.
-const OFFER_MIN: u32 = 4;
+use std::collections::VecDeque;
 
 impl Run<'_> {
     /// Wake a worker if it sleeps.
@@ -94,7 +92,8 @@ impl Run<'_> {
         }
         self.reply(worker, transfer.request, bytes, false);
         let state = &mut self.workers[worker];
-        if self.control.plan.slice_bytes.is_some() && self.machine.slice_order == SliceOrder::InTurn
+        if self.control.plan.slice_bytes.is_some()
+            && self.machine.slice_order != SliceOrder::OneByOne
         {
             state.transfers.pop_front();
             match self.control.plan.large_lane {
@@ -184,8 +183,16 @@ impl Run<'_> {
                     self.receive(worker, whose, count);
                     false
                 }
-                Move::Slice => self.begin_piece(worker),
+                Move::Slice => {
+                    if self.machine.slice_order == SliceOrder::ShortestFirst {
+                        shortest_to_front(&mut self.workers[worker].transfers);
+                    }
+                    self.begin_piece(worker)
+                }
                 Move::TakeShared => {
+                    if self.machine.slice_order == SliceOrder::ShortestFirst {
+                        shortest_to_front(&mut self.shared);
+                    }
                     let taken = self.shared.pop_front();
                     self.workers[worker].transfers.extend(taken);
                     self.begin_piece(worker)
@@ -218,18 +225,14 @@ impl Run<'_> {
         }
     }
 
-    /// Over TCP nobody reads another's sockets: a worker that has received several requests while
-    /// somebody could take some offers half of them, the last ones.
+    /// Over TCP nobody reads another's sockets: of what was received the last ones may be offered.
     fn offer(&mut self, worker: usize, received: u32) {
         let plan = &self.control.plan;
-        if received < OFFER_MIN || !plan.steal.when_idle {
-            return;
-        }
-        let others_idle = self.asleep & !(1 << worker) != 0;
-        let between = plan.steal.between_slices(0, received / 2);
-        let slicing = || plan.large_ids().any(|id| !self.workers[id.index()].transfers.is_empty());
-        if others_idle || (between && slicing()) {
-            self.workers[worker].offered = received / 2;
+        let idle = || self.asleep & !(1 << worker) != 0;
+        let has_slices = |id: WorkerId| !self.workers[id.index()].transfers.is_empty();
+        let offers = turn::offers(plan, received, idle, || plan.large_ids().any(has_slices));
+        if offers > 0 {
+            self.workers[worker].offered = offers;
             self.wake_one(u64::MAX);
         }
     }
@@ -324,6 +327,13 @@ impl Run<'_> {
     }
 }
 
+/// The first one of those with the fewest bytes left goes to the front.
+fn shortest_to_front(transfers: &mut VecDeque<Transfer>) {
+    let shortest = (0..transfers.len()).min_by_key(|&place| transfers[place].bytes_left);
+    let shortest = shortest.and_then(|place| transfers.remove(place));
+    shortest.into_iter().for_each(|transfer| transfers.push_front(transfer));
+}
+
 impl Worker {
     /// The next of those that it has received; what was offered is served last.
     fn next_received(&mut self) -> Option<Request> {
@@ -368,30 +378,17 @@ impl Sight for View<'_, '_> {
         self.run.shared.len() as u32
     }
 
-    fn longest(&self) -> (WorkerId, u32) {
-        let mut longest = (WorkerId(0), 0);
+    #[inline]
+    fn takable(&self, whose: WorkerId) -> u32 {
         match self.run.machine.reach {
-            Reach::Unread => {
-                for (queue, requests) in self.run.rx.iter().enumerate() {
-                    if requests.len() as u32 > longest.1 {
-                        longest = (id(queue), requests.len() as u32);
-                    }
-                }
-            }
-            Reach::Offered => {
-                for (number, worker) in self.run.workers.iter().enumerate() {
-                    if worker.offered > longest.1 && number != self.me {
-                        longest = (id(number), worker.offered);
-                    }
-                }
-            }
+            Reach::Unread => self.run.rx[whose.index()].len() as u32,
+            Reach::Offered if whose.index() == self.me => 0,
+            Reach::Offered => self.run.workers[whose.index()].offered,
         }
-        longest
     }
 
-    fn fullest(&self) -> Option<(WorkerId, u32)> {
-        let others = (0..self.run.workers.len()).filter(|&worker| worker != self.me);
-        let received = |worker: usize| self.run.workers[worker].batch.len() as u32;
-        others.max_by_key(|&worker| received(worker)).map(|worker| (id(worker), received(worker)))
+    #[inline]
+    fn received_by(&self, whose: WorkerId) -> u32 {
+        self.run.workers[whose.index()].batch.len() as u32
     }
 }

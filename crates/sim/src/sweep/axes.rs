@@ -2,7 +2,7 @@
 //! a point is made of ([`Spec`]). Their order is that of the rows' columns, and of what is read
 //! first: `way` sets costs that `request-ns` may change.
 
-use super::spec::{SCHEDULERS, Spec};
+use super::spec::Spec;
 use crate::inputs::{KEYS_MAX, ZIPF_MAX};
 use crate::machine::{Central, Standby, Streams, WireOrder};
 use crate::row::{self, Cell};
@@ -69,7 +69,7 @@ fn us(text: &str, low: f64) -> Result<u64, String> {
 pub(super) fn designs() -> impl Iterator<Item = (&'static str, (Design, Option<Central>))> {
     let rival = |(name, central)| (name, (Design::Hkh, Some(central)));
     let ours = Design::ALL.iter().map(|design| (design.name(), (*design, None)));
-    ours.chain(SCHEDULERS.map(rival))
+    ours.chain(Central::NAMED.map(rival))
 }
 
 pub(super) const AXES: &[Axis] = &[
@@ -237,9 +237,9 @@ pub(super) const AXES: &[Axis] = &[
         spec.machine.settings.slice_bytes = ItemBytes(whole(text, 1472, ITEM_BYTES_MAX.0)?);
         Ok(())
     }),
-    axis("slice-order", "one-by-one (default) or in-turn", |spec, text| {
-        use crate::machine::SliceOrder::{InTurn, OneByOne};
-        let names = [("one-by-one", OneByOne), ("in-turn", InTurn)];
+    axis("slice-order", "one-by-one (default), in-turn or shortest", |spec, text| {
+        use crate::machine::SliceOrder::{InTurn, OneByOne, ShortestFirst};
+        let names = [("one-by-one", OneByOne), ("in-turn", InTurn), ("shortest", ShortestFirst)];
         spec.machine.slice_order = one_of(text, &names)?;
         Ok(())
     }),

@@ -6,7 +6,7 @@ use crate::row::Row;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Name and number of the form of rows; schema.json tells other programs of it.
 pub(super) const SCHEMA: &str = "laneway-sim-run/1";
@@ -14,6 +14,19 @@ pub(super) const SCHEMA: &str = "laneway-sim-run/1";
 /// A number for these bytes, from one for those before (FNV-1a, 64 bits).
 pub(super) fn fingerprint(before: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(before, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A number for the program that runs, by all its bytes: a version has many commits, and a commit
+/// what was changed since; either may have other results.
+pub(super) fn program() -> Result<u64, String> {
+    const FIRST: u64 = 0xcbf2_9ce4_8422_2325;
+    static KNOWN: OnceLock<Result<u64, String>> = OnceLock::new();
+    let read = || std::env::current_exe().and_then(std::fs::read);
+    let known = KNOWN.get_or_init(|| match read() {
+        Ok(bytes) => Ok(fingerprint(FIRST, &bytes)),
+        Err(why) => Err(format!("the program's own file, which rows are marked with: {why}")),
+    });
+    known.clone()
 }
 
 /// The file that is written.
@@ -68,7 +81,7 @@ fn read(line: &str, beginnings: &[Row]) -> Result<(usize, Row), String> {
     }
     let known = |beginning: &Row| beginning.text("sweep") == row.text("sweep");
     if !beginnings.first().is_some_and(known) {
-        return Err("a row of another sweep: other values, seeds, input files or version".into());
+        return Err("a row of another sweep: other values, seeds, input files or program".into());
     }
     let begins = |beginning: &Row| line.starts_with(beginning.json().trim_end_matches('}'));
     let point = row.number("point").map_or(usize::MAX, |point| point as usize);

@@ -18,7 +18,7 @@ use crate::report;
 use crate::row::{Cell, Row};
 use crate::study::{Measured, Point, Study};
 use axes::{AXES, cell, column, designs};
-use journal::{Journal, SCHEMA, fingerprint};
+use journal::{Journal, SCHEMA, fingerprint, program};
 use laneway_policy::Design;
 use spec::Spec;
 use std::path::Path;
@@ -294,11 +294,9 @@ impl Sweep {
     }
 
     /// Of this sweep and no other: its values, what its input files hold, the first seed and the
-    /// program's version.
+    /// program.
     fn fingerprint(&self, seed: u64) -> Result<u64, String> {
-        const FIRST: u64 = 0xcbf2_9ce4_8422_2325;
-        let said = format!("{} {seed}", env!("CARGO_PKG_VERSION"));
-        let mut hash = fingerprint(FIRST, said.as_bytes());
+        let mut hash = fingerprint(program()?, seed.to_string().as_bytes());
         for (place, values) in &self.values {
             let name = AXES[*place].name;
             hash = fingerprint(hash, format!("{name}{values:?}").as_bytes());

@@ -36,14 +36,6 @@ pub(super) struct Spec {
     pub(super) turn_is_given: bool,
 }
 
-/// Designs of the simulator alone, which have a scheduler.
-pub(super) const SCHEDULERS: [(&str, Central); 4] = [
-    ("shinjuku", Central::Preempt { quantum: 5 * US, cost: US }),
-    ("darc", Central::Reserve),
-    ("tq", Central::Share { quantum: 2 * US, cost: US / 20 }),
-    ("caladan", Central::Grant { interval: 10 * US, coming: 5 * US, search: 2 * US }),
-];
-
 /// Fewer bursts than these make no mean rate.
 const BURSTS_MIN: f64 = 20.0;
 
@@ -84,7 +76,7 @@ impl Spec {
     /// Whether the machine can have all that it is given.
     fn fits(&self) -> Result<(), String> {
         let names = |which: &dyn Fn(&Central) -> bool| {
-            let found = SCHEDULERS.iter().filter(|(_, central)| which(central));
+            let found = Central::NAMED.iter().filter(|(_, central)| which(central));
             found.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
         };
         let central = self.machine.central;
