@@ -211,8 +211,8 @@ impl Turn {
     }
 }
 
-/// What a worker does that has found nothing: of what another has received, if sizes mean nothing to
-/// the design, it takes one request; else of what is unread.
+/// What a worker does that has found nothing: it takes one request, of what another has received if
+/// sizes mean nothing to the design, else of what is unread.
 fn idle(plan: &CorePlan, me: WorkerId, sight: &impl Sight) -> Move {
     if !plan.steal.when_idle {
         return Move::Rest;

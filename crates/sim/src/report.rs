@@ -1,5 +1,5 @@
-//! Figures as files: `NAME.json` (a row a line), `NAME.csv`, `NAME-CHART.svg`, and one page that
-//! shows all pictures and tables.
+//! Figures as files: `NAME.json` (a row a line), `NAME.csv`, `NAME-CHART.svg`, what a figure has
+//! for the documents, and one page that shows all pictures and tables.
 
 use crate::row::{self, Row};
 use crate::scenarios::Figure;
@@ -50,6 +50,9 @@ pub fn write(
             put(folder, format!("{name}-{}.svg", chart.name), &svg)?;
             svgs.push(svg);
         }
+    }
+    if let Some((file, text)) = &figure.page {
+        put(folder, (*file).to_owned(), text)?;
     }
     let table = row::table(&figure.rows);
     Ok(Written { name: name.to_owned(), about: about.to_owned(), svgs, table })

@@ -66,5 +66,5 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             charts.push(chart.only("wire", wire.clone()));
         }
     }
-    Figure { rows, charts }
+    Figure::new(rows, charts)
 }

@@ -215,7 +215,7 @@ pub(super) fn ratio(study: &Study, _setup: &Setup) -> Figure {
     }
     let rows = rows(study, "keysched-ratio", &tasks);
     let charts = ["run", "slot"].map(|window| chart(window, "cores", "cores"));
-    Figure { rows, charts: charts.to_vec() }
+    Figure::new(rows, charts.to_vec())
 }
 
 pub(super) fn threshold(study: &Study, _setup: &Setup) -> Figure {
@@ -240,7 +240,7 @@ pub(super) fn threshold(study: &Study, _setup: &Setup) -> Figure {
     let rows = rows(study, "keysched-threshold", &tasks);
     let charts = ["run", "slot"]
         .map(|window| chart(window, "threshold", "threshold (requests)").only("cores", 64));
-    Figure { rows, charts: charts.to_vec() }
+    Figure::new(rows, charts.to_vec())
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //! intervals narrower than those of what they are made of. Beside them, without a wire, what
 //! queueing alone allows ([`crate::bounds`]).
 
+use super::allowed::allowed;
 use super::{Figure, MEGA, Setup, bare, cpu_peak, wire_name};
-use crate::bounds::{self, Bound, Given};
 use crate::machine::{Outcome, State};
 use crate::plot::Chart;
 use crate::row::Row;
@@ -30,42 +30,6 @@ fn over(own: &Measured, other: &Measured, lane: fn(&Outcome) -> &Latencies) -> E
     let p99 = |outcome| lane(outcome).percentile_us(99.0);
     let pairs = own.outcomes.iter().zip(&other.outcomes);
     Estimate::of(&pairs.map(|(own, other)| p99(own) / p99(other)).collect::<Vec<f64>>())
-}
-
-/// What queueing alone allows at these points.
-fn bounds(study: &Study, points: &[Point]) -> Vec<Row> {
-    let bare = points.iter().step_by(DESIGNS.len()).filter(|point| point.machine.nic.is_none());
-    let tasks: Vec<(&Point, Bound)> =
-        bare.flat_map(|point| Bound::ALL.map(|bound| (point, bound))).collect();
-    study.parallel("lanes-minos bounds", &tasks, |(point, bound)| {
-        let given = Given {
-            costs: point.machine.costs,
-            mix: point.mix.clone(),
-            workers: point.machine.settings.workers,
-            rate: point.rate,
-            requests: point.requests,
-        };
-        let one = |seed| {
-            study.counted(|| {
-                let outcome = bounds::run(*bound, &given, seed);
-                (outcome.simulated, outcome)
-            })
-        };
-        let measured = Measured { outcomes: study.each_seed().map(one).collect() };
-        let of = |lane: fn(&Outcome) -> &Latencies| {
-            measured.estimate(|outcome| lane(outcome).percentile_us(99.0))
-        };
-        let (small, large) = (of(|outcome| &outcome.small), of(|outcome| &outcome.large));
-        let row = Row::of("lanes-minos").with("design", bound.name());
-        let row = ["workers", "wire", "load", "mops"]
-            .into_iter()
-            .filter_map(|name| Some((name, point.row.get(name)?.clone())))
-            .fold(row, |row, (name, cell)| row.with(name, cell));
-        let p99 = measured.p99();
-        let row = row.with("p99", p99.mean).with("p99_ci", p99.half_width);
-        let row = row.with("small_p99", small.mean).with("small_p99_ci", small.half_width);
-        row.with("large_p99", large.mean).with("large_p99_ci", large.half_width)
-    })
 }
 
 pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
@@ -110,7 +74,8 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             rows.push(row.with("large_over_minos_ci", large.half_width));
         }
     }
-    rows.extend(bounds(study, &points));
+    let bare = points.iter().filter(|point| point.machine.nic.is_none());
+    rows.extend(allowed(study, "lanes-minos", bare.step_by(DESIGNS.len())));
     let mut charts = Vec::new();
     for (workers, nic) in [(8, None), (8, Some(setup.nic)), (2, None)] {
         for (y, y_label) in
@@ -123,5 +88,5 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             charts.push(chart.only("workers", workers).only("wire", wire_name(nic)));
         }
     }
-    Figure { rows, charts }
+    Figure::new(rows, charts)
 }

@@ -68,5 +68,5 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         chart("latency", "p99", "p99 of each epoch (us)", true),
         chart("cores", "workers_large", "large cores", false),
     ];
-    Figure { rows: rows.into_iter().flatten().collect(), charts }
+    Figure::new(rows.into_iter().flatten().collect(), charts)
 }

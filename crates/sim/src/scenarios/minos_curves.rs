@@ -2,9 +2,11 @@
 //! paper's default workload and with half the requests writes. SHO runs with 1, 2 and 3 hand-off
 //! cores, each its own line here; the paper shows the best. Each design is run with the paper's
 //! wire and without one, which tells what queues for the CPU from what queues for the wire;
-//! without one, a write costs what a read costs, and figure 5 would be figure 3.
+//! without one, a write costs what a read costs, and figure 5 would be figure 3. Beside those
+//! without one is what queueing alone allows.
 
-use super::{Figure, MEGA, Setup, server, wire_name};
+use super::allowed::allowed;
+use super::{Figure, MEGA, Setup, cpu_peak, server, wire_name};
 use crate::machine::Machine;
 use crate::plot::Chart;
 use crate::row::Row;
@@ -13,6 +15,9 @@ use crate::workload::Mix;
 use laneway_policy::Design;
 
 const MOPS: [f64; 15] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 5.9, 6.2, 6.5, 6.8];
+
+/// Above this part of the peak p99 of a queue says how long one has looked.
+const BOUNDED_LOAD_MAX: f64 = 0.96;
 
 /// Designs as the figures name them, with their machines.
 pub(super) fn designs(setup: &Setup) -> Vec<(&'static str, Machine)> {
@@ -66,7 +71,11 @@ fn figure(study: &Study, setup: &Setup, name: &'static str, mix: &Mix, only: &[&
             }
         }
     }
-    study.rows(name, &points)
+    let mut rows = study.rows(name, &points);
+    let most = BOUNDED_LOAD_MAX * cpu_peak(&setup.costs, mix, setup.workers);
+    let bare = points.iter().filter(|point| point.machine.nic.is_none());
+    rows.extend(allowed(study, name, bare.take(MOPS.len()).filter(|point| point.rate < most)));
+    rows
 }
 
 fn charts(setup: &Setup, title: &str, y: &'static str, y_label: &'static str) -> Vec<Chart> {
@@ -87,18 +96,18 @@ fn charts(setup: &Setup, title: &str, y: &'static str, y_label: &'static str) ->
 
 pub(super) fn read_mostly(study: &Study, setup: &Setup) -> Figure {
     let rows = figure(study, setup, "minos-fig3", &Mix::etc(), &[]);
-    Figure { rows, charts: charts(setup, "Minos figure 3", "p99", "p99 (us)") }
+    Figure::new(rows, charts(setup, "Minos figure 3", "p99", "p99 (us)"))
 }
 
 pub(super) fn large(study: &Study, setup: &Setup) -> Figure {
     let only = ["minos", "hkh-ws", "lanes"];
     let rows = figure(study, setup, "minos-fig4", &Mix::etc(), &only);
     let charts = charts(setup, "Minos figure 4", "large_p99", "p99 of large requests (us)");
-    Figure { rows, charts }
+    Figure::new(rows, charts)
 }
 
 pub(super) fn half_writes(study: &Study, setup: &Setup) -> Figure {
     let mix = Mix { get_share: 0.5, ..Mix::etc() };
     let rows = figure(study, setup, "minos-fig5", &mix, &[]);
-    Figure { rows, charts: charts(setup, "Minos figure 5 (50:50)", "p99", "p99 (us)") }
+    Figure::new(rows, charts(setup, "Minos figure 5 (50:50)", "p99", "p99 (us)"))
 }

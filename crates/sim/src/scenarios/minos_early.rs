@@ -54,5 +54,5 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         }
         .only("k", k)
     };
-    Figure { rows: study.rows("minos-fig2", &points), charts: KS.map(chart).to_vec() }
+    Figure::new(study.rows("minos-fig2", &points), KS.map(chart).to_vec())
 }

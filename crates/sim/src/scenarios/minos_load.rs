@@ -54,7 +54,7 @@ pub(super) fn sampling(study: &Study, setup: &Setup) -> Figure {
         chart("latency", "p99", "p99 (us)", true),
         chart("wire", "wire_busy", "share of the wire", false),
     ];
-    Figure { rows, charts }
+    Figure::new(rows, charts)
 }
 
 pub(super) fn per_core(study: &Study, setup: &Setup) -> Figure {
@@ -110,5 +110,5 @@ pub(super) fn per_core(study: &Study, setup: &Setup) -> Figure {
         chart("requests", "requests_percent", "requests (%)", true),
         chart("packets", "packets_percent", "packets (%)", false),
     ];
-    Figure { rows, charts }
+    Figure::new(rows, charts)
 }

@@ -141,7 +141,7 @@ pub(super) fn by_share(study: &Study, setup: &Setup) -> Figure {
         machines: designs(setup),
     };
     let rows = figure(study, "minos-fig6", &PERCENTS.map(case));
-    Figure { rows, charts: charts("Minos figure 6", "p_l", "large requests, p_L (%)") }
+    Figure::new(rows, charts("Minos figure 6", "p_l", "large requests, p_L (%)"))
 }
 
 pub(super) fn by_size(study: &Study, setup: &Setup) -> Figure {
@@ -151,7 +151,7 @@ pub(super) fn by_size(study: &Study, setup: &Setup) -> Figure {
         machines: designs(setup),
     };
     let rows = figure(study, "minos-fig7", &KILOBYTES.map(case));
-    Figure { rows, charts: charts("Minos figure 7", "s_l_kb", "largest large request, s_L (KB)") }
+    Figure::new(rows, charts("Minos figure 7", "s_l_kb", "largest large request, s_L (KB)"))
 }
 
 /// What a packet costs, in nanoseconds, and how many frames of a queue the NIC sends at a time.
@@ -194,5 +194,5 @@ pub(super) fn by_packet_cost(study: &Study, setup: &Setup) -> Figure {
         ..Chart::latency("packet", "What the ratios hang on (default workload)")
     };
     let chart = chart.only("slo_us", 50).only("p_l", 0.125).only("burst", 1);
-    Figure { rows, charts: vec![chart] }
+    Figure::new(rows, vec![chart])
 }

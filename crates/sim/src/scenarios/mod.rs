@@ -1,8 +1,10 @@
 //! The figures: each a function from a study to rows, and the pictures to draw of them.
 
+mod allowed;
 mod backpressure;
 mod keysched;
 mod lanes_minos;
+mod losses;
 mod minos_adapt;
 mod minos_curves;
 mod minos_early;
@@ -72,6 +74,14 @@ pub struct Figure {
     pub rows: Vec<Row>,
     /// The pictures.
     pub charts: Vec<Chart>,
+    /// A page of Markdown for the documents: the name of its file, and its text.
+    pub page: Option<(&'static str, String)>,
+}
+
+impl Figure {
+    fn new(rows: Vec<Row>, charts: Vec<Chart>) -> Figure {
+        Figure { rows, charts, page: None }
+    }
 }
 
 /// One figure.
@@ -150,6 +160,11 @@ pub const ALL: &[Scenario] = &[
         name: "lanes-minos",
         about: "lanes against minos on small and large p99, 8 and 2 workers, with and without wire",
         run: lanes_minos::run,
+    },
+    Scenario {
+        name: "losses",
+        about: "where lanes loses to the best rival, 1 to 64 cores; --full: every mix of the sweep",
+        run: losses::run,
     },
     Scenario {
         name: "nic-options",

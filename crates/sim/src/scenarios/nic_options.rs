@@ -55,5 +55,5 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             charts.push(chart.only("wire", wire));
         }
     }
-    Figure { rows: study.rows("nic-options", &points), charts }
+    Figure::new(study.rows("nic-options", &points), charts)
 }

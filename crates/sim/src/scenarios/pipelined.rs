@@ -110,7 +110,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             charts.push(chart.only("clients", "depth 16").only("workers", workers));
         }
     }
-    Figure { rows, charts }
+    Figure::new(rows, charts)
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         log_x: true,
         ..Chart::latency("day", "What so many cores serve in a day at 70 % load")
     };
-    Figure { rows, charts: vec![chart] }
+    Figure::new(rows, vec![chart])
 }
 
 fn mean_bytes(mix: &Mix) -> f64 {

@@ -36,5 +36,5 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     }
     let title = "Sharding small requests too: p99 by target percentile";
     let chart = Chart { series: "percentile", ..Chart::latency("latency", title) };
-    Figure { rows: study.rows("small-sharding", &points), charts: vec![chart] }
+    Figure::new(study.rows("small-sharding", &points), vec![chart])
 }

@@ -39,9 +39,11 @@ fn variants(setup: &Setup) -> Vec<(&'static str, String, Machine)> {
         for batch in BATCHES {
             add("batch", batch.to_string(), workers, &|machine| machine.batch = batch);
         }
-        add("order", "in turn".to_owned(), workers, &|machine| {
-            machine.slice_order = SliceOrder::InTurn;
-        });
+        for (name, order) in
+            [("in turn", SliceOrder::InTurn), ("shortest first", SliceOrder::ShortestFirst)]
+        {
+            add("order", name.to_owned(), workers, &|machine| machine.slice_order = order);
+        }
         add("lanes", "as it is".to_owned(), workers, &|_| {});
         add("minos", "packets".to_owned(), workers, &|machine| {
             *machine = bare(setup, Design::Minos, workers);
@@ -118,5 +120,5 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         chart("small_p99", "p99 of small requests (us)"),
         chart("large_p99", "p99 of large requests (us)"),
     ];
-    Figure { rows, charts }
+    Figure::new(rows, charts)
 }
