@@ -10,7 +10,7 @@ use crate::latency::Operation;
 use crate::step::{OUT_BYTES_PER_TURN, READ_BYTES, Step, Stop};
 use crate::streams::Streams;
 use laneway_policy::pace::Way;
-use laneway_policy::share::requests_per_turn;
+use laneway_policy::share::{REQUESTS_BESIDE_LARGE, REQUESTS_PER_TURN};
 use laneway_policy::{Design, ItemBytes, Route, route};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
@@ -34,7 +34,7 @@ impl<T: Transport> Streams<T> {
     ) -> (usize, Stop) {
         let mut at = 0;
         // Between two slices of what is large there is less, of each connection.
-        let most = requests_per_turn(self.large.waiting());
+        let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
         let mut requests = 0;
