@@ -39,17 +39,19 @@ impl<T: Transport> Streams<T> {
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
         let mut requests = 0;
         let stop = loop {
+            let rest = &input[at..];
+            // Also behind the last request of a turn: it would wait for another one in vain.
+            if rest.is_empty() && matches!(connection.mode, Mode::Requests | Mode::Batches) {
+                break Stop::Starved;
+            }
             if requests == most || self.out.len() >= OUT_BYTES_PER_TURN {
                 core.counters().conn_yields.bump_owner();
                 break Stop::Quota;
             }
-            let rest = &input[at..];
             let step = match &connection.mode {
-                Mode::Requests if rest.is_empty() => break Stop::Starved,
                 Mode::Requests => {
                     self.request(core, connection, rest, (most, &mut requests), arrived)
                 }
-                Mode::Batches if rest.is_empty() => break Stop::Starved,
                 Mode::Batches if is_planted(Bug::ReadOvertakes) && rest.starts_with(b"mg ") => {
                     self.request(core, connection, rest, (most, &mut requests), arrived)
                 }

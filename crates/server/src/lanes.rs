@@ -243,20 +243,12 @@ impl<T: Transport> Streams<T> {
         self.turn(core, token)
     }
 
-    /// What had to wait a turn comes after what was just received; no more than a burst of it.
-    /// Returns whether there was any.
-    pub(crate) fn serve_waiting(&mut self, core: &mut Core<T>, burst: usize) -> io::Result<bool> {
-        let mut any = false;
-        for _ in 0..self.small.len().min(burst) {
-            let Some(token) = self.small.pop_front() else { break };
-            any = true;
-            if let Some(connection) = self.table.get_mut(token) {
-                connection.queued = false;
-                self.turn(core, token)?;
-            }
-        }
-        self.depth.note(self.had.0, self.had.1);
-        Ok(any)
+    /// A turn for the next connection that had to wait for another one.
+    pub(crate) fn another_turn(&mut self, core: &mut Core<T>) -> io::Result<()> {
+        let Some(token) = self.small.pop_front() else { return Ok(()) };
+        let Some(connection) = self.table.get_mut(token) else { return Ok(()) }; // it has left
+        connection.queued = false;
+        self.turn(core, token)
     }
 
     /// Move one slice of the next large transfer. Returns whether there was one.

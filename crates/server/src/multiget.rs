@@ -111,7 +111,7 @@ impl<T: Transport> Streams<T> {
         if let Some(to) = core.queue_for(key, writes(verb), 0) {
             return Some(self.hand_keys(core, connection, to, left, (usize::MAX, 0), arrived));
         }
-        let after = at + key.len();
+        let (after, before) = (at + key.len(), self.out.len());
         let touched = Cell::new(0);
         let expires = execute::expires_at(exptime, core.now_seconds);
         let outcome =
@@ -144,6 +144,9 @@ impl<T: Transport> Streams<T> {
             return Some(Step::Stop(at, Stop::Hand));
         }
         core.count_hot(key, writes(verb));
+        if matches!(outcome, Outcome::Transfer(_)) {
+            self.send_before_large(core, connection, before);
+        }
         core.account(connection, Operation::Get, touched.get(), arrived);
         if let Outcome::Transfer(transfer) = outcome {
             let none_left = Keys::new(&text[after..]).next().is_none();

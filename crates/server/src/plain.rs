@@ -32,7 +32,7 @@ impl<T: Transport> Streams<T> {
             }
             return self.hand_request(core, connection, to, line, 0, arrived);
         }
-        let touched = Cell::new(0);
+        let (touched, before) = (Cell::new(0), self.out.len());
         let outcome = execute::command(&core.context(&touched), request, &mut self.out);
         if matches!(outcome, Outcome::Kept) {
             return self.hand_request(core, connection, KEEPER, line, touched.get(), arrived);
@@ -44,6 +44,9 @@ impl<T: Transport> Streams<T> {
             return Step::Stop(0, Stop::Quota); // others come first
         }
         core.count_hot_request(request);
+        if matches!(outcome, Outcome::Transfer(_)) {
+            self.send_before_large(core, connection, before);
+        }
         core.account(connection, operation(request), touched.get(), arrived);
         self.conclude(core, connection, outcome, head, true)
     }

@@ -17,6 +17,7 @@ use crate::jobs::{Jobs, Parts};
 use crate::shared::{Phase, Shared};
 use crate::streams::Streams;
 use crate::udp::state::Udp;
+use laneway_policy::share::{Round, Step};
 use laneway_policy::{Role, WorkerId};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::datagram::Datagrams;
@@ -197,7 +198,7 @@ impl<T: Transport> Worker<T> {
         if wait != Wait::No {
             self.tell_drained();
         }
-        let Parts { core, streams, udp } = &mut self.parts;
+        let Parts { core, streams, .. } = &mut self.parts;
         let polled = core.transport.poll(&mut self.ready, burst, wait);
         core.take_on();
         core.is_awake();
@@ -209,30 +210,39 @@ impl<T: Transport> Worker<T> {
             streams.found_nanos = self.idle.found(&*core.clock);
             core.begin_offering(&self.ready);
         }
-        for event in self.ready.drain(..) {
-            match event {
-                Ready::Listener(listener) => streams.accept(core, listener)?,
-                Ready::Stream(token) => streams.wakened(core, token, false)?,
-                Ready::Ending(token) => streams.wakened(core, token, true)?,
-                Ready::Datagrams(queue) => {
-                    if let Some(udp) = udp {
-                        udp.is_ready(queue);
-                    }
+        busy |= self.round(burst)?;
+        Ok(busy)
+    }
+
+    /// Serve what was found ready, and what had to wait for another turn, in the order of
+    /// `policy::share`; datagrams in between. The slice that ends the round comes behind the jobs
+    /// of others. Returns whether there was anything but what was found ready.
+    fn round(&mut self, burst: usize) -> io::Result<bool> {
+        let Worker { parts, ready, .. } = self;
+        let (mut round, mut events) = (Round::default(), ready.drain(..));
+        round.begin(burst as u32);
+        let (mut busy, mut reads_datagrams) = (false, true);
+        loop {
+            let step = round.next(events.len(), parts.streams.small.len());
+            if step != Step::Ready && std::mem::take(&mut reads_datagrams) {
+                parts.streams.found_nanos = None;
+                parts.core.offers.set(0);
+                if let Some(udp) = &mut parts.udp {
+                    busy |= udp.receive(&mut parts.core)?;
                 }
-                Ready::Room(queue, path) => {
-                    if let Some(udp) = udp {
-                        udp.room_again(core, queue, path)?;
-                    }
+            }
+            match step {
+                Step::Ready => events.next().map_or(Ok(()), |event| take(parts, event))?,
+                Step::Again => {
+                    parts.streams.another_turn(&mut parts.core)?;
+                    busy = true;
                 }
-                Ready::Woken => {}
+                Step::Slice | Step::Over => break,
             }
         }
-        streams.found_nanos = None;
-        core.offers.set(0);
-        if let Some(udp) = udp {
-            busy |= udp.receive(core)?;
-        }
-        Ok(streams.serve_waiting(core, burst)? || busy)
+        let streams = &mut parts.streams;
+        streams.depth.note(streams.had.0, streams.had.1);
+        Ok(busy)
     }
 
     fn wait(&mut self, now: u64, adopted: bool) -> Wait {
@@ -382,4 +392,18 @@ impl<T: Transport> Worker<T> {
         core.hand.empty();
         Ok(())
     }
+}
+
+/// Something is ready: a connection has its turn at once, a queue of datagrams later in the round.
+fn take<T: Transport>(parts: &mut Parts<T>, event: Ready) -> io::Result<()> {
+    let Parts { core, streams, udp } = parts;
+    match (event, udp) {
+        (Ready::Listener(listener), _) => streams.accept(core, listener)?,
+        (Ready::Stream(token), _) => streams.wakened(core, token, false)?,
+        (Ready::Ending(token), _) => streams.wakened(core, token, true)?,
+        (Ready::Datagrams(queue), Some(udp)) => udp.is_ready(queue),
+        (Ready::Room(queue, path), Some(udp)) => udp.room_again(core, queue, path)?,
+        (Ready::Datagrams(_) | Ready::Room(..), None) | (Ready::Woken, _) => {}
+    }
+    Ok(())
 }

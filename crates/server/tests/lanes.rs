@@ -251,6 +251,29 @@ fn a_value_that_arrives_is_urgent_where_its_client_pipelines() {
 
 /// Who asks for large values alone is not urgent, and has his slices beside those who are.
 #[test]
+fn replies_in_front_of_a_large_one_wait_for_none_of_its_slices() {
+    for large in ["get big\r\n", "mg big v\r\n", "get small big\r\n"] {
+        let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+        let (other, mixed) = (rig.net.connect(), rig.net.connect());
+        rig.set(&other, "big", &value(LARGE, 1));
+        rig.set(&mixed, "small", b"s");
+        other.send(b"get big\r\n");
+        rig.turns(2);
+        assert!(!other.receive(usize::MAX).is_empty(), "it has begun");
+        // The other one has its run first, all of 4 MiB: its is the slice of this turn.
+        mixed.send(format!("get small\r\nmg small v\r\n{large}").as_bytes());
+        rig.turn();
+        let mut wanted = [&reply("small", b"s")[..], b"VA 1\r\ns\r\n"].concat();
+        if large.starts_with("get small") {
+            wanted.extend_from_slice(&hit("small", b"s"));
+        }
+        let got = mixed.receive(usize::MAX);
+        assert_eq!(tail(&got), tail(&wanted), "{large}");
+        assert!(!other.receive(usize::MAX).is_empty(), "a slice was moved, and that was not it");
+    }
+}
+
+#[test]
 fn a_plain_transfer_has_its_share_beside_urgent_ones() {
     let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
     let (plain, urgent) = (rig.net.connect(), rig.net.connect());

@@ -32,6 +32,18 @@ pub struct Streams {
     pub urgency: bool,
 }
 
+/// What a worker does next, in the order in which it does it.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// A round begins.
+    Round,
+    /// So many requests of a connection, one after the other.
+    Serve { connection: u32, requests: u32 },
+    /// So many bytes of a connection's transfer.
+    Slice { connection: u32, bytes: u32 },
+}
+
 /// The most slices that something waited behind, beside its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SliceWait {
@@ -207,6 +219,8 @@ impl Run<'_> {
     }
 
     fn begin_round(&mut self, worker: usize) {
+        #[cfg(test)]
+        self.decisions.push(Decision::Round);
         let shares = self.shares();
         let desk = &mut self.desks[worker];
         let waiting = desk.waiting();
@@ -261,6 +275,8 @@ impl Run<'_> {
                 break;
             }
         }
+        #[cfg(test)]
+        self.decisions.push(Decision::Serve { connection, requests: count });
         self.begin(worker, Doing::Turn(connection, count), time.max(1));
     }
 
@@ -364,6 +380,8 @@ impl Run<'_> {
         let bytes = turn::slice_of(&self.control.plan, left, false).0 as u32;
         let again = if transfer.is_begun() { self.costs.slice } else { 0 };
         let time = transfer.take(bytes) + again;
+        #[cfg(test)]
+        self.decisions.push(Decision::Slice { connection, bytes });
         self.begin(worker, Doing::Slice { connection, bytes, urgent }, time);
         true
     }
@@ -399,3 +417,6 @@ pub(super) fn waiting(streams: &[Stream]) -> impl Iterator<Item = &Request> {
     let pending = streams.iter().flat_map(|stream| &stream.pending);
     pending.chain(under_way.map(|transfer| &transfer.request))
 }
+
+#[cfg(test)]
+mod decisions;
