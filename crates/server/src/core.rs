@@ -51,6 +51,8 @@ pub struct Core<T: Transport> {
     pub(crate) hand: Hand,
     /// How long slices take of late.
     pub(crate) pace: Pace,
+    /// The durable executor was given something in this turn.
+    pub(crate) has_asked: bool,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
     pub(crate) now_seconds: u32,
@@ -92,6 +94,7 @@ impl<T: Transport> Core<T> {
             stopping: false,
             group: Box::default(),
             pace: Pace::default(),
+            has_asked: false,
             turn_number: 0,
             hands_over: false,
             hands_unseen: false,
@@ -163,6 +166,17 @@ impl<T: Transport> Core<T> {
         if let Some(worker) = workers.into_iter().find(sleeps) {
             self.shared.workers[worker.index()].wake();
         }
+    }
+
+    /// See to it that what the durable executor was given is executed. Returns whether this thread
+    /// has done so.
+    pub(crate) fn help(&mut self) -> bool {
+        if !std::mem::take(&mut self.has_asked) {
+            return false;
+        }
+        let Some(durable) = self.shared.durable.get() else { return false };
+        let now = self.clock.nanos();
+        durable.help(now, self.clock.unix_seconds(now))
     }
 
     /// It is awake: who has a job for it need not wake it.

@@ -18,6 +18,7 @@ impl<T: Transport> Core<T> {
             let size = job.size.0;
             let is_one = !matches!(job.work, Work::Batch { .. }); // else each is counted
             durable.push(job)?;
+            self.has_asked = true;
             self.lanes().handed_over.add_owner(1);
             if is_one {
                 self.count(Operation::Other, size);

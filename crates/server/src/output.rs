@@ -38,7 +38,7 @@ pub enum Sent {
 const PIECES_MAX: usize = 8;
 
 /// The end of an [`Output`] at some time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct End {
     slots: usize,
     /// Bytes in the last slot, if it has any.
@@ -120,11 +120,6 @@ impl Output {
         self.waiting
     }
 
-    /// Whether a large value is among what has not left.
-    pub fn holds_value(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot, Slot::Value { .. }))
-    }
-
     /// Where the next reply will begin, as long as nothing is sent.
     pub fn end(&self) -> End {
         let last = match self.slots.back() {
@@ -139,19 +134,6 @@ impl Output {
         self.slots.truncate(to.slots);
         if let Some(Slot::Bytes { bytes, .. }) = self.slots.back_mut() {
             bytes.truncate(to.last);
-        }
-    }
-
-    /// A whole reply behind what is there.
-    pub fn append(&mut self, reply: Output) {
-        for slot in reply.slots {
-            match slot {
-                Slot::Bytes { bytes, sent } => match self.slots.is_empty() && sent == 0 {
-                    true => self.slots.push_back(Slot::Bytes { bytes, sent }),
-                    false => self.push_bytes(&bytes[sent..]),
-                },
-                slot => self.slots.push_back(slot),
-            }
         }
     }
 

@@ -95,7 +95,7 @@ fn where_clients_take_no_replies_and_memory_is_theirs_others_wait_a_second_for_i
     rig.turns(2000);
     assert_eq!(client.receive(usize::MAX), b"", "there may be room any moment");
     // The keeper's thread sleeps until then.
-    let keeper = |rig: &Rig| rig.keeper.as_ref().unwrap().again_nanos();
+    let keeper = |rig: &Rig| rig.keeper.as_ref().unwrap().lock().again_nanos();
     let again = keeper(&rig).expect("it waits for the time of its next try");
     assert!(again - rig.clock.nanos() <= 32_000_000);
     // What each try reads is read in vain: they become fewer.
@@ -135,7 +135,7 @@ fn who_finds_no_room_waits_a_second_however_long_others_before_it_waited_that_fa
     deaf.iter().for_each(Client::reset);
     rig.clock.advance(40_000_000);
     rig.turns(2000);
-    assert!(rig.keeper.as_ref().unwrap().is_idle(), "all of them have failed");
+    assert!(rig.keeps_nothing(), "all of them have failed");
     machine.ssd.set_faults(Faults::default());
     let client = rig.net.connect();
     let mut deaf = Vec::new();

@@ -9,6 +9,8 @@ use laneway_tier::{Durability, Settings};
 use laneway_transport::memory::Client;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::{Plan, Rig, hit, value};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -19,7 +21,12 @@ fn started(machine: &Machine, plan: Plan, interval: Option<Duration>) -> (Rig, K
     let durability = if interval.is_some() { Durability::Interval } else { Durability::Ack };
     let tier = machine.open(Settings { durability, ..settings() }).expect("the media are sound");
     let kept = Kept { interval, ..Kept::of(&tier) };
-    (Rig::new(&Plan { kept: Some(kept.clone()), ..plan }), kept)
+    let helps = plan.workers != 1; // then workers step the durable executor, as a server's do
+    let rig = Rig::new(&Plan { kept: Some(kept.clone()), ..plan });
+    if helps {
+        rig.let_help();
+    }
+    (rig, kept)
 }
 
 fn plans() -> Vec<Plan> {
@@ -329,4 +336,33 @@ fn what_one_connection_has_under_way_is_bounded_and_the_rest_waits_unread() {
     let got = rig.send(&client, &bytes[sent..]);
     let got = rig.until(&client, got, |got| got.len() >= 8 * ASKED);
     assert!(got == b"STORED\r\n".repeat(ASKED));
+}
+
+#[test]
+fn a_worker_executes_what_it_received_or_wakes_who_does() {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let plan = Plan::of(2, Form::TimeShare);
+    let (mut rig, _kept) = started(&machine, plan, Some(Duration::from_millis(5)));
+    let rings = Arc::new(AtomicU64::new(0));
+    let counts = rings.clone();
+    let durable = rig.shared.durable.get().expect("kept").clone();
+    durable.set_bell(Box::new(move || {
+        counts.fetch_add(1, Relaxed);
+    }));
+    let executor = rig.keeper.take().expect("kept");
+    let client = rig.net.connect();
+    // Nobody but workers takes a step.
+    client.send(&set("k", b"one"));
+    rig.turns(20);
+    assert_eq!(client.receive(usize::MAX), b"STORED\r\n");
+    assert_eq!(rings.load(Relaxed), 0, "nobody else was needed");
+    let guard = executor.lock();
+    client.send(&set("k", b"two"));
+    rig.turns(20);
+    assert_eq!(client.receive(usize::MAX), b"", "another has the executor");
+    assert_eq!(rings.load(Relaxed), 1, "its thread is told");
+    drop(guard);
+    rig.keeper = Some(executor);
+    let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
+    assert_eq!(got, b"STORED\r\n");
 }

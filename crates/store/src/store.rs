@@ -209,6 +209,13 @@ impl Store {
         self.seq_base.load(Relaxed) + most.unwrap_or(0)
     }
 
+    /// The greatest sequence given out for a store under this hash, or one that none may be below.
+    pub fn seq_of(&self, hash: KeyHash) -> u64 {
+        let drawn = self.index.partition(hash).counts.drawn.load(Relaxed);
+        let last = drawn.checked_sub(1).map_or(0, |before| seq_behind(hash.partition(), before));
+        self.seq_base.load(Relaxed) + last
+    }
+
     /// Give out no sequence up to this one any more. Before anything is stored, or for good: where
     /// sequences were given out above it, nothing changes.
     pub fn raise_seq(&self, at_least: u64) {

@@ -7,7 +7,6 @@ use crate::life::{Life, ROUNDS_MAX};
 use crate::streams::StreamClient;
 use crate::world::{COMMIT_INTERVAL, Outcome, World};
 use laneway_server::clock::Clock;
-use laneway_server::durable::state::Keeper;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Rounds in a row with nothing to do that make a rest.
@@ -52,8 +51,7 @@ impl World {
     /// Whether a client waits for nothing that time brings: neither for a repeat over UDP nor for
     /// memory that the durable executor is short of.
     pub(crate) fn is_forgotten(&self, life: &Life) -> bool {
-        let idle = life.rig.keeper.as_ref().is_none_or(Keeper::is_idle);
-        idle && !self.streams.iter().all(StreamClient::is_idle)
+        life.rig.keeps_nothing() && !self.streams.iter().all(StreamClient::is_idle)
     }
 
     /// A step of everything that is the server's. Returns whether any had something to do.
@@ -96,7 +94,7 @@ impl World {
     pub(crate) fn is_answered(&self, life: &Life) -> bool {
         self.streams.iter().all(StreamClient::is_idle)
             && life.datagrams.iter().all(DatagramClient::is_idle)
-            && life.rig.keeper.as_ref().is_none_or(Keeper::is_idle)
+            && life.rig.keeps_nothing()
     }
 
     pub(crate) fn waits_for(&self, life: &Life) -> String {
@@ -104,7 +102,7 @@ impl World {
         let datagrams = life.datagrams.iter().filter(|client| !client.is_idle());
         let mut all: Vec<String> = streams.map(StreamClient::waits_for).collect();
         all.extend(datagrams.map(DatagramClient::waits_for));
-        if life.rig.keeper.as_ref().is_some_and(|keeper| !keeper.is_idle()) {
+        if !life.rig.keeps_nothing() {
             all.push("the durable executor is not idle".into());
         }
         all.join("; ")

@@ -79,23 +79,32 @@ impl World {
         self.books.counts.work_max(&work);
         let connections = self.swarm.clients + self.swarm.datagram_clients + self.swarm.hostile;
         let in_slices = self.swarm.design == Design::Lanes;
-        judge::over_budget(&work, connections as u64, in_slices)
+        judge::over_budget(&work, connections as u64, in_slices, self.swarm.helps)
             .map_err(|what| format!("a step of worker {number} {what}"))?;
+        if life.rig.keeper.is_some() {
+            judge::keeper_over_budget(&work)?;
+            self.note_commit(life);
+        }
         Ok(progress != Progress::Idle)
     }
 
     pub(crate) fn step_keeper(&mut self, life: &mut Life) -> Outcome<bool> {
-        let Some(keeper) = &mut life.rig.keeper else { return Ok(false) };
+        let Some(keeper) = &life.rig.keeper else { return Ok(false) };
         let now = self.clock.nanos();
         meter::take();
-        let busy = keeper.step(now, self.clock.unix_seconds(now));
+        let busy = keeper.lock().step(now, self.clock.unix_seconds(now));
         judge::keeper_over_budget(&meter::take())?;
+        self.note_commit(life);
+        Ok(busy)
+    }
+
+    /// Whoever stepped the durable executor may have had it begin a commit.
+    fn note_commit(&mut self, life: &mut Life) {
         if let Some(devices) = &life.devices
             && devices.has_begun_commit()
         {
             life.commit_moment = self.books.moment();
         }
-        Ok(busy)
     }
 
     /// Something that waits for a device ends.

@@ -98,6 +98,8 @@ pub struct Swarm {
     pub pipeline: usize,
     /// Requests that a connection asks at once.
     pub burst: usize,
+    /// Workers step the durable executor.
+    pub helps: bool,
     /// Values that are large, in 256.
     pub large: u8,
     /// Items that end, in 256.
@@ -198,6 +200,7 @@ impl Swarm {
             commands: 400 + random.below(800) as u32,
             pipeline: [1, 2, 8, 16][random.below(4) as usize],
             burst: 1,
+            helps: false,
             large: [0, 8, 30, 80][random.below(4) as usize],
             ends: [0, 0, 30, 100][random.below(4) as usize],
             reads: [40, 128, 200][random.below(3) as usize],
@@ -227,6 +230,7 @@ impl Swarm {
             self.burst = 2 + random.below(30) as usize;
             self.pipeline = self.pipeline.max(self.burst);
         }
+        self.helps = self.kept != Kept::No && random.one_in(2);
     }
 
     /// Whether memory is shorter than what the clients store.
@@ -286,6 +290,7 @@ impl Swarm {
         add(&|swarm| swarm.adaptive = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
+        add(&|swarm| swarm.helps = false);
         add(&|swarm| swarm.keys = (swarm.keys / 2).max(1));
         all
     }
@@ -327,6 +332,7 @@ impl Swarm {
             ("adaptive", self.adaptive.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
+            ("helps", self.helps.into()),
             ("keys", self.keys as u64),
         ]
     }
@@ -362,6 +368,7 @@ impl Swarm {
             "adaptive" => self.adaptive = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
+            "helps" => self.helps = value != 0,
             "keys" => self.keys = value as usize,
             _ => {
                 let names: Vec<&str> = self.fields().into_iter().map(|(name, _)| name).collect();

@@ -17,7 +17,6 @@ use crate::rig::{Plan, Rig};
 use crate::streams::{Scene, StreamClient};
 use crate::swarm::{Kept, Swarm};
 use laneway_server::clock::{Clock, ManualClock};
-use laneway_server::durable::state::Keeper;
 use laneway_server::shared::Phase;
 use laneway_tier::disk::sim::Random;
 use laneway_tier::{Durability, Settings as TierSettings, Tier};
@@ -227,7 +226,10 @@ impl World {
         let mut rig = Rig::new(&plan);
         let devices = tier.as_ref().map(|tier| Devices::new(tier.clone()));
         if let Some(devices) = &devices {
-            rig.keeper = Some(Keeper::new(rig.shared.clone(), Box::new(devices.clone())));
+            rig.keep(Box::new(devices.clone()));
+            if self.swarm.helps {
+                rig.let_help();
+            }
         }
         let swarm = &self.swarm;
         let udp =
@@ -418,7 +420,7 @@ impl World {
         }
         for _ in 0..ROUNDS_MAX {
             let busy = self.step_keeper(life)? | self.step_devices(life);
-            if !busy && life.rig.keeper.as_ref().is_none_or(Keeper::is_idle) {
+            if !busy && life.rig.keeps_nothing() {
                 let (Some(tier), Some(machine)) = (&life.tier, &self.machine) else {
                     return Ok(false);
                 };

@@ -1,9 +1,10 @@
-//! The keeper's thread, and those that wait for devices on its behalf: one that commits, one that
-//! writes large values, one that makes room in the log, one that counts for `stats tier`, and the
-//! tier's own for reading.
+//! The keeper's thread, which steps it beside the workers that do, and those that wait for devices
+//! on its behalf: one that commits, one that writes large values, one that makes room in the log,
+//! one that counts for `stats tier`, and the tier's own for reading.
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
+use crate::durable::executor::Executor;
 use crate::durable::hands::{Done, Hands, Order, carry_out};
 use crate::durable::shared::{Durable, Recovery};
 use crate::durable::state::Keeper;
@@ -78,11 +79,12 @@ impl Running {
     ) -> Result<Running, String> {
         let Opened { tier, lock, settings, .. } = opened;
         let durable = shared.durable.get().expect("it was shared").clone();
-        let (hands, waiting) = Threads::start(&tier, &durable, settings.read_threads)?;
-        let keeper = Keeper::new(shared.clone(), Box::new(hands));
+        let (hands, waiting) = Threads::start(&tier, &durable, settings.read_threads, clock)?;
+        let keeper = Executor::new(Keeper::new(shared.clone(), Box::new(hands)));
+        keeper.let_help(&durable);
         let builder = thread::Builder::new().name("keeper".into());
         let kept = durable.clone();
-        let keeper = builder.spawn(move || keep(keeper, &kept, clock)).map_err(told)?;
+        let keeper = builder.spawn(move || keep(&keeper, &kept, clock)).map_err(told)?;
         Ok(Running { durable, keeper, waiting, _lock: lock })
     }
 
@@ -102,14 +104,17 @@ fn told(error: io::Error) -> String {
     error.to_string()
 }
 
-fn keep<S>(mut keeper: Keeper<S>, durable: &Durable, clock: SystemClock) {
+fn keep<S: Send + 'static>(executor: &Executor<S>, durable: &Durable, clock: SystemClock) {
     let me = thread::current();
     durable.set_bell(Box::new(move || me.unpark()));
     loop {
+        let mut keeper = executor.lock();
         let now = clock.nanos();
         let busy = keeper.step(now, clock.unix_seconds(now));
+        let (is_idle, due_nanos) = (keeper.is_idle(), keeper.due_nanos());
+        drop(keeper);
         // Replies that no worker takes any more are nobody's.
-        if !busy && durable.is_stopping() && keeper.is_idle() {
+        if !busy && durable.is_stopping() && is_idle {
             return;
         }
         match busy {
@@ -117,7 +122,7 @@ fn keep<S>(mut keeper: Keeper<S>, durable: &Durable, clock: SystemClock) {
             // would have their hits wait until there is nothing left to do here.
             true => thread::yield_now(),
             false => {
-                let due = Duration::from_nanos(keeper.due_nanos().saturating_sub(now));
+                let due = Duration::from_nanos(due_nanos.saturating_sub(now));
                 thread::park_timeout(SLEEP_MAX.min(due));
             }
         }
@@ -140,6 +145,7 @@ impl Threads {
         tier: &Arc<Tier>,
         durable: &Arc<Durable>,
         read_threads: usize,
+        clock: SystemClock,
     ) -> Result<(Threads, Vec<JoinHandle<()>>), String> {
         let done = Arc::new(Mutex::new(Vec::new()));
         let mut threads = Vec::new();
@@ -152,7 +158,14 @@ impl Threads {
                     if gives_way {
                         give_way();
                     }
-                    serve(&orders, &tier, &durable, &done);
+                    // Who gives way may be stopped while others wait for what it holds.
+                    serve(&orders, &tier, &done, || match gives_way {
+                        true => durable.ring(),
+                        false => {
+                            let now = clock.nanos();
+                            durable.help(now, clock.unix_seconds(now));
+                        }
+                    });
                 })
                 .map_err(told)?;
             threads.push(thread);
@@ -172,11 +185,12 @@ impl Threads {
     }
 }
 
-fn serve(orders: &Receiver<Order>, tier: &Tier, durable: &Durable, done: &Mutex<Vec<Done>>) {
+/// Carries out orders; `tell` hears after each that its end is there.
+fn serve(orders: &Receiver<Order>, tier: &Tier, done: &Mutex<Vec<Done>>, tell: impl Fn()) {
     while let Ok(order) = orders.recv() {
         let end = carry_out(tier, order);
         lock(done).push(end);
-        durable.ring();
+        tell();
     }
 }
 

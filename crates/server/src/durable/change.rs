@@ -9,6 +9,7 @@ use super::veil::is_over;
 use laneway_store::{Got, ItemMeta as Seen, Pinned};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{ItemMeta, Result, Ticket, Tried};
+use std::borrow::Cow;
 
 /// Marks in a record.
 const STALE: u16 = 1;
@@ -41,15 +42,26 @@ pub(super) fn marks_of(meta: &ItemMeta) -> (bool, bool) {
 }
 
 impl<S> Keeper<S> {
-    /// Keeps the last that happened to a key.
-    pub(super) fn keep(&mut self, task: &mut Task, key: Box<[u8]>, change: Change) {
+    /// Keeps the last that happened to a key; if that is an item whose value is at hand, it is
+    /// `stored`.
+    pub(super) fn keep(
+        &mut self,
+        task: &mut Task,
+        key: Box<[u8]>,
+        change: Change,
+        stored: Option<&[u8]>,
+    ) {
         let store = &self.shared.store;
         let (hash, now) = (store.hash(&key), self.now_seconds);
-        let mut value = Vec::new();
-        let got = match change {
-            Change::Deleted => Got::Miss,
-            Change::Published { .. } => store.get(hash, &key, now, &mut value, &mut |_, _| {}),
+        let mut value = Cow::Borrowed(stored.unwrap_or_default());
+        let got = match (change, stored) {
+            (Change::Deleted, _) => Got::Miss,
+            (_, Some(_)) => store.peek(hash, &key, now).map_or(Got::Miss, Got::Copied),
+            _ => store.get(hash, &key, now, value.to_mut(), &mut |_, _| {}),
         };
+        if let (Got::Copied(seen), Some(stored)) = (&got, stored) {
+            assert!(seen.value_bytes as usize == stored.len(), "it stored what it was given");
+        }
         let kept = match (got, change) {
             (Got::Copied(seen), _) => self.put(task, &key, &seen, value, None),
             (Got::Large(seen, pinned), _) => self.put(task, &key, &seen, value, Some(pinned)),
@@ -75,7 +87,7 @@ impl<S> Keeper<S> {
         task: &mut Task,
         key: &[u8],
         seen: &Seen,
-        mut value: Vec<u8>,
+        mut value: Cow<'_, [u8]>,
         pinned: Option<Pinned>,
     ) -> Result<()> {
         let meta = meta_of(seen);
@@ -88,7 +100,10 @@ impl<S> Keeper<S> {
                 self.submitted(task, key, ticket, false);
                 return Ok(());
             }
-            let value = pinned.map_or(Spilled::Bytes(value), Spilled::Pinned);
+            let value = match pinned {
+                Some(pinned) => Spilled::Pinned(pinned),
+                None => Spilled::Bytes(value.into_owned()),
+            };
             self.busy.entry(key.into()).or_default();
             task.leaving.push(Leaving { key: key.into(), meta: Some(meta) });
             bump(&self.durable.counts.spills);
@@ -96,12 +111,15 @@ impl<S> Keeper<S> {
             return Ok(());
         }
         if let Some(pinned) = pinned {
-            pinned.copy_into(&mut value);
+            pinned.copy_into(value.to_mut());
         }
-        let sequence = self.next_sequence();
+        let sequence = self.next_sequence(key);
         match tier.try_put(key, &value, meta, sequence)? {
             Tried::Done(ticket) => self.submitted(task, key, ticket, false),
-            Tried::Waits(()) => self.put_aside(task, key, sequence, Aside::Put { value, meta }),
+            Tried::Waits(()) => {
+                let aside = Aside::Put { value: value.into_owned(), meta };
+                self.put_aside(task, key, sequence, aside);
+            }
         }
         Ok(())
     }
@@ -111,7 +129,7 @@ impl<S> Keeper<S> {
         &mut self,
         key: &[u8],
         meta: ItemMeta,
-        value: &mut Vec<u8>,
+        value: &mut Cow<'_, [u8]>,
         pinned: Option<&Pinned>,
     ) -> Result<Option<Ticket>> {
         let bytes = pinned.map_or(value.len(), Pinned::value_bytes);
@@ -119,14 +137,14 @@ impl<S> Keeper<S> {
             return Ok(None);
         }
         if let Some(pinned) = pinned {
-            pinned.copy_into(value);
+            pinned.copy_into(value.to_mut());
         }
-        let sequence = self.next_sequence();
+        let sequence = self.next_sequence(key);
         match self.durable.tier.try_put_large(key, value, meta, sequence)? {
             Tried::Done(ticket) => Ok(Some(ticket)),
             Tried::Waits(()) => {
                 if pinned.is_some() {
-                    value.clear();
+                    *value = Cow::default();
                 }
                 Ok(None)
             }
@@ -137,7 +155,7 @@ impl<S> Keeper<S> {
         if is_planted(Bug::DeleteForgotten) {
             return Ok(());
         }
-        let sequence = self.next_sequence();
+        let sequence = self.next_sequence(key);
         match self.durable.tier.try_delete(key, sequence)? {
             Tried::Done(Some(ticket)) => self.submitted(task, key, ticket, true),
             Tried::Done(None) => {}
@@ -154,11 +172,12 @@ impl<S> Keeper<S> {
         }
     }
 
-    /// Above all that were given, by whomever: of two records of a key the later must count, and a
-    /// CAS id must not come again after a restart.
-    pub(super) fn next_sequence(&mut self) -> u64 {
-        let known = self.durable.tier.sequence().max(self.shared.store.seq());
-        self.sequence = self.sequence.max(known) + 1;
+    /// Above all that were given, by whomever, but for those of other keys in memory: of two
+    /// records of a key the later must count, and a CAS id must not come again after a restart,
+    /// which begins above every record.
+    pub(super) fn next_sequence(&mut self, key: &[u8]) -> u64 {
+        let store = &self.shared.store;
+        self.sequence = self.sequence.max(store.seq_of(store.hash(key))) + 1;
         self.sequence
     }
 
@@ -188,7 +207,7 @@ impl<S> Keeper<S> {
             if self.busy.contains_key(&key) || self.pending.contains_key(&key) {
                 continue;
             }
-            let sequence = self.next_sequence();
+            let sequence = self.next_sequence(&key);
             match self.durable.tier.try_delete(&key, sequence) {
                 Ok(Tried::Done(Some(ticket))) => {
                     self.appended = true;

@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// shares the keeper's CPU need not wait long: a request takes a few microseconds. A job that has
 /// several is begun as a whole.
 const REQUESTS_PER_STEP: u64 = 64;
+/// No more once those taken have stored or read items of so many bytes.
+const BYTES_PER_STEP: u64 = 64 << 10;
 /// Items on their way into memory at a time, and such of at most a piece as wait for that; further
 /// jobs wait.
 const FAULTS_MAX: usize = 512;
@@ -27,12 +29,18 @@ impl<S> Keeper<S> {
 
     /// One turn: what has ended, then what is asked. Returns whether there was anything.
     pub fn step(&mut self, now_nanos: u64, now_seconds: u32) -> bool {
-        (self.now_nanos, self.now_seconds) = (now_nanos, now_seconds);
+        // Who steps it may have looked at the clock before another who did.
+        if self.now_nanos <= now_nanos {
+            (self.now_nanos, self.now_seconds) = (now_nanos, now_seconds);
+        }
+        let now_seconds = self.now_seconds;
         self.plan = self.shared.plan.get();
         self.durable.tier.tell_time(now_seconds);
         let mut busy = self.redeliver();
         let mut done = std::mem::take(&mut self.done);
         self.hands.collect(&mut done);
+        // What was carried out may have drawn some: nothing is given out below those.
+        self.sequence = self.sequence.max(self.durable.tier.sequence());
         for done in done.drain(..) {
             busy = true;
             match done {
@@ -49,7 +57,8 @@ impl<S> Keeper<S> {
         (0..self.lines.len()).for_each(|of| self.begin_next(of));
         busy |= self.pass_barrier();
         let (mut taken, mut begun) = (0, 0);
-        while taken < REQUESTS_PER_STEP {
+        self.moved = 0;
+        while taken < REQUESTS_PER_STEP && self.moved < BYTES_PER_STEP {
             let full = !self.undelivered.is_empty() || self.has_enough_faults();
             if full || self.flushing || !self.barrier.is_empty() {
                 break;

@@ -8,7 +8,8 @@
 //! a slot of a connection's output, never a worker. (SplitKV, HotStorage'20, has the two write
 //! paths; the order of publishing and acknowledging is ours.)
 //!
-//! In the order of use: [`veil`], [`shared`] (what workers see); [`keeper`] (its step: it hears of
+//! In the order of use: [`veil`], [`shared`] (what workers see); [`executor`] (who steps the
+//! keeper); [`keeper`] (its step: it hears of
 //! what has ended and takes what is asked), [`admit`] (which request may go on), [`fetch`] (its
 //! item is asked for), [`perform`] (executing one), [`change`] (what it changed goes to the tier),
 //! [`aside`] (or waits until there is room), [`reply`] (it leaves once it is true); then, as what
@@ -25,6 +26,7 @@ pub mod admit;
 pub mod aside;
 pub mod capture;
 pub mod change;
+pub mod executor;
 pub mod fault;
 pub mod fetch;
 pub mod hands;

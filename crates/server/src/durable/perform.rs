@@ -21,19 +21,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const FLUSH_AGAIN_NANOS: u64 = 1_000_000_000;
 
 impl<S> Keeper<S> {
-    /// Executes `command`, which concerns `key`, and keeps what it changes. False: nothing was
+    /// Executes `command`, which concerns `key`, and keeps what it changes; where that is a value
+    /// which is at hand, it is `stored`. False: nothing was
     /// done, since memory has forgotten the item that was there a moment ago.
     fn execute(
         &mut self,
         task: &mut Task,
         key: &[u8],
         operation: Operation,
-        size: u64,
+        (size, stored): (u64, Option<&[u8]>),
         command: impl FnOnce(&Context<'_>, &mut Vec<u8>) -> Outcome,
     ) -> bool {
         self.cover(task, key);
         let touched = Cell::new(0);
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.scratch);
         let context = self.context(&touched, task.seen);
         let (outcome, mut changes) = capture::during(|| command(&context, &mut out));
         if is_planted(Bug::TouchUnwritten) && matches!(operation, Operation::Touch) {
@@ -41,6 +42,7 @@ impl<S> Keeper<S> {
         }
         if matches!(outcome, Outcome::Kept) {
             assert!(changes.is_empty() && out.is_empty(), "what is asked again has done nothing");
+            self.scratch = out;
             return false;
         }
         // The reply tells of what others have changed, too.
@@ -48,16 +50,20 @@ impl<S> Keeper<S> {
             task.wait_for(pending.until);
         }
         task.reply.push_bytes(&out);
+        out.clear();
+        self.scratch = out;
         if let Outcome::Transfer(rest) = outcome {
             task.large = true;
             task.reply.push_value(rest.value);
             task.reply.push_bytes(rest.tail);
         }
         let size = ItemBytes(size.max(touched.get()));
+        self.moved += size.0;
         let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
         task.tally.add(latency::row(operation, large), task.arrived_nanos);
-        for (key, change) in changes {
-            self.keep(task, key, change);
+        for (changed, change) in changes {
+            let stored = stored.filter(|_| *changed == *key);
+            self.keep(task, changed, change, stored);
         }
         true
     }
@@ -67,7 +73,7 @@ impl<S> Keeper<S> {
         let key: Box<[u8]> = incoming.key().into();
         let size = incoming.item_bytes();
         let mut again = None;
-        self.execute(task, &key, Operation::Set, size, |context, out| {
+        self.execute(task, &key, Operation::Set, (size, None), |context, out| {
             again = incoming.finish(context, out);
             if again.is_some() { Outcome::Kept } else { Outcome::Done }
         });
@@ -84,15 +90,17 @@ impl<S> Keeper<S> {
     ) -> bool {
         if !matches!(request, Request::Store(_) | Request::MetaSet(_)) {
             let operation = operation(request);
-            return self.execute(task, key, operation, 0, |context, out| {
+            return self.execute(task, key, operation, (0, None), |context, out| {
                 execute::command(context, request, out)
             });
         }
         // What is not there has no end either, and is answered so.
         let is_there = value.len() == execute::value_behind(request);
         let body = Body::of(if is_there { value } else { &[] });
-        let size = (key.len() + value.len().saturating_sub(CRLF.len())) as u64;
-        self.execute(task, key, Operation::Set, size, |context, out| {
+        let bytes = &value[..value.len().saturating_sub(CRLF.len())];
+        let size = (key.len() + bytes.len()) as u64;
+        let stored = (!execute::joins(request)).then_some(bytes);
+        self.execute(task, key, Operation::Set, (size, stored), |context, out| {
             execute::store_whole(context, request, body, out)
         })
     }
@@ -109,7 +117,7 @@ impl<S> Keeper<S> {
     pub(super) fn perform_key(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) -> bool {
         let expires = execute::expires_at(get.exptime, self.now_seconds);
         let operation = if writes(get.verb) { Operation::Touch } else { Operation::Get };
-        self.execute(task, key, operation, 0, |context, out| {
+        self.execute(task, key, operation, (0, None), |context, out| {
             execute::get_key(context, get.verb, expires, key, context.store.hash(key), out)
         })
     }
@@ -123,7 +131,7 @@ impl<S> Keeper<S> {
         }
         let row = latency::row(Operation::Delete, false);
         task.tally.add(row, task.arrived_nanos);
-        self.keep(task, key.into(), capture::Change::Deleted);
+        self.keep(task, key.into(), capture::Change::Deleted, None);
     }
 
     fn cover(&mut self, task: &mut Task, key: &[u8]) {

@@ -23,7 +23,7 @@ impl<S> Keeper<S> {
     /// A large value is on the SSD, or could not be written.
     pub(super) fn spilled(&mut self, number: u64, key: &[u8], result: Result<LargeWhole>) {
         let Some((mut task, leaving)) = self.left(number, key) else { return };
-        let (meta, sequence) = (leaving.meta.unwrap_or_default(), self.next_sequence());
+        let (meta, sequence) = (leaving.meta.unwrap_or_default(), self.next_sequence(key));
         match result.and_then(|whole| whole.try_append(meta, sequence)) {
             Ok(Tried::Done(ticket)) => self.submitted(&mut task, key, ticket, false),
             Ok(Tried::Waits(whole)) => {

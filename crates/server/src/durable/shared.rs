@@ -72,7 +72,11 @@ pub struct Durable {
     /// No more requests come.
     stopping: AtomicBool,
     bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    helper: OnceLock<Box<Helper>>,
 }
+
+/// A step of the keeper by whoever asks, at this time; false if another steps it.
+type Helper = dyn Fn(u64, u32) -> bool + Send + Sync;
 
 impl Durable {
     /// For a store that was opened. With an interval writes are acknowledged before they are
@@ -89,12 +93,29 @@ impl Durable {
             counts: Counts::default(),
             stopping: AtomicBool::new(false),
             bell: OnceLock::new(),
+            helper: OnceLock::new(),
         }
     }
 
     /// How the keeper is woken; once, before it runs.
     pub fn set_bell(&self, bell: Box<dyn Fn() + Send + Sync>) {
         assert!(self.bell.set(bell).is_ok(), "there is one keeper");
+    }
+
+    /// How others step the keeper; once, before there are any.
+    pub(super) fn set_helper(&self, helper: Box<Helper>) {
+        assert!(self.helper.set(helper).is_ok(), "there is one keeper");
+    }
+
+    /// What was given to the keeper is executed: by this thread, or by the keeper's, which is then
+    /// woken. True: by this thread, and there may be replies for it.
+    pub fn help(&self, now_nanos: u64, now_seconds: u32) -> bool {
+        let helped = self.helper.get().is_some_and(|helper| helper(now_nanos, now_seconds));
+        // Whoever steps it may have looked for jobs before these were there.
+        if !helped || !self.jobs.is_empty() {
+            self.ring();
+        }
+        helped
     }
 
     /// Wake the keeper, or make its next sleep none.
@@ -104,16 +125,16 @@ impl Durable {
         }
     }
 
-    /// Give the keeper a job; gives it back if it has enough.
+    /// Give the keeper a job; gives it back if it has enough. [`Durable::help`] sees to it that the
+    /// job is executed.
     pub fn push(&self, job: Job) -> Result<(), Job> {
         let bytes = job.size.0;
         // A count: nothing else hangs on it.
         let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
         let fits = held == 0 || held + bytes <= HELD_BYTES_MAX;
         let pushed = if fits { self.jobs.push(job) } else { Err(job) };
-        match &pushed {
-            Ok(()) => self.ring(),
-            Err(_) => self.answered(bytes),
+        if pushed.is_err() {
+            self.answered(bytes);
         }
         pushed
     }

@@ -41,8 +41,12 @@ pub struct Keeper<S> {
     pub(super) execute_settings: ExecuteSettings,
     pub(super) now_seconds: u32,
     pub(super) now_nanos: u64,
-    /// The last sequence it gave.
+    /// The last sequence that it gave or that the tier had.
     pub(super) sequence: u64,
+    /// Bytes of the items that were stored or read in this step.
+    pub(super) moved: u64,
+    /// For the reply to what is being executed; empty.
+    pub(super) scratch: Vec<u8>,
     /// The last number it gave.
     pub(super) number: u64,
     /// Keys that wait for a device, and the tasks that wait for them.
@@ -107,6 +111,8 @@ impl<S> Keeper<S> {
             now_seconds: shared.started_seconds,
             now_nanos: 0,
             sequence: 0,
+            moved: 0,
+            scratch: Vec::new(),
             number: 0,
             busy: HashMap::new(),
             faults: HashMap::new(),

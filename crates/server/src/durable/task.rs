@@ -120,7 +120,7 @@ pub struct Mark {
     /// Its reply tells of what is durable when the log is up to here.
     until: Option<Position>,
     /// Where its reply begins among the others.
-    end: End,
+    place: End,
 }
 
 /// One job.
@@ -138,14 +138,14 @@ pub struct Task {
     pub connection: Option<ConnectionName>,
     /// Where its next request begins, in bytes of the job, and where that one ends.
     pub range: Range<usize>,
-    /// What is answered to the requests before that one.
-    pub replies: Output,
-    /// Where each of these begins.
+    /// The requests before that one.
     pub marks: Vec<Mark>,
     /// Keys of a multiget that are done, in bytes of its line.
     pub at: usize,
-    /// The reply to the request that is next, so far.
+    /// The reply so far.
     pub reply: Output,
+    /// Where in it that to the request that is next begins.
+    pub place: End,
     /// What was done, for the latencies.
     pub tally: Tally,
     /// The reply holds a large value.
@@ -203,10 +203,8 @@ impl Task {
             Some(Work::Batch { bytes, .. }) if self.range.end < bytes.len() => {}
             _ => return false,
         }
-        let (start, until) = (self.range.start, self.until);
-        self.marks.push(Mark { start, until, end: self.replies.end() });
-        let reply = self.take_reply();
-        self.replies.append(reply);
+        self.marks.push(Mark { start: self.range.start, until: self.until, place: self.place });
+        self.end_reply();
         self.go_to(self.range.end);
         true
     }
@@ -215,16 +213,15 @@ impl Task {
     fn go_to(&mut self, start: usize) {
         self.range = start..start;
         (self.at, self.tries, self.seen, self.quiet, self.done) = (0, 0, false, false, false);
-        (self.until, self.error, self.reply) = (None, None, Output::default());
+        (self.until, self.error, self.place) = (None, None, self.reply.end());
     }
 
-    /// What is answered to the request that is next.
-    fn take_reply(&mut self) -> Output {
-        let reply = std::mem::take(&mut self.reply);
-        match self.error.take() {
-            None => reply,
-            Some(_) if self.quiet => Output::default(),
-            Some(why) => Output::of(format!("SERVER_ERROR {why}\r\n").into_bytes()),
+    /// The reply to the request that is next is whole, or an error is told instead.
+    fn end_reply(&mut self) {
+        let Some(why) = self.error.take() else { return };
+        self.reply.rewind(self.place);
+        if !self.quiet {
+            self.reply.push_bytes(format!("SERVER_ERROR {why}\r\n").as_bytes());
         }
     }
 
@@ -237,10 +234,10 @@ impl Task {
             origin,
             connection: None,
             range: 0..0,
-            replies: Output::default(),
             marks: Vec::new(),
             at: 0,
             reply: Output::default(),
+            place: End::default(),
             tally: Tally::default(),
             large: false,
             quiet: false,
@@ -286,13 +283,12 @@ impl Task {
     pub fn begin_again_behind(&mut self, durable: Position) {
         let is_lost = |mark: &Mark| Some(durable) < mark.until || is_planted(Bug::BatchRedone);
         let first = self.marks.iter().position(is_lost);
-        let mut start = self.range.start;
+        let (mut start, mut place) = (self.range.start, self.place);
         if let Some(first) = first {
-            let mark = &self.marks[first];
-            start = mark.start;
-            self.replies.rewind(mark.end);
+            (start, place) = (self.marks[first].start, self.marks[first].place);
             self.marks.truncate(first);
         }
+        self.reply.rewind(place);
         self.go_to(start);
         (self.waits_for, self.number) = (None, None);
     }
@@ -311,9 +307,8 @@ impl Task {
         let is_batch = self.connection.is_some(); // its values are small
         let fails = self.error.is_some() && !is_batch;
         let large = self.large && !fails && !is_batch;
-        let last = self.take_reply();
-        let Task { origin, replies: mut reply, tally, .. } = self;
-        reply.append(last);
+        self.end_reply();
+        let Task { origin, reply, tally, .. } = self;
         let (origin, home, undone) = (origin?, None, None);
         Some(Finished { origin, reply, tally, large, fails, home, undone })
     }

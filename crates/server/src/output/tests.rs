@@ -99,9 +99,9 @@ fn what_was_added_since_is_forgotten_and_the_rest_stays() {
     let (_store, value, pinned) = large_value(50_000);
     let mut output = Output::default();
     let empty = output.end();
-    output.append(Output::of(b"one ".to_vec()));
+    output.push_bytes(b"one ");
     let one = output.end();
-    output.append(Output::of(b"more".to_vec()));
+    output.push_bytes(b"more");
     output.push_value(pinned);
     let with_value = output.end();
     output.push_bytes(b"behind");
@@ -142,7 +142,7 @@ fn a_whole_reply_takes_its_place_between_those_before_and_behind_it() {
     reply.push_value(pinned);
     reply.push_bytes(b" tail");
     assert!(output.finish_with(ticket, reply));
-    assert!(!output.is_waiting() && output.holds_value());
+    assert!(!output.is_waiting());
     assert!(!output.finish_with(ticket, Output::default()), "a place is filled once");
     let mut sink = sink(usize::MAX, usize::MAX);
     assert_eq!(output.send(&mut sink, usize::MAX).expect("a sink"), (Sent::All, sink.got.len()));

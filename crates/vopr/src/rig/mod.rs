@@ -18,6 +18,8 @@ use laneway_server::abroad;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
+use laneway_server::durable::executor::Executor;
+use laneway_server::durable::hands::Hands;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::durable::state::Keeper;
 use laneway_server::settings::{Idle, Settings, UdpSettings};
@@ -52,7 +54,7 @@ pub struct Rig {
     pub domains: Vec<Arc<Shared<MemoryStream>>>,
     pub clock: ManualClock,
     pub workers: Vec<Worker<MemoryTransport>>,
-    pub keeper: Option<Keeper<MemoryStream>>,
+    pub keeper: Option<Executor<MemoryStream>>,
     pub steps: u64,
 }
 
@@ -244,8 +246,27 @@ impl Rig {
                 rig.workers.push(worker);
             }
         }
-        rig.keeper = plan.kept.as_ref().map(|kept| Keeper::new(rig.shared.clone(), kept.hands()));
+        if let Some(kept) = &plan.kept {
+            rig.keep(kept.hands());
+        }
         rig
+    }
+
+    /// Items are kept by a durable executor with these hands.
+    pub fn keep(&mut self, hands: Box<dyn Hands>) {
+        self.keeper = Some(Executor::new(Keeper::new(self.shared.clone(), hands)));
+    }
+
+    /// From now on workers step the durable executor too.
+    pub fn let_help(&self) {
+        if let (Some(keeper), Some(durable)) = (&self.keeper, self.shared.durable.get()) {
+            keeper.let_help(durable);
+        }
+    }
+
+    /// Whether the durable executor has nothing under way.
+    pub fn keeps_nothing(&self) -> bool {
+        self.keeper.as_ref().is_none_or(|keeper| keeper.lock().is_idle())
     }
 
     /// Worker `number` of a domain whose workers are numbered from `first` on among all.
@@ -318,9 +339,9 @@ impl Rig {
             let progress = worker.step().expect("memory transports do not fail");
             assert_ne!(progress, Progress::Over);
         }
-        if let Some(keeper) = &mut self.keeper {
+        if let Some(keeper) = &self.keeper {
             let now = self.clock.nanos();
-            keeper.step(now, self.clock.unix_seconds(now));
+            keeper.lock().step(now, self.clock.unix_seconds(now));
         }
         self.clock.advance(STEP_NANOS);
         self.steps += 1;

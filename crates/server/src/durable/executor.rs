@@ -1,0 +1,42 @@
+//! The durable executor under a lock: whoever has something for it and finds that nobody steps it
+//! does so, on its own thread (after flat combining, Hendler et al., SPAA'10). To wake another
+//! thread for each write, and to be woken for its reply, costs more than executing it. A thread of
+//! its own ([`crate::boot`]) steps it too: when something that was waited for has ended, when
+//! something is due, and for whoever found the lock taken.
+//!
+//! A step is short and never waits for a device, so the lock is held for no longer than that.
+
+use super::shared::Durable;
+use super::state::Keeper;
+use crate::shared::lock;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+/// The executor.
+pub struct Executor<S>(Arc<Mutex<Keeper<S>>>);
+
+impl<S: Send + 'static> Executor<S> {
+    /// That nobody steps yet.
+    pub fn new(keeper: Keeper<S>) -> Executor<S> {
+        Executor(Arc::new(Mutex::new(keeper)))
+    }
+
+    /// It, when nobody else steps it.
+    pub fn lock(&self) -> MutexGuard<'_, Keeper<S>> {
+        lock(&self.0)
+    }
+
+    /// From now on workers step it.
+    pub fn let_help(&self, durable: &Durable) {
+        let executor = Arc::downgrade(&self.0);
+        durable.set_helper(Box::new(move |now_nanos, now_seconds| {
+            let Some(executor) = executor.upgrade() else { return false };
+            let mut keeper = match executor.try_lock() {
+                Ok(keeper) => keeper,
+                Err(TryLockError::WouldBlock) => return false,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            };
+            keeper.step(now_nanos, now_seconds);
+            true
+        }));
+    }
+}
