@@ -184,31 +184,6 @@ impl<T: Transport> Streams<T> {
         })
     }
 
-    /// A large reply that leaves in slices comes next: the replies in front of it, the first `bytes`
-    /// of the reply buffer, leave at once, or they would wait for its first slice, and that for the
-    /// slices of others.
-    pub(crate) fn send_before_large(
-        &mut self,
-        core: &Core<T>,
-        connection: &mut Connection<T::Stream>,
-        bytes: usize,
-    ) {
-        let leaves = bytes > 0 && core.plan.slice_bytes.is_some() && connection.output.is_empty();
-        if !leaves {
-            return;
-        }
-        // A stream that is broken fails again where the large reply is sent.
-        let sent = connection.stream.write(&[IoSlice::new(&self.out[..bytes])]).unwrap_or(0);
-        core.counters().bytes_written.add_owner(sent as u64);
-        meter::bytes(sent);
-        connection.output.push_bytes(&self.out[sent..bytes]);
-        self.out.drain(..bytes);
-        if sent == bytes {
-            connection.tally.begins(self.burst_nanos.unwrap_or_else(|| core.clock.nanos()));
-            self.settle(core, connection);
-        }
-    }
-
     /// Write the worker's reply buffer straight to the peer; what does not fit joins the output.
     pub(crate) fn send_out(
         &mut self,
@@ -252,14 +227,6 @@ impl<T: Transport> Streams<T> {
             Sent::Budget | Sent::Waiting => {}
         }
         Ok(sent)
-    }
-
-    /// The last byte of every reply so far has left: record how long the requests took.
-    pub(crate) fn settle(&mut self, core: &Core<T>, connection: &mut Connection<T::Stream>) {
-        if !connection.tally.is_empty() {
-            let now = core.clock.nanos();
-            core.shared.workers[core.id.index()].book.settle(&mut connection.tally, now);
-        }
     }
 
     /// Read a value straight into its item, as much as there is now; for values of the small lane,

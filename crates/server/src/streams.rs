@@ -9,9 +9,10 @@ use crate::execute;
 use crate::slices::Slices;
 use crate::step::READ_BYTES;
 use laneway_policy::share::Depth;
-use laneway_transport::{Interest, Token, Transport};
+use laneway_store::meter;
+use laneway_transport::{Interest, Stream, Token, Transport};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -66,6 +67,39 @@ impl<T: Transport> Streams<T> {
 }
 
 impl<T: Transport> Streams<T> {
+    /// The last byte of every reply so far has left: record how long the requests took.
+    pub(crate) fn settle(&mut self, core: &Core<T>, connection: &mut Connection<T::Stream>) {
+        if !connection.tally.is_empty() {
+            let now = core.clock.nanos();
+            core.shared.workers[core.id.index()].book.settle(&mut connection.tally, now);
+        }
+    }
+
+    /// A large reply that leaves in slices comes next: the replies in front of it, the first
+    /// `bytes` of the reply buffer, leave at once, or they would wait for its first slice, and that
+    /// for the slices of others.
+    pub(crate) fn send_before_large(
+        &mut self,
+        core: &Core<T>,
+        connection: &mut Connection<T::Stream>,
+        bytes: usize,
+    ) {
+        let leaves = bytes > 0 && core.plan.slice_bytes.is_some() && connection.output.is_empty();
+        if !leaves {
+            return;
+        }
+        // A stream that is broken fails again where the large reply is sent.
+        let sent = connection.stream.write(&[IoSlice::new(&self.out[..bytes])]).unwrap_or(0);
+        core.counters().bytes_written.add_owner(sent as u64);
+        meter::bytes(sent);
+        connection.output.push_bytes(&self.out[sent..bytes]);
+        self.out.drain(..bytes);
+        if sent == bytes {
+            connection.tally.begins(self.burst_nanos.unwrap_or_else(|| core.clock.nanos()));
+            self.settle(core, connection);
+        }
+    }
+
     /// The head of the reply is in `out`; the value follows it, and what stands behind the value.
     pub(crate) fn begin_transfer(
         &mut self,

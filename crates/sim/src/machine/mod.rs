@@ -194,8 +194,6 @@ struct Run<'a> {
     window_end: u64,
     window: Latencies,
     outcome: Outcome,
-    #[cfg(test)]
-    decisions: Vec<streams::Decision>,
 }
 
 /// Run the machine under this traffic; everything random follows from the seed.
@@ -269,8 +267,6 @@ impl<'a> Run<'a> {
             window_end: traffic.window.unwrap_or(NEVER),
             window: Latencies::new(),
             outcome: Outcome::default(),
-            #[cfg(test)]
-            decisions: Vec::new(),
             machine,
             traffic,
         };

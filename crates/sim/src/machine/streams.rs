@@ -121,6 +121,8 @@ pub(super) struct Desk {
     /// Requests left to the turn under way.
     quota: usize,
     slices: u64,
+    #[cfg(test)]
+    decisions: Vec<Decision>,
 }
 
 impl Desk {
@@ -220,7 +222,7 @@ impl Run<'_> {
 
     fn begin_round(&mut self, worker: usize) {
         #[cfg(test)]
-        self.decisions.push(Decision::Round);
+        self.desks[worker].decisions.push(Decision::Round);
         let shares = self.shares();
         let desk = &mut self.desks[worker];
         let waiting = desk.waiting();
@@ -276,7 +278,7 @@ impl Run<'_> {
             }
         }
         #[cfg(test)]
-        self.decisions.push(Decision::Serve { connection, requests: count });
+        self.desks[worker].decisions.push(Decision::Serve { connection, requests: count });
         self.begin(worker, Doing::Turn(connection, count), time.max(1));
     }
 
@@ -381,7 +383,7 @@ impl Run<'_> {
         let again = if transfer.is_begun() { self.costs.slice } else { 0 };
         let time = transfer.take(bytes) + again;
         #[cfg(test)]
-        self.decisions.push(Decision::Slice { connection, bytes });
+        desk.decisions.push(Decision::Slice { connection, bytes });
         self.begin(worker, Doing::Slice { connection, bytes, urgent }, time);
         true
     }

@@ -74,7 +74,7 @@ fn simulated(asks: &[Vec<Ask>]) -> Vec<RoundOf> {
         run.worker_done(worker);
     }
     let mut rounds: Vec<RoundOf> = Vec::new();
-    for decision in &run.decisions {
+    for decision in &run.desks[0].decisions {
         if *decision == Decision::Round {
             rounds.push(RoundOf::default());
         }
