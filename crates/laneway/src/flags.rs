@@ -68,6 +68,10 @@ pub struct Flags {
     pub af_xdp: Option<String>,
     /// `--af-xdp-copy`
     pub af_xdp_copy: bool,
+    /// `--resp`
+    pub resp: Option<u16>,
+    /// `--no-resp`
+    pub no_resp: bool,
     /// `-s`
     pub unix_socket: Option<OsString>,
     /// `-a`, octal
@@ -289,11 +293,13 @@ fn one(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), Refused
     Ok(())
 }
 
-/// The rest: what may be asked, and the other ways in, by memory, RDMA and past the stack; false if
-/// it is none of them.
+/// The rest: what may be asked, and the other ways in, by RESP, memory, RDMA and past the stack;
+/// false if it is none of them.
 fn rest(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<bool, String> {
     match flag {
         "-X" | "--disable-dumping" => flags.no_dump = true,
+        "--resp" => flags.resp = Some(number(parser)?),
+        "--no-resp" => flags.no_resp = true,
         "--shm" => flags.shm = Some(parser.value().map_err(sentence)?),
         "--shm-mask" => flags.shm_mask = Some(octal(&text(parser)?)?),
         "--shm-clients" => flags.shm_clients = Some(number(parser)?),

@@ -9,7 +9,7 @@ use laneway_server::boot::Server;
 use laneway_server::durable::DurableSettings;
 use laneway_server::execute::VERSION;
 use laneway_server::kernel::Kernel;
-use laneway_server::settings::{Idle, Settings, log_level};
+use laneway_server::settings::{Idle, RespSettings, Settings, log_level};
 use laneway_server::stats::Question;
 use std::ffi::OsString;
 use std::io::Write;
@@ -203,6 +203,7 @@ fn announce(server: &Server) {
     let settings = &shared.settings;
     let mut places: Vec<String> =
         server.addresses().iter().map(|address| address.to_string()).collect();
+    places.extend(server.resp_addresses().iter().map(|address| format!("resp:{address}")));
     if let Some((path, _)) = &settings.unix {
         places.push(path.display().to_string());
     }
@@ -281,6 +282,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         unix,
         kernel: kernel::settings(flags, udp.as_ref(), memory_bytes)?,
         udp,
+        resp: resp(flags)?,
         shm: shm::settings(flags, workers)?,
         rdma: rdma::settings(flags, workers)?,
         backlog: flags.backlog.unwrap_or(BACKLOG),
@@ -402,6 +404,23 @@ fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
             .to_owned());
     }
     resolve_places(flags, port)
+}
+
+/// Where Redis' clients may come.
+fn resp(flags: &Flags) -> Result<RespSettings, String> {
+    let shared = !flags.no_resp;
+    let Some(port) = flags.resp else { return Ok(RespSettings { shared, addresses: Vec::new() }) };
+    if flags.tier.data_dir.is_some() {
+        return Err(format!(
+            "--resp {port}: with --data-dir only memcached's protocol is spoken; leave one of \
+             them out"
+        ));
+    }
+    // A port of -l is memcached's.
+    let mut addresses = resolve_places(flags, port)?;
+    addresses.iter_mut().for_each(|address| address.set_port(port));
+    addresses.dedup();
+    Ok(RespSettings { shared, addresses })
 }
 
 /// The addresses of `-l`, those without a port with this one; all interfaces where none is given.

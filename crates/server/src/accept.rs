@@ -3,12 +3,17 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
+use crate::resp::state::Dialect;
 use crate::streams::Streams;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, Role, WorkerId};
 use laneway_transport::{Stream, Token, Transport};
+use laneway_wire::reply::TOO_MANY_CONNECTIONS;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Redis' words for it.
+const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 
 impl<T: Transport> Streams<T> {
     /// Stop accepting; idle connections close, those under way get their reply first. All of them
@@ -82,18 +87,27 @@ impl<T: Transport> Streams<T> {
                     return core.transport.watch_listeners(false);
                 }
             };
-            self.welcome(core, stream)?;
+            self.welcome(core, stream, listener)?;
         }
         Ok(())
     }
 
-    fn welcome(&mut self, core: &mut Core<T>, mut stream: T::Stream) -> io::Result<()> {
+    fn welcome(
+        &mut self,
+        core: &mut Core<T>,
+        mut stream: T::Stream,
+        listener: usize,
+    ) -> io::Result<()> {
         let shared = &core.shared;
         let most = shared.settings.connections_max;
         let names = (stream.peer(), stream.local());
         let Some(card) = shared.connections.enter(most, names, core.now_seconds) else {
             // One small write into an empty socket buffer; whether it arrives is the peer's affair.
-            let _ = stream.write(&[io::IoSlice::new(b"ERROR Too many open connections\r\n")]);
+            let words = match shared.dialect_at(listener) {
+                Dialect::Resp(_) => TOO_MANY_CLIENTS,
+                Dialect::Undecided | Dialect::Memcached => TOO_MANY_CONNECTIONS,
+            };
+            let _ = stream.write(&[io::IoSlice::new(words)]);
             log::trace!(peer = &*stream.peer(); "connection refused: -c {most} are open");
             return Ok(());
         };
@@ -102,7 +116,7 @@ impl<T: Transport> Streams<T> {
         shared.workers[home.index()].connections.fetch_add(1, Relaxed);
         let (connection, peer) = (card.number, &*card.peer);
         log::trace!(connection, peer, worker = home.index(); "connection opened");
-        let connection = Connection::new(stream, home, card);
+        let connection = Connection::new(stream, core.shared.dialect_at(listener), home, card);
         if home == core.id {
             self.settle_in(core, connection)
         } else {

@@ -84,12 +84,13 @@ impl fmt::Display for StartError {
                 write!(f, "cannot listen on {place}: {error}; ")?;
                 f.write_str(match error.kind() {
                     io::ErrorKind::AddrInUse => {
-                        "another server holds it: stop that one, or choose another with -p or -s"
+                        "another server holds it: stop that one, or choose another with -p, -s or \
+                         --resp"
                     }
                     io::ErrorKind::PermissionDenied => {
                         "choose a port above 1023, a path you may write to, or start as root"
                     }
-                    _ => "choose another with -l, -p or -s",
+                    _ => "choose another with -l, -p, -s or --resp",
                 })
             }
             StartError::Shm(place, error) => {
@@ -136,7 +137,10 @@ impl Server {
     pub fn start(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
         settings.policy.check().map_err(StartError::Policy)?;
         laneway_store::heap::give_back_large_buffers();
-        let listeners = Arc::new(listen(&settings)?);
+        let mut listeners = listen(&settings)?;
+        let resp_from = listeners.len();
+        listeners.extend(tcp(&settings.resp.addresses, settings.backlog)?);
+        let listeners = Arc::new(listeners);
         let parts = numa::parts(&settings);
         let sockets = bind(&settings, &parts)?;
         let door = door::listen(&settings);
@@ -151,6 +155,7 @@ impl Server {
             let company = company.clone();
             let sockets = sockets.get(number);
             let (shared, control) = domain(part, opened, seed, company, sockets, clock)?;
+            shared.resp_from.get_or_init(|| resp_from);
             domains.push(shared);
             controls.push(control);
         }
@@ -185,9 +190,18 @@ impl Server {
         Ok(Server { domains, listeners, sockets, threads, doors, rdma_addresses, keeper, clock })
     }
 
-    /// Where it listens, with the ports that the kernel chose.
+    /// Where it listens for memcached's clients, with the ports that the kernel chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(Listener::address).collect()
+        self.listeners[..self.resp_from()].iter().filter_map(Listener::address).collect()
+    }
+
+    /// The same where nothing but RESP is spoken.
+    pub fn resp_addresses(&self) -> Vec<SocketAddr> {
+        self.listeners[self.resp_from()..].iter().filter_map(Listener::address).collect()
+    }
+
+    fn resp_from(&self) -> usize {
+        self.domains[0].resp_from.get().copied().unwrap_or(self.listeners.len())
     }
 
     /// Where it receives datagrams.
@@ -462,9 +476,13 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
         let place = path.display().to_string();
         return Ok(vec![listener.map_err(|error| StartError::Listen(place, error))?]);
     }
+    tcp(&settings.addresses, settings.backlog)
+}
+
+fn tcp(addresses: &[SocketAddr], backlog: i32) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
-    for address in &settings.addresses {
-        match Listener::tcp(*address, settings.backlog) {
+    for address in addresses {
+        match Listener::tcp(*address, backlog) {
             Ok(listener) => listeners.push(listener),
             // A machine without IPv6 still serves the IPv4 wildcard.
             Err(error)

@@ -13,6 +13,8 @@ pub trait Clock: Send {
     fn nanos(&self) -> u64;
     /// Seconds since 1970, for expiry, at a moment that [`Clock::nanos`] gave.
     fn unix_seconds(&self, nanos: u64) -> u32;
+    /// Nanoseconds since 1970, of the same second.
+    fn unix_nanos(&self, nanos: u64) -> u64;
     /// This clock's unix time minus the time since the machine's boot (suspended or not), of which
     /// the kernel makes the same time. 0 for a clock that the kernel has nothing to do with.
     fn unix_minus_boot_nanos(&self) -> i64 {
@@ -43,6 +45,9 @@ impl Clock for SystemClock {
     }
     fn unix_seconds(&self, nanos: u64) -> u32 {
         ((self.start_unix_nanos + nanos) / 1_000_000_000) as u32
+    }
+    fn unix_nanos(&self, nanos: u64) -> u64 {
+        self.start_unix_nanos + nanos
     }
     fn unix_minus_boot_nanos(&self) -> i64 {
         // Every Linux has this clock; without it items would expire by the time since 1970 alone.
@@ -91,5 +96,8 @@ impl Clock for ManualClock {
     }
     fn unix_seconds(&self, nanos: u64) -> u32 {
         Self::UNIX_START + (nanos / 1_000_000_000) as u32 - self.seconds_back
+    }
+    fn unix_nanos(&self, nanos: u64) -> u64 {
+        u64::from(Self::UNIX_START - self.seconds_back) * 1_000_000_000 + nanos
     }
 }

@@ -7,11 +7,14 @@ use crate::input::Input;
 use crate::latency::Tally;
 use crate::long_answer::LongAnswer;
 use crate::output::Output;
+use crate::resp::state::{Dialect, Session, Under};
 use laneway_policy::WorkerId;
 use laneway_policy::migrate::Visit;
 use laneway_policy::share::Run;
 use laneway_transport::{Interest, Token};
 use laneway_wire::GetVerb;
+use laneway_wire::limits::VALUE_END_BYTES;
+use laneway_wire::resp::{Scan, Skip};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -48,6 +51,8 @@ pub enum Mode {
     Answering(Box<LongAnswer>),
     /// Bytes nobody wants: the body of a refused store.
     Swallow(u64),
+    /// The arguments of a RESP request that goes from one to the next.
+    Resp(Under),
 }
 
 /// What a connection's stream may hold that nobody has read, and nobody will tell of again.
@@ -117,6 +122,8 @@ pub struct Connection<S> {
     pub output: Output,
     /// What the next input bytes are.
     pub mode: Mode,
+    /// Which protocol it speaks.
+    pub dialect: Dialect,
     /// Requests whose latency is not recorded yet.
     pub tally: Tally,
     /// When what is unserved of its input was found, or else what it served last.
@@ -153,13 +160,14 @@ pub struct Connection<S> {
 
 impl<S> Connection<S> {
     /// A fresh connection.
-    pub fn new(stream: S, home: WorkerId, card: Arc<Card>) -> Box<Self> {
+    pub fn new(stream: S, dialect: Dialect, home: WorkerId, card: Arc<Card>) -> Box<Self> {
         Box::new(Connection {
             stream,
             token: Token { slot: 0, generation: 0 }, // until it settles in
             input: Input::default(),
             output: Output::default(),
             mode: Mode::Requests,
+            dialect,
             tally: Tally::default(),
             found_nanos: 0,
             interest: None,
@@ -241,12 +249,46 @@ impl<S> Connection<S> {
         if matches!(self.mode, Mode::Batches) && !self.output.is_waiting() {
             self.mode = Mode::Requests;
         }
-        self.unserved = !self.input.is_empty();
+        self.unserved = self.has_input();
     }
 
     /// Whether nothing of a request is under way.
     pub fn is_idle(&self) -> bool {
-        matches!(self.mode, Mode::Requests) && self.output.is_empty() && self.input.is_empty()
+        matches!(self.mode, Mode::Requests) && self.output.is_empty() && !self.has_input()
+    }
+
+    /// Whether it has received what it has not served.
+    pub fn has_input(&self) -> bool {
+        let has_front = match &self.dialect {
+            Dialect::Resp(session) => !session.front.is_empty(),
+            Dialect::Undecided | Dialect::Memcached => false,
+        };
+        has_front || !self.input.is_empty()
+    }
+
+    /// What it keeps, where it speaks RESP.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub(crate) fn session(&mut self) -> &mut Session {
+        match &mut self.dialect {
+            Dialect::Resp(session) => session,
+            Dialect::Undecided | Dialect::Memcached => unreachable!("it does not speak RESP"),
+        }
+    }
+
+    /// The rest of a value that was refused is of no interest, and neither is what belongs to it.
+    pub(crate) fn swallow_value(&mut self, missing: usize) {
+        self.mode = match &mut self.dialect {
+            Dialect::Resp(session) => {
+                session.scan = Scan::default();
+                let behind = session.storing.take().map_or(0, |storing| storing.behind);
+                Mode::Resp(Under::Skip(Skip::new(missing, behind)))
+            }
+            Dialect::Undecided | Dialect::Memcached => {
+                Mode::Swallow((missing + VALUE_END_BYTES) as u64)
+            }
+        };
     }
 }
 

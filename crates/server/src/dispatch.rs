@@ -68,6 +68,7 @@ impl<T: Transport> Streams<T> {
                 Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
                 Mode::Joining { .. } => Step::Stop(0, Stop::Large),
                 Mode::Answering(_) => self.answer_on(core, connection),
+                Mode::Resp(_) => unreachable!("it does not speak RESP"),
             };
             requests += 1;
             match step {
@@ -197,7 +198,7 @@ impl<T: Transport> Streams<T> {
     }
 
     /// Bytes of a value that arrived with its header, or behind it.
-    fn body(
+    pub(crate) fn body(
         &mut self,
         core: &Core<T>,
         connection: &mut Connection<T::Stream>,
@@ -232,11 +233,11 @@ impl<T: Transport> Streams<T> {
         else {
             return;
         };
-        let rest = incoming.draft().missing() + VALUE_END.len();
+        let missing = incoming.draft().missing();
         let touched = Cell::new(0);
         let context = core.context_for(&touched, incoming.key());
         incoming.out_of_memory(&context, &mut self.out);
-        connection.mode = Mode::Swallow(rest as u64);
+        connection.swallow_value(missing);
         connection.large = false;
         connection.unserved = true;
     }
@@ -310,7 +311,7 @@ impl<T: Transport> Streams<T> {
 }
 
 /// The rest of an `append` or `prepend` goes in slices, from here on.
-fn join<S>(
+pub(crate) fn join<S>(
     connection: &mut Connection<S>,
     joining: Box<execute::Joining>,
     size: u64,

@@ -116,7 +116,7 @@ impl<T: Transport> Streams<T> {
             }
             connection.large = false;
             self.backlog.leave_unsent(connection, None);
-            connection.unserved = !connection.input.is_empty();
+            connection.unserved = connection.has_input();
             return Ok(if connection.closing {
                 Next::Close
             } else if connection.unserved {
@@ -170,7 +170,7 @@ impl<T: Transport> Streams<T> {
         connection.mode = Mode::Requests;
         connection.large = false;
         core.account(connection, Operation::Set, size, arrived);
-        connection.unserved = !connection.input.is_empty();
+        connection.unserved = connection.has_input();
         self.send_out(core, connection)?;
         if connection.output.is_empty() {
             self.settle(core, connection);

@@ -3,8 +3,8 @@
 //! [`receive`] brings bytes in, [`dispatch`] says where ([`multiget`] for many keys), [`execute`]
 //! does it, [`output`] takes the reply out, [`control`] makes the plan; [`forward`], [`handoff`]
 //! and [`jobs`] are the way of a request that another worker executes, [`durable`] of one that
-//! concerns what outlives the server; [`hot`] says whose a key is that everybody asks for. [`boot`]
-//! gives every worker its thread.
+//! concerns what outlives the server; [`mod@resp`] serves Redis' clients; [`hot`] says whose a key
+//! is that everybody asks for. [`boot`] gives every worker its thread.
 //!
 //! A worker's parts do not know each other: [`streams`] has its connections, [`udp`] its datagrams,
 //! [`jobs`] what passes between workers. Each is given the worker's [`mod@core`] for a call.
@@ -48,6 +48,7 @@ pub mod places;
 pub mod plain;
 pub mod receive;
 pub mod requests;
+pub mod resp;
 pub mod settings;
 pub mod shared;
 mod slices;

@@ -6,8 +6,10 @@
 
 use crate::connection::{Connection, Mode, Unread};
 use crate::core::Core;
+use crate::execute::redis::OUT_OF_MEMORY;
 use crate::input::Input;
 use crate::output::Sent;
+use crate::resp::state::Dialect;
 use crate::step::{OUT_BYTES_PER_TURN, Stop};
 use crate::streams::Streams;
 use laneway_store::meter;
@@ -105,7 +107,7 @@ impl<T: Transport> Streams<T> {
         let arrived = connection.found_nanos;
         connection.card.last_seconds.store(core.now_seconds, Relaxed);
         let stop = if connection.input.is_empty() {
-            let (consumed, stop) = self.consume(core, connection, received, arrived);
+            let (consumed, stop) = self.consume_as_spoken(core, connection, received, arrived);
             connection.input.keep(&received[consumed..]);
             stop
         } else if connection.input.adds_no_line(received, &core.limits) {
@@ -119,7 +121,7 @@ impl<T: Transport> Streams<T> {
             if input.append(received, &core.shared.store).is_err() {
                 return self.refuse_input(core, connection);
             }
-            let (consumed, stop) = self.consume(core, connection, input.bytes(), arrived);
+            let (consumed, stop) = self.consume_as_spoken(core, connection, input.bytes(), arrived);
             input.consume(consumed);
             connection.input = input;
             stop
@@ -134,6 +136,23 @@ impl<T: Transport> Streams<T> {
         self.reply(core, connection, stop)
     }
 
+    /// Serve it in the protocol of its connection.
+    #[inline]
+    fn consume_as_spoken(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        input: &[u8],
+        arrived: u64,
+    ) -> (usize, Stop) {
+        match connection.dialect {
+            Dialect::Memcached => self.consume(core, connection, input, arrived),
+            Dialect::Undecided | Dialect::Resp(_) => {
+                self.consume_resp(core, connection, input, arrived)
+            }
+        }
+    }
+
     /// Memory has no room for a line this long: say so and close, as memcached does. Where the line
     /// ends is not known, so nothing behind it could be served.
     fn refuse_input(
@@ -143,7 +162,10 @@ impl<T: Transport> Streams<T> {
     ) -> io::Result<Next> {
         connection.input = Input::default();
         core.counters().store_no_memory.bump_owner();
-        self.out.extend_from_slice(NO_MEMORY_READING);
+        self.out.extend_from_slice(match connection.dialect {
+            Dialect::Resp(_) => OUT_OF_MEMORY,
+            Dialect::Undecided | Dialect::Memcached => NO_MEMORY_READING,
+        });
         connection.closing = true;
         connection.unserved = false;
         self.reply(core, connection, Stop::Close)

@@ -57,6 +57,21 @@ pub struct ShmSettings {
     pub clients_max: usize,
 }
 
+/// Which ports Redis' clients may come by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RespSettings {
+    /// Those of memcached's clients: the first bytes of a connection tell.
+    pub shared: bool,
+    /// TCP addresses where nothing else is spoken.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Default for RespSettings {
+    fn default() -> Self {
+        RespSettings { shared: true, addresses: Vec::new() }
+    }
+}
+
 /// Clients over RDMA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RdmaSettings {
@@ -130,6 +145,8 @@ pub struct Settings {
     pub addresses: Vec<SocketAddr>,
     /// Unix socket to listen on instead, and its permission bits.
     pub unix: Option<(PathBuf, u32)>,
+    /// Redis' protocol.
+    pub resp: RespSettings,
     /// UDP, where it is served.
     pub udp: Option<UdpSettings>,
     /// Clients in memory, where they are served.

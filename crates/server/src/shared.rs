@@ -10,6 +10,7 @@ use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::hot::board::HotBoard;
 use crate::kernel::Kernel;
 use crate::latency::Book;
+use crate::resp::state::Dialect;
 use crate::settings::{Settings, log_level};
 use crate::udp::shared::UdpShared;
 use laneway_policy::pace::Way;
@@ -329,6 +330,8 @@ pub struct Shared<S> {
     pub connections: Arc<Connections>,
     /// The NUMA domains, where there are several; set before a worker is made.
     pub domains: OnceLock<Domains<Shared<S>>>,
+    /// The first listener where nothing but RESP is spoken, if there is one.
+    pub resp_from: OnceLock<usize>,
     /// Unix time of a `flush_all` to come; 0 for none.
     pub flush_at: AtomicU32,
     /// How verbose (`-v`, `verbosity`).
@@ -391,6 +394,7 @@ impl<S> Shared<S> {
             swept: AtomicU64::new(0),
             connections: company.connections,
             domains: OnceLock::new(),
+            resp_from: OnceLock::new(),
             flush_at: AtomicU32::new(0),
             verbosity: AtomicU32::new(settings.verbosity),
             started_seconds,
@@ -446,6 +450,17 @@ impl<S> Shared<S> {
         let jobs = self.workers.iter().all(is_empty);
         let kept = self.durable.get().is_none_or(|durable| durable.is_idle());
         trains && jobs && kept && self.large_jobs.is_empty()
+    }
+
+    /// The protocol of a connection that came by this listener.
+    pub fn dialect_at(&self, listener: usize) -> Dialect {
+        if self.resp_from.get().is_some_and(|first| listener >= *first) {
+            return Dialect::resp();
+        }
+        match self.settings.resp.shared {
+            true => Dialect::Undecided,
+            false => Dialect::Memcached,
+        }
     }
 
     /// Of all NUMA domains, this one apart, the stores.

@@ -31,7 +31,7 @@ impl Simple {
 }
 
 /// The head of a reply goes where its value goes.
-struct Head<'o, 'v>(&'o mut Appending<'v>);
+pub(crate) struct Head<'o, 'v>(pub(crate) &'o mut Appending<'v>);
 
 impl Sink for Head<'_, '_> {
     #[inline(always)]

@@ -31,6 +31,9 @@ impl Clock for PublishingClock {
     fn unix_seconds(&self, nanos: u64) -> u32 {
         self.time.unix_seconds(nanos)
     }
+    fn unix_nanos(&self, nanos: u64) -> u64 {
+        self.time.unix_nanos(nanos)
+    }
 }
 
 /// Counts how often a worker was woken.

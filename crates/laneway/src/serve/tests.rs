@@ -26,6 +26,7 @@ fn listen_takes_lists_ports_and_ipv6() {
 #[test]
 fn what_cannot_be_says_flag_and_way_out() {
     for (line, words) in [
+        ("--resp 6379 --data-dir /d", "--resp 6379: with --data-dir only memcached's protocol"),
         ("-c 0", "-c 0"),
         ("-t 100000", "-t 100000: must be from 1 to 1024"),
         ("-t 0", "-t 0: must be from 1 to 1024"),
@@ -204,4 +205,23 @@ fn a_kernel_lane_takes_a_quarter_of_the_memory_or_what_it_is_given() {
     assert_eq!((lane.items_bytes, lane.peers.len()), (48 << 20, 2));
     assert_eq!(lane.interfaces, ["eth0", "eth1"]);
     assert!(lane.xdp && kernel.steer && lane.rate_megabits == 0);
+}
+
+#[test]
+fn redis_clients_come_by_the_common_port_and_by_one_of_their_own() {
+    for (line, shared, addresses) in [
+        ("-l 127.0.0.1", true, &[][..]),
+        ("-l 127.0.0.1 --no-resp", false, &[]),
+        ("-l 127.0.0.1:11999,127.0.0.2 --resp 6379", true, &["127.0.0.1:6379", "127.0.0.2:6379"]),
+        ("-l 127.0.0.1:1,127.0.0.1:2 --resp 6379", true, &["127.0.0.1:6379"]),
+        ("--resp 6379 --no-resp", false, &["0.0.0.0:6379", "[::]:6379"]),
+    ] {
+        let resp = given(line).expect(line).resp;
+        let told: Vec<String> = resp.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!((resp.shared, &told[..]), (shared, &strings(addresses)[..]), "{line}");
+    }
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
 }

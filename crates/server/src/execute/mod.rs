@@ -1,5 +1,5 @@
 //! What the commands do: a request, executed against the store, and its reply, byte for byte as
-//! memcached 1.6.45 gives it.
+//! memcached 1.6.45 gives it; in [`redis`], what Redis' commands do.
 //!
 //! Every compound operation has one shape, so that a bucket is held for pointer moves only: look at
 //! the item without entering, build what shall replace it outside, enter, see that the item is
@@ -15,6 +15,7 @@ mod attempts;
 mod exptime;
 mod get;
 mod meta;
+pub mod redis;
 mod remove;
 mod reply;
 mod store;
@@ -23,8 +24,8 @@ pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::{META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head};
 pub use store::{
-    Body, Incoming, Joining, Landing, begin, joins, key_of_store, looks_at_old, refused_by_size,
-    store_slice, store_whole, value_behind,
+    Body, Incoming, Joining, Landed, Landing, append_slice, begin, begin_resp, joins, key_of_store,
+    looks_at_old, refused_by_size, store_slice, store_whole, value_behind,
 };
 
 use crate::counters::Counters;

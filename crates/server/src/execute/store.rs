@@ -9,9 +9,11 @@ mod answer;
 mod complete;
 mod incoming;
 mod join;
+mod resp;
 
-pub use incoming::{Incoming, Landing};
+pub use incoming::{Incoming, Landed, Landing};
 pub use join::Joining;
+pub use resp::{append_slice, begin_resp};
 
 use super::{Context, Outcome, expires_at, reply};
 use answer::AnswerOwned;
@@ -78,6 +80,7 @@ struct How {
 enum Answer<'a> {
     Text { noreply: bool },
     Meta { key: MetaKey<'a>, flags: &'a [u8], quiet: bool },
+    Resp,
 }
 
 /// The key of a request that takes a value; of others, nothing.
@@ -329,6 +332,9 @@ fn refuse(
     refused: Refused,
     out: &mut Vec<u8>,
 ) {
+    if matches!(answer, Answer::Resp) {
+        return resp::put_refused(context, refused, out);
+    }
     let line = match refused {
         Refused::TooLarge => {
             context.counters.store_too_large.bump_owner();
@@ -342,7 +348,7 @@ fn refuse(
     let is_set = how.place == Place::Whole(Condition::Always);
     let noreply = match answer {
         Answer::Text { noreply } => *noreply,
-        Answer::Meta { .. } => false,
+        Answer::Meta { .. } | Answer::Resp => false,
     };
     if (is_set || matches!(answer, Answer::Meta { .. })) && !context.refuses_without_loss() {
         unlink(context, key, hash);
@@ -378,6 +384,7 @@ fn answer_fate(
             }
             meta_line(context, key, flags, &fate, value_bytes, out);
         }
+        Answer::Resp => resp::put_fate(&fate, out),
     }
 }
 

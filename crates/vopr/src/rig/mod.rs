@@ -4,6 +4,7 @@
 pub mod afar;
 pub mod durable;
 pub mod peer;
+pub mod resp;
 
 use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
@@ -22,7 +23,7 @@ use laneway_server::durable::executor::Executor;
 use laneway_server::durable::hands::Hands;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::durable::state::Keeper;
-use laneway_server::settings::{Idle, Settings, UdpSettings};
+use laneway_server::settings::{Idle, RespSettings, Settings, UdpSettings};
 use laneway_server::shared::{Company, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Mode, Store};
@@ -94,6 +95,8 @@ pub struct Plan {
     pub clock: Option<ManualClock>,
     /// The threshold follows the sizes of requests.
     pub adaptive: bool,
+    /// Redis' clients may come, too.
+    pub resp: bool,
 }
 
 impl Plan {
@@ -123,6 +126,7 @@ impl Plan {
             kept: None,
             clock: None,
             adaptive: false,
+            resp: true,
         }
     }
 
@@ -523,6 +527,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         }),
         shm: None,
         rdma: None,
+        resp: RespSettings { shared: plan.resp, addresses: Vec::new() },
         backlog: 16,
         connections_max: plan.connections_max,
         item_bytes_max: plan.item_bytes_max,

@@ -66,6 +66,12 @@ impl Scan {
         Scan { next: Next::End, at: 0, args_at: 0, announced, missing, bulk: None }
     }
 
+    /// So many arguments, without the header of their array.
+    pub const fn arguments(arguments: u32) -> Scan {
+        let (announced, missing) = (arguments, arguments);
+        Scan { next: Next::Arguments, at: 0, args_at: 0, announced, missing, bulk: None }
+    }
+
     /// Arguments that were announced; 0 as long as that is not known.
     pub const fn announced(&self) -> u32 {
         self.announced
@@ -138,7 +144,7 @@ impl Scan {
 
     /// The arguments that are whole.
     fn whole<'a>(&self, input: &'a [u8]) -> Args<'a> {
-        Args::new(&input[self.args_at..], self.announced - self.missing)
+        Args::new(&input[self.args_at..self.at], self.announced - self.missing)
     }
 
     /// The argument that is on its way, where its length is known. After [`Scanned::More`], and of

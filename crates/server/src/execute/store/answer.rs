@@ -7,6 +7,7 @@ use laneway_wire::MetaKey;
 pub(super) enum AnswerOwned {
     Text { noreply: bool },
     Meta { key: Box<[u8]>, base64: bool, flags: Box<[u8]>, quiet: bool },
+    Resp,
 }
 
 impl AnswerOwned {
@@ -19,6 +20,7 @@ impl AnswerOwned {
                 flags: flags.into(),
                 quiet,
             },
+            Answer::Resp => AnswerOwned::Resp,
         }
     }
 
@@ -28,6 +30,7 @@ impl AnswerOwned {
             AnswerOwned::Meta { key, base64, flags, quiet } => {
                 Answer::Meta { key: MetaKey { token: key, base64: *base64 }, flags, quiet: *quiet }
             }
+            AnswerOwned::Resp => Answer::Resp,
         }
     }
 }

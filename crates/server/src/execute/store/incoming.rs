@@ -120,6 +120,16 @@ enum Finish {
     Forgotten(Box<Incoming>),
 }
 
+/// A value that is whole, with its key.
+pub struct Landed {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Its hash.
+    pub hash: KeyHash,
+    /// The item to be.
+    pub draft: Draft,
+}
+
 /// A store whose value is arriving. Dropped, it was never there.
 pub struct Incoming {
     key: Box<[u8]>,
@@ -174,6 +184,19 @@ impl Incoming {
     /// Where the value's bytes go.
     pub fn draft(&mut self) -> &mut Landing {
         &mut self.landing
+    }
+
+    /// The value of a whole item, which is complete; `None` if it is to be joined to one.
+    ///
+    /// # Panics
+    /// If bytes are missing.
+    pub fn land(self) -> Option<Landed> {
+        let Incoming { key, hash, landing, .. } = self;
+        assert_eq!(landing.missing(), 0, "the value is not complete");
+        match landing {
+            Landing::Draft(draft, _) => Some(Landed { key, hash, draft }),
+            Landing::Buffer(_) => None,
+        }
     }
 
     /// The value is complete, and a `\r\n` stood behind it: store it and answer. What comes back

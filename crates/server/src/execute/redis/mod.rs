@@ -1,0 +1,44 @@
+//! What Redis' commands do: the store is memcached's, and so is the shape of a compound operation
+//! ([`super::attempts`]); replies are RESP.
+//!
+//! Departs from Redis where the store does. An item expires at a full second: a time to live ends
+//! at the first full second that is not before its end, so nothing is gone too early, and stays
+//! less than a second too long. A client flag (memcached's) is 0 on what is set here, and kept by
+//! what changes a value in part. Of an error nothing has changed.
+//!
+//! Knows no connection, as everything here. Times are unix milliseconds, of the store seconds.
+
+mod arith;
+mod expiry;
+mod get;
+mod keys;
+mod set;
+
+pub use arith::increment;
+pub use expiry::{Expiry, ExpiryUnit, NotADeadline, When};
+pub use get::{get, get_and_delete, get_and_expire};
+pub use keys::{Count, Left, count_key, expire, kind, length, persist, time_left};
+pub use set::{Answer, Condition, Set, set, set_whole};
+
+use super::{Context, attempts};
+use laneway_wire::resp::reply::Version;
+
+/// What a command is executed in, for who speaks RESP.
+#[derive(Clone, Copy)]
+pub struct Asking<'a> {
+    /// The same as for memcached's commands.
+    pub context: Context<'a>,
+    /// The version of the protocol that the client speaks.
+    pub version: Version,
+    /// The millisecond it is; of the second in the context.
+    pub now_ms: u64,
+}
+
+/// No memory for a new item.
+pub const OUT_OF_MEMORY: &[u8] = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+/// The value, or the one to be made, is above `-I`.
+pub const TOO_LARGE: &[u8] = b"-ERR the item is larger than this server takes (-I)\r\n";
+/// Others changed the item all the time.
+pub const TOO_MANY: &[u8] = b"-ERR too many changes of one key at once\r\n";
+/// A number was to stand there.
+pub const NO_INTEGER: &[u8] = b"-ERR value is not an integer or out of range\r\n";

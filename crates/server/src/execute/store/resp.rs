@@ -1,0 +1,95 @@
+//! Values that come by RESP. Only what an append does is decided before the value is there; of the
+//! others the options stand behind the value, and `execute::redis` stores them.
+
+use super::super::Context;
+use super::super::redis::{OUT_OF_MEMORY, TOO_LARGE, TOO_MANY};
+use super::answer::AnswerOwned;
+use super::complete::Fate;
+use super::incoming::{Incoming, Landing};
+use super::join::{Join, Joining};
+use super::{Answer, Condition, How, Place, answer_fate};
+use laneway_store::Refused;
+use laneway_wire::resp::reply::put_integer;
+
+/// Memory was short, or the joined value is too large: what an append knows of it.
+const NOT_JOINED: &[u8] =
+    b"-ERR the joined value is larger than this server takes (-I), or memory is short\r\n";
+
+/// Append, to an item that may have to be made.
+const JOINED: Place = Place::Joined { behind: true, cas: None, vivify: Some(0) };
+
+const fn how(place: Place) -> How {
+    How { place, flags: 0, expires: 0, cas_explicit: None }
+}
+
+/// Begin to receive a value that is not whole yet: into its item, or with `joins` into a buffer, to
+/// be appended. `None`: it is refused, and answered; the rest of the request is to be skipped.
+pub fn begin_resp(
+    context: &Context<'_>,
+    key: &[u8],
+    value_bytes: usize,
+    joins: bool,
+    out: &mut Vec<u8>,
+) -> Option<Incoming> {
+    let hash = context.store.hash(key);
+    if joins {
+        let landing = Landing::buffer(context.store.charge(), value_bytes);
+        return Some(Incoming::new(key, hash, how(JOINED), &Answer::Resp, landing));
+    }
+    match context.store.draft(key, 0, 0, value_bytes, context.now) {
+        Ok(draft) => {
+            let landing = Landing::Draft(draft, value_bytes);
+            let how = how(Place::Whole(Condition::Always));
+            Some(Incoming::new(key, hash, how, &Answer::Resp, landing))
+        }
+        Err(refused) => {
+            put_refused(context, refused, out);
+            None
+        }
+    }
+}
+
+/// `APPEND` of bytes that lie whole in the input; of the old value about `budget` bytes are copied
+/// now, and what is returned goes on with it.
+pub fn append_slice(
+    context: &Context<'_>,
+    key: &[u8],
+    bytes: &[u8],
+    budget: usize,
+    out: &mut Vec<u8>,
+) -> Option<Box<Joining>> {
+    let hash = context.store.hash(key);
+    let how = how(JOINED);
+    let mut join = Join::of(&how, bytes).expect("it is one");
+    let Some(fate) = join.advance(context, key, hash, &how, budget) else {
+        let (begun, added) = (join.parted(), (bytes.to_vec(), None));
+        let answer = AnswerOwned::of(&Answer::Resp);
+        return Some(Joining::new((key, hash), how, answer, begun, added));
+    };
+    answer_fate(context, &how, &Answer::Resp, fate, bytes.len(), out);
+    None
+}
+
+/// Counts a refusal and says why. The old item stays: nothing has changed.
+pub(super) fn put_refused(context: &Context<'_>, refused: Refused, out: &mut Vec<u8>) {
+    out.extend_from_slice(match refused {
+        Refused::TooLarge => {
+            context.counters.store_too_large.bump_owner();
+            TOO_LARGE
+        }
+        Refused::OutOfMemory => {
+            context.counters.store_no_memory.bump_owner();
+            OUT_OF_MEMORY
+        }
+    });
+}
+
+/// What became of an append.
+pub(super) fn put_fate(fate: &Fate, out: &mut Vec<u8>) {
+    match fate {
+        Fate::Done { value_bytes, .. } => put_integer(out, *value_bytes as i64),
+        Fate::TooMany => out.extend_from_slice(TOO_MANY),
+        Fate::Exists | Fate::Missing | Fate::Unmet => out.extend_from_slice(NOT_JOINED),
+        Fate::Forgotten => unreachable!("it is not answered"),
+    }
+}

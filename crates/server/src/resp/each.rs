@@ -1,0 +1,84 @@
+//! Commands about several keys, one key after the other: a large value in the middle makes the rest
+//! wait for its transfer, a full reply buffer for the next turn.
+
+use crate::connection::{Connection, Mode};
+use crate::core::Core;
+use crate::execute::redis;
+use crate::latency::Operation;
+use crate::resp::state::{EachKey, Under};
+use crate::step::{Step, Stop};
+use crate::streams::Streams;
+use laneway_store::GROUP;
+use laneway_transport::Transport;
+use laneway_wire::resp::Args;
+use laneway_wire::resp::reply::put_integer;
+use std::cell::Cell;
+
+impl<T: Transport> Streams<T> {
+    /// The next keys of such a command, which stand at the front of `rest`: all that are left.
+    pub(crate) fn resp_keys(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        (most, requests): (usize, &mut usize),
+        arrived: u64,
+    ) -> Step {
+        let Mode::Resp(Under::Keys { what, left, count }) = connection.mode else {
+            return Step::Took(0);
+        };
+        let mut args = Args::new(rest, left);
+        let (mut keys, mut ends) = ([&[][..]; GROUP], [0; GROUP]);
+        let mut found = 0;
+        // At least one, or it would never come to an end.
+        let room = (most - *requests).clamp(1, GROUP);
+        while found < room
+            && let Some(key) = args.next()
+        {
+            (keys[found], ends[found]) = (key, rest.len() - args.rest().len());
+            found += 1;
+        }
+        let keys = &keys[..found];
+        let EachKey::Count(of) = what else {
+            let (stopped, simple) = self.resp_group(core, connection, keys, arrived);
+            core.account_simple(connection, &simple, arrived);
+            let (served, stop) = match stopped {
+                None => (found, None),
+                Some((number, Stop::Hand)) => (number, Some(Stop::Hand)),
+                Some((number, stop)) => (number + 1, Some(stop)),
+            };
+            *requests += served.max(1);
+            let taken = served.checked_sub(1).map_or(0, |last| ends[last]);
+            let left = left - served as u32;
+            connection.mode = match left {
+                0 => Mode::Requests,
+                left => Mode::Resp(Under::Keys { what, left, count }),
+            };
+            return match stop {
+                None => Step::Took(taken),
+                Some(stop) => Step::Stop(taken, stop),
+            };
+        };
+        let mut count = count;
+        for key in keys {
+            let touched = Cell::new(0);
+            let asking = core.asking(connection, &touched, key, arrived);
+            count += i64::from(redis::count_key(&asking, of, key));
+            let operation = match of {
+                redis::Count::Deleted => Operation::Delete,
+                redis::Count::There => Operation::Other,
+                redis::Count::Touched => Operation::Touch,
+            };
+            core.account(connection, operation, 0, arrived);
+        }
+        *requests += found;
+        match left - found as u32 {
+            0 => {
+                put_integer(&mut self.out, count);
+                connection.mode = Mode::Requests;
+            }
+            left => connection.mode = Mode::Resp(Under::Keys { what, left, count }),
+        }
+        Step::Took(found.checked_sub(1).map_or(0, |last| ends[last]))
+    }
+}

@@ -1,0 +1,163 @@
+//! `GET`s, and those that follow each other as a pipeline sends them: their keys are read together
+//! (`laneway_store::Group`), as memcached's are ([`crate::gets`]).
+
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::execute::{Outcome, redis};
+use crate::latency::Operation;
+use crate::sought::{Head, Simple};
+use crate::step::{OUT_BYTES_PER_TURN, Step, Stop};
+use crate::streams::Streams;
+use laneway_store::{GROUP, KeyHash, Sought};
+use laneway_transport::Transport;
+use laneway_wire::KEY_BYTES_MAX;
+use laneway_wire::reply::CRLF;
+use laneway_wire::resp::reply::{BULK_HEAD_BYTES_MAX, put_bulk_head, put_null};
+use laneway_wire::resp::{Args, Scan, Scanned};
+use std::cell::Cell;
+
+/// The key of a `GET` that has one the store takes.
+#[inline]
+fn key_of_get<'a>(mut args: Args<'a>) -> Option<&'a [u8]> {
+    if args.left() != 2 || !args.next()?.eq_ignore_ascii_case(b"get") {
+        return None;
+    }
+    args.next().filter(|key| (1..=KEY_BYTES_MAX).contains(&key.len()))
+}
+
+impl<T: Transport> Core<T> {
+    /// Whether keys are looked up together: all of them are in this worker's store.
+    pub(crate) fn reads_together(&self) -> bool {
+        !self.has_domains()
+    }
+}
+
+impl<T: Transport> Streams<T> {
+    /// If the request at the front of `rest` is a `GET` to be served now: its answer, and those of
+    /// the ones behind it that can be read with it, `most` at most. Returns how many were begun.
+    #[expect(clippy::too_many_arguments)]
+    pub(crate) fn resp_gets(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        args: Args<'_>,
+        bytes: usize,
+        rest: &[u8],
+        most: usize,
+        arrived: u64,
+    ) -> Option<(Step, usize)> {
+        let key = key_of_get(args)?;
+        if connection.session().transaction.is_some() {
+            return None;
+        }
+        let (mut keys, mut ends) = ([&[][..]; GROUP], [0; GROUP]);
+        (keys[0], ends[0]) = (key, bytes);
+        let (mut found, mut at) = (1, bytes);
+        while found < most.min(GROUP)
+            && let Ok(Scanned::Whole(args, bytes)) = Scan::default().advance(&rest[at..])
+            && let Some(key) = key_of_get(args)
+        {
+            at += bytes;
+            (keys[found], ends[found]) = (key, at);
+            found += 1;
+        }
+        let (stopped, simple) = self.resp_group(core, connection, &keys[..found], arrived);
+        core.account_simple(connection, &simple, arrived);
+        Some(match stopped {
+            None => (Step::Took(at), found),
+            Some((number, stop)) => {
+                let is_served = stop != Stop::Hand;
+                let taken = match (is_served, number) {
+                    (true, number) => ends[number],
+                    (false, 0) => 0,
+                    (false, number) => ends[number - 1],
+                };
+                (Step::Stop(taken, stop), number + usize::from(is_served))
+            }
+        })
+    }
+
+    /// The answers for keys that follow each other. At which of them it stops and why, if it does,
+    /// and what was answered simply and not counted yet.
+    pub(crate) fn resp_group(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> (Option<(usize, Stop)>, Simple) {
+        let version = connection.session().version;
+        let mut simple = Simple::default();
+        let together = core.reads_together();
+        if together {
+            core.shared.store.seek(&mut core.group, keys);
+        }
+        for (number, key) in keys.iter().enumerate() {
+            let sought = match together {
+                true => self.resp_sought(core, number, key),
+                false => Sought::Otherwise,
+            };
+            let mut stop = None;
+            match sought {
+                Sought::Copied(bytes) => core.note_hit(&mut simple, key, bytes),
+                Sought::Miss => {
+                    core.note_miss(&mut simple, key);
+                    put_null(&mut self.out, version);
+                }
+                Sought::Otherwise => {
+                    core.account_simple(connection, &std::mem::take(&mut simple), arrived);
+                    let hash = core.shared.store.hash(key);
+                    stop = self.resp_get(core, connection, key, hash, arrived);
+                }
+            }
+            if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
+                stop = Some(Stop::Quota);
+            }
+            if let Some(stop) = stop {
+                return (Some((number, stop)), simple);
+            }
+        }
+        (None, simple)
+    }
+
+    /// One key, whatever its item is; how the turn stops, if it does.
+    fn resp_get(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        key: &[u8],
+        hash: KeyHash,
+        arrived: u64,
+    ) -> Option<Stop> {
+        let (touched, before) = (Cell::new(0), self.out.len());
+        let asking = core.asking(connection, &touched, key, arrived);
+        let outcome = redis::get(&asking, key, hash, &mut self.out);
+        if matches!(outcome, Outcome::Elsewhere) {
+            return Some(Stop::Hand);
+        }
+        if matches!(outcome, Outcome::Transfer(_)) {
+            self.send_before_large(core, connection, before);
+        }
+        core.account(connection, Operation::Get, touched.get(), arrived);
+        let Outcome::Transfer(transfer) = outcome else { return None };
+        self.begin_transfer(core, connection, transfer, false);
+        connection.large = core.sends_in_slices();
+        Some(Stop::Large)
+    }
+
+    /// The answer for one key of the group, if it is a small item or a miss.
+    #[inline]
+    fn resp_sought(&mut self, core: &Core<T>, number: usize, key: &[u8]) -> Sought {
+        core.shared.store.get_sought(
+            (&core.group, number, key),
+            core.now_seconds,
+            core.plan.threshold.0,
+            &mut self.out,
+            (BULK_HEAD_BYTES_MAX, CRLF),
+            |item, out| {
+                put_bulk_head(&mut Head(out), item.value_bytes());
+                true
+            },
+        )
+    }
+}

@@ -1,0 +1,100 @@
+//! `MULTI`, `EXEC`, `DISCARD`: requests are kept as they came, and served one after the other when
+//! `EXEC` comes, as if they came then. No other request of the connection comes between; those of
+//! other connections may. What watches for changes (`WATCH`) is refused: between its look and the
+//! first change somebody else could change the key, and a client would take that for impossible.
+
+use crate::resp::state::{Front, Session, Transaction};
+use crate::resp::table::Command;
+use laneway_store::Store;
+use laneway_wire::resp::reply::{OK, put_array_head};
+use std::sync::Arc;
+
+/// Most bytes of requests that wait for `EXEC`.
+pub const TRANSACTION_BYTES_MAX: usize = 1 << 20;
+
+const QUEUED: &[u8] = b"+QUEUED\r\n";
+const NESTED: &[u8] = b"-ERR MULTI calls can not be nested\r\n";
+const NO_EXEC: &[u8] = b"-ERR EXEC without MULTI\r\n";
+const NO_DISCARD: &[u8] = b"-ERR DISCARD without MULTI\r\n";
+const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
+const NO_WATCH: &[u8] =
+    b"-ERR WATCH is not served: other clients' requests may come between those \
+of a transaction\r\n";
+/// The requests are more than may wait.
+pub const TOO_LONG: &[u8] =
+    b"-ERR the transaction is longer than 1 MiB, or memory is short; it is discarded by EXEC\r\n";
+
+/// Whether a command waits for `EXEC`.
+pub fn is_queued(command: Command) -> bool {
+    use Command::{Discard, Exec, Multi, Quit, Reset, Watch};
+    !matches!(command, Multi | Exec | Discard | Watch | Quit | Reset)
+}
+
+impl Session {
+    /// A request was refused: a transaction that it would belong to is not executed.
+    pub(crate) fn break_transaction(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_broken = true;
+            transaction.bytes = Vec::new();
+        }
+    }
+
+    /// Say why a request is refused. An `EXEC` that is wrong ends its transaction.
+    pub(crate) fn refuse_in_transaction(&mut self, words: &[u8], is_exec: bool, out: &mut Vec<u8>) {
+        if !is_exec {
+            self.break_transaction();
+            return out.extend_from_slice(words);
+        }
+        self.transaction = None;
+        let why = words.strip_prefix(b"-ERR ").unwrap_or(words);
+        out.extend_from_slice(b"-EXECABORT Transaction discarded because of: ");
+        out.extend_from_slice(why);
+    }
+
+    /// Keep a request until `EXEC`.
+    pub(crate) fn queue(&mut self, request: &[u8], store: &Arc<Store>, out: &mut Vec<u8>) {
+        let Some(transaction) = &mut self.transaction else { return };
+        let bytes = transaction.bytes.len() + request.len();
+        let charge = transaction.charge.get_or_insert_with(|| store.charge());
+        let fits = bytes <= TRANSACTION_BYTES_MAX
+            && charge.grow_to(bytes.next_power_of_two() as u64).is_ok();
+        if !fits && !transaction.is_broken {
+            self.break_transaction();
+            return out.extend_from_slice(TOO_LONG);
+        }
+        if !transaction.is_broken {
+            transaction.bytes.extend_from_slice(request);
+            transaction.requests += 1;
+        }
+        out.extend_from_slice(QUEUED);
+    }
+
+    /// One of the commands of this file.
+    pub(crate) fn transact(&mut self, command: Command, out: &mut Vec<u8>) {
+        match (command, self.transaction.take()) {
+            (Command::Multi, None) => {
+                self.transaction = Some(Transaction::default());
+                out.extend_from_slice(OK);
+            }
+            (Command::Multi, Some(before)) => {
+                self.transaction = Some(before);
+                out.extend_from_slice(NESTED);
+            }
+            (Command::Discard, Some(_)) => out.extend_from_slice(OK),
+            (Command::Discard, None) => out.extend_from_slice(NO_DISCARD),
+            (Command::Exec, None) => out.extend_from_slice(NO_EXEC),
+            (Command::Exec, Some(Transaction { is_broken: true, .. })) => {
+                out.extend_from_slice(ABORTED);
+            }
+            (Command::Exec, Some(Transaction { bytes, requests, charge, .. })) => {
+                put_array_head(out, requests as usize);
+                self.front = Front::new(bytes, charge);
+            }
+            (_, before) => {
+                self.transaction = before;
+                self.break_transaction();
+                out.extend_from_slice(NO_WATCH);
+            }
+        }
+    }
+}

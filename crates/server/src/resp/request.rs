@@ -1,0 +1,171 @@
+//! One request: which command is it, may it be asked so, and who executes it?
+
+use crate::connection::{Connection, Mode};
+use crate::core::Core;
+use crate::resp::multi::is_queued;
+use crate::resp::options;
+use crate::resp::state::{EachKey, Front, Under};
+use crate::resp::table::{Command, Spec, find};
+use crate::step::{Step, Stop};
+use crate::streams::Streams;
+use laneway_transport::Transport;
+use laneway_wire::resp::reply::put_array_head;
+use laneway_wire::resp::{Args, Broken, Scan, Scanned, transcribe};
+
+/// Most bytes of a request that are told of where it is refused.
+const TOLD_BYTES_MAX: usize = 128;
+
+impl<T: Transport> Streams<T> {
+    /// The request at the front of `rest`; of `GET`s, those behind it that are read with it, too.
+    pub(crate) fn resp_request(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        (most, requests): (usize, &mut usize),
+        arrived: u64,
+    ) -> Step {
+        let session = connection.session();
+        let step = match session.scan.advance(rest) {
+            Ok(Scanned::Whole(args, bytes)) => {
+                session.scan = Scan::default();
+                let left = most - *requests;
+                if let Some((step, begun)) =
+                    self.resp_gets(core, connection, args, bytes, rest, left, arrived)
+                {
+                    *requests += begun;
+                    return step;
+                }
+                self.resp_command(core, connection, args, &rest[..bytes], arrived)
+            }
+            Ok(Scanned::More) => self.resp_partial(core, connection, rest, arrived),
+            Ok(Scanned::Nothing(bytes)) => {
+                session.scan = Scan::default();
+                Step::Took(bytes)
+            }
+            Ok(Scanned::Inline(line, bytes)) => {
+                session.scan = Scan::default();
+                let mut array = Vec::new();
+                match transcribe(line, &mut array) {
+                    Ok(_) => {
+                        session.front = Front::new(array, None);
+                        Step::Took(bytes)
+                    }
+                    Err(_) => self.resp_broken(Broken::Quotes, rest),
+                }
+            }
+            Err(broken) => self.resp_broken(broken, rest),
+        };
+        *requests += 1;
+        step
+    }
+
+    fn resp_broken(&mut self, broken: Broken, rest: &[u8]) -> Step {
+        broken.put(&mut self.out);
+        Step::Stop(rest.len(), Stop::Close)
+    }
+
+    /// A request that is no plain `GET`; `bytes` are all of it.
+    fn resp_command(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        args: Args<'_>,
+        bytes: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let mut behind = args;
+        let name = behind.next().unwrap_or_default();
+        let refusal = match find(name) {
+            None => Err(unknown(name, behind)),
+            Some(spec) if !spec.takes(args.left()) => Err(wrong_number(spec)),
+            Some(spec) => Ok(spec),
+        };
+        let spec = match refusal {
+            Ok(spec) => spec,
+            Err(words) => {
+                let is_exec = name.eq_ignore_ascii_case(b"exec");
+                connection.session().refuse_in_transaction(&words, is_exec, &mut self.out);
+                return Step::Took(bytes.len());
+            }
+        };
+        if connection.session().transaction.is_some() && is_queued(spec.command) {
+            let store = core.shared.store.clone();
+            connection.session().queue(bytes, &store, &mut self.out);
+            return Step::Took(bytes.len());
+        }
+        match spec.command {
+            Command::Set
+            | Command::SetAbsent
+            | Command::SetExpiring(_)
+            | Command::GetSet
+            | Command::Append => {
+                self.resp_store(core, connection, spec, behind, bytes.len(), arrived)
+            }
+            Command::SetMany if behind.left() % 2 == 1 => {
+                self.out.extend_from_slice(&wrong_number(spec));
+                Step::Took(bytes.len())
+            }
+            Command::SetMany => {
+                connection.mode = Mode::Resp(Under::Pairs(behind.left() / 2));
+                Step::Took(bytes.len() - behind.rest().len())
+            }
+            Command::GetMany => self.resp_each(connection, EachKey::Get, behind, bytes.len()),
+            Command::CountKeys(what) => {
+                self.resp_each(connection, EachKey::Count(what), behind, bytes.len())
+            }
+            Command::Multi | Command::Exec | Command::Discard | Command::Watch => {
+                connection.session().transact(spec.command, &mut self.out);
+                Step::Took(bytes.len())
+            }
+            _ if spec.keys.0 == 1 => {
+                self.resp_plain(core, connection, spec, behind, bytes.len(), arrived)
+            }
+            _ => self.resp_session(core, connection, spec, behind, bytes.len(), arrived),
+        }
+    }
+
+    /// A command about several keys: they are looked at before the first of them is served.
+    fn resp_each(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        what: EachKey,
+        keys: Args<'_>,
+        bytes: usize,
+    ) -> Step {
+        let refusal = keys.into_iter().find_map(|key| options::key(key).err());
+        if let Some(words) = refusal {
+            self.out.extend_from_slice(&words);
+            return Step::Took(bytes);
+        }
+        if what == EachKey::Get {
+            put_array_head(&mut self.out, keys.left() as usize);
+        }
+        connection.mode = Mode::Resp(Under::Keys { what, left: keys.left(), count: 0 });
+        Step::Took(bytes - keys.rest().len())
+    }
+}
+
+/// Redis' words.
+pub(crate) fn wrong_number(spec: &Spec) -> Vec<u8> {
+    format!("-ERR wrong number of arguments for '{}' command\r\n", spec.name).into_bytes()
+}
+
+/// Redis' words, with the first of the arguments.
+fn unknown(name: &[u8], args: Args<'_>) -> Vec<u8> {
+    let cut = |text: &[u8], most: usize| text[..text.len().min(most)].to_vec();
+    let mut told = Vec::new();
+    for arg in args {
+        if told.len() >= TOLD_BYTES_MAX {
+            break;
+        }
+        let left = TOLD_BYTES_MAX - told.len();
+        told.extend_from_slice(&[b"'", &cut(arg, left)[..], b"' "].concat());
+    }
+    let name = cut(name, TOLD_BYTES_MAX);
+    let words =
+        [b"ERR unknown command '", &name[..], b"', with args beginning with: ", &told].concat();
+    let mut out = Vec::new();
+    laneway_wire::resp::reply::put_error(&mut out, &words);
+    out
+}

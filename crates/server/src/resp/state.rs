@@ -1,0 +1,140 @@
+//! What a connection that speaks RESP keeps from one turn to the next, and takes along where it
+//! moves.
+
+use crate::execute::redis::Set;
+use laneway_store::Charge;
+use laneway_wire::resp::reply::Version;
+use laneway_wire::resp::{Scan, Skip};
+
+/// Which protocol a connection speaks.
+pub enum Dialect {
+    /// Its first bytes tell.
+    Undecided,
+    /// memcached's.
+    Memcached,
+    /// RESP.
+    Resp(Box<Session>),
+}
+
+impl Dialect {
+    /// RESP, from its beginning.
+    pub fn resp() -> Dialect {
+        Dialect::Resp(Box::default())
+    }
+}
+
+/// What a request asks that goes from one argument to the next.
+pub enum Under {
+    /// A command about several keys.
+    Keys {
+        /// Which.
+        what: EachKey,
+        /// Keys that are left.
+        left: u32,
+        /// What was counted.
+        count: i64,
+    },
+    /// `MSET`: so many pairs are left.
+    Pairs(u32),
+    /// The rest of a request that is answered already.
+    Skip(Skip),
+}
+
+/// Which command about several keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EachKey {
+    /// `MGET`
+    Get,
+    /// Those that count.
+    Count(crate::execute::redis::Count),
+}
+
+/// What is done with a value once it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// `SET`: options stand behind the value.
+    Set,
+    /// One of its older kin, which has said all before.
+    Told(Set),
+    /// `APPEND`
+    Append,
+    /// One of several.
+    Pair {
+        /// Pairs behind this one.
+        left: u32,
+    },
+}
+
+/// A value that is on its way into its item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Storing {
+    /// What it is for.
+    pub verb: Verb,
+    /// Arguments behind it.
+    pub behind: u32,
+}
+
+/// Requests that wait for `EXEC`.
+#[derive(Default)]
+pub struct Transaction {
+    /// As they came.
+    pub bytes: Vec<u8>,
+    /// How many.
+    pub requests: u32,
+    /// One of them was refused: all will be.
+    pub is_broken: bool,
+    /// Counts the bytes as bytes on their way in.
+    pub charge: Option<Charge>,
+}
+
+/// Requests that come before the input: a transaction's, or one that was written in line.
+#[derive(Default)]
+pub struct Front {
+    bytes: Vec<u8>,
+    at: usize,
+    /// Counts the bytes.
+    _charge: Option<Charge>,
+}
+
+impl Front {
+    /// These requests, whole.
+    pub fn new(bytes: Vec<u8>, charge: Option<Charge>) -> Front {
+        Front { bytes, at: 0, _charge: charge }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// What is left of them.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// So many bytes were served.
+    pub fn consume(&mut self, bytes: usize) {
+        self.at += bytes;
+        if self.is_empty() {
+            *self = Front::default();
+        }
+    }
+}
+
+/// What a connection keeps.
+#[derive(Default)]
+pub struct Session {
+    /// The version of the protocol.
+    pub version: Version,
+    /// How far the request at the front of the input has been looked at, or what stands behind a
+    /// value that is on its way.
+    pub scan: Scan,
+    /// Served before the input.
+    pub front: Front,
+    /// What is done with the value that is on its way.
+    pub storing: Option<Storing>,
+    /// Behind `MULTI`.
+    pub transaction: Option<Transaction>,
+    /// What the client calls itself.
+    pub name: Vec<u8>,
+}

@@ -1,0 +1,394 @@
+//! Requests with a value to be stored. A value that is there with all of its request is stored at
+//! once; one that is not streams into its item, and the options of a `SET`, which stand behind it,
+//! are read when it is there. By then the item is complete and known to nobody: it is published, or
+//! dropped.
+
+use crate::connection::{Connection, Mode};
+use crate::core::Core;
+use crate::dispatch::join;
+use crate::execute::redis::{self, Answer, Asking, Condition, Expiry, Set};
+use crate::execute::{self, Outcome};
+use crate::latency::Operation;
+use crate::resp::options::{self, Refusal, SYNTAX};
+use crate::resp::state::{Storing, Under, Verb};
+use crate::resp::table::{Command, Spec};
+use crate::step::{READ_BYTES, Step, Stop};
+use crate::streams::Streams;
+use laneway_policy::pace::Way;
+use laneway_policy::{Design, ItemBytes, Route, route};
+use laneway_transport::Transport;
+use laneway_wire::resp::reply::OK;
+use laneway_wire::resp::{Args, BULK_END, Pending, Scan, Scanned, Skip};
+use std::cell::Cell;
+
+/// Options behind the value of a `SET`, at most: whoever sends more is wrong.
+const OPTIONS_MAX: u32 = 8;
+/// The longest of them.
+const OPTION_BYTES_MAX: usize = 64;
+
+/// What stands before a value: its key, and what is to be done with it.
+fn head<'a>(spec: &Spec, args: &mut Args<'a>, now_ms: u64) -> Result<(&'a [u8], Verb), Refusal> {
+    let key = options::key(args.next().unwrap_or_default())?;
+    let verb = match spec.command {
+        Command::SetAbsent => {
+            let (condition, answer) = (Condition::Absent, Answer::Stored);
+            Verb::Told(Set { condition, answer, expiry: Expiry::Never })
+        }
+        Command::GetSet => Verb::Told(Set { answer: Answer::Old, ..Set::default() }),
+        Command::SetExpiring(unit) => {
+            let time = args.next().unwrap_or_default();
+            let expiry = options::deadline(unit, time, now_ms, spec.name)?;
+            Verb::Told(Set { expiry, ..Set::default() })
+        }
+        Command::Append => Verb::Append,
+        _ => Verb::Set,
+    };
+    Ok((key, verb))
+}
+
+/// How many arguments stand before the value.
+pub(crate) fn value_at(command: Command) -> Option<u32> {
+    match command {
+        Command::Set | Command::SetAbsent | Command::GetSet | Command::Append => Some(2),
+        Command::SetExpiring(_) => Some(3),
+        _ => None,
+    }
+}
+
+/// What is said of a pair that was stored: nothing before the last.
+const PAIR: Set =
+    Set { condition: Condition::Always, expiry: Expiry::Never, answer: Answer::Silent };
+
+/// What becomes of an item of this size.
+enum Sized {
+    /// It is served here.
+    Here(Route),
+    /// Its connection moves.
+    Hand,
+    /// No item is that large.
+    TooLarge,
+}
+
+impl<T: Transport> Core<T> {
+    fn resp_sized(&self, key: &[u8], value_bytes: usize) -> Sized {
+        if !self.limits.item_fits(key.len(), 0, value_bytes) {
+            self.counters().store_too_large.bump_owner();
+            return Sized::TooLarge;
+        }
+        let route = route(&self.plan, self.id, ItemBytes((key.len() + value_bytes) as u64));
+        let moves = matches!(route, Route::Hand(_)) && self.plan.design == Design::Lanes;
+        if moves { Sized::Hand } else { Sized::Here(route) }
+    }
+}
+
+impl<T: Transport> Streams<T> {
+    /// A request whose value is there; `args` are those behind its name, all of it so many bytes.
+    pub(crate) fn resp_store(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        spec: &Spec,
+        mut args: Args<'_>,
+        bytes: usize,
+        arrived: u64,
+    ) -> Step {
+        let now_ms = core.now_ms(arrived);
+        let read = head(spec, &mut args, now_ms).and_then(|(key, verb)| {
+            let value = args.next().unwrap_or_default();
+            let how = match verb {
+                Verb::Told(how) => Some(how),
+                Verb::Append => None,
+                Verb::Set | Verb::Pair { .. } => Some(options::of_set(args, now_ms)?),
+            };
+            Ok((key, value, how))
+        });
+        match read {
+            Ok((key, value, how)) => {
+                self.resp_value(core, connection, (key, value), how, (bytes, arrived))
+            }
+            Err(words) => {
+                self.out.extend_from_slice(&words);
+                Step::Took(bytes)
+            }
+        }
+    }
+
+    /// Store a value that is there; without a `how` it is appended.
+    fn resp_value(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (key, value): (&[u8], &[u8]),
+        how: Option<Set>,
+        (bytes, arrived): (usize, u64),
+    ) -> Step {
+        match core.resp_sized(key, value.len()) {
+            Sized::Here(_) => {}
+            Sized::Hand => return Step::Stop(0, Stop::Hand),
+            Sized::TooLarge => {
+                self.out.extend_from_slice(redis::TOO_LARGE);
+                return Step::Took(bytes);
+            }
+        }
+        let size = (key.len() + value.len()) as u64;
+        let touched = Cell::new(0);
+        let asking = core.asking(connection, &touched, key, arrived);
+        let Some(how) = how else {
+            let budget = core.slice_budget(Way::Copy);
+            let context = &asking.context;
+            let joining = execute::append_slice(context, key, value, budget, &mut self.out);
+            if let Some(joining) = joining {
+                return join(connection, joining, size, arrived, bytes);
+            }
+            core.account(connection, Operation::Set, size, arrived);
+            return Step::Took(bytes);
+        };
+        let outcome = redis::set_whole(&asking, key, value, &how, &mut self.out);
+        self.resp_stored(core, connection, outcome, size, (bytes, arrived))
+    }
+
+    /// What the outcome of storing asks for besides its reply.
+    fn resp_stored(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        outcome: Outcome,
+        size: u64,
+        (bytes, arrived): (usize, u64),
+    ) -> Step {
+        if matches!(outcome, Outcome::Elsewhere) {
+            return Step::Stop(0, Stop::Hand);
+        }
+        core.account(connection, Operation::Set, size, arrived);
+        let Outcome::Transfer(transfer) = outcome else { return Step::Took(bytes) };
+        self.begin_transfer(core, connection, transfer, false);
+        connection.large = core.sends_in_slices();
+        Step::Stop(bytes, Stop::Large)
+    }
+
+    /// The value of a request is on its way, and long: it streams into its item from here on. What
+    /// stands before it was read by nobody yet.
+    pub(crate) fn resp_begin(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        spec: &Spec,
+        pending: Pending<'_>,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let mut before = pending.before;
+        before.next(); // its name
+        let (key, verb) = match head(spec, &mut before, core.now_ms(arrived)) {
+            Ok(read) if pending.behind <= OPTIONS_MAX => read,
+            Ok(_) => return self.resp_refuse(connection, SYNTAX, pending, pending.behind),
+            Err(words) => return self.resp_refuse(connection, &words, pending, pending.behind),
+        };
+        let storing = Storing { verb, behind: pending.behind };
+        self.resp_stream(core, connection, key, (storing, pending.behind), pending, rest)
+    }
+
+    /// The same with a key; so many arguments behind the value belong to it.
+    fn resp_stream(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        key: &[u8],
+        (storing, own): (Storing, u32),
+        pending: Pending<'_>,
+        rest: &[u8],
+    ) -> Step {
+        let route = match core.resp_sized(key, pending.bytes) {
+            Sized::Here(route) => route,
+            Sized::Hand => return Step::Stop(0, Stop::Hand),
+            Sized::TooLarge => {
+                let words = redis::TOO_LARGE;
+                return self.resp_refuse(connection, words, pending, storing.behind);
+            }
+        };
+        let touched = Cell::new(0);
+        let context = core.context_for(&touched, key);
+        let joins = storing.verb == Verb::Append;
+        let begun = execute::begin_resp(&context, key, pending.bytes, joins, &mut self.out);
+        let Some(incoming) = begun else {
+            return self.resp_refuse(connection, b"", pending, storing.behind);
+        };
+        let session = connection.session();
+        session.storing = Some(storing);
+        session.scan = Scan::behind(own);
+        connection.mode = Mode::Body(Box::new(incoming));
+        connection.large = core.receives_in_slices(route);
+        // What came with the header goes in at once: from here on the value comes from the stream.
+        match self.body(core, connection, &rest[pending.at..]) {
+            Step::Took(bytes) => Step::Took(pending.at + bytes),
+            Step::Stop(bytes, stop) => Step::Stop(pending.at + bytes, stop),
+        }
+    }
+
+    /// Say why, and pass over the rest of the request, from the value's first byte on.
+    pub(crate) fn resp_refuse(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        words: &[u8],
+        pending: Pending<'_>,
+        behind: u32,
+    ) -> Step {
+        self.out.extend_from_slice(words);
+        connection.session().scan = Scan::default();
+        connection.mode = Mode::Resp(Under::Skip(Skip::new(pending.bytes, behind)));
+        Step::Took(pending.at)
+    }
+
+    /// The next pair of an `MSET`, of `left`.
+    pub(crate) fn resp_pair(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        left: u32,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let mut scan = Scan::arguments(2);
+        let behind = 2 * (left - 1);
+        let storing = Storing { verb: Verb::Pair { left: left - 1 }, behind };
+        match scan.advance(rest) {
+            Err(broken) => {
+                broken.put(&mut self.out);
+                Step::Stop(rest.len(), Stop::Close)
+            }
+            Ok(Scanned::Whole(mut args, bytes)) => {
+                let key = match options::key(args.next().unwrap_or_default()) {
+                    Ok(key) => key,
+                    Err(words) => {
+                        self.out.extend_from_slice(&words);
+                        return pass_over(connection, Skip::arguments(behind), bytes);
+                    }
+                };
+                let value = args.next().unwrap_or_default();
+                let before = self.out.len();
+                let pair = (key, value);
+                let step = self.resp_value(core, connection, pair, Some(PAIR), (bytes, arrived));
+                match step {
+                    Step::Took(_) if self.out.len() > before => {
+                        pass_over(connection, Skip::arguments(behind), bytes)
+                    }
+                    Step::Took(_) => self.resp_pair_stored(connection, left - 1, bytes),
+                    stop => stop,
+                }
+            }
+            Ok(_) => {
+                let Some(pending) = scan.pending(rest) else {
+                    return Step::Stop(0, Stop::Starved);
+                };
+                if pending.at + pending.bytes + BULK_END.len() <= READ_BYTES {
+                    return Step::Stop(0, Stop::Starved);
+                }
+                let mut before = pending.before;
+                match before.next().map(options::key) {
+                    Some(Ok(key)) => {
+                        self.resp_stream(core, connection, key, (storing, 0), pending, rest)
+                    }
+                    Some(Err(words)) => self.resp_refuse(connection, &words, pending, behind),
+                    // It is the key that is so long.
+                    None => {
+                        let long = options::key(rest).err().unwrap_or_default();
+                        self.resp_refuse(connection, &long, pending, behind + 1)
+                    }
+                }
+            }
+        }
+    }
+
+    /// One pair is stored, and so many are left.
+    fn resp_pair_stored(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        left: u32,
+        bytes: usize,
+    ) -> Step {
+        connection.mode = match left {
+            0 => {
+                self.out.extend_from_slice(OK);
+                Mode::Requests
+            }
+            left => Mode::Resp(Under::Pairs(left)),
+        };
+        Step::Took(bytes)
+    }
+
+    /// What stands behind a value that has streamed into its item.
+    pub(crate) fn resp_body_end(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let session = connection.session();
+        let storing = session.storing.expect("a value is on its way");
+        let (args, bytes) = match session.scan.advance(rest) {
+            Ok(Scanned::Whole(args, bytes)) => (args, bytes),
+            Err(broken) => {
+                broken.put(&mut self.out);
+                return Step::Stop(rest.len(), Stop::Close);
+            }
+            Ok(_) => {
+                // No option is that long.
+                let pending = session.scan.pending(rest);
+                let Some(pending) = pending.filter(|option| option.bytes > OPTION_BYTES_MAX) else {
+                    return Step::Stop(0, Stop::Starved);
+                };
+                session.storing = None;
+                return self.resp_refuse(connection, SYNTAX, pending, pending.behind);
+            }
+        };
+        (session.scan, session.storing) = (Scan::default(), None);
+        let Mode::BodyEnd(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests)
+        else {
+            return Step::Took(0);
+        };
+        connection.large = false;
+        let size = incoming.item_bytes();
+        let touched = Cell::new(0);
+        let asking = core.asking(connection, &touched, incoming.key(), arrived);
+        // The value before may be large, too: it leaves from here.
+        let context = execute::Context { large_from: u64::MAX, ..asking.context };
+        let asking = Asking { context, ..asking };
+        let how = match storing.verb {
+            Verb::Append => {
+                let budget = core.slice_budget(Way::Copy);
+                let joining = incoming.finish_slice(&asking.context, budget, &mut self.out);
+                if let Some(joining) = joining {
+                    return join(connection, joining, size, arrived, bytes);
+                }
+                core.account(connection, Operation::Set, size, arrived);
+                return Step::Took(bytes);
+            }
+            Verb::Told(how) => Ok(how),
+            Verb::Pair { .. } => Ok(PAIR),
+            Verb::Set => options::of_set(args, asking.now_ms),
+        };
+        let outcome = match how {
+            Ok(how) => {
+                let landed = incoming.land().expect("it is a whole item");
+                let at = (&*landed.key, landed.hash);
+                redis::set(&asking, at, landed.draft, &how, &mut self.out)
+            }
+            Err(words) => {
+                self.out.extend_from_slice(&words);
+                Outcome::Done
+            }
+        };
+        if let Verb::Pair { left } = storing.verb {
+            core.account(connection, Operation::Set, size, arrived);
+            return self.resp_pair_stored(connection, left, bytes);
+        }
+        self.resp_stored(core, connection, outcome, size, (bytes, arrived))
+    }
+}
+
+/// The rest of a request that was answered is of no interest, behind so many bytes.
+fn pass_over<S>(connection: &mut Connection<S>, skip: Skip, bytes: usize) -> Step {
+    connection.mode = Mode::Resp(Under::Skip(skip));
+    Step::Took(bytes)
+}

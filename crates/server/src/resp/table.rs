@@ -1,0 +1,211 @@
+//! The commands: their names, how many arguments they take, and what `COMMAND` tells of them.
+
+use crate::execute::redis::{Count, ExpiryUnit, Left};
+use Command::*;
+
+/// What a request asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// `GET`
+    Get,
+    /// `SET`
+    Set,
+    /// `SETNX`
+    SetAbsent,
+    /// `SETEX`, `PSETEX`
+    SetExpiring(ExpiryUnit),
+    /// `GETSET`
+    GetSet,
+    /// `APPEND`
+    Append,
+    /// `MGET`
+    GetMany,
+    /// `MSET`
+    SetMany,
+    /// `GETDEL`
+    GetDelete,
+    /// `GETEX`
+    GetExpire,
+    /// `INCR`, `DECR`
+    Step(i64),
+    /// `INCRBY`, `DECRBY`
+    StepBy {
+        /// The amount is taken off.
+        down: bool,
+    },
+    /// `DEL`, `UNLINK`, `EXISTS`, `TOUCH`
+    CountKeys(Count),
+    /// `STRLEN`
+    Length,
+    /// `TYPE`
+    Kind,
+    /// `EXPIRE`, `PEXPIRE`, `EXPIREAT`, `PEXPIREAT`
+    Expire(ExpiryUnit),
+    /// `TTL`, `PTTL`, `EXPIRETIME`, `PEXPIRETIME`
+    TimeLeft(Left),
+    /// `PERSIST`
+    Persist,
+    /// `KEYS`
+    Keys,
+    /// `PING`
+    Ping,
+    /// `ECHO`
+    Echo,
+    /// `HELLO`
+    Hello,
+    /// `AUTH`
+    Auth,
+    /// `SELECT`
+    Select,
+    /// `QUIT`
+    Quit,
+    /// `RESET`
+    Reset,
+    /// `CLIENT`
+    Client,
+    /// `COMMAND`
+    Commands,
+    /// `INFO`
+    Info,
+    /// `CONFIG`
+    Config,
+    /// `DBSIZE`
+    Size,
+    /// `FLUSHALL`, `FLUSHDB`
+    Flush,
+    /// `TIME`
+    Time,
+    /// `MULTI`
+    Multi,
+    /// `EXEC`
+    Exec,
+    /// `DISCARD`
+    Discard,
+    /// `WATCH`, `UNWATCH`
+    Watch,
+}
+
+/// A command.
+#[derive(Debug)]
+pub struct Spec {
+    /// Its name, in lower case.
+    pub name: &'static str,
+    /// What it asks.
+    pub command: Command,
+    /// How many arguments it takes, its name included; where that is negative, at least so many.
+    pub arity: i32,
+    /// What `COMMAND` tells of it.
+    pub flags: &'static [&'static str],
+    /// Where its keys stand: the first, the last (from the end, where it is negative), every how
+    /// many arguments.
+    pub keys: (i32, i32, i32),
+}
+
+impl Spec {
+    /// Whether so many arguments fit.
+    pub fn takes(&self, arguments: u32) -> bool {
+        let arguments = i64::from(arguments);
+        match i64::from(self.arity) {
+            arity @ 0.. => arguments == arity,
+            arity => arguments >= -arity,
+        }
+    }
+}
+
+const READ: &[&str] = &["readonly", "fast"];
+const READ_MANY: &[&str] = &["readonly"];
+const WRITE: &[&str] = &["write", "denyoom", "fast"];
+const SHRINK: &[&str] = &["write", "fast"];
+const PLAIN: &[&str] = &["fast"];
+const ADMIN: &[&str] = &["admin"];
+const ONE: (i32, i32, i32) = (1, 1, 1);
+const ALL: (i32, i32, i32) = (1, -1, 1);
+const NONE: (i32, i32, i32) = (0, 0, 0);
+
+const fn spec(
+    name: &'static str,
+    command: Command,
+    arity: i32,
+    flags: &'static [&'static str],
+    keys: (i32, i32, i32),
+) -> Spec {
+    Spec { name, command, arity, flags, keys }
+}
+
+/// All of them, those first that are asked often.
+pub static TABLE: &[Spec] = &[
+    spec("get", Get, 2, READ, ONE),
+    spec("set", Set, -3, WRITE, ONE),
+    spec("del", CountKeys(Count::Deleted), -2, SHRINK, ALL),
+    spec("mget", GetMany, -2, READ_MANY, ALL),
+    spec("incr", Step(1), 2, WRITE, ONE),
+    spec("expire", Expire(ExpiryUnit::Seconds), -3, SHRINK, ONE),
+    spec("setex", SetExpiring(ExpiryUnit::Seconds), 4, WRITE, ONE),
+    spec("exists", CountKeys(Count::There), -2, READ, ALL),
+    spec("ttl", TimeLeft(Left::Seconds), 2, READ, ONE),
+    spec("mset", SetMany, -3, WRITE, (1, -1, 2)),
+    spec("setnx", SetAbsent, 3, WRITE, ONE),
+    spec("psetex", SetExpiring(ExpiryUnit::Milliseconds), 4, WRITE, ONE),
+    spec("getset", GetSet, 3, WRITE, ONE),
+    spec("getdel", GetDelete, 2, SHRINK, ONE),
+    spec("getex", GetExpire, -2, SHRINK, ONE),
+    spec("append", Append, 3, WRITE, ONE),
+    spec("strlen", Length, 2, READ, ONE),
+    spec("decr", Step(-1), 2, WRITE, ONE),
+    spec("incrby", StepBy { down: false }, 3, WRITE, ONE),
+    spec("decrby", StepBy { down: true }, 3, WRITE, ONE),
+    spec("unlink", CountKeys(Count::Deleted), -2, SHRINK, ALL),
+    spec("touch", CountKeys(Count::Touched), -2, READ, ALL),
+    spec("type", Kind, 2, READ, ONE),
+    spec("pexpire", Expire(ExpiryUnit::Milliseconds), -3, SHRINK, ONE),
+    spec("expireat", Expire(ExpiryUnit::UnixSeconds), -3, SHRINK, ONE),
+    spec("pexpireat", Expire(ExpiryUnit::UnixMilliseconds), -3, SHRINK, ONE),
+    spec("pttl", TimeLeft(Left::Milliseconds), 2, READ, ONE),
+    spec("expiretime", TimeLeft(Left::UnixSeconds), 2, READ, ONE),
+    spec("pexpiretime", TimeLeft(Left::UnixMilliseconds), 2, READ, ONE),
+    spec("persist", Persist, 2, SHRINK, ONE),
+    spec("ping", Ping, -1, PLAIN, NONE),
+    spec("multi", Multi, 1, PLAIN, NONE),
+    spec("exec", Exec, 1, PLAIN, NONE),
+    spec("discard", Discard, 1, PLAIN, NONE),
+    spec("watch", Watch, -2, PLAIN, ALL),
+    spec("unwatch", Watch, 1, PLAIN, NONE),
+    spec("echo", Echo, 2, PLAIN, NONE),
+    spec("hello", Hello, -1, PLAIN, NONE),
+    spec("auth", Auth, -2, PLAIN, NONE),
+    spec("select", Select, 2, PLAIN, NONE),
+    spec("quit", Quit, -1, PLAIN, NONE),
+    spec("reset", Reset, 1, PLAIN, NONE),
+    spec("client", Client, -2, PLAIN, NONE),
+    spec("command", Commands, -1, PLAIN, NONE),
+    spec("info", Info, -1, PLAIN, NONE),
+    spec("config", Config, -2, ADMIN, NONE),
+    spec("dbsize", Size, 1, READ, NONE),
+    spec("flushall", Flush, -1, &["write"], NONE),
+    spec("flushdb", Flush, -1, &["write"], NONE),
+    spec("time", Time, 1, PLAIN, NONE),
+    spec("keys", Keys, 2, READ_MANY, NONE),
+];
+
+/// The command of this name, in any case.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    TABLE.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case_and_arguments_are_counted() {
+        for spec in TABLE {
+            assert_eq!(spec.name, spec.name.to_lowercase());
+            let found = find(spec.name.to_uppercase().as_bytes()).expect("it is there");
+            assert!(std::ptr::eq(found, spec), "{} is there twice", spec.name);
+            let least = spec.arity.unsigned_abs();
+            assert!(spec.takes(least) && !spec.takes(least - 1), "{}", spec.name);
+            assert_eq!(spec.takes(least + 1), spec.arity < 0, "{}", spec.name);
+        }
+        assert!(find(b"ge").is_none() && find(b"").is_none() && find(b"gett").is_none());
+    }
+}

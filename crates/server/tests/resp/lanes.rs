@@ -1,0 +1,187 @@
+//! The lanes hold for RESP: a small request never waits behind a large one, and large values come
+//! and go whole, whatever roles do.
+
+use laneway_policy::{Design, Form};
+use laneway_transport::memory::Faults;
+use laneway_vopr::rig::resp::{bulk, reply_bytes, request, words};
+use laneway_vopr::rig::{self, Plan, Rig, tail, value};
+
+const LARGE: usize = 4 << 20;
+
+fn plans_of_lanes_and_minos() -> Vec<Plan> {
+    let mut plans = rig::plans_of_lanes();
+    plans.extend([2, 6].map(|workers| Plan::design(Design::Minos, workers)));
+    plans
+}
+
+fn is_whole(got: &[u8]) -> bool {
+    reply_bytes(got) == Some(got.len())
+}
+
+#[test]
+fn small_requests_are_answered_while_a_large_reply_is_on_its_way() {
+    for plan in plans_of_lanes_and_minos() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
+        let (slow, quick) = (rig.net.connect(), rig.net.connect());
+        let big = value(LARGE, 1);
+        rig.ask_resp(&slow, &request(&[b"SET", b"big", &big]), 1);
+        rig.say_resp(&quick, "SET small s");
+        slow.send(&words("GET big"));
+        let (mut got, mut answered) = (Vec::new(), 0);
+        while got.len() < LARGE / 2 {
+            quick.send(&words("GET small"));
+            rig.turns(4);
+            assert_eq!(quick.receive(usize::MAX), bulk(b"s"), "{what}");
+            answered += 1;
+            got.extend(slow.receive(usize::MAX));
+        }
+        assert!(answered > 10, "only {answered} small replies, {what}");
+        let got = rig.until(&slow, got, is_whole);
+        assert!(got == bulk(&big), "{what}: {}", tail(&got));
+    }
+}
+
+#[test]
+fn small_requests_are_answered_while_a_large_value_arrives_and_its_options_behind_it() {
+    for plan in plans_of_lanes_and_minos() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
+        let (slow, quick) = (rig.net.connect(), rig.net.connect());
+        rig.say_resp(&quick, "SET small s");
+        let big = value(LARGE, 2);
+        let whole = request(&[b"SET", b"big", &big, b"EX", b"100", b"NX"]);
+        let mut sent = 0;
+        while sent < whole.len() - 10 {
+            sent += slow.send(&whole[sent..whole.len() - 10]);
+            quick.send(&words("GET small"));
+            rig.turns(4);
+            assert_eq!(quick.receive(usize::MAX), bulk(b"s"), "{what}");
+        }
+        assert_eq!(rig.say_resp(&quick, "EXISTS big"), ":0\r\n", "it is not complete; {what}");
+        assert_eq!(rig.ask_resp(&slow, &whole[sent..], 1), b"+OK\r\n");
+        assert_eq!(rig.say_resp(&quick, "TTL big"), ":100\r\n", "{what}");
+        let got = rig.ask_resp(&quick, &words("GET big"), 1);
+        assert!(got == bulk(&big), "{what}: {}", tail(&got));
+    }
+}
+
+/// Options, the reply, and the value afterwards.
+type Options<'a> = (&'a [&'a [u8]], Vec<u8>, &'a [u8]);
+
+/// What stands behind a large value decides what becomes of it, wherever the stream is cut.
+#[test]
+fn the_options_behind_a_large_value_decide() {
+    let old = value(70_000, 5);
+    let new = value(90_000, 6);
+    for (number, plan) in rig::plans().into_iter().enumerate() {
+        let what = plan.what();
+        let faults = Faults { seed: 3, short: 60, refuse: 40, reset: 0, pipe_bytes: 65536 };
+        let plan = Plan { faults: if number % 2 == 0 { Faults::NONE } else { faults }, ..plan };
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let rows: [Options<'_>; 9] = [
+            (&[], b"+OK\r\n".to_vec(), &new),
+            (&[b"NX"], b"$-1\r\n".to_vec(), &old),
+            (&[b"XX", b"GET"], bulk(&old), &new),
+            (&[b"GET", b"NX"], bulk(&old), &old),
+            (&[b"EX", b"0"], b"-ERR invalid expire time in 'set' command\r\n".to_vec(), &old),
+            (&[b"EX"], b"-ERR syntax error\r\n".to_vec(), &old),
+            (&[b"what"], b"-ERR syntax error\r\n".to_vec(), &old),
+            (&[&new], b"-ERR syntax error\r\n".to_vec(), &old),
+            (&[&b"a"[..]; 9], b"-ERR syntax error\r\n".to_vec(), &old),
+        ];
+        for (options, reply, after) in rows {
+            rig.ask_resp(&client, &request(&[b"SET", b"k", &old]), 1);
+            let args = [&[&b"SET"[..], b"k", &new], options].concat();
+            let requests = [request(&args), words("PING"), words("GET k")].concat();
+            let wanted = [&reply[..], b"+PONG\r\n", &bulk(after)].concat();
+            let got = rig.ask_resp(&client, &requests, 3);
+            assert!(got == wanted, "{what}: {} {}", tail(&got), got.len());
+        }
+        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{what}");
+    }
+}
+
+#[test]
+fn every_command_that_takes_a_value_takes_a_large_one() {
+    let (one, two) = (value(70_000, 7), value(300_000, 8));
+    for (number, plan) in rig::plans().into_iter().enumerate() {
+        let what = plan.what();
+        let faults = Faults { seed: 9, short: 60, refuse: 40, reset: 0, pipe_bytes: 65536 };
+        let plan = Plan { faults: if number % 2 == 0 { Faults::NONE } else { faults }, ..plan };
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let both = [&one[..], &two[..]].concat();
+        let many = [b"*5\r\n", &bulk(&one)[..], b"$-1\r\n", &bulk(&two), &bulk(b"s"), &bulk(&one)];
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = vec![
+            (request(&[b"SETNX", b"a", &one]), b":1\r\n".to_vec()),
+            (request(&[b"SETNX", b"a", &two]), b":0\r\n".to_vec()),
+            (request(&[b"GETSET", b"a", &two]), bulk(&one)),
+            (request(&[b"SETEX", b"a", b"100", &one]), b"+OK\r\n".to_vec()),
+            (words("TTL a"), b":100\r\n".to_vec()),
+            (request(&[b"APPEND", b"a", &two]), b":370000\r\n".to_vec()),
+            (words("TTL a"), b":100\r\n".to_vec()),
+            (words("GET a"), bulk(&both)),
+            (words("STRLEN a"), b":370000\r\n".to_vec()),
+            (words("APPEND a x"), b":370001\r\n".to_vec()),
+            (words("INCR a"), b"-ERR value is not an integer or out of range\r\n".to_vec()),
+            (request(&[b"APPEND", b"fresh", &two]), b":300000\r\n".to_vec()),
+            (request(&[b"MSET", b"a", &one, b"s", b"s", b"b", &two]), b"+OK\r\n".to_vec()),
+            (words("MGET a none b s a"), many.concat()),
+            (words("GETEX b EX 50"), bulk(&two)),
+            (words("TTL b"), b":50\r\n".to_vec()),
+            (words("GETDEL b"), bulk(&two)),
+            (words("EXISTS a b fresh s"), b":3\r\n".to_vec()),
+        ];
+        for (request, wanted) in &rows {
+            let got = rig.ask_resp(&client, request, 1);
+            assert!(got == *wanted, "{what}: {} for {}", tail(&got), tail(request));
+        }
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let (requests, wanted): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let got = rig.ask_resp(&client, &requests.concat(), wanted.len());
+        assert!(got == wanted.concat(), "{what}: {}", tail(&got));
+    }
+}
+
+#[test]
+fn connections_move_and_come_home_while_roles_change() {
+    for faults in [Faults::NONE, Faults { seed: 5, short: 60, refuse: 40, ..Faults::NONE }] {
+        let mut rig = Rig::new(&Plan { faults, ..Plan::of(6, Form::Roles) });
+        let clients: Vec<_> = (0..8).map(|_| rig.net.connect()).collect();
+        for round in 0..24_usize {
+            rig.publish_large(1 + round % 3);
+            let client = &clients[round % clients.len()];
+            let big = value(50_000 + 10_000 * round, round as u64);
+            let requests = [
+                request(&[b"SET", b"big", &big, b"EX", b"1000"]),
+                words("MGET big none big"),
+                words("MULTI"),
+                words("GET big"),
+                words("STRLEN big"),
+                words("EXEC"),
+                words("GET big"),
+                words("PING"),
+            ]
+            .concat();
+            let wanted = [
+                &b"+OK\r\n*3\r\n"[..],
+                &bulk(&big),
+                b"$-1\r\n",
+                &bulk(&big),
+                b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n",
+                &bulk(&big),
+                format!(":{}\r\n", big.len()).as_bytes(),
+                &bulk(&big),
+                b"+PONG\r\n",
+            ]
+            .concat();
+            let got = rig.ask_resp(client, &requests, 8);
+            assert!(got == wanted, "round {round}: {}", tail(&got));
+        }
+        let moved: u64 = rig.shared.workers.iter().map(|w| w.lanes.moved_to_large.get()).sum();
+        assert!(moved > 20, "{moved} connections moved");
+    }
+}

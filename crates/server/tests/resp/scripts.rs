@@ -1,0 +1,338 @@
+//! What each command answers: rows of request and reply.
+
+use laneway_transport::memory::Faults;
+use laneway_vopr::rig::resp::{reply_bytes, words};
+use laneway_vopr::rig::{self, Plan, Rig};
+
+/// Requests and their replies, `\r\n` written as `|`. A reply that ends with `~` is a beginning.
+type Rows = &'static [(&'static str, &'static str)];
+
+fn faults(seed: u64) -> Faults {
+    Faults { seed, short: 60, refuse: 40, reset: 0, pipe_bytes: 65536 }
+}
+
+/// Each design, with whole reads and with cut ones, request by request and as one pipeline.
+fn check(rows: Rows) {
+    for (number, plan) in rig::plans().into_iter().chain(domains()).enumerate() {
+        let what = plan.what();
+        let plan = Plan { faults: if number % 2 == 0 { Faults::NONE } else { faults(7) }, ..plan };
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        for (request, wanted) in rows {
+            let got = rig.say_resp(&client, request).replace("\r\n", "|");
+            agree(request, &got, wanted, &what);
+        }
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let pipeline: Vec<u8> = rows.iter().flat_map(|(request, _)| words(request)).collect();
+        let all = rig.ask_resp(&client, &pipeline, rows.len());
+        let mut at = 0;
+        for (request, wanted) in rows {
+            let end = at + reply_bytes(&all[at..]).expect("they are whole");
+            let got = String::from_utf8_lossy(&all[at..end]).replace("\r\n", "|");
+            agree(request, &got, wanted, &what);
+            at = end;
+        }
+    }
+}
+
+fn agree(request: &str, got: &str, wanted: &str, what: &str) {
+    let fits = match wanted.strip_suffix('~') {
+        Some(beginning) => got.starts_with(beginning),
+        None => got == wanted,
+    };
+    assert!(fits, "{request}: {got} and not {wanted}; {what}");
+}
+
+fn domains() -> [Plan; 1] {
+    [Plan { domains: 2, ..Plan::of(4, laneway_policy::Form::TimeShare) }]
+}
+
+#[test]
+fn values_are_set_and_got() {
+    check(&[
+        ("GET k", "$-1|"),
+        ("SET k v", "+OK|"),
+        ("get k", "$1|v|"),
+        ("Set k w NX", "$-1|"),
+        ("SET k w XX", "+OK|"),
+        ("SET other w XX", "$-1|"),
+        ("SET other w NX", "+OK|"),
+        ("SET k x GET", "$1|w|"),
+        ("SET k y NX GET", "$1|x|"),
+        ("SET new y NX GET", "$-1|"),
+        ("GET new", "$1|y|"),
+        ("SET none y XX GET", "$-1|"),
+        ("GET none", "$-1|"),
+        ("GETSET k z", "$1|x|"),
+        ("GETSET fresh z", "$-1|"),
+        ("SETNX k q", ":0|"),
+        ("SETNX n q", ":1|"),
+        ("GETDEL n", "$1|q|"),
+        ("GETDEL n", "$-1|"),
+        ("STRLEN k", ":1|"),
+        ("STRLEN n", ":0|"),
+        ("APPEND k tail", ":5|"),
+        ("APPEND n tail", ":4|"),
+        ("GET k", "$5|ztail|"),
+        ("GET n", "$4|tail|"),
+        ("MSET a 1 b 2 c 3", "+OK|"),
+        ("MGET a b x c a", "*5|$1|1|$1|2|$-1|$1|3|$1|1|"),
+        ("EXISTS a b x a", ":3|"),
+        ("TOUCH a x", ":1|"),
+        ("TYPE a", "+string|"),
+        ("TYPE x", "+none|"),
+        ("DEL a x b a", ":2|"),
+        ("UNLINK c", ":1|"),
+        ("MGET a b c", "*3|$-1|$-1|$-1|"),
+    ]);
+}
+
+#[test]
+fn options_are_read_as_redis_reads_them() {
+    check(&[
+        ("SET k v NX XX", "-ERR syntax error|"),
+        ("SET k v EX", "-ERR syntax error|"),
+        ("SET k v EX 1 PX 1", "-ERR syntax error|"),
+        ("SET k v EX x EX 1 PX 1", "-ERR syntax error|"),
+        ("SET k v EX 1 KEEPTTL", "-ERR syntax error|"),
+        ("SET k v KEEPTTL EX 1", "-ERR syntax error|"),
+        ("SET k v what", "-ERR syntax error|"),
+        ("SET k v EX 0", "-ERR invalid expire time in 'set' command|"),
+        ("SET k v PX -1", "-ERR invalid expire time in 'set' command|"),
+        ("SET k v EX 9223372036854775807", "-ERR invalid expire time in 'set' command|"),
+        ("SET k v EX x", "-ERR value is not an integer or out of range|"),
+        ("SETEX k 0 v", "-ERR invalid expire time in 'setex' command|"),
+        ("PSETEX k 0 v", "-ERR invalid expire time in 'psetex' command|"),
+        ("SETEX k x v", "-ERR value is not an integer or out of range|"),
+        ("EXISTS k", ":0|"),
+        ("SET k v EX x EX 10", "+OK|"),
+        ("DEL k", ":1|"),
+        ("SET k v ex 10 nx get", "$-1|"),
+        ("GETEX k EX 0", "-ERR invalid expire time in 'getex' command|"),
+        ("GETEX k EX", "-ERR syntax error|"),
+        ("GETEX k PERSIST 1", "-ERR syntax error|"),
+        ("GETEX k what", "-ERR syntax error|"),
+        (
+            "EXPIRE k 10 NX XX",
+            "-ERR NX and XX, GT or LT options at the same time are not compatible|",
+        ),
+        ("EXPIRE k 10 GT LT", "-ERR GT and LT options at the same time are not compatible|"),
+        ("EXPIRE k 10 what", "-ERR Unsupported option what|"),
+        ("EXPIRE k x", "-ERR value is not an integer or out of range|"),
+        ("EXPIRE k 9223372036854775807", "-ERR invalid expire time in 'expire' command|"),
+        ("GET", "-ERR wrong number of arguments for 'get' command|"),
+        ("GET a b", "-ERR wrong number of arguments for 'get' command|"),
+        ("SET a", "-ERR wrong number of arguments for 'set' command|"),
+        ("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command|"),
+        ("DEL", "-ERR wrong number of arguments for 'del' command|"),
+        ("nope a b", "-ERR unknown command 'nope', with args beginning with: 'a' 'b' |"),
+        ("LPUSH l 1", "-ERR unknown command 'LPUSH', with args beginning with: 'l' '1' |"),
+        ("KEYS *", "-ERR KEYS is not served~"),
+    ]);
+}
+
+#[test]
+fn numbers_are_signed_and_begin_at_zero() {
+    check(&[
+        ("INCR n", ":1|"),
+        ("INCRBY n 41", ":42|"),
+        ("DECR n", ":41|"),
+        ("DECRBY n 100", ":-59|"),
+        ("GET n", "$3|-59|"),
+        ("DECR fresh", ":-1|"),
+        ("SET n 9223372036854775807", "+OK|"),
+        ("INCR n", "-ERR increment or decrement would overflow|"),
+        ("INCRBY n x", "-ERR value is not an integer or out of range|"),
+        ("DECRBY n -9223372036854775808", "-ERR decrement would overflow|"),
+        ("GET n", "$19|9223372036854775807|"),
+        ("SET n 01", "+OK|"),
+        ("INCR n", "-ERR value is not an integer or out of range|"),
+        ("SET n x", "+OK|"),
+        ("INCR n", "-ERR value is not an integer or out of range|"),
+        ("SETEX n 100 5", "+OK|"),
+        ("INCR n", ":6|"),
+        ("TTL n", ":100|"),
+    ]);
+}
+
+#[test]
+fn items_live_as_long_as_they_were_told() {
+    check(&[
+        ("TTL k", ":-2|"),
+        ("PTTL k", ":-2|"),
+        ("SET k v", "+OK|"),
+        ("TTL k", ":-1|"),
+        ("PERSIST k", ":0|"),
+        ("EXPIRE k 100", ":1|"),
+        ("TTL k", ":100|"),
+        ("EXPIRE k 50 GT", ":0|"),
+        ("EXPIRE k 200 GT", ":1|"),
+        ("EXPIRE k 300 LT", ":0|"),
+        ("EXPIRE k 90 LT", ":1|"),
+        ("EXPIRE k 70 NX", ":0|"),
+        ("EXPIRE k 70 XX", ":1|"),
+        ("TTL k", ":70|"),
+        ("SET k w KEEPTTL", "+OK|"),
+        ("TTL k", ":70|"),
+        ("APPEND k w", ":2|"),
+        ("TTL k", ":70|"),
+        ("PERSIST k", ":1|"),
+        ("TTL k", ":-1|"),
+        ("SET k v EX 100", "+OK|"),
+        ("SET k v", "+OK|"),
+        ("TTL k", ":-1|"),
+        ("SET k v PX 100000", "+OK|"),
+        ("TTL k", ":100|"),
+        ("GETEX k EX 20", "$1|v|"),
+        ("TTL k", ":20|"),
+        ("GETEX k", "$1|v|"),
+        ("TTL k", ":20|"),
+        ("GETEX k PERSIST", "$1|v|"),
+        ("TTL k", ":-1|"),
+        ("EXPIREAT k 1800000000", ":1|"),
+        ("EXPIRETIME k", ":1800000000|"),
+        ("PEXPIRETIME k", ":1800000000000|"),
+        ("PEXPIREAT k 1800000000001", ":1|"),
+        ("EXPIRETIME k", ":1800000001|"),
+        ("SET k v EXAT 1800000000", "+OK|"),
+        ("EXPIRETIME k", ":1800000000|"),
+        ("SET k v PXAT 1800000000000", "+OK|"),
+        ("EXPIRETIME k", ":1800000000|"),
+        ("EXPIREAT k 1", ":1|"),
+        ("EXISTS k", ":0|"),
+        ("EXPIRE k 10", ":0|"),
+        ("SET k v", "+OK|"),
+        ("EXPIRE k -1", ":1|"),
+        ("GET k", "$-1|"),
+        ("SET k v", "+OK|"),
+        ("SET k v EXAT 1 GET", "$1|v|"),
+        ("DBSIZE", ":0|"),
+        ("SET k v", "+OK|"),
+        ("GETEX k PXAT 1", "$1|v|"),
+        ("DBSIZE", ":0|"),
+        ("SETEX k 10 v", "+OK|"),
+        ("GETSET k w", "$1|v|"),
+        ("TTL k", ":-1|"),
+    ]);
+}
+
+#[test]
+fn clients_may_say_hello() {
+    check(&[
+        ("PING", "+PONG|"),
+        ("PING hi", "$2|hi|"),
+        ("ECHO hi", "$2|hi|"),
+        ("SELECT 0", "+OK|"),
+        ("SELECT 1", "-ERR DB index is out of range|"),
+        ("SELECT x", "-ERR value is not an integer or out of range|"),
+        ("AUTH secret", "-ERR AUTH <password> called without any password configured~"),
+        ("AUTH default secret", "+OK|"),
+        ("AUTH bob secret", "-WRONGPASS~"),
+        ("CLIENT SETINFO LIB-NAME redis-py", "+OK|"),
+        ("CLIENT SETINFO lib-ver 8.1.0", "+OK|"),
+        ("CLIENT SETINFO what 1", "-ERR Unrecognized option 'what'|"),
+        ("CLIENT GETNAME", "$-1|"),
+        ("CLIENT SETNAME me", "+OK|"),
+        ("CLIENT GETNAME", "$2|me|"),
+        ("CLIENT NO-EVICT on", "+OK|"),
+        ("CLIENT NO-TOUCH off", "+OK|"),
+        ("CLIENT ID", ":~"),
+        ("CLIENT what", "-ERR unknown subcommand 'what'. Try CLIENT HELP.|"),
+        ("HELLO", "*14|$6|server|~"),
+        ("HELLO 4", "-NOPROTO unsupported protocol version|"),
+        ("HELLO x", "-ERR Protocol version is not an integer or out of range|"),
+        ("HELLO 3 AUTH bob x", "-WRONGPASS~"),
+        ("HELLO 3 SETNAME you", "%7|$6|server|$7|laneway|$7|version|~"),
+        ("CLIENT GETNAME", "$3|you|"),
+        ("GET none", "_|"),
+        ("MGET none", "*1|_|"),
+        ("CONFIG GET save", "%1|$4|save|$0||"),
+        ("CONFIG GET nothing", "%0|"),
+        ("CONFIG SET save 1", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.|"),
+        ("COMMAND COUNT", ":~"),
+        ("COMMAND DOCS", "%0|"),
+        ("COMMAND INFO get nope", "*2|*10|$3|get|:2|~2|+readonly|+fast|:1|:1|:1|~0|*0|*0|*0|_|"),
+        ("INFO persistence", "=~"),
+        ("RESET", "+RESET|"),
+        ("GET none", "$-1|"),
+        ("CLIENT GETNAME", "$-1|"),
+        ("CONFIG GET max?lients", "*2|$10|maxclients|$2|64|"),
+        ("INFO persistence", "$41|# Persistence|loading:0|aof_enabled:0||"),
+        ("COMMAND", "*~"),
+        ("TIME", "*2|$10|17000000~"),
+        ("DBSIZE", ":0|"),
+        ("MSET a 1 b 2", "+OK|"),
+        ("DBSIZE", ":2|"),
+        ("FLUSHALL what", "-ERR syntax error|"),
+        ("FLUSHALL ASYNC", "+OK|"),
+        ("GET a", "$-1|"),
+        ("FLUSHDB", "+OK|"),
+    ]);
+}
+
+#[test]
+fn a_transaction_is_executed_when_exec_comes() {
+    check(&[
+        ("EXEC", "-ERR EXEC without MULTI|"),
+        ("DISCARD", "-ERR DISCARD without MULTI|"),
+        ("MULTI", "+OK|"),
+        ("SET k 1", "+QUEUED|"),
+        ("INCR k", "+QUEUED|"),
+        ("GET k", "+QUEUED|"),
+        ("LPUSH", "-ERR unknown command 'LPUSH', with args beginning with: |"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.|"),
+        ("GET k", "$-1|"),
+        ("MULTI", "+OK|"),
+        ("SET k 1", "+QUEUED|"),
+        ("INCR k", "+QUEUED|"),
+        ("INCRBY k x", "+QUEUED|"),
+        ("MGET k none", "+QUEUED|"),
+        ("GET k", "+QUEUED|"),
+        ("GET k", "+QUEUED|"),
+        ("EXEC", "*6|+OK|:2|-ERR value is not an integer or out of range|*2|$1|2|$-1|$1|2|$1|2|"),
+        ("MULTI", "+OK|"),
+        ("EXEC", "*0|"),
+        ("MULTI", "+OK|"),
+        ("DEL k", "+QUEUED|"),
+        ("DISCARD", "+OK|"),
+        ("GET k", "$1|2|"),
+        ("MULTI", "+OK|"),
+        ("MULTI", "-ERR MULTI calls can not be nested|"),
+        ("EXEC", "*0|"),
+        ("MULTI", "+OK|"),
+        ("GET", "-ERR wrong number of arguments for 'get' command|"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.|"),
+        ("MULTI", "+OK|"),
+        ("EXEC 1", "-EXECABORT Transaction discarded because of: wrong number of arguments~"),
+        ("PING", "+PONG|"),
+        ("WATCH k", "-ERR WATCH is not served~"),
+        ("MULTI", "+OK|"),
+        ("PING", "+QUEUED|"),
+        ("RESET", "+RESET|"),
+        ("PING", "+PONG|"),
+    ]);
+}
+
+#[test]
+fn time_to_live_ends_at_a_full_second_and_not_before() {
+    let mut rig = Rig::new(&Plan::of(1, laneway_policy::Form::TimeShare));
+    let client = rig.net.connect();
+    rig.clock.advance(250_000_000); // into a second
+    assert_eq!(rig.say_resp(&client, "SET k v PX 100"), "+OK\r\n");
+    let left = rig.say_resp(&client, "PTTL k");
+    let left: u64 = left.trim_matches([':', '\r', '\n']).parse().expect("a number");
+    assert!((100..1100).contains(&left), "{left}");
+    rig.clock.advance(600_000_000);
+    assert_eq!(rig.say_resp(&client, "GET k"), "$1\r\nv\r\n", "it may stay a little longer");
+    rig.clock.advance(200_000_000);
+    assert_eq!(rig.say_resp(&client, "GET k"), "$-1\r\n");
+    for seconds in 1..5 {
+        rig.clock.advance(333_000_000);
+        rig.say_resp(&client, &format!("SET k v EX {seconds}"));
+        rig.clock.advance(seconds * 1_000_000_000 - 10_000_000);
+        assert_eq!(rig.say_resp(&client, "GET k"), "$1\r\nv\r\n", "it went too early");
+        rig.clock.advance(1_010_000_000);
+        assert_eq!(rig.say_resp(&client, "GET k"), "$-1\r\n", "it is still there");
+    }
+}

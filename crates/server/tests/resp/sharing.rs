@@ -1,0 +1,137 @@
+//! One store for two protocols, and one port.
+
+use laneway_policy::Form;
+use laneway_transport::memory::Client;
+use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use laneway_vopr::rig::resp::words;
+use laneway_vopr::rig::{Plan, Rig};
+
+fn rig() -> Rig {
+    Rig::new(&Plan::of(2, Form::TimeShare))
+}
+
+fn memcached(rig: &mut Rig, client: &Client, request: &str) -> String {
+    let end = if request.starts_with("get") { &b"END\r\n"[..] } else { b"\r\n" };
+    String::from_utf8(rig.ask(client, request.as_bytes(), end)).expect("it is text")
+}
+
+#[test]
+fn what_one_protocol_sets_the_other_reads() {
+    let mut rig = rig();
+    let (redis, memcache) = (rig.net.connect(), rig.net.connect());
+    let rows: [(bool, &str, &str); 22] = [
+        (true, "SET k v", "+OK\r\n"),
+        (false, "get k\r\n", "VALUE k 0 1\r\nv\r\nEND\r\n"),
+        (false, "set k 7 0 3\r\nabc\r\n", "STORED\r\n"),
+        (true, "GET k", "$3\r\nabc\r\n"),
+        // What changes a value in part keeps its flags; what sets it has none.
+        (true, "APPEND k d", ":4\r\n"),
+        (false, "get k\r\n", "VALUE k 7 4\r\nabcd\r\nEND\r\n"),
+        (true, "SET k 10", "+OK\r\n"),
+        (false, "decr k 1\r\n", "9\r\n"),
+        // memcached's `decr` fills up with spaces.
+        (true, "GET k", "$2\r\n9 \r\n"),
+        (true, "INCR k", ":10\r\n"),
+        (true, "DECRBY k 5", ":5\r\n"),
+        (false, "get k\r\n", "VALUE k 0 1\r\n5\r\nEND\r\n"),
+        (true, "DECRBY k 7", ":-2\r\n"),
+        (false, "incr k 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
+        (false, "set k 5 0 20\r\n18446744073709551615\r\n", "STORED\r\n"),
+        (true, "INCR k", "-ERR value is not an integer or out of range\r\n"),
+        (false, "set k 5 0 1\r\n1\r\n", "STORED\r\n"),
+        (true, "INCR k", ":2\r\n"),
+        (false, "get k\r\n", "VALUE k 5 1\r\n2\r\nEND\r\n"),
+        (false, "touch k 100\r\n", "TOUCHED\r\n"),
+        (true, "TTL k", ":100\r\n"),
+        (false, "flush_all\r\n", "OK\r\n"),
+    ];
+    for (is_redis, request, wanted) in rows {
+        let got = match is_redis {
+            true => rig.say_resp(&redis, request),
+            false => memcached(&mut rig, &memcache, request),
+        };
+        assert_eq!(got, wanted, "{request}");
+    }
+    assert_eq!(rig.say_resp(&redis, "EXISTS k"), ":0\r\n");
+}
+
+#[test]
+fn the_first_bytes_of_a_connection_tell_its_protocol_for_good() {
+    let rows: [(&[u8], &[u8]); 8] = [
+        (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
+        (b"PING\r\n", b"+PONG\r\n"),
+        (b"ping\r\nset k v\r\nget k\r\n", b"+PONG\r\n+OK\r\n$1\r\nv\r\n"),
+        (b"echo \"a b\"\n", b"$3\r\na b\r\n"),
+        (b"GET k\r\n", b"ERROR\r\n"),
+        (b"mn\r\nPING\r\n", b"MN\r\nERROR\r\n"),
+        (b"get k\r\n*1\r\n$4\r\nPING\r\n", b"END\r\nERROR\r\nERROR\r\nERROR\r\n"),
+        (b"\r\nPING\r\n", b"ERROR\r\nERROR\r\n"),
+    ];
+    for (bytes, wanted) in rows {
+        for whole in [true, false] {
+            let mut rig = rig();
+            let client = rig.net.connect();
+            let pieces = if whole { vec![bytes] } else { bytes.chunks(1).collect() };
+            for piece in pieces {
+                client.send(piece);
+                rig.turns(3);
+            }
+            rig.turns(10);
+            let got = client.receive(usize::MAX);
+            let got = String::from_utf8_lossy(&got)
+                .replace("CLIENT_ERROR bad command line format\r\n", "ERROR\r\n");
+            assert_eq!(got, String::from_utf8_lossy(wanted), "{}", bytes.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn where_redis_clients_are_not_wanted_they_are_memcached_clients() {
+    let mut rig = Rig::new(&Plan { resp: false, ..Plan::of(2, Form::TimeShare) });
+    let client = rig.net.connect();
+    client.send(&words("PING"));
+    rig.turns(10);
+    let got = client.receive(usize::MAX);
+    assert!(got.starts_with(b"ERROR\r\n"), "{}", got.escape_ascii());
+}
+
+#[test]
+fn at_a_port_of_their_own_inline_commands_are_redis() {
+    let mut rig = rig();
+    rig.shared.resp_from.set(0).expect("it is not set");
+    let client = rig.net.connect();
+    client.send(b"set k 'a b'\r\nGET k\r\n\r\nget none\r\nincr n\r\nquit\r\n");
+    rig.turns(20);
+    let got = client.receive(usize::MAX);
+    assert_eq!(String::from_utf8_lossy(&got), "+OK\r\n$3\r\na b\r\n$-1\r\n:1\r\n+OK\r\n");
+    assert!(client.ended());
+}
+
+#[test]
+fn what_is_asked_is_counted_as_memcacheds_requests_are() {
+    let mut rig = rig();
+    let client = rig.net.connect();
+    let requests =
+        ["SET k v", "GET k", "GET none", "MGET k k none", "DEL k none", "INCR n", "INCR n"];
+    let pipeline: Vec<u8> = requests.iter().flat_map(|line| words(line)).collect();
+    rig.ask_resp(&client, &pipeline, requests.len());
+    let totals = rig.shared.board.totals();
+    let told = (totals.cmd_get, totals.get_hits, totals.get_misses, totals.cmd_set);
+    assert_eq!(told, (5, 3, 2, 1));
+    let told = (totals.delete_hits, totals.delete_misses, totals.incr_hits, totals.incr_misses);
+    assert_eq!(told, (1, 1, 1, 1));
+}
+
+#[test]
+fn where_items_are_kept_durably_redis_clients_are_told_so_and_closed() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
+    let mut rig = Rig::new(&Plan { kept: Some(kept), ..Plan::of(2, Form::TimeShare) });
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    client.send(&words("SET k v"));
+    rig.turns(10);
+    let got = client.receive(usize::MAX);
+    assert!(got.starts_with(b"-ERR this server keeps a data folder"), "{}", got.escape_ascii());
+    assert!(client.ended());
+    assert_eq!(memcached(&mut rig, &other, "get k\r\n"), "END\r\n", "nothing was stored");
+}
