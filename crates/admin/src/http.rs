@@ -23,22 +23,24 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Answer until told to stop, or until who would tell is gone.
 pub async fn serve(listener: TcpListener, watch: Watch, stopped: oneshot::Receiver<()>) {
+    // To whom only this host can connect, only this host's names are.
+    let private = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return log::error!("--admin: the endpoint cannot be served: {error}"),
     };
-    tokio::spawn(accept(listener, watch));
+    tokio::spawn(accept(listener, watch, private));
     // Either says so. All tasks end with the scheduler that called this.
     let _ = stopped.await;
 }
 
-async fn accept(listener: tokio::net::TcpListener, watch: Watch) {
+async fn accept(listener: tokio::net::TcpListener, watch: Watch, private: bool) {
     let connections = Connections::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let number = connections.enter();
-                let serves = answer(stream, watch.clone(), connections.clone(), number);
+                let serves = answer(stream, watch.clone(), connections.clone(), number, private);
                 let task = tokio::spawn(serves);
                 connections.serves(number, task.abort_handle());
             }
@@ -50,10 +52,19 @@ async fn accept(listener: tokio::net::TcpListener, watch: Watch) {
     }
 }
 
-async fn answer(stream: TcpStream, watch: Watch, connections: Connections, number: u64) {
+async fn answer(
+    stream: TcpStream,
+    watch: Watch,
+    connections: Connections,
+    number: u64,
+    private: bool,
+) {
     let service = service_fn(|request| {
         connections.asks(number);
-        let response = routes::answer(request.method(), request.uri().path(), &watch);
+        let response = match !private || routes::is_for_this_host(request.headers()) {
+            true => routes::answer(request.method(), request.uri().path(), &watch),
+            false => routes::misdirected(),
+        };
         std::future::ready(Ok::<_, Infallible>(response))
     });
     // An error is the client's: it sent no HTTP, was silent for too long, or is gone.

@@ -4,8 +4,9 @@ use crate::{Watch, metrics, state};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
-use hyper::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{HOST, HeaderMap, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Response, StatusCode};
+use std::net::IpAddr;
 
 /// The dashboard: one page that loads nothing but `/api/state`.
 const PAGE: &str = concat!(
@@ -27,6 +28,25 @@ const JSON: &str = "application/json";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const PATHS: &str = "there is /, /metrics, /healthz, /readyz and /api/state\n";
+
+/// Whether a request names this host as one that only it can connect to is named: by an address, or
+/// as localhost. A web page whose name somebody has made lead here (DNS rebinding) would be of the
+/// same origin for a browser, and read everything; it has a name of its own.
+pub fn is_for_this_host(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST) else { return true }; // no browser leaves it out
+    let Ok(host) = host.to_str() else { return false };
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let name =
+        host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(name, _)| name);
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    address.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
+}
+
+/// The answer to who meant another host.
+pub fn misdirected() -> Response<Full<Bytes>> {
+    let why = "this address is private to its host: ask by 127.0.0.1 or localhost\n";
+    respond(StatusCode::MISDIRECTED_REQUEST, TEXT, why)
+}
 
 /// The answer to a request for this path.
 pub fn answer(method: &Method, path: &str, watch: &Watch) -> Response<Full<Bytes>> {
@@ -81,4 +101,32 @@ fn respond(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_address_answers_to_its_own_names_only() {
+        for (host, ours) in [
+            (Some("127.0.0.1:11280"), true),
+            (Some("127.0.0.1"), true),
+            (Some("[::1]:11280"), true),
+            (Some("[::1]"), true),
+            (Some("localhost:11280"), true),
+            (Some("LocalHost"), true),
+            (None, true),
+            (Some("rebound.example:11280"), false),
+            (Some("127.0.0.1.rebound.example"), false),
+            (Some("localhost.rebound.example"), false),
+            (Some(""), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(host) = host {
+                headers.insert(HOST, HeaderValue::from_static(host));
+            }
+            assert_eq!(is_for_this_host(&headers), ours, "{host:?}");
+        }
+    }
 }

@@ -187,6 +187,13 @@ fn malformed_http_is_refused_and_others_are_served() {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{shown}: {answer}");
         assert_eq!(server.get("/healthz"), (200, "ok\n".to_owned()), "after {shown}");
     }
+    // A page elsewhere whose name leads here.
+    let mut page = server.admin();
+    let request = b"GET /api/state HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n";
+    page.write_all(request).expect("it reads");
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 421 ") && !answer.contains("threshold"), "{answer}");
     // Half a request, and the end.
     let mut half = server.admin();
     half.write_all(b"GET /metr").expect("it reads");
@@ -204,7 +211,7 @@ fn a_thousand_idle_connections_and_readers_that_do_not_read_shut_nobody_out() {
     let server = Watched::start(&[]);
     let idle: Vec<TcpStream> = (0..1_000).map(|_| server.admin()).collect();
     assert_eq!(server.get("/healthz"), (200, "ok\n".to_owned()));
-    let ask_for_all = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n".repeat(2_000);
+    let ask_for_all = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2_000);
     let deaf: Vec<TcpStream> = (0..200)
         .map(|_| {
             let mut stream = server.admin();

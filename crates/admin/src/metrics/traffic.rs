@@ -20,8 +20,8 @@ pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
     connections(snapshot, page)?;
     errors(snapshot, page)?;
     let totals = &snapshot.totals;
-    page.counter_bytes("received", "Bytes received from streams", totals.bytes_read)?;
-    page.counter_bytes("sent", "Bytes sent to streams", totals.bytes_written)?;
+    page.counter_bytes("received", "Bytes received", totals.bytes_read)?;
+    page.counter_bytes("sent", "Bytes sent", totals.bytes_written)?;
     let help = "Turns of a connection that were cut short to let others in";
     page.counter("connection_yields", help, totals.conn_yields)?;
     if !snapshot.udp.is_empty() {

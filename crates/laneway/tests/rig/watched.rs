@@ -31,7 +31,8 @@ impl Watched {
     /// The status and the body of what is answered to this request line.
     pub fn request(&self, line: &str) -> (u16, String, String) {
         let mut stream = self.admin();
-        let request = format!("{line} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+        let host = &self.admin;
+        let request = format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
