@@ -7,6 +7,7 @@
 use crate::meta;
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
 use crate::request::{exptime, key_number, line, request};
+use crate::resp;
 
 pub use crate::request::{Expect, Request, key_name, refusal};
 
@@ -97,13 +98,16 @@ fn one_reply(
     if request.expect == Expect::Silence {
         return Ok(Some((0, vec![Told::Silence; request.asked.len()])));
     }
+    if let Expect::Resp(kind) = request.expect {
+        return resp::reply(kind, request, got, values);
+    }
     let Some((first, bytes)) = line(got)? else { return Ok(None) };
     let all = |told: Told| Ok(Some((bytes, vec![told; request.asked.len().max(1)])));
     if first.starts_with("SERVER_ERROR") {
         return all(refusal(first));
     }
     match &request.expect {
-        Expect::Silence => unreachable!("it was answered above"),
+        Expect::Silence | Expect::Resp(_) => unreachable!("it was answered above"),
         Expect::Refusal => match first.starts_with("CLIENT_ERROR") || first == "ERROR" {
             true => all(Told::Refused),
             false => Err(format!("{first:?} to a request that is wrong")),

@@ -19,6 +19,7 @@ pub mod meta;
 pub mod model;
 pub mod regressions;
 pub mod request;
+pub mod resp;
 mod rests;
 #[allow(missing_docs)] // a harness of tests: its names and their uses say what they are
 pub mod rig;

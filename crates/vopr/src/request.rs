@@ -32,6 +32,25 @@ pub enum Expect {
     Silence,
     /// One line that refuses: the request is wrong on purpose.
     Refusal,
+    /// A reply of RESP.
+    Resp(Reply),
+}
+
+/// What kind of reply of RESP comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    /// `OK`, or null where a condition was not met.
+    Stored,
+    /// 1, or 0 where there is none.
+    Found,
+    /// A value, or null.
+    Value,
+    /// Such replies, in an array.
+    Values,
+    /// Anything.
+    Any,
+    /// An error: the request is wrong on purpose.
+    Refusal,
 }
 
 /// A request on its way.

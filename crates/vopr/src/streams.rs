@@ -5,6 +5,8 @@ use crate::ask::{self, Expect, Request};
 use crate::books::{Books, Entry};
 use crate::meta::{Style, meta};
 use crate::model::{Asked, Count, Fetch, New, Told, Ttl};
+use crate::request::Reply;
+use crate::resp;
 use crate::rig::value;
 use crate::swarm::Swarm;
 use laneway_tier::disk::sim::Random;
@@ -180,12 +182,15 @@ pub struct StreamClient {
     id: Option<(usize, u64)>,
     /// It was asked for last.
     last_key: Option<usize>,
+    /// It speaks RESP.
+    is_redis: bool,
 }
 
 impl StreamClient {
     /// Not connected yet.
-    pub fn new(number: usize) -> StreamClient {
+    pub fn new(number: usize, is_redis: bool) -> StreamClient {
         StreamClient {
+            is_redis,
             name: format!("client {number}"),
             client: None,
             out: VecDeque::new(),
@@ -225,6 +230,12 @@ impl StreamClient {
     /// Asks one thing more, if it may.
     pub fn ask(&mut self, scene: &mut Scene<'_>) {
         if self.flights.len() >= scene.swarm.pipeline {
+            return;
+        }
+        if self.is_redis {
+            if let Some(request) = by_resp(scene) {
+                self.send(scene, request);
+            }
             return;
         }
         let request = match scene.random.below(40) {
@@ -293,7 +304,11 @@ impl StreamClient {
 
     /// Asks for a flush, if it may.
     pub fn ask_flush(&mut self, scene: &mut Scene<'_>) {
-        if let Some(request) = flush(scene) {
+        let request = match self.is_redis {
+            true => flush_by_resp(scene),
+            false => flush(scene),
+        };
+        if let Some(request) = request {
             self.send(scene, request);
         }
     }
@@ -301,9 +316,12 @@ impl StreamClient {
     /// Reads every key, for the end.
     pub fn read_all(&mut self, scene: &mut Scene<'_>) {
         for key in 0..scene.swarm.keys {
-            let style = Style::default();
-            let read = meta(key, Asked::Get, &scene.books.values, style).expect("it is a read");
-            self.send(scene, read);
+            let (style, values) = (Style::default(), &scene.books.values);
+            let read = match self.is_redis {
+                true => resp::one(key, Asked::Get, values, scene.now_seconds),
+                false => meta(key, Asked::Get, values, style),
+            };
+            self.send(scene, read.expect("it is a read"));
         }
     }
 
@@ -402,7 +420,7 @@ impl StreamClient {
     ) -> Result<(), String> {
         let swarm = scene.swarm;
         let may_refuse = scene.may_doubt || swarm.may_refuse();
-        let wrong = request.expect == Expect::Refusal;
+        let wrong = matches!(request.expect, Expect::Refusal | Expect::Resp(Reply::Refusal));
         let refused = told.contains(&Told::Refused) && !may_refuse && !wrong;
         if refused || (told.contains(&Told::Doubt) && !scene.may_doubt) {
             return Err(format!("{} was refused {:?} without a reason", self.name, request.shown));
@@ -427,6 +445,41 @@ impl StreamClient {
             }
         }
     }
+}
+
+/// What a client that speaks RESP asks, if it may.
+fn by_resp(scene: &mut Scene<'_>) -> Option<Request> {
+    match scene.random.below(40) {
+        0 if scene.swarm.admin => {
+            let lines = ["PING", "INFO", "DBSIZE", "COMMAND", "CONFIG GET *", "CLIENT ID", "TIME"];
+            Some(resp::other(lines[scene.random.below(lines.len() as u64) as usize]))
+        }
+        1 if scene.swarm.wrong => {
+            let refused = resp::wrong(scene.random.below(5), MALICE);
+            Some(refused)
+        }
+        2..5 => {
+            let keys: Vec<usize> =
+                (0..1 + scene.random.below(6)).filter_map(|_| scene.key()).collect();
+            let keys = keys.into_iter().collect::<std::collections::BTreeSet<_>>();
+            let keys: Vec<usize> = keys.into_iter().collect();
+            (!keys.is_empty()).then(|| resp::many(&keys))
+        }
+        5 if scene.swarm.flush && scene.random.one_in(4) => flush_by_resp(scene),
+        _ => {
+            let key = scene.key()?;
+            let asked = scene.asked(None);
+            resp::one(key, asked, &scene.books.values, scene.now_seconds)
+        }
+    }
+}
+
+/// `FLUSHALL`; `None` while another flush is to come, which it would cancel.
+fn flush_by_resp(scene: &mut Scene<'_>) -> Option<Request> {
+    if scene.books.expects_flush() {
+        return None;
+    }
+    resp::one(0, Asked::Flush, &scene.books.values, scene.now_seconds)
 }
 
 /// A value that nobody reads again: it takes memory from the others.

@@ -110,6 +110,8 @@ pub struct Swarm {
     pub jumps: bool,
     /// Requests that are wrong, each with a value that looks like commands.
     pub wrong: bool,
+    /// Some connections speak RESP, where the server does.
+    pub resp: bool,
 }
 
 /// Who serves what, as one draw: not everything goes with everything.
@@ -210,6 +212,7 @@ impl Swarm {
             rot: random.one_in(3) && kept != Kept::No,
             clock_nanos: 0,
             refuse_memory: 0,
+            resp: false,
         };
         swarm.draw_later(random);
         swarm
@@ -231,6 +234,13 @@ impl Swarm {
             self.pipeline = self.pipeline.max(self.burst);
         }
         self.helps = self.kept != Kept::No && random.one_in(2);
+        self.resp = random.one_in(3);
+    }
+
+    /// Whether the connection of this number speaks RESP: every second one. Items that are kept
+    /// durably are not served to it.
+    pub fn speaks_resp(&self, number: usize) -> bool {
+        self.resp && self.kept == Kept::No && number.is_multiple_of(2)
     }
 
     /// Whether memory is shorter than what the clients store.
@@ -288,6 +298,7 @@ impl Swarm {
         add(&|swarm| swarm.domains = 1);
         add(&|swarm| swarm.refuse_memory = 0);
         add(&|swarm| swarm.adaptive = false);
+        add(&|swarm| swarm.resp = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -330,6 +341,7 @@ impl Swarm {
             ("domains", self.domains.into()),
             ("refuse-memory", self.refuse_memory.into()),
             ("adaptive", self.adaptive.into()),
+            ("resp", self.resp.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -366,6 +378,7 @@ impl Swarm {
             "domains" => self.domains = value as u16,
             "refuse-memory" => self.refuse_memory = value as u32,
             "adaptive" => self.adaptive = value != 0,
+            "resp" => self.resp = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,

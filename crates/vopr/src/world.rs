@@ -76,7 +76,9 @@ impl World {
             books: Books::new(swarm, traced),
             machine,
             clock,
-            streams: (0..swarm.clients).map(StreamClient::new).collect(),
+            streams: (0..swarm.clients)
+                .map(|number| StreamClient::new(number, swarm.speaks_resp(number)))
+                .collect(),
             steps_until_rest: REST_EVERY,
             older: None,
             sound: None,

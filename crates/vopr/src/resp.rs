@@ -1,0 +1,144 @@
+//! Requests as bytes of RESP, and what its replies tell: of what the model knows, the part that
+//! both protocols have. An item's end is told as the second that the model expects, since a time
+//! to live by RESP ends at a full second.
+
+use crate::model::{Asked, New, Seen, Told, Ttl, Values};
+use crate::request::{Expect, Reply, Request, key_name};
+use crate::rig::resp::{reply_bytes, request};
+
+fn of(args: &[&[u8]], asked: Vec<(usize, Asked)>, reply: Reply) -> Request {
+    let shown: Vec<String> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
+    Request::of(request(args), asked, Expect::Resp(reply), &shown.join(" "))
+}
+
+/// The unix second that is asked for.
+fn end(ttl: Ttl, now_seconds: u32) -> Option<String> {
+    match ttl {
+        Ttl::Never => None,
+        Ttl::Seconds(seconds) => Some((now_seconds + seconds).to_string()),
+        Ttl::Past => Some("1".into()),
+    }
+}
+
+/// One key; `None` where RESP has no such request, or another meaning of it.
+pub fn one(key: usize, asked: Asked, values: &Values, now_seconds: u32) -> Option<Request> {
+    let name = key_name(key);
+    let name = name.as_bytes();
+    let store = |new: New, option: Option<&[u8]>, asked: Asked| {
+        let at = end(new.ttl, now_seconds);
+        let mut args = vec![&b"SET"[..], name, values.bytes(new.value)];
+        if let Some(at) = &at {
+            args.extend([&b"EXAT"[..], at.as_bytes()]);
+        }
+        args.extend(option);
+        of(&args, vec![(key, asked)], Reply::Stored)
+    };
+    let plain = |new: New| New { flags: 0, ..new };
+    Some(match asked {
+        Asked::Get => of(&[b"GET", name], vec![(key, asked)], Reply::Value),
+        Asked::GetTouch(ttl) => {
+            let at = end(ttl, now_seconds);
+            let mut args = vec![&b"GETEX"[..], name];
+            match &at {
+                Some(at) => args.extend([&b"EXAT"[..], at.as_bytes()]),
+                None => args.push(b"PERSIST"),
+            }
+            of(&args, vec![(key, asked)], Reply::Value)
+        }
+        Asked::Set(new) => store(plain(new), None, Asked::Set(plain(new))),
+        Asked::Add(new) => store(plain(new), Some(b"NX"), Asked::Add(plain(new))),
+        Asked::Replace(new) => store(plain(new), Some(b"XX"), Asked::Replace(plain(new))),
+        Asked::Delete => of(&[b"DEL", name], vec![(key, asked)], Reply::Found),
+        Asked::Touch(ttl) => {
+            let at = end(ttl, now_seconds)?;
+            of(&[b"EXPIREAT", name, at.as_bytes()], vec![(key, asked)], Reply::Found)
+        }
+        Asked::Flush => of(&[b"FLUSHALL"], vec![(key, asked)], Reply::Stored),
+        _ => return None,
+    })
+}
+
+/// Several keys at once.
+pub fn many(keys: &[usize]) -> Request {
+    let names: Vec<String> = keys.iter().map(|key| key_name(*key)).collect();
+    let mut args = vec![&b"MGET"[..]];
+    args.extend(names.iter().map(|name| name.as_bytes()));
+    of(&args, keys.iter().map(|key| (*key, Asked::Get)).collect(), Reply::Values)
+}
+
+/// What concerns no key.
+pub fn other(words: &str) -> Request {
+    let args: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+    of(&args, Vec::new(), Reply::Any)
+}
+
+/// A request that must be refused, with a value that must not be executed.
+pub fn wrong(number: u64, value: &[u8]) -> Request {
+    let long = [b'y'; 251];
+    let args: [&[&[u8]]; 5] = [
+        &[b"SET", b"k0", value, b"what"],
+        &[b"SET", b"k0", value, b"EX", b"0"],
+        &[b"SET", &long, value],
+        &[b"SETEX", b"k0", b"x", value],
+        &[b"nothing-like-it", value],
+    ];
+    of(args[number as usize % args.len()], Vec::new(), Reply::Refusal)
+}
+
+/// What the value at the front of a reply tells.
+fn value(got: &[u8], values: &mut Values) -> Result<Told, String> {
+    if got == b"$-1\r\n" {
+        return Ok(Told::Value(None));
+    }
+    let head = got.iter().position(|byte| *byte == b'\n').ok_or("no value")? + 1;
+    if got[0] != b'$' {
+        return Err(format!("{:?} and no value", got.escape_ascii().to_string()));
+    }
+    let value = values.id(&got[head..got.len() - 2]);
+    Ok(Told::Value(Some(Seen { value, flags: None, cas: None, marks: None })))
+}
+
+/// How much of `got` is the reply, and what each key is told; `None` while it is not whole.
+pub fn reply(
+    kind: Reply,
+    request: &Request,
+    got: &[u8],
+    values: &mut Values,
+) -> Result<Option<(usize, Vec<Told>)>, String> {
+    let Some(bytes) = reply_bytes(got) else { return Ok(None) };
+    let whole = &got[..bytes];
+    let text = || whole[..whole.len().min(80)].escape_ascii().to_string();
+    if kind == Reply::Refusal {
+        return match whole.starts_with(b"-ERR") || whole.starts_with(b"-OOM") {
+            true => Ok(Some((bytes, vec![Told::Refused]))),
+            false => Err(format!("{} to a request that is wrong", text())),
+        };
+    }
+    if whole.starts_with(b"-OOM") {
+        return Ok(Some((bytes, vec![Told::Refused; request.asked.len().max(1)])));
+    }
+    let told = match (kind, whole) {
+        (Reply::Any, [b'-', ..]) => return Err(text()),
+        (Reply::Any, _) => Vec::new(),
+        (Reply::Stored, b"+OK\r\n") => vec![Told::Done],
+        (Reply::Stored, b"$-1\r\n") => vec![Told::NotStored],
+        (Reply::Found, b":1\r\n") => vec![Told::Done],
+        (Reply::Found, b":0\r\n") => vec![Told::NotFound],
+        (Reply::Value, whole) => vec![value(whole, values)?],
+        (Reply::Values, [b'*', ..]) => {
+            let mut at = whole.iter().position(|byte| *byte == b'\n').expect("it is whole") + 1;
+            let mut told = Vec::new();
+            while at < bytes {
+                let end = at + reply_bytes(&whole[at..]).expect("it is whole");
+                told.push(value(&whole[at..end], values)?);
+                at = end;
+            }
+            if told.len() != request.asked.len() {
+                return Err(format!("{} values", told.len()));
+            }
+            told
+        }
+        _ => return Err(text()),
+    };
+    Ok(Some((bytes, told)))
+}
