@@ -29,8 +29,9 @@ use laneway_wire::{KEY_BYTES_MAX, Keys, Request, parse};
 
 /// Requests of one job: executing them is about a step of the executor.
 const REQUESTS_MAX: usize = 64;
-/// Jobs of one connection that are not answered. Their requests are copies.
-const JOBS_MAX: u32 = 8;
+/// Jobs of one connection from the first on that is not answered: their requests are copies, and the
+/// replies to those that are answered stay behind it.
+const JOBS_MAX: u64 = 8;
 /// What the reads of one job may find in all, since replies are held until all of it is answered.
 const READS_BYTES_MAX: u64 = 32 << 10;
 /// Keys that one request of a job reads.
@@ -159,7 +160,7 @@ impl<T: Transport> Streams<T> {
         input: &[u8],
         arrived: u64,
     ) -> Option<Step> {
-        if JOBS_MAX <= connection.output.waiting() {
+        if JOBS_MAX <= connection.output.held_back() {
             return None;
         }
         let (row, end) = core.row_of(input);
@@ -173,7 +174,8 @@ impl<T: Transport> Streams<T> {
         let bytes = input[..row.bytes].to_vec();
         let work = Work::Batch { bytes, requests: row.requests as u32 };
         let sizes = &row.sizes[..row.requests];
-        let size = ItemBytes(sizes.iter().sum());
+        // What it takes of memory: the copy, and replies that are held until all of it is answered.
+        let size = ItemBytes(row.bytes as u64 + row.reads);
         Some(match self.hand_over(core, connection, KEEPER, work, size, arrived) {
             Ok(()) => {
                 for size in sizes {

@@ -108,6 +108,7 @@ impl Output {
         let last = self.slots.pop_back();
         assert!(matches!(last, Some(Slot::Waiting(t)) if t == ticket), "not the newest place");
         self.waiting -= 1;
+        self.tickets -= 1; // nobody else has it
     }
 
     /// Whether a reply is still to come.
@@ -115,9 +116,19 @@ impl Output {
         self.waiting > 0
     }
 
-    /// How many replies are still to come.
-    pub fn waiting(&self) -> u32 {
-        self.waiting
+    /// How many replies there are from the first one on that is still to come: those behind it stay
+    /// as long as it does.
+    pub fn held_back(&self) -> u64 {
+        let first = self.slots.iter().find_map(|slot| match slot {
+            Slot::Waiting(Ticket(number)) => Some(*number),
+            _ => None,
+        });
+        first.map_or(0, |first| self.tickets - first + 1)
+    }
+
+    /// Whether all that is here is still to come.
+    pub fn has_places_only(&self) -> bool {
+        self.slots.len() == self.waiting as usize
     }
 
     /// Where the next reply will begin, as long as nothing is sent.

@@ -4,6 +4,7 @@
 use laneway_vopr::rig;
 
 use laneway_policy::{Design, Form};
+use laneway_server::latency::{Latencies, Operation, ROWS, row};
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{Durability, Settings};
 use laneway_transport::memory::Client;
@@ -365,4 +366,85 @@ fn a_worker_executes_what_it_received_or_wakes_who_does() {
     rig.keeper = Some(executor);
     let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
     assert_eq!(got, b"STORED\r\n");
+}
+
+#[test]
+fn replies_to_reads_behind_a_write_that_waits_are_bounded_too() {
+    const ASKED: usize = 20_000;
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, Plan::of(1, Form::TimeShare), None);
+    let client = rig.net.connect();
+    rig.set(&client, "there", b"some value");
+    kept.gate.commits_wait.store(true, Relaxed);
+    let mut bytes = set("k", b"v");
+    bytes.extend(b"mg there v\r\n".repeat(ASKED));
+    // The write is given away alone: what follows is executed at once, and answered behind it.
+    let mut sent = client.send(&bytes[..bytes.len() - ASKED * 12]);
+    rig.turns(30);
+    let before = requests_of_keeper(&rig);
+    for _ in 0..2000 {
+        sent += client.send(&bytes[sent..]);
+        rig.turn();
+    }
+    let begun = requests_of_keeper(&rig) - before;
+    assert!((64..=8 * 64).contains(&begun), "{begun} reads are answered and not sent");
+    assert!(sent < bytes.len(), "the rest is the client's to keep");
+    kept.gate.commits_wait.store(false, Relaxed);
+    let got = rig.send(&client, &bytes[sent..]);
+    let wanted = [&b"STORED\r\n"[..], &b"VA 10\r\nsome value\r\n".repeat(ASKED)].concat();
+    let got = rig.until(&client, got, |got| got.len() >= wanted.len());
+    assert!(got == wanted, "{}", rig::tail(&got));
+}
+
+#[test]
+fn what_a_batch_takes_of_memory_is_counted_until_it_is_answered() {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, Plan::of(1, Form::TimeShare), None);
+    let client = rig.net.connect();
+    rig.set(&client, "there", &value(1000, 1));
+    let durable = rig.shared.durable.get().expect("kept").clone();
+    assert_eq!(durable.held_bytes(), 0);
+    kept.gate.commits_wait.store(true, Relaxed);
+    let deletion = format!("delete {}\r\n", "k".repeat(200));
+    let bytes =
+        [&set("k", b"v")[..], deletion.repeat(40).as_bytes(), b"mg there v\r\nmn\r\n"].concat();
+    assert_eq!(rig.send(&client, &bytes), b"");
+    rig.turns(50);
+    let held = durable.held_bytes();
+    assert!(bytes.len() as u64 + 1000 <= held, "{held} of requests and replies");
+    kept.gate.commits_wait.store(false, Relaxed);
+    rig.until(&client, Vec::new(), |got| got.ends_with(b"MN\r\n"));
+    assert_eq!(durable.held_bytes(), 0);
+}
+
+/// Sets that the workers' books tell of.
+fn sets_told(rig: &Rig) -> u64 {
+    let mut rows = vec![Latencies::default(); ROWS];
+    rig.shared.workers.iter().for_each(|worker| worker.book.read_into(&mut rows));
+    rows[row(Operation::Set, false)].whole.count()
+}
+
+#[test]
+fn the_time_of_what_is_answered_is_told_though_more_of_its_connection_is_under_way() {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, Plan::of(1, Form::TimeShare), None);
+    let client = rig.net.connect();
+    rig.set(&client, "cold", b"c");
+    drop((rig, kept));
+    let (mut rig, kept) = started(&machine, Plan::of(1, Form::TimeShare), None);
+    let client = rig.net.connect();
+    kept.gate.commits_wait.store(true, Relaxed);
+    kept.gate.reads_wait.store(true, Relaxed);
+    client.send(&set("k", b"v"));
+    rig.turns(20);
+    client.send(b"get cold\r\n");
+    rig.turns(20);
+    kept.gate.commits_wait.store(false, Relaxed);
+    let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"STORED\r\n"));
+    assert_eq!(got, b"STORED\r\n");
+    rig.turns(20);
+    assert_eq!(sets_told(&rig), 1, "the read behind it is still under way");
+    kept.gate.reads_wait.store(false, Relaxed);
+    rig.until(&client, Vec::new(), |got| got.ends_with(b"END\r\n"));
+    assert_eq!(sets_told(&rig), 1);
 }

@@ -16,7 +16,7 @@ pub const KEEPER: WorkerTarget = WorkerTarget::Worker(WorkerId(u16::MAX));
 /// unread.
 const JOB_PLACES: usize = 1 << 14;
 
-/// Bytes of their items at most; one of any size.
+/// Bytes at most of their items, and of batches' requests and replies; one of any size.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// How the store was found.
@@ -63,7 +63,7 @@ pub struct Durable {
     pub waits: bool,
     /// Else what was written is made durable this often.
     pub interval_nanos: u64,
-    /// Bytes of requests that the keeper has, queued or not.
+    /// Bytes of requests that the keeper has, queued or not: see [`HELD_BYTES_MAX`].
     held_bytes: AtomicU64,
     /// How the store was found.
     pub recovery: Recovery,
@@ -142,7 +142,12 @@ impl Durable {
     /// Whether it has no request.
     pub fn is_idle(&self) -> bool {
         // Whoever stops looks again and again.
-        self.held_bytes.load(Ordering::Relaxed) == 0 && self.jobs.is_empty()
+        self.held_bytes() == 0 && self.jobs.is_empty()
+    }
+
+    /// Bytes that its requests take; for tests.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed) // a count
     }
 
     /// A job of so many bytes is done.

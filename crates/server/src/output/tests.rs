@@ -118,6 +118,28 @@ fn what_was_added_since_is_forgotten_and_the_rest_stays() {
 }
 
 #[test]
+fn replies_behind_one_that_is_still_to_come_are_held_back_whether_they_have_come_or_not() {
+    let mut output = Output::of(b"before".to_vec());
+    assert_eq!(output.held_back(), 0);
+    let tickets: Vec<Ticket> = (0..5).map(|_| output.reserve()).collect();
+    assert_eq!(output.held_back(), 5);
+    assert!(output.finish(tickets[1], b"second".to_vec()));
+    assert!(output.finish_with(tickets[4], Output::default()));
+    assert_eq!(output.held_back(), 5, "the first is still to come");
+    let ticket = output.reserve();
+    output.give_up(ticket);
+    assert_eq!(output.held_back(), 5);
+    assert!(output.finish(tickets[0], Vec::new()));
+    assert_eq!(output.held_back(), 3, "from the third on");
+    assert!(!output.has_places_only());
+    assert_eq!(
+        output.send(&mut sink(usize::MAX, usize::MAX), usize::MAX).unwrap().0,
+        Sent::Waiting
+    );
+    assert!(output.has_places_only());
+}
+
+#[test]
 fn a_full_peer_blocks_and_nothing_is_lost() {
     let mut output = Output::default();
     output.push_bytes(b"abcdef");
@@ -142,6 +164,7 @@ fn a_whole_reply_takes_its_place_between_those_before_and_behind_it() {
     reply.push_value(pinned);
     reply.push_bytes(b" tail");
     assert!(output.finish_with(ticket, reply));
+    assert_eq!(output.held_back(), 0);
     assert!(!output.is_waiting());
     assert!(!output.finish_with(ticket, Output::default()), "a place is filled once");
     let mut sink = sink(usize::MAX, usize::MAX);
