@@ -562,3 +562,29 @@ fn a_burst_of_datagrams_is_answered_and_counted_as_each_alone_would_be() {
         );
     }
 }
+
+#[test]
+fn a_key_is_its_own_whatever_white_space_is_in_it() {
+    let lanes = Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(1, Form::TimeShare) };
+    let mut rig = Rig::new(&lanes);
+    let mut peer = Peer::new(&rig);
+    let key = "front\tand more";
+    let key = key.replace(' ', "\r");
+    peer.ask(&mut rig, 0, 1, &set(&key, b"value"));
+    // Two are a burst, whose keys are looked for ahead.
+    for front in [false, true] {
+        if front {
+            peer.ask(&mut rig, 0, 2, &set("front", b"other"));
+        }
+        for (id, text) in [(10, "get"), (11, "mg"), (12, "gets")] {
+            let tail = if text == "mg" { " v" } else { "" };
+            peer.small(0, id, format!("{text} {key}{tail}\r\n").as_bytes());
+        }
+        let replies = peer.all(&mut rig);
+        assert_eq!(replies.len(), 3);
+        for (id, reply) in replies {
+            let shown = rig::tail(&reply);
+            assert!(reply.windows(5).any(|part| part == b"value"), "{id}, {front}: {shown}");
+        }
+    }
+}

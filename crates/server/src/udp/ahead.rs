@@ -11,8 +11,9 @@ use laneway_store::{GROUP, Group, Store};
 /// Keys to come, each with its number in the group.
 #[derive(Default)]
 pub struct Ahead {
-    /// Addresses of the keys in the input, in the order of their turns.
-    addresses: [usize; GROUP],
+    /// Where the keys stand in the input, address and length, in the order of their turns. What
+    /// looked like a key may be the front of one: in a key, any byte but a space may stand.
+    places: [(usize, usize); GROUP],
     known: usize,
     used: usize,
 }
@@ -34,7 +35,7 @@ impl Ahead {
         let mut keys = [&[][..]; GROUP];
         for key in inputs.filter_map(first_key).take(GROUP) {
             keys[self.known] = key;
-            self.addresses[self.known] = key.as_ptr() as usize;
+            self.places[self.known] = place(key);
             self.known += 1;
         }
         store.seek(group, &keys[..self.known]);
@@ -45,12 +46,16 @@ impl Ahead {
         while self.used < self.known {
             let number = self.used;
             self.used += 1;
-            if self.addresses[number] == key.as_ptr() as usize {
+            if self.places[number] == place(key) {
                 return Some(number);
             }
         }
         None
     }
+}
+
+fn place(key: &[u8]) -> (usize, usize) {
+    (key.as_ptr() as usize, key.len())
 }
 
 /// The first key of a `get`, `gets` or `mg`, if the input begins with one of them.
