@@ -138,7 +138,7 @@ pub fn json(snapshot: &WatchSnapshot) -> Result<String, serde_json::Error> {
         sizes: snapshot.sizes.iter().copied().filter(|(_, count)| *count > 0).collect(),
         latencies: latencies(snapshot),
         requests: Requests {
-            get_hits_small: totals.get_hits.saturating_sub(totals.get_hits_large),
+            get_hits_small: snapshot.small_hits,
             get_hits_large: totals.get_hits_large,
             get_hits_kernel: snapshot.kernel_hits,
             get_misses: totals.get_misses,

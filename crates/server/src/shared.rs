@@ -326,6 +326,8 @@ pub struct Shared<S> {
     pub detail: AtomicBool,
     /// Items that the background sweep found expired.
     pub swept: AtomicU64,
+    /// The most small hits that anybody was told of ([`crate::watch`]).
+    pub(crate) small_hits_told: AtomicU64,
     /// Connections, of all NUMA domains.
     pub connections: Arc<Connections>,
     /// The NUMA domains, where there are several; set before a worker is made.
@@ -392,6 +394,7 @@ impl<S> Shared<S> {
             board: Board::new(settings.workers + 1),
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),
+            small_hits_told: AtomicU64::new(0),
             connections: company.connections,
             domains: OnceLock::new(),
             resp_from: OnceLock::new(),

@@ -173,6 +173,8 @@ pub struct WatchSnapshot {
     pub latencies: Vec<LatencyWatch>,
     /// What was counted.
     pub totals: Totals,
+    /// Of the keys found by reads, those of items in the small lane.
+    pub small_hits: u64,
     /// GETs that the kernel answered.
     pub kernel_hits: u64,
     /// The store, of all domains.
@@ -226,6 +228,7 @@ impl<S> Shared<S> {
             queue_shared_jobs: self.sum(|shared| shared.large_jobs.len() as u64),
             sizes: SizeClass::all().map(|class| class.first().0).zip(sizes).collect(),
             latencies: by_kind(&rows),
+            small_hits: self.small_hits(&totals),
             totals,
             kernel_hits: self.kernel_hits(),
             store: self.store_stats(),
@@ -236,6 +239,15 @@ impl<S> Shared<S> {
             tier: self.durable.get().map(|durable| of_tier(durable)),
             process: of_process(),
         }
+    }
+
+    /// A hit counts before its lane does, and a reading may come between the two, or between its own
+    /// two reads: their difference may be less than an earlier one, but is not told then, since who
+    /// takes a counter that falls for one that began anew would count everything once more.
+    fn small_hits(&self, totals: &Totals) -> u64 {
+        let now = totals.get_hits.saturating_sub(totals.get_hits_large);
+        let before = self.small_hits_told.fetch_max(now, Relaxed); // statistics
+        now.max(before)
     }
 
     fn connections_watch(&self) -> ConnectionsWatch {

@@ -93,3 +93,23 @@ fn a_large_request_that_waits_for_a_large_worker_has_waited() {
     let (wait, all) = (nanos(&told, Part::Wait), told.whole.sum_nanos());
     assert!(wait > all / 4, "{wait} of {all}");
 }
+
+#[test]
+fn hits_of_the_small_lane_never_fall_wherever_a_reading_comes_in_between() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    rig.set(&client, "key", b"value");
+    rig.ask(&client, b"get key\r\nget key\r\nmn\r\n", b"MN\r\n");
+    let told = || rig.shared.watch(0).small_hits;
+    let counters = rig.shared.board.worker(0);
+    assert_eq!(told(), 2);
+    // A large hit whose lane is read, and whose hit was read too early.
+    counters.get_hits_large.bump_owner();
+    assert_eq!(told(), 2);
+    counters.get_hits.bump_owner();
+    assert_eq!(told(), 2);
+    counters.get_hits.bump_owner();
+    assert_eq!(told(), 3);
+    counters.get_hits_large.bump_owner();
+    assert_eq!(told(), 3, "until a small hit makes up for it");
+}

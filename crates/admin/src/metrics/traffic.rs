@@ -100,13 +100,12 @@ fn sizes(classes: &[(u64, u64)], page: &mut Page<'_>) -> fmt::Result {
 
 fn lookups(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
     let totals = &snapshot.totals;
-    let small = totals.get_hits.saturating_sub(totals.get_hits_large);
     page.counters(
         "get_hits",
         "Keys found by reads, by the lane of their item",
         None,
         [
-            (vec![("lane", "small")], small as f64),
+            (vec![("lane", "small")], snapshot.small_hits as f64),
             (vec![("lane", "large")], totals.get_hits_large as f64),
             (vec![("lane", "kernel")], snapshot.kernel_hits as f64),
         ],
