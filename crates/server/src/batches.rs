@@ -29,8 +29,8 @@ use laneway_wire::{KEY_BYTES_MAX, Keys, Request, parse};
 
 /// Requests of one job: executing them is about a step of the executor.
 const REQUESTS_MAX: usize = 64;
-/// Jobs of one connection from the first on that is not answered: their requests are copies, and the
-/// replies to those that are answered stay behind it.
+/// Jobs of one connection from the first on that is not answered: their requests are copies, and
+/// the replies to those that are answered stay behind it.
 const JOBS_MAX: u64 = 8;
 /// What the reads of one job may find in all, since replies are held until all of it is answered.
 const READS_BYTES_MAX: u64 = 32 << 10;
