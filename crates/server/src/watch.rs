@@ -242,8 +242,8 @@ impl<S> Shared<S> {
     }
 
     /// A hit counts before its lane does, and a reading may come between the two, or between its
-    /// own two reads: their difference may be less than an earlier one, but is not told then, since who
-    /// takes a counter that falls for one that began anew would count everything once more.
+    /// own two reads: their difference may be less than an earlier one, but is not told then, since
+    /// who takes a counter that falls for one that began anew would count everything once more.
     fn small_hits(&self, totals: &Totals) -> u64 {
         let now = totals.get_hits.saturating_sub(totals.get_hits_large);
         let before = self.small_hits_told.fetch_max(now, Relaxed); // statistics
