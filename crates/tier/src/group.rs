@@ -24,6 +24,9 @@ use crate::value::Large;
 use laneway_sync::planted::{Bug, is_planted};
 use std::sync::{Arc, Condvar, MutexGuard};
 
+/// Records that are offered to the index while the writer is held.
+const OFFERED_AT_ONCE: usize = 64;
+
 /// A group on its way out.
 struct Outgoing {
     /// Values were written by themselves before.
@@ -109,7 +112,7 @@ impl Shared {
             return Err(error);
         }
         let group = writer.begin();
-        let out = Outgoing::of(&mut writer);
+        let mut out = Outgoing::of(&mut writer);
         drop(writer);
         let written = self.write_out(&out);
         let mut writer = self.writer();
@@ -131,6 +134,9 @@ impl Shared {
             is_well?;
             self.sync(&out, &written, why)
         });
+        if result.is_ok() {
+            self.offer_all(&mut out.pending);
+        }
         let mut writer = self.writer();
         let settled = self.settle(&mut writer, out, result);
         writer.settled = group;
@@ -186,6 +192,22 @@ impl Shared {
         Ok(())
     }
 
+    /// Offers what is durable to the index, some at a time: whoever appends does not wait for all
+    /// of a large group. No other group is settled meanwhile.
+    fn offer_all(&self, pending: &mut [Pending]) {
+        for (nth, some) in pending.chunks_mut(OFFERED_AT_ONCE).enumerate() {
+            if 0 < nth {
+                std::thread::yield_now();
+            }
+            let mut writer = self.writer();
+            let Writer { waiting, log, .. } = &mut *writer;
+            for pending in some {
+                self.offer(log, pending);
+                waiting.extend(pending.frees.drain(..));
+            }
+        }
+    }
+
     fn settle(&self, writer: &mut Writer, out: Outgoing, result: Result<()>) -> Result<()> {
         if let Err(error) = result {
             // What is durable is unknown now. What of the group is not visible never will be.
@@ -193,11 +215,6 @@ impl Shared {
             return Err(error);
         }
         let records = out.pending.len() as u64;
-        let Writer { waiting, log, .. } = writer;
-        for mut pending in out.pending {
-            self.offer(log, &mut pending);
-            waiting.extend(pending.frees);
-        }
         if let Some(fair) = self.index.fair() {
             // Before anybody is told that the group is durable: what was refused is not there.
             let holds = out.group.map_or(Ok(()), |group| fair.settled(group.end()));
