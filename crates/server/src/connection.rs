@@ -234,11 +234,13 @@ impl<S> Connection<S> {
     }
 
     /// Whether what comes next is served though replies are still to come.
+    #[inline]
     pub fn goes_on(&self) -> bool {
         matches!(self.mode, Mode::Batches) && !self.halted && !self.closing
     }
 
     /// Whether a reply must come before anything else is served.
+    #[inline]
     pub fn waits(&self) -> bool {
         self.output.is_waiting() && !self.goes_on()
     }

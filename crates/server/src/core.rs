@@ -170,10 +170,14 @@ impl<T: Transport> Core<T> {
 
     /// See to it that what the durable executor was given is executed. Returns whether this thread
     /// has done so.
+    #[inline(always)]
     pub(crate) fn help(&mut self) -> bool {
-        if !std::mem::take(&mut self.has_asked) {
-            return false;
-        }
+        self.has_asked && self.help_now()
+    }
+
+    #[inline(never)]
+    fn help_now(&mut self) -> bool {
+        self.has_asked = false;
         let Some(durable) = self.shared.durable.get() else { return false };
         let now = self.clock.nanos();
         durable.help(now, self.clock.unix_seconds(now))

@@ -112,6 +112,7 @@ impl Output {
     }
 
     /// Whether a reply is still to come.
+    #[inline]
     pub fn is_waiting(&self) -> bool {
         self.waiting > 0
     }

@@ -107,7 +107,6 @@ impl<T: Transport> Worker<T> {
         let adopted = adopted | self.parts.streams.adopt(&mut self.parts.core)?;
         let received = self.receive(now, adopted)?;
         let worked = self.jobs.work(&mut self.parts)?;
-        let worked = worked | self.parts.core.help();
         self.send_datagrams()?;
         let sliced = self.slice_one()?;
         if sliced {
@@ -115,7 +114,7 @@ impl<T: Transport> Worker<T> {
         }
         let busy = adopted || received || worked || sliced;
         let busy = busy || self.jobs.steal(&mut self.parts)? || self.steal_datagram()?;
-        let busy = self.parts.core.help() || busy;
+        let busy = busy | self.parts.core.help();
         if !busy {
             self.parts.core.hand.empty();
         }
