@@ -28,6 +28,7 @@ mod process;
 mod pymemcache;
 mod random;
 mod rdma_vm;
+mod redis;
 mod replay;
 mod restart;
 mod sched_fifo;
@@ -66,6 +67,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
+    Subcommand { name: "redis", help: redis::HELP, main: redis::main },
     Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
     Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },
     Subcommand { name: "power-cut", help: power_cut::HELP, main: power_cut::main },

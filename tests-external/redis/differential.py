@@ -1,0 +1,169 @@
+"""Random commands to two servers, whose replies must be the same but for what ALLOWED argues.
+
+usage: differential.py PORT PATH-OF-VALKEY-SERVER SEED COMMANDS
+"""
+
+import random
+import re
+import socket
+import subprocess
+import sys
+import time
+
+NUMBER = re.compile(rb":(-?\d+)\r\n$")
+
+
+def near(ours, theirs):
+    ours, theirs = NUMBER.match(ours), NUMBER.match(theirs)
+    return ours and theirs and abs(int(ours[1]) - int(theirs[1])) <= 1
+
+
+# What may differ: which command, and how. docs/resp.md gives the reasons at length.
+ALLOWED = [
+    # An item ends at a full second, so what is left may be a second more.
+    (lambda args: args[0] in (b"TTL", b"EXPIRETIME"), near),
+    # Two times in one second are equal, of which Valkey sees the milliseconds.
+    (lambda args: set(args) & {b"GT", b"LT"}, near),
+]
+
+
+def encoded(args):
+    head = b"*%d\r\n" % len(args)
+    return head + b"".join(b"$%d\r\n%s\r\n" % (len(arg), arg) for arg in args)
+
+
+class Connection:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.file = self.socket.makefile("rb")
+
+    def reply(self):
+        line = self.file.readline()
+        if not line:
+            raise ConnectionError("the server closed the connection")
+        kind = line[:1]
+        if kind in b"$=":
+            length = int(line[1:])
+            return line if length < 0 else line + self.file.read(length + 2)
+        if kind in b"*%~":
+            replies = max(int(line[1:]), 0) * (2 if kind == b"%" else 1)
+            return line + b"".join(self.reply() for _ in range(replies))
+        return line
+
+    def ask(self, args):
+        self.socket.sendall(encoded(args))
+        return self.reply()
+
+
+VALUES = [b"", b"1", b"-5", b"10", b"abc", b"007", b" 5", b"3.5", b"9223372036854775807"]
+VALUES += [b"x" * 300, b"v" * 20_000, b"w" * 70_000]
+NUMBERS = [b"1", b"-1", b"0", b"x", b"9223372036854775807", b"-9223372036854775808", b"+5", b""]
+TIMES = [b"100000", b"5000000", b"0", b"-1", b"x", b"9223372036854775807"]
+MOMENTS = {b"EXAT": [b"1900000000", b"1", b"0", b"x"], b"PXAT": [b"1900000000000", b"1", b"x"]}
+FIXED = [
+    "PING", "PING x", "PING x y", "ECHO x", "ECHO", "SELECT 0", "SELECT x", "SELECT 99",
+    "CLIENT GETNAME", "CLIENT SETNAME me", "CLIENT SETINFO lib-name x", "CLIENT SETINFO what x",
+    "CLIENT NO-EVICT on", "CLIENT NO-TOUCH maybe", "CONFIG GET nosuch", "FLUSHALL bad", "CLIENT",
+    "CONFIG", "EXEC 1", "nosuch a b", "COMMAND INFO nosuch", "AUTH default x", "HELLO 5",
+]
+
+
+class Draws:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.one = self.random.choice
+
+    def key(self):
+        return b"k%d" % self.random.randrange(8)
+
+    def keys(self):
+        return [self.key() for _ in range(self.random.randrange(4))]
+
+    def timed(self, units):
+        unit = self.one(units)
+        time = self.one(MOMENTS.get(unit, TIMES))
+        return [unit, time] if self.random.random() < 0.95 else [unit]
+
+    def set_options(self):
+        options = []
+        for _ in range(self.one([0, 0, 1, 1, 2, 3])):
+            plain = [[b"NX"], [b"XX"], [b"GET"], [b"KEEPTTL"], [b"bad"]]
+            options += self.one(plain + [self.timed([b"EX", b"PX", b"EXAT", b"PXAT"])] * 3)
+        return options
+
+    def pairs(self):
+        pairs = [(self.key(), self.one(VALUES)) for _ in range(self.random.randrange(4))]
+        return [part for pair in pairs for part in pair] + self.one([[], [], [b"odd"]])
+
+    def command(self):
+        key, value, number = self.key(), self.one(VALUES), self.one(NUMBERS)
+        getex = [[], [b"PERSIST"], [b"PERSIST", b"1"], [b"bad"], self.timed([b"EX", b"EXAT"])]
+        when = [[], [], [b"NX"], [b"XX"], [b"GT"], [b"LT"]]
+        when += [[b"NX", b"XX"], [b"GT", b"LT"], [b"what"]]
+        expire = self.one([b"EXPIRE", b"PEXPIRE"])
+        rows = [
+            [b"GET", key], [b"GET", key], [b"GET", key],
+            [b"SET", key, value] + self.set_options(), [b"SET", key, value] + self.set_options(),
+            [b"SETNX", key, value], [b"GETSET", key, value], [b"GETDEL", key],
+            [self.one([b"SETEX", b"PSETEX"]), key, self.one(TIMES), value],
+            [b"GETEX", key] + self.one(getex), [b"MGET"] + self.keys(), [b"MSET"] + self.pairs(),
+            [b"APPEND", key, value], [b"STRLEN", key], [self.one([b"INCR", b"DECR"]), key],
+            [self.one([b"INCRBY", b"DECRBY"]), key, number],
+            [self.one([b"DEL", b"UNLINK", b"EXISTS", b"TOUCH"])] + self.keys(),
+            [b"TYPE", key], [expire, key, self.one(TIMES)] + self.one(when),
+            [b"EXPIREAT", key, self.one([b"1900000000", b"1950000000", b"1"])] + self.one(when),
+            [self.one([b"TTL", b"EXPIRETIME"]), key], [b"PERSIST", key],
+            self.one(FIXED).encode().split(b" "), [self.one([b"MULTI", b"EXEC", b"DISCARD"])],
+        ]
+        return self.one(rows)
+
+
+def compare(ours, theirs, seed, commands):
+    draws = Draws(seed)
+    queued, waits = [], False
+    for connection in (ours, theirs):
+        connection.ask([b"FLUSHALL"])
+    for number in range(commands):
+        args = draws.command()
+        if args == [b"MULTI"] and waits:
+            continue  # Valkey 9.1 aborts the transaction for it, Redis and we go on
+        mine, other = ours.ask(args), theirs.ask(args)
+        if args == [b"MULTI"]:
+            queued, waits = [], True
+        elif args[0] in (b"EXEC", b"DISCARD"):
+            waits = False
+        queued.append(args)
+        # What EXEC tells is a row of replies: compared whole, but for those that may differ.
+        if args == [b"EXEC"] and any(asks(q) for q in queued for asks, _ in ALLOWED):
+            continue
+        if mine != other and not any(asks(args) and may(mine, other) for asks, may in ALLOWED):
+            shown = b" ".join(arg[:40] for arg in args)
+            said = f"{mine[:100]}, and Valkey {other[:100]}"
+            sys.exit(f"seed {seed}, command {number}: {shown}: {said}")
+
+
+def main():
+    program = sys.argv[2]
+    port, seed, commands = (int(sys.argv[place]) for place in (1, 3, 4))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        other = free.getsockname()[1]
+    flags = ["--port", str(other), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"]
+    valkey = subprocess.Popen([program] + flags, stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            try:
+                theirs = Connection(other)
+                break
+            except OSError:
+                time.sleep(0.05)
+        else:
+            sys.exit("Valkey does not answer")
+        compare(Connection(port), theirs, seed, commands)
+    finally:
+        valkey.terminate()
+        valkey.wait()
+    print(f"{commands} commands as Valkey's")
+
+
+main()
