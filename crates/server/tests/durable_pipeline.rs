@@ -267,6 +267,30 @@ fn of_a_batch_that_a_flush_failed_for_in_its_midst_what_is_durable_stays() {
     assert_eq!(lines[6..], ["VA 1", "2", "MN", ""], "{got}");
 }
 
+/// What they have written may be there when the store is opened again: nobody says that it is not.
+#[test]
+fn what_a_flush_failed_for_is_not_told_of_as_if_it_had_never_been_tried() {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let (mut rig, kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
+    let client = rig.net.connect();
+    kept.gate.commits_wait.store(true, Relaxed);
+    client.send(
+        b"set k 0 0 1\r\na\r\nappend k 0 0 1\r\nb\r\ntouch k 100\r\nget k\r\nmd k\r\nadd k 0 0 1\r\nc\r\nmn\r\n",
+    );
+    rig.turns(100);
+    machine.log.set_faults(Faults { sync_error_one_in: 1, ..Faults::default() });
+    kept.gate.commits_wait.store(false, Relaxed);
+    let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"MN\r\n"));
+    let got = String::from_utf8_lossy(&got).into_owned();
+    let lines: Vec<&str> = got.split("\r\n").collect();
+    for (number, line) in lines.iter().enumerate() {
+        let (reads, ends) = (number == 3, 6 <= number);
+        let refused = line.starts_with("SERVER_ERROR ");
+        assert!(refused != (reads || ends), "line {number}: {got}");
+    }
+    assert_eq!((lines[3], &lines[6..]), ("END", &["MN", ""][..]), "{got}");
+}
+
 #[test]
 fn what_a_waiting_batch_has_written_is_shown_to_nobody_once_a_flush_has_failed() {
     let machine = Machine::new(LOG_BYTES, SSD_BYTES);

@@ -125,6 +125,10 @@ impl<S> Keeper<S> {
         let value = &value[..value.len().min(value_bytes)];
         task.range.end = start + frame.head_bytes + value.len();
         task.quiet = is_noreply(&frame.request);
+        if task.refused.0.contains(&start) {
+            task.fail(task.refused.1.clone());
+            return Step::Done;
+        }
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = match &frame.request {
             Request::Get(get) => return self.keys(task, get, ends),

@@ -74,7 +74,10 @@ impl<S> Keeper<S> {
             (Got::Miss, _) => self.put_deletion(task, &key),
         };
         match kept {
-            Ok(()) => task.changed.push(key),
+            Ok(()) => {
+                task.changes = true;
+                task.changed.push(key);
+            }
             Err(error) => {
                 self.take_back(&key);
                 task.fail(error.to_string());

@@ -29,7 +29,7 @@ impl<S> Keeper<S> {
         for mut task in std::mem::take(&mut self.held) {
             let has_several = task.has_several();
             if has_several || task.has_changed_nothing() {
-                // It told of somebody else's change, or is to tell what was refused one by one.
+                // It told of somebody else's change, or is to tell what is refused one by one.
                 for key in std::mem::take(&mut task.changed) {
                     self.take_back(&key);
                 }
@@ -37,7 +37,7 @@ impl<S> Keeper<S> {
                     self.durable.veil.uncover(hash);
                 }
                 match has_several {
-                    true => task.begin_again_behind(durable),
+                    true => task.begin_again_behind(durable, why),
                     false => task.begin_again(),
                 }
                 self.settling.push(task);

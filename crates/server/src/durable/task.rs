@@ -121,6 +121,8 @@ pub struct Mark {
     until: Option<Position>,
     /// Where its reply begins among the others.
     place: End,
+    /// It has changed an item.
+    changes: bool,
 }
 
 /// One job.
@@ -160,6 +162,11 @@ pub struct Task {
     pub until: Option<Position>,
     /// Keys that are hidden for its sake.
     pub covers: Vec<KeyHash>,
+    /// The request that is next has changed an item.
+    pub changes: bool,
+    /// Requests that are refused, by where they begin, and why: a flush failed for what they have
+    /// changed, which may yet be on the medium.
+    pub refused: (Vec<usize>, String),
     /// Keys that were changed, in case they must be taken back.
     pub changed: Vec<Box<[u8]>>,
     /// Its number, once something waits for a device on its behalf.
@@ -203,7 +210,8 @@ impl Task {
             Some(Work::Batch { bytes, .. }) if self.range.end < bytes.len() => {}
             _ => return false,
         }
-        self.marks.push(Mark { start: self.range.start, until: self.until, place: self.place });
+        let Task { until, place, changes, .. } = *self;
+        self.marks.push(Mark { start: self.range.start, until, place, changes });
         self.end_reply();
         self.go_to(self.range.end);
         true
@@ -214,6 +222,7 @@ impl Task {
         self.range = start..start;
         (self.at, self.tries, self.seen, self.quiet, self.done) = (0, 0, false, false, false);
         (self.until, self.error, self.place) = (None, None, self.reply.end());
+        self.changes = false;
     }
 
     /// The reply to the request that is next is whole, or an error is told instead.
@@ -245,6 +254,8 @@ impl Task {
             waits_for: None,
             until: None,
             covers: Vec::new(),
+            changes: false,
+            refused: Default::default(),
             changed: Vec::new(),
             number: None,
             leaving: Vec::new(),
@@ -274,19 +285,28 @@ impl Task {
     }
 
     /// Whether its requests can be done once more from the first on that is not durable, since each
-    /// has an answer of its own then: those that write are refused, and those that read are not.
+    /// has an answer of its own then: those that wrote are refused, and those that read are not.
     pub fn has_several(&self) -> bool {
         self.requests() > 1
     }
 
-    /// As if nothing had been done of what is not durable, nor of what came behind it.
-    pub fn begin_again_behind(&mut self, durable: Position) {
+    /// As if nothing had been done of what is not durable, nor of what came behind it. What has
+    /// changed an item is refused then: to do it again would tell of an item that it may itself
+    /// have changed, as the store will say when it is opened again.
+    pub fn begin_again_behind(&mut self, durable: Position, why: &str) {
         let is_lost = |mark: &Mark| Some(durable) < mark.until || is_planted(Bug::BatchRedone);
         let first = self.marks.iter().position(is_lost);
         let (mut start, mut place) = (self.range.start, self.place);
+        let mut refused = Vec::new();
+        refused.extend(self.changes.then_some(start));
         if let Some(first) = first {
             (start, place) = (self.marks[first].start, self.marks[first].place);
-            self.marks.truncate(first);
+            let again = self.marks.drain(first..).filter(|mark| mark.changes);
+            refused.extend(again.map(|mark| mark.start));
+        }
+        if !is_planted(Bug::BatchRedone) {
+            self.refused.0.append(&mut refused);
+            self.refused.1 = why.to_owned();
         }
         self.reply.rewind(place);
         self.go_to(start);
