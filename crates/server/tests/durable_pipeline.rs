@@ -275,7 +275,8 @@ fn what_a_flush_failed_for_is_not_told_of_as_if_it_had_never_been_tried() {
     let client = rig.net.connect();
     kept.gate.commits_wait.store(true, Relaxed);
     client.send(
-        b"set k 0 0 1\r\na\r\nappend k 0 0 1\r\nb\r\ntouch k 100\r\nget k\r\nmd k\r\nadd k 0 0 1\r\nc\r\nmn\r\n",
+        b"set k 0 0 1\r\na\r\nappend k 0 0 1\r\nb\r\ntouch k 100\r\nget k\r\n\
+          md k\r\nadd k 0 0 1\r\nc\r\nmn\r\n",
     );
     rig.turns(100);
     machine.log.set_faults(Faults { sync_error_one_in: 1, ..Faults::default() });
