@@ -3,7 +3,7 @@
 //! numbers that the dashboard draws.
 //!
 //! It has one thread and never a worker's time: each answer is made of a
-//! [`WatchSnapshot`](laneway_server::watch::WatchSnapshot), which is read without a lock that a
+//! [`WatchSnapshot`], which is read without a lock that a
 //! worker takes. HTTP is hyper's, on tokio's scheduler for one thread: the smallest of the runtimes
 //! that hyper is tested with, and it has the timers that bound a client's patience.
 //!
