@@ -218,28 +218,28 @@ impl<T: Transport> Worker<T> {
     /// Serve what was found ready, and what had to wait for another turn, in the order of
     /// `policy::share`; datagrams in between. The slice that ends the round comes behind the jobs
     /// of others. Returns whether there was anything but what was found ready.
+    #[inline]
     fn round(&mut self, burst: usize) -> io::Result<bool> {
         let Worker { parts, ready, .. } = self;
-        let (mut round, mut events) = (Round::default(), ready.drain(..));
+        let (mut round, mut begun) = (Round::default(), 0);
         round.begin(burst as u32);
-        let (mut busy, mut reads_datagrams) = (false, true);
-        loop {
-            let step = round.next(events.len(), parts.streams.small.len());
-            if step != Step::Ready && std::mem::take(&mut reads_datagrams) {
-                parts.streams.found_nanos = None;
-                parts.core.offers.set(0);
-                if let Some(udp) = &mut parts.udp {
-                    busy |= udp.receive(&mut parts.core)?;
-                }
-            }
-            match step {
-                Step::Ready => events.next().map_or(Ok(()), |event| take(parts, event))?,
-                Step::Again => {
-                    parts.streams.another_turn(&mut parts.core)?;
-                    busy = true;
-                }
-                Step::Slice | Step::Over => break,
-            }
+        let mut step = round.next(ready.len(), parts.streams.small.len());
+        while step == Step::Ready {
+            take(parts, ready[begun])?;
+            begun += 1;
+            step = round.next(ready.len() - begun, parts.streams.small.len());
+        }
+        ready.clear();
+        parts.streams.found_nanos = None;
+        parts.core.offers.set(0);
+        let mut busy = match &mut parts.udp {
+            Some(udp) => udp.receive(&mut parts.core)?,
+            None => false,
+        };
+        while step == Step::Again {
+            parts.streams.another_turn(&mut parts.core)?;
+            busy = true;
+            step = round.next(0, parts.streams.small.len());
         }
         let streams = &mut parts.streams;
         streams.depth.note(streams.had.0, streams.had.1);
@@ -396,6 +396,7 @@ impl<T: Transport> Worker<T> {
 }
 
 /// Something is ready: a connection has its turn at once, a queue of datagrams later in the round.
+#[inline]
 fn take<T: Transport>(parts: &mut Parts<T>, event: Ready) -> io::Result<()> {
     let Parts { core, streams, udp } = parts;
     match (event, udp) {
