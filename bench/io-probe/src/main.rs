@@ -36,7 +36,7 @@ pub const RECEIVE_BYTES: usize = 2048;
 /// Connections, and requests in flight on each.
 const LOADS: [(usize, usize); 6] = [(1, 1), (8, 16), (16, 1), (64, 1), (256, 1), (1000, 1)];
 
-/// What a server thread and its client know of each other.
+/// A server thread and its client share this.
 #[derive(Default)]
 pub struct Run {
     pub stop: AtomicBool,

@@ -1,6 +1,6 @@
-//! Which connections are open. There is a bound, and who comes beyond it takes the place of who
-//! has been silent for longest: so those who only hold a connection, or read slowly, shut nobody
-//! out.
+//! The connections that are open. Their number is bounded, and a new one beyond the bound takes the
+//! place of the one that has been silent for longest: so clients that only hold a connection, or
+//! read slowly, shut nobody out.
 //!
 //! One thread uses it.
 
@@ -44,7 +44,7 @@ impl Connections {
         number
     }
 
-    /// What serves it.
+    /// The task that serves it.
     pub fn serves(&self, number: u64, task: AbortHandle) {
         if let Some(one) = self.lock().all.get_mut(&number) {
             one.task = Some(task);

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 /// A request's lines and headers are there within this, or its connection is closed; so is one that
 /// asks nothing further.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
-/// What a request's lines and headers may take. Hyper takes no less than 8 KiB.
+/// A request's lines and headers may take so many bytes. Hyper takes no less than 8 KiB.
 const HEADERS_BYTES_MAX: usize = 16 << 10;
 /// How long accepting pauses where the process has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -16,6 +16,7 @@
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
+use crate::execute::{joins, key_of_store};
 use crate::handoff::Work;
 use crate::latency::Operation;
 use crate::requests::key_of;
@@ -43,7 +44,8 @@ struct Row {
     requests: usize,
     /// Bytes of the item of each that stores one.
     sizes: [u64; REQUESTS_MAX],
-    /// Bytes of the longest of these.
+    /// Bytes of the longest item that these, or requests of the connection that are not answered,
+    /// may have stored: memory does not tell of it yet.
     longest: u64,
     /// Bytes of the items that the others may tell of.
     reads: u64,
@@ -85,10 +87,11 @@ fn stored_by(request: &Request<'_>) -> Option<(usize, usize)> {
 }
 
 impl<T: Transport> Core<T> {
-    /// The requests at the front of `input` that go together.
-    fn row_of(&self, input: &[u8]) -> (Row, End) {
+    /// The requests at the front of `input` that go together. `longest`: bytes of the longest item
+    /// that requests before them may have stored.
+    fn row_of(&self, input: &[u8], longest: u64) -> (Row, End) {
         let sizes = [0; REQUESTS_MAX];
-        let mut row = Row { bytes: 0, requests: 0, sizes, longest: 0, reads: 0 };
+        let mut row = Row { bytes: 0, requests: 0, sizes, longest, reads: 0 };
         while row.requests < REQUESTS_MAX {
             let rest = &input[row.bytes..];
             let frame = match parse(rest, &self.limits) {
@@ -110,7 +113,14 @@ impl<T: Transport> Core<T> {
                     return (row, End::Starved(Stop::Starved));
                 }
                 row.sizes[row.requests] = size;
-                row.longest = row.longest.max(size);
+                let mut scratch = [0; KEY_BYTES_MAX];
+                row.longest = match joins(&frame.request) {
+                    true => {
+                        let key = key_of_store(&frame.request, &mut scratch);
+                        self.item_bytes(key, row.longest) + value_bytes as u64
+                    }
+                    false => row.longest.max(size),
+                };
                 row.bytes += whole;
             } else {
                 let Some(reads) = self.reads_of(&frame.request, row.longest) else { break };
@@ -125,18 +135,20 @@ impl<T: Transport> Core<T> {
         (row, End::Full)
     }
 
+    /// Bytes of an item, at most, where requests before it may have stored one of `longest`.
+    fn item_bytes(&self, key: &[u8], longest: u64) -> u64 {
+        let store = &self.shared.store;
+        let bytes = match store.peek(store.hash(key), key, self.now_seconds) {
+            Some(seen) => u64::from(seen.value_bytes),
+            None => self.kept_bytes(key, KEEPER),
+        };
+        longest.max(key.len() as u64 + bytes)
+    }
+
     /// Bytes of the items that a request may tell of; `longest` is what the requests before it may
     /// have stored. `None`: it does not go along.
     fn reads_of(&self, request: &Request<'_>, longest: u64) -> Option<u64> {
-        let found = |key: &[u8]| {
-            let store = &self.shared.store;
-            let seen = store.peek(store.hash(key), key, self.now_seconds);
-            let bytes = match seen {
-                Some(seen) => u64::from(seen.value_bytes),
-                None => self.kept_bytes(key, KEEPER),
-            };
-            longest.max(key.len() as u64 + bytes)
-        };
+        let found = |key: &[u8]| self.item_bytes(key, longest);
         let mut scratch = [0; KEY_BYTES_MAX];
         match request {
             Request::Get(get) => {
@@ -163,7 +175,11 @@ impl<T: Transport> Streams<T> {
         if JOBS_MAX <= connection.output.held_back() {
             return None;
         }
-        let (row, end) = core.row_of(input);
+        let before = match connection.mode {
+            Mode::Batches { longest } => longest,
+            _ => 0,
+        };
+        let (row, end) = core.row_of(input, before);
         if row.requests == 0 {
             return match end {
                 End::Starved(stop) => Some(Step::Stop(0, stop)),
@@ -181,7 +197,7 @@ impl<T: Transport> Streams<T> {
                 for size in sizes {
                     core.count(Operation::Other, *size);
                 }
-                connection.mode = Mode::Batches;
+                connection.mode = Mode::Batches { longest: row.longest };
                 Step::Took(row.bytes)
             }
             Err(_) => Step::Stop(0, Stop::Quota),

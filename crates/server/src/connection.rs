@@ -24,7 +24,10 @@ pub enum Mode {
     Requests,
     /// Request lines, behind such as the durable executor has and has not answered: it executes
     /// them too, in their order, or they wait until it has answered ([`crate::batches`]).
-    Batches,
+    Batches {
+        /// Bytes of the longest item that they may have stored.
+        longest: u64,
+    },
     /// The rest of a multiget: `line_bytes` more of its line, newline included.
     Keys {
         /// Which of the four.
@@ -236,7 +239,7 @@ impl<S> Connection<S> {
     /// Whether what comes next is served though replies are still to come.
     #[inline]
     pub fn goes_on(&self) -> bool {
-        matches!(self.mode, Mode::Batches) && !self.halted && !self.closing
+        matches!(self.mode, Mode::Batches { .. }) && !self.halted && !self.closing
     }
 
     /// Whether a reply must come before anything else is served.
@@ -248,7 +251,7 @@ impl<S> Connection<S> {
     /// A reply has come and is in its place.
     pub fn is_answered(&mut self) {
         self.halted = false;
-        if matches!(self.mode, Mode::Batches) && !self.output.is_waiting() {
+        if matches!(self.mode, Mode::Batches { .. }) && !self.output.is_waiting() {
             self.mode = Mode::Requests;
         }
         self.unserved = self.has_input();

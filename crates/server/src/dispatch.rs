@@ -41,7 +41,7 @@ impl<T: Transport> Streams<T> {
         let stop = loop {
             let rest = &input[at..];
             // Also behind the last request of a turn: it would wait for another one in vain.
-            if rest.is_empty() && matches!(connection.mode, Mode::Requests | Mode::Batches) {
+            if rest.is_empty() && matches!(connection.mode, Mode::Requests | Mode::Batches { .. }) {
                 break Stop::Starved;
             }
             if requests == most || self.out.len() >= OUT_BYTES_PER_TURN {
@@ -52,10 +52,12 @@ impl<T: Transport> Streams<T> {
                 Mode::Requests => {
                     self.request(core, connection, rest, (most, &mut requests), arrived)
                 }
-                Mode::Batches if is_planted(Bug::ReadOvertakes) && rest.starts_with(b"mg ") => {
+                Mode::Batches { .. }
+                    if is_planted(Bug::ReadOvertakes) && rest.starts_with(b"mg ") =>
+                {
                     self.request(core, connection, rest, (most, &mut requests), arrived)
                 }
-                Mode::Batches => {
+                Mode::Batches { .. } => {
                     let step = self.batch(core, connection, rest, arrived);
                     step.unwrap_or(Step::Stop(0, Stop::Ticket))
                 }

@@ -91,7 +91,7 @@ impl<T: Transport> Streams<T> {
                             return Some((Step::Stop(at + bytes, stop), begun + 1));
                         }
                         // What is behind it has gone along with it, or may yet.
-                        Step::Took(bytes) if matches!(connection.mode, Mode::Batches) => {
+                        Step::Took(bytes) if matches!(connection.mode, Mode::Batches { .. }) => {
                             return Some((Step::Took(at + bytes), begun + 1));
                         }
                         Step::Took(_) => {}

@@ -248,7 +248,7 @@ impl<T: Transport> Streams<T> {
             Sent::Blocked => connection.tally.blocks(|| core.clock.nanos()),
             // A client that always has more under way would never be through with all of it.
             Sent::Waiting
-                if matches!(connection.mode, Mode::Batches)
+                if matches!(connection.mode, Mode::Batches { .. })
                     && connection.output.has_places_only() =>
             {
                 self.settle(core, connection);

@@ -422,6 +422,55 @@ fn replies_to_reads_behind_a_write_that_waits_are_bounded_too() {
 }
 
 #[test]
+fn reads_of_what_was_stored_a_moment_ago_count_as_much_as_that() {
+    const LONG: usize = 15_000;
+    let append = b"append k 0 0 5000\r\n".iter().chain(&[b'b'; 5000]).chain(b"\r\n");
+    let append: Vec<u8> = append.copied().collect();
+    let rows = [
+        (set("k", &[b'a'; LONG]), LONG),
+        ([set("k", &[b'a'; 5000]), append.clone(), append].concat(), LONG),
+    ];
+    for (store, long) in rows {
+        let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+        let (mut rig, kept) = started(&machine, Plan::of(1, Form::TimeShare), None);
+        let client = rig.net.connect();
+        rig.set(&client, "cold", b"c");
+        drop((rig, kept));
+        // Nothing of what comes is executed before the cold key is here.
+        let (mut rig, kept) = started(&machine, Plan::of(1, Form::TimeShare), None);
+        let client = rig.net.connect();
+        kept.gate.reads_wait.store(true, Relaxed);
+        kept.gate.commits_wait.store(true, Relaxed);
+        client.send(&[&set("j", b"v")[..], b"get cold\r\n"].concat());
+        rig.turns(20);
+        let reads = b"mg k v\r\n".repeat(400);
+        let mut sent = 0;
+        let bytes = [store, reads].concat();
+        for _ in 0..200 {
+            sent += client.send(&bytes[sent..]);
+            rig.turn();
+        }
+        let durable = rig.shared.durable.get().expect("kept").clone();
+        let before = requests_of_keeper(&rig);
+        let held = durable.held_bytes();
+        kept.gate.reads_wait.store(false, Relaxed);
+        rig.turns(200);
+        let begun = (requests_of_keeper(&rig) - before) as usize;
+        assert!(begun * long <= 9 * (32 << 10), "{begun} replies of {long} bytes are held");
+        assert!(begun.saturating_sub(4) as u64 * long as u64 <= held, "{begun} beside {held}");
+        kept.gate.commits_wait.store(false, Relaxed);
+        let mut got = client.receive(usize::MAX);
+        while sent < bytes.len() {
+            sent += client.send(&bytes[sent..]);
+            rig.turns(20);
+            got.extend(client.receive(usize::MAX));
+        }
+        let got = rig.until(&client, got, |got| got.len() >= 400 * long);
+        assert_eq!(got.windows(5).filter(|text| text == b"VA 15").count(), 400);
+    }
+}
+
+#[test]
 fn what_a_batch_takes_of_memory_is_counted_until_it_is_answered() {
     let machine = Machine::new(LOG_BYTES, SSD_BYTES);
     let (mut rig, kept) = started(&machine, Plan::of(1, Form::TimeShare), None);

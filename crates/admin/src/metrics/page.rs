@@ -8,7 +8,7 @@ use std::fmt;
 /// Labels of a sample.
 pub type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// What is written of a scrape.
+/// A scrape is written here, metric by metric.
 pub struct Page<'a> {
     encoder: DescriptorEncoder<'a>,
 }

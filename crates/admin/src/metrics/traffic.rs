@@ -1,4 +1,4 @@
-//! What clients ask, how long that takes, and what goes wrong.
+//! Metrics of what clients ask, how long that takes, and what goes wrong.
 
 use super::page::{Buckets, Labels, Page};
 use laneway_server::latency::Part;

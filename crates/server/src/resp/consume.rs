@@ -108,7 +108,7 @@ impl<T: Transport> Streams<T> {
             Mode::Body(_) => self.body(core, connection, rest),
             Mode::BodyEnd(_) => self.resp_body_end(core, connection, rest, arrived),
             Mode::Joining { .. } => Step::Stop(0, Stop::Large),
-            Mode::Batches | Mode::Keys { .. } | Mode::Answering(_) | Mode::Swallow(_) => {
+            Mode::Batches { .. } | Mode::Keys { .. } | Mode::Answering(_) | Mode::Swallow(_) => {
                 unreachable!("these are memcached's")
             }
         };
