@@ -61,6 +61,12 @@ impl Visit {
         self.idle_turns = 0;
     }
 
+    /// Whether it has had so many small requests in a row that it goes home at its next turn in
+    /// which nothing is under way.
+    pub const fn had_its_fill(&self) -> bool {
+        self.small_in_a_row >= SMALL_IN_A_ROW_MAX
+    }
+
     /// A turn of the worker has ended. `busy`: the connection has a transfer under way, replies
     /// unsent or part of a value to come; such a one stays whatever else. `idle`: it had no input
     /// in this turn.
@@ -72,7 +78,7 @@ impl Visit {
         if idle {
             self.idle_turns = self.idle_turns.saturating_add(1);
         }
-        if self.small_in_a_row >= SMALL_IN_A_ROW_MAX || self.idle_turns >= IDLE_TURNS_MAX {
+        if self.had_its_fill() || self.idle_turns >= IDLE_TURNS_MAX {
             Stay::GoHome
         } else {
             Stay::Here

@@ -175,6 +175,10 @@ impl<T: Transport> Streams<T> {
         if JOBS_MAX <= connection.output.held_back() {
             return None;
         }
+        // It would always have some under way, and so never be between two requests and leave.
+        if connection.output.is_waiting() && core.is_to_leave(connection) {
+            return None;
+        }
         let before = match connection.mode {
             Mode::Batches { longest } => longest,
             _ => 0,

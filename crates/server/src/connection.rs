@@ -257,6 +257,11 @@ impl<S> Connection<S> {
         self.unserved = self.has_input();
     }
 
+    /// Whether its last request is done, but for sending the reply.
+    pub fn is_between_requests(&self) -> bool {
+        matches!(self.mode, Mode::Requests) && !self.large
+    }
+
     /// Whether nothing of a request is under way.
     pub fn is_idle(&self) -> bool {
         matches!(self.mode, Mode::Requests) && self.output.is_empty() && !self.has_input()

@@ -51,6 +51,9 @@ impl<T: Transport> Streams<T> {
             connection.mode = Mode::Swallow(line_bytes as u64);
         }
         connection.is_answered();
+        if let Some(visit) = &mut connection.visit {
+            if finished.large { visit.large_served() } else { visit.small_served() }
+        }
         if in_slices {
             connection.large = true;
             if !connection.queued {

@@ -13,6 +13,17 @@ use laneway_transport::{Interest, Token, Transport};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
+impl<T: Transport> Core<T> {
+    /// Whether a connection goes to another worker once nothing of it is under way: its visit is
+    /// over, or this worker, its home, has turned large.
+    pub(crate) fn is_to_leave(&self, connection: &Connection<T::Stream>) -> bool {
+        match &connection.visit {
+            Some(visit) => visit.had_its_fill(),
+            None => self.plan.role(self.id) == Role::Large,
+        }
+    }
+}
+
 impl<T: Transport> Streams<T> {
     /// Put a connection where it goes on.
     pub(crate) fn place(
@@ -112,11 +123,10 @@ impl<T: Transport> Streams<T> {
         next: Next,
         idle: bool,
     ) -> bool {
-        let between_requests = matches!(connection.mode, Mode::Requests);
-        let busy = connection.large || !connection.output.is_empty() || !between_requests;
+        let busy = !connection.is_between_requests() || !connection.output.is_empty();
+        let is_to_leave = core.is_to_leave(connection);
         let Some(visit) = &mut connection.visit else {
-            // Its worker has turned large and passed it over while it was busy.
-            return core.plan.role(core.id) == Role::Large && !busy;
+            return is_to_leave && !busy; // it was passed over while it was busy
         };
         visit.turn_ended(busy, idle || next == Next::Read) == Stay::GoHome
     }

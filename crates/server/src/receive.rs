@@ -52,6 +52,14 @@ impl<T: Transport> Streams<T> {
         if !connection.output.is_empty() {
             let budget = if core.sends_in_slices() { OUT_BYTES_PER_TURN } else { usize::MAX };
             match self.flush(core, connection, budget)? {
+                // Before it asks for more, or one that always does would stay for good.
+                Sent::All
+                    if connection.is_between_requests()
+                        && !connection.closing
+                        && core.is_to_leave(connection) =>
+                {
+                    return Ok(Next::Small);
+                }
                 Sent::All => {}
                 Sent::Budget => return Ok(Next::Small),
                 Sent::Blocked => return Ok(Next::Write),

@@ -365,6 +365,42 @@ fn what_one_connection_has_under_way_is_bounded_and_the_rest_waits_unread() {
 }
 
 #[test]
+fn a_client_that_always_has_writes_under_way_leaves_the_large_worker_all_the_same() {
+    const ASKED: usize = 20_000;
+    let machine = Machine::new(4 * LOG_BYTES, SSD_BYTES);
+    let plan = Plan { threshold_bytes: 600, ..Plan::of(3, Form::Roles) };
+    let (mut rig, _kept) = started(&machine, plan, None);
+    let client = rig.net.connect();
+    let moved = |rig: &Rig| {
+        let lanes = |worker: usize| &rig.shared.workers[worker].lanes;
+        let to_large: u64 = (0..3).map(|worker| lanes(worker).moved_to_large.get()).sum();
+        let home: u64 = (0..3).map(|worker| lanes(worker).moved_home.get()).sum();
+        (to_large, home)
+    };
+    let first = set("large", &[b'l'; 2000]);
+    assert_eq!(rig.ask(&client, &first, b"STORED\r\n"), b"STORED\r\n");
+    let before = moved(&rig);
+    let bytes = [set("large", &[b'l'; 2000]), set("k", b"v").repeat(ASKED)].concat();
+    let mut sent = 0;
+    let mut got = Vec::new();
+    while sent < bytes.len() {
+        sent += client.send(&bytes[sent..]);
+        rig.turn();
+        got.extend(client.receive(usize::MAX));
+        if got.len() > 8 * ASKED / 4 {
+            break;
+        }
+    }
+    assert!(sent < bytes.len(), "the client has always had more");
+    let after = moved(&rig);
+    assert!(before.0 < after.0, "it went where its large value was to be served");
+    assert_eq!(after.1 - before.1, after.0 - before.0, "and came home with its small ones");
+    got.extend(rig.send(&client, &bytes[sent..]));
+    let got = rig.until(&client, got, |got| got.len() >= 8 * (ASKED + 1));
+    assert!(got == b"STORED\r\n".repeat(ASKED + 1));
+}
+
+#[test]
 fn a_worker_executes_what_it_received_or_wakes_who_does() {
     let machine = Machine::new(LOG_BYTES, SSD_BYTES);
     let plan = Plan::of(2, Form::TimeShare);
