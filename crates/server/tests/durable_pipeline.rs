@@ -401,6 +401,26 @@ fn a_client_that_always_has_writes_under_way_leaves_the_large_worker_all_the_sam
 }
 
 #[test]
+fn one_request_of_another_does_not_wait_for_all_that_a_connection_has_under_way() {
+    let machine = Machine::new(4 * LOG_BYTES, SSD_BYTES);
+    let (mut rig, _kept) =
+        started(&machine, Plan::of(1, Form::TimeShare), Some(Duration::from_millis(5)));
+    let (bulk, other) = (rig.net.connect(), rig.net.connect());
+    let executor = rig.keeper.take().expect("kept");
+    bulk.send(&set("k", b"v").repeat(2000));
+    rig.turns(40);
+    other.send(&set("other", b"v"));
+    rig.turns(10);
+    assert_eq!(other.receive(usize::MAX), b"", "nobody takes a step");
+    // A step begins 64 requests, a job of the first; the next job is the other's.
+    rig.keeper = Some(executor);
+    let got = rig.until(&other, Vec::new(), |got| got.ends_with(b"\r\n"));
+    assert_eq!(got, b"STORED\r\n");
+    let begun = requests_of_keeper(&rig);
+    assert!(begun <= 4 * 64, "{begun} were executed before it");
+}
+
+#[test]
 fn a_worker_executes_what_it_received_or_wakes_who_does() {
     let machine = Machine::new(LOG_BYTES, SSD_BYTES);
     let plan = Plan::of(2, Form::TimeShare);

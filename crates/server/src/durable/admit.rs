@@ -72,20 +72,8 @@ impl<S> Keeper<S> {
         if let Some(connection) = task.connection
             && !is_planted(Bug::BatchOvertakes)
         {
-            self.stalled.entry(connection).or_default();
+            self.turns.stall(connection);
         }
-    }
-
-    /// A task that was not begun: it begins, unless one before it on its connection waits. Returns
-    /// whether it did.
-    pub(super) fn begin_task(&mut self, task: Task) -> bool {
-        let line = task.connection.and_then(|name| self.stalled.get_mut(&name));
-        let Some(line) = line else {
-            self.admit(task);
-            return true;
-        };
-        line.push_back(task);
-        false
     }
 
     /// A value that has streamed into its item.

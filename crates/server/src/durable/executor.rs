@@ -36,6 +36,9 @@ impl<S: Send + 'static> Executor<S> {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
             keeper.step(now_nanos, now_seconds);
+            if keeper.has_more() {
+                keeper.durable.ring();
+            }
             true
         }));
     }

@@ -56,7 +56,7 @@ impl<S> Keeper<S> {
         busy |= self.fill();
         (0..self.lines.len()).for_each(|of| self.begin_next(of));
         busy |= self.pass_barrier();
-        let (mut taken, mut begun) = (0, 0);
+        let mut taken = 0;
         self.moved = 0;
         while taken < REQUESTS_PER_STEP && self.moved < BYTES_PER_STEP {
             let full = !self.undelivered.is_empty() || self.has_enough_faults();
@@ -65,11 +65,10 @@ impl<S> Keeper<S> {
             }
             let Some(task) = self.next_task() else { break };
             busy = true;
-            let requests = u64::from(task.requests());
-            taken += requests;
-            begun += if self.begin_task(task) { requests } else { 0 };
+            taken += u64::from(task.requests());
+            self.admit(task);
         }
-        add(&self.durable.counts.requests, begun);
+        add(&self.durable.counts.requests, taken);
         self.flush_if_due();
         self.drop_expired();
         self.commit_if_needed();
@@ -77,7 +76,12 @@ impl<S> Keeper<S> {
     }
 
     fn next_task(&mut self) -> Option<Task> {
-        self.ready.pop_front().or_else(|| self.durable.jobs.pop().map(Task::of))
+        while self.turns.has_room()
+            && let Some(job) = self.durable.jobs.pop()
+        {
+            self.turns.enlist(Task::of(job));
+        }
+        self.turns.next_job()
     }
 
     fn has_enough_faults(&self) -> bool {

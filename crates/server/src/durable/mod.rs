@@ -10,7 +10,7 @@
 //!
 //! In the order of use: [`veil`], [`shared`] (what workers see); [`executor`] (who steps the
 //! keeper); [`keeper`] (its step: it hears of
-//! what has ended and takes what is asked), [`admit`] (which request may go on), [`fetch`] (its
+//! what has ended and takes what is asked), `turns` (whose request is next), [`admit`] (which request may go on), [`fetch`] (its
 //! item is asked for), [`perform`] (executing one), [`change`] (what it changed goes to the tier),
 //! [`aside`] (or waits until there is room), [`reply`] (it leaves once it is true); then, as what
 //! was waited for ends: [`fault`] (an item comes into memory), [`resume`] (a change is kept),
@@ -38,6 +38,7 @@ pub mod settle;
 pub mod shared;
 pub mod state;
 pub mod task;
+mod turns;
 pub mod veil;
 
 use laneway_tier::DirectorySettings;

@@ -235,7 +235,7 @@ impl<S> Keeper<S> {
             refused: read(&counts.refused),
             expired: read(&counts.expired),
             lost: read(&counts.lost),
-            queue: self.durable.jobs.len() as u64,
+            queue: (self.durable.jobs.len() + self.turns.len()) as u64,
             held: self.held.len() as u64,
             recovery_ms: self.durable.recovery.took_ms,
             report: self.durable.recovery.report.clone(),

@@ -10,10 +10,8 @@ use laneway_sync::sleep::Posted;
 impl<S> Keeper<S> {
     /// A task is done but for its reply.
     pub(super) fn conclude(&mut self, task: Task) {
-        if let Some(connection) = task.connection
-            && let Some(line) = self.stalled.remove(&connection)
-        {
-            self.ready.extend(line);
+        if let Some(connection) = task.connection {
+            self.turns.unstall(connection);
         }
         match task.waits_for {
             Some(_) if !is_planted(Bug::ReplyBeforeDurable) => self.held.push_back(task),
@@ -25,7 +23,9 @@ impl<S> Keeper<S> {
         for hash in &task.covers {
             self.durable.veil.uncover(*hash);
         }
-        self.durable.answered(task.bytes);
+        if task.origin.is_some() {
+            self.durable.answered(task.bytes); // the keeper's own were not counted
+        }
         if let Some(finished) = task.finish() {
             self.deliver(finished);
         }

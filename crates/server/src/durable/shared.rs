@@ -19,6 +19,9 @@ const JOB_PLACES: usize = 1 << 14;
 /// Bytes at most of their items, and of batches' requests and replies; one of any size.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
+/// What a job counts beside those, so that one of no bytes is there as well.
+const JOB_BYTES: u64 = 1;
+
 /// How the store was found.
 #[derive(Debug, Clone, Default)]
 pub struct Recovery {
@@ -130,7 +133,7 @@ impl Durable {
     pub fn push(&self, job: Job) -> Result<(), Job> {
         let bytes = job.size.0;
         // A count: nothing else hangs on it.
-        let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let held = self.held_bytes.fetch_add(bytes + JOB_BYTES, Ordering::Relaxed);
         let fits = held == 0 || held + bytes <= HELD_BYTES_MAX;
         let pushed = if fits { self.jobs.push(job) } else { Err(job) };
         if pushed.is_err() {
@@ -152,7 +155,7 @@ impl Durable {
 
     /// A job of so many bytes is done.
     pub fn answered(&self, bytes: u64) {
-        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed); // as above
+        self.held_bytes.fetch_sub(bytes + JOB_BYTES, Ordering::Relaxed); // as above
     }
 
     /// No more requests come.

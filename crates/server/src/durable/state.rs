@@ -6,7 +6,8 @@
 
 use super::hands::{Done, Hands, Order};
 use super::shared::Durable;
-use super::task::{ConnectionName, Fault, Filling, Line, Task};
+use super::task::{Fault, Filling, Line, Task};
+use super::turns::Turns;
 use super::veil::Veiled;
 use crate::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
@@ -57,10 +58,8 @@ pub struct Keeper<S> {
     pub(super) filling: VecDeque<Filling>,
     /// The same by length, and those that wait until these are in: short, of a piece, of more.
     pub(super) lines: [Line; 3],
-    /// Connections of which a task was begun and waits, and their tasks behind it.
-    pub(super) stalled: HashMap<ConnectionName, VecDeque<Task>>,
-    /// Tasks that may begin now, before any other job.
-    pub(super) ready: VecDeque<Task>,
+    /// Tasks that were not begun.
+    pub(super) turns: Turns,
     /// Tasks that something waits for on their behalf.
     pub(super) suspended: HashMap<u64, Task>,
     /// Changes that are not durable.
@@ -118,8 +117,7 @@ impl<S> Keeper<S> {
             faults: HashMap::new(),
             filling: VecDeque::new(),
             lines: Default::default(),
-            stalled: HashMap::new(),
-            ready: VecDeque::new(),
+            turns: Turns::default(),
             suspended: HashMap::new(),
             pending: HashMap::new(),
             settling: Vec::new(),
@@ -142,8 +140,13 @@ impl<S> Keeper<S> {
     pub fn is_idle(&self) -> bool {
         self.is_still()
             && self.barrier.is_empty()
-            && self.ready.is_empty()
+            && self.turns.is_empty()
             && self.durable.jobs.is_empty()
+    }
+
+    /// Whether it has jobs to begin, beside those in the queue.
+    pub(super) fn has_more(&self) -> bool {
+        !self.turns.is_empty()
     }
 
     /// Whether nothing that was begun is under way.
