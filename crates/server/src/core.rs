@@ -103,6 +103,15 @@ impl<T: Transport> Core<T> {
 }
 
 impl<T: Transport> Core<T> {
+    /// Whether a connection goes to another worker once nothing of it is under way: its visit is
+    /// over, or this worker, its home, has turned large.
+    pub(crate) fn is_to_leave(&self, connection: &Connection<T::Stream>) -> bool {
+        match &connection.visit {
+            Some(visit) => visit.had_its_fill(),
+            None => self.plan.role(self.id) == Role::Large,
+        }
+    }
+
     /// Count a request that was served here.
     pub(crate) fn account(
         &mut self,

@@ -8,21 +8,10 @@ use crate::core::Core;
 use crate::receive::Next;
 use crate::streams::Streams;
 use laneway_policy::migrate::{self, Stay, Visit};
-use laneway_policy::{Role, Route, WorkerId, WorkerTarget, route};
+use laneway_policy::{Route, WorkerId, WorkerTarget, route};
 use laneway_transport::{Interest, Token, Transport};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-
-impl<T: Transport> Core<T> {
-    /// Whether a connection goes to another worker once nothing of it is under way: its visit is
-    /// over, or this worker, its home, has turned large.
-    pub(crate) fn is_to_leave(&self, connection: &Connection<T::Stream>) -> bool {
-        match &connection.visit {
-            Some(visit) => visit.had_its_fill(),
-            None => self.plan.role(self.id) == Role::Large,
-        }
-    }
-}
 
 impl<T: Transport> Streams<T> {
     /// Put a connection where it goes on.

@@ -88,8 +88,8 @@ impl Turns {
         self.lines.entry(name).or_default().stalled = true;
     }
 
-    /// The job that waited is done: those behind it go on, the first of them before any other, since
-    /// it has waited longest.
+    /// The job that waited is done: those behind it go on, the first of them before any other,
+    /// since it has waited longest.
     pub fn unstall(&mut self, name: ConnectionName) {
         let Some(line) = self.lines.get_mut(&name) else { return };
         line.stalled = false;
