@@ -3,6 +3,7 @@
 //! docs/operating.md has the fields.
 
 use laneway_policy::Role;
+use laneway_server::clients::ClientWatch;
 use laneway_server::latency::Part;
 use laneway_server::latency::buckets;
 use laneway_server::latency::histogram::Reading;
@@ -32,6 +33,7 @@ struct State<'a> {
     requests: Requests,
     memory: Memory,
     connections: Connections,
+    clients: Vec<Client<'a>>,
     errors: Errors,
     tier: Option<Tier>,
     cpu_seconds: f64,
@@ -95,6 +97,17 @@ struct Connections {
     open: u64,
     most: u64,
     opened: u64,
+}
+
+#[derive(Serialize)]
+struct Client<'a> {
+    address: &'a str,
+    connections: u64,
+    opened: u64,
+    requests: u64,
+    requests_large: u64,
+    bytes_in: u64,
+    bytes_out: u64,
 }
 
 #[derive(Serialize)]
@@ -164,6 +177,7 @@ pub fn json(snapshot: &WatchSnapshot) -> Result<String, serde_json::Error> {
             most: connections.most,
             opened: connections.total,
         },
+        clients: snapshot.clients.iter().map(client).collect(),
         errors: Errors {
             malformed_request: totals.malformed,
             item_too_large: totals.store_too_large,
@@ -182,6 +196,18 @@ pub fn json(snapshot: &WatchSnapshot) -> Result<String, serde_json::Error> {
         }),
         cpu_seconds: cpu_us as f64 / 1e6,
     })
+}
+
+fn client(client: &ClientWatch) -> Client<'_> {
+    Client {
+        address: &client.address,
+        connections: client.connections,
+        opened: client.opened,
+        requests: client.sums.requests,
+        requests_large: client.sums.requests_large,
+        bytes_in: client.sums.bytes_in,
+        bytes_out: client.sums.bytes_out,
+    }
 }
 
 fn worker(worker: &WorkerWatch) -> Worker {

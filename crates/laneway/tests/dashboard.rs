@@ -90,6 +90,8 @@ fn numbers_appear_on_the_dashboard_of_a_busy_server() {
     assert_eq!(element(&page, "small-workers", "</ul>").matches("Worker ").count(), 2);
     assert!(element(&page, "traffic", "</table>").contains("2 of 1,024"), "its two clients");
     assert!(element(&page, "errors", "</table>").contains("Out of memory"));
+    let clients = element(&page, "clients", "</table>");
+    assert!(clients.contains("127.0.0.1"), "who asks has a name: {clients}");
 }
 
 #[test]

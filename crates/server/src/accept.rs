@@ -101,7 +101,10 @@ impl<T: Transport> Streams<T> {
         let shared = &core.shared;
         let most = shared.settings.connections_max;
         let names = (stream.peer(), stream.local());
-        let Some(card) = shared.connections.enter(most, names, core.now_seconds) else {
+        let Some(card) = shared
+            .connections
+            .enter(most, names, core.now_seconds, |client| shared.client_sums(client))
+        else {
             // One small write into an empty socket buffer; whether it arrives is the peer's affair.
             let words = match shared.dialect_at(listener) {
                 Dialect::Resp(_) => TOO_MANY_CLIENTS,

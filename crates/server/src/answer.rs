@@ -72,6 +72,7 @@ impl<S> Shared<S> {
                 let answer = LongAnswer::of(question, 0).expect("one of these");
                 return self.answer_at_once(answer, now_seconds);
             }
+            Question::Clients => stats::write_clients(self.clients(), &mut out),
             Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
             Question::Shm => {
                 let path = self.settings.shm.as_ref().map(|shm| shm.path.display().to_string());
@@ -84,6 +85,12 @@ impl<S> Shared<S> {
             Question::Kernel => {
                 let snapshot = self.kernel.get().map(|kernel| kernel.snapshot(&self.store));
                 stats::write_kernel(&snapshot.unwrap_or_default(), &mut out);
+            }
+            Question::HotKeys if !self.settings.dump => {
+                out.extend_from_slice(b"CLIENT_ERROR stats hotkeys not allowed\r\n");
+            }
+            Question::HotKeys if self.hot.is_none() => {
+                stats::write_samples(&self.samples(now_seconds), &mut out);
             }
             Question::HotKeys => {
                 stats::write_hot_keys(self.hot_keys(now_seconds, now_nanos).as_ref(), &mut out);
@@ -159,6 +166,7 @@ impl<S> Shared<S> {
             kernel.reset();
         }
         self.workers.iter().for_each(|worker| worker.book.reset());
+        self.workers.iter().for_each(|worker| worker.samples.reset());
         self.hot.iter().for_each(|hot| hot.reset());
     }
 

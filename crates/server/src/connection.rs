@@ -1,6 +1,7 @@
 //! A connection as one value: stream, unread input, unsent output, and where in the protocol it
 //! stands. It belongs to exactly one worker at a time and moves whole.
 
+use crate::clients::ClientSums;
 use crate::execute::{Incoming, Joining};
 use crate::handoff::Undone;
 use crate::input::Input;
@@ -90,6 +91,8 @@ pub struct Card {
     pub peer: String,
     /// The address that a connection came to, where its kind of stream can tell.
     pub local: Option<String>,
+    /// Where its client is counted (`clients`).
+    pub client: u16,
     /// Unix time of the last request.
     pub last_seconds: AtomicU32,
     /// In the large lane now.
@@ -106,6 +109,7 @@ impl Card {
             number,
             peer,
             local: None,
+            client: 0,
             last_seconds: AtomicU32::new(now_seconds),
             large: AtomicBool::new(false),
             receives: AtomicBool::new(false),
@@ -129,6 +133,8 @@ pub struct Connection<S> {
     pub dialect: Dialect,
     /// Requests whose latency is not recorded yet.
     pub tally: Tally,
+    /// What its client is to be counted for: until replies have left, or a slice is over.
+    pub moved: ClientSums,
     /// When what is unserved of its input was found, or else what it served last.
     pub found_nanos: u64,
     /// What it waits for; `None` while it is attached nowhere.
@@ -172,6 +178,7 @@ impl<S> Connection<S> {
             mode: Mode::Requests,
             dialect,
             tally: Tally::default(),
+            moved: ClientSums::default(),
             found_nanos: 0,
             interest: None,
             unread: Unread::Nothing,

@@ -2,12 +2,14 @@
 //! transport, and in what it executes requests. A part is given it for a call and keeps nothing of
 //! it, so no part knows another ([`crate::worker`] wires them).
 
+use crate::clients::ClientCounts;
 use crate::clock::Clock;
-use crate::connection::Connection;
+use crate::connection::{Card, Connection};
 use crate::counters::Counters;
 use crate::durable::veil::Veiled;
 use crate::execute::{Context, ExecuteSettings};
 use crate::hot::local::HotWorker;
+use crate::hot::sample::Dice;
 use crate::latency::{self, Operation};
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
@@ -39,6 +41,8 @@ pub struct Core<T: Transport> {
     pub(crate) hands_unseen: bool,
     /// Hot keys, where they are looked after.
     pub(crate) hot: Option<Box<HotWorker>>,
+    /// Where nobody looks after hot keys: which requests are looked at.
+    pub(crate) dice: Dice,
     /// Requests of this burst that may still be offered to others.
     pub(crate) offers: Cell<u32>,
     /// What the others were told last of whether this worker is idle.
@@ -82,6 +86,7 @@ impl<T: Transport> Core<T> {
             },
             hand: Hand::new(&shared.store),
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
+            dice: Dice::new(id.index()),
             // The number first: a plan that comes in between is then taken again, not missed.
             plan_version: shared.plan.edition.number(),
             plan: shared.plan.get(),
@@ -246,6 +251,12 @@ impl<T: Transport> Core<T> {
         let reply = self.shared.answer(question, self.now_seconds, self.clock.nanos());
         meter::bytes(reply.len());
         reply
+    }
+
+    /// What this worker counts of the client that the connection is of.
+    #[inline]
+    pub(crate) fn client(&self, card: &Card) -> &ClientCounts {
+        &self.shared.workers[self.id.index()].clients[usize::from(card.client)]
     }
 
     /// This worker's command counters.

@@ -264,6 +264,7 @@ impl<T: Transport> Streams<T> {
             if next != Next::LargeFirst {
                 connection.run = Run::default();
             }
+            core.client(&connection.card).add_owner(&mut connection.moved);
             core.lanes().slices.add_owner(1);
             core.lanes().slices_urgent.add_owner(u64::from(urgent));
             self.place(core, token, connection, next, false)?;

@@ -51,6 +51,11 @@ pub const fn row(operation: Operation, large: bool) -> usize {
     operation as usize * 2 + large as usize
 }
 
+/// Whether a row is of the large lane.
+pub const fn is_row_of_large(row: usize) -> bool {
+    row % 2 == 1
+}
+
 /// Requests of one turn whose replies have not all left: they share one arrival time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {

@@ -13,10 +13,12 @@
 pub mod abroad;
 pub mod accept;
 pub mod answer;
+pub mod askers;
 pub mod backlog;
 pub mod batches;
 pub mod boot;
 pub mod bypass;
+pub mod clients;
 pub mod clock;
 pub mod connection;
 pub mod control;

@@ -103,6 +103,7 @@ impl<T: Transport> Streams<T> {
             connection.has_read(bytes, buffer.len());
             meter::bytes(bytes);
             core.counters().bytes_read.add_owner(bytes as u64);
+            connection.moved.bytes_in += bytes as u64;
             received = &buffer[..bytes];
         }
         let now = self.found_nanos.take().unwrap_or_else(|| core.clock.nanos());
@@ -234,6 +235,7 @@ impl<T: Transport> Streams<T> {
                 }
             };
             core.counters().bytes_written.add_owner(sent as u64);
+            connection.moved.bytes_out += sent as u64;
             meter::bytes(sent);
         }
         connection.output.push_bytes(&self.out[sent..]);
@@ -251,6 +253,7 @@ impl<T: Transport> Streams<T> {
         connection.tally.goes_on(|| core.clock.nanos());
         let (sent, bytes) = connection.output.send(&mut connection.stream, budget)?;
         core.counters().bytes_written.add_owner(bytes as u64);
+        connection.moved.bytes_out += bytes as u64;
         match sent {
             Sent::All => self.settle(core, connection),
             Sent::Blocked => connection.tally.blocks(|| core.clock.nanos()),
@@ -315,6 +318,7 @@ impl<T: Transport> Streams<T> {
         draft.advance(bytes);
         connection.has_read(bytes, most);
         core.counters().bytes_read.add_owner(bytes as u64);
+        connection.moved.bytes_in += bytes as u64;
         connection.card.last_seconds.store(core.now_seconds, Relaxed);
         if bytes < missing {
             let is_dry = connection.unread == Unread::Nothing;

@@ -2,12 +2,14 @@
 //! connections move, and every number that somebody else reads. A worker writes its own numbers
 //! only.
 
+use crate::clients::{ClientCounts, ClientSums, Clients, PLACES};
 use crate::connection::{Card, CardKind, Connection};
 use crate::counters::Board;
 use crate::domains::Domains;
 use crate::durable::shared::Durable;
 use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::hot::board::HotBoard;
+use crate::hot::sample::Samples;
 use crate::kernel::Kernel;
 use crate::latency::Book;
 use crate::resp::state::Dialect;
@@ -113,6 +115,10 @@ pub struct WorkerShared<S> {
     pub waker: OnceLock<Arc<dyn Wake>>,
     /// Latencies.
     pub book: Book,
+    /// Keys asked for most, where nobody looks after hot keys.
+    pub samples: Samples,
+    /// What each client asked of it.
+    pub clients: Box<[ClientCounts]>,
     /// Requests by size of their item, since the start (Minos §3.1); control takes differences.
     pub sizes: Vec<Count>,
     /// Lane counters.
@@ -132,6 +138,8 @@ impl<S> Default for WorkerShared<S> {
             drained: Idle::new(),
             waker: OnceLock::new(),
             book: Book::default(),
+            samples: Samples::default(),
+            clients: (0..PLACES).map(|_| ClientCounts::default()).collect(),
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
             lanes: LaneCounts::default(),
             connections: AtomicUsize::new(0),
@@ -247,6 +255,8 @@ pub struct Connections {
     pub idle_kicked: AtomicU64,
     /// Listeners and sockets for datagrams, which have the first numbers.
     places: AtomicU64,
+    /// Who they are of.
+    pub clients: Clients,
     /// By number, for `stats conns`.
     pub cards: Mutex<BTreeMap<u64, Arc<Card>>>,
 }
@@ -258,6 +268,7 @@ impl Connections {
         most: usize,
         (peer, local): (String, Option<String>),
         now_seconds: u32,
+        sums: impl FnOnce(u16) -> ClientSums,
     ) -> Option<Arc<Card>> {
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         if open >= most {
@@ -267,8 +278,9 @@ impl Connections {
         }
         let places = self.places.load(Ordering::Relaxed);
         let number = places + self.total.fetch_add(1, Ordering::Relaxed) + 1;
-        let card = Card { local, ..Card::new(CardKind::Client, number, peer, now_seconds) };
-        let card = Arc::new(card);
+        let client = self.clients.enter(&peer, sums);
+        let card = Card::new(CardKind::Client, number, peer, now_seconds);
+        let card = Arc::new(Card { local, client, ..card });
         lock(&self.cards).insert(number, card.clone());
         Some(card)
     }
@@ -287,6 +299,7 @@ impl Connections {
             return;
         }
         self.open.fetch_sub(1, Ordering::Relaxed);
+        self.clients.leave(card.client);
         lock(&self.cards).remove(&card.number);
     }
 }

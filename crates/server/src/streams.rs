@@ -6,6 +6,7 @@ use crate::backlog::Backlog;
 use crate::connection::{Connection, Mode, Table};
 use crate::core::Core;
 use crate::execute;
+use crate::latency;
 use crate::slices::Slices;
 use crate::step::READ_BYTES;
 use laneway_policy::share::Depth;
@@ -71,7 +72,13 @@ impl<T: Transport> Streams<T> {
     pub(crate) fn settle(&mut self, core: &Core<T>, connection: &mut Connection<T::Stream>) {
         if !connection.tally.is_empty() {
             let now = core.clock.nanos();
-            core.shared.workers[core.id.index()].book.settle(&mut connection.tally, now);
+            let here = &core.shared.workers[core.id.index()];
+            let moved = &mut connection.moved;
+            here.book.settle(&mut connection.tally, now, |row, requests| {
+                moved.requests += requests;
+                moved.requests_large += if latency::is_row_of_large(row) { requests } else { 0 };
+            });
+            here.clients[usize::from(connection.card.client)].add_owner(&mut connection.moved);
         }
     }
 
@@ -126,6 +133,7 @@ impl<T: Transport> Streams<T> {
         token: Token,
         mut connection: Connection<T::Stream>,
     ) {
+        core.client(&connection.card).add_owner(&mut connection.moved);
         self.backlog.goes_on(&mut connection);
         self.backlog.leave_unsent(&mut connection, None);
         if connection.interest.is_some() {

@@ -4,6 +4,7 @@
 //!
 //! Knows no format: `stats` and the admin endpoint are written by others.
 
+use crate::clients::ClientWatch;
 use crate::counters::Totals;
 use crate::durable::shared::Durable;
 use crate::execute::VERSION;
@@ -183,6 +184,8 @@ pub struct WatchSnapshot {
     pub swept: u64,
     /// Connections.
     pub connections: ConnectionsWatch,
+    /// Clients of streams, by address.
+    pub clients: Vec<ClientWatch>,
     /// What each worker saw of datagrams, summed, by name; empty without UDP.
     pub udp: Vec<(&'static str, u64)>,
     /// Memory that messages of datagrams take.
@@ -234,6 +237,7 @@ impl<S> Shared<S> {
             store: self.store_stats(),
             swept: self.sum(|shared| shared.swept.load(Relaxed)),
             connections: self.connections_watch(),
+            clients: self.clients(),
             udp: self.udp_watch(),
             udp_bytes: self.sum(|shared| shared.udp.get().map_or(0, |udp| udp.buffers.held())),
             tier: self.durable.get().map(|durable| of_tier(durable)),

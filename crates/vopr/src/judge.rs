@@ -4,9 +4,10 @@
 use crate::life::Life;
 use crate::rig::Rig;
 use crate::swarm::Kept;
+use laneway_server::clients::{ClientSums, PLACES};
 use laneway_server::latency::histogram::Reading;
 use laneway_server::latency::{Latencies, ROWS};
-use laneway_server::shared::WorkerShared;
+use laneway_server::shared::{Shared, WorkerShared};
 use laneway_store::meter::Work;
 
 /// Pools may be ahead of the limit by so much, for a moment.
@@ -43,6 +44,7 @@ pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
         }
     }
     domains.iter().flat_map(|shared| &shared.workers).try_for_each(times_add_up)?;
+    clients_add_up(&life.rig.shared)?;
     if !life.hostile.is_empty() {
         return Ok(()); // they hold what they began
     }
@@ -75,6 +77,31 @@ fn times_add_up<S>(worker: &WorkerShared<S>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What was counted by client is what was counted in all.
+fn clients_add_up<S>(shared: &Shared<S>) -> Result<(), String> {
+    let (mut of_clients, mut connections) = (ClientSums::default(), 0);
+    let watch = shared.watch(0);
+    for place in 0..PLACES as u16 {
+        shared.each_domain(|shared| {
+            let counts = shared.workers.iter().map(|worker| &worker.clients[usize::from(place)]);
+            counts.for_each(|counts| of_clients.add(counts));
+        });
+    }
+    watch.clients.iter().for_each(|client| connections += client.connections);
+    let served = watch.workers.iter().map(|worker| worker.requests_small + worker.requests_large);
+    // What a keeper executed is in no worker's count, and what came by datagrams in no client's.
+    let most = if shared.durable.get().is_some() { u64::MAX } else { served.sum() };
+    let told = (of_clients.bytes_in, of_clients.bytes_out, connections);
+    let all = (watch.totals.bytes_read, watch.totals.bytes_written, watch.connections.open);
+    // Datagrams are of no client, and neither is yet what a connection moved without a reply.
+    let bytes = told.0 <= all.0 && told.1 <= all.1;
+    let (requests, large) = (of_clients.requests, of_clients.requests_large);
+    match bytes && told.2 == all.2 && requests <= most && large <= requests {
+        true => Ok(()),
+        false => Err(format!("clients add up to {told:?} {of_clients:?}, not {all:?} {most}")),
+    }
 }
 
 fn between(name: &str, left: u64) -> Result<(), String> {

@@ -526,6 +526,8 @@ fn admin(scene: &mut Scene<'_>) -> Request {
         "stats conns",
         "stats lanes",
         "stats latency",
+        "stats clients",
+        "stats hotkeys",
         "stats sizes",
         "stats tier",
         "stats udp",

@@ -1,10 +1,12 @@
 //! Metrics of what clients ask, how long that takes, and what goes wrong.
 
 use super::page::{Buckets, Labels, Page};
+use laneway_server::clients::ClientWatch;
 use laneway_server::latency::Part;
 use laneway_server::latency::histogram::Reading;
 use laneway_server::watch::{LatencyWatch, WatchSnapshot};
 use prometheus_client::registry::Unit;
+use std::cmp::Reverse;
 use std::fmt;
 
 /// Ends of the latency buckets: each power of two from 2^10 ns, a microsecond, to 2^34 ns, 17 s.
@@ -13,11 +15,15 @@ const ENDS: std::ops::RangeInclusive<u32> = 10..=34;
 /// The size classes of an octave are one bucket, from 16 bytes to the largest item.
 const SIZE_BITS: std::ops::RangeInclusive<u32> = 4..=30;
 
+/// Clients that are told apart in a scrape.
+const CLIENTS_MAX: usize = 64;
+
 pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
     latencies(&snapshot.latencies, page)?;
     sizes(&snapshot.sizes, page)?;
     lookups(snapshot, page)?;
     connections(snapshot, page)?;
+    clients(&snapshot.clients, page)?;
     errors(snapshot, page)?;
     let totals = &snapshot.totals;
     page.counter_bytes("received", "Bytes received", totals.bytes_read)?;
@@ -31,6 +37,33 @@ pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
         page.counters("udp_events", help, None, events)?;
     }
     Ok(())
+}
+
+/// Clients by address: those that have moved most bytes, so that a scrape is bounded.
+fn clients(clients: &[ClientWatch], page: &mut Page<'_>) -> fmt::Result {
+    let mut shown: Vec<&ClientWatch> = clients.iter().collect();
+    shown.sort_by_key(|client| Reverse(client.sums.bytes_in + client.sums.bytes_out));
+    shown.truncate(CLIENTS_MAX);
+    let by_address = |number: fn(&ClientWatch) -> u64| {
+        shown.iter().map(move |client| (vec![("client", client.address.as_str())], number(client)))
+    };
+    let counted = |number| by_address(number).map(|(labels, value)| (labels, value as f64));
+    let help = "Connections that are open, by address of the client: the 64 with most bytes";
+    page.gauges("client_connections", help, None, by_address(|client| client.connections))?;
+    let help = "Requests by address of the client; each key of a get is one";
+    page.counters("client_requests", help, None, counted(|client| client.sums.requests))?;
+    let help = "Of these, requests of the large lane";
+    page.counters(
+        "client_requests_large",
+        help,
+        None,
+        counted(|client| client.sums.requests_large),
+    )?;
+    let unit = || Some(Unit::Bytes);
+    let help = "Bytes received by address of the client";
+    page.counters("client_received", help, unit(), counted(|client| client.sums.bytes_in))?;
+    let help = "Bytes sent by address of the client";
+    page.counters("client_sent", help, unit(), counted(|client| client.sums.bytes_out))
 }
 
 fn lane(large: bool) -> &'static str {

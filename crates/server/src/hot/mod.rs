@@ -14,10 +14,11 @@
 //! worker's own part, [`turn`] how it uses both, [`window`] what the statistics remember, [`slots`]
 //! which slots of the kernel's steering table follow the hot keys.
 //!
-//! Off, it costs a worker one branch per request and one per turn.
+//! Off, [`sample`] tells which keys are asked for most, and that is all.
 
 pub mod board;
 pub mod local;
+pub mod sample;
 pub mod slots;
 pub mod turn;
 pub mod window;

@@ -68,18 +68,29 @@ impl<T: Transport> Core<T> {
     pub(crate) fn count_hot(&mut self, key: &[u8], writes: bool) {
         if self.hot.is_some() {
             self.count_access(key, writes);
+        } else if self.dice.falls() {
+            self.sample(key, writes);
         }
     }
 
     /// The same for a request without a value that is no `get`.
     #[inline]
     pub(crate) fn count_hot_request(&mut self, request: &Request<'_>) {
-        if self.hot.is_some() {
-            let mut scratch = [0; KEY_BYTES_MAX];
-            if let Some((key, writes)) = key_of(request, &mut scratch) {
-                self.count_access(key, writes);
+        if self.hot.is_none() && !self.dice.falls() {
+            return;
+        }
+        let mut scratch = [0; KEY_BYTES_MAX];
+        if let Some((key, writes)) = key_of(request, &mut scratch) {
+            match self.hot.is_some() {
+                true => self.count_access(key, writes),
+                false => self.sample(key, writes),
             }
         }
+    }
+
+    #[cold]
+    fn sample(&mut self, key: &[u8], writes: bool) {
+        self.shared.workers[self.id.index()].samples.note(key, writes);
     }
 
     #[inline(never)]

@@ -51,9 +51,11 @@ pub struct Book {
 }
 
 impl Book {
-    /// Record every request of `tally`, done at `now_nanos`, and empty it. Only the worker that
-    /// owns the book calls this.
-    pub fn settle(&self, tally: &mut Tally, now_nanos: u64) {
+    /// Record every request of `tally`, done at `now_nanos`, and empty it; `each` is told of the
+    /// rows, and of how many requests each of them has. Only the worker that owns the book calls
+    /// this.
+    #[inline]
+    pub fn settle(&self, tally: &mut Tally, now_nanos: u64, mut each: impl FnMut(usize, u64)) {
         let took = now_nanos.saturating_sub(tally.since_nanos).max(1);
         let is_straight = tally.wait_nanos == 0 && tally.drain_nanos == 0;
         let mut used = tally.used;
@@ -61,6 +63,7 @@ impl Book {
             let row = used.trailing_zeros() as usize;
             used &= used - 1;
             let requests = u64::from(std::mem::take(&mut tally.counts[row]));
+            each(row, requests);
             if is_straight {
                 self.rows[row].straight.add_owner(took, requests);
             } else {

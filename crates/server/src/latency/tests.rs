@@ -17,12 +17,12 @@ fn each_part_counts_every_request_and_their_times_add_up_to_the_whole() {
     let book = Book::default();
     let mut tally = Tally::default();
     tally.add_many(SMALL, 3, 1_000);
-    book.settle(&mut tally, 5_000); // straight
+    book.settle(&mut tally, 5_000, |_, _| {}); // straight
     assert!(tally.is_empty() && tally == Tally { since_nanos: 1_000, ..Tally::default() });
 
     tally.add(SMALL, 10_000);
     tally.begins(17_000);
-    book.settle(&mut tally, 19_000); // behind others
+    book.settle(&mut tally, 19_000, |_, _| {}); // behind others
     tally.add(LARGE, 20_000);
     tally.begins(20_000);
     tally.has_slice(50_000);
@@ -31,7 +31,7 @@ fn each_part_counts_every_request_and_their_times_add_up_to_the_whole() {
     tally.blocks(|| 75_000);
     tally.goes_on(|| 100_000);
     tally.goes_on(|| 110_000);
-    book.settle(&mut tally, 120_000);
+    book.settle(&mut tally, 120_000, |_, _| {});
 
     let rows = read(&book);
     for (row, requests, sums, whole) in [
@@ -55,7 +55,7 @@ fn a_reset_leaves_the_counters_as_they_are() {
     let settle = |requests: u16| {
         let mut tally = Tally::default();
         tally.add_many(SMALL, requests, 0);
-        book.settle(&mut tally, 2_000);
+        book.settle(&mut tally, 2_000, |_, _| {});
     };
     let since_reset = || {
         let mut rows = vec![histogram::Reading::default(); ROWS];

@@ -84,11 +84,8 @@ pub fn write_hot_keys(snapshot: Option<&HotKeysSnapshot>, out: &mut Vec<u8>) {
 fn write_key(number: usize, key: &HotKeyLine, lines: &mut Lines<'_>) {
     let mut line =
         |name: &str, value: &dyn Display| lines.shown(&format!("key:{number}:{name}"), value);
-    if key.key.iter().all(u8::is_ascii_graphic) {
-        line("key", &String::from_utf8_lossy(&key.key));
-    } else {
-        line("key_hex", &hex(&key.key));
-    }
+    let (name, text) = key_shown(&key.key);
+    line(name, &text);
     let requests = key.reads + key.writes;
     let seconds = key.nanos as f64 / 1e9;
     let rate = if key.nanos > 0 { requests as f64 / seconds } else { 0.0 };
@@ -105,8 +102,16 @@ fn write_key(number: usize, key: &HotKeyLine, lines: &mut Lines<'_>) {
 
 /// A part of a whole; 0 of nothing. Counts of several workers are a moment's smear, so that a part
 /// may be ahead of its whole.
-fn part(part: u64, whole: u64) -> f64 {
+pub(super) fn part(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part.min(whole) as f64 / whole as f64 }
+}
+
+/// A key as a line tells it: by which name, and how.
+pub(super) fn key_shown(key: &[u8]) -> (&'static str, String) {
+    match key.iter().all(u8::is_ascii_graphic) {
+        true => ("key", String::from_utf8_lossy(key).into_owned()),
+        false => ("key_hex", hex(key)),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -3,9 +3,10 @@
 //! Whoever answers fills a plain snapshot from the state that the workers share and hands it to the
 //! writer of its family; the writers know names, order and units, and nothing of where the numbers
 //! come from. Families of memcached's carry its names in its order; what has no counterpart here is
-//! a constant that docs/protocol.md lists. `lanes`, `latency`, `topology`, `udp`, `kernel`,
-//! `hotkeys` and `balance` are our own.
+//! a constant that docs/protocol.md lists. `lanes`, `latency`, `clients`, `topology`, `udp`,
+//! `kernel`, `hotkeys` and `balance` are our own.
 
+mod clients;
 mod general;
 mod hot;
 mod kernel;
@@ -13,6 +14,7 @@ mod lanes;
 mod latency;
 mod lines;
 mod rdma;
+mod samples;
 mod settings;
 mod shm;
 mod slabs;
@@ -20,6 +22,7 @@ mod tier;
 mod topology;
 mod udp;
 
+pub use clients::write_clients;
 pub use general::{GeneralSnapshot, write_general};
 pub use hot::{BalanceSnapshot, HotKeyLine, HotKeysSnapshot, SlotsSnapshot};
 pub use hot::{write_balance, write_hot_keys};
@@ -27,6 +30,7 @@ pub use kernel::{BypassSnapshot, KernelLaneSnapshot, KernelSnapshot, write_kerne
 pub use lanes::{DomainLanes, LanesSnapshot, Role, WorkerLane, write_lanes};
 pub use latency::{LatencyRow, LatencySnapshot, write_latency};
 pub use rdma::write_rdma;
+pub use samples::{SampledKey, SamplesSnapshot, write_samples};
 pub use settings::{SettingsSnapshot, write_settings};
 pub use shm::write_shm;
 pub use slabs::{write_items, write_sizes, write_slabs};
@@ -65,6 +69,8 @@ pub enum Question {
     Latency,
     /// `stats topology`: [`write_topology`].
     Topology,
+    /// `stats clients`: [`write_clients`].
+    Clients,
     /// `stats udp`: [`write_udp`].
     Udp,
     /// `stats shm`: [`write_shm`].
@@ -112,6 +118,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"lanes" => Question::Lanes,
         b"latency" => Question::Latency,
         b"topology" => Question::Topology,
+        b"clients" => Question::Clients,
         b"udp" => Question::Udp,
         b"shm" => Question::Shm,
         b"rdma" => Question::Rdma,

@@ -29,6 +29,7 @@ fn words_behind_stats_are_read_as_memcached_reads_them() {
         ("detail up", Err(DETAIL_USAGE)),
         ("lanes", Ok(Question::Lanes)),
         ("latency", Ok(Question::Latency)),
+        ("clients", Ok(Question::Clients)),
         ("topology", Ok(Question::Topology)),
         ("cachedump 1 10", Ok(Question::Cachedump { class: 1, limit: 10 })),
         ("cachedump 1", Err(BAD_LINE)),

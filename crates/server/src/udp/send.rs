@@ -50,7 +50,11 @@ impl Udp {
                 core.transport.watch_room(queue, Path::Small, true)?;
             } else if !desk.tallies[queue].is_empty() {
                 let now = core.clock.nanos();
-                core.shared.workers[core.id.index()].book.settle(&mut desk.tallies[queue], now);
+                core.shared.workers[core.id.index()].book.settle(
+                    &mut desk.tallies[queue],
+                    now,
+                    |_, _| {},
+                );
             }
         }
         Ok(())
@@ -263,7 +267,7 @@ fn sent<T: Transport>(core: &mut Core<T>, at: At<'_>, transfer: Transfer) {
     let Transfer { to, reply, mut tally, is_first, .. } = transfer;
     let now = core.clock.nanos();
     if !tally.is_empty() {
-        core.shared.workers[core.id.index()].book.settle(&mut tally, now);
+        core.shared.workers[core.id.index()].book.settle(&mut tally, now, |_, _| {});
     }
     if is_first {
         at.counts.replies.add_owner(1);

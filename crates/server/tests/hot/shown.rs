@@ -74,7 +74,9 @@ fn stats_reset_begins_the_balance_anew() {
 fn without_hot_keys_the_balance_is_told_since_the_start() {
     let mut rig = Rig::new(&Plan::design(Design::Lanes, 2));
     let client = rig.net.connect();
-    assert_eq!(rig.ask(&client, b"stats hotkeys\r\n", b"END\r\n"), b"STAT hot off\r\nEND\r\n");
+    let sampled =
+        b"STAT hot off\r\nSTAT sampled_every 512\r\nSTAT samples 0\r\nSTAT keys 0\r\nEND\r\n";
+    assert_eq!(rig.ask(&client, b"stats hotkeys\r\n", b"END\r\n"), sampled);
     let told = rig.ask(&client, b"stats balance\r\n", b"END\r\n");
     let told = String::from_utf8(told).expect("text");
     let wanted = "STAT max_ave_ratio_since_start 2.0000\r\n";
