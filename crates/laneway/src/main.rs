@@ -6,6 +6,7 @@
 
 mod ask;
 mod bench;
+mod commands;
 mod doctor;
 mod flags;
 mod logging;
@@ -17,34 +18,6 @@ mod tier;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-
-const HELP: &str = "\
-Laneway: a memcached-compatible key-value server in which a small request never
-waits behind a large one.
-
-Usage: laneway COMMAND [FLAGS]
-
-Commands:
-  serve    run the server (all of memcached's flags work; laneway serve --help)
-  bench    measure a server: laneway, memcached, redis (laneway bench --help)
-  sim      what every design does on any number of cores (laneway sim --help)
-  doctor   what this machine offers of the layers in the kernel, and what to do
-  stats    ask a running server for its statistics (laneway stats lanes)
-  fsck     check, and with --repair repair, the folder of serve --data-dir
-  scan     list what such a folder holds, in key order
-  dump     write all of it as one stream
-  load     put the items of such a stream into a folder
-  help     this text
-  version  print the version
-
-Try:
-  laneway serve -m 1024              a server on port 11211 with 1 GiB for items
-  laneway bench --help               what can be measured, with examples
-  laneway stats lanes                what the lanes of a running server are doing
-
-Called by the name memcached, or with a flag first (laneway -p 11211 -m 64), it
-is `laneway serve`.
-";
 
 /// Exit status of a command line that makes no sense.
 pub const STATUS_USAGE: u8 = 2;
@@ -69,8 +42,10 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(rest().into_iter()),
         Some("sim") => sim::run(rest().into_iter()),
         Some(tool @ ("fsck" | "scan" | "dump" | "load")) => tier::run(tool, rest()),
+        Some("completions") => commands::completions(&rest()),
+        Some("man") => commands::man(&rest()),
         None | Some("help" | "--help") => {
-            print!("{HELP}");
+            print!("{}", commands::help());
             ExitCode::SUCCESS
         }
         Some("version" | "--version") => {

@@ -42,13 +42,13 @@ const STATUS_DATA: u8 = 74;
 /// Run the server until it is told to stop. Called by the `name` memcached it begins its help as
 /// memcached does, which tools look at.
 pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
-    let flags = match flags::parse(args) {
+    let flags = match flags::read(args, std::env::vars_os()) {
         Ok(Asked::Serve(flags)) => flags,
         Ok(Asked::Help) => {
             if name == "memcached" {
                 println!("memcached {VERSION}");
             }
-            print!("{}", include_str!("serve_help.txt"));
+            print!("{}", flags::help());
             return ExitCode::SUCCESS;
         }
         Ok(Asked::Version) => {
@@ -67,11 +67,18 @@ pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
         Ok((settings, durable, format, admin::address(&flags)?))
     });
     match checked {
+        Ok(_) if flags.print_config => {
+            print!("{}", flags::config(&flags));
+            ExitCode::SUCCESS
+        }
         Ok((settings, durable, format, admin)) => {
             logging::start(format, log_level(settings.verbosity));
             serve(&flags, settings, durable, admin)
         }
-        Err(error) => refuse(crate::STATUS_USAGE, &error),
+        Err(error) => {
+            let place = flags::place(&flags, &error);
+            refuse(crate::STATUS_USAGE, &place.map_or(error.clone(), |at| format!("{error} {at}")))
+        }
     }
 }
 
@@ -296,7 +303,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         dump: !flags.no_dump,
         shutdown: flags.shutdown,
         verbosity: flags.verbose,
-        idle_timeout: Duration::from_secs(flags.idle_timeout.unwrap_or(0)),
+        idle_timeout: Duration::from_secs(flags.extended.idle_timeout.unwrap_or(0)),
         idle: idle(flags)?,
         epoch: epoch(flags)?,
         drain: flags.drain_milliseconds.map_or(DRAIN, Duration::from_millis),
@@ -410,7 +417,7 @@ fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
 fn resp(flags: &Flags) -> Result<RespSettings, String> {
     let shared = !flags.no_resp;
     let Some(port) = flags.resp else { return Ok(RespSettings { shared, addresses: Vec::new() }) };
-    if flags.tier.data_dir.is_some() {
+    if flags.data_dir.is_some() {
         return Err(format!(
             "--resp {port}: with --data-dir only memcached's protocol is spoken; leave one of \
              them out"

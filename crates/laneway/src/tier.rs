@@ -2,7 +2,7 @@
 //! server has open.
 
 use crate::STATUS_USAGE;
-use crate::flags::{self, TierFlags};
+use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
 use laneway_tier::{Directory, DirectorySettings, Error, Item, dump};
 use lexopt::{Arg, Parser, ValueExt};
@@ -71,7 +71,7 @@ const PAGE: usize = 256;
 #[derive(Default)]
 struct Asked {
     folder: Option<OsString>,
-    media: TierFlags,
+    media: Flags,
     repair: bool,
     values: bool,
     from: Vec<u8>,
@@ -96,7 +96,7 @@ pub fn run(command: &str, args: Vec<OsString>) -> ExitCode {
         let which = format!("which folder? laneway {command} --help says more");
         return refuse(STATUS_USAGE, command, &which);
     };
-    let media = TierFlags { data_dir: Some(folder.clone()), ..asked.media.clone() };
+    let media = Flags { data_dir: Some(folder.clone()), ..asked.media.clone() };
     let store = match settings::directory(&media) {
         Ok(Some(store)) => store,
         Ok(None) => return refuse(STATUS_USAGE, command, "which folder?"),
@@ -139,8 +139,8 @@ fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
             }
             (_, Arg::Long(name)) => {
                 let flag = format!("--{name}");
-                if !flags::tier(&mut asked.media, &flag, &mut parser)
-                    .map_err(|error| format!("{flag}: {error}"))?
+                if !flags::of_folder(&mut asked.media, &flag, &mut parser)
+                    .map_err(|refused| refused.at(&flag).why)?
                 {
                     return Err(format!("{flag}: not known here; see laneway {command} --help"));
                 }

@@ -3,8 +3,47 @@
 //! or keep data refuses the start, and so does what is not known: nobody can tell what it would
 //! have restricted.
 
-use super::{Flags, Refused};
 use lexopt::Parser;
+
+/// Why a command line, a file or a variable is refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    /// Exit status.
+    pub status: u8,
+    /// A sentence for the user.
+    pub why: String,
+}
+
+/// Exit status of a flag that is not known or not supported; memcached's.
+pub const STATUS_UNKNOWN: u8 = 1;
+
+impl Refused {
+    /// For a flag that is not known or not supported.
+    pub fn unknown(why: String) -> Refused {
+        Refused { status: STATUS_UNKNOWN, why }
+    }
+
+    /// The same, with where it was found before it.
+    pub fn at(self, place: impl std::fmt::Display) -> Refused {
+        Refused { why: format!("{place}: {}", self.why), ..self }
+    }
+}
+
+impl From<String> for Refused {
+    /// For a value that makes no sense.
+    fn from(why: String) -> Refused {
+        Refused { status: crate::STATUS_USAGE, why }
+    }
+}
+
+/// What `-o` asked for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Extended {
+    /// `idle_timeout`, seconds.
+    pub idle_timeout: Option<u64>,
+    /// What has no effect here, in sentences.
+    pub warnings: Vec<String>,
+}
 
 /// A flag of memcached's that has no effect here: short, long, whether it takes a value, and why.
 const TUNING: [(&str, &str, bool, &str); 6] = [
@@ -107,15 +146,19 @@ const REQUIRING_KEYS: [(&str, &str); 4] = [
     ("proxy_", "there is no proxy; leave the key out, and run memcached's proxy or mcrouter"),
 ];
 
-/// What `one` does not know: passed over with a word, or refused. Its value belongs to it.
-pub fn flag(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), Refused> {
+/// What the table of flags does not know: passed over with the warning that is returned, or
+/// refused, with the nearest of the `known`. Its value belongs to it.
+pub fn flag(
+    flag: &str,
+    known: impl Iterator<Item = String>,
+    parser: &mut Parser,
+) -> Result<String, Refused> {
     let is = |row: &&(&str, &str, bool, &str)| flag == row.0 || flag == row.1;
     if let Some((_, _, takes_value, why)) = TUNING.iter().find(is) {
         if *takes_value {
             let _ = parser.value(); // whatever it was
         }
-        flags.warnings.push(format!("{flag} has no effect: {why}"));
-        return Ok(());
+        return Ok(format!("{flag} has no effect: {why}"));
     }
     if let Some((_, _, takes_value, why)) = REQUIRING.iter().find(is) {
         let value = if *takes_value { parser.value().ok() } else { None };
@@ -126,7 +169,7 @@ pub fn flag(flags: &mut Flags, flag: &str, parser: &mut Parser) -> Result<(), Re
     let value = value.map(|value| format!("{}: ", value.to_string_lossy())).unwrap_or_default();
     Err(Refused::unknown(format!(
         "{value}not a flag of this server; {}laneway serve --help lists them",
-        meant(nearest(flag, long_flags()))
+        meant(flag, known)
     )))
 }
 
@@ -138,10 +181,10 @@ pub fn word(word: &str) -> Refused {
     ))
 }
 
-/// `-B`
-pub fn protocol(name: &str) -> Result<(), Refused> {
+/// `-B`: the name, if it is one of a protocol that is served.
+pub fn protocol(name: &str) -> Result<String, Refused> {
     match name {
-        "auto" | "ascii" | "auto-negotiate" => Ok(()),
+        "auto" | "ascii" | "auto-negotiate" => Ok(name.to_owned()),
         other => Err(Refused::unknown(format!(
             "{other}: only the text and meta protocols are served; write ascii or auto, or leave \
              the flag out"
@@ -149,47 +192,52 @@ pub fn protocol(name: &str) -> Result<(), Refused> {
     }
 }
 
-/// `-o`: keys separated by commas, each with or without a value.
-pub fn extended(flags: &mut Flags, keys: &str) -> Result<(), Refused> {
-    for key in keys.split(',').filter(|key| !key.is_empty()) {
+impl Extended {
+    /// `-o`: keys separated by commas, each with or without a value.
+    pub fn read(&mut self, keys: &str) -> Result<(), Refused> {
+        keys.split(',').filter(|key| !key.is_empty()).try_for_each(|key| self.key(key))
+    }
+
+    fn key(&mut self, key: &str) -> Result<(), Refused> {
         let (name, value) = key.split_once('=').map_or((key, None), |(n, v)| (n, Some(v)));
         if name == "idle_timeout" {
             let value = value
                 .ok_or_else(|| "idle_timeout needs a value: -o idle_timeout=SECONDS".to_owned())?;
             let seconds = value.parse();
-            flags.idle_timeout =
+            self.idle_timeout =
                 Some(seconds.map_err(|_| format!("idle_timeout={value}: not a number"))?);
         } else if let Some((_, why)) =
             REQUIRING_KEYS.iter().find(|(start, _)| name.starts_with(start))
         {
             return Err(Refused::unknown(format!("{key}: {why}")));
         } else if TUNING_KEYS.contains(&name) || name.starts_with("ext_") {
-            flags.warnings.push(format!("-o {key} has no effect: it tunes memcached's insides"));
+            self.warnings.push(format!("-o {key} has no effect: it tunes memcached's insides"));
         } else if !GRANTED.contains(&name) {
             let known = ["idle_timeout"].into_iter().chain(GRANTED).chain(TUNING_KEYS);
             return Err(Refused::unknown(format!(
                 "{key}: not a key of -o; {}honoured is idle_timeout=SECONDS",
-                meant(nearest(name, known))
+                meant(name, known.map(str::to_owned))
             )));
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Forget what was read.
+    pub fn clear(&mut self) {
+        *self = Extended::default();
+    }
+
+    /// The keys that have an effect.
+    pub fn told(&self) -> Option<String> {
+        self.idle_timeout.map(|seconds| format!("idle_timeout={seconds}"))
+    }
 }
 
-fn meant(nearest: Option<&str>) -> String {
-    nearest.map(|nearest| format!("did you mean {nearest}? ")).unwrap_or_default()
-}
-
-/// The long flags that the help names.
-fn long_flags() -> impl Iterator<Item = &'static str> {
-    let words = include_str!("../serve_help.txt").split(|c: char| !c.is_alphanumeric() && c != '-');
-    words.filter(|word| word.starts_with("--") && word.len() > "--".len())
-}
-
-/// What differs from `typed` in one or two letters.
-fn nearest(typed: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+/// Which of the `known` names may have been meant, as the beginning of a sentence; empty if none.
+pub fn meant(typed: &str, known: impl Iterator<Item = String>) -> String {
     /// Letters left out, put in, changed, or swapped with the next.
     const SLIPS_MAX: usize = 2;
-    let distances = known.map(|name| (strsim::damerau_levenshtein(typed, name), name));
-    distances.filter(|(slips, _)| *slips <= SLIPS_MAX).min().map(|(_, name)| name)
+    let distances = known.map(|name| (strsim::damerau_levenshtein(typed, &name), name));
+    let nearest = distances.filter(|(slips, _)| *slips <= SLIPS_MAX).min();
+    nearest.map(|(_, name)| format!("did you mean {name}? ")).unwrap_or_default()
 }

@@ -1,4 +1,10 @@
+use super::foreign::STATUS_UNKNOWN;
 use super::*;
+use std::ffi::OsString;
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, Refused> {
+    read(args, [])
+}
 
 fn flags(line: &str) -> Flags {
     match parse(line.split_whitespace().map(OsString::from)) {
@@ -101,7 +107,7 @@ fn a_value_that_is_no_number_names_its_flag() {
 #[test]
 fn extended_keys_are_honoured_or_named() {
     let flags = flags("-o idle_timeout=30,maxconns_fast,hashpower=20");
-    assert_eq!(flags.idle_timeout, Some(30));
+    assert_eq!(flags.extended.idle_timeout, Some(30));
     assert_eq!(flags.warnings.len(), 1);
     assert!(flags.warnings[0].contains("hashpower"), "{:?}", flags.warnings);
 }

@@ -120,7 +120,7 @@ fn lane(
              with --kernel-lane-peers (such as 10.0.0.0/8), or name lo alone"
         ));
     }
-    if flags.tier.data_dir.is_some() {
+    if flags.data_dir.is_some() {
         // A value is in memory before it is durable, and its reply waits; the lane would not.
         return wrong("it cannot wait until a value is durable; leave it or --data-dir out");
     }

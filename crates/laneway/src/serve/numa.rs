@@ -34,7 +34,7 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Vec<DomainSettings>, St
         return Err(refuse(wanted, &words));
     }
     let others = [
-        ("--data-dir", flags.tier.data_dir.is_some()),
+        ("--data-dir", flags.data_dir.is_some()),
         ("--kernel-lane", flags.kernel_lane.is_some()),
         ("--steer", flags.steer),
         ("--af-xdp", flags.af_xdp.is_some()),

@@ -1,7 +1,7 @@
 use super::*;
 
 fn given(line: &str) -> Result<Settings, String> {
-    match flags::parse(line.split_whitespace().map(OsString::from)) {
+    match flags::read(line.split_whitespace().map(OsString::from), []) {
         Ok(Asked::Serve(flags)) => settings(&flags),
         other => panic!("{line}: {other:?}"),
     }
@@ -224,4 +224,82 @@ fn redis_clients_come_by_the_common_port_and_by_one_of_their_own() {
 
 fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(ToString::to_string).collect()
+}
+
+/// What a default needs beside it to mean anything.
+fn beside(flag: &str) -> &'static str {
+    match flag {
+        "unix-mask" => "-s /s",
+        "udp-listen" => "-U 5000",
+        "shm-mask" | "shm-clients" => "--shm /s",
+        "rdma-port" | "rdma-clients" => "--rdma rxe0",
+        "kernel-lane-rate" | "kernel-lane-hook" => "-U 5000 --kernel-lane lo",
+        "access" => "--design hkh",
+        "slot-requests" | "slot-us" => "--design hkh --access erew --hot default",
+        "handoff-workers" => "--design sho -t 4",
+        "pm-backend" | "pm-size" | "durability" | "ssd-size" | "split-bytes" | "migrate-by"
+        | "read-threads" => "--data-dir /d",
+        _ => "",
+    }
+}
+
+/// Settings of the server, of the store and of the log, as they would be printed.
+fn all_settings(line: &str) -> String {
+    let Ok(Asked::Serve(flags)) = flags::read(line.split_whitespace().map(OsString::from), [])
+    else {
+        panic!("{line}")
+    };
+    let mut settings = settings(&flags).unwrap_or_else(|error| panic!("{line}: {error}"));
+    settings.secret_seed = Default::default();
+    let durable = tier::settings(&flags, settings.policy.design);
+    let durable = durable.unwrap_or_else(|error| panic!("{line}: {error}"));
+    let format = Format::named(flags.log_format.as_deref());
+    format!("{settings:?} {durable:?} {format:?}")
+}
+
+#[test]
+fn each_default_that_the_help_tells_is_the_one_in_force() {
+    let mut checked = 0;
+    for (name, value) in flags::defaults() {
+        let beside = beside(name);
+        let (without, with) = (all_settings(beside), format!("{beside} --{name}={value}"));
+        assert_eq!(without, all_settings(&with), "{with}");
+        checked += 1;
+    }
+    assert!(checked > 30, "{checked}");
+}
+
+#[test]
+fn each_choice_that_the_help_names_is_taken_and_no_other() {
+    let beside = |flag: &str, choice: &str| match (flag, choice) {
+        ("kernel-lane-hook", _) => "-U 5000 --kernel-lane lo",
+        ("access", _) => "--design hkh",
+        ("hot" | "hot-rank", _) => "--design hkh --access erew --hot default",
+        ("design", "sho") => "-t 4",
+        ("form", "roles") => "-t 4",
+        ("pm-backend", _) => "--data-dir /d --unsafe-volatile-pm",
+        ("pm-index", _) => "--data-dir /d --pm-backend dax",
+        ("migrate-by", _) => "--data-dir /d",
+        _ => "",
+    };
+    let mut told = Vec::new();
+    for (name, choice) in flags::choices() {
+        let line = format!("{} --{name}={choice}", beside(name, choice));
+        told.push((name, all_settings(&line)));
+        let wrong = format!("{} --{name}=neither", beside(name, choice));
+        let Ok(Asked::Serve(wrong)) = flags::read(wrong.split_whitespace().map(OsString::from), [])
+        else {
+            panic!("{wrong}")
+        };
+        let refused = settings(&wrong).is_err()
+            || tier::settings(&wrong, policy::Design::Lanes).is_err()
+            || Format::named(wrong.log_format.as_deref()).is_err();
+        assert!(refused, "--{name} neither");
+    }
+    // No two choices of a flag mean the same.
+    let count = told.len();
+    told.sort();
+    told.dedup();
+    assert_eq!(told.len(), count);
+    assert!(count > 25, "{count}");
 }

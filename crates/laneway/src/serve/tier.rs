@@ -1,6 +1,6 @@
 //! Where items are kept durably: `--data-dir` and what belongs to it, checked.
 
-use crate::flags::{self, Flags, TierFlags};
+use crate::flags::{self, Flags};
 use laneway_policy::Design;
 use laneway_server::boot::{self, Opened};
 use laneway_server::durable::DurableSettings;
@@ -21,8 +21,8 @@ const PROBLEMS_TOLD: usize = 10;
 
 /// The settings, or none without `--data-dir`.
 pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>, String> {
-    let Some(mut directory) = directory(&flags.tier)? else {
-        return match flags.tier.first_given() {
+    let Some(mut directory) = directory(flags)? else {
+        return match first_given(flags) {
             None => Ok(None),
             Some(flag) => Err(format!("{flag}: nothing is kept durably; say --data-dir DIR too")),
         };
@@ -37,18 +37,38 @@ pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>
                     nothing is lost by eviction"
             .into());
     }
-    let interval = interval(flags.tier.durability.as_deref())?;
+    let interval = interval(flags.durability.as_deref())?;
     directory.settings.durability =
         if interval.is_some() { Durability::Interval } else { Durability::Ack };
-    let read_threads = flags.tier.read_threads.unwrap_or(READ_THREADS);
+    let read_threads = flags.read_threads.unwrap_or(READ_THREADS);
     if !(1..=READ_THREADS_MAX).contains(&read_threads) {
         return Err(format!("--read-threads {read_threads}: must be from 1 to {READ_THREADS_MAX}"));
     }
     Ok(Some(DurableSettings { directory, interval, read_threads }))
 }
 
+/// A flag that means nothing without `--data-dir`, if one was given.
+fn first_given(flags: &Flags) -> Option<&'static str> {
+    let given = [
+        ("--pm", flags.pm.is_some()),
+        ("--pm-backend", flags.pm_backend.is_some()),
+        ("--pm-index", flags.pm_index.is_some()),
+        ("--pm-size", flags.pm_bytes.is_some()),
+        ("--ssd", flags.ssd.is_some()),
+        ("--ssd-size", flags.ssd_bytes.is_some()),
+        ("--split-bytes", flags.split.is_some()),
+        ("--durability", flags.durability.is_some()),
+        ("--migrate-by", flags.migrate_by.is_some()),
+        ("--read-threads", flags.read_threads.is_some()),
+        ("--unsafe-volatile-pm", flags.volatile_pm),
+        ("--pad-groups", flags.pad_groups),
+        ("--accept-lost-log", flags.accept_lost_log),
+    ];
+    given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+}
+
 /// Where the store is and how it is made; none without a folder.
-pub fn directory(flags: &TierFlags) -> Result<Option<DirectorySettings>, String> {
+pub fn directory(flags: &Flags) -> Result<Option<DirectorySettings>, String> {
     let Some(folder) = &flags.data_dir else { return Ok(None) };
     let mut directory = DirectorySettings::new(PathBuf::from(folder));
     directory.pm_path = flags.pm.as_ref().map(PathBuf::from);

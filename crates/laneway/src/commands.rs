@@ -1,0 +1,123 @@
+//! The commands of the binary: their list, and what is made from it and from the flags of `serve`
+//! for shells and for `man`.
+
+use crate::{STATUS_USAGE, flags};
+use clap::{Arg, Command};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Each command with what it does.
+const COMMANDS: [(&str, &str); 13] = [
+    ("serve", "run the server (all of memcached's flags work; laneway serve --help)"),
+    ("bench", "measure a server: laneway, memcached, redis (laneway bench --help)"),
+    ("sim", "what every design does on any number of cores (laneway sim --help)"),
+    ("doctor", "what this machine offers of the layers in the kernel, and what to do"),
+    ("stats", "ask a running server for its statistics (laneway stats lanes)"),
+    ("fsck", "check, and with --repair repair, the folder of serve --data-dir"),
+    ("scan", "list what such a folder holds, in key order"),
+    ("dump", "write all of it as one stream"),
+    ("load", "put the items of such a stream into a folder"),
+    ("completions", "print what a shell completes: bash, zsh or fish"),
+    ("man", "print the man page of laneway, or with serve that of laneway serve"),
+    ("help", "this text"),
+    ("version", "print the version"),
+];
+
+const ABOUT: &str = "\
+Laneway: a memcached-compatible key-value server in which a small request never
+waits behind a large one.";
+
+const NOTES: &str = "\
+Try:
+  laneway serve -m 1024              a server on port 11211 with 1 GiB for items
+  laneway bench --help               what can be measured, with examples
+  laneway stats lanes                what the lanes of a running server are doing
+
+Called by the name memcached, or with a flag first (laneway -p 11211 -m 64), it
+is `laneway serve`.
+";
+
+/// What `laneway help` says.
+pub fn help() -> String {
+    let widest = COMMANDS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let commands = COMMANDS.map(|(name, words)| format!("  {name:<widest$}  {words}\n")).concat();
+    format!("{ABOUT}\n\nUsage: laneway COMMAND [FLAGS]\n\nCommands:\n{commands}\n{NOTES}")
+}
+
+/// `laneway completions SHELL`.
+pub fn completions(args: &[OsString]) -> ExitCode {
+    let shell = match args {
+        [name] => match name.to_str() {
+            Some("bash") => Shell::Bash,
+            Some("zsh") => Shell::Zsh,
+            Some("fish") => Shell::Fish,
+            _ => return which_shell(),
+        },
+        _ => return which_shell(),
+    };
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut root(), "laneway", &mut text);
+    told(&text)
+}
+
+fn which_shell() -> ExitCode {
+    eprintln!("laneway completions: for which shell? write bash, zsh or fish");
+    ExitCode::from(STATUS_USAGE)
+}
+
+/// `laneway man [serve]`.
+pub fn man(args: &[OsString]) -> ExitCode {
+    let command = match args {
+        [] => overview(),
+        [name] if name == "serve" => flags::command().name("laneway-serve"),
+        _ => {
+            eprintln!("laneway man: of which command? write serve, or nothing");
+            return ExitCode::from(STATUS_USAGE);
+        }
+    };
+    let mut text = Vec::new();
+    let page = clap_mangen::Man::new(command.version(env!("CARGO_PKG_VERSION")));
+    page.render(&mut text).expect("memory takes what is written");
+    told(&text)
+}
+
+/// To standard output; who reads no further has what he wanted.
+fn told(text: &[u8]) -> ExitCode {
+    let _ = std::io::stdout().write_all(text);
+    ExitCode::SUCCESS
+}
+
+/// The page of the binary. Of the commands `serve` alone has a page; the others have `--help`.
+fn overview() -> Command {
+    let commands = COMMANDS.map(|(name, words)| format!("  {name:<12} {words}\n")).concat();
+    Command::new("laneway")
+        .about("a memcached-compatible server in which a small request never waits")
+        .long_about(ABOUT.replace('\n', " "))
+        .disable_help_flag(true)
+        .after_help(format!("Commands:\n\n{commands}\n{NOTES}"))
+}
+
+/// The binary, as clap's generators want it.
+fn root() -> Command {
+    let mut root = Command::new("laneway")
+        .about(ABOUT.replace('\n', " "))
+        .disable_help_subcommand(true)
+        .disable_help_flag(true)
+        .after_help(NOTES);
+    for (name, words) in COMMANDS {
+        let own = match name {
+            "serve" => flags::command(),
+            "completions" => Command::new(name)
+                .about(words)
+                .arg(Arg::new("SHELL").value_parser(["bash", "zsh", "fish"])),
+            "man" => {
+                Command::new(name).about(words).arg(Arg::new("COMMAND").value_parser(["serve"]))
+            }
+            _ => Command::new(name).about(words),
+        };
+        root = root.subcommand(own.disable_help_flag(name != "serve" && name != "completions"));
+    }
+    root
+}

@@ -1,0 +1,40 @@
+//! What `--print-config` says: the configuration in force, as a file for `--config` that reads back
+//! to the same.
+
+use super::flag::Default;
+use super::table::{Flags, SECTIONS};
+use super::values;
+
+/// The file. What was left out stands behind a `#`, with its default.
+pub fn text(flags: &Flags) -> String {
+    let mut flags = flags.clone();
+    let mut out = format!(
+        "# The configuration of laneway {}, for laneway serve --config FILE.\n\
+         # A line behind a # is a default; what may stand there says laneway serve --help.\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    for section in SECTIONS {
+        out += &format!("\n# {}\n", section.heading);
+        for flag in section.flags.iter().filter(|flag| !flag.typed_only) {
+            let name = flag.name;
+            let origin = flags.origins.iter().find(|(given, _)| *given == name);
+            // The name of a file may hold anything, and a comment ends with its line.
+            let origin =
+                origin.map(|(_, origin)| origin.to_string().replace(char::is_control, " "));
+            let origin = origin.map(|place| format!("  # by {place}"));
+            out += &match (values::toml((flag.field)(&mut flags)), flag.default) {
+                (Some(value), _) => format!("{name} = {value}{}\n", origin.unwrap_or_default()),
+                (None, Default::Off) => format!("# {name}: off\n"),
+                (None, Default::Value(value)) => {
+                    let mut fresh = Flags::default();
+                    // A default that is no value of its flag fails a test of the table.
+                    let read = values::put((flag.field)(&mut fresh), value.as_ref());
+                    let told = read.ok().and_then(|()| values::toml((flag.field)(&mut fresh)));
+                    format!("# {name} = {}\n", told.unwrap_or_default())
+                }
+                (None, Default::Told(words)) => format!("# {name}: {words}\n"),
+            };
+        }
+    }
+    out
+}

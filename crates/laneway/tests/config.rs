@@ -1,0 +1,122 @@
+//! The binary configured by a file, by variables and by flags; what it prints for shells, for `man`
+//! and as a configuration.
+
+mod rig;
+
+use rig::{BINARY, Process, ask};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A file of the test's own, removed with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("laneway-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("temp is writable");
+        Scratch(path)
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().expect("temp paths are text")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0); // the test is over
+    }
+}
+
+fn run(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(BINARY);
+    command.args(args).envs(variables.iter().copied()).output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_server_is_configured_by_a_file_a_variable_and_a_flag() {
+    let file = Scratch::new("serve.toml", "port = -1\nlisten = \"127.0.0.1\"\nmemory-limit = 16\n");
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "-I", "4096"]);
+    command.env("LANEWAY_CONFIG", file.name()).env("LANEWAY_MEMORY_LIMIT", "32");
+    let process = Process::start(command).expect("it serves");
+    let mut client = TcpStream::connect(process.places()[0]).expect("it serves");
+    let told = text(&ask(&mut client, b"stats settings\r\n", b"END\r\n"));
+    assert!(told.contains("STAT maxbytes 33554432\r\n"), "{told}");
+    assert!(told.contains("STAT item_size_max 4096\r\n"), "{told}");
+    process.stop();
+}
+
+#[test]
+fn what_is_printed_as_configuration_prints_itself() {
+    let variables = [("LANEWAY_HOT", "off"), ("LANEWAY_UDP_PORT", "5000")];
+    let first = run(&["serve", "-m", "1g", "-vv", "-l", "::1", "--print-config"], &variables);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let file = Scratch::new("printed.toml", &text(&first.stdout));
+    let again = run(&["serve", "--config", file.name(), "--print-config"], &[]);
+    let settings = |output: &Output| {
+        let lines = text(&output.stdout);
+        let lines = lines.lines().map(|line| line.split("  # by").next().map(str::to_owned));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(settings(&first), settings(&again));
+    assert!(text(&again.stdout).contains("\nmemory-limit = 1024  # by "), "{again:?}");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_says_where_it_stands() {
+    let file = Scratch::new("wrong.toml", "\nport = 70000\n");
+    let place = format!("(port is given by {}:2)", file.name());
+    let typo = Scratch::new("typo.toml", "\n\nlisen = \"127.0.0.1\"\n");
+    let typo_place =
+        format!("{}:3: lisen: not a key of this file; did you mean listen?", typo.name());
+    for (args, variables, status, words) in [
+        (&["serve", "--config", file.name()][..], &[][..], 2, &*place),
+        (&["serve", "--config", typo.name()], &[], 1, &typo_place),
+        (&["serve"], &[("LANEWAY_LISEN", "127.0.0.1")], 1, "did you mean LANEWAY_LISTEN?"),
+        (&["serve"], &[("LANEWAY_THREADS", "0")], 2, "(threads is given by LANEWAY_THREADS)"),
+        (&["serve", "--print-config", "-t", "0"], &[], 2, "-t 0: must be from 1"),
+    ] {
+        let output = run(args, variables);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {told}");
+        assert!(told.contains(words) && told.lines().count() == 1, "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn shells_complete_the_flags_and_man_tells_them() {
+    for (args, words) in [
+        (&["completions", "bash"][..], &["--memory-limit", "hkh-ws", "_laneway()"][..]),
+        (&["completions", "zsh"], &["#compdef laneway", "--memory-limit=", "hkh-ws"]),
+        (&["completions", "fish"], &["complete -c laneway", "-l memory-limit", "hkh-ws"]),
+        (&["man", "serve"], &[".TH laneway-serve 1", "memory\\-limit", "hkh\\-ws", "SIGTERM"]),
+        (&["man"], &[".TH laneway 1", "doctor"]),
+    ] {
+        let output = run(args, &[]);
+        let told = text(&output.stdout);
+        assert!(output.status.success(), "{args:?}");
+        for word in words {
+            assert!(told.contains(word), "{args:?}: {word}");
+        }
+    }
+    for args in [&["completions"][..], &["completions", "tcsh"], &["man", "bench"]] {
+        assert_eq!(run(args, &[]).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn bash_completes_what_is_printed_for_it() {
+    let script = text(&run(&["completions", "bash"], &[]).stdout);
+    // As bash calls it for `laneway serve --desi<TAB>`.
+    let ask = "COMP_WORDS=(laneway serve --desi); COMP_CWORD=2; _laneway laneway --desi serve; \
+               echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", &format!("{script}\n{ask}")]).output();
+    let output = output.expect("there is bash");
+    assert_eq!(text(&output.stdout), "--design\n", "{}", text(&output.stderr));
+}
