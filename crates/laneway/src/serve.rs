@@ -417,12 +417,6 @@ fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
 fn resp(flags: &Flags) -> Result<RespSettings, String> {
     let shared = !flags.no_resp;
     let Some(port) = flags.resp else { return Ok(RespSettings { shared, addresses: Vec::new() }) };
-    if flags.data_dir.is_some() {
-        return Err(format!(
-            "--resp {port}: with --data-dir only memcached's protocol is spoken; leave one of \
-             them out"
-        ));
-    }
     // A port of -l is memcached's.
     let mut addresses = resolve_places(flags, port)?;
     addresses.iter_mut().for_each(|address| address.set_port(port));

@@ -447,3 +447,60 @@ fn a_stream_that_is_no_dump_is_named_and_makes_no_store() {
         assert!(!stderr.contains("fsck") && !store.exists(), "{stderr}");
     }
 }
+
+fn resp(args: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        bytes.extend([format!("${}\r\n", arg.len()).as_bytes(), arg, b"\r\n"].concat());
+    }
+    bytes
+}
+
+/// What a Redis client was told is stored outlives a kill, by the port of both protocols and by
+/// that of RESP alone, and so does the end of an item.
+#[test]
+fn what_redis_clients_store_is_found_after_a_kill() {
+    let folder = Folder::new("resp");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let port = port.expect("there is a free port").port().to_string();
+    let server = Server::start(&folder, &["--resp", &port]);
+    let mut both = server.connect();
+    let own = server.process.places().iter().find_map(|place| {
+        place.strip_prefix("resp:").and_then(|address| address.parse::<SocketAddr>().ok())
+    });
+    let mut alone = TcpStream::connect(own.expect("it listens for RESP")).expect("connects");
+    alone.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    for number in 0..100_u64 {
+        let bytes = if number % 10 == 0 { 50_000 } else { 300 };
+        let (key, value) = (format!("k{number}"), value(number, bytes));
+        let set = resp(&[b"SET", key.as_bytes(), &value, b"EXAT", b"4000000000"]);
+        let stream = if number % 2 == 0 { &mut both } else { &mut alone };
+        assert_eq!(ask(stream, &set, b"\r\n"), b"+OK\r\n");
+    }
+    assert_eq!(ask(&mut both, &resp(&[b"INCRBY", b"n", b"41"]), b"\r\n"), b":41\r\n");
+    assert_eq!(ask(&mut alone, &resp(&[b"DEL", b"k1", b"k2"]), b"\r\n"), b":2\r\n");
+    server.kill();
+    let server = Server::start(&folder, &[]);
+    let mut client = server.connect();
+    for number in 0..100_u64 {
+        let bytes = if number % 10 == 0 { 50_000 } else { 300 };
+        let key = format!("k{number}");
+        let (wanted, end) = match number {
+            1 | 2 => (b"$-1\r\n".to_vec(), b":-2\r\n".to_vec()),
+            _ => {
+                let head = format!("${bytes}\r\n");
+                let value = [head.as_bytes(), &value(number, bytes), b"\r\n"].concat();
+                (value, b":4000000000\r\n".to_vec())
+            }
+        };
+        client.write_all(&resp(&[b"GET", key.as_bytes()])).expect("it is sent");
+        let mut got = vec![0; wanted.len()];
+        client.read_exact(&mut got).expect("it is answered");
+        assert!(got == wanted, "{key}");
+        assert_eq!(ask(&mut client, &resp(&[b"EXPIRETIME", key.as_bytes()]), b"\r\n"), end);
+    }
+    assert_eq!(ask(&mut client, &resp(&[b"INCR", b"n"]), b"\r\n"), b":42\r\n");
+    let mut memcached = server.connect();
+    assert_eq!(get(&mut memcached, "n").as_deref(), Some(&b"42"[..]));
+    server.stop();
+}

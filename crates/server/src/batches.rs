@@ -17,7 +17,7 @@ use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::execute::{joins, key_of_store};
-use crate::handoff::Work;
+use crate::handoff::{Spoken, Work};
 use crate::latency::Operation;
 use crate::requests::key_of;
 use crate::step::{READ_BYTES, Step, Stop};
@@ -29,30 +29,37 @@ use laneway_wire::reply::CRLF;
 use laneway_wire::{KEY_BYTES_MAX, Keys, Request, parse};
 
 /// Requests of one job: executing them is about a step of the executor.
-const REQUESTS_MAX: usize = 64;
+pub(crate) const REQUESTS_MAX: usize = 64;
 /// Jobs of one connection from the first on that is not answered: their requests are copies, and
 /// the replies to those that are answered stay behind it.
 const JOBS_MAX: u64 = 8;
 /// What the reads of one job may find in all, since replies are held until all of it is answered.
-const READS_BYTES_MAX: u64 = 32 << 10;
+pub(crate) const READS_BYTES_MAX: u64 = 32 << 10;
 /// Keys that one request of a job reads.
-const KEYS_MAX: usize = 16;
+pub(crate) const KEYS_MAX: usize = 16;
 
 /// Requests at the front of some input that go together.
-struct Row {
-    bytes: usize,
-    requests: usize,
+pub(crate) struct Row {
+    pub(crate) bytes: usize,
+    pub(crate) requests: usize,
     /// Bytes of the item of each that stores one.
-    sizes: [u64; REQUESTS_MAX],
+    pub(crate) sizes: [u64; REQUESTS_MAX],
     /// Bytes of the longest item that these, or requests of the connection that are not answered,
     /// may have stored: memory does not tell of it yet.
-    longest: u64,
+    pub(crate) longest: u64,
     /// Bytes of the items that the others may tell of.
-    reads: u64,
+    pub(crate) reads: u64,
+}
+
+impl Row {
+    /// None yet, behind such as may have stored an item of `longest`.
+    pub(crate) fn behind(longest: u64) -> Row {
+        Row { bytes: 0, requests: 0, sizes: [0; REQUESTS_MAX], longest, reads: 0 }
+    }
 }
 
 /// Why a row ends.
-enum End {
+pub(crate) enum End {
     /// More bytes are needed.
     Starved(Stop),
     /// There are enough, or the next one cannot go along.
@@ -90,8 +97,7 @@ impl<T: Transport> Core<T> {
     /// The requests at the front of `input` that go together. `longest`: bytes of the longest item
     /// that requests before them may have stored.
     fn row_of(&self, input: &[u8], longest: u64) -> (Row, End) {
-        let sizes = [0; REQUESTS_MAX];
-        let mut row = Row { bytes: 0, requests: 0, sizes, longest, reads: 0 };
+        let mut row = Row::behind(longest);
         while row.requests < REQUESTS_MAX {
             let rest = &input[row.bytes..];
             let frame = match parse(rest, &self.limits) {
@@ -136,7 +142,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Bytes of an item, at most, where requests before it may have stored one of `longest`.
-    fn item_bytes(&self, key: &[u8], longest: u64) -> u64 {
+    pub(crate) fn item_bytes(&self, key: &[u8], longest: u64) -> u64 {
         let store = &self.shared.store;
         let bytes = match store.peek(store.hash(key), key, self.now_seconds) {
             Some(seen) => u64::from(seen.value_bytes),
@@ -162,6 +168,18 @@ impl<T: Transport> Core<T> {
     }
 }
 
+impl<S> Connection<S> {
+    /// Bytes of the longest item that those of its requests may store that are not answered. `None`
+    /// where they are enough.
+    pub(crate) fn longest_given(&self) -> Option<u64> {
+        match self.mode {
+            _ if JOBS_MAX <= self.output.held_back() => None,
+            Mode::Batches { longest } => Some(longest),
+            _ => Some(0),
+        }
+    }
+}
+
 impl<T: Transport> Streams<T> {
     /// Gives the requests at the front of `input` to the durable executor, as many as go together.
     /// `None`: not even the first of them goes along with others.
@@ -172,18 +190,24 @@ impl<T: Transport> Streams<T> {
         input: &[u8],
         arrived: u64,
     ) -> Option<Step> {
-        if JOBS_MAX <= connection.output.held_back() {
-            return None;
-        }
         // It would always have some under way, and so never be between two requests and leave.
         if connection.output.is_waiting() && core.is_to_leave(connection) {
             return None;
         }
-        let before = match connection.mode {
-            Mode::Batches { longest } => longest,
-            _ => 0,
-        };
+        let before = connection.longest_given()?;
         let (row, end) = core.row_of(input, before);
+        self.give_row(core, connection, (row, end), (input, None), arrived)
+    }
+
+    /// The same of the row at the front of `input`.
+    pub(crate) fn give_row(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (row, end): (Row, End),
+        (input, spoken): (&[u8], Option<Box<Spoken>>),
+        arrived: u64,
+    ) -> Option<Step> {
         if row.requests == 0 {
             return match end {
                 End::Starved(stop) => Some(Step::Stop(0, stop)),
@@ -192,7 +216,7 @@ impl<T: Transport> Streams<T> {
         }
         meter::bytes(row.bytes);
         let bytes = input[..row.bytes].to_vec();
-        let work = Work::Batch { bytes, requests: row.requests as u32 };
+        let work = Work::Batch { bytes, requests: row.requests as u32, spoken };
         let sizes = &row.sizes[..row.requests];
         // What it takes of memory: the copy, and replies that are held until all of it is answered.
         let size = ItemBytes(row.bytes as u64 + row.reads);

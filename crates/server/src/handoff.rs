@@ -17,6 +17,7 @@ use crate::udp::buffers::Held;
 use laneway_policy::{ItemBytes, WorkerId};
 use laneway_transport::Token;
 use laneway_wire::GetVerb;
+use laneway_wire::resp::reply::Version;
 use std::net::SocketAddr;
 
 /// Jobs that a queue holds at most.
@@ -71,7 +72,27 @@ pub enum Work {
         bytes: Vec<u8>,
         /// How many.
         requests: u32,
+        /// By whom; `None` for a client of memcached's protocol.
+        spoken: Option<Box<Spoken>>,
     },
+    /// A whole request of a client that speaks RESP, for the durable executor alone.
+    Resp {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// By whom.
+        spoken: Box<Spoken>,
+    },
+}
+
+/// What is to be known of a client that speaks RESP to answer its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spoken {
+    /// The version of the protocol.
+    pub version: Version,
+    /// The unix millisecond in which the requests came: times to live count from it.
+    pub now_ms: u64,
+    /// The request is the beginning of a longer one: only an error is told.
+    pub goes_on: bool,
 }
 
 /// The worker of another NUMA domain that received a request, and sends its reply.

@@ -9,12 +9,14 @@ use crate::handoff::{Finished, StreamOrigin};
 use crate::latency::Operation;
 use crate::output::Sent;
 use crate::receive::{Next, Piece};
+use crate::resp::state::Under;
 use crate::streams::Streams;
 use laneway_policy::BATCH;
 use laneway_policy::pace::Way;
 use laneway_policy::share::{LARGE_AT_A_TIME, Run};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Interest, Token, Transport};
+use laneway_wire::resp::Skip;
 use std::cell::Cell;
 use std::io;
 
@@ -49,6 +51,11 @@ impl<T: Transport> Streams<T> {
             && let Mode::Keys { line_bytes, .. } = connection.mode
         {
             connection.mode = Mode::Swallow(line_bytes as u64);
+        }
+        if finished.fails
+            && let Mode::Resp(Under::Pairs(left)) = connection.mode
+        {
+            connection.mode = Mode::Resp(Under::Skip(Skip::arguments(2 * left)));
         }
         connection.is_answered();
         if let Some(visit) = &mut connection.visit {

@@ -31,11 +31,13 @@ impl<T: Transport> Core<T> {
                 let size = incoming.item_bytes();
                 let mut out = Vec::new();
                 let again = incoming.finish(&self.context_of_job(&Cell::new(0)), &mut out);
-                assert!(again.is_none(), "only what the keeper executes is asked again");
+                assert!(again.is_ok(), "only what the keeper executes is asked again");
                 self.count_job(&mut served, Operation::Set, size);
                 Output::of(out)
             }
-            Work::Batch { .. } => unreachable!("only the durable executor is given several"),
+            Work::Batch { .. } | Work::Resp { .. } => {
+                unreachable!("only the durable executor is given such")
+            }
             Work::Request { bytes, ends } => {
                 let is_stream = matches!(origin, Origin::Stream(_));
                 let most = if is_stream { OUT_BYTES_PER_TURN } else { usize::MAX };

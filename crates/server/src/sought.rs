@@ -56,7 +56,7 @@ impl<T: Transport> Core<T> {
     /// Whether memory alone does not say what the answer is: the item is being changed durably, or
     /// the tier may have what memory has not.
     #[inline(never)]
-    fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
+    pub(crate) fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
         let touched = Cell::new(0);
         let context = self.context(&touched);
         match sought {

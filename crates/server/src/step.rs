@@ -35,3 +35,13 @@ pub(crate) enum Step {
     /// So many bytes were consumed; the turn stops.
     Stop(usize, Stop),
 }
+
+impl Step {
+    /// The same behind so many bytes that were consumed before.
+    pub(crate) fn behind(self, before: usize) -> Step {
+        match self {
+            Step::Took(bytes) => Step::Took(before + bytes),
+            Step::Stop(bytes, stop) => Step::Stop(before + bytes, stop),
+        }
+    }
+}

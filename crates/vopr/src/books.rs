@@ -452,6 +452,7 @@ fn word_of(told: Told) -> u64 {
     match told {
         Told::Value(Some(seen)) => u64::from(seen.value) ^ seen.cas.unwrap_or(0) << 20,
         Told::Number(number) => number,
+        Told::Signed(number) => number as u64,
         Told::Value(None) => 1,
         Told::Done => 2,
         Told::NotStored => 3,

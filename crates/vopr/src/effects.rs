@@ -1,6 +1,8 @@
 //! What an operation does to an item, and what it would have told.
 
-use crate::model::{Asked, Count, Expires, Fetch, Item, Marks, New, Operation, Seen, Told, Values};
+use crate::model::{
+    Asked, Count, Expires, Fetch, Item, Marks, New, Operation, Seen, Told, Ttl, Values,
+};
 
 /// Longest value that is looked at as a number.
 const NUMBER_BYTES_MAX: usize = 16_300;
@@ -52,6 +54,9 @@ fn outcomes(
     values: &mut Values,
 ) -> Vec<Outcome> {
     let one = |item, told| vec![(item, told)];
+    if let Some((item, told)) = by_resp(item, operation, values) {
+        return one(item, told);
+    }
     match (operation.asked, item) {
         (Asked::Get, item) => one(item, read(item)),
         (Asked::GetTouch(ttl), item) => {
@@ -106,7 +111,43 @@ fn outcomes(
             true => one_number(old, |number| number.wrapping_add(by), values),
             false => one_number(old, |number| number.saturating_sub(by), values),
         },
+        (Asked::Join(_) | Asked::Sum(_) | Asked::Take | Asked::Swap(_), _) => {
+            unreachable!("these are RESP's")
+        }
     }
+}
+
+/// What RESP alone has.
+fn by_resp(item: Option<Item>, operation: &Operation, values: &mut Values) -> Option<Outcome> {
+    let fresh = |value| stored(New { value, flags: 0, ttl: Ttl::Never }, operation);
+    let kept = |old: Item, value| Some(Item { value, cas: 0, stale: false, sent: false, ..old });
+    Some(match operation.asked {
+        Asked::Take => (None, read(item)),
+        Asked::Swap(new) => (stored(new, operation), read(item)),
+        Asked::Join(more) => {
+            let value = item.map_or(more, |old| values.joined(old.value, more));
+            let length = values.bytes(value).len() as u64;
+            (item.map_or_else(|| fresh(value), |old| kept(old, value)), Told::Number(length))
+        }
+        Asked::Sum(by) => {
+            let before = match item {
+                None => Some(0),
+                Some(old) => signed_of(values.bytes(old.value)),
+            };
+            let Some(before) = before else { return Some((item, Told::NotNumber)) };
+            let number = before + by;
+            let value = values.id(number.to_string().as_bytes());
+            (item.map_or_else(|| fresh(value), |old| kept(old, value)), Told::Signed(number))
+        }
+        _ => return None,
+    })
+}
+
+/// A number as Redis writes it, and spaces behind it, as memcached does.
+fn signed_of(bytes: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_ascii_end();
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
 }
 
 /// A `cas` of an item that is there.

@@ -134,6 +134,14 @@ pub enum Asked {
     Older(New, u64),
     /// `ma N`: change the number, or make it.
     Count(Count),
+    /// By RESP: bytes behind the value, or an item made of them.
+    Join(ValueId),
+    /// By RESP: add to the signed number, which begins at 0.
+    Sum(i64),
+    /// By RESP: read it and remove it.
+    Take,
+    /// By RESP: read it and store another.
+    Swap(New),
 }
 
 /// What an `mg` asks besides the value.
@@ -208,6 +216,8 @@ pub enum Told {
     NotFound,
     /// The number that came of it.
     Number(u64),
+    /// The same, with a sign.
+    Signed(i64),
     /// The item is no number.
     NotNumber,
     /// Nothing was asked to be told, but it was executed.

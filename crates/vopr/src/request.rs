@@ -41,8 +41,14 @@ pub enum Expect {
 pub enum Reply {
     /// `OK`, or null where a condition was not met.
     Stored,
+    /// `OK` for several.
+    StoredAll,
     /// 1, or 0 where there is none.
     Found,
+    /// A number from 0.
+    Number,
+    /// Any number.
+    Signed,
     /// A value, or null.
     Value,
     /// Such replies, in an array.

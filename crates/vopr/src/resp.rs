@@ -3,7 +3,7 @@
 //! to live by RESP ends at a full second.
 
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
-use crate::request::{Expect, Reply, Request, key_name};
+use crate::request::{Expect, Reply, Request, key_name, refusal};
 use crate::rig::resp::{reply_bytes, request};
 
 fn of(args: &[&[u8]], asked: Vec<(usize, Asked)>, reply: Reply) -> Request {
@@ -54,6 +54,18 @@ pub fn one(key: usize, asked: Asked, values: &Values, now_seconds: u32) -> Optio
             of(&[b"EXPIREAT", name, at.as_bytes()], vec![(key, asked)], Reply::Found)
         }
         Asked::Flush => of(&[b"FLUSHALL"], vec![(key, asked)], Reply::Stored),
+        Asked::Join(more) => {
+            of(&[b"APPEND", name, values.bytes(more)], vec![(key, asked)], Reply::Number)
+        }
+        Asked::Sum(by) => {
+            let by = by.to_string();
+            of(&[b"INCRBY", name, by.as_bytes()], vec![(key, asked)], Reply::Signed)
+        }
+        Asked::Take => of(&[b"GETDEL", name], vec![(key, asked)], Reply::Value),
+        Asked::Swap(new) => {
+            let request = store(plain(new), Some(b"GET"), Asked::Swap(plain(new)));
+            Request { expect: Expect::Resp(Reply::Value), ..request }
+        }
         _ => return None,
     })
 }
@@ -64,6 +76,19 @@ pub fn many(keys: &[usize]) -> Request {
     let mut args = vec![&b"MGET"[..]];
     args.extend(names.iter().map(|name| name.as_bytes()));
     of(&args, keys.iter().map(|key| (*key, Asked::Get)).collect(), Reply::Values)
+}
+
+/// Several values at once.
+pub fn set_many(pairs: &[(usize, New)], values: &Values) -> Request {
+    let names: Vec<String> = pairs.iter().map(|(key, _)| key_name(*key)).collect();
+    let mut args = vec![&b"MSET"[..]];
+    for (name, (_, new)) in names.iter().zip(pairs) {
+        args.extend([name.as_bytes(), values.bytes(new.value)]);
+    }
+    let asked = pairs
+        .iter()
+        .map(|(key, new)| (*key, Asked::Set(New { flags: 0, ttl: Ttl::Never, ..*new })));
+    of(&args, asked.collect(), Reply::StoredAll)
 }
 
 /// What concerns no key.
@@ -90,6 +115,9 @@ fn value(got: &[u8], values: &mut Values) -> Result<Told, String> {
     if got == b"$-1\r\n" {
         return Ok(Told::Value(None));
     }
+    if let Some(why) = got.strip_prefix(b"-ERR ") {
+        return Ok(refusal(&String::from_utf8_lossy(why)));
+    }
     let head = got.iter().position(|byte| *byte == b'\n').ok_or("no value")? + 1;
     if got[0] != b'$' {
         return Err(format!("{:?} and no value", got.escape_ascii().to_string()));
@@ -114,6 +142,22 @@ pub fn reply(
             false => Err(format!("{} to a request that is wrong", text())),
         };
     }
+    // Those before it are stored, and which it is is not told.
+    if kind == Reply::StoredAll && whole.starts_with(b"-") {
+        let told = match refusal(&String::from_utf8_lossy(whole)) {
+            Told::Doubt if !whole.starts_with(b"-OOM") => Told::Doubt,
+            _ => Told::Unknown,
+        };
+        return Ok(Some((bytes, vec![told; request.asked.len()])));
+    }
+    if let Some(why) = whole.strip_prefix(b"-ERR ") {
+        let told = match why {
+            b"value is not an integer or out of range\r\n" => Told::NotNumber,
+            why if why.starts_with(b"the joined value is larger") => Told::Refused,
+            why => refusal(&String::from_utf8_lossy(why)),
+        };
+        return Ok(Some((bytes, vec![told; request.asked.len().max(1)])));
+    }
     if whole.starts_with(b"-OOM") {
         return Ok(Some((bytes, vec![Told::Refused; request.asked.len().max(1)])));
     }
@@ -121,7 +165,16 @@ pub fn reply(
         (Reply::Any, [b'-', ..]) => return Err(text()),
         (Reply::Any, _) => Vec::new(),
         (Reply::Stored, b"+OK\r\n") => vec![Told::Done],
+        (Reply::StoredAll, b"+OK\r\n") => vec![Told::Done; request.asked.len()],
         (Reply::Stored, b"$-1\r\n") => vec![Told::NotStored],
+        (Reply::Number | Reply::Signed, [b':', number @ .., b'\r', b'\n']) => {
+            let number = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok());
+            let number: i64 = number.ok_or_else(text)?;
+            vec![match kind {
+                Reply::Signed => Told::Signed(number),
+                _ => Told::Number(number as u64),
+            }]
+        }
         (Reply::Found, b":1\r\n") => vec![Told::Done],
         (Reply::Found, b":0\r\n") => vec![Told::NotFound],
         (Reply::Value, whole) => vec![value(whole, values)?],

@@ -117,6 +117,18 @@ impl Scene<'_> {
         }
     }
 
+    /// What only RESP has, in place of something like it.
+    fn resp_asked(&mut self, asked: Asked) -> Asked {
+        match asked {
+            Asked::Append(more) | Asked::Prepend(more) => Asked::Join(more),
+            Asked::Increase(by) => Asked::Sum(by as i64),
+            Asked::Decrease(by) => Asked::Sum(-(by as i64)),
+            Asked::Delete if self.random.one_in(3) => Asked::Take,
+            Asked::Set(new) if self.random.one_in(4) => Asked::Swap(new),
+            asked => asked,
+        }
+    }
+
     /// What only the meta protocol has, in place of something like it.
     fn meta_asked(&mut self, asked: Asked) -> Asked {
         let random = &mut *self.random;
@@ -233,7 +245,8 @@ impl StreamClient {
             return;
         }
         if self.is_redis {
-            if let Some(request) = by_resp(scene) {
+            let again = self.again(scene);
+            if let Some(request) = by_resp(scene, again) {
                 self.send(scene, request);
             }
             return;
@@ -265,10 +278,14 @@ impl StreamClient {
         self.send(scene, request);
     }
 
-    fn one_key(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
+    /// The key that it asked for last, if it asks for it again.
+    fn again(&self, scene: &mut Scene<'_>) -> Option<usize> {
         let again = scene.swarm.burst > 1 && scene.random.one_in(2);
-        let again = self.last_key.filter(|key| again && scene.books.pending(*key) < PENDING_MAX);
-        let mut key = again.or_else(|| scene.key())?;
+        self.last_key.filter(|key| again && scene.books.pending(*key) < PENDING_MAX)
+    }
+
+    fn one_key(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
+        let mut key = self.again(scene).or_else(|| scene.key())?;
         self.last_key = Some(key);
         let mut id = None;
         if let Some((of, told)) = self.id
@@ -448,7 +465,7 @@ impl StreamClient {
 }
 
 /// What a client that speaks RESP asks, if it may.
-fn by_resp(scene: &mut Scene<'_>) -> Option<Request> {
+fn by_resp(scene: &mut Scene<'_>, again: Option<usize>) -> Option<Request> {
     match scene.random.below(40) {
         0 if scene.swarm.admin => {
             let lines = ["PING", "INFO", "DBSIZE", "COMMAND", "CONFIG GET *", "CLIENT ID", "TIME"];
@@ -459,24 +476,33 @@ fn by_resp(scene: &mut Scene<'_>) -> Option<Request> {
             Some(refused)
         }
         2..5 => {
-            let keys: Vec<usize> =
-                (0..1 + scene.random.below(6)).filter_map(|_| scene.key()).collect();
-            let keys = keys.into_iter().collect::<std::collections::BTreeSet<_>>();
-            let keys: Vec<usize> = keys.into_iter().collect();
+            let keys = some_keys(scene);
             (!keys.is_empty()).then(|| resp::many(&keys))
+        }
+        6..8 => {
+            let pairs: Vec<(usize, New)> =
+                some_keys(scene).into_iter().map(|key| (key, scene.new_item())).collect();
+            (!pairs.is_empty()).then(|| resp::set_many(&pairs, &scene.books.values))
         }
         5 if scene.swarm.flush && scene.random.one_in(4) => flush_by_resp(scene),
         _ => {
-            let key = scene.key()?;
+            let key = again.or_else(|| scene.key())?;
             let asked = scene.asked(None);
+            let asked = scene.resp_asked(asked);
             resp::one(key, asked, &scene.books.values, scene.now_seconds)
         }
     }
 }
 
+/// A few keys, none twice.
+fn some_keys(scene: &mut Scene<'_>) -> Vec<usize> {
+    let keys = (0..1 + scene.random.below(6)).filter_map(|_| scene.key());
+    keys.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
 /// `FLUSHALL`; `None` while another flush is to come, which it would cancel.
 fn flush_by_resp(scene: &mut Scene<'_>) -> Option<Request> {
-    if scene.books.expects_flush() {
+    if scene.books.expects_flush() || FLUSHES_MAX <= scene.books.flushes {
         return None;
     }
     resp::one(0, Asked::Flush, &scene.books.values, scene.now_seconds)

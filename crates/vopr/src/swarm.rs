@@ -234,13 +234,12 @@ impl Swarm {
             self.pipeline = self.pipeline.max(self.burst);
         }
         self.helps = self.kept != Kept::No && random.one_in(2);
-        self.resp = random.one_in(3);
+        self.resp = random.one_in(if self.kept == Kept::No { 3 } else { 2 });
     }
 
-    /// Whether the connection of this number speaks RESP: every second one. Items that are kept
-    /// durably are not served to it.
+    /// Whether the connection of this number speaks RESP: every second one.
     pub fn speaks_resp(&self, number: usize) -> bool {
-        self.resp && self.kept == Kept::No && number.is_multiple_of(2)
+        self.resp && number.is_multiple_of(2)
     }
 
     /// Whether memory is shorter than what the clients store.

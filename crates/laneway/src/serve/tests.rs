@@ -26,7 +26,6 @@ fn listen_takes_lists_ports_and_ipv6() {
 #[test]
 fn what_cannot_be_says_flag_and_way_out() {
     for (line, words) in [
-        ("--resp 6379 --data-dir /d", "--resp 6379: with --data-dir only memcached's protocol"),
         ("-c 0", "-c 0"),
         ("-t 100000", "-t 100000: must be from 1 to 1024"),
         ("-t 0", "-t 0: must be from 1 to 1024"),

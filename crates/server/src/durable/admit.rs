@@ -1,31 +1,14 @@
-//! Which task may go on: not while its key waits for a device, and not before the item it looks at
-//! is in memory.
+//! Going on with a task, request by request, until it is done or waits for something.
 
+use super::ready::step_of;
 use super::state::Keeper;
-use super::task::{NO_MEMORY, Step, Task};
-use super::veil::is_over;
+use super::task::{Step, Task};
 use crate::execute::{self, Incoming};
 use crate::handoff::Work;
 use crate::requests::key_of;
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::Look;
 use laneway_wire::reply::ERROR;
 use laneway_wire::{Get, KEY_BYTES_MAX, Keys, Request, parse};
-
-/// How often an item is brought into memory for a task before it is found to go at once.
-const TRIES_MAX: u8 = 8;
-/// Keys of a multiget that are brought into memory together.
-const AHEAD: usize = 16;
-
-/// Whether a task may go on with a key.
-enum Ready {
-    Now,
-    /// Not before the key has what it waits for.
-    Behind(Box<[u8]>),
-    /// Not before what was appended is durable.
-    Settle,
-    Never(String),
-}
 
 impl<S> Keeper<S> {
     /// Goes on with a task as far as it can.
@@ -41,9 +24,17 @@ impl<S> Keeper<S> {
                     task.work = Some(Work::Request { bytes, ends });
                     step
                 }
-                Work::Batch { bytes, requests } => {
-                    let step = self.request(&mut task, &bytes, true);
-                    task.work = Some(Work::Batch { bytes, requests });
+                Work::Batch { bytes, requests, spoken } => {
+                    let step = match spoken.as_deref() {
+                        None => self.request(&mut task, &bytes, true),
+                        Some(spoken) => self.resp(&mut task, &bytes, *spoken),
+                    };
+                    task.work = Some(Work::Batch { bytes, requests, spoken });
+                    step
+                }
+                Work::Resp { bytes, spoken } => {
+                    let step = self.resp(&mut task, &bytes, *spoken);
+                    task.work = Some(Work::Resp { bytes, spoken });
                     step
                 }
             };
@@ -55,6 +46,7 @@ impl<S> Keeper<S> {
             match (step, number) {
                 (Step::Behind(key), _) => self.busy.entry(key).or_default().push_back(task),
                 (Step::Settle, _) => self.settling.push(task),
+                (Step::Yield, _) => self.yielded.push_back(task),
                 (Step::Barrier, _) => self.barrier.push_back(task),
                 (Step::Suspend, _) => {
                     let number = task.number.expect("it waits for what it has ordered");
@@ -87,7 +79,7 @@ impl<S> Keeper<S> {
             }
             match self.perform_body(task, *incoming) {
                 None => return Step::Done,
-                Some(again) => incoming = Box::new(again),
+                Some(again) => incoming = again,
             }
         }
     }
@@ -161,7 +153,7 @@ impl<S> Keeper<S> {
             let ready = self.ready(task, key, true);
             if let Some(step) = step_of(ready, task) {
                 if matches!(step, Step::Behind(_)) {
-                    self.fetch_ahead(keys);
+                    self.fetch_ahead(&mut keys);
                 }
                 return step;
             }
@@ -181,82 +173,6 @@ impl<S> Keeper<S> {
             task.reply.push_bytes(laneway_wire::reply::END);
         }
         Step::Done
-    }
-
-    fn fetch_ahead(&mut self, keys: Keys<'_>) {
-        for key in keys.take(AHEAD) {
-            if !self.busy.contains_key(key)
-                && let Some(look) = self.in_tier_alone(key)
-            {
-                self.fetch(key, &look);
-            }
-        }
-    }
-
-    /// Whether a key's item is in the tier and nowhere else, and nothing of it is under way.
-    fn is_cold(&self, key: &[u8]) -> bool {
-        !self.busy.contains_key(key) && self.in_tier_alone(key).is_some()
-    }
-
-    fn in_tier_alone(&self, key: &[u8]) -> Option<Look> {
-        let unseen = !self.has_in_memory(key) && !self.pending.contains_key(key);
-        unseen.then(|| self.living(key)).flatten()
-    }
-
-    fn has_in_memory(&self, key: &[u8]) -> bool {
-        let store = &self.shared.store;
-        store.peek(store.hash(key), key, self.now_seconds).is_some()
-    }
-
-    /// The item that the tier shows under a key, unless it has expired.
-    fn living(&self, key: &[u8]) -> Option<Look> {
-        let look = self.durable.tier.look(key)?;
-        (!is_over(look.expires_at_seconds, self.now_seconds)).then_some(look)
-    }
-
-    /// Whether a request for `key` may be executed, which `looks` at the item there is or not. It
-    /// has to be asked again where execution finds that memory has forgotten the item since: then
-    /// the item is in the tier, or on its way there, and this leads to it.
-    fn ready(&mut self, task: &mut Task, key: &[u8], looks: bool) -> Ready {
-        if self.busy.contains_key(key) && !is_planted(Bug::BusyIgnored) {
-            return Ready::Behind(key.into());
-        }
-        // Asked once: what is there may be evicted at any time, and what is not comes by the keeper
-        // alone.
-        task.seen = looks && self.has_in_memory(key);
-        if !looks || task.seen {
-            return Ready::Now;
-        }
-        match self.pending.get(key) {
-            Some(pending) if pending.deleted => return Ready::Now,
-            // Evicted before it was durable: the tier does not show it yet.
-            Some(_) => return Ready::Settle,
-            None => {}
-        }
-        let Some(look) = self.living(key) else { return Ready::Now };
-        if let Some((unreadable, why)) = &self.unreadable
-            && **unreadable == *key
-        {
-            return Ready::Never(why.clone());
-        }
-        if task.tries == TRIES_MAX {
-            return Ready::Never(NO_MEMORY.into());
-        }
-        task.tries += 1;
-        self.fetch(key, &look);
-        Ready::Behind(key.into())
-    }
-}
-
-fn step_of(ready: Ready, task: &mut Task) -> Option<Step> {
-    match ready {
-        Ready::Now => None,
-        Ready::Behind(key) => Some(Step::Behind(key)),
-        Ready::Settle => Some(Step::Settle),
-        Ready::Never(why) => {
-            task.fail(why);
-            Some(Step::Done)
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::capture::Change;
 use super::hands::{Aside, Order, Spilled};
 use super::shared::bump;
 use super::state::{Keeper, Pending};
-use super::task::{Leaving, Task};
+use super::task::{Leaving, NO_MEMORY_STORING, Task};
 use super::veil::is_over;
 use laneway_store::{Got, ItemMeta as Seen, Pinned};
 use laneway_sync::planted::{Bug, is_planted};
@@ -67,7 +67,7 @@ impl<S> Keeper<S> {
             (Got::Large(seen, pinned), _) => self.put(task, &key, &seen, value, Some(pinned)),
             (Got::Miss, Change::Published { expires }) if !is_over(expires, now) => {
                 // Memory is so short that it was evicted at once.
-                task.fail("out of memory storing object");
+                task.fail(NO_MEMORY_STORING);
                 bump(&self.durable.counts.refused);
                 return;
             }

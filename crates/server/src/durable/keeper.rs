@@ -3,7 +3,7 @@
 use super::hands::{Done, Hands};
 use super::shared::add;
 use super::state::Keeper;
-use super::task::{LONG, Task};
+use super::task::{KEYS_PER_STEP, LONG, Task};
 use crate::shared::Shared;
 use std::sync::Arc;
 
@@ -58,9 +58,15 @@ impl<S> Keeper<S> {
         busy |= self.pass_barrier();
         let mut taken = 0;
         self.moved = 0;
+        if self.takes_more()
+            && let Some(task) = self.yielded.pop_front()
+        {
+            busy = true;
+            taken += KEYS_PER_STEP;
+            self.admit(task);
+        }
         while taken < REQUESTS_PER_STEP && self.moved < BYTES_PER_STEP {
-            let full = !self.undelivered.is_empty() || self.has_enough_faults();
-            if full || self.flushing || !self.barrier.is_empty() {
+            if !self.takes_more() {
                 break;
             }
             let Some(task) = self.next_task() else { break };
@@ -69,10 +75,19 @@ impl<S> Keeper<S> {
             self.admit(task);
         }
         add(&self.durable.counts.requests, taken);
+        if !self.yielded.is_empty() && self.takes_more() {
+            self.durable.ring(); // a worker may have made this step, and another is needed
+        }
         self.flush_if_due();
         self.drop_expired();
         self.commit_if_needed();
         busy
+    }
+
+    /// Whether something may begin, or go on that waits for nothing.
+    fn takes_more(&self) -> bool {
+        let full = !self.undelivered.is_empty() || self.has_enough_faults();
+        !full && !self.flushing && self.barrier.is_empty()
     }
 
     fn next_task(&mut self) -> Option<Task> {

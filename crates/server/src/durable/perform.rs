@@ -24,7 +24,7 @@ impl<S> Keeper<S> {
     /// Executes `command`, which concerns `key`, and keeps what it changes; where that is a value
     /// which is at hand, it is `stored`. False: nothing was
     /// done, since memory has forgotten the item that was there a moment ago.
-    fn execute(
+    pub(super) fn execute(
         &mut self,
         task: &mut Task,
         key: &[u8],
@@ -69,13 +69,19 @@ impl<S> Keeper<S> {
     }
 
     /// Gives back what memory has forgotten the item for.
-    pub(super) fn perform_body(&mut self, task: &mut Task, incoming: Incoming) -> Option<Incoming> {
+    pub(super) fn perform_body(
+        &mut self,
+        task: &mut Task,
+        incoming: Incoming,
+    ) -> Option<Box<Incoming>> {
         let key: Box<[u8]> = incoming.key().into();
         let size = incoming.item_bytes();
         let mut again = None;
         self.execute(task, &key, Operation::Set, (size, None), |context, out| {
-            again = incoming.finish(context, out);
-            if again.is_some() { Outcome::Kept } else { Outcome::Done }
+            incoming.finish(context, out).unwrap_or_else(|incoming| {
+                again = Some(incoming);
+                Outcome::Kept
+            })
         });
         again
     }
@@ -126,7 +132,7 @@ impl<S> Keeper<S> {
     pub(super) fn perform_cold_delete(&mut self, task: &mut Task, key: &[u8]) {
         self.cover(task, key);
         self.counters().delete_hits.bump_owner();
-        if !task.quiet {
+        if !task.quiet && !task.is_resp {
             task.reply.push_bytes(DELETED);
         }
         let row = latency::row(Operation::Delete, false);

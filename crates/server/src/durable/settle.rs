@@ -55,6 +55,7 @@ impl<S> Keeper<S> {
     fn take_back_of_waiting(&mut self, durable: Position) {
         let waiting = self.busy.values().flatten();
         let waiting = waiting.chain(self.suspended.values()).chain(&self.settling);
+        let waiting = waiting.chain(&self.yielded);
         let lost = waiting.filter(|task| Some(durable) < task.waits_for);
         let keys: Vec<Box<[u8]>> = lost.flat_map(|task| &task.changed).cloned().collect();
         for key in keys {

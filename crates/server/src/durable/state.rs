@@ -60,6 +60,8 @@ pub struct Keeper<S> {
     pub(super) lines: [Line; 3],
     /// Tasks that were not begun.
     pub(super) turns: Turns,
+    /// Tasks that have begun, and go on when others had their turn.
+    pub(super) yielded: VecDeque<Task>,
     /// Tasks that something waits for on their behalf.
     pub(super) suspended: HashMap<u64, Task>,
     /// Changes that are not durable.
@@ -118,6 +120,7 @@ impl<S> Keeper<S> {
             filling: VecDeque::new(),
             lines: Default::default(),
             turns: Turns::default(),
+            yielded: VecDeque::new(),
             suspended: HashMap::new(),
             pending: HashMap::new(),
             settling: Vec::new(),
@@ -141,6 +144,7 @@ impl<S> Keeper<S> {
         self.is_still()
             && self.barrier.is_empty()
             && self.turns.is_empty()
+            && self.yielded.is_empty()
             && self.durable.jobs.is_empty()
     }
 

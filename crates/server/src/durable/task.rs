@@ -1,6 +1,7 @@
 //! A job in the keeper's hands: what is done of it, and what its reply waits for. And an item that
 //! it waits for.
 
+use crate::execute::redis::OUT_OF_MEMORY;
 use crate::handoff::{Finished, Job, Origin, Work};
 use crate::latency::Tally;
 use crate::output::{End, Output};
@@ -18,6 +19,9 @@ use std::sync::Arc;
 pub const SHORT: usize = 0;
 /// The line of values of more than a piece.
 pub const LONG: usize = 2;
+
+/// Keys of one request that are served before others have their turn.
+pub const KEYS_PER_STEP: u64 = 32;
 
 /// A connection: the worker that it lives at, and its name there.
 pub type ConnectionName = (WorkerId, Token);
@@ -125,6 +129,17 @@ pub struct Mark {
     changes: bool,
 }
 
+/// A request about several keys by RESP, one key after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Several {
+    /// Where the next key stands, in bytes of the job.
+    pub at: usize,
+    /// Keys that are left.
+    pub left: u32,
+    /// What was counted.
+    pub count: i64,
+}
+
 /// One job.
 pub struct Task {
     /// What is to be done; taken out while it is being done.
@@ -144,6 +159,10 @@ pub struct Task {
     pub marks: Vec<Mark>,
     /// Keys of a multiget that are done, in bytes of its line.
     pub at: usize,
+    /// Where the request that is next is one about several keys by RESP, and has begun.
+    pub several: Option<Several>,
+    /// Errors are told in RESP.
+    pub is_resp: bool,
     /// The reply so far.
     pub reply: Output,
     /// Where in it that to the request that is next begins.
@@ -222,6 +241,7 @@ impl Task {
         self.range = start..start;
         (self.at, self.tries, self.seen, self.quiet, self.done) = (0, 0, false, false, false);
         (self.until, self.error, self.place) = (None, None, self.reply.end());
+        self.several = None;
         self.changes = false;
     }
 
@@ -229,13 +249,22 @@ impl Task {
     fn end_reply(&mut self) {
         let Some(why) = self.error.take() else { return };
         self.reply.rewind(self.place);
-        if !self.quiet {
-            self.reply.push_bytes(format!("SERVER_ERROR {why}\r\n").as_bytes());
+        match (self.is_resp, self.quiet) {
+            (true, _) if why == NO_MEMORY_STORING => self.reply.push_bytes(OUT_OF_MEMORY),
+            (true, _) => self.reply.push_bytes(format!("-ERR {why}\r\n").as_bytes()),
+            (false, false) => self.reply.push_bytes(format!("SERVER_ERROR {why}\r\n").as_bytes()),
+            (false, true) => {}
         }
     }
 
     /// Of any work.
     pub fn new(work: Work, arrived_nanos: u64, origin: Option<Origin>) -> Task {
+        let is_resp = match &work {
+            Work::Request { .. } => false,
+            Work::Batch { spoken, .. } => spoken.is_some(),
+            Work::Body(incoming) => incoming.is_resp(),
+            Work::Resp { .. } => true,
+        };
         Task {
             work: Some(work),
             bytes: 0,
@@ -245,6 +274,8 @@ impl Task {
             range: 0..0,
             marks: Vec::new(),
             at: 0,
+            several: None,
+            is_resp,
             reply: Output::default(),
             place: End::default(),
             tally: Tally::default(),
@@ -334,6 +365,8 @@ impl Task {
     }
 }
 
+/// What is answered where memory is so short that an item is evicted before it is kept.
+pub(super) const NO_MEMORY_STORING: &str = "out of memory storing object";
 /// What is answered where memory has no room for an item.
 pub(super) const NO_MEMORY: &str = "out of memory reading object";
 
@@ -351,4 +384,6 @@ pub(super) enum Step {
     Barrier,
     /// Until what it asked for has ended.
     Suspend,
+    /// Until others had their turn.
+    Yield,
 }

@@ -24,8 +24,8 @@ pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::{META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head};
 pub use store::{
-    Body, Incoming, Joining, Landed, Landing, append_slice, begin, begin_resp, joins, key_of_store,
-    looks_at_old, refused_by_size, store_slice, store_whole, value_behind,
+    Body, Incoming, Joining, Landed, Landing, append_slice, append_whole, begin, begin_resp, joins,
+    key_of_store, looks_at_old, refused_by_size, store_slice, store_whole, value_behind,
 };
 
 use crate::counters::Counters;
@@ -153,6 +153,11 @@ impl<'a> Context<'a> {
     /// Whether the old item stays where a new one is refused: a deletion would be kept durably, and
     /// nothing stale stays behind, since the client is told that nothing changed.
     fn refuses_without_loss(&self) -> bool {
+        self.is_keepers()
+    }
+
+    /// Whether the keeper executes.
+    fn is_keepers(&self) -> bool {
         matches!(self.veil, Some(Veiled::Keeper { .. }))
     }
 

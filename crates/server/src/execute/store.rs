@@ -13,7 +13,7 @@ mod resp;
 
 pub use incoming::{Incoming, Landed, Landing};
 pub use join::Joining;
-pub use resp::{append_slice, begin_resp};
+pub use resp::{append_slice, append_whole, begin_resp};
 
 use super::{Context, Outcome, expires_at, reply};
 use answer::AnswerOwned;

@@ -10,10 +10,6 @@ use laneway_policy::share::{REQUESTS_BESIDE_LARGE, REQUESTS_PER_TURN};
 use laneway_transport::Transport;
 use laneway_wire::resp::Skip;
 
-/// What is answered where items are kept durably.
-const NOT_DURABLE: &[u8] = b"-ERR this server keeps a data folder (--data-dir), and speaks RESP \
-only without one; use memcached's protocol\r\n";
-
 impl<T: Transport> Streams<T> {
     /// Serve what stands in `input`, which is not known to be memcached's. Returns the bytes
     /// consumed and why it stopped.
@@ -35,17 +31,13 @@ impl<T: Transport> Streams<T> {
                 Recognised::Resp => connection.dialect = Dialect::resp(),
             }
         }
-        if core.shared.durable.get().is_some() {
-            self.out.extend_from_slice(NOT_DURABLE);
-            return (input.len(), Stop::Close);
-        }
         let mut at = 0;
         let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
         let mut requests = 0;
         let stop = loop {
             let is_dry = at == input.len() && connection.session().front.is_empty();
-            if is_dry && matches!(connection.mode, Mode::Requests) {
+            if is_dry && matches!(connection.mode, Mode::Requests | Mode::Batches { .. }) {
                 break Stop::Starved;
             }
             if requests >= most || self.out.len() >= OUT_BYTES_PER_TURN {
@@ -105,10 +97,14 @@ impl<T: Transport> Streams<T> {
             Mode::Resp(Under::Keys { .. }) => {
                 return self.resp_keys(core, connection, rest, (most, requests), arrived);
             }
+            Mode::Batches { .. } => {
+                let step = self.resp_batch(core, connection, rest, arrived);
+                step.unwrap_or(Step::Stop(0, Stop::Ticket))
+            }
             Mode::Body(_) => self.body(core, connection, rest),
             Mode::BodyEnd(_) => self.resp_body_end(core, connection, rest, arrived),
             Mode::Joining { .. } => Step::Stop(0, Stop::Large),
-            Mode::Batches { .. } | Mode::Keys { .. } | Mode::Answering(_) | Mode::Swallow(_) => {
+            Mode::Keys { .. } | Mode::Answering(_) | Mode::Swallow(_) => {
                 unreachable!("these are memcached's")
             }
         };

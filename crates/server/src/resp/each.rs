@@ -5,6 +5,7 @@ use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::execute::redis;
 use crate::latency::Operation;
+use crate::resp::gets::Halt;
 use crate::resp::state::{EachKey, Under};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
@@ -40,13 +41,7 @@ impl<T: Transport> Streams<T> {
         }
         let keys = &keys[..found];
         let EachKey::Count(of) = what else {
-            let (stopped, simple) = self.resp_group(core, connection, keys, arrived);
-            core.account_simple(connection, &simple, arrived);
-            let (served, stop) = match stopped {
-                None => (found, None),
-                Some((number, Stop::Hand)) => (number, Some(Stop::Hand)),
-                Some((number, stop)) => (number + 1, Some(stop)),
-            };
+            let (served, stop) = self.resp_values(core, connection, keys, arrived);
             *requests += served.max(1);
             let taken = served.checked_sub(1).map_or(0, |last| ends[last]);
             let left = left - served as u32;
@@ -63,7 +58,8 @@ impl<T: Transport> Streams<T> {
         for key in keys {
             let touched = Cell::new(0);
             let asking = core.asking(connection, &touched, key, arrived);
-            count += i64::from(redis::count_key(&asking, of, key));
+            let counts = redis::count_key(&asking, of, key);
+            count += i64::from(counts.expect("the keeper counts where items are kept"));
             let operation = match of {
                 redis::Count::Deleted => Operation::Delete,
                 redis::Count::There => Operation::Other,
@@ -80,5 +76,28 @@ impl<T: Transport> Streams<T> {
             left => connection.mode = Mode::Resp(Under::Keys { what, left, count }),
         }
         Step::Took(found.checked_sub(1).map_or(0, |last| ends[last]))
+    }
+
+    /// The values of some keys of an `MGET`: of how many, and how the turn stops, if it does.
+    fn resp_values(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> (usize, Option<Stop>) {
+        let (stopped, simple) = self.resp_group(core, connection, keys, arrived);
+        core.account_simple(connection, &simple, arrived);
+        match stopped {
+            None => (keys.len(), None),
+            Some((number, Halt::Served(stop))) => (number + 1, Some(stop)),
+            Some((number, Halt::Hand)) => (number, Some(Stop::Hand)),
+            Some((number, Halt::Kept(_))) => {
+                match self.resp_ask_keys(core, connection, &keys[number..], arrived) {
+                    Some(given) => (number + given, Some(Stop::Ticket)),
+                    None => (number, Some(Stop::Quota)),
+                }
+            }
+        }
     }
 }

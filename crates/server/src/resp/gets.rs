@@ -3,6 +3,7 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
+use crate::durable::veil::Sight;
 use crate::execute::{Outcome, redis};
 use crate::latency::Operation;
 use crate::sought::{Head, Simple};
@@ -15,6 +16,16 @@ use laneway_wire::reply::CRLF;
 use laneway_wire::resp::reply::{BULK_HEAD_BYTES_MAX, put_bulk_head, put_null};
 use laneway_wire::resp::{Args, Scan, Scanned};
 use std::cell::Cell;
+
+/// Why a group of keys comes to a stop at one of them.
+pub(crate) enum Halt {
+    /// It is served.
+    Served(Stop),
+    /// It is for a large worker to serve.
+    Hand,
+    /// It is for the keeper, which has to bring so many bytes into memory.
+    Kept(u64),
+}
 
 /// The key of a `GET` that has one the store takes.
 #[inline]
@@ -63,16 +74,15 @@ impl<T: Transport> Streams<T> {
         }
         let (stopped, simple) = self.resp_group(core, connection, &keys[..found], arrived);
         core.account_simple(connection, &simple, arrived);
-        Some(match stopped {
-            None => (Step::Took(at), found),
-            Some((number, stop)) => {
-                let is_served = stop != Stop::Hand;
-                let taken = match (is_served, number) {
-                    (true, number) => ends[number],
-                    (false, 0) => 0,
-                    (false, number) => ends[number - 1],
-                };
-                (Step::Stop(taken, stop), number + usize::from(is_served))
+        let Some((number, halt)) = stopped else { return Some((Step::Took(at), found)) };
+        let before = number.checked_sub(1).map_or(0, |last| ends[last]);
+        Some(match halt {
+            Halt::Served(stop) => (Step::Stop(ends[number], stop), number + 1),
+            Halt::Hand => (Step::Stop(before, Stop::Hand), number),
+            Halt::Kept(size) => {
+                let request = (ends[number] - before, &rest[before..]);
+                let step = self.resp_ask(core, connection, request, size, arrived);
+                (step.behind(before), number + 1)
             }
         })
     }
@@ -85,7 +95,7 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         keys: &[&[u8]],
         arrived: u64,
-    ) -> (Option<(usize, Stop)>, Simple) {
+    ) -> (Option<(usize, Halt)>, Simple) {
         let version = connection.session().version;
         let mut simple = Simple::default();
         let together = core.reads_together();
@@ -97,7 +107,7 @@ impl<T: Transport> Streams<T> {
                 true => self.resp_sought(core, number, key),
                 false => Sought::Otherwise,
             };
-            let mut stop = None;
+            let mut halt = None;
             match sought {
                 Sought::Copied(bytes) => core.note_hit(&mut simple, key, bytes),
                 Sought::Miss => {
@@ -107,14 +117,14 @@ impl<T: Transport> Streams<T> {
                 Sought::Otherwise => {
                     core.account_simple(connection, &std::mem::take(&mut simple), arrived);
                     let hash = core.shared.store.hash(key);
-                    stop = self.resp_get(core, connection, key, hash, arrived);
+                    halt = self.resp_get(core, connection, key, hash, arrived);
                 }
             }
-            if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
-                stop = Some(Stop::Quota);
+            if halt.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
+                halt = Some(Halt::Served(Stop::Quota));
             }
-            if let Some(stop) = stop {
-                return (Some((number, stop)), simple);
+            if let Some(halt) = halt {
+                return (Some((number, halt)), simple);
             }
         }
         (None, simple)
@@ -128,12 +138,14 @@ impl<T: Transport> Streams<T> {
         key: &[u8],
         hash: KeyHash,
         arrived: u64,
-    ) -> Option<Stop> {
+    ) -> Option<Halt> {
         let (touched, before) = (Cell::new(0), self.out.len());
         let asking = core.asking(connection, &touched, key, arrived);
         let outcome = redis::get(&asking, key, hash, &mut self.out);
-        if matches!(outcome, Outcome::Elsewhere) {
-            return Some(Stop::Hand);
+        match outcome {
+            Outcome::Elsewhere => return Some(Halt::Hand),
+            Outcome::Kept => return Some(Halt::Kept(touched.get())),
+            _ => {}
         }
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
@@ -142,13 +154,16 @@ impl<T: Transport> Streams<T> {
         let Outcome::Transfer(transfer) = outcome else { return None };
         self.begin_transfer(core, connection, transfer, false);
         connection.large = core.sends_in_slices();
-        Some(Stop::Large)
+        Some(Halt::Served(Stop::Large))
     }
 
     /// The answer for one key of the group, if it is a small item or a miss.
     #[inline]
     fn resp_sought(&mut self, core: &Core<T>, number: usize, key: &[u8]) -> Sought {
-        core.shared.store.get_sought(
+        let keeps = core.keeps();
+        let sight = if keeps { core.context(&Cell::new(0)).sight() } else { Sight::default() };
+        let start = self.out.len();
+        let sought = core.shared.store.get_sought(
             (&core.group, number, key),
             core.now_seconds,
             core.plan.threshold.0,
@@ -158,6 +173,11 @@ impl<T: Transport> Streams<T> {
                 put_bulk_head(&mut Head(out), item.value_bytes());
                 true
             },
-        )
+        );
+        if keeps && core.may_differ(sought, core.group.hash(number), sight) {
+            self.out.truncate(start);
+            return Sought::Otherwise;
+        }
+        sought
     }
 }

@@ -36,7 +36,7 @@ impl<T: Transport> Streams<T> {
                     *requests += begun;
                     return step;
                 }
-                self.resp_command(core, connection, args, &rest[..bytes], arrived)
+                self.resp_command(core, connection, args, (bytes, rest), arrived)
             }
             Ok(Scanned::More) => self.resp_partial(core, connection, rest, arrived),
             Ok(Scanned::Nothing(bytes)) => {
@@ -65,15 +65,16 @@ impl<T: Transport> Streams<T> {
         Step::Stop(rest.len(), Stop::Close)
     }
 
-    /// A request that is no plain `GET`; `bytes` are all of it.
+    /// A request that is no plain `GET`: so many bytes at the front of `rest`.
     fn resp_command(
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         args: Args<'_>,
-        bytes: &[u8],
+        (length, rest): (usize, &[u8]),
         arrived: u64,
     ) -> Step {
+        let bytes = &rest[..length];
         let mut behind = args;
         let name = behind.next().unwrap_or_default();
         let refusal = match find(name) {
@@ -93,6 +94,10 @@ impl<T: Transport> Streams<T> {
             let store = core.shared.store.clone();
             connection.session().queue(bytes, &store, &mut self.out);
             return Step::Took(bytes.len());
+        }
+        let kept = self.resp_keep(core, connection, (spec, behind), (length, rest), arrived);
+        if let Some(step) = kept {
+            return step;
         }
         match spec.command {
             Command::Set
@@ -119,7 +124,7 @@ impl<T: Transport> Streams<T> {
                 Step::Took(bytes.len())
             }
             _ if spec.keys.0 == 1 => {
-                self.resp_plain(core, connection, spec, behind, bytes.len(), arrived)
+                self.resp_plain(core, connection, spec, behind, (length, rest), arrived)
             }
             _ => self.resp_session(core, connection, spec, behind, bytes.len(), arrived),
         }

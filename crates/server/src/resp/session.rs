@@ -316,16 +316,21 @@ impl<T: Transport> Core<T> {
         all.map(|store| store.stats().items).sum()
     }
 
-    /// `FLUSHALL [ASYNC|SYNC]`; false where there is more to do, and the same is to be asked again.
-    fn resp_flush(&self, mut args: Args<'_>, out: &mut Vec<u8>) -> bool {
-        let how = args.next();
+    /// Whether a `FLUSHALL` with these options may be asked; else what is told.
+    pub(crate) fn may_flush(&self, mut options: Args<'_>) -> Result<(), &'static [u8]> {
+        let how = options.next();
         let is_known = how.is_none_or(|how| is(how, "async") || is(how, "sync"));
-        if !is_known || args.left() > 0 {
-            out.extend_from_slice(SYNTAX);
-            return true;
+        match () {
+            () if !is_known || options.left() > 0 => Err(SYNTAX),
+            () if !self.execute_settings.flush_enabled => Err(NO_FLUSH),
+            () => Ok(()),
         }
-        if !self.execute_settings.flush_enabled {
-            out.extend_from_slice(NO_FLUSH);
+    }
+
+    /// `FLUSHALL [ASYNC|SYNC]`; false where there is more to do, and the same is to be asked again.
+    fn resp_flush(&self, args: Args<'_>, out: &mut Vec<u8>) -> bool {
+        if let Err(words) = self.may_flush(args) {
+            out.extend_from_slice(words);
             return true;
         }
         let mut all = std::iter::once(&self.shared.store).chain(self.shared.other_stores());

@@ -121,6 +121,13 @@ impl Front {
     }
 }
 
+impl Session {
+    /// The value that was on its way is there, and what stands behind it was read.
+    pub(crate) fn end_storing(&mut self) {
+        (self.scan, self.storing) = (Scan::default(), None);
+    }
+}
+
 /// What a connection keeps.
 #[derive(Default)]
 pub struct Session {

@@ -6,16 +6,17 @@
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::dispatch::join;
-use crate::execute::redis::{self, Answer, Asking, Condition, Expiry, Set};
-use crate::execute::{self, Outcome};
+use crate::execute::redis::{self, Asking, Set};
+use crate::execute::{self, Incoming, Outcome};
 use crate::latency::Operation;
 use crate::resp::options::{self, Refusal, SYNTAX};
+use crate::resp::sized::Sized;
 use crate::resp::state::{Storing, Under, Verb};
-use crate::resp::table::{Command, Spec};
+use crate::resp::table::Spec;
+use crate::resp::values::{self, PAIR, Value, head};
 use crate::step::{READ_BYTES, Step, Stop};
 use crate::streams::Streams;
 use laneway_policy::pace::Way;
-use laneway_policy::{Design, ItemBytes, Route, route};
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::OK;
 use laneway_wire::resp::{Args, BULK_END, Pending, Scan, Scanned, Skip};
@@ -26,61 +27,6 @@ const OPTIONS_MAX: u32 = 8;
 /// The longest of them.
 const OPTION_BYTES_MAX: usize = 64;
 
-/// What stands before a value: its key, and what is to be done with it.
-fn head<'a>(spec: &Spec, args: &mut Args<'a>, now_ms: u64) -> Result<(&'a [u8], Verb), Refusal> {
-    let key = options::key(args.next().unwrap_or_default())?;
-    let verb = match spec.command {
-        Command::SetAbsent => {
-            let (condition, answer) = (Condition::Absent, Answer::Stored);
-            Verb::Told(Set { condition, answer, expiry: Expiry::Never })
-        }
-        Command::GetSet => Verb::Told(Set { answer: Answer::Old, ..Set::default() }),
-        Command::SetExpiring(unit) => {
-            let time = args.next().unwrap_or_default();
-            let expiry = options::deadline(unit, time, now_ms, spec.name)?;
-            Verb::Told(Set { expiry, ..Set::default() })
-        }
-        Command::Append => Verb::Append,
-        _ => Verb::Set,
-    };
-    Ok((key, verb))
-}
-
-/// How many arguments stand before the value.
-pub(crate) fn value_at(command: Command) -> Option<u32> {
-    match command {
-        Command::Set | Command::SetAbsent | Command::GetSet | Command::Append => Some(2),
-        Command::SetExpiring(_) => Some(3),
-        _ => None,
-    }
-}
-
-/// What is said of a pair that was stored: nothing before the last.
-const PAIR: Set =
-    Set { condition: Condition::Always, expiry: Expiry::Never, answer: Answer::Silent };
-
-/// What becomes of an item of this size.
-enum Sized {
-    /// It is served here.
-    Here(Route),
-    /// Its connection moves.
-    Hand,
-    /// No item is that large.
-    TooLarge,
-}
-
-impl<T: Transport> Core<T> {
-    fn resp_sized(&self, key: &[u8], value_bytes: usize) -> Sized {
-        if !self.limits.item_fits(key.len(), 0, value_bytes) {
-            self.counters().store_too_large.bump_owner();
-            return Sized::TooLarge;
-        }
-        let route = route(&self.plan, self.id, ItemBytes((key.len() + value_bytes) as u64));
-        let moves = matches!(route, Route::Hand(_)) && self.plan.design == Design::Lanes;
-        if moves { Sized::Hand } else { Sized::Here(route) }
-    }
-}
-
 impl<T: Transport> Streams<T> {
     /// A request whose value is there; `args` are those behind its name, all of it so many bytes.
     pub(crate) fn resp_store(
@@ -88,22 +34,12 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         spec: &Spec,
-        mut args: Args<'_>,
+        args: Args<'_>,
         bytes: usize,
         arrived: u64,
     ) -> Step {
-        let now_ms = core.now_ms(arrived);
-        let read = head(spec, &mut args, now_ms).and_then(|(key, verb)| {
-            let value = args.next().unwrap_or_default();
-            let how = match verb {
-                Verb::Told(how) => Some(how),
-                Verb::Append => None,
-                Verb::Set | Verb::Pair { .. } => Some(options::of_set(args, now_ms)?),
-            };
-            Ok((key, value, how))
-        });
-        match read {
-            Ok((key, value, how)) => {
+        match values::whole(spec, args, core.now_ms(arrived)) {
+            Ok(Value { key, value, how }) => {
                 self.resp_value(core, connection, (key, value), how, (bytes, arrived))
             }
             Err(words) => {
@@ -219,10 +155,7 @@ impl<T: Transport> Streams<T> {
         connection.mode = Mode::Body(Box::new(incoming));
         connection.large = core.receives_in_slices(route);
         // What came with the header goes in at once: from here on the value comes from the stream.
-        match self.body(core, connection, &rest[pending.at..]) {
-            Step::Took(bytes) => Step::Took(pending.at + bytes),
-            Step::Stop(bytes, stop) => Step::Stop(pending.at + bytes, stop),
-        }
+        self.body(core, connection, &rest[pending.at..]).behind(pending.at)
     }
 
     /// Say why, and pass over the rest of the request, from the value's first byte on.
@@ -248,6 +181,11 @@ impl<T: Transport> Streams<T> {
         rest: &[u8],
         arrived: u64,
     ) -> Step {
+        if core.keeps()
+            && let Some(step) = self.resp_keep_pairs(core, connection, left, rest, arrived)
+        {
+            return step;
+        }
         let mut scan = Scan::arguments(2);
         let behind = 2 * (left - 1);
         let storing = Storing { verb: Verb::Pair { left: left - 1 }, behind };
@@ -342,44 +280,75 @@ impl<T: Transport> Streams<T> {
                 return self.resp_refuse(connection, SYNTAX, pending, pending.behind);
             }
         };
-        (session.scan, session.storing) = (Scan::default(), None);
+        let how = match storing.verb {
+            Verb::Append => Ok(None),
+            Verb::Told(how) => Ok(Some(how)),
+            Verb::Pair { .. } => Ok(Some(PAIR)),
+            Verb::Set => options::of_set(args, core.now_ms(arrived)).map(Some),
+        };
         let Mode::BodyEnd(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests)
         else {
             return Step::Took(0);
         };
         connection.large = false;
+        let incoming = match (&how, core.keeps()) {
+            (Ok(how), true) => {
+                match self.resp_keep_body(core, connection, (incoming, *how), arrived) {
+                    Ok(()) => {
+                        connection.session().end_storing();
+                        return Step::Stop(bytes, Stop::Ticket);
+                    }
+                    // What stands behind it is read once more.
+                    Err(incoming) => {
+                        connection.mode = Mode::BodyEnd(incoming);
+                        return Step::Stop(0, Stop::Quota);
+                    }
+                }
+            }
+            _ => incoming,
+        };
+        connection.session().end_storing();
+        self.resp_landed(core, connection, (incoming, storing.verb), how, (bytes, arrived))
+    }
+
+    /// A value that has streamed in is stored here; all that belonged to it was read.
+    fn resp_landed(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (incoming, verb): (Box<Incoming>, Verb),
+        how: Result<Option<Set>, Refusal>,
+        (bytes, arrived): (usize, u64),
+    ) -> Step {
         let size = incoming.item_bytes();
         let touched = Cell::new(0);
         let asking = core.asking(connection, &touched, incoming.key(), arrived);
         // The value before may be large, too: it leaves from here.
         let context = execute::Context { large_from: u64::MAX, ..asking.context };
         let asking = Asking { context, ..asking };
-        let how = match storing.verb {
-            Verb::Append => {
+        let outcome = match how {
+            Ok(Some(how)) => {
+                let landed = incoming.land().expect("it is a whole item");
+                let at = (&*landed.key, landed.hash);
+                match redis::set(&asking, at, landed.draft, &how, &mut self.out) {
+                    Ok(outcome) => outcome,
+                    Err(_) => unreachable!("only what the keeper executes is asked again"),
+                }
+            }
+            Ok(None) => {
                 let budget = core.slice_budget(Way::Copy);
                 let joining = incoming.finish_slice(&asking.context, budget, &mut self.out);
                 if let Some(joining) = joining {
                     return join(connection, joining, size, arrived, bytes);
                 }
-                core.account(connection, Operation::Set, size, arrived);
-                return Step::Took(bytes);
-            }
-            Verb::Told(how) => Ok(how),
-            Verb::Pair { .. } => Ok(PAIR),
-            Verb::Set => options::of_set(args, asking.now_ms),
-        };
-        let outcome = match how {
-            Ok(how) => {
-                let landed = incoming.land().expect("it is a whole item");
-                let at = (&*landed.key, landed.hash);
-                redis::set(&asking, at, landed.draft, &how, &mut self.out)
+                Outcome::Done
             }
             Err(words) => {
                 self.out.extend_from_slice(&words);
                 Outcome::Done
             }
         };
-        if let Verb::Pair { left } = storing.verb {
+        if let Verb::Pair { left } = verb {
             core.account(connection, Operation::Set, size, arrived);
             return self.resp_pair_stored(connection, left, bytes);
         }

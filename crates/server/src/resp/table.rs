@@ -1,6 +1,6 @@
 //! The commands: their names, how many arguments they take, and what `COMMAND` tells of them.
 
-use crate::execute::redis::{Count, ExpiryUnit, Left};
+use crate::execute::redis::{Count, ExpiryUnit, Left, Telling};
 use Command::*;
 
 /// What a request asks.
@@ -35,14 +35,10 @@ pub enum Command {
     },
     /// `DEL`, `UNLINK`, `EXISTS`, `TOUCH`
     CountKeys(Count),
-    /// `STRLEN`
-    Length,
-    /// `TYPE`
-    Kind,
+    /// `STRLEN`, `TYPE`, `TTL`, `PTTL`, `EXPIRETIME`, `PEXPIRETIME`
+    Tell(Telling),
     /// `EXPIRE`, `PEXPIRE`, `EXPIREAT`, `PEXPIREAT`
     Expire(ExpiryUnit),
-    /// `TTL`, `PTTL`, `EXPIRETIME`, `PEXPIRETIME`
-    TimeLeft(Left),
     /// `PERSIST`
     Persist,
     /// `KEYS`
@@ -132,6 +128,10 @@ const fn spec(
     Spec { name, command, arity, flags, keys }
 }
 
+const fn left(how: Left) -> Command {
+    Tell(Telling::Left(how))
+}
+
 /// All of them, those first that are asked often.
 pub static TABLE: &[Spec] = &[
     spec("get", Get, 2, READ, ONE),
@@ -142,7 +142,7 @@ pub static TABLE: &[Spec] = &[
     spec("expire", Expire(ExpiryUnit::Seconds), -3, SHRINK, ONE),
     spec("setex", SetExpiring(ExpiryUnit::Seconds), 4, WRITE, ONE),
     spec("exists", CountKeys(Count::There), -2, READ, ALL),
-    spec("ttl", TimeLeft(Left::Seconds), 2, READ, ONE),
+    spec("ttl", left(Left::Seconds), 2, READ, ONE),
     spec("mset", SetMany, -3, WRITE, (1, -1, 2)),
     spec("setnx", SetAbsent, 3, WRITE, ONE),
     spec("psetex", SetExpiring(ExpiryUnit::Milliseconds), 4, WRITE, ONE),
@@ -150,19 +150,19 @@ pub static TABLE: &[Spec] = &[
     spec("getdel", GetDelete, 2, SHRINK, ONE),
     spec("getex", GetExpire, -2, SHRINK, ONE),
     spec("append", Append, 3, WRITE, ONE),
-    spec("strlen", Length, 2, READ, ONE),
+    spec("strlen", Tell(Telling::Length), 2, READ, ONE),
     spec("decr", Step(-1), 2, WRITE, ONE),
     spec("incrby", StepBy { down: false }, 3, WRITE, ONE),
     spec("decrby", StepBy { down: true }, 3, WRITE, ONE),
     spec("unlink", CountKeys(Count::Deleted), -2, SHRINK, ALL),
     spec("touch", CountKeys(Count::Touched), -2, READ, ALL),
-    spec("type", Kind, 2, READ, ONE),
+    spec("type", Tell(Telling::Kind), 2, READ, ONE),
     spec("pexpire", Expire(ExpiryUnit::Milliseconds), -3, SHRINK, ONE),
     spec("expireat", Expire(ExpiryUnit::UnixSeconds), -3, SHRINK, ONE),
     spec("pexpireat", Expire(ExpiryUnit::UnixMilliseconds), -3, SHRINK, ONE),
-    spec("pttl", TimeLeft(Left::Milliseconds), 2, READ, ONE),
-    spec("expiretime", TimeLeft(Left::UnixSeconds), 2, READ, ONE),
-    spec("pexpiretime", TimeLeft(Left::UnixMilliseconds), 2, READ, ONE),
+    spec("pttl", left(Left::Milliseconds), 2, READ, ONE),
+    spec("expiretime", left(Left::UnixSeconds), 2, READ, ONE),
+    spec("pexpiretime", left(Left::UnixMilliseconds), 2, READ, ONE),
     spec("persist", Persist, 2, SHRINK, ONE),
     spec("ping", Ping, -1, PLAIN, NONE),
     spec("multi", Multi, 1, PLAIN, NONE),

@@ -264,7 +264,7 @@ impl Session {
         }
         let end: Vec<u8> = self.input.drain(..VALUE_END_BYTES).collect();
         if end == b"\r\n" {
-            incoming.finish(&context, &mut self.out);
+            assert!(incoming.finish(&context, &mut self.out).is_ok(), "no keeper executes");
         } else {
             incoming.abandon_bad_chunk(&context, &mut self.out);
         }

@@ -1,8 +1,9 @@
 //! What each command answers: rows of request and reply.
 
+use crate::kept::{all_plans, with_folder};
 use laneway_transport::memory::Faults;
 use laneway_vopr::rig::resp::{reply_bytes, words};
-use laneway_vopr::rig::{self, Plan, Rig};
+use laneway_vopr::rig::{Plan, Rig};
 
 /// Requests and their replies, `\r\n` written as `|`. A reply that ends with `~` is a beginning.
 type Rows = &'static [(&'static str, &'static str)];
@@ -13,16 +14,16 @@ fn faults(seed: u64) -> Faults {
 
 /// Each design, with whole reads and with cut ones, request by request and as one pipeline.
 fn check(rows: Rows) {
-    for (number, plan) in rig::plans().into_iter().chain(domains()).enumerate() {
+    for (number, plan) in all_plans().into_iter().enumerate() {
         let what = plan.what();
         let plan = Plan { faults: if number % 2 == 0 { Faults::NONE } else { faults(7) }, ..plan };
-        let mut rig = Rig::new(&plan);
+        let mut rig = Rig::new(&with_folder(&plan));
         let client = rig.net.connect();
         for (request, wanted) in rows {
             let got = rig.say_resp(&client, request).replace("\r\n", "|");
             agree(request, &got, wanted, &what);
         }
-        let mut rig = Rig::new(&plan);
+        let mut rig = Rig::new(&with_folder(&plan));
         let client = rig.net.connect();
         let pipeline: Vec<u8> = rows.iter().flat_map(|(request, _)| words(request)).collect();
         let all = rig.ask_resp(&client, &pipeline, rows.len());
@@ -42,10 +43,6 @@ fn agree(request: &str, got: &str, wanted: &str, what: &str) {
         None => got == wanted,
     };
     assert!(fits, "{request}: {got} and not {wanted}; {what}");
-}
-
-fn domains() -> [Plan; 1] {
-    [Plan { domains: 2, ..Plan::of(4, laneway_policy::Form::TimeShare) }]
 }
 
 #[test]

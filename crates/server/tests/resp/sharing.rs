@@ -2,7 +2,6 @@
 
 use laneway_policy::Form;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use laneway_vopr::rig::resp::words;
 use laneway_vopr::rig::{Plan, Rig};
 
@@ -120,18 +119,4 @@ fn what_is_asked_is_counted_as_memcacheds_requests_are() {
     assert_eq!(told, (5, 3, 2, 1));
     let told = (totals.delete_hits, totals.delete_misses, totals.incr_hits, totals.incr_misses);
     assert_eq!(told, (1, 1, 1, 1));
-}
-
-#[test]
-fn where_items_are_kept_durably_redis_clients_are_told_so_and_closed() {
-    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
-    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
-    let mut rig = Rig::new(&Plan { kept: Some(kept), ..Plan::of(2, Form::TimeShare) });
-    let (client, other) = (rig.net.connect(), rig.net.connect());
-    client.send(&words("SET k v"));
-    rig.turns(10);
-    let got = client.receive(usize::MAX);
-    assert!(got.starts_with(b"-ERR this server keeps a data folder"), "{}", got.escape_ascii());
-    assert!(client.ended());
-    assert_eq!(memcached(&mut rig, &other, "get k\r\n"), "END\r\n", "nothing was stored");
 }

@@ -5,6 +5,7 @@
 
 use super::attempts::{Attempts, unchanged};
 use super::{Asking, NO_INTEGER, OUT_OF_MEMORY, TOO_MANY};
+use crate::execute::Outcome;
 use laneway_store::Got;
 use laneway_wire::reply::{Sink, put_i64};
 use laneway_wire::resp::integer;
@@ -27,7 +28,11 @@ impl Sink for Digits {
 }
 
 /// Adds to the number that a key holds. `out` is scratch, too.
-pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) {
+pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) -> Outcome {
+    let told = |words: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(words);
+        Outcome::Done
+    };
     let context = &asking.context;
     let hash = context.store.hash(key);
     let start = out.len();
@@ -35,9 +40,10 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) {
     let counters = context.counters;
     while attempts.again() {
         let before = match context.store.peek_value(hash, key, context.now, out) {
+            Got::Miss if context.has_forgotten() => return Outcome::Kept,
             Got::Miss => None,
             // No number is that long.
-            Got::Large(..) => return out.extend_from_slice(NO_INTEGER),
+            Got::Large(..) => return told(NO_INTEGER, out),
             Got::Copied(meta) => Some(meta),
         };
         let number = match &before {
@@ -48,8 +54,8 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) {
             }
         };
         out.truncate(start);
-        let Some(number) = number else { return out.extend_from_slice(NO_INTEGER) };
-        let Some(number) = number.checked_add(by) else { return out.extend_from_slice(OVERFLOW) };
+        let Some(number) = number else { return told(NO_INTEGER, out) };
+        let Some(number) = number.checked_add(by) else { return told(OVERFLOW, out) };
         let mut digits = Digits::default();
         put_i64(&mut digits, number);
         let digits = &digits.bytes[..digits.length];
@@ -57,7 +63,7 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) {
         let draft = context.draft(key, flags, expires, digits.len());
         let Ok(draft) = draft.and_then(|mut draft| draft.write(digits).map(|()| draft)) else {
             counters.store_no_memory.bump_owner();
-            return out.extend_from_slice(OUT_OF_MEMORY);
+            return told(OUT_OF_MEMORY, out);
         };
         let mut entry = context.enter(hash, key);
         let found = entry.meta();
@@ -73,8 +79,9 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) {
                 true => (&counters.decr_hits, &counters.decr_misses),
             };
             if before.is_some() { hits } else { misses }.bump_owner();
-            return put_integer(out, number);
+            put_integer(out, number);
+            return Outcome::Done;
         }
     }
-    out.extend_from_slice(TOO_MANY);
+    told(TOO_MANY, out)
 }

@@ -15,9 +15,12 @@ fn head(meta: &ItemMeta, out: &mut Vec<u8>) {
 /// `GET`
 pub fn get(asking: &Asking<'_>, key: &[u8], hash: KeyHash, out: &mut Vec<u8>) -> Outcome {
     let Asking { context, version, .. } = asking;
-    let start = out.len();
+    let (start, sight) = (out.len(), context.sight());
     let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
         Got::Miss => {
+            if let Some(outcome) = context.beyond_memory(hash, key) {
+                return outcome;
+            }
             context.counters.cmd_get.bump_owner();
             context.counters.get_misses.bump_owner();
             put_null(out, *version);
@@ -29,6 +32,10 @@ pub fn get(asking: &Asking<'_>, key: &[u8], hash: KeyHash, out: &mut Vec<u8>) ->
     if !context.reads(&meta) {
         out.truncate(start);
         return Outcome::Elsewhere;
+    }
+    if context.is_hidden(hash, sight) {
+        out.truncate(start);
+        return Outcome::Kept;
     }
     context.counters.cmd_get.bump_owner();
     context.counters.get_hits.bump_owner();
@@ -54,6 +61,7 @@ pub(super) fn get_and(
     while attempts.again() {
         out.truncate(start);
         let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
+            Got::Miss if context.has_forgotten() => return Outcome::Kept,
             Got::Miss => (None, None),
             Got::Copied(meta) => (Some(meta), None),
             Got::Large(meta, value) => (Some(meta), Some(value)),

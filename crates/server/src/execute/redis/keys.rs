@@ -1,6 +1,7 @@
 //! What is asked about keys, and done to their items without looking at values.
 
-use super::{Asking, When};
+use super::{Asking, Context, When};
+use crate::execute::Outcome;
 use laneway_store::UnixSeconds;
 use laneway_wire::resp::reply::{put_integer, put_simple};
 
@@ -15,17 +16,20 @@ pub enum Count {
     Touched,
 }
 
-/// Does it for one key: whether it counts.
-pub fn count_key(asking: &Asking<'_>, what: Count, key: &[u8]) -> bool {
+/// Does it for one key: whether it counts. `None`: the tier has what memory has forgotten, and
+/// nothing was done ([`Outcome::Kept`]).
+pub fn count_key(asking: &Asking<'_>, what: Count, key: &[u8]) -> Option<bool> {
     let context = &asking.context;
     let hash = context.store.hash(key);
     let counters = context.counters;
     if what == Count::There {
-        let found = context.store.peek(hash, key, context.now);
-        return found.is_some();
+        return look(asking, key).ok().map(|found| found.is_some());
     }
     let mut entry = context.enter(hash, key);
     let found = entry.meta().is_some();
+    if !found && context.has_forgotten() {
+        return None;
+    }
     if found && what == Count::Deleted {
         entry.unlink();
     } else if found {
@@ -35,21 +39,42 @@ pub fn count_key(asking: &Asking<'_>, what: Count, key: &[u8]) -> bool {
     if what == Count::Deleted {
         if found { &counters.delete_hits } else { &counters.delete_misses }.bump_owner();
     }
-    found
+    Some(found)
 }
 
-/// `TYPE`: all items are strings.
-pub fn kind(asking: &Asking<'_>, key: &[u8], out: &mut Vec<u8>) {
-    let context = &asking.context;
-    let found = context.store.peek(context.store.hash(key), key, context.now);
-    put_simple(out, if found.is_some() { b"string" } else { b"none" });
+/// What is known of an item without its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Bytes of its value.
+    pub value_bytes: u64,
+    /// When it is over; 0 for never.
+    pub expires: UnixSeconds,
 }
 
-/// `STRLEN`
-pub fn length(asking: &Asking<'_>, key: &[u8], out: &mut Vec<u8>) {
-    let context = &asking.context;
-    let found = context.store.peek(context.store.hash(key), key, context.now);
-    put_integer(out, found.map_or(0, |meta| meta.value_bytes.into()));
+/// Looks at an item without reading its value. An error is [`Outcome::Kept`]: the keeper knows.
+pub fn look(asking: &Asking<'_>, key: &[u8]) -> Result<Option<Known>, Outcome> {
+    // Its size is no reason to leave it to somebody else.
+    let context = Context { large_from: u64::MAX, ..asking.context };
+    let (hash, sight) = (context.store.hash(key), context.sight());
+    match context.store.peek(hash, key, context.now) {
+        None => context.beyond_memory(hash, key).map_or(Ok(None), Err),
+        Some(_) if context.is_hidden(hash, sight) => Err(Outcome::Kept),
+        Some(meta) => {
+            let value_bytes = meta.value_bytes.into();
+            Ok(Some(Known { value_bytes, expires: meta.expires }))
+        }
+    }
+}
+
+/// What is told of an item without its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Telling {
+    /// `TYPE`: all items are strings.
+    Kind,
+    /// `STRLEN`
+    Length,
+    /// The time it has left.
+    Left(Left),
 }
 
 /// How the time that an item has left is told.
@@ -65,17 +90,24 @@ pub enum Left {
     UnixMilliseconds,
 }
 
+/// Tells it of the item that there is, or of none.
+pub fn tell(what: Telling, found: Option<Known>, now_ms: u64, out: &mut Vec<u8>) {
+    match what {
+        Telling::Kind => put_simple(out, if found.is_some() { b"string" } else { b"none" }),
+        Telling::Length => put_integer(out, found.map_or(0, |known| known.value_bytes as i64)),
+        Telling::Left(how) => put_integer(out, time_left(how, found, now_ms)),
+    }
+}
+
 /// The time an item has left: -1 where it has no end, -2 where there is no item.
-pub fn time_left(asking: &Asking<'_>, key: &[u8], how: Left, out: &mut Vec<u8>) {
+fn time_left(how: Left, found: Option<Known>, now_ms: u64) -> i64 {
     const NO_END: i64 = -1;
     const NO_ITEM: i64 = -2;
-    let context = &asking.context;
-    let found = context.store.peek(context.store.hash(key), key, context.now);
-    let told = match found.map(|meta| i64::from(meta.expires)) {
+    match found.map(|known| i64::from(known.expires)) {
         None => NO_ITEM,
         Some(0) => NO_END,
         Some(at) => {
-            let left = (at * 1000 - asking.now_ms as i64).max(0);
+            let left = (at * 1000 - now_ms as i64).max(0);
             match how {
                 Left::Seconds => left / 1000,
                 Left::Milliseconds => left,
@@ -83,17 +115,25 @@ pub fn time_left(asking: &Asking<'_>, key: &[u8], how: Left, out: &mut Vec<u8>) 
                 Left::UnixMilliseconds => at * 1000,
             }
         }
-    };
-    put_integer(out, told);
+    }
 }
 
 /// `EXPIRE` and its kin. What is over is deleted.
-pub fn expire(asking: &Asking<'_>, key: &[u8], at: UnixSeconds, when: When, out: &mut Vec<u8>) {
+pub fn expire(
+    asking: &Asking<'_>,
+    key: &[u8],
+    at: UnixSeconds,
+    when: When,
+    out: &mut Vec<u8>,
+) -> Outcome {
     let context = &asking.context;
     let counters = context.counters;
-    counters.cmd_touch.bump_owner();
     let mut entry = context.enter(context.store.hash(key), key);
     let found = entry.meta();
+    if found.is_none() && context.has_forgotten() {
+        return Outcome::Kept;
+    }
+    counters.cmd_touch.bump_owner();
     let is_met = found.is_some_and(|found| when.is_met(found.expires, at));
     if is_met && at <= context.now {
         entry.unlink();
@@ -103,16 +143,22 @@ pub fn expire(asking: &Asking<'_>, key: &[u8], at: UnixSeconds, when: When, out:
     drop(entry);
     if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
     put_integer(out, is_met.into());
+    Outcome::Done
 }
 
 /// `PERSIST`
-pub fn persist(asking: &Asking<'_>, key: &[u8], out: &mut Vec<u8>) {
+pub fn persist(asking: &Asking<'_>, key: &[u8], out: &mut Vec<u8>) -> Outcome {
     let context = &asking.context;
     let mut entry = context.enter(context.store.hash(key), key);
-    let had_end = entry.meta().is_some_and(|found| found.expires != 0);
+    let found = entry.meta();
+    if found.is_none() && context.has_forgotten() {
+        return Outcome::Kept;
+    }
+    let had_end = found.is_some_and(|found| found.expires != 0);
     if had_end {
         entry.set_expires(0);
     }
     drop(entry);
     put_integer(out, had_end.into());
+    Outcome::Done
 }

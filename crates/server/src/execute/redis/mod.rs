@@ -17,7 +17,7 @@ mod set;
 pub use arith::increment;
 pub use expiry::{Expiry, ExpiryUnit, NotADeadline, When};
 pub use get::{get, get_and_delete, get_and_expire};
-pub use keys::{Count, Left, count_key, expire, kind, length, persist, time_left};
+pub use keys::{Count, Known, Left, Telling, count_key, expire, look, persist, tell};
 pub use set::{Answer, Condition, Set, set, set_whole};
 
 use super::{Context, attempts};

@@ -2,8 +2,8 @@
 
 use super::get::get_and;
 use super::{Asking, Expiry, OUT_OF_MEMORY, TOO_LARGE};
-use crate::execute::Outcome;
-use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Refused, Store, UnixSeconds};
+use crate::execute::{Context, Outcome};
+use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Refused, Store};
 use laneway_wire::resp::reply::{OK, put_integer, put_null};
 use std::ops::Deref;
 
@@ -45,6 +45,13 @@ pub struct Set {
 }
 
 impl Set {
+    /// Whether it needs to know the item there is.
+    pub fn looks_at_old(&self) -> bool {
+        self.condition != Condition::Always
+            || self.expiry == Expiry::Keep
+            || self.answer == Answer::Old
+    }
+
     fn allows(&self, found: Option<&ItemMeta>) -> bool {
         match self.condition {
             Condition::Always => true,
@@ -59,14 +66,15 @@ impl Set {
         mut entry: Entry<'_>,
         found: Option<&ItemMeta>,
         mut draft: Draft<S>,
-        now: UnixSeconds,
+        context: &Context<'_>,
     ) -> bool {
         if !self.allows(found) {
             return false;
         }
         match self.expiry {
-            // It is over before anybody could read it.
-            Expiry::At(at) if at <= now => {
+            // It is over before anybody could read it. But what is kept durably may lie where
+            // memory has nothing to unlink: that an item was published tells of the change.
+            Expiry::At(at) if at <= context.now && !context.is_keepers() => {
                 entry.unlink();
                 return true;
             }
@@ -79,41 +87,49 @@ impl Set {
     }
 }
 
-/// Stores a complete value, if the condition is met.
+/// Stores a complete value, if the condition is met. Gives the draft back where memory has
+/// forgotten the item that it asks for: then nothing was done ([`Outcome::Kept`]).
 pub fn set<S: Deref<Target = Store>>(
     asking: &Asking<'_>,
     (key, hash): (&[u8], KeyHash),
     draft: Draft<S>,
     how: &Set,
     out: &mut Vec<u8>,
-) -> Outcome {
+) -> Result<Outcome, Draft<S>> {
     let context = &asking.context;
     if how.answer == Answer::Old {
         let mut draft = Some(draft);
         let outcome = get_and(asking, key, hash, out, |entry, found| {
             if let Some(draft) = draft.take() {
-                how.publish(entry, found, draft, context.now);
+                how.publish(entry, found, draft, context);
             }
         });
-        if !matches!(outcome, Outcome::Elsewhere) {
-            context.counters.cmd_set.bump_owner();
-        }
-        return outcome;
+        return match (outcome, draft) {
+            (Outcome::Kept, Some(draft)) => Err(draft),
+            (Outcome::Elsewhere, _) => Ok(Outcome::Elsewhere),
+            (outcome, _) => {
+                context.counters.cmd_set.bump_owner();
+                Ok(outcome)
+            }
+        };
     }
-    context.counters.cmd_set.bump_owner();
     let entry = context.enter(hash, key);
     let found = entry.meta();
-    let is_stored = how.publish(entry, found.as_ref(), draft, context.now);
+    if found.is_none() && how.looks_at_old() && context.has_forgotten() {
+        return Err(draft);
+    }
+    context.counters.cmd_set.bump_owner();
+    let is_stored = how.publish(entry, found.as_ref(), draft, context);
     match how.answer {
         Answer::Done if is_stored => out.extend_from_slice(OK),
         Answer::Done => put_null(out, asking.version),
         Answer::Stored => put_integer(out, is_stored.into()),
         Answer::Silent | Answer::Old => {}
     }
-    Outcome::Done
+    Ok(Outcome::Done)
 }
 
-/// The same of a value that lies whole in the input.
+/// The same of a value that lies whole in the input; [`Outcome::Kept`] where memory has forgotten.
 pub fn set_whole(
     asking: &Asking<'_>,
     key: &[u8],
@@ -124,7 +140,10 @@ pub fn set_whole(
     let context = &asking.context;
     let draft = context.draft(key, 0, 0, value.len());
     match draft.and_then(|mut draft| draft.write(value).map(|()| draft)) {
-        Ok(draft) => set(asking, (key, context.store.hash(key)), draft, how, out),
+        Ok(draft) => {
+            let at = (key, context.store.hash(key));
+            set(asking, at, draft, how, out).unwrap_or(Outcome::Kept)
+        }
         Err(refused) => {
             context.counters.cmd_set.bump_owner();
             let counters = context.counters;

@@ -1,12 +1,14 @@
 //! A value on its way in, and what will be done with it: owns copies of all it needs, so that its
 //! connection may move while the bytes arrive.
 
-use super::super::Context;
+use super::super::redis::{self, Asking, Set};
+use super::super::{Context, Outcome};
 use super::answer::AnswerOwned;
 use super::complete::{Fate, complete};
 use super::join::{Join, Joining};
 use super::{Answer, Condition, How, Place, answer_fate, bad_chunk, refuse};
 use laneway_store::{Charge, Draft, KeyHash, Refused};
+use laneway_wire::resp::reply::Version;
 
 /// How much room a gathering buffer offers at a time, bytes.
 const ROOM_BYTES: usize = 32 << 10;
@@ -113,7 +115,7 @@ impl Landing {
 /// What became of a store whose value is complete.
 enum Finish {
     /// It is answered.
-    Over,
+    Over(Outcome),
     /// There is more to copy.
     Joins(Box<Joining>),
     /// Nothing was done: see [`Incoming::finish`].
@@ -137,6 +139,8 @@ pub struct Incoming {
     how: How,
     answer: AnswerOwned,
     landing: Landing,
+    /// What options behind the value have said, and for whom: only RESP has such.
+    told: Option<(Set, Version)>,
 }
 
 impl Incoming {
@@ -148,7 +152,7 @@ impl Incoming {
         landing: Landing,
     ) -> Incoming {
         let answer = AnswerOwned::of(answer);
-        Incoming { key: key.into(), hash, how, answer, landing }
+        Incoming { key: key.into(), hash, how, answer, landing, told: None }
     }
 
     /// The key.
@@ -158,7 +162,20 @@ impl Incoming {
 
     /// Whether it needs to know the item there is.
     pub fn looks_at_old(&self) -> bool {
-        self.how.place != Place::Whole(Condition::Always)
+        match &self.told {
+            Some((how, _)) => how.looks_at_old(),
+            None => self.how.place != Place::Whole(Condition::Always),
+        }
+    }
+
+    /// It is to be stored so, as the options behind its value say.
+    pub fn is_told(&mut self, how: Set, version: Version) {
+        self.told = Some((how, version));
+    }
+
+    /// Whether its client speaks RESP.
+    pub fn is_resp(&self) -> bool {
+        matches!(self.answer, AnswerOwned::Resp)
     }
 
     /// Whether it joins its bytes to those of an item that there is.
@@ -199,16 +216,20 @@ impl Incoming {
         }
     }
 
-    /// The value is complete, and a `\r\n` stood behind it: store it and answer. What comes back
-    /// is to be tried again: the keeper executes, and memory has forgotten the item it looks at
+    /// The value is complete, and a `\r\n` stood behind it: store it and answer. An error is to be
+    /// tried again: the keeper executes, and memory has forgotten the item it looks at
     /// ([`super::Outcome::Kept`]).
     ///
     /// # Panics
     /// If bytes are missing.
-    pub fn finish(self, context: &Context<'_>, out: &mut Vec<u8>) -> Option<Incoming> {
+    pub fn finish(
+        self,
+        context: &Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, Box<Incoming>> {
         match self.finish_by(context, usize::MAX, out) {
-            Finish::Over => None,
-            Finish::Forgotten(incoming) => Some(*incoming),
+            Finish::Over(outcome) => Ok(outcome),
+            Finish::Forgotten(incoming) => Err(incoming),
             Finish::Joins(_) => unreachable!("all of it was asked for"),
         }
     }
@@ -225,19 +246,27 @@ impl Incoming {
         out: &mut Vec<u8>,
     ) -> Option<Box<Joining>> {
         match self.finish_by(context, budget, out) {
-            Finish::Over => None,
+            Finish::Over(_) => None,
             Finish::Joins(joining) => Some(joining),
             Finish::Forgotten(_) => unreachable!("only what the keeper executes is asked again"),
         }
     }
 
     fn finish_by(self, context: &Context<'_>, budget: usize, out: &mut Vec<u8>) -> Finish {
-        let Incoming { key, hash, how, answer, landing } = self;
+        let Incoming { key, hash, how, answer, landing, told } = self;
         assert_eq!(landing.missing(), 0, "the value is not complete");
         let again = |key, answer, landing| {
-            Finish::Forgotten(Box::new(Incoming { key, hash, how, answer, landing }))
+            Finish::Forgotten(Box::new(Incoming { key, hash, how, answer, landing, told }))
         };
         let (fate, value_bytes) = match landing {
+            Landing::Draft(draft, value_bytes) if let Some((how, version)) = &told => {
+                // Its time was read before.
+                let asking = Asking { context: *context, version: *version, now_ms: 0 };
+                return match redis::set(&asking, (&key, hash), draft, how, out) {
+                    Ok(outcome) => Finish::Over(outcome),
+                    Err(draft) => again(key, answer, Landing::Draft(draft, value_bytes)),
+                };
+            }
             Landing::Draft(draft, value_bytes) => {
                 match complete(context, &key, hash, &how, draft, value_bytes) {
                     Ok(fate) => (fate, value_bytes),
@@ -269,7 +298,7 @@ impl Incoming {
             }
         };
         answer_fate(context, &how, &answer.borrow(), fate, value_bytes, out);
-        Finish::Over
+        Finish::Over(Outcome::Done)
     }
 
     /// No `\r\n` stood behind the value: say so and store nothing.
@@ -280,7 +309,7 @@ impl Incoming {
     /// The store has no room for the rest of the value ([`Landing::write`] or [`Landing::room`]
     /// said so): answer, and leave no stale value behind. The connection swallows what is missing.
     pub fn out_of_memory(self, context: &Context<'_>, out: &mut Vec<u8>) {
-        let Incoming { key, hash, how, answer, landing } = self;
+        let Incoming { key, hash, how, answer, landing, told: _ } = self;
         drop(landing); // first, so that its memory is there for others
         let refused = Refused::OutOfMemory;
         refuse(context, &key, hash, &how, &answer.borrow(), refused, out);

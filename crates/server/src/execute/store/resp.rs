@@ -1,8 +1,8 @@
 //! Values that come by RESP. Only what an append does is decided before the value is there; of the
 //! others the options stand behind the value, and `execute::redis` stores them.
 
-use super::super::Context;
 use super::super::redis::{OUT_OF_MEMORY, TOO_LARGE, TOO_MANY};
+use super::super::{Context, Outcome};
 use super::answer::AnswerOwned;
 use super::complete::Fate;
 use super::incoming::{Incoming, Landing};
@@ -68,6 +68,20 @@ pub fn append_slice(
     };
     answer_fate(context, &how, &Answer::Resp, fate, bytes.len(), out);
     None
+}
+
+/// The same at once: [`Outcome::Done`], or [`Outcome::Kept`].
+pub fn append_whole(context: &Context<'_>, key: &[u8], bytes: &[u8], out: &mut Vec<u8>) -> Outcome {
+    let (hash, how) = (context.store.hash(key), how(JOINED));
+    let mut join = Join::of(&how, bytes).expect("it is one");
+    match join.advance(context, key, hash, &how, usize::MAX) {
+        Some(Fate::Forgotten) => Outcome::Kept,
+        Some(fate) => {
+            answer_fate(context, &how, &Answer::Resp, fate, bytes.len(), out);
+            Outcome::Done
+        }
+        None => unreachable!("all of it was asked for"),
+    }
 }
 
 /// Counts a refusal and says why. The old item stays: nothing has changed.

@@ -1,0 +1,325 @@
+//! Requests by RESP: one about a key, as memcached's are executed, or about several, one key after
+//! the other. (What they do is `crate::resp::one`; when they may be executed is [`super::ready`].)
+
+use super::ready::step_of;
+use super::state::Keeper;
+use super::task::{KEYS_PER_STEP, NO_MEMORY_STORING, Several, Step, Task};
+use crate::execute::redis::{self, Asking, Count, Known};
+use crate::execute::{Context, Outcome};
+use crate::handoff::Spoken;
+use crate::latency::Operation;
+use crate::resp::options;
+use crate::resp::table::{Command, Spec, find};
+use crate::resp::values::{PAIR, Value, whole};
+use crate::resp::{one, values};
+use laneway_wire::Request;
+use laneway_wire::resp::reply::{OK, put_array_head, put_integer};
+use laneway_wire::resp::{Args, Scan, Scanned};
+
+fn asking<'a>(context: &Context<'a>, spoken: Spoken) -> Asking<'a> {
+    Asking { context: *context, version: spoken.version, now_ms: spoken.now_ms }
+}
+
+/// The request at the front of `bytes` as words, and how long it is.
+fn read(bytes: &[u8]) -> Option<(&'static Spec, Args<'_>, usize)> {
+    let Ok(Scanned::Whole(mut args, length)) = Scan::default().advance(bytes) else { return None };
+    let spec = find(args.next()?)?;
+    Some((spec, args, length))
+}
+
+impl<S> Keeper<S> {
+    /// The request that is next.
+    pub(super) fn resp(&mut self, task: &mut Task, bytes: &[u8], spoken: Spoken) -> Step {
+        let start = task.range.start;
+        // It was read before it was handed over.
+        let (spec, args, length) = read(&bytes[start..]).expect("it is a whole request");
+        task.range.end = start + length;
+        if task.refused.0.contains(&start) {
+            task.fail(task.refused.1.clone());
+            return Step::Done;
+        }
+        match spec.command {
+            Command::Flush => self.resp_flush(task),
+            Command::GetMany | Command::CountKeys(_) | Command::SetMany => {
+                self.resp_several(task, spec, (bytes, args), spoken)
+            }
+            _ => self.resp_one(task, spec, (bytes, args), spoken),
+        }
+    }
+
+    fn resp_flush(&mut self, task: &mut Task) -> Step {
+        if !self.is_still() {
+            return Step::Barrier;
+        }
+        let request = Request::FlushAll { delay: None, noreply: true };
+        let step = self.perform_flush(task, &request, None);
+        if matches!(step, Step::Done) {
+            task.reply.push_bytes(OK);
+        }
+        step
+    }
+
+    /// A request about one key.
+    fn resp_one(
+        &mut self,
+        task: &mut Task,
+        spec: &Spec,
+        (bytes, args): (&[u8], Args<'_>),
+        spoken: Spoken,
+    ) -> Step {
+        let mut behind = args;
+        let key = match options::key(behind.next().unwrap_or_default()) {
+            Ok(key) => key,
+            Err(words) => {
+                task.reply.push_bytes(&words);
+                return Step::Done;
+            }
+        };
+        let stored = match values::value_at(spec.command) {
+            None => None,
+            Some(_) => match whole(spec, args, spoken.now_ms) {
+                Ok(stored) => Some(stored),
+                Err(words) => {
+                    task.reply.push_bytes(&words);
+                    return Step::Done;
+                }
+            },
+        };
+        let how = stored.as_ref().and_then(|stored| stored.how);
+        let looks = how.is_none_or(|how| how.looks_at_old());
+        loop {
+            if let Command::Tell(_) = spec.command
+                && let Some(known) = self.known_cold(key)
+            {
+                let mut out = Vec::new();
+                one::told(spec.command, Some(known), spoken.now_ms, &mut out);
+                task.reply.push_bytes(&out);
+                return Step::Done;
+            }
+            let ready = self.ready(task, key, looks);
+            if let Some(step) = step_of(ready, task) {
+                if spec.command == Command::Get && matches!(step, Step::Behind(_)) {
+                    self.fetch_ahead(GetsBehind(&bytes[task.range.end..]));
+                }
+                return step;
+            }
+            let is_done = match &stored {
+                Some(stored) => self.perform_store(task, stored, spoken),
+                None => {
+                    let operation = one::operation(spec.command);
+                    self.execute(task, key, operation, (0, None), |context, out| {
+                        let asking = asking(context, spoken);
+                        one::plain(&asking, spec, key, behind, out).unwrap_or_else(|words| {
+                            out.extend_from_slice(&words);
+                            Outcome::Done
+                        })
+                    })
+                }
+            };
+            if is_done {
+                return Step::Done;
+            }
+        }
+    }
+
+    /// False as for [`Keeper::execute`].
+    fn perform_store(&mut self, task: &mut Task, stored: &Value<'_>, spoken: Spoken) -> bool {
+        let Value { key, value, how } = stored;
+        let size = (key.len() + value.len()) as u64;
+        let given = how.is_some().then_some(*value);
+        self.execute(task, key, Operation::Set, (size, given), |context, out| {
+            one::store(&asking(context, spoken), stored, out)
+        })
+    }
+
+    /// What is known of an item that is in the tier and nowhere else.
+    fn known_cold(&self, key: &[u8]) -> Option<Known> {
+        if !self.is_cold(key) {
+            return None;
+        }
+        let look = self.living(key)?;
+        Some(Known { value_bytes: look.value_bytes, expires: look.expires_at_seconds })
+    }
+
+    /// A request about several keys, from the key on that is next.
+    fn resp_several(
+        &mut self,
+        task: &mut Task,
+        spec: &Spec,
+        (bytes, args): (&[u8], Args<'_>),
+        spoken: Spoken,
+    ) -> Step {
+        let end = task.range.end;
+        let mut several = match task.several {
+            Some(several) => several,
+            None => {
+                let is_pairs = spec.command == Command::SetMany;
+                let mut keys = args.step_by(if is_pairs { 2 } else { 1 });
+                if let Some(words) = keys.find_map(|key| options::key(key).err()) {
+                    task.reply.push_bytes(&words);
+                    return Step::Done;
+                }
+                if spec.command == Command::GetMany {
+                    let mut head = Vec::new();
+                    put_array_head(&mut head, args.left() as usize);
+                    task.reply.push_bytes(&head);
+                }
+                Several { at: end - args.rest().len(), left: args.left(), count: 0 }
+            }
+        };
+        for number in 0.. {
+            task.several = Some(several);
+            if several.left == 0 {
+                break;
+            }
+            if number == KEYS_PER_STEP {
+                return Step::Yield;
+            }
+            let mut left = Args::new(&bytes[several.at..end], several.left);
+            let key = left.next().unwrap_or_default();
+            let step = match spec.command {
+                Command::GetMany => self.get_next(task, key, left, spoken),
+                Command::CountKeys(of) => {
+                    self.count_next(task, key, (of, &mut several.count), spoken)
+                }
+                _ => {
+                    let value = left.next().unwrap_or_default();
+                    self.set_next(task, (key, value), spoken)
+                }
+            };
+            if let Some(step) = step {
+                return step;
+            }
+            (several.at, several.left) = (end - left.rest().len(), left.left());
+            task.tries = 0;
+            if !task.leaving.is_empty() {
+                task.several = Some(several);
+                return Step::More;
+            }
+        }
+        let mut out = Vec::new();
+        match spec.command {
+            Command::CountKeys(_) => put_integer(&mut out, several.count),
+            Command::SetMany if !spoken.goes_on => out.extend_from_slice(OK),
+            _ => {}
+        }
+        task.reply.push_bytes(&out);
+        Step::Done
+    }
+
+    /// The next value of an `MGET`; a step where it must wait, or was in vain.
+    fn get_next(
+        &mut self,
+        task: &mut Task,
+        key: &[u8],
+        left: Args<'_>,
+        spoken: Spoken,
+    ) -> Option<Step> {
+        loop {
+            let ready = self.ready(task, key, true);
+            if let Some(step) = step_of(ready, task) {
+                if matches!(step, Step::Behind(_)) {
+                    self.fetch_ahead(left);
+                }
+                return Some(step);
+            }
+            let is_done = self.execute(task, key, Operation::Get, (0, None), |context, out| {
+                let hash = context.store.hash(key);
+                redis::get(&asking(context, spoken), key, hash, out)
+            });
+            if is_done {
+                return task.done.then_some(Step::Done);
+            }
+        }
+    }
+
+    /// The next key that is counted.
+    fn count_next(
+        &mut self,
+        task: &mut Task,
+        key: &[u8],
+        (of, count): (Count, &mut i64),
+        spoken: Spoken,
+    ) -> Option<Step> {
+        loop {
+            if self.is_cold(key) {
+                *count += 1;
+                if of == Count::Deleted {
+                    self.perform_cold_delete(task, key);
+                }
+                return task.done.then_some(Step::Done);
+            }
+            let ready = self.ready(task, key, true);
+            if let Some(step) = step_of(ready, task) {
+                return Some(step);
+            }
+            let operation = one::operation(Command::CountKeys(of));
+            let mut counts = false;
+            let is_done =
+                self.execute(task, key, operation, (0, None), |context, _| match redis::count_key(
+                    &asking(context, spoken),
+                    of,
+                    key,
+                ) {
+                    Some(found) => {
+                        counts = found;
+                        Outcome::Done
+                    }
+                    None => Outcome::Kept,
+                });
+            if is_done {
+                *count += i64::from(counts);
+                return task.done.then_some(Step::Done);
+            }
+        }
+    }
+
+    /// The next pair of an `MSET`.
+    fn set_next(
+        &mut self,
+        task: &mut Task,
+        (key, value): (&[u8], &[u8]),
+        spoken: Spoken,
+    ) -> Option<Step> {
+        let ready = self.ready(task, key, false);
+        if let Some(step) = step_of(ready, task) {
+            return Some(step);
+        }
+        let stored = Value { key, value, how: Some(PAIR) };
+        let size = (key.len() + value.len()) as u64;
+        let mut words = Vec::new();
+        let is_done =
+            self.execute(task, key, Operation::Set, (size, Some(value)), |context, out| {
+                let outcome = one::store(&asking(context, spoken), &stored, out);
+                words.append(out);
+                outcome
+            });
+        assert!(is_done, "it looks at nothing that memory could have forgotten");
+        if !words.is_empty() {
+            task.fail(why(&words));
+        }
+        task.done.then_some(Step::Done)
+    }
+}
+
+/// An error without what stands around it.
+fn why(words: &[u8]) -> String {
+    if words == redis::OUT_OF_MEMORY {
+        return NO_MEMORY_STORING.into();
+    }
+    let words = String::from_utf8_lossy(words);
+    words.trim_start_matches("-ERR ").trim_end().to_owned()
+}
+
+/// The keys of the `GET`s at the front of some requests.
+struct GetsBehind<'a>(&'a [u8]);
+
+impl<'a> Iterator for GetsBehind<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (spec, mut args, length) = read(self.0)?;
+        self.0 = &self.0[length..];
+        args.next().filter(|_| spec.command == Command::Get)
+    }
+}

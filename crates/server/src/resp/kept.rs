@@ -1,0 +1,395 @@
+//! Where items are kept durably: which requests by RESP the keeper executes, and in what pieces
+//! they are given to it. What is whole and short goes in rows, as memcached's requests do
+//! ([`crate::batches`]); a long one goes alone, and the next waits for its reply; an `MSET` that
+//! has not arrived whole goes a stretch at a time.
+
+use crate::batches::{End, KEYS_MAX, READS_BYTES_MAX, REQUESTS_MAX, Row};
+use crate::connection::{Connection, Mode};
+use crate::core::Core;
+use crate::durable::shared::KEEPER;
+use crate::execute::Incoming;
+use crate::execute::redis::{Answer, Set};
+use crate::handoff::{Spoken, Work};
+use crate::latency::Operation;
+use crate::resp::options;
+use crate::resp::sized::Sized;
+use crate::resp::state::{Under, Verb};
+use crate::resp::table::{Command, Spec, find};
+use crate::resp::values::{self, PAIR, Value};
+use crate::step::{READ_BYTES, Step, Stop};
+use crate::streams::Streams;
+use laneway_policy::ItemBytes;
+use laneway_store::meter;
+use laneway_transport::Transport;
+use laneway_wire::resp::reply::put_bulk;
+use laneway_wire::resp::{Args, BULK_END, Scan, Scanned};
+
+/// Whether the keeper executes a command, whatever memory holds.
+fn is_keepers(command: Command) -> bool {
+    use Command::{
+        Append, CountKeys, Expire, Flush, GetDelete, GetExpire, GetSet, Persist, Set, SetAbsent,
+        SetExpiring, SetMany, Step, StepBy,
+    };
+    matches!(
+        command,
+        Append
+            | CountKeys(_)
+            | Expire(_)
+            | Flush
+            | GetDelete
+            | GetExpire
+            | GetSet
+            | Persist
+            | Set
+            | SetAbsent
+            | SetExpiring(_)
+            | SetMany
+            | Step(_)
+            | StepBy { .. }
+    )
+}
+
+/// Whether a command is about keys that its arguments name.
+fn has_keys(spec: &Spec) -> bool {
+    spec.keys.0 == 1 && spec.command != Command::Watch
+}
+
+/// What a request of a row stores and reads, bytes.
+#[derive(Default)]
+struct Moves {
+    /// Of the item that it stores, or of all of them.
+    size: u64,
+    /// Of the longest that may be there afterwards.
+    longest: u64,
+    reads: u64,
+}
+
+impl<T: Transport> Core<T> {
+    /// Whether items are kept durably.
+    pub(crate) fn keeps(&self) -> bool {
+        self.shared.durable.get().is_some()
+    }
+
+    /// What the keeper has to know of who asks.
+    pub(crate) fn spoken(&self, connection: &mut Connection<T::Stream>, arrived: u64) -> Spoken {
+        let version = connection.session().version;
+        Spoken { version, now_ms: self.now_ms(arrived), goes_on: false }
+    }
+
+    /// The requests at the front of `input` that go together. How far the first was looked at is in
+    /// `scan`.
+    fn resp_row_of(
+        &self,
+        scan: &mut Scan,
+        input: &[u8],
+        (longest, now_ms): (u64, u64),
+    ) -> (Row, End) {
+        let mut row = Row::behind(longest);
+        while row.requests < REQUESTS_MAX {
+            let rest = &input[row.bytes..];
+            if rest.is_empty() {
+                return (row, End::Starved(Stop::Starved));
+            }
+            let mut fresh = Scan::default();
+            let scan = if row.requests == 0 { &mut *scan } else { &mut fresh };
+            let (mut args, bytes) = match scan.advance(rest) {
+                Ok(Scanned::Whole(args, bytes)) if bytes <= READ_BYTES => (args, bytes),
+                Ok(Scanned::More) if rest.len() <= READ_BYTES && !is_long(scan, rest) => {
+                    return (row, End::Starved(Stop::Starved));
+                }
+                _ => break,
+            };
+            let arguments = args.left();
+            let spec = args.next().and_then(find).filter(|spec| spec.takes(arguments));
+            let Some(moves) = spec.and_then(|spec| self.moves(spec, args, row.longest, now_ms))
+            else {
+                break;
+            };
+            if READS_BYTES_MAX < row.reads + moves.reads {
+                break;
+            }
+            row.sizes[row.requests] = moves.size;
+            row.reads += moves.reads;
+            row.longest = row.longest.max(moves.longest);
+            row.bytes += bytes;
+            row.requests += 1;
+        }
+        (row, End::Full)
+    }
+
+    /// What a request stores and reads; `None` if it does not go along.
+    fn moves(&self, spec: &Spec, args: Args<'_>, longest: u64, now_ms: u64) -> Option<Moves> {
+        if !has_keys(spec) {
+            return None;
+        }
+        let found = |key: &[u8]| self.item_bytes(key, longest);
+        let mut moves = Moves::default();
+        let key = args.into_iter().next().unwrap_or_default();
+        match spec.command {
+            Command::SetMany => {
+                let mut pairs = args;
+                while let Some(key) = pairs.next() {
+                    let size = self.stored_here(key, pairs.next()?)?;
+                    moves.size += size;
+                    moves.longest = moves.longest.max(size);
+                }
+            }
+            Command::CountKeys(_) | Command::Tell(_) => {}
+            Command::GetMany => {
+                let keys = args.left() as usize;
+                moves.reads = (keys <= KEYS_MAX).then(|| args.map(found).sum())?;
+            }
+            Command::Get | Command::GetDelete | Command::GetExpire => moves.reads = found(key),
+            command if values::value_at(command).is_some() => {
+                // One that is wrong is told so, and stores nothing.
+                let Ok(Value { key, value, how }) = values::whole(spec, args, now_ms) else {
+                    return Some(moves);
+                };
+                moves.size = self.stored_here(key, value)?;
+                moves.longest = moves.size;
+                match how {
+                    None => moves.longest = found(key) + value.len() as u64,
+                    Some(how) if how.answer == Answer::Old => moves.reads = found(key),
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+        Some(moves)
+    }
+
+    /// Bytes of an item that is stored by a request that is executed here; `None` if it is not, or
+    /// is larger than any.
+    fn stored_here(&self, key: &[u8], value: &[u8]) -> Option<u64> {
+        let size = (key.len() + value.len()) as u64;
+        matches!(self.resp_sized(key, value.len()), Sized::Here(_)).then_some(size)
+    }
+}
+
+/// Whether a request that has begun is too long for a row.
+fn is_long(scan: &Scan, rest: &[u8]) -> bool {
+    let whole = |at: usize, bytes: usize| at.saturating_add(bytes + BULK_END.len());
+    scan.pending(rest).is_some_and(|pending| READ_BYTES < whole(pending.at, pending.bytes))
+}
+
+impl<T: Transport> Streams<T> {
+    /// Gives the requests at the front of `rest` to the keeper, as many as go together. `None`: not
+    /// even the first of them goes along with others.
+    pub(crate) fn resp_batch(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Option<Step> {
+        let longest = connection.longest_given()?;
+        let spoken = core.spoken(connection, arrived);
+        let mut scan = connection.session().scan;
+        let (row, end) = core.resp_row_of(&mut scan, rest, (longest, spoken.now_ms));
+        connection.session().scan = scan;
+        let step =
+            self.give_row(core, connection, (row, end), (rest, Some(Box::new(spoken))), arrived)?;
+        if let Step::Took(_) = step {
+            connection.session().scan = Scan::default();
+        }
+        Some(step)
+    }
+
+    /// The same where the first of them was looked at, and is served in its own way if need be.
+    fn resp_batch_anew(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Option<Step> {
+        connection.session().scan = Scan::default();
+        let step = self.resp_batch(core, connection, rest, arrived);
+        if step.is_none() {
+            connection.session().scan = Scan::default();
+        }
+        step
+    }
+
+    /// A request that the keeper executes stands at the front of `rest`, whole: so many bytes.
+    /// `None`: it is served in its own way.
+    pub(crate) fn resp_keep(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (spec, args): (&Spec, Args<'_>),
+        (bytes, rest): (usize, &[u8]),
+        arrived: u64,
+    ) -> Option<Step> {
+        if !core.keeps() || !is_keepers(spec.command) {
+            return None;
+        }
+        if let Some(step) = self.resp_batch_anew(core, connection, rest, arrived) {
+            return Some(step);
+        }
+        if spec.command == Command::SetMany {
+            return None; // pair by pair
+        }
+        if let Command::Flush = spec.command
+            && let Err(words) = core.may_flush(args)
+        {
+            self.out.extend_from_slice(words);
+            return Some(Step::Took(bytes));
+        }
+        let mut size = 0;
+        if values::value_at(spec.command).is_some()
+            && let Ok(Value { key, value, .. }) = values::whole(spec, args, core.now_ms(arrived))
+        {
+            size = (key.len() + value.len()) as u64;
+            match core.resp_sized(key, value.len()) {
+                Sized::Here(_) => {}
+                Sized::Hand => return Some(Step::Stop(0, Stop::Hand)),
+                Sized::TooLarge => {
+                    self.out.extend_from_slice(crate::execute::redis::TOO_LARGE);
+                    return Some(Step::Took(bytes));
+                }
+            }
+        }
+        Some(self.resp_hand(core, connection, (&rest[..bytes], false), size, arrived))
+    }
+
+    /// Gives a value that has streamed in to the keeper, and what its options say; it is appended
+    /// without. The next request waits for the reply, but the next pair of an `MSET` comes behind.
+    pub(crate) fn resp_keep_body(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (mut incoming, how): (Box<Incoming>, Option<Set>),
+        arrived: u64,
+    ) -> Result<(), Box<Incoming>> {
+        let session = connection.session();
+        let left = match session.storing.map(|storing| storing.verb) {
+            Some(Verb::Pair { left }) => left,
+            _ => 0,
+        };
+        let is_last_pair = left == 0 && how == Some(PAIR);
+        let how = if is_last_pair { Some(Set::default()) } else { how };
+        if let Some(how) = how {
+            incoming.is_told(how, session.version);
+        }
+        let size = ItemBytes(incoming.item_bytes());
+        match self.hand_over(core, connection, KEEPER, Work::Body(incoming), size, arrived) {
+            Ok(()) => {
+                if left > 0 {
+                    connection.mode = Mode::Resp(Under::Pairs(left));
+                }
+                Ok(())
+            }
+            Err(Work::Body(incoming)) => Err(incoming),
+            Err(_) => unreachable!("what comes back is what was given"),
+        }
+    }
+
+    /// Gives a whole request to the keeper alone: the next waits for its reply.
+    pub(crate) fn resp_hand(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (request, goes_on): (&[u8], bool),
+        size: u64,
+        arrived: u64,
+    ) -> Step {
+        meter::bytes(request.len());
+        let spoken = core.spoken(connection, arrived);
+        let spoken = Box::new(Spoken { goes_on, ..spoken });
+        let work = Work::Resp { bytes: request.to_vec(), spoken };
+        let size = ItemBytes(size.max(request.len() as u64));
+        match self.hand_over(core, connection, KEEPER, work, size, arrived) {
+            Ok(()) => Step::Stop(request.len(), Stop::Ticket),
+            Err(_) => Step::Stop(0, Stop::Quota),
+        }
+    }
+
+    /// Memory does not hold the item that the request at the front of `rest` reads, or it is being
+    /// changed: the keeper answers, and what is asked behind it goes along.
+    pub(crate) fn resp_ask(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (bytes, rest): (usize, &[u8]),
+        size: u64,
+        arrived: u64,
+    ) -> Step {
+        match self.resp_batch_anew(core, connection, rest, arrived) {
+            Some(step) => step,
+            None => self.resp_hand(core, connection, (&rest[..bytes], false), size, arrived),
+        }
+    }
+
+    /// The same of keys of an `MGET`: the first, and those behind it that memory does not hold
+    /// either. Returns how many were given.
+    pub(crate) fn resp_ask_keys(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> Option<usize> {
+        let (mut bytes, mut requests, mut reads) = (Vec::new(), 0, 0);
+        for key in keys {
+            let size = core.kept_bytes(key, KEEPER);
+            let fits = reads + size <= READS_BYTES_MAX && core.goes_along(key, false, KEEPER);
+            if requests > 0 && !fits {
+                break;
+            }
+            reads += size;
+            requests += 1;
+            bytes.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
+            put_bulk(&mut bytes, key);
+        }
+        let spoken = Box::new(core.spoken(connection, arrived));
+        let size = ItemBytes(bytes.len() as u64 + reads);
+        let work = match requests {
+            1 => Work::Resp { bytes, spoken },
+            requests => Work::Batch { bytes, requests: requests as u32, spoken: Some(spoken) },
+        };
+        let is_batch = matches!(work, Work::Batch { .. });
+        self.hand_over(core, connection, KEEPER, work, size, arrived).ok()?;
+        if is_batch {
+            for _ in 0..requests {
+                core.count(Operation::Other, 0);
+            }
+        }
+        Some(requests)
+    }
+
+    /// Pairs of an `MSET` that have arrived whole, as many as go together; they stand at the front
+    /// of `rest`, and `left` is how many there are. `None`: not even the first.
+    pub(crate) fn resp_keep_pairs(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        left: u32,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Option<Step> {
+        let (mut end, mut pairs, mut size) = (0, 0, 0);
+        while pairs < left
+            && let Ok(Scanned::Whole(mut args, bytes)) = Scan::arguments(2).advance(&rest[end..])
+            && (pairs == 0 || end + bytes <= READ_BYTES)
+        {
+            let key = options::key(args.next().unwrap_or_default());
+            let value = args.next().unwrap_or_default();
+            let Some(stored) = key.ok().and_then(|key| core.stored_here(key, value)) else { break };
+            (end, pairs, size) = (end + bytes, pairs + 1, size + stored);
+        }
+        if pairs == 0 {
+            return None;
+        }
+        let goes_on = pairs < left;
+        let head = format!("*{}\r\n$4\r\nMSET\r\n", 1 + 2 * pairs);
+        let request = [head.as_bytes(), &rest[..end]].concat();
+        let step = self.resp_hand(core, connection, (&request, goes_on), size, arrived);
+        let Step::Stop(_, Stop::Ticket) = step else { return Some(step) };
+        connection.mode = match left - pairs {
+            0 => Mode::Requests,
+            left => Mode::Resp(Under::Pairs(left)),
+        };
+        Some(Step::Stop(end, Stop::Ticket))
+    }
+}

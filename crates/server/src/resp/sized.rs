@@ -1,0 +1,28 @@
+//! What becomes of an item of some size: who stores it?
+
+use crate::core::Core;
+use laneway_policy::{Design, ItemBytes, Route, route};
+use laneway_transport::Transport;
+
+/// What becomes of an item of this size.
+pub(crate) enum Sized {
+    /// It is served here.
+    Here(Route),
+    /// Its connection moves.
+    Hand,
+    /// No item is that large.
+    TooLarge,
+}
+
+impl<T: Transport> Core<T> {
+    /// What becomes of an item with a value of so many bytes.
+    pub(crate) fn resp_sized(&self, key: &[u8], value_bytes: usize) -> Sized {
+        if !self.limits.item_fits(key.len(), 0, value_bytes) {
+            self.counters().store_too_large.bump_owner();
+            return Sized::TooLarge;
+        }
+        let route = route(&self.plan, self.id, ItemBytes((key.len() + value_bytes) as u64));
+        let moves = matches!(route, Route::Hand(_)) && self.plan.design == Design::Lanes;
+        if moves { Sized::Hand } else { Sized::Here(route) }
+    }
+}

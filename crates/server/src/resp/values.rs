@@ -1,0 +1,67 @@
+//! What stands around a value that is to be stored: before it the key, and of the older commands
+//! all that is to be done with it; behind it the options of a `SET`.
+
+use crate::execute::redis::{Answer, Condition, Expiry, Set};
+use crate::resp::options::{self, Refusal};
+use crate::resp::state::Verb;
+use crate::resp::table::{Command, Spec};
+use laneway_wire::resp::Args;
+
+/// What is said of a pair that was stored: nothing before the last.
+pub const PAIR: Set =
+    Set { condition: Condition::Always, expiry: Expiry::Never, answer: Answer::Silent };
+
+/// A request whose value is there.
+pub struct Value<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// What is to be done with it; it is appended without.
+    pub how: Option<Set>,
+}
+
+/// What stands before a value: its key, and what is to be done with it.
+pub fn head<'a>(
+    spec: &Spec,
+    args: &mut Args<'a>,
+    now_ms: u64,
+) -> Result<(&'a [u8], Verb), Refusal> {
+    let key = options::key(args.next().unwrap_or_default())?;
+    let verb = match spec.command {
+        Command::SetAbsent => {
+            let (condition, answer) = (Condition::Absent, Answer::Stored);
+            Verb::Told(Set { condition, answer, expiry: Expiry::Never })
+        }
+        Command::GetSet => Verb::Told(Set { answer: Answer::Old, ..Set::default() }),
+        Command::SetExpiring(unit) => {
+            let time = args.next().unwrap_or_default();
+            let expiry = options::deadline(unit, time, now_ms, spec.name)?;
+            Verb::Told(Set { expiry, ..Set::default() })
+        }
+        Command::Append => Verb::Append,
+        _ => Verb::Set,
+    };
+    Ok((key, verb))
+}
+
+/// All of a request; `args` are those behind its name.
+pub fn whole<'a>(spec: &Spec, mut args: Args<'a>, now_ms: u64) -> Result<Value<'a>, Refusal> {
+    let (key, verb) = head(spec, &mut args, now_ms)?;
+    let value = args.next().unwrap_or_default();
+    let how = match verb {
+        Verb::Told(how) => Some(how),
+        Verb::Append => None,
+        Verb::Set | Verb::Pair { .. } => Some(options::of_set(args, now_ms)?),
+    };
+    Ok(Value { key, value, how })
+}
+
+/// How many arguments stand before the value.
+pub fn value_at(command: Command) -> Option<u32> {
+    match command {
+        Command::Set | Command::SetAbsent | Command::GetSet | Command::Append => Some(2),
+        Command::SetExpiring(_) => Some(3),
+        _ => None,
+    }
+}
