@@ -10,14 +10,23 @@ use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Stream;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 /// The place of a reply to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket(u64);
 
 enum Slot {
-    Bytes { bytes: Vec<u8>, sent: usize },
-    Value { value: Pinned, sent: usize },
+    Bytes {
+        bytes: Vec<u8>,
+        sent: usize,
+    },
+    /// Up to its byte `end`.
+    Value {
+        value: Pinned,
+        sent: usize,
+        end: usize,
+    },
     Waiting(Ticket),
 }
 
@@ -92,7 +101,13 @@ impl Output {
 
     /// A large value, behind what is there. It stays pinned until its last byte has left.
     pub fn push_value(&mut self, value: Pinned) {
-        self.slots.push_back(Slot::Value { value, sent: 0 });
+        let whole = 0..value.value_bytes();
+        self.push_part(value, whole);
+    }
+
+    /// The same of a part of it.
+    pub fn push_part(&mut self, value: Pinned, part: Range<usize>) {
+        self.slots.push_back(Slot::Value { value, sent: part.start, end: part.end });
     }
 
     /// Keep a place for a reply that is finished later.
@@ -156,7 +171,10 @@ impl Output {
     pub fn into_pieces(self) -> impl Iterator<Item = Piece> {
         self.slots.into_iter().map(|slot| match slot {
             Slot::Bytes { bytes, .. } => Piece::Bytes(bytes),
-            Slot::Value { value, .. } => Piece::Value(value),
+            Slot::Value { value, sent, end } => {
+                assert!((sent, end) == (0, value.value_bytes()), "only streams tell of parts");
+                Piece::Value(value)
+            }
             Slot::Waiting(_) => unreachable!("a reply with a place for another"),
         })
     }
@@ -244,8 +262,9 @@ impl Output {
                 }
                 let piece = match slot {
                     Slot::Bytes { bytes, .. } => &bytes[offset..],
-                    Slot::Value { value, .. } if offset < value.value_bytes() => {
-                        value.piece(offset)
+                    Slot::Value { value, end, .. } if offset < *end => {
+                        let piece = value.piece(offset);
+                        &piece[..piece.len().min(end - offset)]
                     }
                     _ => &[],
                 };
@@ -266,9 +285,9 @@ impl Output {
         while moved > 0 {
             let (left, sent) = match self.slots.front_mut() {
                 Some(Slot::Bytes { bytes, sent }) => (bytes.len() - *sent, sent),
-                Some(Slot::Value { value, sent }) => {
+                Some(Slot::Value { sent, end, .. }) => {
                     let dropped = usize::from(is_planted(Bug::LastByteDropped));
-                    (value.value_bytes() - dropped - *sent, sent)
+                    (*end - dropped - *sent, sent)
                 }
                 Some(Slot::Waiting(_)) | None => unreachable!("more was sent than there is"),
             };
@@ -286,7 +305,7 @@ impl Output {
         while let Some(slot) = self.slots.front() {
             let done = match slot {
                 Slot::Bytes { bytes, sent } => *sent == bytes.len(),
-                Slot::Value { value, sent } => *sent == value.value_bytes(),
+                Slot::Value { sent, end, .. } => sent == end,
                 Slot::Waiting(_) => false,
             };
             if !done {

@@ -118,7 +118,7 @@ impl<T: Transport> Streams<T> {
         connection.output.push_bytes(&self.out);
         self.out.clear();
         connection.large = core.plan.slice_bytes.is_some();
-        connection.output.push_value(transfer.value);
+        connection.output.push_part(transfer.value, transfer.part);
         connection.output.push_bytes(transfer.tail);
         if let (true, Mode::Keys { line_bytes: 0, .. }) = (last, &connection.mode) {
             connection.output.push_bytes(b"END\r\n");

@@ -54,7 +54,7 @@ impl<S> Keeper<S> {
         self.scratch = out;
         if let Outcome::Transfer(rest) = outcome {
             task.large = true;
-            task.reply.push_value(rest.value);
+            task.reply.push_part(rest.value, rest.part);
             task.reply.push_bytes(rest.tail);
         }
         let size = ItemBytes(size.max(touched.get()));

@@ -10,7 +10,7 @@ use crate::handoff::Spoken;
 use crate::latency::Operation;
 use crate::resp::options;
 use crate::resp::table::{Command, Spec, find};
-use crate::resp::values::{PAIR, Value, whole};
+use crate::resp::values::{How, PAIR, Value, whole};
 use crate::resp::{one, values};
 use laneway_wire::Request;
 use laneway_wire::resp::reply::{OK, put_array_head, put_integer};
@@ -85,8 +85,7 @@ impl<S> Keeper<S> {
                 }
             },
         };
-        let how = stored.as_ref().and_then(|stored| stored.how);
-        let looks = how.is_none_or(|how| how.looks_at_old());
+        let looks = stored.as_ref().is_none_or(|stored| stored.how.looks_at_old());
         loop {
             if let Command::Tell(_) = spec.command
                 && let Some(known) = self.known_cold(key)
@@ -126,7 +125,7 @@ impl<S> Keeper<S> {
     fn perform_store(&mut self, task: &mut Task, stored: &Value<'_>, spoken: Spoken) -> bool {
         let Value { key, value, how } = stored;
         let size = (key.len() + value.len()) as u64;
-        let given = how.is_some().then_some(*value);
+        let given = matches!(how, How::Set(_)).then_some(*value);
         self.execute(task, key, Operation::Set, (size, given), |context, out| {
             one::store(&asking(context, spoken), stored, out)
         })
@@ -285,7 +284,7 @@ impl<S> Keeper<S> {
         if let Some(step) = step_of(ready, task) {
             return Some(step);
         }
-        let stored = Value { key, value, how: Some(PAIR) };
+        let stored = Value { key, value, how: How::Set(PAIR) };
         let size = (key.len() + value.len()) as u64;
         let mut words = Vec::new();
         let is_done =

@@ -24,8 +24,8 @@ pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::{META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head};
 pub use store::{
-    Body, Incoming, Joining, Landed, Landing, append_slice, append_whole, begin, begin_resp, joins,
-    key_of_store, looks_at_old, refused_by_size, store_slice, store_whole, value_behind,
+    Body, Incoming, Joining, Landed, Landing, Spot, begin, begin_resp, join_slice, join_whole,
+    joins, key_of_store, looks_at_old, refused_by_size, store_slice, store_whole, value_behind,
 };
 
 use crate::counters::Counters;
@@ -36,6 +36,7 @@ use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{BAD_SHUTDOWN, CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
 use laneway_wire::{Request, ShutdownMode};
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What we call ourselves. Clients compare the first three numbers.
@@ -201,13 +202,16 @@ pub enum Outcome {
 pub struct Transfer {
     /// The value.
     pub value: Pinned,
+    /// Which bytes of it.
+    pub part: Range<usize>,
     /// What stands behind it.
     pub tail: &'static [u8],
 }
 
 /// The head is written; the value and its `\r\n` are to come.
 fn transfer(value: Pinned) -> Outcome {
-    Outcome::Transfer(Transfer { value, tail: CRLF })
+    let part = 0..value.value_bytes();
+    Outcome::Transfer(Transfer { value, part, tail: CRLF })
 }
 
 /// Execute a request that no value follows.

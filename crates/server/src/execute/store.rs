@@ -12,8 +12,8 @@ mod join;
 mod resp;
 
 pub use incoming::{Incoming, Landed, Landing};
-pub use join::Joining;
-pub use resp::{append_slice, append_whole, begin_resp};
+pub use join::{Joining, Spot};
+pub use resp::{begin_resp, join_slice, join_whole};
 
 use super::{Context, Outcome, expires_at, reply};
 use answer::AnswerOwned;
@@ -63,7 +63,7 @@ enum Place {
     Whole(Condition),
     /// It is added to the value there is, if the CAS id is this one. With `vivify`, an item made
     /// of it alone is stored where there is none.
-    Joined { behind: bool, cas: Option<u64>, vivify: Option<UnixSeconds> },
+    Joined { spot: Spot, cas: Option<u64>, vivify: Option<UnixSeconds> },
 }
 
 /// How to store a value: everything but key and value.
@@ -277,8 +277,8 @@ fn read<'s, 'a: 's>(
                 StoreVerb::Add => Place::Whole(Condition::Absent),
                 StoreVerb::Replace => Place::Whole(Condition::Present),
                 StoreVerb::Cas(id) => Place::Whole(Condition::Cas { id, or_older: false }),
-                StoreVerb::Append => Place::Joined { behind: true, cas: None, vivify: None },
-                StoreVerb::Prepend => Place::Joined { behind: false, cas: None, vivify: None },
+                StoreVerb::Append => Place::Joined { spot: Spot::Behind, cas: None, vivify: None },
+                StoreVerb::Prepend => Place::Joined { spot: Spot::Before, cas: None, vivify: None },
             };
             let expires = expires_at(store.exptime, context.now);
             let how = How { place, flags: store.flags, expires, cas_explicit: None };
@@ -302,16 +302,16 @@ fn read_meta(context: &Context<'_>, set: &MetaSet<'_>) -> How {
         Some(id) => Condition::Cas { id, or_older: flags.invalidate },
         None => otherwise,
     };
-    let joined = |behind| {
+    let joined = |spot| {
         let cas = flags.cas_compare.filter(|&id| id != 0);
-        Place::Joined { behind, cas, vivify }
+        Place::Joined { spot, cas, vivify }
     };
     let place = match flags.set_mode {
         MetaSetMode::Set => Place::Whole(compared(Condition::Always)),
         MetaSetMode::Replace => Place::Whole(compared(Condition::Present)),
         MetaSetMode::Add => Place::Whole(Condition::Absent),
-        MetaSetMode::Append => joined(true),
-        MetaSetMode::Prepend => joined(false),
+        MetaSetMode::Append => joined(Spot::Behind),
+        MetaSetMode::Prepend => joined(Spot::Before),
     };
     How {
         place,

@@ -7,15 +7,15 @@ use crate::batches::{End, KEYS_MAX, READS_BYTES_MAX, REQUESTS_MAX, Row};
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
-use crate::execute::Incoming;
 use crate::execute::redis::{Answer, Set};
+use crate::execute::{Incoming, Spot};
 use crate::handoff::{Spoken, Work};
 use crate::latency::Operation;
 use crate::resp::options;
 use crate::resp::sized::Sized;
 use crate::resp::state::{Under, Verb};
 use crate::resp::table::{Command, Spec, find};
-use crate::resp::values::{self, PAIR, Value};
+use crate::resp::values::{self, How, PAIR, Value};
 use crate::step::{READ_BYTES, Step, Stop};
 use crate::streams::Streams;
 use laneway_policy::ItemBytes;
@@ -28,7 +28,7 @@ use laneway_wire::resp::{Args, BULK_END, Scan, Scanned};
 fn is_keepers(command: Command) -> bool {
     use Command::{
         Append, CountKeys, Expire, Flush, GetDelete, GetExpire, GetSet, Persist, Set, SetAbsent,
-        SetExpiring, SetMany, Step, StepBy,
+        SetExpiring, SetMany, SetRange, Step, StepBy, StepFloat,
     };
     matches!(
         command,
@@ -44,6 +44,8 @@ fn is_keepers(command: Command) -> bool {
             | SetAbsent
             | SetExpiring(_)
             | SetMany
+            | SetRange
+            | StepFloat
             | Step(_)
             | StepBy { .. }
     )
@@ -139,7 +141,9 @@ impl<T: Transport> Core<T> {
                 let keys = args.left() as usize;
                 moves.reads = (keys <= KEYS_MAX).then(|| args.map(found).sum())?;
             }
-            Command::Get | Command::GetDelete | Command::GetExpire => moves.reads = found(key),
+            Command::Get | Command::GetRange | Command::GetDelete | Command::GetExpire => {
+                moves.reads = found(key);
+            }
             command if values::value_at(command).is_some() => {
                 // One that is wrong is told so, and stores nothing.
                 let Ok(Value { key, value, how }) = values::whole(spec, args, now_ms) else {
@@ -148,9 +152,12 @@ impl<T: Transport> Core<T> {
                 moves.size = self.stored_here(key, value)?;
                 moves.longest = moves.size;
                 match how {
-                    None => moves.longest = found(key) + value.len() as u64,
-                    Some(how) if how.answer == Answer::Old => moves.reads = found(key),
-                    Some(_) => {}
+                    How::Join(Spot::At(from)) => {
+                        moves.longest = found(key).max(moves.size + from as u64);
+                    }
+                    How::Join(_) => moves.longest = found(key) + value.len() as u64,
+                    How::Set(how) if how.answer == Answer::Old => moves.reads = found(key),
+                    How::Set(_) => {}
                 }
             }
             _ => {}
@@ -253,13 +260,12 @@ impl<T: Transport> Streams<T> {
         Some(self.resp_hand(core, connection, (&rest[..bytes], false), size, arrived))
     }
 
-    /// Gives a value that has streamed in to the keeper, and what its options say; it is appended
-    /// without. The next request waits for the reply, but the next pair of an `MSET` comes behind.
+    /// Gives a value that has streamed in to the keeper, and what is to be done with it. The next request waits for the reply, but the next pair of an `MSET` comes behind.
     pub(crate) fn resp_keep_body(
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
-        (mut incoming, how): (Box<Incoming>, Option<Set>),
+        (mut incoming, how): (Box<Incoming>, How),
         arrived: u64,
     ) -> Result<(), Box<Incoming>> {
         let session = connection.session();
@@ -267,9 +273,9 @@ impl<T: Transport> Streams<T> {
             Some(Verb::Pair { left }) => left,
             _ => 0,
         };
-        let is_last_pair = left == 0 && how == Some(PAIR);
-        let how = if is_last_pair { Some(Set::default()) } else { how };
-        if let Some(how) = how {
+        if let How::Set(how) = how {
+            let is_last_pair = left == 0 && how == PAIR;
+            let how = if is_last_pair { Set::default() } else { how };
             incoming.is_told(how, session.version);
         }
         let size = ItemBytes(incoming.item_bytes());

@@ -2,11 +2,11 @@
 //! items are kept durably, the keeper.
 
 use crate::execute::redis::{self, Asking, Expiry, Known};
-use crate::execute::{Outcome, append_whole};
+use crate::execute::{Outcome, Spot, join_whole};
 use crate::latency::Operation;
 use crate::resp::options::{self, Refusal};
 use crate::resp::table::{Command, Spec};
-use crate::resp::values::{self, Value};
+use crate::resp::values::{How, Value};
 use laneway_wire::resp::Args;
 
 const DECREMENT_OVERFLOW: &[u8] = b"-ERR decrement would overflow\r\n";
@@ -14,14 +14,19 @@ const DECREMENT_OVERFLOW: &[u8] = b"-ERR decrement would overflow\r\n";
 /// As what a command is counted.
 pub fn operation(command: Command) -> Operation {
     match command {
-        Command::Get | Command::GetDelete | Command::GetExpire | Command::GetMany => Operation::Get,
+        Command::Get
+        | Command::GetRange
+        | Command::GetDelete
+        | Command::GetExpire
+        | Command::GetMany => Operation::Get,
         Command::Set
         | Command::SetAbsent
         | Command::SetExpiring(_)
         | Command::GetSet
         | Command::Append
+        | Command::SetRange
         | Command::SetMany => Operation::Set,
-        Command::Step(_) | Command::StepBy { .. } => Operation::Arith,
+        Command::Step(_) | Command::StepBy { .. } | Command::StepFloat => Operation::Arith,
         Command::CountKeys(redis::Count::Deleted) => Operation::Delete,
         Command::CountKeys(redis::Count::Touched) | Command::Expire(_) | Command::Persist => {
             Operation::Touch
@@ -66,6 +71,14 @@ pub fn plain(
             let at = options::any_deadline(unit, text, asking.now_ms, spec.name)?;
             redis::expire(asking, key, at, when, out)
         }
+        Command::GetRange => {
+            let start = options::number(args.next().unwrap_or_default())?;
+            let end = options::number(args.next().unwrap_or_default())?;
+            redis::get_range(asking, key, hash, (start, end), out)
+        }
+        Command::StepFloat => {
+            redis::increment_float(asking, key, args.next().unwrap_or_default(), out)
+        }
         Command::Persist => redis::persist(asking, key, out),
         _ => unreachable!("it is served elsewhere"),
     })
@@ -83,16 +96,19 @@ pub fn told(command: Command, found: Option<Known>, now_ms: u64, out: &mut Vec<u
 pub fn store(asking: &Asking<'_>, stored: &Value<'_>, out: &mut Vec<u8>) -> Outcome {
     let Value { key, value, how } = stored;
     match how {
-        Some(how) => redis::set_whole(asking, key, value, how, out),
-        None => append_whole(&asking.context, key, value, out),
+        How::Set(how) => redis::set_whole(asking, key, value, how, out),
+        How::Join(Spot::At(_)) if value.is_empty() => tell_length(asking, key, out),
+        How::Join(spot) => join_whole(&asking.context, key, (value, *spot), out),
     }
 }
 
-/// Whether a request needs to know the item there is.
-pub fn looks_at_old(spec: &Spec, args: Args<'_>, now_ms: u64) -> bool {
-    match values::value_at(spec.command) {
-        Some(_) => values::whole(spec, args, now_ms)
-            .is_ok_and(|stored| stored.how.is_none_or(|how| how.looks_at_old())),
-        None => spec.command != Command::SetMany,
+/// The length of a value: that is all that a `SETRANGE` of nothing comes to.
+pub fn tell_length(asking: &Asking<'_>, key: &[u8], out: &mut Vec<u8>) -> Outcome {
+    match redis::look(asking, key) {
+        Ok(found) => {
+            redis::tell(redis::Telling::Length, found, asking.now_ms, out);
+            Outcome::Done
+        }
+        Err(outcome) => outcome,
     }
 }

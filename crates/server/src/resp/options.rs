@@ -2,7 +2,7 @@
 
 use crate::execute::redis::{Answer, Condition, Expiry, ExpiryUnit, NO_INTEGER, Set, When};
 use laneway_wire::KEY_BYTES_MAX;
-use laneway_wire::resp::{Args, integer};
+use laneway_wire::resp::{Args, BULK_BYTES_MAX, integer};
 use std::borrow::Cow;
 
 /// What the client is told: a whole error.
@@ -28,6 +28,14 @@ pub fn key(key: &[u8]) -> Result<&[u8], Refusal> {
 /// A number.
 pub fn number(text: &[u8]) -> Result<i64, Refusal> {
     integer(text).ok_or(NO_INTEGER.into())
+}
+
+/// Where in a value something begins.
+pub fn offset(text: &[u8]) -> Result<usize, Refusal> {
+    const BAD: &[u8] = b"-ERR offset is out of range\r\n";
+    const FAR: &[u8] = b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n";
+    let at = usize::try_from(number(text)?).map_err(|_| Refusal::from(BAD))?;
+    if at > BULK_BYTES_MAX { Err(FAR.into()) } else { Ok(at) }
 }
 
 fn bad_time(command: &str) -> Refusal {

@@ -104,6 +104,7 @@ impl<T: Transport> Streams<T> {
             | Command::SetAbsent
             | Command::SetExpiring(_)
             | Command::GetSet
+            | Command::SetRange
             | Command::Append => {
                 self.resp_store(core, connection, spec, behind, bytes.len(), arrived)
             }

@@ -1,6 +1,7 @@
 //! What a connection that speaks RESP keeps from one turn to the next, and takes along where it
 //! moves.
 
+use crate::execute::Spot;
 use crate::execute::redis::Set;
 use laneway_store::Charge;
 use laneway_wire::resp::reply::Version;
@@ -56,8 +57,8 @@ pub enum Verb {
     Set,
     /// One of its older kin, which has said all before.
     Told(Set),
-    /// `APPEND`
-    Append,
+    /// `APPEND`, `SETRANGE`
+    Join(Spot),
     /// One of several.
     Pair {
         /// Pairs behind this one.

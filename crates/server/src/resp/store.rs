@@ -6,14 +6,15 @@
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::dispatch::join;
-use crate::execute::redis::{self, Asking, Set};
-use crate::execute::{self, Incoming, Outcome};
+use crate::execute::redis::{self, Asking};
+use crate::execute::{self, Incoming, Outcome, Spot};
 use crate::latency::Operation;
+use crate::resp::one;
 use crate::resp::options::{self, Refusal, SYNTAX};
 use crate::resp::sized::Sized;
 use crate::resp::state::{Storing, Under, Verb};
 use crate::resp::table::Spec;
-use crate::resp::values::{self, PAIR, Value, head};
+use crate::resp::values::{self, How, PAIR, Value, head};
 use crate::step::{READ_BYTES, Step, Stop};
 use crate::streams::Streams;
 use laneway_policy::pace::Way;
@@ -49,13 +50,13 @@ impl<T: Transport> Streams<T> {
         }
     }
 
-    /// Store a value that is there; without a `how` it is appended.
+    /// Store a value that is there.
     fn resp_value(
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         (key, value): (&[u8], &[u8]),
-        how: Option<Set>,
+        how: How,
         (bytes, arrived): (usize, u64),
     ) -> Step {
         match core.resp_sized(key, value.len()) {
@@ -69,15 +70,23 @@ impl<T: Transport> Streams<T> {
         let size = (key.len() + value.len()) as u64;
         let touched = Cell::new(0);
         let asking = core.asking(connection, &touched, key, arrived);
-        let Some(how) = how else {
-            let budget = core.slice_budget(Way::Copy);
-            let context = &asking.context;
-            let joining = execute::append_slice(context, key, value, budget, &mut self.out);
-            if let Some(joining) = joining {
-                return join(connection, joining, size, arrived, bytes);
+        let how = match how {
+            How::Set(how) => how,
+            How::Join(Spot::At(_)) if value.is_empty() => {
+                one::tell_length(&asking, key, &mut self.out);
+                core.account(connection, Operation::Other, size, arrived);
+                return Step::Took(bytes);
             }
-            core.account(connection, Operation::Set, size, arrived);
-            return Step::Took(bytes);
+            How::Join(spot) => {
+                let budget = core.slice_budget(Way::Copy);
+                let (context, added) = (&asking.context, (value, spot));
+                let joining = execute::join_slice(context, key, added, budget, &mut self.out);
+                if let Some(joining) = joining {
+                    return join(connection, joining, size, arrived, bytes);
+                }
+                core.account(connection, Operation::Set, size, arrived);
+                return Step::Took(bytes);
+            }
         };
         let outcome = redis::set_whole(&asking, key, value, &how, &mut self.out);
         self.resp_stored(core, connection, outcome, size, (bytes, arrived))
@@ -144,7 +153,10 @@ impl<T: Transport> Streams<T> {
         };
         let touched = Cell::new(0);
         let context = core.context_for(&touched, key);
-        let joins = storing.verb == Verb::Append;
+        let joins = match storing.verb {
+            Verb::Join(spot) => Some(spot),
+            _ => None,
+        };
         let begun = execute::begin_resp(&context, key, pending.bytes, joins, &mut self.out);
         let Some(incoming) = begun else {
             return self.resp_refuse(connection, b"", pending, storing.behind);
@@ -205,7 +217,8 @@ impl<T: Transport> Streams<T> {
                 let value = args.next().unwrap_or_default();
                 let before = self.out.len();
                 let pair = (key, value);
-                let step = self.resp_value(core, connection, pair, Some(PAIR), (bytes, arrived));
+                let step =
+                    self.resp_value(core, connection, pair, How::Set(PAIR), (bytes, arrived));
                 match step {
                     Step::Took(_) if self.out.len() > before => {
                         pass_over(connection, Skip::arguments(behind), bytes)
@@ -281,10 +294,10 @@ impl<T: Transport> Streams<T> {
             }
         };
         let how = match storing.verb {
-            Verb::Append => Ok(None),
-            Verb::Told(how) => Ok(Some(how)),
-            Verb::Pair { .. } => Ok(Some(PAIR)),
-            Verb::Set => options::of_set(args, core.now_ms(arrived)).map(Some),
+            Verb::Join(spot) => Ok(How::Join(spot)),
+            Verb::Told(how) => Ok(How::Set(how)),
+            Verb::Pair { .. } => Ok(How::Set(PAIR)),
+            Verb::Set => options::of_set(args, core.now_ms(arrived)).map(How::Set),
         };
         let Mode::BodyEnd(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests)
         else {
@@ -317,7 +330,7 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         (incoming, verb): (Box<Incoming>, Verb),
-        how: Result<Option<Set>, Refusal>,
+        how: Result<How, Refusal>,
         (bytes, arrived): (usize, u64),
     ) -> Step {
         let size = incoming.item_bytes();
@@ -327,7 +340,7 @@ impl<T: Transport> Streams<T> {
         let context = execute::Context { large_from: u64::MAX, ..asking.context };
         let asking = Asking { context, ..asking };
         let outcome = match how {
-            Ok(Some(how)) => {
+            Ok(How::Set(how)) => {
                 let landed = incoming.land().expect("it is a whole item");
                 let at = (&*landed.key, landed.hash);
                 match redis::set(&asking, at, landed.draft, &how, &mut self.out) {
@@ -335,7 +348,7 @@ impl<T: Transport> Streams<T> {
                     Err(_) => unreachable!("only what the keeper executes is asked again"),
                 }
             }
-            Ok(None) => {
+            Ok(How::Join(_)) => {
                 let budget = core.slice_budget(Way::Copy);
                 let joining = incoming.finish_slice(&asking.context, budget, &mut self.out);
                 if let Some(joining) = joining {

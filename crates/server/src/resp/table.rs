@@ -18,6 +18,12 @@ pub enum Command {
     GetSet,
     /// `APPEND`
     Append,
+    /// `SETRANGE`
+    SetRange,
+    /// `GETRANGE`, `SUBSTR`
+    GetRange,
+    /// `INCRBYFLOAT`
+    StepFloat,
     /// `MGET`
     GetMany,
     /// `MSET`
@@ -150,6 +156,10 @@ pub static TABLE: &[Spec] = &[
     spec("getdel", GetDelete, 2, SHRINK, ONE),
     spec("getex", GetExpire, -2, SHRINK, ONE),
     spec("append", Append, 3, WRITE, ONE),
+    spec("getrange", GetRange, 4, READ_MANY, ONE),
+    spec("substr", GetRange, 4, READ_MANY, ONE),
+    spec("setrange", SetRange, 4, &["write", "denyoom"], ONE),
+    spec("incrbyfloat", StepFloat, 3, WRITE, ONE),
     spec("strlen", Tell(Telling::Length), 2, READ, ONE),
     spec("decr", Step(-1), 2, WRITE, ONE),
     spec("incrby", StepBy { down: false }, 3, WRITE, ONE),

@@ -1,6 +1,7 @@
 //! What stands around a value that is to be stored: before it the key, and of the older commands
 //! all that is to be done with it; behind it the options of a `SET`.
 
+use crate::execute::Spot;
 use crate::execute::redis::{Answer, Condition, Expiry, Set};
 use crate::resp::options::{self, Refusal};
 use crate::resp::state::Verb;
@@ -11,14 +12,33 @@ use laneway_wire::resp::Args;
 pub const PAIR: Set =
     Set { condition: Condition::Always, expiry: Expiry::Never, answer: Answer::Silent };
 
+/// What is done with a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// It is stored.
+    Set(Set),
+    /// It is put into the one that there is.
+    Join(Spot),
+}
+
+impl How {
+    /// Whether it needs to know the item there is.
+    pub fn looks_at_old(&self) -> bool {
+        match self {
+            How::Set(how) => how.looks_at_old(),
+            How::Join(_) => true,
+        }
+    }
+}
+
 /// A request whose value is there.
 pub struct Value<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// What is to be done with it; it is appended without.
-    pub how: Option<Set>,
+    /// What is to be done with it.
+    pub how: How,
 }
 
 /// What stands before a value: its key, and what is to be done with it.
@@ -39,7 +59,10 @@ pub fn head<'a>(
             let expiry = options::deadline(unit, time, now_ms, spec.name)?;
             Verb::Told(Set { expiry, ..Set::default() })
         }
-        Command::Append => Verb::Append,
+        Command::Append => Verb::Join(Spot::Behind),
+        Command::SetRange => {
+            Verb::Join(Spot::At(options::offset(args.next().unwrap_or_default())?))
+        }
         _ => Verb::Set,
     };
     Ok((key, verb))
@@ -50,9 +73,9 @@ pub fn whole<'a>(spec: &Spec, mut args: Args<'a>, now_ms: u64) -> Result<Value<'
     let (key, verb) = head(spec, &mut args, now_ms)?;
     let value = args.next().unwrap_or_default();
     let how = match verb {
-        Verb::Told(how) => Some(how),
-        Verb::Append => None,
-        Verb::Set | Verb::Pair { .. } => Some(options::of_set(args, now_ms)?),
+        Verb::Told(how) => How::Set(how),
+        Verb::Join(spot) => How::Join(spot),
+        Verb::Set | Verb::Pair { .. } => How::Set(options::of_set(args, now_ms)?),
     };
     Ok(Value { key, value, how })
 }
@@ -61,7 +84,7 @@ pub fn whole<'a>(spec: &Spec, mut args: Args<'a>, now_ms: u64) -> Result<Value<'
 pub fn value_at(command: Command) -> Option<u32> {
     match command {
         Command::Set | Command::SetAbsent | Command::GetSet | Command::Append => Some(2),
-        Command::SetExpiring(_) => Some(3),
+        Command::SetExpiring(_) | Command::SetRange => Some(3),
         _ => None,
     }
 }

@@ -58,7 +58,7 @@ impl Oracle {
     /// A command and its reply.
     fn draw(&mut self, draws: &mut Draws, is_three: bool) -> (Vec<u8>, Vec<u8>) {
         let key = draws.key();
-        match draws.below(14) {
+        match draws.below(16) {
             0..4 => (request(&[b"GET", &key]), self.get(&key, is_three)),
             4..7 => self.set(draws, key, is_three),
             7 => {
@@ -98,6 +98,29 @@ impl Oracle {
                 let by = draws.below(100) as i64 - 50;
                 let reply = self.increment(&key, by);
                 (request(&[b"INCRBY", &key, by.to_string().as_bytes()]), reply)
+            }
+            14 => {
+                let (from, to) = (draws.below(200) as i64 - 100, draws.below(50_000) as i64 - 100);
+                let value = self.items.get(&key).map_or(&[][..], |(value, _)| value);
+                let front = |at: i64| if at < 0 { (value.len() as i64 + at).max(0) } else { at };
+                let (first, last) = (front(from) as usize, front(to) as usize);
+                let part = value.get(first..value.len().min(last + 1)).unwrap_or_default();
+                let part = if from < 0 && to < 0 && from > to { b"" } else { part };
+                let (from, to) = (from.to_string(), to.to_string());
+                (request(&[b"GETRANGE", &key, from.as_bytes(), to.as_bytes()]), bulk(part))
+            }
+            15 => {
+                let (at, added) = (draws.below(60_000), draws.value());
+                let number = at.to_string();
+                let bytes = request(&[b"SETRANGE", &key, number.as_bytes(), &added]);
+                if added.is_empty() {
+                    let length = self.items.get(&key).map_or(0, |(value, _)| value.len());
+                    return (bytes, integer(length as i64));
+                }
+                let (value, _) = self.items.entry(key.clone()).or_default();
+                value.resize(value.len().max(at + added.len()), 0);
+                value[at..at + added.len()].copy_from_slice(&added);
+                (bytes, integer(value.len() as i64))
             }
             12 => {
                 let reply = self.get(&key, is_three);

@@ -86,6 +86,50 @@ fn values_are_set_and_got() {
 }
 
 #[test]
+fn parts_of_values_are_read_and_written() {
+    check(&[
+        ("GETRANGE k 0 -1", "$0||"),
+        ("SETRANGE k 3 abc", ":6|"),
+        ("GETRANGE k 3 -1", "$3|abc|"),
+        ("GETRANGE k 0 2", "$3|\0\0\0|"),
+    ]);
+    check(&[
+        ("SET k HelloWorld", "+OK|"),
+        ("GETRANGE k 0 4", "$5|Hello|"),
+        ("SUBSTR k -5 -1", "$5|World|"),
+        ("GETRANGE k 5 1", "$0||"),
+        ("GETRANGE k 8 100", "$2|ld|"),
+        ("GETRANGE k x 1", "-ERR value is not an integer or out of range|"),
+        ("GETRANGE k 1", "-ERR wrong number of arguments for 'getrange' command|"),
+        ("SETRANGE k 5 Redis", ":10|"),
+        ("GET k", "$10|HelloRedis|"),
+        ("SETRANGE k 0 J", ":10|"),
+        ("SETRANGE k 9 sters", ":14|"),
+        ("GET k", "$14|JelloRedisters|"),
+        ("SETRANGE k 16 x", ":17|"),
+        ("GETRANGE k 12 -1", "$5|rs\0\0x|"),
+        ("SETRANGE k -1 x", "-ERR offset is out of range|"),
+        ("SETRANGE k x x", "-ERR value is not an integer or out of range|"),
+        ("SETRANGE k 999999999999 x", "-ERR string exceeds maximum allowed size~"),
+        ("SETRANGE k 500000000 x", "-ERR the joined value is larger than this server takes~"),
+        ("STRLEN k", ":17|"),
+        ("EXPIREAT k 4000000000", ":1|"),
+        ("SETRANGE k 0 H", ":17|"),
+        ("EXPIRETIME k", ":4000000000|"),
+        ("INCRBYFLOAT f 10.5", "$4|10.5|"),
+        ("INCRBYFLOAT f 0.1", "$4|10.6|"),
+        ("INCRBYFLOAT f -5", "$3|5.6|"),
+        ("SET f 5.0e3", "+OK|"),
+        ("INCRBYFLOAT f 2.0e2", "$4|5200|"),
+        ("INCR f", ":5201|"),
+        ("INCRBYFLOAT f x", "-ERR value is not a valid float|"),
+        ("INCRBYFLOAT f inf", "-ERR increment would produce NaN or Infinity|"),
+        ("INCRBYFLOAT k 1", "-ERR value is not a valid float|"),
+        ("GET f", "$4|5201|"),
+    ]);
+}
+
+#[test]
 fn options_are_read_as_redis_reads_them() {
     check(&[
         ("SET k v NX XX", "-ERR syntax error|"),

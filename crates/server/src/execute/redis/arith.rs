@@ -7,9 +7,8 @@ use super::attempts::{Attempts, unchanged};
 use super::{Asking, NO_INTEGER, OUT_OF_MEMORY, TOO_MANY};
 use crate::execute::Outcome;
 use laneway_store::Got;
-use laneway_wire::reply::{Sink, put_i64};
+use laneway_wire::reply::{CRLF, Sink, put_i64};
 use laneway_wire::resp::integer;
-use laneway_wire::resp::reply::put_integer;
 
 const OVERFLOW: &[u8] = b"-ERR increment or decrement would overflow\r\n";
 
@@ -27,42 +26,73 @@ impl Sink for Digits {
     }
 }
 
+impl AsRef<[u8]> for Digits {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
 /// Adds to the number that a key holds. `out` is scratch, too.
 pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) -> Outcome {
+    let counters = asking.context.counters;
+    let next = |before: Option<&[u8]>| {
+        let before = before.map_or(Some(0), |text| integer(text.trim_ascii_end()));
+        let number = before.ok_or(NO_INTEGER)?.checked_add(by).ok_or(OVERFLOW)?;
+        let mut digits = Digits::default();
+        put_i64(&mut digits, number);
+        Ok(digits)
+    };
+    change(asking, key, NO_INTEGER, next, out, |digits, was_there, out| {
+        let (hits, misses) = match by < 0 {
+            false => (&counters.incr_hits, &counters.incr_misses),
+            true => (&counters.decr_hits, &counters.decr_misses),
+        };
+        if was_there { hits } else { misses }.bump_owner();
+        for part in [b":", digits.as_ref(), CRLF] {
+            out.extend_from_slice(part);
+        }
+    })
+}
+
+/// Replaces a short value by what `next` makes of it, in one moment; `tell` answers, and hears
+/// whether there was one. An error of `next` is what is told instead, and so is `too_long` of a long
+/// value. `out` is scratch, too.
+pub(super) fn change<T: AsRef<[u8]>>(
+    asking: &Asking<'_>,
+    key: &[u8],
+    too_long: &'static [u8],
+    next: impl Fn(Option<&[u8]>) -> Result<T, &'static [u8]>,
+    out: &mut Vec<u8>,
+    tell: impl FnOnce(&T, bool, &mut Vec<u8>),
+) -> Outcome {
     let told = |words: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(words);
         Outcome::Done
     };
     let context = &asking.context;
-    let hash = context.store.hash(key);
-    let start = out.len();
+    let (hash, start) = (context.store.hash(key), out.len());
     let mut attempts = Attempts::new();
-    let counters = context.counters;
     while attempts.again() {
         let before = match context.store.peek_value(hash, key, context.now, out) {
             Got::Miss if context.has_forgotten() => return Outcome::Kept,
             Got::Miss => None,
-            // No number is that long.
-            Got::Large(..) => return told(NO_INTEGER, out),
+            Got::Large(..) => return told(too_long, out),
             Got::Copied(meta) => Some(meta),
         };
-        let number = match &before {
-            None => Some(0),
-            Some(meta) => {
-                context.reads(meta);
-                integer(out[start..].trim_ascii_end())
-            }
-        };
+        if let Some(meta) = &before {
+            context.reads(meta);
+        }
+        let made = next(before.as_ref().map(|_| &out[start..]));
         out.truncate(start);
-        let Some(number) = number else { return told(NO_INTEGER, out) };
-        let Some(number) = number.checked_add(by) else { return told(OVERFLOW, out) };
-        let mut digits = Digits::default();
-        put_i64(&mut digits, number);
-        let digits = &digits.bytes[..digits.length];
+        let made = match made {
+            Ok(made) => made,
+            Err(words) => return told(words, out),
+        };
+        let text = made.as_ref();
         let (flags, expires) = before.map_or((0, 0), |meta| (meta.flags, meta.expires));
-        let draft = context.draft(key, flags, expires, digits.len());
-        let Ok(draft) = draft.and_then(|mut draft| draft.write(digits).map(|()| draft)) else {
-            counters.store_no_memory.bump_owner();
+        let draft = context.draft(key, flags, expires, text.len());
+        let Ok(draft) = draft.and_then(|mut draft| draft.write(text).map(|()| draft)) else {
+            context.counters.store_no_memory.bump_owner();
             return told(OUT_OF_MEMORY, out);
         };
         let mut entry = context.enter(hash, key);
@@ -74,12 +104,7 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) ->
         if is_same {
             entry.publish(draft, None);
             drop(entry);
-            let (hits, misses) = match by < 0 {
-                false => (&counters.incr_hits, &counters.incr_misses),
-                true => (&counters.decr_hits, &counters.decr_misses),
-            };
-            if before.is_some() { hits } else { misses }.bump_owner();
-            put_integer(out, number);
+            tell(&made, before.is_some(), out);
             return Outcome::Done;
         }
     }

@@ -3,10 +3,11 @@
 
 use super::attempts::{Attempts, unchanged};
 use super::{Asking, Expiry, TOO_MANY};
-use crate::execute::{Outcome, transfer};
+use crate::execute::{Outcome, Transfer, transfer};
 use laneway_store::{Entry, Got, ItemMeta, KeyHash};
 use laneway_wire::reply::CRLF;
-use laneway_wire::resp::reply::{put_bulk_head, put_null};
+use laneway_wire::resp::reply::{put_bulk, put_bulk_head, put_null};
+use std::ops::Range;
 
 fn head(meta: &ItemMeta, out: &mut Vec<u8>) {
     put_bulk_head(out, meta.value_bytes as usize);
@@ -45,6 +46,59 @@ pub fn get(asking: &Asking<'_>, key: &[u8], hash: KeyHash, out: &mut Vec<u8>) ->
     };
     head(&meta, out);
     transfer(value)
+}
+
+/// Of a value of `length` bytes those from `start` to `end`, this one included; below 0 they count
+/// from its end.
+fn range_of((start, end): (i64, i64), length: usize) -> Range<usize> {
+    let whole = length as i64;
+    if length == 0 || (start < 0 && end < 0 && start > end) {
+        return 0..0;
+    }
+    let from_front = |at: i64| if at < 0 { whole.saturating_add(at).max(0) } else { at };
+    let (start, end) = (from_front(start), from_front(end).min(whole - 1));
+    if start > end { 0..0 } else { start as usize..end as usize + 1 }
+}
+
+/// `GETRANGE`, `SUBSTR`: a part of a value.
+pub fn get_range(
+    asking: &Asking<'_>,
+    key: &[u8],
+    hash: KeyHash,
+    range: (i64, i64),
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let context = &asking.context;
+    let (start, sight) = (out.len(), context.sight());
+    let (meta, value) = match context.store.get(hash, key, context.now, out, &mut |_, _| {}) {
+        Got::Miss => {
+            if let Some(outcome) = context.beyond_memory(hash, key) {
+                return outcome;
+            }
+            context.counters.cmd_get.bump_owner();
+            context.counters.get_misses.bump_owner();
+            put_bulk(out, b"");
+            return Outcome::Done;
+        }
+        Got::Copied(meta) => (meta, None),
+        Got::Large(meta, value) => (meta, Some(value)),
+    };
+    let is_mine = context.reads(&meta);
+    if !is_mine || context.is_hidden(hash, sight) {
+        out.truncate(start);
+        return if is_mine { Outcome::Kept } else { Outcome::Elsewhere };
+    }
+    context.counters.cmd_get.bump_owner();
+    context.counters.get_hits.bump_owner();
+    let part = range_of(range, meta.value_bytes as usize);
+    let Some(value) = value else {
+        let part = out[start..][part].to_vec();
+        out.truncate(start);
+        put_bulk(out, &part);
+        return Outcome::Done;
+    };
+    put_bulk_head(out, part.len());
+    Outcome::Transfer(Transfer { value, part, tail: CRLF })
 }
 
 /// Reads the value there is, for the reply, and in the same moment does what `change` does.
@@ -128,5 +182,30 @@ pub fn get_and_expire(
         Expiry::Never => get_and(asking, key, hash, out, |mut entry, _| entry.set_expires(0)),
         Expiry::At(at) if at <= asking.context.now => get_and_delete(asking, key, hash, out),
         Expiry::At(at) => get_and(asking, key, hash, out, |mut entry, _| entry.set_expires(at)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range_of;
+
+    #[test]
+    fn ranges_are_those_of_redis() {
+        for (range, length, part) in [
+            ((0, 2), 5, 0..3),
+            ((1, -1), 5, 1..5),
+            ((-3, -2), 5, 2..4),
+            ((-1, -3), 5, 0..0),
+            ((3, 1), 5, 0..0),
+            ((5, 9), 5, 0..0),
+            ((4, 900), 5, 4..5),
+            ((-900, 0), 5, 0..1),
+            ((0, -900), 5, 0..1), // so it is there
+            ((0, -1), 0, 0..0),
+            ((i64::MIN, i64::MAX), 5, 0..5),
+            ((i64::MAX, i64::MIN), 5, 0..0),
+        ] {
+            assert_eq!(range_of(range, length), part, "{range:?} of {length}");
+        }
     }
 }

@@ -10,13 +10,15 @@
 
 mod arith;
 mod expiry;
+mod float;
 mod get;
 mod keys;
 mod set;
 
 pub use arith::increment;
 pub use expiry::{Expiry, ExpiryUnit, NotADeadline, When};
-pub use get::{get, get_and_delete, get_and_expire};
+pub use float::increment_float;
+pub use get::{get, get_and_delete, get_and_expire, get_range};
 pub use keys::{Count, Known, Left, Telling, count_key, expire, look, persist, tell};
 pub use set::{Answer, Condition, Set, set, set_whole};
 

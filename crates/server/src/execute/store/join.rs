@@ -12,6 +12,31 @@ use laneway_store::{Charge, Draft, Got, ItemMeta, KeyHash, Pinned, Refused, Unix
 use laneway_sync::planted::{Bug, is_planted};
 use std::borrow::Cow;
 
+/// Where bytes go in the value that there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spot {
+    /// Behind it.
+    Behind,
+    /// Before it.
+    Before,
+    /// Over its bytes from this one on; it becomes longer where they do not fit, and has zeros where
+    /// it has not been so long.
+    At(usize),
+}
+
+impl Spot {
+    /// Bytes of the joined value.
+    fn length(self, old: usize, new: usize) -> usize {
+        match self {
+            Spot::Behind | Spot::Before => old + new,
+            Spot::At(from) => old.max(from + new),
+        }
+    }
+}
+
+/// Zeros for what a value has not had.
+const ZEROS: &[u8] = &[0; 1024];
+
 /// What there is already.
 enum Old {
     Small(Vec<u8>),
@@ -34,9 +59,31 @@ impl Old {
     }
 }
 
+impl Old {
+    /// The bytes of the joined value from `at` on, or some of them.
+    fn joined<'a>(&'a self, at: usize, new: &'a [u8], spot: Spot) -> &'a [u8] {
+        let from = match spot {
+            Spot::Behind => self.bytes(),
+            Spot::Before => 0,
+            Spot::At(from) => from,
+        };
+        match at {
+            _ if at < from.min(self.bytes()) => {
+                let piece = self.piece(at);
+                &piece[..piece.len().min(from - at)]
+            }
+            _ if at < from => &ZEROS[..ZEROS.len().min(from - at)],
+            _ if at - from < new.len() => &new[at - from..],
+            _ if spot == Spot::Before => self.piece(at - new.len()),
+            _ => self.piece(at),
+        }
+    }
+}
+
 /// The new item, half made.
 struct Copying {
-    item: ItemMeta,
+    /// The item that there is.
+    item: Option<ItemMeta>,
     old: Old,
     draft: Draft,
     /// Bytes of the joined value that are in the draft.
@@ -49,18 +96,12 @@ impl Copying {
     fn copy(
         &mut self,
         new: &[u8],
-        behind: bool,
+        spot: Spot,
         budget: &mut usize,
         at_once: bool,
     ) -> Result<(), Refused> {
         while *budget > 0 && self.draft.missing() > 0 {
-            let before = if behind { self.old.bytes() } else { new.len() };
-            let piece = match (behind, self.at.checked_sub(before)) {
-                (true, None) => self.old.piece(self.at),
-                (true, Some(at)) => &new[at..],
-                (false, None) => &new[self.at..],
-                (false, Some(at)) => self.old.piece(at),
-            };
+            let piece = self.old.joined(self.at, new, spot);
             let ready = match self.draft.prepare()? {
                 Some(ready) => ready,
                 None if at_once && !(self.at > 0 && is_planted(Bug::JoinCutShort)) => usize::MAX,
@@ -85,7 +126,7 @@ enum Begun {
 
 /// One `append` or `prepend`.
 pub(super) struct Join<'a> {
-    behind: bool,
+    spot: Spot,
     cas: Option<u64>,
     vivify: Option<UnixSeconds>,
     bytes: Cow<'a, [u8]>,
@@ -96,15 +137,15 @@ pub(super) struct Join<'a> {
 impl<'a> Join<'a> {
     /// Of these bytes; `None` if that is not what is to be done.
     pub(super) fn of(how: &How, bytes: &'a [u8]) -> Option<Join<'a>> {
-        let Place::Joined { behind, cas, vivify } = how.place else { return None };
+        let Place::Joined { spot, cas, vivify } = how.place else { return None };
         let (bytes, attempts) = (Cow::Borrowed(bytes), Attempts::new());
-        Some(Join { behind, cas, vivify, bytes, attempts, copying: None })
+        Some(Join { spot, cas, vivify, bytes, attempts, copying: None })
     }
 
     /// The same without its bytes, which [`Joining::new`] gives it again.
     pub(super) fn parted(self) -> Join<'static> {
-        let Join { behind, cas, vivify, bytes: _, attempts, copying } = self;
-        Join { behind, cas, vivify, bytes: Cow::Borrowed(&[]), attempts, copying }
+        let Join { spot, cas, vivify, bytes: _, attempts, copying } = self;
+        Join { spot, cas, vivify, bytes: Cow::Borrowed(&[]), attempts, copying }
     }
 
     /// Go on, by copying about `budget` bytes. `None`: there is more to copy.
@@ -127,7 +168,7 @@ impl<'a> Join<'a> {
                     Begun::Again => continue,
                 },
             };
-            if copying.copy(&self.bytes, self.behind, &mut budget, at_once).is_err() {
+            if copying.copy(&self.bytes, self.spot, &mut budget, at_once).is_err() {
                 return Some(Fate::Unmet);
             }
             if copying.draft.missing() > 0 {
@@ -136,7 +177,12 @@ impl<'a> Join<'a> {
             }
             let Copying { item, draft, at: value_bytes, .. } = *copying;
             let mut entry = context.enter(hash, key);
-            if unchanged(&item, entry.meta().as_ref()) {
+            let found = entry.meta();
+            let is_same = match &item {
+                Some(item) => unchanged(item, found.as_ref()),
+                None => found.is_none(),
+            };
+            if is_same {
                 let seq = entry.publish(draft, how.cas_explicit);
                 return Some(Fate::Done { seq, value_bytes });
             }
@@ -149,17 +195,23 @@ impl<'a> Join<'a> {
         let (item, old) =
             match context.store.get(hash, key, context.now, &mut small, &mut |_, _| {}) {
                 Got::Miss if context.has_forgotten() => return Begun::Over(Fate::Forgotten),
+                Got::Miss if matches!(self.spot, Spot::At(_)) => (None, Old::Small(small)),
                 Got::Miss => {
                     return self.make(context, key, hash, how).map_or(Begun::Again, Begun::Over);
                 }
-                Got::Copied(item) => (item, Old::Small(small)),
-                Got::Large(item, value) => (item, Old::Large(value)),
+                Got::Copied(item) => (Some(item), Old::Small(small)),
+                Got::Large(item, value) => (Some(item), Old::Large(value)),
             };
-        if self.cas.is_some_and(|id| id != context.cas(&item)) {
+        let id_of = |item: &ItemMeta| context.cas(item);
+        if self.cas.is_some_and(|id| item.as_ref().map(id_of) != Some(id)) {
             return Begun::Over(Fate::Exists);
         }
-        let length = item.value_bytes as usize + self.bytes.len();
-        match context.store.draft(key, item.flags, item.expires, length, context.now) {
+        let length = self.spot.length(old.bytes(), self.bytes.len());
+        let (flags, expires) = match &item {
+            Some(item) => (item.flags, item.expires),
+            None => (how.flags, self.vivify.unwrap_or(0)),
+        };
+        match context.store.draft(key, flags, expires, length, context.now) {
             Ok(draft) => Begun::Copying(Box::new(Copying { item, old, draft, at: 0 })),
             Err(_) => Begun::Over(Fate::Unmet),
         }

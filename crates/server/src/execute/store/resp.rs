@@ -1,4 +1,4 @@
-//! Values that come by RESP. Only what an append does is decided before the value is there; of the
+//! Values that come by RESP. Only what joins is decided before the value is there; of the
 //! others the options stand behind the value, and `execute::redis` stores them.
 
 use super::super::redis::{OUT_OF_MEMORY, TOO_LARGE, TOO_MANY};
@@ -6,7 +6,7 @@ use super::super::{Context, Outcome};
 use super::answer::AnswerOwned;
 use super::complete::Fate;
 use super::incoming::{Incoming, Landing};
-use super::join::{Join, Joining};
+use super::join::{Join, Joining, Spot};
 use super::{Answer, Condition, How, Place, answer_fate};
 use laneway_store::Refused;
 use laneway_wire::resp::reply::put_integer;
@@ -15,26 +15,28 @@ use laneway_wire::resp::reply::put_integer;
 const NOT_JOINED: &[u8] =
     b"-ERR the joined value is larger than this server takes (-I), or memory is short\r\n";
 
-/// Append, to an item that may have to be made.
-const JOINED: Place = Place::Joined { behind: true, cas: None, vivify: Some(0) };
+/// Joined to an item that may have to be made.
+const fn joined(spot: Spot) -> Place {
+    Place::Joined { spot, cas: None, vivify: Some(0) }
+}
 
 const fn how(place: Place) -> How {
     How { place, flags: 0, expires: 0, cas_explicit: None }
 }
 
-/// Begin to receive a value that is not whole yet: into its item, or with `joins` into a buffer, to
-/// be appended. `None`: it is refused, and answered; the rest of the request is to be skipped.
+/// Begin to receive a value that is not whole yet: into its item, or into a buffer where it `joins`
+/// what there is. `None`: it is refused, and answered; the rest of the request is to be skipped.
 pub fn begin_resp(
     context: &Context<'_>,
     key: &[u8],
     value_bytes: usize,
-    joins: bool,
+    joins: Option<Spot>,
     out: &mut Vec<u8>,
 ) -> Option<Incoming> {
     let hash = context.store.hash(key);
-    if joins {
+    if let Some(spot) = joins {
         let landing = Landing::buffer(context.store.charge(), value_bytes);
-        return Some(Incoming::new(key, hash, how(JOINED), &Answer::Resp, landing));
+        return Some(Incoming::new(key, hash, how(joined(spot)), &Answer::Resp, landing));
     }
     match context.store.draft(key, 0, 0, value_bytes, context.now) {
         Ok(draft) => {
@@ -49,17 +51,17 @@ pub fn begin_resp(
     }
 }
 
-/// `APPEND` of bytes that lie whole in the input; of the old value about `budget` bytes are copied
+/// `APPEND` or `SETRANGE` of bytes that lie whole in the input; of the old value about `budget` bytes are copied
 /// now, and what is returned goes on with it.
-pub fn append_slice(
+pub fn join_slice(
     context: &Context<'_>,
     key: &[u8],
-    bytes: &[u8],
+    (bytes, spot): (&[u8], Spot),
     budget: usize,
     out: &mut Vec<u8>,
 ) -> Option<Box<Joining>> {
     let hash = context.store.hash(key);
-    let how = how(JOINED);
+    let how = how(joined(spot));
     let mut join = Join::of(&how, bytes).expect("it is one");
     let Some(fate) = join.advance(context, key, hash, &how, budget) else {
         let (begun, added) = (join.parted(), (bytes.to_vec(), None));
@@ -71,8 +73,13 @@ pub fn append_slice(
 }
 
 /// The same at once: [`Outcome::Done`], or [`Outcome::Kept`].
-pub fn append_whole(context: &Context<'_>, key: &[u8], bytes: &[u8], out: &mut Vec<u8>) -> Outcome {
-    let (hash, how) = (context.store.hash(key), how(JOINED));
+pub fn join_whole(
+    context: &Context<'_>,
+    key: &[u8],
+    (bytes, spot): (&[u8], Spot),
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let (hash, how) = (context.store.hash(key), how(joined(spot)));
     let mut join = Join::of(&how, bytes).expect("it is one");
     match join.advance(context, key, hash, &how, usize::MAX) {
         Some(Fate::Forgotten) => Outcome::Kept,
