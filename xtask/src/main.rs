@@ -26,6 +26,7 @@ mod place;
 mod power_cut;
 mod process;
 mod pymemcache;
+mod python;
 mod random;
 mod rdma_vm;
 mod redis;
