@@ -42,7 +42,7 @@ def check(port, protocol):
     key = b"\r\n\x00 \xff"
     assert raw.set(key, large, ex=50, get=True) is None and raw.get(key) == large
     assert raw.getex(key, ex=10) == large and raw.getdel(key) == large and raw.get(key) is None
-    refused(lambda: raw.set("huge", b"x" * (2 << 20)), "larger than this server takes")
+    refused(lambda: raw.set("huge", b"x" * (65 << 20)), "larger than this server takes")
     refused(lambda: raw.lpush("l", 1), "unknown command 'LPUSH'")
     refused(lambda: raw.eval("return 1", 0), "unknown command 'EVAL'")
     lock = raw.lock("lock", timeout=5)

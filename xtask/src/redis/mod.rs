@@ -3,6 +3,8 @@
 //! redis-py is pinned (tests-external/redis), fetched by pip once and kept below the target folder.
 //! The random commands are drawn by a script that has no need of it.
 
+mod suite;
+
 use crate::outcome::{Outcome, passed, skipped};
 use crate::peers;
 use crate::process;
@@ -12,12 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const HELP: &str = "\
-Run redis-py against a freshly started Laneway, then send random commands to it and to Valkey,
-whose replies must be the same but for what tests-external/redis/differential.py argues.
+Run redis-py, by a script and by its own tests, against a freshly started Laneway; then send random
+commands to it and to Valkey, whose replies must agree.
 
 usage: cargo xtask redis [--server PROGRAM]
 
   --server PROGRAM   test this executable instead of a release build of Laneway
+
+Which of redis-py's tests must pass is told by tests-external/redis/suite.txt, which replies may differ
+from Valkey's by tests-external/redis/differential.py.
 
 Fetches redis-py from PyPI through pip the first time; Valkey is taken where `cargo xtask peers`
 has unpacked it. What one of the two is missing for is left out, the rest runs, and the task ends as
@@ -27,10 +32,13 @@ skipped.";
 const COMMANDS: &str = "20000";
 const SEEDS: std::ops::Range<u32> = 1..4;
 
+/// The suite has values of tens of megabytes.
+const FLAGS: &[&str] = &["-m", "512", "-I", "64m"];
+
 pub fn main(parser: lexopt::Parser) -> Outcome {
     let named = server::flag(parser)?;
     let environment = python::environment("venv-redis", &glue().join("requirements.txt"));
-    let server = Executable::named_or_laneway(named.as_deref())?.start("redis", &[])?;
+    let server = Executable::named_or_laneway(named.as_deref())?.start("redis", FLAGS)?;
     let port = server.address().port().to_string();
     let (mut told, mut missing) = (Vec::new(), Vec::new());
     match &environment {
@@ -38,6 +46,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         Ok(python) => {
             let told_by = script(Command::new(python).arg(glue().join("client.py")).arg(&port))?;
             told.push(told_by.trim().to_owned());
+            told.push(suite::run(python, &glue(), server.address().port())?);
         }
     }
     match peers::program("valkey-server") {

@@ -376,6 +376,7 @@ impl<T: Transport> Core<T> {
                 ("server_name", "laneway".into()),
                 ("laneway_version", VERSION.into()),
                 ("redis_mode", "standalone".into()),
+                ("arch_bits", usize::BITS.to_string()),
                 ("process_id", std::process::id().to_string()),
                 ("uptime_in_seconds", uptime.to_string()),
                 ("uptime_in_days", (uptime / 86_400).to_string()),

@@ -312,6 +312,18 @@ fn clients_may_say_hello() {
     ]);
 }
 
+/// redis-py's own tests and ioredis do not begin without these.
+#[test]
+fn info_has_the_fields_that_clients_look_for() {
+    let mut rig = Rig::new(&Plan::of(1, laneway_policy::Form::TimeShare));
+    let client = rig.net.connect();
+    let text = rig.say_resp(&client, "INFO");
+    let wanted = ["redis_version:7.2.4", "arch_bits:64", "loading:0", "cluster_enabled:0"];
+    for field in [&wanted[..], &["redis_mode:standalone", "role:master"]].concat() {
+        assert!(text.contains(&format!("\r\n{field}\r\n")), "{field}: {text}");
+    }
+}
+
 #[test]
 fn a_transaction_is_executed_when_exec_comes() {
     check(&[
