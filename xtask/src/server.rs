@@ -1,6 +1,7 @@
 //! A server under test on a free loopback port: a release build of Laneway, or another executable.
 //!
-//! memcached is told apart by its file name: as root it wants `-u`, and it has no subcommand.
+//! memcached is told apart by its file name: as root it wants `-u`, and it has no subcommand. So
+//! are Valkey and Redis, which name a port otherwise.
 
 use crate::outcome::Failure;
 use crate::peers;
@@ -18,11 +19,20 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// An executable that speaks memcached's protocol.
+/// Whose command line an executable has.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Laneway,
+    Memcached,
+    /// Redis or Valkey.
+    Redis,
+}
+
+/// An executable that speaks memcached's protocol, or Redis'.
 #[derive(Clone)]
 pub struct Executable {
     path: PathBuf,
-    is_memcached: bool,
+    kind: Kind,
 }
 
 impl Executable {
@@ -30,17 +40,22 @@ impl Executable {
     pub fn laneway() -> Result<Executable, String> {
         process::run(process::cargo().args(["build", "--release", "--quiet", "-p", "laneway"]))?;
         let path = process::target_dir().join("release").join("laneway");
-        Ok(Executable { path, is_memcached: false })
+        Ok(Executable { path, kind: Kind::Laneway })
     }
 
     /// Today's memcached, if `cargo xtask peers` has unpacked it.
     pub fn newest_memcached() -> Option<Executable> {
-        peers::program("memcached").map(|path| Executable { path, is_memcached: true })
+        peers::program("memcached").map(|path| Executable { path, kind: Kind::Memcached })
     }
 
     /// Debian stable's memcached, if it is installed.
     pub fn memcached() -> Option<Executable> {
-        process::find_program("memcached").map(|path| Executable { path, is_memcached: true })
+        process::find_program("memcached").map(|path| Executable { path, kind: Kind::Memcached })
+    }
+
+    /// `valkey-server` or `redis-server`, if `cargo xtask peers` has unpacked it.
+    pub fn redis(program: &str) -> Option<Executable> {
+        peers::program(program).map(|path| Executable { path, kind: Kind::Redis })
     }
 
     /// What `--server` names: a path, or a program of the PATH.
@@ -52,8 +67,12 @@ impl Executable {
         let Some(path) = path else {
             return Err(format!("--server {}: neither a file nor on the PATH", name.display()));
         };
-        let is_memcached = path.file_name().is_some_and(|file| file == "memcached");
-        Ok(Executable { path, is_memcached })
+        let kind = match path.file_name().and_then(|file| file.to_str()) {
+            Some("memcached") => Kind::Memcached,
+            Some("valkey-server" | "redis-server") => Kind::Redis,
+            _ => Kind::Laneway,
+        };
+        Ok(Executable { path, kind })
     }
 
     /// What `--server` names, or else this tree's own release build.
@@ -63,7 +82,8 @@ impl Executable {
 
     /// What it says about its version.
     pub fn version(&self) -> Result<String, String> {
-        let (_, text) = process::capture(Command::new(&self.path).arg("-V"))?;
+        let flag = if self.kind == Kind::Redis { "--version" } else { "-V" };
+        let (_, text) = process::capture(Command::new(&self.path).arg(flag))?;
         Ok(text.lines().next().unwrap_or_default().to_string())
     }
 
@@ -74,7 +94,7 @@ impl Executable {
 
     /// Whether this is memcached and not Laneway.
     pub fn is_memcached(&self) -> bool {
-        self.is_memcached
+        self.kind == Kind::Memcached
     }
 
     /// Starts it on a free port with `flags` and waits until it answers.
@@ -105,6 +125,20 @@ impl Executable {
         Ok(server)
     }
 
+    /// What it is called with to serve at an address.
+    fn place(&self, address: SocketAddr) -> Vec<String> {
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        let is_root = rustix::process::geteuid().is_root();
+        let words: &[&str] = match self.kind {
+            Kind::Laneway => &["serve", "-l", &host, "-p", &port],
+            Kind::Memcached if is_root => &["-u", "root", "-l", &host, "-p", &port],
+            Kind::Memcached => &["-l", &host, "-p", &port],
+            // Without `--save` it would leave a dump in the folder that it was started in.
+            Kind::Redis => &["--bind", &host, "--port", &port, "--save", "", "--daemonize", "no"],
+        };
+        words.iter().map(|word| word.to_string()).collect()
+    }
+
     /// As `start_at`, without waiting until it answers.
     pub fn launch(
         &self,
@@ -115,15 +149,7 @@ impl Executable {
     ) -> Result<Server, String> {
         let mut words: Vec<String> = wrapper.iter().map(|w| w.to_string()).collect();
         words.push(self.path.to_string_lossy().into_owned());
-        if self.is_memcached {
-            if rustix::process::geteuid().is_root() {
-                words.extend(["-u", "root"].map(String::from));
-            }
-        } else {
-            words.push("serve".into());
-        }
-        words.extend(["-l".into(), address.ip().to_string()]);
-        words.extend(["-p".into(), address.port().to_string()]);
+        words.extend(self.place(address));
         words.extend(flags.iter().map(|f| f.to_string()));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);

@@ -90,6 +90,7 @@ const STEPS: &[Step] = &[
     step("hot cost", "xtask hot-cost --check", false),
     step("peers", "xtask peers", false),
     step("replay", "xtask replay", false),
+    step("replay RESP", "xtask replay --resp", false),
     step("memccapable", "xtask memccapable", false),
     step("pymemcache", "xtask pymemcache", false),
     step("redis-py", "xtask redis", false),

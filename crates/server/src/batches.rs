@@ -190,10 +190,6 @@ impl<T: Transport> Streams<T> {
         input: &[u8],
         arrived: u64,
     ) -> Option<Step> {
-        // It would always have some under way, and so never be between two requests and leave.
-        if connection.output.is_waiting() && core.is_to_leave(connection) {
-            return None;
-        }
         let before = connection.longest_given()?;
         let (row, end) = core.row_of(input, before);
         self.give_row(core, connection, (row, end), (input, None), arrived)
@@ -208,6 +204,10 @@ impl<T: Transport> Streams<T> {
         (input, spoken): (&[u8], Option<Box<Spoken>>),
         arrived: u64,
     ) -> Option<Step> {
+        // It would always have some under way, and so never be between two requests and leave.
+        if connection.output.is_waiting() && core.is_to_leave(connection) {
+            return None;
+        }
         if row.requests == 0 {
             return match end {
                 End::Starved(stop) => Some(Step::Stop(0, stop)),

@@ -21,8 +21,8 @@ usage: cargo xtask redis [--server PROGRAM]
 
   --server PROGRAM   test this executable instead of a release build of Laneway
 
-Which of redis-py's tests must pass is told by tests-external/redis/suite.txt, which replies may differ
-from Valkey's by tests-external/redis/differential.py.
+tests-external/redis/suite.txt tells which of redis-py's tests must pass, and
+tests-external/redis/differential.py which replies may differ from Valkey's.
 
 Fetches redis-py from PyPI through pip the first time; Valkey is taken where `cargo xtask peers`
 has unpacked it. What one of the two is missing for is left out, the rest runs, and the task ends as

@@ -24,6 +24,7 @@ impl Difference {
 }
 
 /// The list.
+#[derive(Default)]
 pub struct Allowed {
     differences: Vec<Difference>,
 }

@@ -1,13 +1,14 @@
-//! Plays the protocol scripts over TCP against Laneway and against two versions of memcached.
+//! Plays the protocol scripts over TCP against Laneway and against those whose protocol it is.
 //!
-//! Laneway must answer as the scripts say, to the byte. memcached must too, today's and the one of
-//! Debian's stable suite, but for lines with a `~` beside them, cases that are `since=` a later
-//! version, and what replay-allow.toml lets it leave: each with its reason, at most DIFFERENCES_MAX
-//! for a version, and one that is not needed fails. What all answer alike we have not made up; what
-//! differs was decided, not overlooked.
+//! Laneway must answer as the scripts say, to the byte. So must memcached, today's and the one of
+//! Debian's stable suite, and for RESP's scripts Valkey and Redis: but for lines with a `~` beside
+//! them, cases that are `since=` a later version, and what replay-allow.toml lets memcached leave:
+//! each with its reason, at most DIFFERENCES_MAX for a server, and one that is not needed fails.
+//! What all answer alike we have not made up; what differs was decided, not overlooked.
 
 mod allow;
 mod play;
+mod protocol;
 #[path = "../../../crates/server/tests/execute_scripts/script.rs"]
 mod script;
 
@@ -15,29 +16,31 @@ use crate::outcome::{Failure, Outcome, passed, skipped};
 use crate::process;
 use crate::server::{Executable, Server};
 use allow::Allowed;
-use play::{Played, Side};
+use play::{Peer, Played, Side};
+use protocol::{NEWEST, Protocol, Rival, STABLE};
 use script::{Act, Case};
 use std::path::PathBuf;
 
 pub const HELP: &str = "\
-Play the protocol scripts against Laneway and against memcached, today's and Debian stable's.
+Play the protocol scripts against Laneway and against memcached, or RESP's against Valkey and Redis.
 
 usage: cargo xtask replay [--only TEXT] [--against laneway|memcached|stable|all]
                           [--server PROGRAM]
+       cargo xtask replay --resp [--only TEXT] [--against laneway|valkey|redis|all]
+                          [--server PROGRAM]
 
+  --resp             the scripts of RESP, in the folder `resp`, and not memcached's
   --only TEXT        only the cases whose `file: name` contains TEXT
-  --against WHOM     Laneway; memcached 1.6.45, which `cargo xtask peers` unpacks; memcached
-                     1.6.18, which Debian's stable suite has; or all of them (default). Where one of
-                     the two is not here, or of another version, the task ends as skipped
+  --against WHOM     Laneway; memcached 1.6.45, Valkey 9.1 or Redis 8, which `cargo xtask peers`
+                     unpacks; memcached 1.6.18, which Debian's stable suite has; or all of the
+                     protocol's (default). Where one is not here, or of another version, the task
+                     ends as skipped
   --server PROGRAM   play against this executable as if it were Laneway
 
 The scripts are crates/server/tests/scripts/*.txt; the README there defines their form.";
 
-/// How many lines of all scripts one version of memcached may answer otherwise.
+/// How many lines of all scripts of a protocol one server may answer otherwise.
 const DIFFERENCES_MAX: usize = 40;
-/// The versions that the scripts are played against: today's, and Debian stable's.
-const NEWEST: &str = "1.6.45";
-const STABLE: &str = "1.6.18";
 
 /// Conditions of a case, and the flag that fulfils them.
 const FLAGS: &[(&str, &str)] =
@@ -47,70 +50,78 @@ const FLAGS: &[(&str, &str)] =
 const LATER: &str = "since=";
 
 struct Options {
+    protocol: Protocol,
     only: String,
-    /// Whom to play against.
-    sides: Vec<Side>,
+    /// Whom to play against: `laneway`, a rival's word, or `all`.
+    against: String,
     server: Option<PathBuf>,
 }
 
 impl Options {
     fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
         use lexopt::prelude::*;
-        const ALL: [(&str, Side); 3] = [
-            ("laneway", Side::Laneway),
-            ("memcached", Side::Memcached(NEWEST)),
-            ("stable", Side::Memcached(STABLE)),
-        ];
-        let sides = ALL.map(|(_, side)| side).to_vec();
-        let mut options = Options { only: String::new(), sides, server: None };
+        let mut options = Options {
+            protocol: protocol::MEMCACHED,
+            only: String::new(),
+            against: "all".into(),
+            server: None,
+        };
         while let Some(argument) = parser.next()? {
             match argument {
+                Long("resp") => options.protocol = protocol::RESP,
                 Long("only") => options.only = parser.value()?.string()?,
                 Long("server") => options.server = Some(parser.value()?.into()),
-                Long("against") => {
-                    let whom = parser.value()?.string()?;
-                    let chosen = ALL.iter().filter(|(name, _)| whom == "all" || whom == *name);
-                    options.sides = chosen.map(|(_, side)| *side).collect();
-                    if options.sides.is_empty() {
-                        let known = "laneway, memcached, stable or all";
-                        return Err(Failure::Usage(format!("--against {whom}: must be {known}")));
-                    }
-                }
+                Long("against") => options.against = parser.value()?.string()?,
                 _ => return Err(Failure::Usage(argument.unexpected().to_string())),
             }
         }
-        Ok(options)
+        let whom = &options.against;
+        let words = options.protocol.rivals.iter().map(|rival| rival.word);
+        let known: Vec<&str> = ["all", "laneway"].into_iter().chain(words).collect();
+        match known.contains(&whom.as_str()) {
+            true => Ok(options),
+            false => {
+                let known = known.join(", ");
+                Err(Failure::Usage(format!("--against {whom}: must be one of {known}")))
+            }
+        }
+    }
+
+    fn is_chosen(&self, word: &str) -> bool {
+        self.against == "all" || self.against == word
     }
 }
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
     let options = Options::read(parser)?;
-    let cases = scripts()?;
-    let mut allowed = Allowed::read()?;
+    let protocol = &options.protocol;
+    let cases = scripts(protocol)?;
+    let mut allowed = if protocol.has_list { Allowed::read()? } else { Allowed::default() };
     let chosen: Vec<&Case> = cases.iter().filter(|case| case.id.contains(&options.only)).collect();
     if chosen.is_empty() {
         return Err(Failure::Usage(format!("--only {}: no case is called so", options.only)));
     }
     let (mut notes, mut left_out) = (Vec::new(), Vec::new());
     let mut wrong = 0;
-    for &one in &options.sides {
-        if let Side::Memcached(version) = one {
-            let count = differences(&cases, version, &allowed)?;
-            notes.push(format!("{count} of {DIFFERENCES_MAX} differences from {version}"));
-        }
-        let executable = match one {
-            Side::Laneway => Executable::named_or_laneway(options.server.as_deref())?,
-            Side::Memcached(version) => match memcached(version)? {
-                Ok(executable) => executable,
-                Err(reason) => {
-                    left_out.push(reason);
-                    continue;
-                }
-            },
-        };
-        wrong += side(&chosen, one, &executable, &mut allowed, &mut notes)?;
-        if let Side::Memcached(version) = one {
-            wrong += stale(&chosen, &cases, version, &allowed);
+    if options.is_chosen("laneway") {
+        let executable = Executable::named_or_laneway(options.server.as_deref())?;
+        wrong += side(&chosen, Side::Laneway, &executable, protocol, &mut allowed, &mut notes)?;
+    }
+    for Rival { peer, .. } in protocol.rivals {
+        notes.push(format!(
+            "{} differences from {}",
+            differences(&cases, *peer, &allowed)?,
+            peer.name
+        ));
+    }
+    for rival in protocol.rivals.iter().filter(|rival| options.is_chosen(rival.word)) {
+        match rival.executable()? {
+            Err(reason) => left_out.push(reason),
+            Ok(executable) => {
+                let one = Side::Peer(rival.peer);
+                wrong += side(&chosen, one, &executable, protocol, &mut allowed, &mut notes)?;
+                wrong += stale(&chosen, &cases, rival.peer, &allowed);
+            }
         }
     }
     let notes = notes.join("; ");
@@ -121,26 +132,26 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     }
 }
 
-fn scripts() -> Result<Vec<Case>, String> {
-    let folder = process::root().join("crates/server/tests/scripts");
+fn scripts(protocol: &Protocol) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
-    for path in script::files(&folder)? {
+    for path in script::files(&process::root().join(protocol.folder))? {
         cases.extend(script::read_file(&path)?);
     }
     Ok(cases)
 }
 
-/// How many expected lines this version of memcached answers otherwise.
-fn differences(cases: &[Case], version: &str, allowed: &Allowed) -> Result<usize, String> {
+/// How many expected lines this server answers otherwise.
+fn differences(cases: &[Case], peer: Peer, allowed: &Allowed) -> Result<usize, String> {
     let steps = cases.iter().flat_map(|case| &case.steps);
-    let differs = |act: &Act| matches!(act, Act::Expect(line) if line.instead(version).is_some());
+    let differs = |act: &Act| matches!(act, Act::Expect(line) if line.instead(peer.mark).is_some());
     let lines = steps.filter(|step| differs(&step.act)).count();
-    let later = cases.iter().filter(|case| is_later(case, version)).count();
-    let count = lines + later + allowed.count(version);
+    let later = cases.iter().filter(|case| is_later(case, peer.mark)).count();
+    let count = lines + later + allowed.count(peer.mark);
     match count <= DIFFERENCES_MAX {
         true => Ok(count),
         false => {
-            Err(format!("{count} differences from memcached {version}, {DIFFERENCES_MAX} allowed"))
+            let name = peer.name;
+            Err(format!("{count} differences from {name}, {DIFFERENCES_MAX} are allowed"))
         }
     }
 }
@@ -151,31 +162,16 @@ fn is_later(case: &Case, version: &str) -> bool {
     since.is_some_and(|since| since == NEWEST && version == STABLE)
 }
 
-/// memcached of this version, or why it cannot be compared with.
-fn memcached(version: &str) -> Result<Result<Executable, String>, String> {
-    let (found, task) = match version {
-        NEWEST => (Executable::newest_memcached(), "peers"),
-        _ => (Executable::memcached(), "setup"),
-    };
-    let Some(executable) = found else {
-        return Ok(Err(format!("no memcached {version} here, see `cargo xtask {task}`")));
-    };
-    let told = executable.version()?;
-    Ok(match told.ends_with(version) {
-        true => Ok(executable),
-        false => Err(format!("it is {told}, and the scripts tell how {version} differs")),
-    })
-}
-
 /// Plays all cases against one executable; how many did not go as written.
 fn side(
     cases: &[&Case],
     side: Side,
     executable: &Executable,
+    protocol: &Protocol,
     allowed: &mut Allowed,
     notes: &mut Vec<String>,
 ) -> Result<usize, String> {
-    let name = &side.name();
+    let (name, end) = (side.name(), protocol.end);
     let common = executable.start("replay", &[])?;
     let (mut played, mut lines, mut left_out, mut wrong, mut again) = (0, 0, 0, 0, 0);
     for case in cases {
@@ -187,12 +183,12 @@ fn side(
         let once = || {
             if flags.is_empty() {
                 crate::client::Client::connect(common.address())
-                    .and_then(|mut client| client.send(b"flush_all\r\n").map(|()| client))
-                    .and_then(|mut client| client.expect("OK"))
-                    .and_then(|()| play::play(case, common.address(), side))
+                    .and_then(|mut client| client.send(protocol.flush).map(|()| client))
+                    .and_then(|mut client| client.expect(protocol.flushed))
+                    .and_then(|()| play::play(case, common.address(), side, end))
             } else {
                 let own: Server = executable.start("replay-case", &flags)?;
-                play::play(case, own.address(), side)
+                play::play(case, own.address(), side, end)
             }
         };
         let result = once().and_then(|first| match &first.wrong {
@@ -204,10 +200,10 @@ fn side(
         });
         played += 1;
         let mut result = result.map_err(|why| format!("{}: {why}", case.id))?;
-        if let Side::Memcached(version) = side {
-            let is_later = is_later(case, version);
+        if let Side::Peer(peer) = side {
+            let is_later = is_later(case, peer.mark);
             let departed =
-                result.wrong.take_if(|w| is_later || allowed.allows(version, &case.id, w));
+                result.wrong.take_if(|w| is_later || allowed.allows(peer.mark, &case.id, w));
             if is_later && departed.is_none() {
                 result.stale.push(case.line);
             }
@@ -239,14 +235,15 @@ fn flags(case: &Case) -> Result<Vec<&'static str>, String> {
 }
 
 /// Says which entries of the allow-list are not needed, of those that this run could tell.
-fn stale(chosen: &[&Case], all: &[Case], version: &str, allowed: &Allowed) -> usize {
+fn stale(chosen: &[&Case], all: &[Case], peer: Peer, allowed: &Allowed) -> usize {
     let told =
         |id: &str| chosen.iter().any(|case| case.id == id) || all.iter().all(|case| case.id != id);
-    let stale = allowed.stale(version, told);
+    let stale = allowed.stale(peer.mark, told);
     for case in &stale {
         println!(
-            "{}: {case}: stale: memcached {version} goes as written, or there is no such case",
-            allow::PATH
+            "{}: {case}: stale: {} goes as written, or there is no such case",
+            allow::PATH,
+            peer.name
         );
     }
     stale.len()

@@ -1,8 +1,8 @@
 //! Plays one case over TCP and says where the replies leave the script.
 //!
-//! A case ends with `mn`, whose reply `MN` must come next: so nothing that should not be there can
-//! hide behind the last expected line. After the first difference the rest of a case means nothing,
-//! and it is left.
+//! A case ends with a request whose reply must come next (`mn`, which asks for `MN`): so nothing
+//! that should not be there can hide behind the last expected line. After the first difference the
+//! rest of a case means nothing, and it is left.
 
 use super::script::{Act, Case, Compared, Expectation, Numbers, Part, Text};
 use std::io::{ErrorKind, Read, Write};
@@ -19,18 +19,35 @@ const READ_BYTES: usize = 64 * 1024;
 #[derive(Clone, Copy, PartialEq)]
 pub enum Side {
     Laneway,
-    /// Of this version; its `~` lines stand in place of ours.
-    Memcached(&'static str),
+    Peer(Peer),
+}
+
+/// Another server than ours.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Peer {
+    /// As it is called in what is printed, such as `memcached 1.6.45`.
+    pub name: &'static str,
+    /// What stands behind the `~` of a line that is this one's alone.
+    pub mark: &'static str,
 }
 
 impl Side {
     /// As it is called in what is printed.
-    pub fn name(self) -> String {
+    pub fn name(self) -> &'static str {
         match self {
-            Side::Laneway => "Laneway".into(),
-            Side::Memcached(version) => format!("memcached {version}"),
+            Side::Laneway => "Laneway",
+            Side::Peer(peer) => peer.name,
         }
     }
+}
+
+/// What a protocol asks for at the end of a case, and how that is answered.
+#[derive(Clone, Copy)]
+pub struct End {
+    pub request: &'static [u8],
+    pub reply: &'static [u8],
+    /// As it is called in what is printed.
+    pub name: &'static str,
 }
 
 /// What came of one case.
@@ -85,13 +102,13 @@ impl std::fmt::Display for Wrong {
 }
 
 /// Plays `case` on a new connection to a server in which nothing is live.
-pub fn play(case: &Case, address: SocketAddr, side: Side) -> Result<Played, String> {
+pub fn play(case: &Case, address: SocketAddr, side: Side, end: End) -> Result<Played, String> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| e.to_string())?;
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
     let mut talk = Talk { stream, input: Vec::new(), closed: false, numbers: Numbers::new(), side };
     let mut played = Played::default();
-    talk.run(case, &mut played)?;
+    talk.run(case, end, &mut played)?;
     Ok(played)
 }
 
@@ -104,7 +121,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn run(&mut self, case: &Case, played: &mut Played) -> Result<(), String> {
+    fn run(&mut self, case: &Case, end: End, played: &mut Played) -> Result<(), String> {
         let mut ended = false;
         let mut output = Vec::new();
         for step in &case.steps {
@@ -131,11 +148,11 @@ impl Talk {
             }
         }
         if !ended {
-            output.extend_from_slice(b"mn\r\n");
+            output.extend_from_slice(end.request);
             self.send(&mut output);
             let last = case.steps.last().map_or(0, |step| step.line);
-            let parts = vec![Part::Bytes(b"MN\r\n".to_vec())];
-            let end = Text { written: "MN, for nothing is left over".into(), parts };
+            let parts = vec![Part::Bytes(end.reply.to_vec())];
+            let end = Text { written: format!("{}, for nothing is left over", end.name), parts };
             if self.take(&end).is_none() {
                 played.wrong = Some(self.wrong(last, &end.written));
             }
@@ -158,7 +175,7 @@ impl Talk {
         }
         let instead = match self.side {
             Side::Laneway => None,
-            Side::Memcached(version) => expected.instead(version),
+            Side::Peer(peer) => expected.instead(peer.mark),
         };
         match instead {
             Some(lines) if lines.is_empty() => {

@@ -258,7 +258,7 @@ fn put_info_set(what: &[u8], text: &[u8], out: &mut Vec<u8>) {
     match name_of(text) {
         Ok(_) => out.extend_from_slice(OK),
         Err(_) => {
-            let what = String::from_utf8_lossy(what).to_lowercase();
+            let what = String::from_utf8_lossy(what);
             let words =
                 format!("ERR {what} cannot contain spaces, newlines or special characters.");
             put_error(out, words.as_bytes());
@@ -272,6 +272,7 @@ fn commands(version: Version, mut args: Args<'_>, out: &mut Vec<u8>) {
         return TABLE.iter().for_each(|spec| put_spec(version, spec, out));
     };
     match () {
+        () if is(part, "count") && args.left() > 0 => put_wrong_number("command|count", out),
         () if is(part, "count") => put_integer(out, TABLE.len() as i64),
         () if is(part, "list") => {
             put_array_head(out, TABLE.len());
@@ -352,8 +353,7 @@ impl<T: Transport> Core<T> {
             };
             sections.left() == 0 || sections.any(|section| is(section, name) || is_all(section))
         };
-        let shared = &self.shared;
-        let connections = &shared.connections;
+        let (shared, connections) = (&self.shared, &self.shared.connections);
         let mut totals = crate::counters::Totals::default();
         shared.each_domain(|shared| totals.add_totals(&shared.board.totals()));
         let mut stats = shared.store.stats();
@@ -411,8 +411,8 @@ impl<T: Transport> Core<T> {
         );
         section("replication", &[("role", "master".into()), ("connected_slaves", "0".into())]);
         section("cluster", &[("cluster_enabled", "0".into())]);
-        let keys = ("db0", format!("keys={},expires=0,avg_ttl=0", stats.items));
-        section("keyspace", if stats.items > 0 { std::slice::from_ref(&keys) } else { &[] });
+        let keys = [("db0", format!("keys={},expires=0,avg_ttl=0", stats.items))];
+        section("keyspace", &keys[..usize::from(stats.items > 0)]);
         text.into_bytes()
     }
 

@@ -46,3 +46,12 @@ fn what_is_no_script_is_refused_with_its_line() {
         assert!(why.starts_with("f.txt:"), "{why}");
     }
 }
+
+#[test]
+fn words_are_sent_as_a_request_of_resp() {
+    let cases = read("f.txt", "== a\n*> SET a\\x20b \"\" <x*3>\n").expect("a good script");
+    let Act::Send(text) = &cases[0].steps[0].act else { panic!("not a send") };
+    let wanted = b"*4\r\n$3\r\nSET\r\n$3\r\na b\r\n$0\r\n\r\n$3\r\nxxx\r\n";
+    assert_eq!(text.parts, [Part::Bytes(wanted.to_vec())]);
+    assert!(read("f.txt", "== a\n*> GET <NUM>\n").is_err(), "a number cannot be sent");
+}

@@ -158,6 +158,7 @@ fn read_line(name: &str, line: usize, text: &str, cases: &mut Vec<Case>) -> Resu
         _ if mark.starts_with('~') => return alternative(&mark[1..], rest, case),
         ">" => Act::Send(Text::read(rest)?.and_end()),
         ">>" => Act::Send(Text::read(rest)?),
+        "*>" => Act::Send(Text::request(rest)?),
         "<" | "<~" => Act::Expect(Expectation {
             text: Text::read(rest)?.and_end(),
             anywhere: mark == "<~",
@@ -214,6 +215,20 @@ impl Text {
         parts.push(Part::Bytes(bytes));
         parts.retain(|part| *part != Part::Bytes(Vec::new()));
         Ok(Text { written: written.into(), parts })
+    }
+
+    /// RESP's request of these words, of which `""` is the empty one.
+    fn request(written: &str) -> Result<Text, String> {
+        let words: Vec<&str> = written.split(' ').collect();
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            let word = if word == "\"\"" { "" } else { word };
+            let word = Text::read(word)?.bytes(&Numbers::new())?;
+            bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+            bytes.extend(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        Ok(Text { written: written.into(), parts: vec![Part::Bytes(bytes)] })
     }
 
     fn and_end(mut self) -> Text {

@@ -32,11 +32,17 @@ impl AsRef<[u8]> for Digits {
     }
 }
 
+/// A number without the spaces that memcached's `decr` leaves behind it; Redis takes none.
+fn without_filling(text: &[u8]) -> &[u8] {
+    let length = text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+    &text[..length]
+}
+
 /// Adds to the number that a key holds. `out` is scratch, too.
 pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) -> Outcome {
     let counters = asking.context.counters;
     let next = |before: Option<&[u8]>| {
-        let before = before.map_or(Some(0), |text| integer(text.trim_ascii_end()));
+        let before = before.map_or(Some(0), |text| integer(without_filling(text)));
         let number = before.ok_or(NO_INTEGER)?.checked_add(by).ok_or(OVERFLOW)?;
         let mut digits = Digits::default();
         put_i64(&mut digits, number);

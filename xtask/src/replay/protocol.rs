@@ -1,0 +1,100 @@
+//! The protocols whose scripts are replayed, and against whom.
+
+use super::play::{End, Peer};
+use crate::server::Executable;
+
+/// Today's memcached, and Debian stable's.
+pub const NEWEST: &str = "1.6.45";
+pub const STABLE: &str = "1.6.18";
+
+/// One protocol.
+pub struct Protocol {
+    /// Of its scripts, from the root.
+    pub folder: &'static str,
+    /// Forgets everything, and how that is answered.
+    pub flush: &'static [u8],
+    pub flushed: &'static str,
+    pub end: End,
+    pub rivals: &'static [Rival],
+    /// Whether replay-allow.toml speaks of its scripts.
+    pub has_list: bool,
+}
+
+/// A server that the scripts are compared with.
+pub struct Rival {
+    /// As `--against` names it.
+    pub word: &'static str,
+    pub peer: Peer,
+    find: fn() -> Option<Executable>,
+    /// The task that brings it.
+    task: &'static str,
+    /// What it must say of its version.
+    version: &'static str,
+}
+
+impl Rival {
+    /// Its executable, or why it cannot be compared with.
+    pub fn executable(&self) -> Result<Result<Executable, String>, String> {
+        let name = self.peer.name;
+        let Some(executable) = (self.find)() else {
+            return Ok(Err(format!("no {name} here, see `cargo xtask {}`", self.task)));
+        };
+        let told = executable.version()?;
+        Ok(match told.split_whitespace().any(|word| word.starts_with(self.version)) {
+            true => Ok(executable),
+            false => Err(format!("it is {told}, and the scripts tell how {name} differs")),
+        })
+    }
+}
+
+pub const MEMCACHED: Protocol = Protocol {
+    folder: "crates/server/tests/scripts",
+    flush: b"flush_all\r\n",
+    flushed: "OK",
+    end: End { request: b"mn\r\n", reply: b"MN\r\n", name: "MN" },
+    rivals: &[
+        Rival {
+            word: "memcached",
+            peer: Peer { name: "memcached 1.6.45", mark: NEWEST },
+            find: Executable::newest_memcached,
+            task: "peers",
+            version: NEWEST,
+        },
+        Rival {
+            word: "stable",
+            peer: Peer { name: "memcached 1.6.18", mark: STABLE },
+            find: Executable::memcached,
+            task: "setup",
+            version: STABLE,
+        },
+    ],
+    has_list: true,
+};
+
+pub const RESP: Protocol = Protocol {
+    folder: "crates/server/tests/scripts/resp",
+    flush: b"*1\r\n$8\r\nFLUSHALL\r\n",
+    flushed: "+OK",
+    end: End {
+        request: b"*2\r\n$4\r\nPING\r\n$3\r\nend\r\n",
+        reply: b"$3\r\nend\r\n",
+        name: "the reply to PING",
+    },
+    rivals: &[
+        Rival {
+            word: "valkey",
+            peer: Peer { name: "Valkey 9.1", mark: "valkey" },
+            find: || Executable::redis("valkey-server"),
+            task: "peers",
+            version: "v=9.1.",
+        },
+        Rival {
+            word: "redis",
+            peer: Peer { name: "Redis 8", mark: "redis" },
+            find: || Executable::redis("redis-server"),
+            task: "peers",
+            version: "v=8.",
+        },
+    ],
+    has_list: false,
+};
