@@ -168,12 +168,14 @@ impl<T: Transport> Core<T> {
     }
 }
 
-impl<S> Connection<S> {
-    /// Bytes of the longest item that those of its requests may store that are not answered. `None`
-    /// where they are enough.
-    pub(crate) fn longest_given(&self) -> Option<u64> {
-        match self.mode {
-            _ if JOBS_MAX <= self.output.held_back() => None,
+impl<T: Transport> Core<T> {
+    /// Bytes of the longest item that those requests of a connection may store that are not
+    /// answered. `None` where they are enough, or it is to leave: it would always have some under
+    /// way, and so never be between two requests.
+    pub(crate) fn longest_given(&self, connection: &Connection<T::Stream>) -> Option<u64> {
+        match connection.mode {
+            _ if JOBS_MAX <= connection.output.held_back() => None,
+            _ if connection.output.is_waiting() && self.is_to_leave(connection) => None,
             Mode::Batches { longest } => Some(longest),
             _ => Some(0),
         }
@@ -190,7 +192,7 @@ impl<T: Transport> Streams<T> {
         input: &[u8],
         arrived: u64,
     ) -> Option<Step> {
-        let before = connection.longest_given()?;
+        let before = core.longest_given(connection)?;
         let (row, end) = core.row_of(input, before);
         self.give_row(core, connection, (row, end), (input, None), arrived)
     }
@@ -204,10 +206,6 @@ impl<T: Transport> Streams<T> {
         (input, spoken): (&[u8], Option<Box<Spoken>>),
         arrived: u64,
     ) -> Option<Step> {
-        // It would always have some under way, and so never be between two requests and leave.
-        if connection.output.is_waiting() && core.is_to_leave(connection) {
-            return None;
-        }
         if row.requests == 0 {
             return match end {
                 End::Starved(stop) => Some(Step::Stop(0, stop)),

@@ -189,7 +189,7 @@ impl<T: Transport> Streams<T> {
         rest: &[u8],
         arrived: u64,
     ) -> Option<Step> {
-        let longest = connection.longest_given()?;
+        let longest = core.longest_given(connection)?;
         let spoken = core.spoken(connection, arrived);
         let mut scan = connection.session().scan;
         let (row, end) = core.resp_row_of(&mut scan, rest, (longest, spoken.now_ms));
