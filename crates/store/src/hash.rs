@@ -11,7 +11,8 @@ pub const PARTITIONS: usize = 64;
 const _: () = assert!(PARTITIONS.is_power_of_two() && PARTITIONS <= 256);
 
 const BUCKET_SHIFT: u32 = 16;
-const BUCKET_BITS: u32 = 36;
+/// How many bits choose the bucket.
+pub const BUCKET_BITS: u32 = 36;
 const PARTITION_SHIFT: u32 = 52;
 
 /// The seeded hash function: SipHash-1-3 of a whole key at once. Written out here because a

@@ -289,6 +289,11 @@ impl Index {
         place(hash.partition(), bucket_of(hash, buckets))
     }
 
+    /// Primary buckets of a partition.
+    pub fn buckets_of(&self, partition: usize) -> u64 {
+        self.partitions[partition].buckets.load(Acquire) // (K) pairs with (L)
+    }
+
     /// Ask the cache for the primary bucket of a hash; returns it.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) -> usize {

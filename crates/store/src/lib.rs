@@ -41,6 +41,7 @@ mod read;
 mod record;
 mod region;
 mod remains;
+mod scan;
 mod stats;
 #[cfg(test)]
 mod steps_tests;

@@ -111,7 +111,7 @@ fn outcomes(
             true => one_number(old, |number| number.wrapping_add(by), values),
             false => one_number(old, |number| number.saturating_sub(by), values),
         },
-        (Asked::Join(_) | Asked::Sum(_) | Asked::Take | Asked::Swap(_), _) => {
+        (Asked::Join(_) | Asked::Over(..) | Asked::Sum(_) | Asked::Take | Asked::Swap(_), _) => {
             unreachable!("these are RESP's")
         }
     }
@@ -126,6 +126,12 @@ fn by_resp(item: Option<Item>, operation: &Operation, values: &mut Values) -> Op
         Asked::Swap(new) => (stored(new, operation), read(item)),
         Asked::Join(more) => {
             let value = item.map_or(more, |old| values.joined(old.value, more));
+            let length = values.bytes(value).len() as u64;
+            (item.map_or_else(|| fresh(value), |old| kept(old, value)), Told::Number(length))
+        }
+        Asked::Over(at, more) => {
+            let before = item.map_or(Vec::new(), |old| values.bytes(old.value).to_vec());
+            let value = values.over(&before, more, at as usize);
             let length = values.bytes(value).len() as u64;
             (item.map_or_else(|| fresh(value), |old| kept(old, value)), Told::Number(length))
         }

@@ -33,6 +33,14 @@ impl Values {
         &self.bytes[id as usize]
     }
 
+    /// The number of `first` with `second` over its bytes from `at` on.
+    pub(crate) fn over(&mut self, first: &[u8], second: ValueId, at: usize) -> ValueId {
+        let (mut both, second) = (first.to_vec(), self.bytes(second));
+        both.resize(both.len().max(at + second.len()), 0);
+        both[at..at + second.len()].copy_from_slice(second);
+        self.id(&both)
+    }
+
     pub(crate) fn joined(&mut self, first: ValueId, second: ValueId) -> ValueId {
         let both = [self.bytes(first), self.bytes(second)].concat();
         self.id(&both)
@@ -136,6 +144,8 @@ pub enum Asked {
     Count(Count),
     /// By RESP: bytes behind the value, or an item made of them.
     Join(ValueId),
+    /// By RESP: bytes over those of the value from here on, or an item made of them.
+    Over(u32, ValueId),
     /// By RESP: add to the signed number, which begins at 0.
     Sum(i64),
     /// By RESP: read it and remove it.

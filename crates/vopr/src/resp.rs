@@ -57,6 +57,11 @@ pub fn one(key: usize, asked: Asked, values: &Values, now_seconds: u32) -> Optio
         Asked::Join(more) => {
             of(&[b"APPEND", name, values.bytes(more)], vec![(key, asked)], Reply::Number)
         }
+        Asked::Over(at, more) => {
+            let at = at.to_string();
+            let args = [&b"SETRANGE"[..], name, at.as_bytes(), values.bytes(more)];
+            of(&args, vec![(key, asked)], Reply::Number)
+        }
         Asked::Sum(by) => {
             let by = by.to_string();
             of(&[b"INCRBY", name, by.as_bytes()], vec![(key, asked)], Reply::Signed)
@@ -89,6 +94,25 @@ pub fn set_many(pairs: &[(usize, New)], values: &Values) -> Request {
         .iter()
         .map(|(key, new)| (*key, Asked::Set(New { flags: 0, ttl: Ttl::Never, ..*new })));
     of(&args, asked.collect(), Reply::StoredAll)
+}
+
+/// Requests that concern no key; fewer where items are kept durably.
+pub fn lines(kept: bool) -> &'static [&'static str] {
+    const LINES: [&str; 12] = [
+        "PING",
+        "INFO",
+        "DBSIZE",
+        "COMMAND",
+        "CONFIG GET *",
+        "CLIENT ID",
+        "CLIENT LIST",
+        "TIME",
+        "WAIT 0 0",
+        "SCAN 0 COUNT 50",
+        "SCAN 3000000000000 MATCH k*",
+        "RANDOMKEY",
+    ];
+    if kept { &LINES[..9] } else { &LINES }
 }
 
 /// What concerns no key.

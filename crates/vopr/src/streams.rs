@@ -8,7 +8,7 @@ use crate::model::{Asked, Count, Fetch, New, Told, Ttl};
 use crate::request::Reply;
 use crate::resp;
 use crate::rig::value;
-use crate::swarm::Swarm;
+use crate::swarm::{Kept, Swarm};
 use laneway_tier::disk::sim::Random;
 use laneway_transport::memory::{Client, Net};
 use std::collections::VecDeque;
@@ -120,7 +120,14 @@ impl Scene<'_> {
     /// What only RESP has, in place of something like it.
     fn resp_asked(&mut self, asked: Asked) -> Asked {
         match asked {
-            Asked::Append(more) | Asked::Prepend(more) => Asked::Join(more),
+            Asked::Append(more) => Asked::Join(more),
+            Asked::Prepend(more) => {
+                let at = self.random.below(60) as u32;
+                match self.books.values.bytes(more).is_empty() {
+                    true => Asked::Join(more),
+                    false => Asked::Over(at, more),
+                }
+            }
             Asked::Increase(by) => Asked::Sum(by as i64),
             Asked::Decrease(by) => Asked::Sum(-(by as i64)),
             Asked::Delete if self.random.one_in(3) => Asked::Take,
@@ -468,7 +475,7 @@ impl StreamClient {
 fn by_resp(scene: &mut Scene<'_>, again: Option<usize>) -> Option<Request> {
     match scene.random.below(40) {
         0 if scene.swarm.admin => {
-            let lines = ["PING", "INFO", "DBSIZE", "COMMAND", "CONFIG GET *", "CLIENT ID", "TIME"];
+            let lines = resp::lines(scene.swarm.kept != Kept::No);
             Some(resp::other(lines[scene.random.below(lines.len() as u64) as usize]))
         }
         1 if scene.swarm.wrong => {

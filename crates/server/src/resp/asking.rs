@@ -28,6 +28,11 @@ impl<T: Transport> Core<T> {
         }
     }
 
+    /// Whether items are kept durably.
+    pub(crate) fn keeps(&self) -> bool {
+        self.shared.durable.get().is_some()
+    }
+
     /// The unix millisecond of that moment.
     pub(crate) fn now_ms(&self, nanos: u64) -> u64 {
         self.clock.unix_nanos(nanos) / 1_000_000

@@ -67,11 +67,6 @@ struct Moves {
 }
 
 impl<T: Transport> Core<T> {
-    /// Whether items are kept durably.
-    pub(crate) fn keeps(&self) -> bool {
-        self.shared.durable.get().is_some()
-    }
-
     /// What the keeper has to know of who asks.
     pub(crate) fn spoken(&self, connection: &mut Connection<T::Stream>, arrived: u64) -> Spoken {
         let version = connection.session().version;
@@ -260,7 +255,8 @@ impl<T: Transport> Streams<T> {
         Some(self.resp_hand(core, connection, (&rest[..bytes], false), size, arrived))
     }
 
-    /// Gives a value that has streamed in to the keeper, and what is to be done with it. The next request waits for the reply, but the next pair of an `MSET` comes behind.
+    /// Gives a value that has streamed in to the keeper, and what is to be done with it. The next
+    /// request waits for the reply, and so does the next pair of an `MSET`.
     pub(crate) fn resp_keep_body(
         &mut self,
         core: &mut Core<T>,

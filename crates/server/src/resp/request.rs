@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::resp::multi::is_queued;
 use crate::resp::options;
 use crate::resp::state::{EachKey, Front, Under};
-use crate::resp::table::{Command, Spec, find};
+use crate::resp::table::{Command, Spec, check_part, find};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;
@@ -80,7 +80,7 @@ impl<T: Transport> Streams<T> {
         let refusal = match find(name) {
             None => Err(unknown(name, behind)),
             Some(spec) if !spec.takes(args.left()) => Err(wrong_number(spec)),
-            Some(spec) => Ok(spec),
+            Some(spec) => check_part(spec, behind).map(|()| spec),
         };
         let spec = match refusal {
             Ok(spec) => spec,

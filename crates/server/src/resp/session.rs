@@ -1,11 +1,13 @@
 //! Commands about the connection and about the whole server.
 
-use crate::connection::Connection;
+use crate::connection::{CardKind, Connection};
 use crate::core::Core;
 use crate::execute::VERSION;
+use crate::resp::glob::fits;
 use crate::resp::options::SYNTAX;
 use crate::resp::state::Dialect;
 use crate::resp::table::{Command, Spec, TABLE, find};
+use crate::shared::lock;
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;
@@ -33,7 +35,11 @@ const BAD_NAME: &[u8] =
     b"-ERR Client names cannot contain spaces, newlines or special characters.\r\n";
 const LONG_NAME: &[u8] = b"-ERR Client names cannot be longer than 256 bytes here\r\n";
 const NO_FLUSH: &[u8] = b"-ERR FLUSHALL is not allowed (-F)\r\n";
-const NO_KEYS: &[u8] = b"-ERR KEYS is not served: it would look at every item at once\r\n";
+const NO_KEYS: &[u8] =
+    b"-ERR KEYS is not served: it would look at every item at once; use SCAN\r\n";
+const NEGATIVE_TIMEOUT: &[u8] = b"-ERR timeout is negative\r\n";
+/// Connections that `CLIENT LIST` tells of.
+const CLIENTS_MAX: usize = 256;
 
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
@@ -74,7 +80,19 @@ impl<T: Transport> Streams<T> {
                 connection.dialect = Dialect::resp();
                 put_simple(out, b"RESET");
             }
+            Command::Client if args.into_iter().next().is_some_and(|part| is(part, "list")) => {
+                put_verbatim(out, version, &core.resp_clients());
+            }
             Command::Client => client(connection, args, out),
+            Command::Scan => core.resp_scan(args, out),
+            Command::RandomKey => core.resp_random_key(version, arrived, out),
+            Command::Object => core.resp_object(connection, args, out),
+            // There are no replicas to wait for.
+            Command::Wait => match (args.next().and_then(integer), args.next().and_then(integer)) {
+                (Some(0..), Some(0..)) => put_integer(out, 0),
+                (Some(_), Some(..0)) => out.extend_from_slice(NEGATIVE_TIMEOUT),
+                _ => out.extend_from_slice(BAD_DATABASE),
+            },
             Command::Commands => commands(version, args, out),
             Command::Info => put_verbatim(out, version, &core.resp_info(args)),
             Command::Config => core.resp_config(version, args, out),
@@ -98,13 +116,6 @@ impl<T: Transport> Streams<T> {
 
 fn put_wrong_number(name: &str, out: &mut Vec<u8>) {
     put_error(out, format!("ERR wrong number of arguments for '{name}' command").as_bytes());
-}
-
-fn put_unknown_part(command: &str, part: &[u8], out: &mut Vec<u8>) {
-    let part = part[..part.len().min(128)].escape_ascii();
-    let command = command.to_uppercase();
-    let words = format!("ERR unknown subcommand '{part}'. Try {command} HELP.");
-    put_error(out, words.as_bytes());
 }
 
 /// Whether a client may call itself so.
@@ -184,68 +195,41 @@ fn hello<S>(connection: &mut Connection<S>, mut args: Args<'_>, out: &mut Vec<u8
     put_array_head(out, 0);
 }
 
+/// `CLIENT part ...`; the words were counted.
 fn client<S>(connection: &mut Connection<S>, mut args: Args<'_>, out: &mut Vec<u8>) {
     let part = args.next().unwrap_or_default();
-    let arguments = args.left();
-    let number = connection.card.number;
-    let peer = connection.card.peer.clone();
+    let card = connection.card.clone();
     let session = connection.session();
     let version = session.version;
-    let fits = |wanted: u32, name: &str, out: &mut Vec<u8>| {
-        if arguments != wanted {
-            put_wrong_number(&format!("client|{name}"), out);
-        }
-        arguments == wanted
-    };
     match () {
-        () if is(part, "id") => {
-            if fits(0, "id", out) {
-                put_integer(out, number as i64);
+        () if is(part, "id") => put_integer(out, card.number as i64),
+        () if is(part, "getname") => match session.name.is_empty() {
+            true => put_null(out, version),
+            false => put_bulk(out, &session.name),
+        },
+        () if is(part, "setname") => match name_of(args.next().unwrap_or_default()) {
+            Ok(name) => {
+                session.name = name.to_vec();
+                out.extend_from_slice(OK);
             }
-        }
-        () if is(part, "getname") => {
-            if fits(0, "getname", out) {
-                match session.name.is_empty() {
-                    true => put_null(out, version),
-                    false => put_bulk(out, &session.name),
-                }
-            }
-        }
-        () if is(part, "setname") => {
-            if fits(1, "setname", out) {
-                match name_of(args.next().unwrap_or_default()) {
-                    Ok(name) => {
-                        session.name = name.to_vec();
-                        out.extend_from_slice(OK);
-                    }
-                    Err(words) => out.extend_from_slice(words),
-                }
-            }
-        }
+            Err(words) => out.extend_from_slice(words),
+        },
         () if is(part, "setinfo") => {
-            if fits(2, "setinfo", out) {
-                let what = args.next().unwrap_or_default();
-                let text = args.next().unwrap_or_default();
-                put_info_set(what, text, out);
-            }
+            let what = args.next().unwrap_or_default();
+            put_info_set(what, args.next().unwrap_or_default(), out);
         }
         () if is(part, "no-evict") || is(part, "no-touch") => {
-            let name = String::from_utf8_lossy(part).to_lowercase();
-            if fits(1, &name, out) {
-                let on = args.next().unwrap_or_default();
-                let is_known = is(on, "on") || is(on, "off");
-                out.extend_from_slice(if is_known { OK } else { SYNTAX });
-            }
+            let on = args.next().unwrap_or_default();
+            let is_known = is(on, "on") || is(on, "off");
+            out.extend_from_slice(if is_known { OK } else { SYNTAX });
         }
-        () if is(part, "info") => {
-            if fits(0, "info", out) {
-                let resp = if version == Version::Three { 3 } else { 2 };
-                let name = String::from_utf8_lossy(&session.name).into_owned();
-                let line = format!("id={number} addr={peer} name={name} db=0 resp={resp}\n");
-                put_verbatim(out, version, line.as_bytes());
-            }
+        () => {
+            let resp = if version == Version::Three { 3 } else { 2 };
+            let name = String::from_utf8_lossy(&session.name).into_owned();
+            let (number, peer) = (card.number, &card.peer);
+            let line = format!("id={number} addr={peer} name={name} db=0 resp={resp}\n");
+            put_verbatim(out, version, line.as_bytes());
         }
-        () => put_unknown_part("client", part, out),
     }
 }
 
@@ -291,9 +275,8 @@ fn commands(version: Version, mut args: Args<'_>, out: &mut Vec<u8>) {
                 }
             }
         }
-        // What they do stands in docs/resp.md.
-        () if is(part, "docs") => put_map_head(out, version, 0),
-        () => put_unknown_part("command", part, out),
+        // `DOCS`: what they do stands in docs/resp.md.
+        () => put_map_head(out, version, 0),
     }
 }
 
@@ -326,6 +309,20 @@ impl<T: Transport> Core<T> {
             () if !self.execute_settings.flush_enabled => Err(NO_FLUSH),
             () => Ok(()),
         }
+    }
+
+    /// `CLIENT LIST`, of the first connections.
+    fn resp_clients(&self) -> Vec<u8> {
+        let mut text = String::new();
+        let cards = lock(&self.shared.connections.cards);
+        let clients = cards.values().filter(|card| card.kind == CardKind::Client);
+        for card in clients.take(CLIENTS_MAX) {
+            let idle = self.now_seconds.saturating_sub(card.last_seconds.load(Relaxed));
+            let local = card.local.as_deref().unwrap_or_default();
+            let (number, peer) = (card.number, &card.peer);
+            text += &format!("id={number} addr={peer} laddr={local} idle={idle} db=0\n");
+        }
+        text.into_bytes()
     }
 
     /// `FLUSHALL [ASYNC|SYNC]`; false where there is more to do, and the same is to be asked again.
@@ -418,13 +415,7 @@ impl<T: Transport> Core<T> {
 
     /// `CONFIG GET pattern ...`
     fn resp_config(&self, version: Version, mut args: Args<'_>, out: &mut Vec<u8>) {
-        let part = args.next().unwrap_or_default();
-        if !is(part, "get") {
-            return put_unknown_part("config", part, out);
-        }
-        if args.left() == 0 {
-            return put_wrong_number("config|get", out);
-        }
+        args.next(); // `GET`
         let settings = &self.shared.settings;
         let policy = if settings.store_mode { "noeviction" } else { "allkeys-lfu" };
         let known = [
@@ -437,63 +428,13 @@ impl<T: Transport> Core<T> {
             ("save", String::new()),
             ("timeout", settings.idle_timeout.as_secs().to_string()),
         ];
-        let is_wanted = |name: &str| args.into_iter().any(|pattern| fits(pattern, name.as_bytes()));
+        let is_wanted =
+            |name: &str| args.into_iter().any(|pattern| fits(pattern, name.as_bytes(), true));
         let told: Vec<_> = known.iter().filter(|(name, _)| is_wanted(name)).collect();
         put_map_head(out, version, told.len());
         for (name, value) in told {
             put_bulk(out, name.as_bytes());
             put_bulk(out, value.as_bytes());
-        }
-    }
-}
-
-/// Whether a name fits a pattern of `*` and `?`, in any case.
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut pattern, mut name) = (pattern, name);
-    // Where the last star stood, and how much of the name it has taken.
-    let mut star: Option<(&[u8], &[u8])> = None;
-    loop {
-        match (pattern, name) {
-            ([], []) => return true,
-            ([b'*', behind @ ..], _) => {
-                star = Some((behind, name));
-                pattern = behind;
-            }
-            ([p, behind @ ..], [n, rest @ ..]) if *p == b'?' || p.eq_ignore_ascii_case(n) => {
-                (pattern, name) = (behind, rest);
-            }
-            _ => match star {
-                Some((behind, [_, rest @ ..])) => {
-                    star = Some((behind, rest));
-                    (pattern, name) = (behind, rest);
-                }
-                _ => return false,
-            },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_fit_patterns() {
-        for (pattern, name, fit) in [
-            ("save", "save", true),
-            ("SAVE", "save", true),
-            ("sav", "save", false),
-            ("*", "save", true),
-            ("max*", "maxmemory-policy", true),
-            ("*mem*y", "maxmemory-policy", true),
-            ("*mem*z", "maxmemory-policy", false),
-            ("s?ve", "save", true),
-            ("s?ve", "sve", false),
-            ("", "save", false),
-            ("**", "save", true),
-            ("save*", "save", true),
-        ] {
-            assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), fit, "{pattern} {name}");
         }
     }
 }

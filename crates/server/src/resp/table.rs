@@ -2,6 +2,8 @@
 
 use crate::execute::redis::{Count, ExpiryUnit, Left, Telling};
 use Command::*;
+use laneway_wire::resp::Args;
+use laneway_wire::resp::reply::put_error;
 
 /// What a request asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,14 @@ pub enum Command {
     Persist,
     /// `KEYS`
     Keys,
+    /// `SCAN`
+    Scan,
+    /// `RANDOMKEY`
+    RandomKey,
+    /// `OBJECT`, `MEMORY`
+    Object,
+    /// `WAIT`
+    Wait,
     /// `PING`
     Ping,
     /// `ECHO`
@@ -195,7 +205,55 @@ pub static TABLE: &[Spec] = &[
     spec("flushdb", Flush, -1, &["write"], NONE),
     spec("time", Time, 1, PLAIN, NONE),
     spec("keys", Keys, 2, READ_MANY, NONE),
+    spec("scan", Scan, -2, READ_MANY, NONE),
+    spec("randomkey", RandomKey, 1, READ_MANY, NONE),
+    spec("object", Object, -2, READ_MANY, (2, 2, 1)),
+    spec("memory", Object, -2, READ_MANY, (2, 2, 1)),
+    spec("wait", Wait, 3, PLAIN, NONE),
 ];
+
+/// The second words of the commands that have one, and how many arguments stand behind it, at least
+/// and at most.
+static PARTS: &[(&str, &str, u32, u32)] = &[
+    ("client", "id", 0, 0),
+    ("client", "info", 0, 0),
+    ("client", "list", 0, 0),
+    ("client", "getname", 0, 0),
+    ("client", "setname", 1, 1),
+    ("client", "setinfo", 2, 2),
+    ("client", "no-evict", 1, 1),
+    ("client", "no-touch", 1, 1),
+    ("command", "count", 0, 0),
+    ("command", "list", 0, u32::MAX),
+    ("command", "info", 0, u32::MAX),
+    ("command", "docs", 0, u32::MAX),
+    ("config", "get", 1, u32::MAX),
+    ("object", "encoding", 1, 1),
+    ("object", "freq", 1, 1),
+    ("object", "idletime", 1, 1),
+    ("object", "refcount", 1, 1),
+    ("memory", "usage", 1, 3),
+];
+
+/// Whether the second word of a command is one, and so many arguments fit; else what is told, in
+/// Redis' words. `args` are those behind the first.
+pub fn check_part(spec: &Spec, mut args: Args<'_>) -> Result<(), Vec<u8>> {
+    let mut parts = PARTS.iter().filter(|(name, ..)| *name == spec.name).peekable();
+    let (Some(_), Some(word)) = (parts.peek(), args.next()) else { return Ok(()) };
+    let mut out = Vec::new();
+    let words = match parts.find(|(_, part, ..)| part.as_bytes().eq_ignore_ascii_case(word)) {
+        Some((.., least, most)) if (*least..=*most).contains(&args.left()) => return Ok(()),
+        Some((name, part, ..)) => {
+            format!("ERR wrong number of arguments for '{name}|{part}' command")
+        }
+        None => {
+            let (word, name) = (word[..word.len().min(128)].escape_ascii(), spec.name);
+            format!("ERR unknown subcommand '{word}'. Try {} HELP.", name.to_uppercase())
+        }
+    };
+    put_error(&mut out, words.as_bytes());
+    Err(out)
+}
 
 /// The command of this name, in any case.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {

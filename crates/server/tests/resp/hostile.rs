@@ -1,6 +1,7 @@
 //! Clients that are wrong, or want to be: they get Redis' words, lose nothing of others, and hold
 //! no memory to speak of.
 
+use crate::kept::{all_plans, with_folder};
 use laneway_policy::Form;
 use laneway_transport::memory::Faults;
 use laneway_vopr::rig::resp::{are_replies, bulk, request, words};
@@ -190,7 +191,8 @@ fn a_pipeline_of_very_many_requests_lets_others_in_between() {
     let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
     let (deep, other) = (rig.net.connect(), rig.net.connect());
     rig.say_resp(&other, "SET k v");
-    let (many, pongs) = (words("PING").repeat(200_000), b"+PONG\r\n".repeat(200_000));
+    const MANY: usize = 1_000_000;
+    let (many, pongs) = (words("PING").repeat(MANY), b"+PONG\r\n".repeat(MANY));
     let (mut sent, mut got, mut answered) = (0, Vec::new(), 0);
     while got.len() < pongs.len() {
         sent += deep.send(&many[sent..]);
@@ -201,7 +203,7 @@ fn a_pipeline_of_very_many_requests_lets_others_in_between() {
         got.extend(deep.receive(usize::MAX));
     }
     assert!(got == pongs && answered > 100, "{answered}");
-    assert!(are_replies(&got, 200_000));
+    assert!(are_replies(&got, MANY));
 }
 
 /// A request of very many arguments that comes byte by byte is looked at once, not with every byte.
@@ -220,4 +222,70 @@ fn half_a_request_is_not_looked_at_from_its_beginning_with_every_byte() {
     }
     let got = rig.until(&client, Vec::new(), |got| are_replies(got, 1));
     assert_eq!(got.len(), b"*50000\r\n".len() + 50_000 * b"$-1\r\n".len());
+}
+
+/// Half a command takes no turn of the worker's and nothing of anybody else, however long it is
+/// held, and is served when the rest comes.
+#[test]
+fn half_a_command_may_be_held_for_hours() {
+    for plan in all_plans() {
+        let what = plan.what();
+        let mut rig = Rig::new(&with_folder(&plan));
+        let other = rig.net.connect();
+        rig.say_resp(&other, "SET k old");
+        let big = value(300_000, 4);
+        let wholes = [
+            words("SET k v"),
+            words("INCR n"),
+            request(&[b"SET", b"big", &big, b"EX", b"100000"]),
+            request(&[b"MSET", b"a", b"1", b"b", &big]),
+            b"PING\r\n".to_vec(),
+        ];
+        let halves: Vec<_> = wholes
+            .iter()
+            .map(|whole| {
+                let client = rig.net.connect();
+                rig.send(&client, &whole[..whole.len() - 3]);
+                client
+            })
+            .collect();
+        for _ in 0..5 {
+            rig.clock.advance(3_600_000_000_000);
+            rig.turns(20);
+            assert_eq!(rig.say_resp(&other, "GET k"), "$3\r\nold\r\n", "{what}");
+        }
+        let wanted = ["+OK\r\n", ":1\r\n", "+OK\r\n", "+OK\r\n", "+PONG\r\n"];
+        for ((client, whole), wanted) in halves.iter().zip(&wholes).zip(wanted) {
+            let got = rig.ask_resp(client, &whole[whole.len() - 3..], 1);
+            assert_eq!(String::from_utf8_lossy(&got), wanted, "{what}");
+        }
+        let got = rig.ask_resp(&other, &words("MGET k n a b big"), 1);
+        let wanted =
+            [b"*5\r\n", &bulk(b"v")[..], &bulk(b"1"), &bulk(b"1"), &bulk(&big), &bulk(&big)]
+                .concat();
+        assert!(got == wanted, "{what}: {}", tail(&got));
+    }
+}
+
+/// A pipeline of very many writes is bounded where items are kept durably, too.
+#[test]
+fn a_pipeline_of_very_many_durable_writes_lets_others_in_between() {
+    const MANY: usize = 30_000;
+    for plan in all_plans().into_iter().filter(|plan| plan.kept.is_some()) {
+        let mut rig = Rig::new(&with_folder(&plan));
+        let (deep, other) = (rig.net.connect(), rig.net.connect());
+        let many = words("INCR n").repeat(MANY);
+        let (mut sent, mut got, mut answered) = (0, Vec::new(), 0);
+        let last = format!(":{MANY}\r\n");
+        while !got.ends_with(last.as_bytes()) {
+            sent += deep.send(&many[sent..]);
+            other.send(&words("SET k v"));
+            let reply = rig.until(&other, Vec::new(), |got| are_replies(got, 1));
+            assert_eq!(reply, b"+OK\r\n");
+            answered += 1;
+            got.extend(deep.receive(usize::MAX));
+        }
+        let wanted: String = (1..=MANY).map(|number| format!(":{number}\r\n")).collect();
+        assert!(got == wanted.as_bytes() && answered > 20, "{answered}");
+    }
 }

@@ -5,5 +5,6 @@ mod hostile;
 mod kept;
 mod lanes;
 mod model;
+mod scan;
 mod scripts;
 mod sharing;

@@ -61,8 +61,8 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) ->
 }
 
 /// Replaces a short value by what `next` makes of it, in one moment; `tell` answers, and hears
-/// whether there was one. An error of `next` is what is told instead, and so is `too_long` of a long
-/// value. `out` is scratch, too.
+/// whether there was one. An error of `next` is what is told instead, and so is `too_long` of a
+/// long value. `out` is scratch, too.
 pub(super) fn change<T: AsRef<[u8]>>(
     asking: &Asking<'_>,
     key: &[u8],

@@ -19,8 +19,8 @@ pub enum Spot {
     Behind,
     /// Before it.
     Before,
-    /// Over its bytes from this one on; it becomes longer where they do not fit, and has zeros where
-    /// it has not been so long.
+    /// Over its bytes from this one on; it becomes longer where they do not fit, and has zeros
+    /// where it has not been so long.
     At(usize),
 }
 

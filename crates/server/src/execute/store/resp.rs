@@ -51,8 +51,8 @@ pub fn begin_resp(
     }
 }
 
-/// `APPEND` or `SETRANGE` of bytes that lie whole in the input; of the old value about `budget` bytes are copied
-/// now, and what is returned goes on with it.
+/// `APPEND` or `SETRANGE` of bytes that lie whole in the input; of the old value about `budget`
+/// bytes are copied now, and what is returned goes on with it.
 pub fn join_slice(
     context: &Context<'_>,
     key: &[u8],

@@ -1,0 +1,74 @@
+//! `OBJECT` and `MEMORY USAGE`: what is known of an item besides its value.
+
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::resp::options;
+use laneway_store::{Got, HEADER_BYTES, ItemMeta};
+use laneway_transport::Transport;
+use laneway_wire::resp::reply::{put_bulk, put_integer, put_null};
+use laneway_wire::resp::{Args, integer};
+
+/// Redis' word for a value that is short.
+const SHORT_BYTES_MAX: usize = 44;
+/// What the index takes for an item, at every size of it.
+const INDEX_BYTES: usize = 13;
+
+const NO_FREQUENCY: &[u8] = b"-ERR how often a key is used is not counted; \
+OBJECT IDLETIME tells when it was used last\r\n";
+const NOT_IN_MEMORY: &[u8] = b"-ERR the item is on the disk alone, or is being changed: \
+this is known of items in memory\r\n";
+
+impl<T: Transport> Core<T> {
+    /// `OBJECT part key`, `MEMORY USAGE key [SAMPLES count]`; the words were counted.
+    pub(crate) fn resp_object(
+        &self,
+        connection: &mut Connection<T::Stream>,
+        mut args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let part = args.next().unwrap_or_default();
+        let key = match options::key(args.next().unwrap_or_default()) {
+            Ok(key) => key,
+            Err(words) => return out.extend_from_slice(&words),
+        };
+        let is = |name: &str| part.eq_ignore_ascii_case(name.as_bytes());
+        if is("freq") {
+            return out.extend_from_slice(NO_FREQUENCY);
+        }
+        let touched = std::cell::Cell::new(0);
+        let context = self.context_for(&touched, key);
+        let (hash, sight) = (context.store.hash(key), context.sight());
+        let mut value = Vec::new();
+        let found = context.store.peek_value(hash, key, context.now, &mut value);
+        let meta: ItemMeta = match found {
+            Got::Miss if self.kept_bytes(key, crate::durable::shared::KEEPER) > 0 => {
+                return out.extend_from_slice(NOT_IN_MEMORY);
+            }
+            Got::Miss => return put_null(out, connection.session().version),
+            Got::Copied(meta) => meta,
+            Got::Large(meta, _) => meta,
+        };
+        if context.is_hidden(hash, sight) {
+            return out.extend_from_slice(NOT_IN_MEMORY);
+        }
+        match () {
+            () if is("refcount") => put_integer(out, 1),
+            () if is("idletime") => put_integer(out, meta.idle_seconds.into()),
+            () if is("encoding") => put_bulk(out, encoding(&value, meta.value_bytes as usize)),
+            () => {
+                let bytes = key.len() + meta.value_bytes as usize + HEADER_BYTES + INDEX_BYTES;
+                put_integer(out, bytes as i64);
+            }
+        }
+    }
+}
+
+/// How Redis would keep a value of that length; a long one was not read.
+fn encoding(value: &[u8], length: usize) -> &'static [u8] {
+    match value {
+        _ if length != value.len() => b"raw",
+        value if integer(value).is_some() => b"int",
+        value if value.len() <= SHORT_BYTES_MAX => b"embstr",
+        _ => b"raw",
+    }
+}

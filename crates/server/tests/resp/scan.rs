@@ -1,0 +1,176 @@
+//! Walking over the keys, and what is told of one item.
+
+use crate::kept::{all_plans, with_folder};
+use laneway_policy::Form;
+use laneway_transport::memory::Client;
+use laneway_vopr::rig::resp::{reply_bytes, request, words};
+use laneway_vopr::rig::{Plan, Rig, value};
+use std::collections::BTreeMap;
+
+/// The texts of a reply, arrays apart.
+fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
+    let (mut at, mut all) = (0, Vec::new());
+    while at < reply.len() {
+        let head = at + reply[at..].iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+        if reply[at] == b'*' {
+            at = head;
+            continue;
+        }
+        let end = at + reply_bytes(&reply[at..]).expect("it is whole");
+        all.push(reply[head..end - 2].to_vec());
+        at = end;
+    }
+    all
+}
+
+/// How often each key is told by a whole walk, and by how many requests.
+fn walk(rig: &mut Rig, client: &Client, options: &str) -> (BTreeMap<Vec<u8>, u32>, u32) {
+    let (mut told, mut requests) = (BTreeMap::new(), 0);
+    let mut cursor = b"0".to_vec();
+    loop {
+        let line = format!("SCAN {}{options}", String::from_utf8_lossy(&cursor));
+        let reply = rig.ask_resp(client, &words(&line), 1);
+        let mut all = texts(&reply).into_iter();
+        cursor = all.next().expect("a cursor");
+        all.for_each(|key| *told.entry(key).or_insert(0) += 1);
+        requests += 1;
+        if cursor == b"0" {
+            return (told, requests);
+        }
+    }
+}
+
+#[test]
+fn a_walk_tells_each_key_once_by_bounded_requests() {
+    for plan in all_plans() {
+        let (what, is_kept) = (plan.what(), plan.kept.is_some());
+        let mut rig = Rig::new(&with_folder(&plan));
+        let client = rig.net.connect();
+        if is_kept {
+            for line in ["SCAN 0", "RANDOMKEY"] {
+                let got = rig.say_resp(&client, line);
+                assert!(got.starts_with("-ERR SCAN and RANDOMKEY are not served with a data"));
+            }
+            continue;
+        }
+        assert_eq!(rig.say_resp(&client, "RANDOMKEY"), "$-1\r\n", "{what}");
+        assert_eq!(walk(&mut rig, &client, "").0.len(), 0, "{what}");
+        let names: Vec<String> = (0..700).map(|number| format!("key:{number:03}")).collect();
+        let mut pairs = vec![&b"MSET"[..]];
+        names.iter().for_each(|name| pairs.extend([name.as_bytes(), b"v"]));
+        rig.ask_resp(&client, &request(&pairs), 1);
+        rig.ask_resp(&client, &request(&[b"SET", b"large", &value(90_000, 1)]), 1);
+        rig.say_resp(&client, "SET over x EXAT 1");
+        let (told, requests) = walk(&mut rig, &client, "");
+        assert_eq!(told.len(), 701, "{what}");
+        assert!(told.values().all(|times| *times == 1), "{what}");
+        assert!(requests >= 20, "{requests} requests, {what}");
+        assert!(walk(&mut rig, &client, " COUNT 100000").1 > 1, "a request is bounded, {what}");
+        let (told, _) = walk(&mut rig, &client, " MATCH key:1?[0-4] COUNT 50");
+        assert_eq!(told.len(), 50, "{what}");
+        assert_eq!(walk(&mut rig, &client, " MATCH large TYPE string").0.len(), 1, "{what}");
+        assert_eq!(walk(&mut rig, &client, " TYPE list COUNT 1000").0.len(), 0, "{what}");
+        let long = format!(" MATCH {}*", "*".repeat(250));
+        assert_eq!(walk(&mut rig, &client, &long).0.len(), 701, "{what}");
+        let mut chosen = BTreeMap::new();
+        for _ in 0..40 {
+            rig.clock.advance(1_000_003);
+            let got = texts(&rig.ask_resp(&client, &words("RANDOMKEY"), 1)).remove(0);
+            assert!(got == b"large" || names.iter().any(|name| name.as_bytes() == got), "{what}");
+            *chosen.entry(got).or_insert(0) += 1;
+        }
+        assert!(chosen.len() > 20, "{} of 40 differ, {what}", chosen.len());
+    }
+}
+
+#[test]
+fn who_walks_in_a_wrong_way_is_told() {
+    let mut rig = Rig::new(&Plan::of(2, Form::TimeShare));
+    let client = rig.net.connect();
+    let long = format!("SCAN 0 MATCH {}", "x".repeat(257));
+    for (line, wanted) in [
+        ("SCAN x", "-ERR invalid cursor\r\n"),
+        ("SCAN -1", "-ERR invalid cursor\r\n"),
+        ("SCAN 99999999999999999999", "-ERR invalid cursor\r\n"),
+        ("SCAN 18446744073709551615", "*2\r\n$1\r\n0\r\n*0\r\n"),
+        ("SCAN 0 COUNT 0", "-ERR syntax error\r\n"),
+        ("SCAN 0 COUNT x", "-ERR value is not an integer or out of range\r\n"),
+        ("SCAN 0 COUNT", "-ERR syntax error\r\n"),
+        ("SCAN 0 WHAT 1", "-ERR syntax error\r\n"),
+        ("SCAN", "-ERR wrong number of arguments for 'scan' command\r\n"),
+        (&long, "-ERR the pattern is longer than 256 bytes, and no key is\r\n"),
+        ("KEYS *", "-ERR KEYS is not served: it would look at every item at once; use SCAN\r\n"),
+    ] {
+        assert_eq!(rig.say_resp(&client, line), wanted, "{line}");
+    }
+}
+
+#[test]
+fn of_an_item_is_told_what_is_known() {
+    for plan in all_plans() {
+        let (what, is_kept) = (plan.what(), plan.kept.is_some());
+        let mut rig = Rig::new(&with_folder(&plan));
+        let client = rig.net.connect();
+        for line in ["SET n 12", "SET s text", "SET r plus+1"] {
+            assert_eq!(rig.say_resp(&client, line), "+OK\r\n");
+        }
+        rig.ask_resp(&client, &request(&[b"SET", b"large", &value(90_000, 1)]), 1);
+        for (line, wanted) in [
+            ("OBJECT ENCODING n", "$3\r\nint\r\n"),
+            ("OBJECT ENCODING s", "$6\r\nembstr\r\n"),
+            ("OBJECT encoding large", "$3\r\nraw\r\n"),
+            ("OBJECT ENCODING none", "$-1\r\n"),
+            ("OBJECT REFCOUNT s", ":1\r\n"),
+            ("MEMORY USAGE large", ":90034\r\n"),
+            ("MEMORY USAGE large SAMPLES 0", ":90034\r\n"),
+            ("MEMORY USAGE none", "$-1\r\n"),
+            ("MEMORY DOCTOR", "-ERR unknown subcommand 'DOCTOR'. Try MEMORY HELP.\r\n"),
+            ("OBJECT FREQ", "-ERR wrong number of arguments for 'object|freq' command\r\n"),
+            ("OBJECT", "-ERR wrong number of arguments for 'object' command\r\n"),
+            ("WAIT 0 100", ":0\r\n"),
+            ("WAIT 1 -1", "-ERR timeout is negative\r\n"),
+            ("WAIT x 1", "-ERR value is not an integer or out of range\r\n"),
+        ] {
+            assert_eq!(rig.say_resp(&client, line), wanted, "{line}, {what}");
+        }
+        assert!(rig.say_resp(&client, "OBJECT FREQ s").starts_with("-ERR how often"), "{what}");
+        rig.clock.advance(100_000_000_000);
+        let idle = rig.say_resp(&client, "OBJECT IDLETIME s");
+        let seconds: u32 = idle[1..].trim().parse().expect("a number");
+        assert!((60..=140).contains(&seconds), "{idle} {what}");
+        if is_kept {
+            assert!(rig.shared.store.flush_all());
+            let got = rig.say_resp(&client, "OBJECT IDLETIME s");
+            assert!(got.starts_with("-ERR the item is on the disk alone"), "{got}");
+        }
+        let list = rig.say_resp(&client, "CLIENT LIST");
+        assert!(list.contains("id=1 addr=") && list.contains(" idle=0 "), "{list}");
+    }
+}
+
+/// As in Redis a transaction with a request that cannot be is not executed.
+#[test]
+fn second_words_are_looked_at_when_a_request_is_queued() {
+    let mut rig = Rig::new(&Plan::of(2, Form::TimeShare));
+    let client = rig.net.connect();
+    for (line, wanted) in [
+        ("CLIENT NOPE", "-ERR unknown subcommand 'NOPE'. Try CLIENT HELP.\r\n"),
+        ("CLIENT ID 1", "-ERR wrong number of arguments for 'client|id' command\r\n"),
+        ("CONFIG SET a b", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"),
+        ("CONFIG GET", "-ERR wrong number of arguments for 'config|get' command\r\n"),
+        ("COMMAND NOPE", "-ERR unknown subcommand 'NOPE'. Try COMMAND HELP.\r\n"),
+        ("OBJECT NOPE k", "-ERR unknown subcommand 'NOPE'. Try OBJECT HELP.\r\n"),
+        ("MEMORY USAGE", "-ERR wrong number of arguments for 'memory|usage' command\r\n"),
+    ] {
+        for (line, wanted) in [
+            ("MULTI", "+OK\r\n"),
+            ("SET k v", "+QUEUED\r\n"),
+            (line, wanted),
+            ("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"),
+            ("EXISTS k", ":0\r\n"),
+            (line, wanted),
+        ] {
+            assert_eq!(rig.say_resp(&client, line), wanted, "{line}");
+        }
+    }
+}
