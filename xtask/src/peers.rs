@@ -40,6 +40,9 @@ const PEERS: &[Peer] = &[
     Peer { program: "redis-server", package: "redis-server", version_min: "8.0" },
 ];
 
+/// Programs beside them, by which `cargo xtask redis` speaks to Laneway.
+const TOOLS: &[&str] = &["redis-cli", "redis-benchmark", "valkey-cli", "valkey-benchmark"];
+
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let mut anew = false;
     while let Some(argument) = parser.next()? {
@@ -50,6 +53,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     let told = if anew { Err("to be fetched anew".to_owned()) } else { check_all() };
     if let Ok(versions) = told {
+        tools()?;
         return passed(versions);
     }
     if let Err(reason) = fetch()? {
@@ -131,7 +135,19 @@ fn fetch() -> Result<Result<(), String>, Failure> {
     for peer in PEERS {
         script(&root, &loader, &bin.join(peer.program), peer.program)?;
     }
+    tools()?;
     Ok(Ok(()))
+}
+
+/// Scripts for the tools that came with the servers, those that have none yet.
+fn tools() -> Result<(), String> {
+    let root = folder().join("root");
+    let loader = loader(&root)?;
+    let is_new = |tool: &&&str| program(tool).is_none();
+    for tool in TOOLS.iter().filter(is_new) {
+        script(&root, &loader, &bin().join(tool), tool)?;
+    }
+    Ok(())
 }
 
 fn make(folder: &Path) -> Result<(), String> {

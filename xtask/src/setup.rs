@@ -42,6 +42,7 @@ const NEEDS: &[Need] = &[
 /// What tests skip, by name, where it is not to be had.
 const WANTED: &[Need] = &[
     Need { what: "a browser for the dashboard", package: "chromium", is_there: browser },
+    Need { what: "hiredis", package: "libhiredis-dev", is_there: hiredis },
     Need { what: "promtool", package: "prometheus", is_there: || program("promtool") },
 ];
 
@@ -116,6 +117,10 @@ fn list(needs: &[&Need]) -> String {
 
 fn browser() -> bool {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().any(program)
+}
+
+fn hiredis() -> bool {
+    Path::new("/usr/include/hiredis/hiredis.h").is_file()
 }
 
 fn program(name: &str) -> bool {

@@ -94,6 +94,7 @@ const STEPS: &[Step] = &[
     step("memccapable", "xtask memccapable", false),
     step("pymemcache", "xtask pymemcache", false),
     step("redis-py", "xtask redis", false),
+    step("Redis' clients", "xtask redis --clients", false),
     step("sched-fifo", "xtask sched-fifo", false),
     step("faults", "xtask faults --quick", false),
     step("soak", "xtask soak --seconds 20 --workers 4", false),
