@@ -153,7 +153,7 @@ pub struct StopSignal {
 
 impl StopSignal {
     /// Watch from now on. SIGUSR1 asks for a graceful end too, as it does of memcached. SIGHUP
-    /// changes nothing: there is nothing to reload, and a terminal that closes ends no server.
+    /// reloads, and a terminal that closes ends no server.
     pub fn watch() -> io::Result<StopSignal> {
         let starting = Arc::new(AtomicBool::new(true));
         for signal in [SIGTERM, SIGINT, SIGUSR1] {
@@ -163,15 +163,20 @@ impl StopSignal {
         Ok(StopSignal { starting })
     }
 
-    /// Call this at the first one, from now on; a second one ends the process at once.
-    pub fn calls(self, stop: impl Fn() + Send + 'static) -> io::Result<()> {
+    /// Call `stop` at the first one, from now on; a second one ends the process at once. Each
+    /// SIGHUP calls `reload`.
+    pub fn calls(
+        self,
+        stop: impl Fn() + Send + 'static,
+        reload: impl Fn() + Send + 'static,
+    ) -> io::Result<()> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
         self.starting.store(false, Ordering::SeqCst); // pairs with the load of the crate's handler
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let mut asked = false;
             for signal in signals.forever() {
                 if signal == SIGHUP {
-                    log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
+                    reload();
                     continue;
                 }
                 if asked {

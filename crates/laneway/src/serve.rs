@@ -3,7 +3,7 @@
 
 use crate::flags::{self, Asked, Flags};
 use crate::logging::{self, Format};
-use crate::process::{self, PidFile};
+use crate::process::{self, PidFile, StopSignal};
 use laneway_policy as policy;
 use laneway_server::boot::Server;
 use laneway_server::durable::DurableSettings;
@@ -114,7 +114,7 @@ fn serve(
         return fail(STATUS_SETUP, &error);
     }
     let unwatched = |error| fail(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
-    let signals = match process::StopSignal::watch() {
+    let signals = match StopSignal::watch() {
         Ok(signals) => signals,
         Err(error) => return unwatched(error),
     };
@@ -138,8 +138,8 @@ fn serve(
         return fail(STATUS_SETUP, &error);
     }
     let _pid_file = pid_file(flags);
-    let shared = server.shared().clone();
-    if let Err(error) = signals.calls(move || shared.request_stop()) {
+    auth::warn(flags, &server);
+    if let Err(error) = heed(signals, flags, &server) {
         return unwatched(error);
     }
     if flags.daemon
@@ -163,6 +163,13 @@ fn serve(
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(STATUS_DATA, &format!("the data folder, at the end: {error}")),
     }
+}
+
+/// Do from now on what signals ask.
+fn heed(signals: StopSignal, flags: &Flags, server: &Server) -> std::io::Result<()> {
+    let shared = server.shared().clone();
+    let reload = auth::reload(flags, shared.settings.auth.clone());
+    signals.calls(move || shared.request_stop(), reload)
 }
 
 /// The file of `-P`, which goes with what is returned.
@@ -283,7 +290,9 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
     }
     let unix_mask = flags.unix_mask.unwrap_or(UNIX_MASK);
     let unix = flags.unix_socket.as_ref().map(|path| (PathBuf::from(path), unix_mask));
+    let auth = auth::settings(flags, udp.is_some())?;
     Ok(Settings {
+        auth,
         workers,
         addresses: if unix.is_some() { Vec::new() } else { addresses(flags)? },
         unix,
@@ -464,6 +473,7 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 }
 
 mod admin;
+mod auth;
 mod hot;
 mod kernel;
 mod numa;

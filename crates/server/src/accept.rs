@@ -3,7 +3,6 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::resp::state::Dialect;
 use crate::streams::Streams;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, Role, WorkerId};
@@ -106,9 +105,9 @@ impl<T: Transport> Streams<T> {
             .enter(most, names, core.now_seconds, |client| shared.client_sums(client))
         else {
             // One small write into an empty socket buffer; whether it arrives is the peer's affair.
-            let words = match shared.dialect_at(listener) {
-                Dialect::Resp(_) => TOO_MANY_CLIENTS,
-                Dialect::Undecided | Dialect::Memcached => TOO_MANY_CONNECTIONS,
+            let words = match shared.dialect_at(listener).is_resp() {
+                true => TOO_MANY_CLIENTS,
+                false => TOO_MANY_CONNECTIONS,
             };
             let _ = stream.write(&[io::IoSlice::new(words)]);
             log::trace!(peer = &*stream.peer(); "connection refused: -c {most} are open");

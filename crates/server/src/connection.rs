@@ -278,7 +278,7 @@ impl<S> Connection<S> {
     pub fn has_input(&self) -> bool {
         let has_front = match &self.dialect {
             Dialect::Resp(session) => !session.front.is_empty(),
-            Dialect::Undecided | Dialect::Memcached => false,
+            Dialect::Undecided | Dialect::Memcached | Dialect::Unproven(_) => false,
         };
         has_front || !self.input.is_empty()
     }
@@ -290,7 +290,9 @@ impl<S> Connection<S> {
     pub(crate) fn session(&mut self) -> &mut Session {
         match &mut self.dialect {
             Dialect::Resp(session) => session,
-            Dialect::Undecided | Dialect::Memcached => unreachable!("it does not speak RESP"),
+            Dialect::Undecided | Dialect::Memcached | Dialect::Unproven(_) => {
+                unreachable!("it does not speak RESP")
+            }
         }
     }
 
@@ -302,7 +304,7 @@ impl<S> Connection<S> {
                 let behind = session.storing.take().map_or(0, |storing| storing.behind);
                 Mode::Resp(Under::Skip(Skip::new(missing, behind)))
             }
-            Dialect::Undecided | Dialect::Memcached => {
+            Dialect::Undecided | Dialect::Memcached | Dialect::Unproven(_) => {
                 Mode::Swallow((missing + VALUE_END_BYTES) as u64)
             }
         };

@@ -2,6 +2,7 @@
 //! transport, and in what it executes requests. A part is given it for a call and keeps nothing of
 //! it, so no part knows another ([`crate::worker`] wires them).
 
+use crate::auth::gate::Door;
 use crate::clients::ClientCounts;
 use crate::clock::Clock;
 use crate::connection::{Card, Connection};
@@ -115,6 +116,13 @@ impl<T: Transport> Core<T> {
             Some(visit) => visit.had_its_fill(),
             None => self.plan.role(self.id) == Role::Large,
         }
+    }
+
+    /// Who looks at the passwords of this client; nobody where there are no users.
+    pub(crate) fn door<'a>(&'a self, card: &'a Card) -> Option<Door<'a>> {
+        let auth = self.shared.settings.auth.as_deref()?;
+        let (peer, number, now_seconds) = (&*card.peer, card.number, self.now_seconds);
+        Some(Door { auth, peer, number, now_seconds, counters: self.counters() })
     }
 
     /// Count a request that was served here.

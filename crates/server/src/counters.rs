@@ -124,6 +124,16 @@ counters! {
     get_hits_large,
     /// Requests that the protocol does not have, or that break its rules.
     malformed,
+    /// Users with passwords that clients sent.
+    auth_cmds,
+    /// Of these, wrong ones.
+    auth_errors,
+    /// Of these, those nobody looked at: too many wrong ones had come from their address.
+    auth_limited,
+    /// Requests that should have had a user and a password, in a form that is none.
+    auth_malformed,
+    /// Requests that were refused because nobody had said who he is.
+    auth_missing,
 }
 
 /// The counters of all workers, and what they showed at the last `stats reset`.

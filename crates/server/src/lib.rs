@@ -14,6 +14,7 @@ pub mod abroad;
 pub mod accept;
 pub mod answer;
 pub mod askers;
+pub mod auth;
 pub mod backlog;
 pub mod batches;
 pub mod boot;

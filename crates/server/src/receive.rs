@@ -159,6 +159,7 @@ impl<T: Transport> Streams<T> {
             Dialect::Undecided | Dialect::Resp(_) => {
                 self.consume_resp(core, connection, input, arrived)
             }
+            Dialect::Unproven(_) => self.consume_unproven(core, connection, input),
         }
     }
 
@@ -171,9 +172,9 @@ impl<T: Transport> Streams<T> {
     ) -> io::Result<Next> {
         connection.input = Input::default();
         core.counters().store_no_memory.bump_owner();
-        self.out.extend_from_slice(match connection.dialect {
-            Dialect::Resp(_) => OUT_OF_MEMORY,
-            Dialect::Undecided | Dialect::Memcached => NO_MEMORY_READING,
+        self.out.extend_from_slice(match connection.dialect.is_resp() {
+            true => OUT_OF_MEMORY,
+            false => NO_MEMORY_READING,
         });
         connection.closing = true;
         connection.unserved = false;

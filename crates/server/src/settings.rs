@@ -3,8 +3,11 @@
 use laneway_policy as policy;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::auth::gate::Auth;
+pub use crate::auth::users::Users;
 pub use laneway_kernel::layout::Range;
 pub use laneway_rdma::layout::LANES_MAX;
 pub use laneway_rdma::verbs::look::look;
@@ -145,6 +148,8 @@ pub struct Settings {
     pub addresses: Vec<SocketAddr>,
     /// Unix socket to listen on instead, and its permission bits.
     pub unix: Option<(PathBuf, u32)>,
+    /// Who may ask, where not everybody may (`-Y`).
+    pub auth: Option<Arc<Auth>>,
     /// Redis' protocol.
     pub resp: RespSettings,
     /// UDP, where it is served.

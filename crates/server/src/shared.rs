@@ -12,7 +12,7 @@ use crate::hot::board::HotBoard;
 use crate::hot::sample::Samples;
 use crate::kernel::Kernel;
 use crate::latency::Book;
-use crate::resp::state::Dialect;
+use crate::resp::state::{Dialect, Spoken, Unproven};
 use crate::settings::{Settings, log_level};
 use crate::udp::shared::UdpShared;
 use laneway_policy::pace::Way;
@@ -470,12 +470,14 @@ impl<S> Shared<S> {
 
     /// The protocol of a connection that came by this listener.
     pub fn dialect_at(&self, listener: usize) -> Dialect {
-        if self.resp_from.get().is_some_and(|first| listener >= *first) {
-            return Dialect::resp();
-        }
-        match self.settings.resp.shared {
-            true => Dialect::Undecided,
-            false => Dialect::Memcached,
+        let is_resp = self.resp_from.get().is_some_and(|first| listener >= *first);
+        match (self.settings.auth.is_some(), self.settings.resp.shared) {
+            (false, _) if is_resp => Dialect::resp(),
+            (false, true) => Dialect::Undecided,
+            (false, false) => Dialect::Memcached,
+            (true, _) if is_resp => Dialect::Unproven(Unproven::resp()),
+            (true, true) => Dialect::Unproven(Unproven::new(Spoken::Undecided)),
+            (true, false) => Dialect::Unproven(Unproven::new(Spoken::Memcached)),
         }
     }
 

@@ -66,6 +66,7 @@ bugs! {
     SlotHeldTwice => "a free slot that a worker keeps is given back as well",
     CasRepeated => "two items of a partition get the same CAS id",
     MissOfRowLost => "an `mg` that is looked up with others and misses is not answered",
+    PasswordUnasked => "whoever was refused for want of a password is served from then on",
     ReadOvertakes => "a read overtakes a durable write of its connection that is under way",
     BatchRedone => "a batch that a flush failed for is done again, what is durable of it too",
     BatchOvertakes => "a connection's requests overtake earlier ones that wait for a device",

@@ -40,6 +40,8 @@ pub struct Counts {
     pub refusals: u64,
     /// Clients that misbehaved.
     pub hostile: u64,
+    /// Wrong passwords.
+    pub wrong_passwords: u64,
     /// Items that memory evicted.
     pub evictions: u64,
     /// Jumps of time.
@@ -67,7 +69,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 19] {
+    pub fn each(&self) -> [(&'static str, u64); 20] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -78,6 +80,7 @@ impl Counts {
             ("datagram faults", self.datagram_faults),
             ("refusals", self.refusals),
             ("hostile clients", self.hostile),
+            ("wrong passwords", self.wrong_passwords),
             ("evictions", self.evictions),
             ("time jumps", self.jumps),
             ("clock steps back", self.steps_back),
@@ -111,6 +114,7 @@ impl Counts {
         self.datagram_faults += other.datagram_faults;
         self.refusals += other.refusals;
         self.hostile += other.hostile;
+        self.wrong_passwords += other.wrong_passwords;
         self.evictions += other.evictions;
         self.jumps += other.jumps;
         self.steps_back += other.steps_back;

@@ -27,4 +27,5 @@ pub mod run;
 mod steps;
 pub mod streams;
 pub mod swarm;
+pub mod users;
 pub mod world;

@@ -27,7 +27,8 @@ impl Regression {
     pub fn swarms(&self) -> impl Iterator<Item = Swarm> {
         (self.seed..self.seed + TRIES).map(|seed| {
             let mut swarm = Swarm::draw(seed);
-            swarm.resp = false; // their seeds were found before there was another protocol
+            // Their seeds were found before there was another protocol, and users.
+            (swarm.resp, swarm.users) = (false, false);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }

@@ -121,6 +121,11 @@ pub fn other(words: &str) -> Request {
     of(&args, Vec::new(), Reply::Any)
 }
 
+/// A request that must be refused.
+pub fn refused(args: &[&[u8]]) -> Request {
+    of(args, Vec::new(), Reply::Refusal)
+}
+
 /// A request that must be refused, with a value that must not be executed.
 pub fn wrong(number: u64, value: &[u8]) -> Request {
     let long = [b'y'; 251];
@@ -161,7 +166,8 @@ pub fn reply(
     let whole = &got[..bytes];
     let text = || whole[..whole.len().min(80)].escape_ascii().to_string();
     if kind == Reply::Refusal {
-        return match whole.starts_with(b"-ERR") || whole.starts_with(b"-OOM") {
+        let codes: [&[u8]; 4] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS "];
+        return match codes.iter().any(|code| whole.starts_with(code)) {
             true => Ok(Some((bytes, vec![Told::Refused]))),
             false => Err(format!("{} to a request that is wrong", text())),
         };

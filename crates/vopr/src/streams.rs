@@ -9,6 +9,7 @@ use crate::request::Reply;
 use crate::resp;
 use crate::rig::value;
 use crate::swarm::{Kept, Swarm};
+use crate::users;
 use laneway_tier::disk::sim::Random;
 use laneway_transport::memory::{Client, Net};
 use std::collections::VecDeque;
@@ -351,7 +352,11 @@ impl StreamClient {
 
     /// Sends and receives a little, and judges what came.
     pub fn exchange(&mut self, scene: &mut Scene<'_>, net: &Net) -> Result<(), String> {
-        let client = self.client.get_or_insert_with(|| net.connect());
+        if self.client.is_none() {
+            self.client = Some(net.connect());
+            self.introduce(scene);
+        }
+        let Some(client) = &self.client else { return Ok(()) };
         if client.ended() {
             // Who has no memory for a line closes, as memcached does.
             let may_close = scene.may_close || scene.swarm.refuse_memory > 0;
@@ -373,6 +378,19 @@ impl StreamClient {
         let most = 1 + scene.random.below(RECEIVED_MAX) as usize;
         self.got.extend(client.receive(most));
         self.hear(scene)
+    }
+
+    /// Says who it is, before what it has asked already.
+    fn introduce(&mut self, scene: &mut Scene<'_>) {
+        if !scene.swarm.has_users() {
+            return;
+        }
+        let wrong = &mut scene.books.counts.wrong_passwords;
+        let requests = users::introduction(scene.random, wrong, self.is_redis);
+        for request in requests.into_iter().rev() {
+            request.bytes.iter().rev().for_each(|byte| self.out.push_front(*byte));
+            self.flights.push_front(Flight { request, entries: Vec::new() });
+        }
     }
 
     /// Takes what was sent before the server ended; whether there was anything.

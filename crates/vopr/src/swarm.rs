@@ -112,6 +112,8 @@ pub struct Swarm {
     pub wrong: bool,
     /// Some connections speak RESP, where the server does.
     pub resp: bool,
+    /// Only users may ask.
+    pub users: bool,
 }
 
 /// Who serves what, as one draw: not everything goes with everything.
@@ -213,6 +215,7 @@ impl Swarm {
             clock_nanos: 0,
             refuse_memory: 0,
             resp: false,
+            users: false,
         };
         swarm.draw_later(random);
         swarm
@@ -235,11 +238,17 @@ impl Swarm {
         }
         self.helps = self.kept != Kept::No && random.one_in(2);
         self.resp = random.one_in(if self.kept == Kept::No { 3 } else { 2 });
+        self.users = random.one_in(4);
     }
 
     /// Whether the connection of this number speaks RESP: every second one.
     pub fn speaks_resp(&self, number: usize) -> bool {
         self.resp && number.is_multiple_of(2)
+    }
+
+    /// Whether only users may ask: nobody can say over UDP who he is.
+    pub fn has_users(&self) -> bool {
+        self.users && self.datagram_clients == 0
     }
 
     /// Whether memory is shorter than what the clients store.
@@ -298,6 +307,7 @@ impl Swarm {
         add(&|swarm| swarm.refuse_memory = 0);
         add(&|swarm| swarm.adaptive = false);
         add(&|swarm| swarm.resp = false);
+        add(&|swarm| swarm.users = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -341,6 +351,7 @@ impl Swarm {
             ("refuse-memory", self.refuse_memory.into()),
             ("adaptive", self.adaptive.into()),
             ("resp", self.resp.into()),
+            ("users", self.users.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -378,6 +389,7 @@ impl Swarm {
             "refuse-memory" => self.refuse_memory = value as u32,
             "adaptive" => self.adaptive = value != 0,
             "resp" => self.resp = value != 0,
+            "users" => self.users = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,

@@ -16,6 +16,7 @@ use crate::rig::durable::{Kept as RigKept, Machine, settings};
 use crate::rig::{Plan, Rig};
 use crate::streams::{Scene, StreamClient};
 use crate::swarm::{Kept, Swarm};
+use crate::users::USERS;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Phase;
 use laneway_tier::disk::sim::Random;
@@ -146,6 +147,7 @@ impl World {
                 ..RigKept::of(tier)
             }),
             clock: Some(self.clock.clone()),
+            users: swarm.has_users().then_some(USERS),
             ..base
         }
     }

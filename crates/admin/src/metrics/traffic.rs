@@ -183,6 +183,10 @@ fn errors(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
             cause("too_many_connections", connections.rejected),
             cause("no_descriptors", connections.paused),
             cause("idle_timeout", connections.idle_kicked),
+            cause("wrong_password", totals.auth_errors),
+            cause("password_limit", totals.auth_limited),
+            cause("malformed_password", totals.auth_malformed),
+            cause("no_password", totals.auth_missing),
         ],
     )
 }

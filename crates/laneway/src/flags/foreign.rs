@@ -57,20 +57,13 @@ const TUNING: [(&str, &str, bool, &str); 6] = [
 
 /// A flag of memcached's that the server must not start without: short, long, whether it takes a
 /// value, why there is no such thing, and the way out.
-const REQUIRING: [(&str, &str, bool, &str); 4] = [
+const REQUIRING: [(&str, &str, bool, &str); 3] = [
     (
         "-S",
         "--enable-sasl",
         false,
-        "SASL is not supported; restrict access by a unix socket (-s PATH -a MASK) or a firewall, \
-         and leave the flag out",
-    ),
-    (
-        "-Y",
-        "--auth-file",
-        true,
-        "authentication is not supported; restrict access by a unix socket (-s PATH -a MASK) or a \
-         firewall, and leave the flag out",
+        "SASL is not supported; name users and passwords in a file for the text protocol \
+         (-Y FILE), and leave the flag out",
     ),
     (
         "-Z",

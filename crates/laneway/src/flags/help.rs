@@ -30,7 +30,7 @@ key or variable that is not known refuses the start.",
         "\
 memcached's flags that only tune it (-f -n -D -R -W -N) are reported on stderr and
 passed over, so that its start scripts go on working. Those that would restrict
-access or keep items, and are not supported (-S -Y -Z -e, -B other than ascii or
+access or keep items, and are not supported (-S -Z -e, -B other than ascii or
 auto, -o ssl_... and the like), refuse the start, as does a flag that is not
 known.",
     ),
@@ -38,10 +38,10 @@ known.",
         "Signals and exit statuses",
         "\
 SIGTERM, SIGINT and SIGUSR1 finish what is under way and exit 0; a second one
-exits at once. SIGHUP changes nothing: there is nothing to reload. Exit statuses:
-1 a flag is not known or not supported, 2 a value makes no sense, 70 the process
-could not be set up, 71 it cannot listen or has no memory, 74 the data folder
-refused.",
+exits at once. SIGHUP reads the file of -Y again, and keeps the users that it had
+if the file is wrong. Exit statuses: 1 a flag is not known or not supported, 2 a
+value makes no sense, 70 the process could not be set up, 71 it cannot listen or
+has no memory, 74 the data folder refused.",
     ),
     (
         "Examples",

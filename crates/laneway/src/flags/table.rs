@@ -33,6 +33,9 @@ flags! {
         .help("max simultaneous connections");
     Number backlog: Option<i32> = flag("listen-backlog", "num").letter('b').default("1024")
         .help("connections the kernel queues for us");
+    Path auth_file: Option<OsString> = flag("auth-file", "file").letter('Y')
+        .help("who may ask: a line user:password for each. memcached's clients send both in a \
+               first set, Redis' by AUTH; UDP is off. SIGHUP reads it again (docs/security.md)");
     Number resp: Option<u16> = flag("resp", "num")
         .help("a port where nothing but RESP is spoken, Redis' protocol, at the addresses of -l. \
                At -p and -s a connection's first bytes tell (docs/resp.md)");

@@ -48,8 +48,6 @@ fn what_would_restrict_or_is_not_known_refuses_the_start_with_memcacheds_status(
     for (line, words) in [
         ("-S", "-S: SASL is not supported"),
         ("--enable-sasl", "--enable-sasl: SASL"),
-        ("-Y /etc/users", "-Y: /etc/users: authentication is not supported"),
-        ("--auth-file=/etc/users", "--auth-file: /etc/users: authentication"),
         ("-Z", "-Z: TLS is not supported"),
         ("--enable-ssl --version", "--enable-ssl: TLS"),
         ("-e /f", "-e: /f: a restart from a memory file is not supported"),

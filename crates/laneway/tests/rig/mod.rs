@@ -76,6 +76,15 @@ impl Process {
         status
     }
 
+    /// Wait until it has logged this, too.
+    pub fn await_log(&mut self, words: &str) {
+        let from = self.said.len();
+        let log = self.log.as_mut().expect("its log is read");
+        while !self.said[from..].contains(words) {
+            assert!(log.read_line(&mut self.said).expect("stderr") > 0, "it never says {words}");
+        }
+    }
+
     /// What it logs from being ready to its end.
     pub fn rest(mut self) -> String {
         let rest = self.read_log();

@@ -56,7 +56,10 @@ impl<T: Transport> Streams<T> {
             match is_front {
                 true => {
                     front.consume(taken);
-                    connection.session().front = front;
+                    // Behind `RESET` there may be no session any more.
+                    if let Dialect::Resp(session) = &mut connection.dialect {
+                        session.front = front;
+                    }
                 }
                 false => at += taken,
             }

@@ -77,12 +77,7 @@ impl<T: Transport> Streams<T> {
         let bytes = &rest[..length];
         let mut behind = args;
         let name = behind.next().unwrap_or_default();
-        let refusal = match find(name) {
-            None => Err(unknown(name, behind)),
-            Some(spec) if !spec.takes(args.left()) => Err(wrong_number(spec)),
-            Some(spec) => check_part(spec, behind).map(|()| spec),
-        };
-        let spec = match refusal {
+        let spec = match refusal(name, args, behind) {
             Ok(spec) => spec,
             Err(words) => {
                 let is_exec = name.eq_ignore_ascii_case(b"exec");
@@ -149,6 +144,19 @@ impl<T: Transport> Streams<T> {
         }
         connection.mode = Mode::Resp(Under::Keys { what, left: keys.left(), count: 0 });
         Step::Took(bytes - keys.rest().len())
+    }
+}
+
+/// The command of this name, if there is one that takes as many arguments; else Redis' words.
+pub(crate) fn refusal(
+    name: &[u8],
+    args: Args<'_>,
+    behind: Args<'_>,
+) -> Result<&'static Spec, Vec<u8>> {
+    match find(name) {
+        None => Err(unknown(name, behind)),
+        Some(spec) if !spec.takes(args.left()) => Err(wrong_number(spec)),
+        Some(spec) => check_part(spec, behind).map(|()| spec),
     }
 }
 

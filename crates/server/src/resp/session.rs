@@ -1,11 +1,12 @@
 //! Commands about the connection and about the whole server.
 
+use crate::auth::gate::{Door, Verdict};
 use crate::connection::{CardKind, Connection};
 use crate::core::Core;
 use crate::execute::VERSION;
 use crate::resp::glob::fits;
 use crate::resp::options::SYNTAX;
-use crate::resp::state::Dialect;
+use crate::resp::state::{Dialect, Session, Unproven};
 use crate::resp::table::{Command, Spec, TABLE, find};
 use crate::shared::lock;
 use crate::step::{Step, Stop};
@@ -27,6 +28,11 @@ const NAME_BYTES_MAX: usize = 256;
 const NO_PASSWORD: &[u8] = b"-ERR AUTH <password> called without any password configured for the \
 default user. Are you sure your configuration is correct?\r\n";
 const WRONG_PASSWORD: &[u8] = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+const LIMITED: &[u8] = b"-ERR too many wrong passwords from this address; try again later\r\n";
+const NO_AUTH_HELLO: &[u8] =
+    b"-NOAUTH HELLO must be called with the client already authenticated, \
+otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+select the RESP protocol version at the same time\r\n";
 const NO_VERSION: &[u8] = b"-NOPROTO unsupported protocol version\r\n";
 const BAD_VERSION: &[u8] = b"-ERR Protocol version is not an integer or out of range\r\n";
 const NO_DATABASE: &[u8] = b"-ERR DB index is out of range\r\n";
@@ -65,8 +71,20 @@ impl<T: Transport> Streams<T> {
                 _ => put_wrong_number(spec.name, out),
             },
             Command::Echo => put_bulk(out, args.next().unwrap_or_default()),
-            Command::Hello => hello(connection, args, out),
-            Command::Auth => auth(args, out),
+            Command::Hello => {
+                let card = connection.card.clone();
+                let door = core.door(&card);
+                let session = (connection.session(), card.number);
+                if hello(door.as_ref(), true, session, args, out) == Login::Limited {
+                    return Step::Stop(bytes, Stop::Close);
+                }
+            }
+            Command::Auth => {
+                let door = core.door(&connection.card);
+                if auth(door.as_ref(), args, out) == Login::Limited {
+                    return Step::Stop(bytes, Stop::Close);
+                }
+            }
             Command::Select => match integer(args.next().unwrap_or_default()) {
                 Some(0) => out.extend_from_slice(OK),
                 Some(_) => out.extend_from_slice(NO_DATABASE),
@@ -77,8 +95,12 @@ impl<T: Transport> Streams<T> {
                 return Step::Stop(bytes, Stop::Close);
             }
             Command::Reset => {
-                connection.dialect = Dialect::resp();
                 put_simple(out, b"RESET");
+                if core.shared.settings.auth.is_some() {
+                    connection.dialect = Dialect::Unproven(Unproven::resp());
+                    return Step::Stop(bytes, Stop::Quota); // the rest is looked at otherwise
+                }
+                connection.dialect = Dialect::resp();
             }
             Command::Client if args.into_iter().next().is_some_and(|part| is(part, "list")) => {
                 put_verbatim(out, version, &core.resp_clients());
@@ -132,48 +154,115 @@ fn is_default_user(user: &[u8]) -> bool {
     user == b"default"
 }
 
-fn auth(mut args: Args<'_>, out: &mut Vec<u8>) {
-    match (args.next(), args.next(), args.next()) {
-        (Some(_), None, _) => out.extend_from_slice(NO_PASSWORD),
-        (Some(user), Some(_), None) => {
-            out.extend_from_slice(if is_default_user(user) { OK } else { WRONG_PASSWORD });
+/// What came of `AUTH`, or of `HELLO`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// The client has said who it is, or had to say nothing.
+    Proven,
+    /// It was refused.
+    Refused,
+    /// It was refused unseen, and is let go.
+    Limited,
+}
+
+/// Whether a user and a password belong together; where there are no users, as in a Redis without
+/// a password.
+fn login(door: Option<&Door<'_>>, user: &[u8], password: &[u8], out: &mut Vec<u8>) -> Login {
+    let verdict = match door {
+        Some(door) => door.attempt(user, password),
+        None if is_default_user(user) => Verdict::Right,
+        None => Verdict::Wrong,
+    };
+    let (login, words) = match verdict {
+        Verdict::Right => return Login::Proven,
+        Verdict::Wrong => (Login::Refused, WRONG_PASSWORD),
+        Verdict::Limited => (Login::Limited, LIMITED),
+    };
+    out.extend_from_slice(words);
+    login
+}
+
+/// `AUTH [user] password`
+pub(crate) fn auth(door: Option<&Door<'_>>, mut args: Args<'_>, out: &mut Vec<u8>) -> Login {
+    let (user, password) = match (args.next(), args.next(), args.next()) {
+        (Some(_), None, _) if door.is_none() => {
+            out.extend_from_slice(NO_PASSWORD);
+            return Login::Refused;
         }
-        _ => out.extend_from_slice(SYNTAX),
+        (Some(password), None, _) => (&b"default"[..], password),
+        (Some(user), Some(password), None) => (user, password),
+        _ => {
+            out.extend_from_slice(SYNTAX);
+            return Login::Refused;
+        }
+    };
+    let login = login(door, user, password, out);
+    if login == Login::Proven {
+        out.extend_from_slice(OK);
     }
+    login
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]`
-fn hello<S>(connection: &mut Connection<S>, mut args: Args<'_>, out: &mut Vec<u8>) {
-    let mut version = connection.session().version;
+pub(crate) fn hello(
+    door: Option<&Door<'_>>,
+    mut is_proven: bool,
+    (session, number): (&mut Session, u64),
+    mut args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Login {
+    let refuse = |words: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(words);
+        Login::Refused
+    };
+    let mut version = session.version;
     if let Some(text) = args.next() {
         version = match integer(text) {
             Some(2) => Version::Two,
             Some(3) => Version::Three,
-            Some(_) => return out.extend_from_slice(NO_VERSION),
-            None => return out.extend_from_slice(BAD_VERSION),
+            Some(_) => return refuse(NO_VERSION, out),
+            None => return refuse(BAD_VERSION, out),
         };
     }
     let mut name = None;
     while let Some(option) = args.next() {
         if is(option, "auth") && args.left() >= 2 {
             let user = args.next().unwrap_or_default();
-            args.next();
-            if !is_default_user(user) {
-                return out.extend_from_slice(WRONG_PASSWORD);
+            let password = args.next().unwrap_or_default();
+            match login(door, user, password, out) {
+                Login::Proven => is_proven = true,
+                refused => return refused,
             }
         } else if is(option, "setname") && args.left() >= 1 {
             match name_of(args.next().unwrap_or_default()) {
                 Ok(text) => name = Some(text.to_vec()),
-                Err(words) => return out.extend_from_slice(words),
+                Err(words) => return refuse(words, out),
             }
         } else {
             let option = option[..option.len().min(128)].escape_ascii();
             let words = format!("ERR Syntax error in HELLO option '{option}'");
-            return put_error(out, words.as_bytes());
+            put_error(out, words.as_bytes());
+            return Login::Refused;
         }
     }
-    let number = connection.card.number as i64;
-    let session = connection.session();
+    if !is_proven {
+        if let Some(door) = door {
+            door.counters.auth_missing.bump_owner();
+        }
+        out.extend_from_slice(NO_AUTH_HELLO);
+        return Login::Refused;
+    }
+    put_hello(session, version, name, number, out);
+    Login::Proven
+}
+
+fn put_hello(
+    session: &mut Session,
+    version: Version,
+    name: Option<Vec<u8>>,
+    number: u64,
+    out: &mut Vec<u8>,
+) {
     session.version = version;
     if let Some(name) = name {
         session.name = name;
@@ -186,7 +275,7 @@ fn hello<S>(connection: &mut Connection<S>, mut args: Args<'_>, out: &mut Vec<u8
     put_bulk(out, b"proto");
     put_integer(out, if version == Version::Three { 3 } else { 2 });
     put_bulk(out, b"id");
-    put_integer(out, number);
+    put_integer(out, number as i64);
     for (field, text) in [("mode", "standalone"), ("role", "master")] {
         put_bulk(out, field.as_bytes());
         put_bulk(out, text.as_bytes());

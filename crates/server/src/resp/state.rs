@@ -15,12 +15,23 @@ pub enum Dialect {
     Memcached,
     /// RESP.
     Resp(Box<Session>),
+    /// One of these, once it has said who it is.
+    Unproven(Box<Unproven>),
 }
 
 impl Dialect {
     /// RESP, from its beginning.
     pub fn resp() -> Dialect {
         Dialect::Resp(Box::default())
+    }
+
+    /// Whether it is known to be RESP.
+    pub fn is_resp(&self) -> bool {
+        match self {
+            Dialect::Resp(_) => true,
+            Dialect::Unproven(unproven) => matches!(unproven.spoken, Spoken::Resp(_)),
+            Dialect::Undecided | Dialect::Memcached => false,
+        }
     }
 }
 
@@ -145,4 +156,34 @@ pub struct Session {
     pub transaction: Option<Transaction>,
     /// What the client calls itself.
     pub name: Vec<u8>,
+}
+
+/// A connection of a server with users, before it has said who it is ([`crate::auth::unproven`]).
+pub struct Unproven {
+    /// Which protocol it speaks.
+    pub spoken: Spoken,
+    /// Requests of it that were refused.
+    pub refused: u32,
+}
+
+/// Which protocol such a connection speaks.
+pub enum Spoken {
+    /// Its first bytes tell.
+    Undecided,
+    /// memcached's.
+    Memcached,
+    /// RESP.
+    Resp(Box<Session>),
+}
+
+impl Unproven {
+    /// Nothing has come yet.
+    pub fn new(spoken: Spoken) -> Box<Unproven> {
+        Box::new(Unproven { spoken, refused: 0 })
+    }
+
+    /// Where RESP alone is spoken.
+    pub fn resp() -> Box<Unproven> {
+        Unproven::new(Spoken::Resp(Box::default()))
+    }
 }

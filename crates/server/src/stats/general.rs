@@ -111,8 +111,8 @@ fn commands(counters: &Totals, store: &Stats, lines: &mut Lines<'_>) {
     lines.number("touch_misses", counters.touch_misses);
     lines.number("store_too_large", counters.store_too_large);
     lines.number("store_no_memory", counters.store_no_memory);
-    lines.number("auth_cmds", 0);
-    lines.number("auth_errors", 0);
+    lines.number("auth_cmds", counters.auth_cmds);
+    lines.number("auth_errors", counters.auth_errors);
 }
 
 fn server(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
@@ -196,4 +196,7 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("unpublished_bytes", store.unpublished_bytes);
     lines.number("udp_bytes", snapshot.udp_bytes);
     lines.number("read_retries", store.read_retries);
+    lines.number("auth_limited", snapshot.counters.auth_limited);
+    lines.number("auth_malformed", snapshot.counters.auth_malformed);
+    lines.number("auth_missing", snapshot.counters.auth_missing);
 }

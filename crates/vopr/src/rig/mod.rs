@@ -23,7 +23,7 @@ use laneway_server::durable::executor::Executor;
 use laneway_server::durable::hands::Hands;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::durable::state::Keeper;
-use laneway_server::settings::{Idle, RespSettings, Settings, UdpSettings};
+use laneway_server::settings::{Auth, Idle, RespSettings, Settings, UdpSettings, Users};
 use laneway_server::shared::{Company, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Mode, Store};
@@ -97,6 +97,8 @@ pub struct Plan {
     pub adaptive: bool,
     /// Redis' clients may come, too.
     pub resp: bool,
+    /// Who may ask, where not everybody may: lines `user:password`.
+    pub users: Option<&'static str>,
 }
 
 impl Plan {
@@ -127,6 +129,7 @@ impl Plan {
             clock: None,
             adaptive: false,
             resp: true,
+            users: None,
         }
     }
 
@@ -527,6 +530,10 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         }),
         shm: None,
         rdma: None,
+        auth: plan.users.map(|text| {
+            let users = Users::read(text).expect("the users are sound");
+            Arc::new(Auth::new(users, 0x5eed))
+        }),
         resp: RespSettings { shared: plan.resp, addresses: Vec::new() },
         backlog: 16,
         connections_max: plan.connections_max,

@@ -1,0 +1,112 @@
+//! Who may ask: the file of `-Y`, read at the start and again at SIGHUP; and a word where everybody
+//! may.
+
+use super::hot;
+use crate::flags::Flags;
+use laneway_server::boot::Server;
+use laneway_server::settings::{Auth, Users};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+/// May be read by whoever is on the machine.
+const OTHERS_READ: u32 = 0o004;
+
+/// The users, if only they may ask.
+pub fn settings(flags: &Flags, has_udp: bool) -> Result<Option<Arc<Auth>>, String> {
+    let Some(path) = &flags.auth_file else { return Ok(None) };
+    let name = path.display();
+    let open = [
+        ("-U and --udp-base", has_udp, "over UDP"),
+        ("--shm", flags.shm.is_some(), "in shared memory"),
+        ("--rdma", flags.rdma.is_some(), "over RDMA"),
+    ];
+    if let Some((flag, _, clients)) = open.into_iter().find(|(_, is_open, _)| *is_open) {
+        return Err(format!(
+            "-Y {name}: clients {clients} cannot say who they are, and would need no password; \
+             leave {flag} out, or -Y"
+        ));
+    }
+    let users = read(path).map_err(|error| format!("-Y {name}: {error}"))?;
+    Ok(Some(Arc::new(Auth::new(users, hot::seed()))))
+}
+
+fn read(path: &OsStr) -> Result<Users, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    Users::read(&text)
+}
+
+/// What SIGHUP does.
+pub fn reload(flags: &Flags, auth: Option<Arc<Auth>>) -> impl Fn() + Send + 'static {
+    let file: Option<(OsString, Arc<Auth>)> = flags.auth_file.clone().zip(auth);
+    move || {
+        let Some((path, auth)) = &file else {
+            log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
+            return;
+        };
+        let (name, before) = (path.display(), auth.count());
+        match read(path) {
+            Ok(users) => {
+                let now = users.count();
+                auth.replace(users);
+                log::info!("SIGHUP: -Y {name}: {now} users from now on, {before} before");
+            }
+            Err(error) => {
+                log::error!("SIGHUP: -Y {name}: {error}; the {before} users before it stay");
+            }
+        }
+    }
+}
+
+/// Say so where everybody may ask, or may read the passwords.
+pub fn warn(flags: &Flags, server: &Server) {
+    match &flags.auth_file {
+        Some(path) => {
+            let mode = fs::metadata(path).map_or(0, |file| file.permissions().mode());
+            if mode & OTHERS_READ != 0 {
+                log::warn!(
+                    "-Y {}: everybody on this machine may read the passwords; chmod 600 it",
+                    path.display()
+                );
+            }
+        }
+        None => {
+            let places = server.addresses().into_iter().chain(server.resp_addresses());
+            if let Some(words) = open_to_strangers(places) {
+                log::warn!("{words}");
+            }
+        }
+    }
+}
+
+fn open_to_strangers(places: impl IntoIterator<Item = SocketAddr>) -> Option<String> {
+    let place = places.into_iter().find(|place| !place.ip().is_loopback())?;
+    Some(format!(
+        "whoever reaches {place} may read, change and delete every item: there is no password, and \
+         nothing is encrypted. If strangers could, listen on 127.0.0.1 (-l), name users (-Y), or \
+         have a firewall keep them away; docs/security.md says more"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_listens_beyond_this_machine_is_warned() {
+        let places = |text: &str| text.split(' ').map(|one| one.parse().expect(one)).collect();
+        for (text, told) in [
+            ("127.0.0.1:1 [::1]:2 127.9.9.9:3", None),
+            ("127.0.0.1:1 0.0.0.0:2", Some("0.0.0.0:2")),
+            ("[::]:2", Some("[::]:2")),
+            ("192.0.2.1:3 10.0.0.1:4", Some("192.0.2.1:3")),
+        ] {
+            let places: Vec<SocketAddr> = places(text);
+            let words = open_to_strangers(places);
+            assert_eq!(words.is_some(), told.is_some(), "{text}");
+            assert!(words.unwrap_or_default().contains(told.unwrap_or_default()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A connection of a server with users, before it has said who it is. In memcached's protocol the
+//! first request is `set` with any key, and `user password` as its value; everything else is
+//! answered `CLIENT_ERROR unauthenticated`. In RESP it is `AUTH`, or `HELLO` with `AUTH`;
+//! everything else is `NOAUTH`. Nothing else is parsed, nothing long is kept, and whoever is
+//! refused [`REFUSED_MAX`] times is let go.
+//!
+//! Departs from memcached 1.6.45: it answers each of several such requests that come together
+//! (memcached the last of them), and closes at last.
+
+use super::gate::{Door, Verdict};
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::resp::recognise::{Recognised, recognise};
+use crate::resp::request::refusal;
+use crate::resp::session::{Login, auth, hello};
+use crate::resp::state::{Dialect, Session, Spoken, Unproven};
+use crate::resp::table::Command;
+use crate::step::Stop;
+use crate::streams::Streams;
+use laneway_sync::planted::{Bug, is_planted};
+use laneway_transport::Transport;
+use laneway_wire::resp::reply::{OK, put_simple};
+use laneway_wire::resp::{Args, Scan, Scanned, transcribe};
+
+/// Refused requests of one connection.
+pub const REFUSED_MAX: u32 = 16;
+/// The longest line, and the longest user with password (memcached closes behind as much).
+const TEXT_BYTES_MAX: usize = 2048;
+/// Redis' bounds for who has not said who he is.
+const ARGUMENTS_MAX: u32 = 10;
+const BULK_BYTES_MAX: usize = 16 << 10;
+
+const STORED: &[u8] = b"STORED\r\n";
+const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+const FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
+const BAD_FORM: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
+const BAD_END: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
+const LIMITED: &[u8] =
+    b"CLIENT_ERROR too many wrong passwords from this address; try again later\r\n";
+const NO_AUTH: &[u8] = b"-NOAUTH Authentication required.\r\n";
+const MANY_ARGUMENTS: &[u8] = b"-ERR Protocol error: unauthenticated multibulk length\r\n";
+const LONG_ARGUMENT: &[u8] = b"-ERR Protocol error: unauthenticated bulk length\r\n";
+
+/// What a request came to, and its bytes.
+enum Heard {
+    /// It has not arrived whole.
+    More,
+    /// It is of no account.
+    Nothing(usize),
+    Refused(usize),
+    Proven(usize),
+    Close,
+}
+
+/// What the input came to.
+pub enum Outcome {
+    /// More is needed.
+    More,
+    /// It is let go.
+    Close,
+    /// From here on it speaks this.
+    Proven(Dialect),
+}
+
+impl Unproven {
+    /// Judge what has arrived. Returns the bytes that are done with.
+    pub fn hear(&mut self, input: &[u8], door: &Door<'_>, out: &mut Vec<u8>) -> (usize, Outcome) {
+        let mut at = 0;
+        loop {
+            let rest = &input[at..];
+            if let Spoken::Undecided = self.spoken {
+                self.spoken = match recognise(rest) {
+                    Recognised::Unclear => return (at, Outcome::More),
+                    Recognised::Memcached => Spoken::Memcached,
+                    Recognised::Resp => Spoken::Resp(Box::default()),
+                };
+            }
+            let heard = match &mut self.spoken {
+                Spoken::Resp(session) => resp(session, rest, door, out),
+                Spoken::Undecided | Spoken::Memcached => text(rest, door, out),
+            };
+            match heard {
+                Heard::More => return (at, Outcome::More),
+                Heard::Close => return (input.len(), Outcome::Close),
+                Heard::Nothing(bytes) => at += bytes,
+                Heard::Refused(bytes) => {
+                    at += bytes;
+                    self.refused += 1;
+                    if self.refused == REFUSED_MAX {
+                        return (input.len(), Outcome::Close);
+                    }
+                }
+                Heard::Proven(bytes) => {
+                    let dialect = match std::mem::replace(&mut self.spoken, Spoken::Undecided) {
+                        Spoken::Resp(session) => Dialect::Resp(session),
+                        Spoken::Undecided | Spoken::Memcached => Dialect::Memcached,
+                    };
+                    return (at + bytes, Outcome::Proven(dialect));
+                }
+            }
+        }
+    }
+}
+
+/// memcached's protocol.
+fn text(rest: &[u8], door: &Door<'_>, out: &mut Vec<u8>) -> Heard {
+    let window = &rest[..rest.len().min(TEXT_BYTES_MAX)];
+    let Some(newline) = window.iter().position(|byte| *byte == b'\n') else {
+        return if rest.len() > TEXT_BYTES_MAX { Heard::Close } else { Heard::More };
+    };
+    let head = newline + 1;
+    let line = rest[..newline].strip_suffix(b"\r").unwrap_or(&rest[..newline]);
+    match line {
+        b"" => return Heard::Nothing(head),
+        b"quit" => return Heard::Close,
+        _ => {}
+    }
+    let Some(bytes) = announced(line) else {
+        door.counters.auth_missing.bump_owner();
+        out.extend_from_slice(UNAUTHENTICATED);
+        return Heard::Refused(head);
+    };
+    let wrong = |words: &[u8], out: &mut Vec<u8>| {
+        door.counters.auth_malformed.bump_owner();
+        out.extend_from_slice(words);
+    };
+    if bytes > TEXT_BYTES_MAX {
+        wrong(BAD_FORM, out);
+        return Heard::Close; // where the next request begins is far away
+    }
+    let Some(value) = rest[head..].get(..bytes + 2) else { return Heard::More };
+    let whole = head + value.len();
+    let Some(value) = value.strip_suffix(b"\r\n") else {
+        wrong(BAD_END, out);
+        return Heard::Refused(whole);
+    };
+    let Some(blank) = value.iter().position(|byte| *byte == b' ') else {
+        wrong(BAD_FORM, out);
+        return Heard::Refused(whole);
+    };
+    match door.attempt(&value[..blank], &value[blank + 1..]) {
+        Verdict::Right => {
+            out.extend_from_slice(STORED);
+            Heard::Proven(whole)
+        }
+        Verdict::Wrong => {
+            out.extend_from_slice(FAILURE);
+            Heard::Refused(whole)
+        }
+        Verdict::Limited => {
+            out.extend_from_slice(LIMITED);
+            Heard::Close
+        }
+    }
+}
+
+/// Bytes of the value of `set <key> <flags> <exptime> <bytes> ...`; key, flags and time may be
+/// anything.
+fn announced(line: &[u8]) -> Option<usize> {
+    let rest = line.strip_prefix(b"set ")?;
+    let number = rest.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(3)?;
+    let is_number = number.len() <= 9 && number.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(number).ok().filter(|_| is_number)?.parse().ok()
+}
+
+/// RESP.
+fn resp(session: &mut Session, rest: &[u8], door: &Door<'_>, out: &mut Vec<u8>) -> Heard {
+    if rest.is_empty() {
+        return Heard::More;
+    }
+    let scanned = session.scan.advance(rest);
+    if !matches!(scanned, Ok(Scanned::More)) {
+        let announced = session.scan.announced();
+        session.scan = Scan::default();
+        return match scanned {
+            Ok(Scanned::Whole(..)) if announced > ARGUMENTS_MAX => refuse(MANY_ARGUMENTS, out),
+            Ok(Scanned::Whole(args, bytes)) => command(session, args, bytes, door, out),
+            Ok(Scanned::Inline(line, bytes)) => inline(session, line, bytes, door, out),
+            Ok(Scanned::Nothing(bytes)) => Heard::Nothing(bytes),
+            Ok(Scanned::More) => Heard::More,
+            Err(broken) => {
+                broken.put(out);
+                Heard::Close
+            }
+        };
+    }
+    let is_long = session.scan.pending(rest).is_some_and(|one| one.bytes > BULK_BYTES_MAX);
+    match () {
+        () if session.scan.announced() > ARGUMENTS_MAX => refuse(MANY_ARGUMENTS, out),
+        () if is_long || rest.len() > 2 * BULK_BYTES_MAX => refuse(LONG_ARGUMENT, out),
+        () => Heard::More,
+    }
+}
+
+fn refuse(words: &[u8], out: &mut Vec<u8>) -> Heard {
+    out.extend_from_slice(words);
+    Heard::Close
+}
+
+/// A request that was written in line, of so many bytes.
+fn inline(
+    session: &mut Session,
+    line: &[u8],
+    bytes: usize,
+    door: &Door<'_>,
+    out: &mut Vec<u8>,
+) -> Heard {
+    let mut array = Vec::new();
+    if transcribe(line, &mut array).is_err() {
+        laneway_wire::resp::Broken::Quotes.put(out);
+        return Heard::Close;
+    }
+    match Scan::default().advance(&array) {
+        Ok(Scanned::Whole(args, _)) => command(session, args, bytes, door, out),
+        _ => Heard::Nothing(bytes), // an empty line
+    }
+}
+
+fn command(
+    session: &mut Session,
+    args: Args<'_>,
+    bytes: usize,
+    door: &Door<'_>,
+    out: &mut Vec<u8>,
+) -> Heard {
+    let mut behind = args;
+    let name = behind.next().unwrap_or_default();
+    let spec = match refusal(name, args, behind) {
+        Ok(spec) => spec,
+        Err(words) => {
+            out.extend_from_slice(&words);
+            return Heard::Refused(bytes);
+        }
+    };
+    let login = match spec.command {
+        Command::Auth => auth(Some(door), behind, out),
+        Command::Hello => hello(Some(door), false, (session, door.number), behind, out),
+        Command::Reset => {
+            *session = Session::default();
+            put_simple(out, b"RESET");
+            return Heard::Refused(bytes); // a loop of them ends
+        }
+        Command::Quit => {
+            out.extend_from_slice(OK);
+            return Heard::Close;
+        }
+        _ => {
+            door.counters.auth_missing.bump_owner();
+            out.extend_from_slice(NO_AUTH);
+            return Heard::Refused(bytes);
+        }
+    };
+    match login {
+        Login::Proven => Heard::Proven(bytes),
+        Login::Refused => Heard::Refused(bytes),
+        Login::Limited => Heard::Close,
+    }
+}
+
+impl<T: Transport> Streams<T> {
+    /// Serve what stands in `input`, of who has not said who he is. Returns the bytes consumed and
+    /// why it stopped.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn consume_unproven(
+        &mut self,
+        core: &Core<T>,
+        connection: &mut Connection<T::Stream>,
+        input: &[u8],
+    ) -> (usize, Stop) {
+        let Connection { dialect, card, .. } = connection;
+        let (Dialect::Unproven(unproven), Some(door)) = (dialect, core.door(card)) else {
+            unreachable!("only a server with users has such connections")
+        };
+        if is_planted(Bug::PasswordUnasked) && unproven.refused > 0 {
+            connection.dialect = Dialect::Memcached;
+            return (0, Stop::Quota);
+        }
+        let (taken, outcome) = unproven.hear(input, &door, &mut self.out);
+        let stop = match outcome {
+            Outcome::More => Stop::Starved,
+            Outcome::Close => Stop::Close,
+            Outcome::Proven(dialect) => {
+                connection.dialect = dialect;
+                // What stands behind it has a turn of its own.
+                if taken == input.len() { Stop::Starved } else { Stop::Quota }
+            }
+        };
+        (taken, stop)
+    }
+}
+
+#[cfg(test)]
+mod tests;
