@@ -10,12 +10,13 @@
 //!
 //! In the order of use: [`veil`], [`shared`] (what workers see); [`executor`] (who steps the
 //! keeper); [`keeper`] (its step: it hears of what has ended and takes what is asked), `turns`
-//! (whose request is next), [`admit`] (going on with it, request by request; [`resp`] where it is RESP), [`ready`] (may it be
-//! executed?), [`fetch`] (its item is asked for), [`perform`] (executing one), [`change`] (what it
-//! changed goes to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves once
-//! it is true); then, as what was waited for ends: [`fault`] (an item comes into memory),
-//! [`resume`] (a change is kept), [`settle`] (a group is durable). [`hands`] wait for devices.
-//! [`state`] is what the keeper knows; [`capture`] is how it learns what a command changed.
+//! (whose request is next), [`admit`] (going on with it, request by request; [`resp`] where it is
+//! RESP), [`ready`] (may it be executed?), [`fetch`] (its item is asked for), [`perform`]
+//! (executing one), [`change`] (what it changed goes to the tier), [`aside`] (or waits until there
+//! is room), [`reply`] (it leaves once it is true); then, as what was waited for ends: [`fault`]
+//! (an item comes into memory), [`resume`] (a change is kept), [`settle`] (a group is durable).
+//! [`hands`] wait for devices. [`state`] is what the keeper knows; [`capture`] is how it learns
+//! what a command changed.
 //!
 //! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
 //! short, long values are copied by stretches, and between steps the workers may run.
