@@ -1,21 +1,47 @@
-//! `get`s that follow each other on a connection, as a pipeline sends them: lines of one key each
-//! are parsed once, their keys are read together (`laneway_store::Group`), and each is answered in
-//! its turn, as the keys of one line are ([`crate::multiget`]). So the lookups of a pipeline
-//! overlap instead of being waited for one by one (MICA §4.4).
+//! `get`s: the lines of a pipeline, and the keys of a line, in their order.
+//!
+//! Lines of one key each that follow each other are parsed once, and many keys are read together
+//! (`laneway_store::Group`), whether they stand in one line or in several: their lookups overlap
+//! instead of being waited for one by one (MICA §4.4), and each reply is written to its place at
+//! once. Whatever is not simply a small item or a miss, or is not this worker's to answer, is served
+//! as a key alone is, between its neighbours.
+//!
+//! A large value in the middle makes the rest wait for its transfer; a full reply buffer makes it
+//! wait for the next turn.
 
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
+use crate::durable::shared::KEEPER;
+use crate::execute::{self, Outcome};
 use crate::hand_over::KeysLeft;
-use crate::multiget::Asked;
+use crate::latency::{self, Operation};
 use crate::requests::writes;
-use crate::step::{Step, Stop};
+use crate::sought::Simple;
+use crate::step::{KEYS_PER_TURN, OUT_BYTES_PER_TURN, Step, Stop};
 use crate::streams::Streams;
-use laneway_store::GROUP;
+use laneway_policy::Design;
+use laneway_store::{GROUP, KeyHash, Sought};
 use laneway_transport::Transport;
-use laneway_wire::{Get, GetVerb, Request, parse};
+use laneway_wire::reply::END;
+use laneway_wire::{Get, GetVerb, Keys, Request, parse};
+use std::cell::Cell;
+
+/// Keys of a multiget that go to the keeper together: it brings as many into memory at once.
+const KEPT_KEYS: usize = 64;
+
+const _: () = assert!(GROUP <= KEYS_PER_TURN && KEYS_PER_TURN <= u16::MAX as usize);
 
 const NO_LINE: KeysLeft<'_> =
     KeysLeft { verb: GetVerb::Get, exptime: 0, line: &[], text: &[], at: 0 };
+
+/// Where the keys of a group stand.
+#[derive(Clone, Copy)]
+pub(crate) enum Asked<'a> {
+    /// In one line, whose end comes later.
+    Together(KeysLeft<'a>),
+    /// Each is the only key of a line.
+    Alone(&'a [KeysLeft<'a>]),
+}
 
 /// The only key of a `get`.
 fn only_key<'a>(get: &Get<'a>) -> Option<&'a [u8]> {
@@ -133,5 +159,230 @@ impl<T: Transport> Streams<T> {
                 (in_input(connection, step, (from, keys_at)), number + 1)
             }
         }
+    }
+}
+
+impl<T: Transport> Core<T> {
+    /// Count what was answered simply: as [`Core::account`] does for each, but once for all.
+    pub(crate) fn account_simple(
+        &self,
+        connection: &mut Connection<T::Stream>,
+        simple: &Simple,
+        arrived: u64,
+    ) {
+        let requests = simple.requests();
+        if requests == 0 {
+            return;
+        }
+        self.count_simple(simple);
+        connection.tally.add_many(latency::row(Operation::Get, false), requests as u16, arrived);
+        if let Some(visit) = &mut connection.visit {
+            (0..requests).for_each(|_| visit.small_served());
+        }
+    }
+}
+
+impl<T: Transport> Streams<T> {
+    /// The keys in `line`, which is the rest of a line, its newline included.
+    pub(crate) fn keys(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        verb: GetVerb,
+        exptime: i64,
+        line: &[u8],
+        arrived: u64,
+    ) -> Step {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let all = KeysLeft { verb, exptime, line, text, at: 0 };
+        let mut keys = Keys::new(text);
+        let mut served = 0;
+        loop {
+            let mut rest = keys;
+            let Some(key) = rest.next() else { break };
+            let stop = if rest.rest().is_empty() {
+                keys = rest;
+                served += 1;
+                let store = &core.shared.store;
+                store.seek_one(&mut core.group, store.hash(key));
+                self.answer_one_line(core, connection, all, &[key], arrived)
+            } else {
+                self.key_group(core, connection, all, (&mut keys, &mut served), arrived)
+            };
+            if let Some(step) = stop {
+                return step;
+            }
+            if served >= KEYS_PER_TURN {
+                return all.wait_from(connection, text.len() - keys.rest().len());
+            }
+        }
+        self.out.extend_from_slice(END);
+        connection.mode = Mode::Requests;
+        Step::Took(line.len())
+    }
+
+    /// One key, whatever its item is. Returns how the turn stops, if it does.
+    fn key(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        left: KeysLeft<'_>,
+        key: &[u8],
+        hash: KeyHash,
+        arrived: u64,
+    ) -> Option<Step> {
+        let KeysLeft { verb, exptime, line, text, at } = left;
+        if let Some(to) = core.queue_for(key, writes(verb), 0) {
+            return Some(self.hand_keys(core, connection, to, left, (usize::MAX, 0), arrived));
+        }
+        let (after, before) = (at + key.len(), self.out.len());
+        let touched = Cell::new(0);
+        let expires = execute::expires_at(exptime, core.now_seconds);
+        let outcome =
+            execute::get_key(&core.context(&touched), verb, expires, key, hash, &mut self.out);
+        if matches!(outcome, Outcome::Kept) {
+            let size = touched.get();
+            return Some(self.hand_keys(
+                core,
+                connection,
+                KEEPER,
+                left,
+                (KEPT_KEYS, size),
+                arrived,
+            ));
+        }
+        if matches!(outcome, Outcome::Elsewhere) {
+            if core.plan.design != Design::Lanes {
+                let to = core.queue_for_size(touched.get());
+                return Some(self.hand_keys(
+                    core,
+                    connection,
+                    to,
+                    left,
+                    (1, touched.get()),
+                    arrived,
+                ));
+            }
+            let line_bytes = line.len() - at;
+            connection.mode = Mode::Keys { verb, exptime, line_bytes };
+            return Some(Step::Stop(at, Stop::Hand));
+        }
+        core.count_hot(key, writes(verb));
+        if matches!(outcome, Outcome::Transfer(_)) {
+            self.send_before_large(core, connection, before);
+        }
+        core.account(connection, Operation::Get, touched.get(), arrived);
+        if let Outcome::Transfer(transfer) = outcome {
+            let none_left = Keys::new(&text[after..]).next().is_none();
+            let taken = if none_left { line.len() } else { after };
+            let line_bytes = line.len() - taken;
+            connection.mode = Mode::Keys { verb, exptime, line_bytes };
+            self.begin_transfer(core, connection, transfer, none_left);
+            return Some(Step::Stop(taken, Stop::Large));
+        }
+        let is_full = self.out.len() >= OUT_BYTES_PER_TURN;
+        is_full.then(|| left.wait_from(connection, after))
+    }
+
+    /// The next keys, read together. Returns how the turn stops, if it does.
+    #[inline(never)]
+    fn key_group<'a>(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        all: KeysLeft<'a>,
+        (keys, served): (&mut Keys<'a>, &mut usize),
+        arrived: u64,
+    ) -> Option<Step> {
+        let mut texts = [&[][..]; GROUP];
+        let most = GROUP.min(KEYS_PER_TURN - *served);
+        let found = keys.take_into(&mut texts[..most]);
+        *served += found;
+        let texts = &texts[..found];
+        core.shared.store.seek(&mut core.group, texts);
+        self.answer_one_line(core, connection, all, texts, arrived)
+    }
+
+    fn answer_one_line(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        all: KeysLeft<'_>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> Option<Step> {
+        self.answer_group(core, connection, Asked::Together(all), keys, arrived)
+            .map(|(_, step)| step)
+    }
+
+    /// The answers for the keys of the group. Returns at which key the turn stops and how, if it
+    /// does.
+    pub(crate) fn answer_group(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        asked: Asked<'_>,
+        keys: &[&[u8]],
+        arrived: u64,
+    ) -> Option<(usize, Step)> {
+        let mut simple = Simple::default();
+        let mut stop = None;
+        for (number, key) in keys.iter().enumerate() {
+            match core.sought(asked.verb(number), number, key, &mut self.out) {
+                Sought::Copied(bytes) => core.note_hit(&mut simple, key, bytes),
+                Sought::Miss => core.note_miss(&mut simple, key),
+                Sought::Otherwise => {
+                    // A visit counts what is small between large ones: in their order.
+                    core.account_simple(connection, &std::mem::take(&mut simple), arrived);
+                    let hash = core.group.hash(number);
+                    stop = self.key(core, connection, asked.from(number, key), key, hash, arrived);
+                }
+            }
+            if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
+                let left = asked.from(number, key);
+                stop = Some(left.wait_from(connection, left.at + key.len()));
+            }
+            if let Some(step) = stop {
+                core.account_simple(connection, &simple, arrived);
+                return Some((number, step));
+            }
+            if matches!(asked, Asked::Alone(_)) {
+                self.out.extend_from_slice(END);
+            }
+        }
+        core.account_simple(connection, &simple, arrived);
+        None
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn verb(self, number: usize) -> GetVerb {
+        match self {
+            Asked::Together(all) => all.verb,
+            Asked::Alone(lines) => lines[number].verb,
+        }
+    }
+
+    /// What is left from a key on.
+    fn from(self, number: usize, key: &[u8]) -> KeysLeft<'a> {
+        match self {
+            Asked::Together(all) => all.from(key),
+            Asked::Alone(lines) => lines[number],
+        }
+    }
+}
+
+impl<'a> KeysLeft<'a> {
+    /// The same from a key on, which stands in the text.
+    fn from(self, key: &[u8]) -> KeysLeft<'a> {
+        KeysLeft { at: key.as_ptr() as usize - self.text.as_ptr() as usize, ..self }
+    }
+
+    /// The keys from `at` on wait for the next turn.
+    fn wait_from<S>(self, connection: &mut Connection<S>, at: usize) -> Step {
+        let KeysLeft { verb, exptime, line, .. } = self;
+        connection.mode = Mode::Keys { verb, exptime, line_bytes: line.len() - at };
+        Step::Stop(at, Stop::Quota)
     }
 }

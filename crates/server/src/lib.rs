@@ -43,7 +43,6 @@ pub mod lanes;
 pub mod latency;
 pub mod long_answer;
 pub mod meta_gets;
-pub mod multiget;
 pub mod offer;
 pub mod output;
 pub mod perform;
