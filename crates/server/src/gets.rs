@@ -3,8 +3,8 @@
 //! Lines of one key each that follow each other are parsed once, and many keys are read together
 //! (`laneway_store::Group`), whether they stand in one line or in several: their lookups overlap
 //! instead of being waited for one by one (MICA §4.4), and each reply is written to its place at
-//! once. Whatever is not simply a small item or a miss, or is not this worker's to answer, is served
-//! as a key alone is, between its neighbours.
+//! once. Whatever is not simply a small item or a miss, or is not this worker's to answer, is
+//! served as a key alone is, between its neighbours.
 //!
 //! A large value in the middle makes the rest wait for its transfer; a full reply buffer makes it
 //! wait for the next turn.
