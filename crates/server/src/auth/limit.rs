@@ -15,7 +15,8 @@ pub const WRONG_MAX: u32 = 20;
 /// Places.
 const PLACES: usize = 4096;
 
-/// In each place the second of the last wrong one, and how many count still.
+/// In each place the second of the last wrong one, how many count still, and whether that was told
+/// since there were none.
 pub struct Limit {
     seed: u64,
     places: Box<[AtomicU64]>,
@@ -33,13 +34,20 @@ impl Limit {
         left(self.place(address).load(Relaxed), now_seconds) < WRONG_MAX
     }
 
-    /// A password from there was wrong. True if it was the last that is looked at.
+    /// A password from there was wrong. True if it was the last that is looked at, for the first
+    /// time since none counted: whoever goes on guessing is told of once.
     pub fn wrong(&self, address: &str, now_seconds: u32) -> bool {
-        let place = self.place(address);
-        let more = |word| Some(word_of(now_seconds, left(word, now_seconds) + 1));
+        let after = |word: u64| {
+            let wrong = left(word, now_seconds);
+            let was_told = wrong > 0 && word & TOLD != 0;
+            let is_told = was_told || wrong + 1 >= WRONG_MAX;
+            let told = if is_told { TOLD } else { 0 };
+            ((u64::from(now_seconds) << 32) | told | u64::from(wrong + 1), is_told && !was_told)
+        };
         // Relaxed: see `allows`. Several workers may find one address wrong at once.
-        let before = place.fetch_update(Relaxed, Relaxed, more);
-        left(before.unwrap_or_else(|word| word), now_seconds) + 1 == WRONG_MAX
+        let more = |word| Some(after(word).0);
+        let before = self.place(address).fetch_update(Relaxed, Relaxed, more);
+        after(before.unwrap_or_else(|word| word)).1
     }
 
     fn place(&self, address: &str) -> &AtomicU64 {
@@ -49,13 +57,12 @@ impl Limit {
     }
 }
 
-const fn word_of(second: u32, wrong: u32) -> u64 {
-    (second as u64) << 32 | wrong as u64
-}
+/// That a place has been told of.
+const TOLD: u64 = 1 << 31;
 
 /// How many of a place's wrong passwords count still.
 const fn left(word: u64, now_seconds: u32) -> u32 {
-    let (second, wrong) = ((word >> 32) as u32, word as u32);
+    let (second, wrong) = ((word >> 32) as u32, (word & !TOLD) as u32);
     wrong.saturating_sub(now_seconds.saturating_sub(second))
 }
 
@@ -74,9 +81,13 @@ mod tests {
         assert!(!limit.allows("a", 10), "the clock has stepped back");
         for second in 51..500 {
             assert!(limit.allows("a", second), "{second}");
-            assert!(limit.wrong("a", second), "{second}");
+            assert!(!limit.wrong("a", second), "{second}: it is told already");
             assert!(!limit.allows("a", second), "{second}");
         }
+        // Once nothing counts any more it is told anew.
+        let later = 500 + WRONG_MAX;
+        let told: Vec<bool> = (0..WRONG_MAX).map(|_| limit.wrong("a", later)).collect();
+        assert_eq!(told.iter().position(|told| *told), Some(WRONG_MAX as usize - 1));
         assert!(limit.allows("a", u32::MAX));
     }
 }
