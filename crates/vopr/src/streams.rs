@@ -385,9 +385,7 @@ impl StreamClient {
         if !scene.swarm.has_users() {
             return;
         }
-        let wrong = &mut scene.books.counts.wrong_passwords;
-        let requests = users::introduction(scene.random, wrong, self.is_redis);
-        for request in requests.into_iter().rev() {
+        for request in users::introduction(scene.random, scene.books, self.is_redis) {
             request.bytes.iter().rev().for_each(|byte| self.out.push_front(*byte));
             self.flights.push_front(Flight { request, entries: Vec::new() });
         }

@@ -3,6 +3,7 @@
 //! tell.
 
 use crate::ask;
+use crate::books::Books;
 use crate::request::{Expect, Request};
 use crate::resp;
 use laneway_tier::disk::sim::Random;
@@ -13,12 +14,9 @@ pub const USERS: &str = "vopr:a secret\nother:password\n";
 /// Wrong passwords of a run at most: far fewer than are looked at from one address.
 const WRONG_MAX: u64 = 6;
 
-/// The beginning of a connection.
-pub fn introduction(
-    random: &mut Random,
-    wrong_passwords: &mut u64,
-    is_redis: bool,
-) -> Vec<Request> {
+/// The beginning of a connection, the last request first: they go before what is asked already.
+pub fn introduction(random: &mut Random, books: &mut Books, is_redis: bool) -> Vec<Request> {
+    let wrong_passwords = &mut books.counts.wrong_passwords;
     let mut requests = Vec::new();
     for _ in 0..random.below(3) {
         requests.push(match (random.below(3), is_redis) {
@@ -42,6 +40,7 @@ pub fn introduction(
             Request::of(bytes, Vec::new(), Expect::Stored, "user and password")
         }
     });
+    requests.reverse();
     requests
 }
 

@@ -13,6 +13,7 @@ extern crate alloc;
 pub mod answer;
 pub mod base64;
 pub mod limits;
+pub mod login;
 pub mod print;
 mod refusal;
 pub mod reply;

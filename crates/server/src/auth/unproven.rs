@@ -12,20 +12,19 @@ use crate::connection::Connection;
 use crate::core::Core;
 use crate::resp::recognise::{Recognised, recognise};
 use crate::resp::request::refusal;
-use crate::resp::session::{Login, auth, hello};
+use crate::resp::session::{Said, auth, hello};
 use crate::resp::state::{Dialect, Session, Spoken, Unproven};
 use crate::resp::table::Command;
 use crate::step::Stop;
 use crate::streams::Streams;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
+use laneway_wire::login::{Login, TooLong, login};
 use laneway_wire::resp::reply::{OK, put_simple};
 use laneway_wire::resp::{Args, Scan, Scanned, transcribe};
 
 /// Refused requests of one connection.
 pub const REFUSED_MAX: u32 = 16;
-/// The longest line, and the longest user with password (memcached closes behind as much).
-const TEXT_BYTES_MAX: usize = 2048;
 /// Redis' bounds for who has not said who he is.
 const ARGUMENTS_MAX: u32 = 10;
 const BULK_BYTES_MAX: usize = 16 << 10;
@@ -104,63 +103,42 @@ impl Unproven {
 
 /// memcached's protocol.
 fn text(rest: &[u8], door: &Door<'_>, out: &mut Vec<u8>) -> Heard {
-    let window = &rest[..rest.len().min(TEXT_BYTES_MAX)];
-    let Some(newline) = window.iter().position(|byte| *byte == b'\n') else {
-        return if rest.len() > TEXT_BYTES_MAX { Heard::Close } else { Heard::More };
-    };
-    let head = newline + 1;
-    let line = rest[..newline].strip_suffix(b"\r").unwrap_or(&rest[..newline]);
-    match line {
-        b"" => return Heard::Nothing(head),
-        b"quit" => return Heard::Close,
-        _ => {}
-    }
-    let Some(bytes) = announced(line) else {
-        door.counters.auth_missing.bump_owner();
-        out.extend_from_slice(UNAUTHENTICATED);
-        return Heard::Refused(head);
-    };
-    let wrong = |words: &[u8], out: &mut Vec<u8>| {
+    let mut wrong = |words: &[u8]| {
         door.counters.auth_malformed.bump_owner();
         out.extend_from_slice(words);
     };
-    if bytes > TEXT_BYTES_MAX {
-        wrong(BAD_FORM, out);
-        return Heard::Close; // where the next request begins is far away
-    }
-    let Some(value) = rest[head..].get(..bytes + 2) else { return Heard::More };
-    let whole = head + value.len();
-    let Some(value) = value.strip_suffix(b"\r\n") else {
-        wrong(BAD_END, out);
-        return Heard::Refused(whole);
-    };
-    let Some(blank) = value.iter().position(|byte| *byte == b' ') else {
-        wrong(BAD_FORM, out);
-        return Heard::Refused(whole);
-    };
-    match door.attempt(&value[..blank], &value[blank + 1..]) {
-        Verdict::Right => {
-            out.extend_from_slice(STORED);
-            Heard::Proven(whole)
-        }
-        Verdict::Wrong => {
-            out.extend_from_slice(FAILURE);
-            Heard::Refused(whole)
-        }
-        Verdict::Limited => {
-            out.extend_from_slice(LIMITED);
+    match login(rest) {
+        Ok(None) => Heard::More,
+        Err(TooLong::Line) | Ok(Some(Login::Quit)) => Heard::Close,
+        // Where the next request begins is far away.
+        Err(TooLong::Value) => {
+            wrong(BAD_FORM);
             Heard::Close
         }
+        Ok(Some(Login::Nothing(bytes))) => Heard::Nothing(bytes),
+        Ok(Some(Login::BadEnd(bytes))) => {
+            wrong(BAD_END);
+            Heard::Refused(bytes)
+        }
+        Ok(Some(Login::NoPassword(bytes))) => {
+            wrong(BAD_FORM);
+            Heard::Refused(bytes)
+        }
+        Ok(Some(Login::Other(bytes))) => {
+            door.counters.auth_missing.bump_owner();
+            out.extend_from_slice(UNAUTHENTICATED);
+            Heard::Refused(bytes)
+        }
+        Ok(Some(Login::Pair { user, password, bytes })) => {
+            let (heard, words) = match door.attempt(user, password) {
+                Verdict::Right => (Heard::Proven(bytes), STORED),
+                Verdict::Wrong => (Heard::Refused(bytes), FAILURE),
+                Verdict::Limited => (Heard::Close, LIMITED),
+            };
+            out.extend_from_slice(words);
+            heard
+        }
     }
-}
-
-/// Bytes of the value of `set <key> <flags> <exptime> <bytes> ...`; key, flags and time may be
-/// anything.
-fn announced(line: &[u8]) -> Option<usize> {
-    let rest = line.strip_prefix(b"set ")?;
-    let number = rest.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(3)?;
-    let is_number = number.len() <= 9 && number.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(number).ok().filter(|_| is_number)?.parse().ok()
 }
 
 /// RESP.
@@ -232,7 +210,7 @@ fn command(
             return Heard::Refused(bytes);
         }
     };
-    let login = match spec.command {
+    let said = match spec.command {
         Command::Auth => auth(Some(door), behind, out),
         Command::Hello => hello(Some(door), false, (session, door.number), behind, out),
         Command::Reset => {
@@ -250,10 +228,10 @@ fn command(
             return Heard::Refused(bytes);
         }
     };
-    match login {
-        Login::Proven => Heard::Proven(bytes),
-        Login::Refused => Heard::Refused(bytes),
-        Login::Limited => Heard::Close,
+    match said {
+        Said::Proven => Heard::Proven(bytes),
+        Said::Refused => Heard::Refused(bytes),
+        Said::Limited => Heard::Close,
     }
 }
 

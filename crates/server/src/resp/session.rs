@@ -75,13 +75,13 @@ impl<T: Transport> Streams<T> {
                 let card = connection.card.clone();
                 let door = core.door(&card);
                 let session = (connection.session(), card.number);
-                if hello(door.as_ref(), true, session, args, out) == Login::Limited {
+                if hello(door.as_ref(), true, session, args, out) == Said::Limited {
                     return Step::Stop(bytes, Stop::Close);
                 }
             }
             Command::Auth => {
                 let door = core.door(&connection.card);
-                if auth(door.as_ref(), args, out) == Login::Limited {
+                if auth(door.as_ref(), args, out) == Said::Limited {
                     return Step::Stop(bytes, Stop::Close);
                 }
             }
@@ -156,7 +156,7 @@ fn is_default_user(user: &[u8]) -> bool {
 
 /// What came of `AUTH`, or of `HELLO`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Login {
+pub(crate) enum Said {
     /// The client has said who it is, or had to say nothing.
     Proven,
     /// It was refused.
@@ -167,37 +167,37 @@ pub(crate) enum Login {
 
 /// Whether a user and a password belong together; where there are no users, as in a Redis without
 /// a password.
-fn login(door: Option<&Door<'_>>, user: &[u8], password: &[u8], out: &mut Vec<u8>) -> Login {
+fn login(door: Option<&Door<'_>>, user: &[u8], password: &[u8], out: &mut Vec<u8>) -> Said {
     let verdict = match door {
         Some(door) => door.attempt(user, password),
         None if is_default_user(user) => Verdict::Right,
         None => Verdict::Wrong,
     };
     let (login, words) = match verdict {
-        Verdict::Right => return Login::Proven,
-        Verdict::Wrong => (Login::Refused, WRONG_PASSWORD),
-        Verdict::Limited => (Login::Limited, LIMITED),
+        Verdict::Right => return Said::Proven,
+        Verdict::Wrong => (Said::Refused, WRONG_PASSWORD),
+        Verdict::Limited => (Said::Limited, LIMITED),
     };
     out.extend_from_slice(words);
     login
 }
 
 /// `AUTH [user] password`
-pub(crate) fn auth(door: Option<&Door<'_>>, mut args: Args<'_>, out: &mut Vec<u8>) -> Login {
+pub(crate) fn auth(door: Option<&Door<'_>>, mut args: Args<'_>, out: &mut Vec<u8>) -> Said {
     let (user, password) = match (args.next(), args.next(), args.next()) {
         (Some(_), None, _) if door.is_none() => {
             out.extend_from_slice(NO_PASSWORD);
-            return Login::Refused;
+            return Said::Refused;
         }
         (Some(password), None, _) => (&b"default"[..], password),
         (Some(user), Some(password), None) => (user, password),
         _ => {
             out.extend_from_slice(SYNTAX);
-            return Login::Refused;
+            return Said::Refused;
         }
     };
     let login = login(door, user, password, out);
-    if login == Login::Proven {
+    if login == Said::Proven {
         out.extend_from_slice(OK);
     }
     login
@@ -210,10 +210,10 @@ pub(crate) fn hello(
     (session, number): (&mut Session, u64),
     mut args: Args<'_>,
     out: &mut Vec<u8>,
-) -> Login {
+) -> Said {
     let refuse = |words: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(words);
-        Login::Refused
+        Said::Refused
     };
     let mut version = session.version;
     if let Some(text) = args.next() {
@@ -230,7 +230,7 @@ pub(crate) fn hello(
             let user = args.next().unwrap_or_default();
             let password = args.next().unwrap_or_default();
             match login(door, user, password, out) {
-                Login::Proven => is_proven = true,
+                Said::Proven => is_proven = true,
                 refused => return refused,
             }
         } else if is(option, "setname") && args.left() >= 1 {
@@ -242,7 +242,7 @@ pub(crate) fn hello(
             let option = option[..option.len().min(128)].escape_ascii();
             let words = format!("ERR Syntax error in HELLO option '{option}'");
             put_error(out, words.as_bytes());
-            return Login::Refused;
+            return Said::Refused;
         }
     }
     if !is_proven {
@@ -250,10 +250,10 @@ pub(crate) fn hello(
             door.counters.auth_missing.bump_owner();
         }
         out.extend_from_slice(NO_AUTH_HELLO);
-        return Login::Refused;
+        return Said::Refused;
     }
     put_hello(session, version, name, number, out);
-    Login::Proven
+    Said::Proven
 }
 
 fn put_hello(
