@@ -168,7 +168,7 @@ impl StopSignal {
     pub fn calls(
         self,
         stop: impl Fn() + Send + 'static,
-        reload: impl Fn() + Send + 'static,
+        mut reload: impl FnMut() + Send + 'static,
     ) -> io::Result<()> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
         self.starting.store(false, Ordering::SeqCst); // pairs with the load of the crate's handler

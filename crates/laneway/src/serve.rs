@@ -42,6 +42,7 @@ const STATUS_DATA: u8 = 74;
 /// Run the server until it is told to stop. Called by the `name` memcached it begins its help as
 /// memcached does, which tools look at.
 pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
+    let typed = args.clone();
     let flags = match flags::read(args, std::env::vars_os()) {
         Ok(Asked::Serve(flags)) => flags,
         Ok(Asked::Help) => {
@@ -61,25 +62,33 @@ pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
         }
         Err(refused) => return refuse(refused.status, &refused.why),
     };
-    let checked = settings(&flags).and_then(|settings| {
-        let durable = tier::settings(&flags, settings.policy.design)?;
-        let format = Format::named(flags.log_format.as_deref())?;
-        Ok((settings, durable, format, admin::address(&flags)?))
-    });
-    match checked {
+    match checked(&flags) {
         Ok(_) if flags.print_config => {
             print!("{}", flags::config(&flags));
             ExitCode::SUCCESS
         }
         Ok((settings, durable, format, admin)) => {
             logging::start(format, log_level(settings.verbosity));
-            serve(&flags, settings, durable, admin)
+            serve(typed, &flags, settings, durable, admin)
         }
-        Err(error) => {
-            let place = flags::place(&flags, &error);
-            refuse(crate::STATUS_USAGE, &place.map_or(error.clone(), |at| format!("{error} {at}")))
-        }
+        Err(error) => refuse(crate::STATUS_USAGE, &error),
     }
+}
+
+/// What a server is started with.
+type Checked = (Settings, Option<DurableSettings>, Format, Option<SocketAddr>);
+
+/// Checked against each other and the machine; an error says where the flag was given, too.
+fn checked(flags: &Flags) -> Result<Checked, String> {
+    let all = settings(flags).and_then(|settings| {
+        let durable = tier::settings(flags, settings.policy.design)?;
+        let format = Format::named(flags.log_format.as_deref())?;
+        Ok((settings, durable, format, admin::address(flags)?))
+    });
+    all.map_err(|error| match flags::place(flags, &error) {
+        Some(place) => format!("{error} {place}"),
+        None => error,
+    })
 }
 
 /// End because of the command line: a sentence for who typed it.
@@ -95,6 +104,7 @@ fn fail(status: u8, why: &str) -> ExitCode {
 }
 
 fn serve(
+    typed: Vec<OsString>,
     flags: &Flags,
     mut settings: Settings,
     durable: Option<DurableSettings>,
@@ -108,9 +118,7 @@ fn serve(
         }
     }
     flags.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    if flags.core_dumps
-        && let Err(error) = process::allow_core_dumps()
-    {
+    if let Some(Err(error)) = flags.core_dumps.then(process::allow_core_dumps) {
         return fail(STATUS_SETUP, &error);
     }
     let unwatched = |error| fail(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
@@ -132,14 +140,14 @@ fn serve(
         Ok(server) => server,
         Err(error) => return fail(STATUS_LISTEN, &error.to_string()),
     };
-    if let Some(user) = &flags.user
-        && let Err(error) = process::become_user(user)
-    {
+    if let Some(Err(error)) = flags.user.as_deref().map(process::become_user) {
         return fail(STATUS_SETUP, &error);
     }
     let _pid_file = pid_file(flags);
     auth::warn(flags, &server);
-    if let Err(error) = heed(signals, flags, &server) {
+    let shared = server.shared().clone();
+    let reload = reload::on_hup(typed, flags, &server);
+    if let Err(error) = signals.calls(move || shared.request_stop(), reload) {
         return unwatched(error);
     }
     if flags.daemon
@@ -163,13 +171,6 @@ fn serve(
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(STATUS_DATA, &format!("the data folder, at the end: {error}")),
     }
-}
-
-/// Do from now on what signals ask.
-fn heed(signals: StopSignal, flags: &Flags, server: &Server) -> std::io::Result<()> {
-    let shared = server.shared().clone();
-    let reload = auth::reload(flags, shared.settings.auth.clone());
-    signals.calls(move || shared.request_stop(), reload)
 }
 
 /// The file of `-P`, which goes with what is returned.
@@ -479,6 +480,7 @@ mod kernel;
 mod numa;
 mod ports;
 mod rdma;
+mod reload;
 mod shm;
 pub mod tier;
 mod udp;

@@ -53,6 +53,47 @@ fn a_server_is_configured_by_a_file_a_variable_and_a_flag() {
 }
 
 #[test]
+fn hup_tells_what_has_changed_and_changes_what_can_be() {
+    let text_of = |rest: &str| format!("port = -1\nlisten = \"127.0.0.1\"\n{rest}");
+    let file = Scratch::new("hup.toml", &text_of("memory-limit = 64\n"));
+    let write = |rest: &str| std::fs::write(&file.0, text_of(rest)).expect("temp is writable");
+    let mut server = Process::serve(&["--config", file.name()]);
+    let mut client = TcpStream::connect(server.places()[0]).expect("it serves");
+    let mut limit = || {
+        let told = text(&ask(&mut client, b"stats\r\n", b"END\r\n"));
+        let line = told.lines().find_map(|line| line.strip_prefix("STAT limit_maxbytes "));
+        line.expect("it is told").trim().parse::<u64>().expect("a number")
+    };
+    assert_eq!(limit(), 64 << 20);
+    write("memory-limit = 96\nverbose = 1\nconn-limit = 9\n");
+    server.signal("HUP");
+    for words in [
+        "SIGHUP: conn-limit: 1024 (the default) -> 9, at the next start",
+        "SIGHUP: memory-limit: 64 -> 96, now",
+        "SIGHUP: verbose: off -> 1, now",
+    ] {
+        server.await_log(words);
+    }
+    assert_eq!(limit(), 96 << 20);
+    // Files that no server could be started with, one after the other.
+    for (rest, words) in [
+        ("memory-limit = 32\nnonsense = 1\n", ":4: nonsense: not a key of this file"),
+        ("memory-limit = 32\nconn-limit = 0\n", "-c 0: must be at least 1"),
+        ("memory-limit = ", "this is no TOML"),
+    ] {
+        write(rest);
+        server.signal("HUP");
+        server.await_log(words);
+        assert!(server.said.ends_with("everything stays as it was\n"), "{}", server.said);
+        assert_eq!(limit(), 96 << 20, "{rest}");
+    }
+    write("memory-limit = 96\nverbose = 1\n");
+    server.signal("HUP");
+    server.await_log("SIGHUP: the configuration is as it was");
+    server.stop();
+}
+
+#[test]
 fn what_is_printed_as_configuration_prints_itself() {
     let variables = [("LANEWAY_HOT", "off"), ("LANEWAY_UDP_PORT", "5000")];
     let first = run(&["serve", "-m", "1g", "-vv", "-l", "::1", "--print-config"], &variables);

@@ -5,7 +5,7 @@
 use crate::ask::{Request, key_name, refusal};
 use crate::books::Entry;
 use crate::model::{Asked, New, Seen, Told, Ttl};
-use crate::streams::Scene;
+use crate::scene::Scene;
 use crate::swarm::Swarm;
 use laneway_client::{Answer, Core, Error, Expiry, Refusal, Settings, Ticket, Topology};
 use laneway_policy::{Placement, owner};

@@ -2,7 +2,7 @@
 
 use crate::ask::key_name;
 use crate::rig::value;
-use crate::streams::Scene;
+use crate::scene::Scene;
 use laneway_transport::memory::{Client, Net};
 
 /// What one of them does.

@@ -24,6 +24,7 @@ mod rests;
 #[allow(missing_docs)] // a harness of tests: its names and their uses say what they are
 pub mod rig;
 pub mod run;
+mod scene;
 mod steps;
 pub mod streams;
 pub mod swarm;

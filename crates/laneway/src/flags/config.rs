@@ -1,7 +1,7 @@
 //! What `--print-config` says: the configuration in force, as a file for `--config` that reads back
 //! to the same.
 
-use super::flag::Default;
+use super::flag::{Default, Flag};
 use super::table::{Flags, SECTIONS};
 use super::values;
 
@@ -37,4 +37,36 @@ pub fn text(flags: &Flags) -> String {
         }
     }
     out
+}
+
+/// A flag that is not what it was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Its long name.
+    pub name: &'static str,
+    /// What it was, as it would be written in a file, or its default in words.
+    pub before: String,
+    /// What it is.
+    pub after: String,
+}
+
+/// The flags that differ, in the order of the help.
+pub fn changes(before: &Flags, after: &Flags) -> Vec<Change> {
+    let (mut before, mut after) = (before.clone(), after.clone());
+    let flags = SECTIONS.iter().flat_map(|section| section.flags);
+    flags
+        .filter(|flag| !flag.typed_only)
+        .filter_map(|flag| {
+            let (before, after) = (told(flag, &mut before), told(flag, &mut after));
+            (before != after).then_some(Change { name: flag.name, before, after })
+        })
+        .collect()
+}
+
+fn told(flag: &Flag<Flags>, flags: &mut Flags) -> String {
+    let default = || match flag.default {
+        Default::Off => "off".to_owned(),
+        Default::Value(words) | Default::Told(words) => format!("{words} (the default)"),
+    };
+    values::toml((flag.field)(flags)).unwrap_or_else(default)
 }

@@ -38,10 +38,11 @@ known.",
         "Signals and exit statuses",
         "\
 SIGTERM, SIGINT and SIGUSR1 finish what is under way and exit 0; a second one
-exits at once. SIGHUP reads the file of -Y again, and keeps the users that it had
-if the file is wrong. Exit statuses: 1 a flag is not known or not supported, 2 a
-value makes no sense, 70 the process could not be set up, 71 it cannot listen or
-has no memory, 74 the data folder refused.",
+exits at once. SIGHUP reads the files of --config and -Y again: the memory limit,
+the verbosity and the users change at once, the rest at the next start, and a file
+that is wrong changes nothing. Exit statuses: 1 a flag is not known or not
+supported, 2 a value makes no sense, 70 the process could not be set up, 71 it
+cannot listen or has no memory, 74 the data folder refused.",
     ),
     (
         "Examples",

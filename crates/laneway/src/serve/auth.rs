@@ -5,7 +5,7 @@ use super::hot;
 use crate::flags::Flags;
 use laneway_server::boot::Server;
 use laneway_server::settings::{Auth, Users};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -38,24 +38,17 @@ fn read(path: &OsStr) -> Result<Users, String> {
     Users::read(&text)
 }
 
-/// What SIGHUP does.
-pub fn reload(flags: &Flags, auth: Option<Arc<Auth>>) -> impl Fn() + Send + 'static {
-    let file: Option<(OsString, Arc<Auth>)> = flags.auth_file.clone().zip(auth);
-    move || {
-        let Some((path, auth)) = &file else {
-            log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
-            return;
-        };
-        let (name, before) = (path.display(), auth.count());
-        match read(path) {
-            Ok(users) => {
-                let now = users.count();
-                auth.replace(users);
-                log::info!("SIGHUP: -Y {name}: {now} users from now on, {before} before");
-            }
-            Err(error) => {
-                log::error!("SIGHUP: -Y {name}: {error}; the {before} users before it stay");
-            }
+/// Read the file again. If it is wrong, the users stay.
+pub fn reload(path: &OsStr, auth: &Auth) {
+    let (name, before) = (path.display(), auth.count());
+    match read(path) {
+        Ok(users) => {
+            let now = users.count();
+            auth.replace(users);
+            log::info!("SIGHUP: -Y {name}: {now} users from now on, {before} before");
+        }
+        Err(error) => {
+            log::error!("SIGHUP: -Y {name}: {error}; the {before} users before it stay");
         }
     }
 }

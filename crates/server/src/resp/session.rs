@@ -71,17 +71,8 @@ impl<T: Transport> Streams<T> {
                 _ => put_wrong_number(spec.name, out),
             },
             Command::Echo => put_bulk(out, args.next().unwrap_or_default()),
-            Command::Hello => {
-                let card = connection.card.clone();
-                let door = core.door(&card);
-                let session = (connection.session(), card.number);
-                if hello(door.as_ref(), true, session, args, out) == Said::Limited {
-                    return Step::Stop(bytes, Stop::Close);
-                }
-            }
-            Command::Auth => {
-                let door = core.door(&connection.card);
-                if auth(door.as_ref(), args, out) == Said::Limited {
+            Command::Hello | Command::Auth => {
+                if core.resp_say(connection, spec.command, args, out) == Said::Limited {
                     return Step::Stop(bytes, Stop::Close);
                 }
             }
@@ -96,11 +87,7 @@ impl<T: Transport> Streams<T> {
             }
             Command::Reset => {
                 put_simple(out, b"RESET");
-                if core.shared.settings.auth.is_some() {
-                    connection.dialect = Dialect::Unproven(Unproven::resp());
-                    return Step::Stop(bytes, Stop::Quota); // the rest is looked at otherwise
-                }
-                connection.dialect = Dialect::resp();
+                return core.resp_reset(connection, bytes);
             }
             Command::Client if args.into_iter().next().is_some_and(|part| is(part, "list")) => {
                 put_verbatim(out, version, &core.resp_clients());
@@ -119,12 +106,7 @@ impl<T: Transport> Streams<T> {
             Command::Info => put_verbatim(out, version, &core.resp_info(args)),
             Command::Config => core.resp_config(version, args, out),
             Command::Size => put_integer(out, core.items() as i64),
-            Command::Time => {
-                let micros = core.clock.unix_nanos(arrived) / 1000;
-                put_array_head(out, 2);
-                put_bulk(out, (micros / 1_000_000).to_string().as_bytes());
-                put_bulk(out, (micros % 1_000_000).to_string().as_bytes());
-            }
+            Command::Time => put_time(core.clock.unix_nanos(arrived), out),
             Command::Flush => {
                 if !core.resp_flush(args, out) {
                     return Step::Stop(0, Stop::Quota); // others come first
@@ -134,6 +116,13 @@ impl<T: Transport> Streams<T> {
         }
         Step::Took(bytes)
     }
+}
+
+fn put_time(unix_nanos: u64, out: &mut Vec<u8>) {
+    let micros = unix_nanos / 1000;
+    put_array_head(out, 2);
+    put_bulk(out, (micros / 1_000_000).to_string().as_bytes());
+    put_bulk(out, (micros % 1_000_000).to_string().as_bytes());
 }
 
 fn put_wrong_number(name: &str, out: &mut Vec<u8>) {
@@ -383,6 +372,33 @@ fn put_spec(version: Version, spec: &Spec, out: &mut Vec<u8>) {
 }
 
 impl<T: Transport> Core<T> {
+    /// A client that may ask says anew who it is.
+    fn resp_say(
+        &self,
+        connection: &mut Connection<T::Stream>,
+        command: Command,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Said {
+        let card = connection.card.clone();
+        let door = self.door(&card);
+        if command == Command::Auth {
+            return auth(door.as_ref(), args, out);
+        }
+        let session = (connection.session(), card.number);
+        hello(door.as_ref(), true, session, args, out)
+    }
+
+    /// As it was at its beginning, before it had said who it is.
+    fn resp_reset(&self, connection: &mut Connection<T::Stream>, bytes: usize) -> Step {
+        if self.shared.settings.auth.is_some() {
+            connection.dialect = Dialect::Unproven(Unproven::resp());
+            return Step::Stop(bytes, Stop::Quota); // the rest is looked at otherwise
+        }
+        connection.dialect = Dialect::resp();
+        Step::Took(bytes)
+    }
+
     /// Items, those included that are over and that nobody has met since.
     fn items(&self) -> u64 {
         let all = std::iter::once(&self.shared.store).chain(self.shared.other_stores());

@@ -1,0 +1,145 @@
+//! SIGHUP: the file of `--config` and that of `-Y` are read again. What has changed is told, and
+//! what can change while the server runs does; the rest waits for the next start. A file that is
+//! wrong changes nothing.
+
+use super::{MEMORY_BYTES, auth, checked};
+use crate::flags::{self, Asked, Flags};
+use laneway_server::boot::Server;
+use std::ffi::OsString;
+
+/// What can change while the server runs.
+pub trait Live {
+    /// Be this verbose.
+    fn be_verbose(&self, times: u32);
+    /// Memory for all items.
+    fn limit_memory(&self, bytes: u64);
+}
+
+/// What SIGHUP does to a server that was started with these words and flags.
+pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() + Send + use<> {
+    let shared = server.shared().clone();
+    let users = shared.settings.auth.clone();
+    let mut running = flags.clone();
+    let limit_memory = move |bytes: u64| {
+        let share = bytes / (1 + shared.other_stores().len() as u64);
+        shared.each_domain(|domain| domain.store.set_memory_bytes(share));
+    };
+    let shared = server.shared().clone();
+    let live = LiveServer { limit_memory, be_verbose: move |times| shared.set_verbosity(times) };
+    move || {
+        if running.config.is_none() && users.is_none() {
+            log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
+            return;
+        }
+        if running.config.is_some() && !reload(&args, &mut running, &live) {
+            return;
+        }
+        if let (Some(path), Some(users)) = (&running.auth_file, &users) {
+            auth::reload(path, users);
+        }
+    }
+}
+
+struct LiveServer<M, V> {
+    limit_memory: M,
+    be_verbose: V,
+}
+
+impl<M: Fn(u64), V: Fn(u32)> Live for LiveServer<M, V> {
+    fn be_verbose(&self, times: u32) {
+        (self.be_verbose)(times);
+    }
+
+    fn limit_memory(&self, bytes: u64) {
+        (self.limit_memory)(bytes);
+    }
+}
+
+/// False if what stands there now could not be started with.
+fn reload(args: &[OsString], running: &mut Flags, live: &impl Live) -> bool {
+    let read = flags::read(args.to_vec(), std::env::vars_os());
+    let new = match read.map_err(|refused| refused.why) {
+        Ok(Asked::Serve(new)) => checked(&new).map(|_| new),
+        Ok(Asked::Help | Asked::Version | Asked::Licence) => return true, // it has been started
+        Err(why) => Err(why),
+    };
+    match new {
+        Ok(new) => {
+            apply(running, &new, live);
+            true
+        }
+        Err(why) => {
+            log::error!("SIGHUP: {why}; everything stays as it was");
+            false
+        }
+    }
+}
+
+/// Tell what is not as it was, and change what can be changed; `running` is what is in force then.
+fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
+    let changes = flags::changes(running, new);
+    if changes.is_empty() {
+        log::info!("SIGHUP: the configuration is as it was");
+    }
+    for change in changes {
+        let when = match change.name {
+            "verbose" => {
+                running.verbose = new.verbose;
+                live.be_verbose(new.verbose);
+                "now"
+            }
+            "memory-limit" => {
+                running.memory_bytes = new.memory_bytes;
+                live.limit_memory(
+                    new.memory_bytes.filter(|bytes| *bytes > 0).unwrap_or(MEMORY_BYTES),
+                );
+                "now"
+            }
+            _ => "at the next start",
+        };
+        log::info!("SIGHUP: {}: {} -> {}, {when}", change.name, change.before, change.after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[derive(Default)]
+    struct Told(RefCell<Vec<String>>);
+
+    impl Live for Told {
+        fn be_verbose(&self, times: u32) {
+            self.0.borrow_mut().push(format!("verbose {times}"));
+        }
+
+        fn limit_memory(&self, bytes: u64) {
+            self.0.borrow_mut().push(format!("memory {bytes}"));
+        }
+    }
+
+    fn flags(line: &str) -> Flags {
+        match flags::read(line.split_whitespace().map(OsString::from), []) {
+            Ok(Asked::Serve(flags)) => *flags,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_can_change_does_once_and_what_cannot_is_not_taken_for_changed() {
+        let mut running = flags("-m 64 -p 5");
+        let told = Told::default();
+        apply(&mut running, &flags("-m 128 -p 6 -vv"), &told);
+        assert_eq!(told.0.take(), [format!("memory {}", 128 << 20), "verbose 2".into()]);
+        assert_eq!((running.port, running.verbose), (Some(5), 2));
+        let left = flags::changes(&running, &flags("-m 128 -p 6 -vv"));
+        assert_eq!(left.iter().map(|change| change.name).collect::<Vec<_>>(), ["port"]);
+        apply(&mut running, &flags("-m 128 -p 5 -vv"), &told);
+        assert!(told.0.take().is_empty(), "nothing has changed");
+        // A key that was taken out has its default again.
+        apply(&mut running, &flags("-p 5"), &told);
+        assert_eq!(told.0.take(), [format!("memory {}", 64 << 20), "verbose 0".into()]);
+        assert!(flags::changes(&running, &flags("-p 5")).is_empty());
+    }
+}
