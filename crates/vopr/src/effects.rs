@@ -24,7 +24,11 @@ fn number_of(bytes: &[u8]) -> Option<u64> {
     if bytes.len() > NUMBER_BYTES_MAX {
         return None;
     }
-    std::str::from_utf8(bytes).ok()?.split_ascii_whitespace().next()?.parse().ok()
+    // A zero ends a number for memcached, as a space does.
+    let text = bytes.trim_ascii_start();
+    let ends = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0;
+    let end = text.iter().position(ends).unwrap_or(text.len());
+    std::str::from_utf8(&text[..end]).ok()?.parse().ok()
 }
 
 /// An item after an operation, with the reply that would have been given.
