@@ -2,11 +2,12 @@
 //!
 //! Two servers at once. One has less memory than its clients have keys, so it evicts; the other
 //! keeps everything in a data folder and is ended every few minutes, by SIGTERM and SIGKILL in
-//! turn. At both, clients write the same keys by TCP and UDP and have every reply judged
-//! (`judge.rs`); others write keys of their own and know each reply beforehand (`well.rs`); half
-//! misbehave (`mischief.rs`). The share of large requests (p_L) is drawn anew each second, so that
-//! the control loop moves workers between the lanes all the time, and the hot set moves every few
-//! seconds. Does not measure speed: nothing here fails for being slow, only for not answering.
+//! turn. At both, clients write the same keys by TCP and UDP, at the first one by RESP too, and
+//! have every reply judged (`judge.rs`); others write keys of their own and know each reply
+//! beforehand (`well.rs`); half misbehave (`mischief.rs`). The share of large requests (p_L) is
+//! drawn anew each second, so that the control loop moves workers between the lanes all the time,
+//! and the hot set moves every few seconds. Does not measure speed: nothing here fails for being
+//! slow, only for not answering.
 
 mod datagrams;
 mod judge;
@@ -14,6 +15,7 @@ mod keeper;
 mod mischief;
 mod mix;
 mod report;
+mod resp;
 mod sharer;
 mod stage;
 mod watch;
@@ -40,20 +42,20 @@ usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1] [f
   --seed N                   what the clients draw from (default 1)
   --clients N                clients of each server, half of them misbehaving (6 to 16, default 12)
   --server PROGRAM           test this executable instead of Laneway; of memcached no roles are
-                             counted, and it has neither a durable server nor our UDP
+                             counted, and it has no durable server, no RESP and none of our UDP
   --server-flag FLAG         one more word for the servers' command lines; may be repeated (with
                              another --design no roles are counted)
   --no-durable               leave out the durable server, which only --design lanes has
 
-Two servers: one whose clients have more keys than its memory holds, by TCP and UDP; and a durable
-one that is ended every three minutes (a shorter run: each fifth of it), by SIGTERM and SIGKILL in
-turn.
+Two servers: one whose clients have more keys than its memory holds, by TCP, UDP and RESP; and a
+durable one that is ended every three minutes (a shorter run: each fifth of it), by SIGTERM and
+SIGKILL in turn.
 
 Fails on: a wrong reply, a missing reply, an error to a well-behaved client, a value that was
 replaced, had gone, or was never sent; at the durable server an acknowledged write that is lost; no
-eviction, no request by UDP, less than one change of role in 30 seconds (up to two workers have no
-roles); resident memory of the evicting server that grows by 1 % an hour or
-more over the second half (linear fit of its floor; a run below an hour: 1 % over that half, below 3
+eviction, no request by UDP or RESP, less than one change of role in 30 seconds (up to two workers
+have no roles); resident memory of the evicting server that grows by 1 % an hour or more over the
+second half (linear fit of its floor; a run below an hour: 1 % over that half, below 3
 minutes 5 %, as the pool is still warming up); a server that dies or does not end with 0. A request
 by UDP that is not answered in time, or refused by a full memory that evicts, is counted and no
 failure.";
@@ -208,7 +210,7 @@ fn play(stage: &Stage, options: &Options, client: usize) {
     match (client % 2, stage.evicts, writer % 3) {
         (1, ..) => mischief::misbehave(stage, seed, client as u64),
         (_, true, kind) if kind == 1 || !options.is_laneway => sharer::share(stage, seed, writer),
-        // Of six two by TCP and four by UDP, which are slower.
+        (_, true, 2) => resp::share(stage, seed, writer),
         (_, true, _) => datagrams::share(stage, seed, writer),
         (_, false, 0) => well::behave(stage, seed, client as u64),
         (_, false, 1) => sharer::share(stage, seed, writer),

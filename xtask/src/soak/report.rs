@@ -49,11 +49,12 @@ impl Report {
     /// A line on how it goes.
     pub fn progress(&self, options: &Options, stages: &[&Stage], elapsed: Duration) {
         println!(
-            "soak {:>4}/{} s  {:>9} replies by TCP  {:>8} by UDP  {:>7} evictions  {:>4} role \
-             changes  {:>6} KB resident",
+            "soak {:>4}/{} s  {:>9} replies by TCP  {:>8} by RESP  {:>8} by UDP  {:>7} evictions  \
+             {:>4} role changes  {:>6} KB resident",
             elapsed.as_secs(),
             options.length.as_secs(),
             sum(stages, |seen| &seen.tcp),
+            sum(stages, |seen| &seen.resp),
             sum(stages, |seen| &seen.udp),
             self.evictions,
             self.role_changes,
@@ -100,6 +101,9 @@ impl Report {
             if stage.seen.udp.load(Relaxed) == 0 {
                 return fails(format!("{} answered nothing by UDP", stage.name));
             }
+            if stage.evicts && stage.seen.resp.load(Relaxed) == 0 {
+                return fails(format!("{} answered nothing by RESP", stage.name));
+            }
         }
         if self.evictions == 0 {
             return fails("nothing was evicted: run longer".into());
@@ -143,12 +147,13 @@ impl Report {
         }
         let growth = self.memory.growth();
         format!(
-            "{} s: {} replies by TCP and {} by UDP verified ({} MB), {} evictions, {} role \
-             changes, {} hot-set shifts{restarts}, {misdeeds} misdeeds, {} refused by full memory, \
-             {} by UDP unanswered; memory of the evicting server {} ({:+.2} % over the second \
-             half){lives}; seed {}",
+            "{} s: {} replies by TCP, {} by RESP and {} by UDP verified ({} MB), {} evictions, {} \
+             role changes, {} hot-set shifts{restarts}, {misdeeds} misdeeds, {} refused by full \
+             memory, {} by UDP unanswered; memory of the evicting server {} ({:+.2} % over the \
+             second half){lives}; seed {}",
             options.length.as_secs(),
             sum(stages, |seen| &seen.tcp),
+            sum(stages, |seen| &seen.resp),
             sum(stages, |seen| &seen.udp),
             sum(stages, |seen| &seen.bytes) >> 20,
             self.evictions,

@@ -95,8 +95,10 @@ pub struct Stage<'a> {
 /// What the clients of one server saw.
 #[derive(Default)]
 pub struct Counts {
-    /// Replies verified, by TCP.
+    /// Replies verified, by TCP and memcached's protocol.
     pub tcp: AtomicU64,
+    /// By TCP and RESP.
+    pub resp: AtomicU64,
     /// And by UDP.
     pub udp: AtomicU64,
     /// Bytes of values verified.

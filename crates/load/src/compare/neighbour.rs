@@ -13,6 +13,8 @@ use std::fmt::Write;
 pub const AT: &str = "noisy neighbour";
 /// Whose victory or defeat the sentence tells.
 const OURS: &str = "laneway";
+/// The same server, by Redis' protocol: no rival.
+const OURS_BY_RESP: &str = "laneway-resp";
 /// The parts of a run, in their order.
 const PARTS: [&str; 3] = ["before", "during", "after"];
 /// The part in which the noisy client is there.
@@ -88,7 +90,7 @@ fn verdict(results: Results<'_>) -> String {
     let Some(&(_, p99, moved)) = all.iter().find(|(name, ..)| *name == OURS) else {
         return String::new();
     };
-    let others = || all.iter().filter(|(name, ..)| *name != OURS);
+    let others = || all.iter().filter(|(name, ..)| *name != OURS && *name != OURS_BY_RESP);
     let mut out = String::new();
     let better: Vec<&str> =
         others().filter(|(_, other, _)| *other < p99).map(|(name, ..)| *name).collect();
@@ -311,6 +313,16 @@ mod tests {
         assert!(words.contains("from 50 µs to 80 µs with laneway. There was nobody"), "{words}");
         assert!(words.contains("apt-get install memcached"), "{words}");
         assert!(!words.contains("lost"), "{words}");
+    }
+
+    #[test]
+    fn laneway_by_resp_is_no_rival() {
+        let mut all = [("laneway", Some(100.0)), ("laneway-resp", Some(98.0)), ("memcached", None)];
+        let words = said(&example::beside_a_neighbour(&all));
+        assert!(words.contains("There was nobody to compare with"), "{words}");
+        all[2].1 = Some(900.0);
+        let words = said(&example::beside_a_neighbour(&all));
+        assert!(words.contains("with laneway-resp") && !words.contains("lost"), "{words}");
     }
 
     #[test]

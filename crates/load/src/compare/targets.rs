@@ -216,13 +216,13 @@ mod tests {
         assert!(runs_of(&definition, "memcached").is_empty());
         assert!(definition.figures.iter().all(|figure| !figure.name.contains("memcached")));
         let words = leave_out(&mut definition, "memcached").expect_err("it is gone");
-        assert!(words.contains("there are laneway redis valkey floor"), "{words}");
+        assert!(words.contains("there are laneway laneway-resp redis valkey floor"), "{words}");
     }
 
     #[test]
     fn a_program_that_is_not_here_is_told() {
         let mut definition = compare();
-        definition.servers[1].command = "laneway-no-such-program -p {port}".into();
+        definition.servers[2].command = "laneway-no-such-program -p {port}".into();
         let told = leave_out_missing(&mut definition, Path::new("/none/such")).expect("one less");
         assert!(told.iter().any(|words| words.contains("apt-get install laneway-no-such-program")));
         assert!(runs_of(&definition, "memcached").is_empty());

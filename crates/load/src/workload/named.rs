@@ -15,7 +15,7 @@ const KEYS_NOISY: u64 = 4;
 const KEYS_NOISY_RANGE: u64 = 16;
 
 /// Names, and what each is, in the order of the help.
-pub const NAMES: [(&str, &str); 21] = [
+pub const NAMES: [(&str, &str); 22] = [
     ("etc", "the default: tiny, small and large values (Minos, section 5)"),
     ("fb-usr", "Facebook's USR pool: 99.7 % GET, keys of 16 or 22 B, values of 2 B"),
     ("fb-etc", "ETC: 73.4 % GET, 24 % DELETE, p99 of keys 45 B, of values 450 B"),
@@ -30,6 +30,7 @@ pub const NAMES: [(&str, &str); 21] = [
     ("ycsb-f", "half reads, half reads followed by a write of the same key"),
     ("noisy-1mb", "GETs of 100 B; 200 in 4200 are of 1 MB instead"),
     ("noisy-8mb", "GETs of 100 B; 20 in 4020 are of 8 MB instead"),
+    ("noisy-10mb", "GETs of 100 B; 20 in 4020 are of 10 MB instead"),
     ("noisy-1to10mb", "80 % GETs, 20 % SETs of 100 B; 40 in 10 000 are of 1 to 10 MB instead"),
     ("twitter-4", "Twitter's cluster 4: 93 % GET, values of 2.4 KB"),
     ("twitter-8", "cluster 8: half SETs, values of 9.5 KB"),
@@ -55,6 +56,7 @@ pub fn named(name: &str) -> Result<WorkloadOptions, String> {
         "etc" => Ok(WorkloadOptions::default()),
         "noisy-1mb" => Ok(noisy(1_000_000, 200.0 / 4_200.0)),
         "noisy-8mb" => Ok(noisy(8_000_000, 20.0 / 4_020.0)),
+        "noisy-10mb" => Ok(noisy(10_000_000, 20.0 / 4_020.0)),
         "noisy-1to10mb" => Ok(WorkloadOptions {
             get_share: 0.8,
             ..noisy_between(1_000_000, 10_000_000, KEYS_NOISY_RANGE, 40.0 / 10_000.0)
