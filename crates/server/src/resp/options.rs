@@ -1,6 +1,6 @@
 //! What stands behind a key or a value: options, numbers, times.
 
-use crate::execute::redis::{Answer, Condition, Expiry, ExpiryUnit, NO_INTEGER, Set, When};
+use crate::execute::redis::{Answer, Condition, Expiry, ExpiryUnit, NO_INTEGER, Set, Short, When};
 use laneway_wire::KEY_BYTES_MAX;
 use laneway_wire::resp::{Args, BULK_BYTES_MAX, integer};
 use std::borrow::Cow;
@@ -10,6 +10,8 @@ pub type Refusal = Cow<'static, [u8]>;
 
 /// Redis' words.
 pub const SYNTAX: &[u8] = b"-ERR syntax error\r\n";
+
+const LONG_COMPARED: &[u8] = b"-ERR IFEQ compares with values of up to 64 bytes here\r\n";
 
 /// Redis takes longer keys.
 const KEY_TOO_LONG: &[u8] = b"-ERR the key is longer than 250 bytes, which this server takes\r\n";
@@ -91,6 +93,9 @@ pub fn of_set(mut options: Args<'_>, now_ms: u64) -> Result<Set, Refusal> {
             how.condition = Condition::Absent;
         } else if is(option, "xx") && !(has_condition && how.condition != Condition::Present) {
             how.condition = Condition::Present;
+        } else if is(option, "ifeq") && !has_condition {
+            let wanted = Short::of(options.next().ok_or_else(syntax)?);
+            how.condition = Condition::Equal(wanted.ok_or(Refusal::from(LONG_COMPARED))?);
         } else if is(option, "get") {
             how.answer = Answer::Old;
         } else if is(option, "keepttl") && time.is_none() {

@@ -80,13 +80,14 @@ fn the_options_behind_a_large_value_decide() {
         let plan = Plan { faults: if number % 2 == 0 { Faults::NONE } else { faults }, ..plan };
         let mut rig = Rig::new(&plan);
         let client = rig.net.connect();
-        let rows: [Options<'_>; 9] = [
+        let rows: [Options<'_>; 10] = [
             (&[], b"+OK\r\n".to_vec(), &new),
             (&[b"NX"], b"$-1\r\n".to_vec(), &old),
             (&[b"XX", b"GET"], bulk(&old), &new),
             (&[b"GET", b"NX"], bulk(&old), &old),
             (&[b"EX", b"0"], b"-ERR invalid expire time in 'set' command\r\n".to_vec(), &old),
             (&[b"EX"], b"-ERR syntax error\r\n".to_vec(), &old),
+            (&[b"IFEQ", b"x"], b"$-1\r\n".to_vec(), &old),
             (&[b"what"], b"-ERR syntax error\r\n".to_vec(), &old),
             (&[&new], b"-ERR syntax error\r\n".to_vec(), &old),
             (&[&b"a"[..]; 9], b"-ERR syntax error\r\n".to_vec(), &old),

@@ -6,14 +6,14 @@ use laneway_vopr::rig::resp::{reply_bytes, words};
 use laneway_vopr::rig::{Plan, Rig};
 
 /// Requests and their replies, `\r\n` written as `|`. A reply that ends with `~` is a beginning.
-type Rows = &'static [(&'static str, &'static str)];
+type Rows<'a> = &'a [(&'a str, &'a str)];
 
 fn faults(seed: u64) -> Faults {
     Faults { seed, short: 60, refuse: 40, reset: 0, pipe_bytes: 65536 }
 }
 
 /// Each design, with whole reads and with cut ones, request by request and as one pipeline.
-fn check(rows: Rows) {
+fn check(rows: Rows<'_>) {
     for (number, plan) in all_plans().into_iter().enumerate() {
         let what = plan.what();
         let plan = Plan { faults: if number % 2 == 0 { Faults::NONE } else { faults(7) }, ..plan };
@@ -83,6 +83,35 @@ fn values_are_set_and_got() {
         ("UNLINK c", ":1|"),
         ("MGET a b c", "*3|$-1|$-1|$-1|"),
     ]);
+}
+
+/// Valkey's way to store only over what one has read: its locks are given back so.
+#[test]
+fn a_value_is_compared_with_in_the_moment_of_storing() {
+    let long = format!("SET k w IFEQ {}", "v".repeat(65));
+    let rows = [
+        ("SET k v IFEQ v", "$-1|"),
+        ("EXISTS k", ":0|"),
+        ("SET k v", "+OK|"),
+        ("SET k w IFEQ x", "$-1|"),
+        ("SET k w IFEQ vv", "$-1|"),
+        ("GET k", "$1|v|"),
+        ("SET k w IFEQ v EXAT 4000000000", "+OK|"),
+        ("SET k x IFEQ v GET", "$1|w|"),
+        ("SET k x IFEQ w GET KEEPTTL", "$1|w|"),
+        ("GET k", "$1|x|"),
+        ("EXPIRETIME k", ":4000000000|"),
+        ("SET none x IFEQ w GET", "$-1|"),
+        ("EXISTS none", ":0|"),
+        ("SET k y IFEQ x NX", "-ERR syntax error|"),
+        ("SET k y XX IFEQ x", "-ERR syntax error|"),
+        ("SET k y IFEQ", "-ERR syntax error|"),
+        (long.as_str(), "-ERR IFEQ compares with values of up to 64 bytes here|"),
+        ("SETRANGE k 100000 x", ":100001|"),
+        ("SET k y IFEQ x", "$-1|"),
+        ("STRLEN k", ":100001|"),
+    ];
+    check(&rows);
 }
 
 #[test]

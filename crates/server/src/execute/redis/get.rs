@@ -101,13 +101,14 @@ pub fn get_range(
     Outcome::Transfer(Transfer { value, part, tail: CRLF })
 }
 
-/// Reads the value there is, for the reply, and in the same moment does what `change` does.
+/// Reads the value there is, for the reply, and in the same moment does what `change` does, which
+/// is given the value if it is small.
 pub(super) fn get_and(
     asking: &Asking<'_>,
     key: &[u8],
     hash: KeyHash,
     out: &mut Vec<u8>,
-    mut change: impl FnMut(Entry<'_>, Option<&ItemMeta>),
+    mut change: impl FnMut(Entry<'_>, Option<&ItemMeta>, Option<&[u8]>),
 ) -> Outcome {
     let Asking { context, version, .. } = asking;
     let start = out.len();
@@ -133,7 +134,9 @@ pub(super) fn get_and(
         if !is_same {
             continue;
         }
-        change(entry, found.as_ref());
+        let small = meta.filter(|_| value.is_none());
+        let small = small.map(|meta| &out[out.len() - meta.value_bytes as usize..]);
+        change(entry, found.as_ref(), small);
         let counters = context.counters;
         counters.cmd_get.bump_owner();
         match (meta, value) {
@@ -166,7 +169,7 @@ pub fn get_and_delete(
     hash: KeyHash,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    get_and(asking, key, hash, out, |mut entry, _| entry.unlink())
+    get_and(asking, key, hash, out, |mut entry, _, _| entry.unlink())
 }
 
 /// `GETEX`
@@ -179,9 +182,9 @@ pub fn get_and_expire(
 ) -> Outcome {
     match expiry {
         Expiry::Keep => get(asking, key, hash, out),
-        Expiry::Never => get_and(asking, key, hash, out, |mut entry, _| entry.set_expires(0)),
+        Expiry::Never => get_and(asking, key, hash, out, |mut entry, _, _| entry.set_expires(0)),
         Expiry::At(at) if at <= asking.context.now => get_and_delete(asking, key, hash, out),
-        Expiry::At(at) => get_and(asking, key, hash, out, |mut entry, _| entry.set_expires(at)),
+        Expiry::At(at) => get_and(asking, key, hash, out, |mut entry, _, _| entry.set_expires(at)),
     }
 }
 

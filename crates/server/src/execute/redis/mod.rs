@@ -20,7 +20,7 @@ pub use expiry::{Expiry, ExpiryUnit, NotADeadline, When};
 pub use float::increment_float;
 pub use get::{get, get_and_delete, get_and_expire, get_range};
 pub use keys::{Count, Known, Left, Telling, count_key, expire, look, persist, tell};
-pub use set::{Answer, Condition, Set, set, set_whole};
+pub use set::{Answer, Condition, Set, Short, set, set_whole};
 
 use super::{Context, attempts};
 use laneway_wire::resp::reply::Version;

@@ -4,7 +4,7 @@ use super::get::get_and;
 use super::{Asking, Expiry, OUT_OF_MEMORY, TOO_LARGE};
 use crate::execute::{Context, Outcome};
 use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Refused, Store};
-use laneway_wire::resp::reply::{OK, put_integer, put_null};
+use laneway_wire::resp::reply::{OK, Version, put_integer, put_null};
 use std::ops::Deref;
 
 /// When to store.
@@ -17,6 +17,31 @@ pub enum Condition {
     Absent,
     /// `XX`
     Present,
+    /// `IFEQ`: its value is this one.
+    Equal(Short),
+}
+
+/// A short value to compare with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Short {
+    bytes: [u8; Short::BYTES_MAX],
+    length: usize,
+}
+
+impl Short {
+    /// The longest.
+    pub const BYTES_MAX: usize = 64;
+
+    /// Of these bytes, if they are not too many.
+    pub fn of(value: &[u8]) -> Option<Short> {
+        let mut bytes = [0; Short::BYTES_MAX];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Short { bytes, length: value.len() })
+    }
+
+    fn is(&self, value: Option<&[u8]>) -> bool {
+        value == Some(&self.bytes[..self.length])
+    }
 }
 
 /// What is answered.
@@ -52,11 +77,23 @@ impl Set {
             || self.answer == Answer::Old
     }
 
-    fn allows(&self, found: Option<&ItemMeta>) -> bool {
+    /// `value`: of the item, if that is small, where it is read.
+    fn allows(&self, found: Option<&ItemMeta>, value: Option<&[u8]>) -> bool {
         match self.condition {
             Condition::Always => true,
             Condition::Absent => found.is_none(),
             Condition::Present => found.is_some(),
+            Condition::Equal(wanted) => found.is_some() && wanted.is(value),
+        }
+    }
+
+    /// Answers whether it was stored.
+    fn tell(&self, is_stored: bool, version: Version, out: &mut Vec<u8>) {
+        match self.answer {
+            Answer::Done if is_stored => out.extend_from_slice(OK),
+            Answer::Done => put_null(out, version),
+            Answer::Stored => put_integer(out, is_stored.into()),
+            Answer::Silent | Answer::Old => {}
         }
     }
 
@@ -64,11 +101,11 @@ impl Set {
     fn publish<S: Deref<Target = Store>>(
         &self,
         mut entry: Entry<'_>,
-        found: Option<&ItemMeta>,
+        (found, value): (Option<&ItemMeta>, Option<&[u8]>),
         mut draft: Draft<S>,
         context: &Context<'_>,
     ) -> bool {
-        if !self.allows(found) {
+        if !self.allows(found, value) {
             return false;
         }
         match self.expiry {
@@ -97,13 +134,23 @@ pub fn set<S: Deref<Target = Store>>(
     out: &mut Vec<u8>,
 ) -> Result<Outcome, Draft<S>> {
     let context = &asking.context;
-    if how.answer == Answer::Old {
+    if how.answer == Answer::Old || matches!(how.condition, Condition::Equal(_)) {
+        let (start, mut is_stored) = (out.len(), false);
         let mut draft = Some(draft);
-        let outcome = get_and(asking, key, hash, out, |entry, found| {
+        let outcome = get_and(asking, key, hash, out, |entry, found, value| {
             if let Some(draft) = draft.take() {
-                how.publish(entry, found, draft, context);
+                is_stored = how.publish(entry, (found, value), draft, context);
             }
         });
+        let is_done = matches!(outcome, Outcome::Done | Outcome::Transfer(_));
+        if how.answer != Answer::Old && is_done {
+            if draft.is_none() {
+                out.truncate(start); // the value was compared with, and is not told
+                how.tell(is_stored, asking.version, out);
+            }
+            context.counters.cmd_set.bump_owner();
+            return Ok(Outcome::Done);
+        }
         return match (outcome, draft) {
             (Outcome::Kept, Some(draft)) => Err(draft),
             (Outcome::Elsewhere, _) => Ok(Outcome::Elsewhere),
@@ -119,13 +166,8 @@ pub fn set<S: Deref<Target = Store>>(
         return Err(draft);
     }
     context.counters.cmd_set.bump_owner();
-    let is_stored = how.publish(entry, found.as_ref(), draft, context);
-    match how.answer {
-        Answer::Done if is_stored => out.extend_from_slice(OK),
-        Answer::Done => put_null(out, asking.version),
-        Answer::Stored => put_integer(out, is_stored.into()),
-        Answer::Silent | Answer::Old => {}
-    }
+    let is_stored = how.publish(entry, (found.as_ref(), None), draft, context);
+    how.tell(is_stored, asking.version, out);
     Ok(Outcome::Done)
 }
 
