@@ -5,6 +5,8 @@ mod hostile;
 mod kept;
 mod lanes;
 mod model;
+mod pipelines;
+mod roles;
 mod scan;
 mod scripts;
 mod sharing;
