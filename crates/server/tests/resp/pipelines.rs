@@ -1,5 +1,5 @@
 //! What is pipelined around a large value, by RESP: replies in front of it leave at once, those
-//! behind it lend it their urgency, and a bulk of large values leaves the small clients their share.
+//! behind it lend it their urgency, and a bulk of large values leaves small clients their share.
 
 use laneway_policy::Form;
 use laneway_server::shared::LaneCounts;
