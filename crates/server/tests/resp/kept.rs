@@ -84,6 +84,7 @@ fn every_kind_of_change_survives_a_restart() {
         ("SET past x EXAT 1", "+OK|"),
         ("SET for-ever x EXAT 1900000000", "+OK|"),
         ("PERSIST for-ever", ":1|"),
+        ("SET cold x", "+OK|"),
         ("SET got x", "+OK|"),
         ("GETEX got EXAT 1900000001", "$1|x|"),
         ("MULTI", "+OK|"),
@@ -105,6 +106,8 @@ fn every_kind_of_change_survives_a_restart() {
         ("EXISTS plain none ends", ":2|"),
         ("INCR number", ":43|"),
         // What is over when it is stored replaces also what memory does not hold.
+        ("SET cold x EXAT 1", "+OK|"),
+        ("GET cold", "$-1|"),
         ("SET below x EXAT 1", "+OK|"),
         ("GET below", "$-1|"),
         ("GETEX kept EXAT 1", "$1|y|"),
