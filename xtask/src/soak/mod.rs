@@ -2,12 +2,11 @@
 //!
 //! Two servers at once. One has less memory than its clients have keys, so it evicts; the other
 //! keeps everything in a data folder and is ended every few minutes, by SIGTERM and SIGKILL in
-//! turn. At both, clients write the same keys by TCP and UDP, at the first one by RESP too, and
-//! have every reply judged (`judge.rs`); others write keys of their own and know each reply
-//! beforehand (`well.rs`); half misbehave (`mischief.rs`). The share of large requests (p_L) is
-//! drawn anew each second, so that the control loop moves workers between the lanes all the time,
-//! and the hot set moves every few seconds. Does not measure speed: nothing here fails for being
-//! slow, only for not answering.
+//! turn. At both, clients write the same keys by TCP, RESP and UDP and have every reply judged
+//! (`judge.rs`); others write keys of their own and know each reply beforehand (`well.rs`); half
+//! misbehave (`mischief.rs`). The share of large requests (p_L) is drawn anew each second, so that
+//! the control loop moves workers between the lanes all the time, and the hot set moves every few
+//! seconds. Does not measure speed: nothing here fails for being slow, only for not answering.
 
 mod datagrams;
 mod judge;
@@ -213,7 +212,8 @@ fn play(stage: &Stage, options: &Options, client: usize) {
         (_, true, 2) => resp::share(stage, seed, writer),
         (_, true, _) => datagrams::share(stage, seed, writer),
         (_, false, 0) => well::behave(stage, seed, client as u64),
-        (_, false, 1) => sharer::share(stage, seed, writer),
+        (_, false, 1) if writer / 3 % 2 == 0 => sharer::share(stage, seed, writer),
+        (_, false, 1) => resp::share(stage, seed, writer),
         (_, false, _) => datagrams::share(stage, seed, writer),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::judge::{STAMP_BYTES, Stamp, View};
 use super::mix;
-use super::sharer::{REFUSAL, TTL_SECONDS, small_length};
+use super::sharer::{COUNTER, REFUSAL, TTL_SECONDS, small_length};
 use super::stage::{Stage, name};
 use crate::client::Client;
 use crate::random;
@@ -38,6 +38,8 @@ enum Asked {
     Delete(u32),
     /// Whether there is something.
     Expire(u32),
+    /// A number above this one.
+    Count(u64),
 }
 
 struct Sharer<'a> {
@@ -113,6 +115,8 @@ impl Sharer<'_> {
             80..84 => self.set(key, length, &[b"NX"], Asked::SetNew),
             84..88 => self.set(key, length, &[b"GET"], Asked::SetGet),
             88..92 => self.ask(b"EXPIRE", key, Some(TTL_SECONDS), Asked::Expire(key)),
+            // What the durable server has stored is there: nobody deletes it.
+            92..100 if !self.stage.evicts => self.count(),
             92..96 => self.ask(b"GETDEL", key, None, Asked::GetDelete(key)),
             _ => self.ask(b"DEL", key, None, Asked::Delete(key)),
         }
@@ -122,7 +126,7 @@ impl Sharer<'_> {
         let key = self.stage.large_key(&mut self.random);
         match self.random.usize(..10) {
             0..5 => self.get(key),
-            5 => self.ask(b"GETDEL", key, None, Asked::GetDelete(key)),
+            5 if self.stage.evicts => self.ask(b"GETDEL", key, None, Asked::GetDelete(key)),
             _ => {
                 let length = mix::large_length(&mut self.random).max(STAMP_BYTES);
                 self.set(key, length, &[], Asked::Set);
@@ -149,6 +153,11 @@ impl Sharer<'_> {
         let number = number.iter().map(|number| number.as_bytes());
         let words: Vec<&[u8]> = words.into_iter().chain(number).collect();
         self.request(&words, asked);
+    }
+
+    fn count(&mut self) {
+        let before = self.stage.begin_count();
+        self.request(&[b"INCR", COUNTER.as_bytes()], Asked::Count(before));
     }
 
     fn get(&mut self, key: u32) {
@@ -243,6 +252,11 @@ impl Sharer<'_> {
                 return Ok(bytes);
             }
             Asked::Delete(key) if line == ":1" || line == ":0" => self.view.missing(key)?,
+            Asked::Count(before) => {
+                let count = line.strip_prefix(':').and_then(|count| count.parse().ok());
+                let Some(count) = count else { return bad("INCR".into()) };
+                self.stage.counted(before, count)?;
+            }
             Asked::Expire(_) if line == ":1" => {}
             Asked::Expire(key) if line == ":0" => self.view.missing(key)?,
             Asked::Many(keys) => return bad(format!("MGET of {keys:?}")),

@@ -11,7 +11,7 @@ use super::stage::{Stage, name};
 use crate::client::Client;
 use crate::random;
 use fastrand::Rng;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 const BATCH_MAX: usize = 32;
 /// How often a client drops its connection and comes again, in batches of 10 000.
@@ -231,8 +231,7 @@ impl<'a> Sharer<'a> {
     }
 
     fn count(&mut self) {
-        let before = self.stage.count.load(SeqCst);
-        self.stage.increments[1].fetch_add(1, SeqCst);
+        let before = self.stage.begin_count();
         self.ask(format!("incr {COUNTER} 1\r\n"), Asked::Count(before));
     }
 
@@ -299,7 +298,7 @@ impl<'a> Sharer<'a> {
             }
             Asked::Count(before) => {
                 let Ok(count) = line.parse::<u64>() else { return bad("incr".into()) };
-                self.counted(before, count)?;
+                self.stage.counted(before, count)?;
             }
             Asked::Set(key, stamp) | Asked::Cas(key, stamp) if line == "STORED" => {
                 self.view.found(key, stamp)?;
@@ -361,15 +360,6 @@ impl<'a> Sharer<'a> {
             Some(stamp) => self.view.found(key, stamp?),
             None => told,
         }
-    }
-
-    fn counted(&self, before: u64, count: u64) -> Result<(), String> {
-        if count <= before {
-            return Err(format!("the counter is {count} behind {before}: increments are lost"));
-        }
-        self.stage.count.fetch_max(count, SeqCst);
-        self.stage.increments[0].fetch_add(1, SeqCst);
-        Ok(())
     }
 
     /// A full memory may refuse where it evicts: clients that do not read hold some of it.

@@ -202,6 +202,23 @@ impl Stage<'_> {
         self.scene.error(format!("{}: {text}", self.name));
     }
 
+    /// An increment of the shared counter will leave; the largest count that is known.
+    pub fn begin_count(&self) -> u64 {
+        let before = self.count.load(SeqCst);
+        self.increments[1].fetch_add(1, SeqCst);
+        before
+    }
+
+    /// It was answered by this count, and `before` was known when it left.
+    pub fn counted(&self, before: u64, count: u64) -> Result<(), String> {
+        if count <= before {
+            return Err(format!("the counter is {count} behind {before}: increments are lost"));
+        }
+        self.count.fetch_max(count, SeqCst);
+        self.increments[0].fetch_add(1, SeqCst);
+        Ok(())
+    }
+
     /// Counts a reply that was as it must be.
     pub fn verified(&self, replies: &AtomicU64, bytes: usize) {
         replies.fetch_add(1, Relaxed);
