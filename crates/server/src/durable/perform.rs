@@ -45,6 +45,10 @@ impl<S> Keeper<S> {
             self.scratch = out;
             return false;
         }
+        if self.dice.falls() && self.shared.hot.is_none() {
+            // A sample is left out while another worker takes one.
+            self.shared.workers[0].samples.note(key, !matches!(operation, Operation::Get));
+        }
         // The reply tells of what others have changed, too.
         if let Some(pending) = self.pending.get(key) {
             task.wait_for(pending.until);

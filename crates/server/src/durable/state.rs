@@ -12,6 +12,7 @@ use super::veil::Veiled;
 use crate::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
 use crate::handoff::Finished;
+use crate::hot::sample::Dice;
 use crate::shared::Shared;
 use laneway_policy::CorePlan;
 use laneway_sync::planted::{Bug, is_planted};
@@ -44,6 +45,8 @@ pub struct Keeper<S> {
     pub(super) now_nanos: u64,
     /// The last sequence that it gave or that the tier had.
     pub(super) sequence: u64,
+    /// Which requests are samples of what is asked for most.
+    pub(super) dice: Dice,
     /// Bytes of the items that were stored or read in this step.
     pub(super) moved: u64,
     /// For the reply to what is being executed; empty.
@@ -112,6 +115,7 @@ impl<S> Keeper<S> {
             now_seconds: shared.started_seconds,
             now_nanos: 0,
             sequence: 0,
+            dice: Dice::new(shared.workers.len()),
             moved: 0,
             scratch: Vec::new(),
             number: 0,

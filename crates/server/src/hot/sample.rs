@@ -33,9 +33,15 @@ impl Count {
         self.reads + self.writes
     }
 
+    /// Samples that are certainly of it.
+    pub fn certain(&self) -> u64 {
+        self.all().saturating_sub(self.error_max) // a sum of several workers' counts
+    }
+
     fn halve(&mut self) {
         (self.reads, self.writes) = (self.reads / 2, self.writes / 2);
-        self.error_max /= 2;
+        // Each half is rounded down: all of them may be fewer than half of all.
+        self.error_max = (self.error_max / 2).min(self.all());
     }
 }
 
@@ -183,6 +189,20 @@ mod tests {
         let mut all = BTreeMap::new();
         samples.read_into(&mut all);
         assert!(all.get(&b"once"[..]).is_none_or(|count| count.all() < 2), "{all:?}");
+    }
+
+    #[test]
+    fn a_count_that_is_halved_is_never_below_its_error() {
+        for (reads, writes) in (0..40).flat_map(|reads| (0..40).map(move |writes| (reads, writes)))
+        {
+            for error_max in 0..=reads + writes {
+                let mut count = Count { reads, writes, error_max };
+                for _ in 0..4 {
+                    count.halve();
+                    assert!(count.error_max <= count.all(), "{reads} {writes} {error_max}");
+                }
+            }
+        }
     }
 
     #[test]

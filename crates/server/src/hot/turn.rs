@@ -88,6 +88,14 @@ impl<T: Transport> Core<T> {
         }
     }
 
+    /// A request whose keys no design counts: whether it is a sample all the same.
+    #[inline]
+    pub(crate) fn sample_uncounted(&mut self, key: &[u8], writes: bool) {
+        if self.hot.is_none() && self.dice.falls() {
+            self.sample(key, writes);
+        }
+    }
+
     #[cold]
     fn sample(&mut self, key: &[u8], writes: bool) {
         self.shared.workers[self.id.index()].samples.note(key, writes);

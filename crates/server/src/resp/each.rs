@@ -65,6 +65,7 @@ impl<T: Transport> Streams<T> {
                 redis::Count::There => Operation::Other,
                 redis::Count::Touched => Operation::Touch,
             };
+            core.sample_uncounted(key, !matches!(of, redis::Count::There));
             core.account(connection, operation, 0, arrived);
         }
         *requests += found;

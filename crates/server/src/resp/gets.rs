@@ -150,6 +150,7 @@ impl<T: Transport> Streams<T> {
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
         }
+        core.sample_uncounted(key, false);
         core.account(connection, Operation::Get, touched.get(), arrived);
         let Outcome::Transfer(transfer) = outcome else { return None };
         self.begin_transfer(core, connection, transfer, false);

@@ -3,6 +3,7 @@
 use crate::connection::Connection;
 use crate::core::Core;
 use crate::execute::Outcome;
+use crate::latency::Operation;
 use crate::resp::one;
 use crate::resp::options;
 use crate::resp::table::Spec;
@@ -49,7 +50,9 @@ impl<T: Transport> Streams<T> {
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
         }
-        core.account(connection, one::operation(spec.command), touched.get(), arrived);
+        let operation = one::operation(spec.command);
+        core.sample_uncounted(key, !matches!(operation, Operation::Get));
+        core.account(connection, operation, touched.get(), arrived);
         match outcome {
             Outcome::Transfer(transfer) => {
                 self.begin_transfer(core, connection, transfer, false);

@@ -13,17 +13,23 @@ use std::sync::Arc;
 
 /// Buckets that one request looks at, at most: each has some 6 keys.
 const BUCKETS_MAX: u64 = 32;
+/// Comparisons of a byte of a key with one of a pattern, after which it looks at no further bucket:
+/// each byte of a key may be compared with each of the pattern.
+const COMPARISONS_MAX: usize = 16 << 10;
 /// The longest pattern; no key is longer.
 const PATTERN_BYTES_MAX: usize = 256;
-/// The same of a pattern that takes long to compare with many keys.
-const BUCKETS_MAX_COMPARED: u64 = 4;
-const PATTERN_BYTES_SHORT: usize = 32;
+/// Buckets that `RANDOMKEY` looks at, at most, as long as there is no key in them: as many as the
+/// smallest index has.
+const EMPTY_BUCKETS_MAX: usize = 4096;
 
 const BAD_CURSOR: &[u8] = b"-ERR invalid cursor\r\n";
 const LONG_PATTERN: &[u8] = b"-ERR the pattern is longer than 256 bytes, and no key is\r\n";
 /// The index in memory knows some of the keys only.
 const NOT_WALKED: &[u8] = b"-ERR SCAN and RANDOMKEY are not served with a data folder \
 (--data-dir): most keys may be on the disk, in an order that no cursor of 64 bits stands in\r\n";
+
+/// `-X`
+const NOT_ALLOWED: &[u8] = b"-ERR SCAN and RANDOMKEY tell keys, which the server refuses (-X)\r\n";
 
 /// What a `SCAN` asks.
 struct Asked<'a> {
@@ -69,25 +75,35 @@ impl<T: Transport> Core<T> {
         }
     }
 
+    /// Why keys are not walked over, if they are not.
+    fn refuses_walks(&self) -> Option<&'static [u8]> {
+        match () {
+            () if !self.shared.settings.dump => Some(NOT_ALLOWED),
+            () if self.keeps() => Some(NOT_WALKED),
+            () => None,
+        }
+    }
+
     /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
     pub(crate) fn resp_scan(&self, args: Args<'_>, out: &mut Vec<u8>) {
-        if self.keeps() {
-            return out.extend_from_slice(NOT_WALKED);
+        if let Some(words) = self.refuses_walks() {
+            return out.extend_from_slice(words);
         }
         let asked = match read(args) {
             Ok(asked) => asked,
             Err(words) => return out.extend_from_slice(&words),
         };
-        let is_slow = asked.pattern.is_some_and(|pattern| pattern.len() > PATTERN_BYTES_SHORT);
-        let most = if is_slow { BUCKETS_MAX_COMPARED } else { BUCKETS_MAX };
+        let pattern_bytes = asked.pattern.map_or(0, <[u8]>::len);
+        let mut comparisons = 0;
         let stores = self.stores();
         let all = stores.len() as u64 * Store::SCAN_END;
         let (mut cursor, mut seen, mut told, mut keys) = (asked.cursor, 0, 0, Vec::new());
-        for _ in 0..most {
+        for _ in 0..BUCKETS_MAX {
             let number = cursor / Store::SCAN_END;
             let Some(store) = stores.get(number as usize) else { break };
             let next = store.scan(cursor % Store::SCAN_END, self.now_seconds, |key| {
                 seen += 1;
+                comparisons += key.len() * pattern_bytes;
                 let fits = asked.pattern.is_none_or(|pattern| fits(pattern, key, false));
                 if fits && !asked.is_in_vain {
                     told += 1;
@@ -95,7 +111,7 @@ impl<T: Transport> Core<T> {
                 }
             });
             cursor = number * Store::SCAN_END + next;
-            if seen >= asked.count {
+            if seen >= asked.count || comparisons >= COMPARISONS_MAX {
                 break;
             }
         }
@@ -108,8 +124,8 @@ impl<T: Transport> Core<T> {
 
     /// `RANDOMKEY`: of the first keys behind a point that the time chooses, one.
     pub(crate) fn resp_random_key(&self, version: Version, arrived: u64, out: &mut Vec<u8>) {
-        if self.keeps() {
-            return out.extend_from_slice(NOT_WALKED);
+        if let Some(words) = self.refuses_walks() {
+            return out.extend_from_slice(words);
         }
         let stores = self.stores();
         let start = self.shared.store.scan_from(arrived);
@@ -117,7 +133,7 @@ impl<T: Transport> Core<T> {
         for number in 0..stores.len() {
             let store = stores[(first + number) % stores.len()];
             let (mut cursor, mut keys) = (start, Vec::new());
-            for _ in 0..BUCKETS_MAX {
+            for _ in 0..EMPTY_BUCKETS_MAX {
                 cursor = store.scan(cursor % Store::SCAN_END, self.now_seconds, |key| {
                     keys.push(key.to_vec());
                 });

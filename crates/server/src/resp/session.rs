@@ -43,6 +43,9 @@ const LONG_NAME: &[u8] = b"-ERR Client names cannot be longer than 256 bytes her
 const NO_FLUSH: &[u8] = b"-ERR FLUSHALL is not allowed (-F)\r\n";
 const NO_KEYS: &[u8] =
     b"-ERR KEYS is not served: it would look at every item at once; use SCAN\r\n";
+/// Commands that one `COMMAND INFO` asks about.
+const COMMANDS_TOLD_MAX: usize = 512;
+const MANY_COMMANDS: &[u8] = b"-ERR COMMAND INFO takes 512 names at most\r\n";
 const NEGATIVE_TIMEOUT: &[u8] = b"-ERR timeout is negative\r\n";
 /// Connections that `CLIENT LIST` tells of.
 const CLIENTS_MAX: usize = 256;
@@ -93,8 +96,15 @@ impl<T: Transport> Streams<T> {
                 put_verbatim(out, version, &core.resp_clients());
             }
             Command::Client => client(connection, args, out),
-            Command::Scan => core.resp_scan(args, out),
-            Command::RandomKey => core.resp_random_key(version, arrived, out),
+            // Either is as much work as many requests: others come first.
+            Command::Scan => {
+                core.resp_scan(args, out);
+                return Step::Stop(bytes, Stop::Quota);
+            }
+            Command::RandomKey => {
+                core.resp_random_key(version, arrived, out);
+                return Step::Stop(bytes, Stop::Quota);
+            }
             Command::Object => core.resp_object(connection, args, out),
             // There are no replicas to wait for.
             Command::Wait => match (args.next().and_then(integer), args.next().and_then(integer)) {
@@ -343,6 +353,9 @@ fn commands(version: Version, mut args: Args<'_>, out: &mut Vec<u8>) {
         () if is(part, "info") && args.left() == 0 => {
             put_array_head(out, TABLE.len());
             TABLE.iter().for_each(|spec| put_spec(version, spec, out));
+        }
+        () if is(part, "info") && args.left() as usize > COMMANDS_TOLD_MAX => {
+            out.extend_from_slice(MANY_COMMANDS);
         }
         () if is(part, "info") => {
             put_array_head(out, args.left() as usize);

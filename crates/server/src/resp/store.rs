@@ -84,11 +84,13 @@ impl<T: Transport> Streams<T> {
                 if let Some(joining) = joining {
                     return join(connection, joining, size, arrived, bytes);
                 }
+                core.sample_uncounted(key, true);
                 core.account(connection, Operation::Set, size, arrived);
                 return Step::Took(bytes);
             }
         };
         let outcome = redis::set_whole(&asking, key, value, &how, &mut self.out);
+        core.sample_uncounted(key, true);
         self.resp_stored(core, connection, outcome, size, (bytes, arrived))
     }
 

@@ -20,7 +20,7 @@ pub struct SampledKey {
 impl SampledKey {
     /// Samples that are certainly of it.
     fn certain(&self) -> u64 {
-        self.count.all() - self.count.error_max
+        self.count.certain()
     }
 
     fn moved(&self) -> u64 {

@@ -174,3 +174,76 @@ fn second_words_are_looked_at_when_a_request_is_queued() {
         }
     }
 }
+
+#[test]
+fn one_key_is_found_among_empty_buckets() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    assert_eq!(rig.say_resp(&client, "SET only v"), "+OK\r\n");
+    for _ in 0..50 {
+        rig.clock.advance(1_000_003);
+        assert_eq!(rig.say_resp(&client, "RANDOMKEY"), "$4\r\nonly\r\n");
+    }
+}
+
+#[test]
+fn a_server_that_tells_no_keys_is_not_walked() {
+    let mut rig = Rig::new(&Plan { dump: false, ..Plan::of(1, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.say_resp(&client, "SET secret v");
+    for line in ["SCAN 0", "SCAN 0 COUNT 1000", "RANDOMKEY"] {
+        let got = rig.say_resp(&client, line);
+        assert!(got.starts_with("-ERR SCAN and RANDOMKEY tell keys"), "{line}: {got}");
+    }
+}
+
+/// Whole replies.
+fn replies(mut bytes: &[u8]) -> usize {
+    let mut count = 0;
+    while !bytes.is_empty()
+        && let Some(length) = reply_bytes(bytes)
+    {
+        bytes = &bytes[length..];
+        count += 1;
+    }
+    count
+}
+
+/// Each is as much work as many requests, and a pattern that fits nothing makes no reply that would
+/// end the turn.
+#[test]
+fn a_pipeline_of_walks_lets_others_in_after_each() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let (walker, other) = (rig.net.connect(), rig.net.connect());
+    rig.say_resp(&other, "SET k v");
+    for line in ["SCAN 0 MATCH none*", "RANDOMKEY"] {
+        walker.send(&words(line).repeat(60));
+        rig.turn();
+        other.send(&words("GET k"));
+        let mut turns = 0;
+        let got = loop {
+            rig.turn();
+            turns += 1;
+            let got = other.receive(usize::MAX);
+            if !got.is_empty() {
+                break got;
+            }
+        };
+        assert_eq!(got, b"$1\r\nv\r\n");
+        assert!(turns <= 3, "it waited for {turns} turns");
+        let walked = walker.receive(usize::MAX);
+        assert!((1..20).contains(&replies(&walked)), "{} walks came first", replies(&walked));
+        rig.until(&walker, walked, |got| replies(got) == 60);
+    }
+}
+
+#[test]
+fn what_one_request_is_told_of_commands_is_bounded() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    let most = format!("COMMAND INFO{}", " get".repeat(512));
+    assert!(rig.say_resp(&client, &most).starts_with("*512\r\n"));
+    let more = format!("{most} get");
+    let got = rig.say_resp(&client, &more);
+    assert_eq!(got, "-ERR COMMAND INFO takes 512 names at most\r\n");
+}

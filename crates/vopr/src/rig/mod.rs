@@ -80,6 +80,8 @@ pub struct Plan {
     pub store_mode: bool,
     pub cas: bool,
     pub flush: bool,
+    /// Whether keys are told.
+    pub dump: bool,
     pub shutdown: bool,
     /// Datagrams are served, on a network with these faults.
     pub datagrams: Option<DatagramFaults>,
@@ -120,6 +122,7 @@ impl Plan {
             store_mode: false,
             cas: true,
             flush: true,
+            dump: true,
             shutdown: false,
             datagrams: None,
             shm: None,
@@ -543,7 +546,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         huge_pages: false,
         cas: plan.cas,
         flush: plan.flush,
-        dump: true,
+        dump: plan.dump,
         shutdown: plan.shutdown,
         verbosity: 0,
         idle_timeout: Duration::ZERO,

@@ -39,7 +39,10 @@ fn exact(text: &str) -> Option<i128> {
     let number = match shift {
         _ if number == 0 => 0,
         0.. => number.checked_mul(power(shift)?)?,
-        _ => power(-shift).map_or(0, |power| (number + power / 2) / power),
+        _ => power(-shift).map_or(0, |power| {
+            let rounds_up = number % power >= power - power / 2;
+            number / power + i128::from(rounds_up)
+        }),
     };
     Some(if is_negative { -number } else { number })
 }
@@ -107,6 +110,8 @@ mod tests {
             ("0", "0.00000000000000001", Ok("0.00000000000000001")),
             ("0", "0.000000000000000006", Ok("0.00000000000000001")),
             ("0", "1e-400", Ok("0")),
+            ("0", "169999999999999999999999999999999999999e-55", Ok("0.00000000000000002")),
+            ("0", "-169999999999999999999999999999999999999e-55", Ok("-0.00000000000000002")),
             ("100000000000000000000", "1", Ok("100000000000000000001")),
             ("1e22", "1", Ok("10000000000000000000000")),
             ("", "1", Err(NO_FLOAT)),
