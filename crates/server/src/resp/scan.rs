@@ -5,10 +5,11 @@
 use crate::core::Core;
 use crate::resp::glob::fits;
 use crate::resp::options::{Refusal, SYNTAX, number};
+use crate::resp::state::{Seeking, Session};
 use laneway_store::Store;
 use laneway_transport::Transport;
 use laneway_wire::resp::Args;
-use laneway_wire::resp::reply::{Version, put_array_head, put_bulk, put_null};
+use laneway_wire::resp::reply::{put_array_head, put_bulk, put_null};
 use std::sync::Arc;
 
 /// Buckets that one request looks at, at most: each has some 6 keys.
@@ -18,9 +19,11 @@ const BUCKETS_MAX: u64 = 32;
 const COMPARISONS_MAX: usize = 16 << 10;
 /// The longest pattern; no key is longer.
 const PATTERN_BYTES_MAX: usize = 256;
-/// Buckets that `RANDOMKEY` looks at, at most, as long as there is no key in them: as many as the
-/// smallest index has.
-const EMPTY_BUCKETS_MAX: usize = 4096;
+/// Buckets that `RANDOMKEY` looks at in one turn, as long as there is no key in them.
+const STRETCH: usize = 256;
+/// Such turns, for each domain: they are the whole of the smallest index, of 4096 buckets, and a
+/// piece more, since the first may begin in the middle of a bucket.
+const STRETCHES_MAX: usize = 17;
 
 const BAD_CURSOR: &[u8] = b"-ERR invalid cursor\r\n";
 const LONG_PATTERN: &[u8] = b"-ERR the pattern is longer than 256 bytes, and no key is\r\n";
@@ -122,27 +125,45 @@ impl<T: Transport> Core<T> {
         out.extend_from_slice(&keys);
     }
 
-    /// `RANDOMKEY`: of the first keys behind a point that the time chooses, one.
-    pub(crate) fn resp_random_key(&self, version: Version, arrived: u64, out: &mut Vec<u8>) {
+    /// `RANDOMKEY`: of the first keys behind a point that the time chooses, one. False: there was
+    /// none in a stretch, and the next one is for the next turn.
+    pub(crate) fn resp_random_key(
+        &self,
+        session: &mut Session,
+        arrived: u64,
+        out: &mut Vec<u8>,
+    ) -> bool {
         if let Some(words) = self.refuses_walks() {
-            return out.extend_from_slice(words);
+            out.extend_from_slice(words);
+            return true;
         }
         let stores = self.stores();
-        let start = self.shared.store.scan_from(arrived);
-        let first = arrived as usize % stores.len();
-        for number in 0..stores.len() {
-            let store = stores[(first + number) % stores.len()];
-            let (mut cursor, mut keys) = (start, Vec::new());
-            for _ in 0..EMPTY_BUCKETS_MAX {
-                cursor = store.scan(cursor % Store::SCAN_END, self.now_seconds, |key| {
-                    keys.push(key.to_vec());
-                });
-                if !keys.is_empty() {
-                    let chosen = store.scan_from(arrived ^ cursor) as usize % keys.len();
-                    return put_bulk(out, &keys[chosen]);
-                }
+        let mut seeking = session.seeking.take().unwrap_or_else(|| Seeking {
+            cursor: arrived % stores.len() as u64 * Store::SCAN_END
+                + self.shared.store.scan_from(arrived),
+            left: STRETCHES_MAX * stores.len(),
+        });
+        let mut keys = Vec::new();
+        for _ in 0..STRETCH {
+            let number = seeking.cursor / Store::SCAN_END % stores.len() as u64;
+            let next = stores[number as usize].scan(
+                seeking.cursor % Store::SCAN_END,
+                self.now_seconds,
+                |key| keys.push(key.to_vec()),
+            );
+            seeking.cursor = number * Store::SCAN_END + next;
+            if !keys.is_empty() {
+                let chosen = self.shared.store.scan_from(arrived ^ next) as usize % keys.len();
+                put_bulk(out, &keys[chosen]);
+                return true;
             }
         }
-        put_null(out, version);
+        seeking.left -= 1;
+        if seeking.left == 0 {
+            put_null(out, session.version);
+            return true;
+        }
+        session.seeking = Some(seeking);
+        false
     }
 }

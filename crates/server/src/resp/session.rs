@@ -102,8 +102,8 @@ impl<T: Transport> Streams<T> {
                 return Step::Stop(bytes, Stop::Quota);
             }
             Command::RandomKey => {
-                core.resp_random_key(version, arrived, out);
-                return Step::Stop(bytes, Stop::Quota);
+                let is_answered = core.resp_random_key(connection.session(), arrived, out);
+                return Step::Stop(if is_answered { bytes } else { 0 }, Stop::Quota);
             }
             Command::Object => core.resp_object(connection, args, out),
             // There are no replicas to wait for.

@@ -156,6 +156,16 @@ pub struct Session {
     pub transaction: Option<Transaction>,
     /// What the client calls itself.
     pub name: Vec<u8>,
+    /// How far a `RANDOMKEY` has come that has found nothing yet.
+    pub seeking: Option<Seeking>,
+}
+
+/// A search for any key.
+pub struct Seeking {
+    /// Where it goes on: a point in the space of hashes, the domains' one behind the other.
+    pub cursor: u64,
+    /// Stretches that are left.
+    pub left: usize,
 }
 
 /// A connection of a server with users, before it has said who it is ([`crate::auth::unproven`]).

@@ -184,6 +184,11 @@ fn one_key_is_found_among_empty_buckets() {
         rig.clock.advance(1_000_003);
         assert_eq!(rig.say_resp(&client, "RANDOMKEY"), "$4\r\nonly\r\n");
     }
+    for line in ["MULTI", "RANDOMKEY", "GET only", "RANDOMKEY"] {
+        rig.say_resp(&client, line);
+    }
+    let got = rig.say_resp(&client, "EXEC");
+    assert_eq!(got, "*3\r\n$4\r\nonly\r\n$1\r\nv\r\n$4\r\nonly\r\n");
 }
 
 #[test]
