@@ -12,6 +12,7 @@ use crate::resp::options;
 use crate::resp::table::{Command, Spec, find};
 use crate::resp::values::{How, PAIR, Value, whole};
 use crate::resp::{one, values};
+use laneway_store::meter;
 use laneway_wire::Request;
 use laneway_wire::resp::reply::{OK, put_array_head, put_integer};
 use laneway_wire::resp::{Args, Scan, Scanned};
@@ -23,13 +24,35 @@ fn asking<'a>(context: &Context<'a>, spoken: Spoken) -> Asking<'a> {
 /// The request at the front of `bytes` as words, and how long it is.
 fn read(bytes: &[u8]) -> Option<(&'static Spec, Args<'_>, usize)> {
     let Ok(Scanned::Whole(mut args, length)) = Scan::default().advance(bytes) else { return None };
+    meter::bytes(length);
     let spec = find(args.next()?)?;
     Some((spec, args, length))
+}
+
+/// Begins a request about several keys. `None`: it was answered, since one of them is no key.
+fn begin_several(task: &mut Task, spec: &Spec, args: Args<'_>) -> Option<Several> {
+    let is_pairs = spec.command == Command::SetMany;
+    let mut keys = args.step_by(if is_pairs { 2 } else { 1 });
+    if let Some(words) = keys.find_map(|key| options::key(key).err()) {
+        task.reply.push_bytes(&words);
+        return None;
+    }
+    if spec.command == Command::GetMany {
+        let mut head = Vec::new();
+        put_array_head(&mut head, args.left() as usize);
+        task.reply.push_bytes(&head);
+    }
+    let at = task.range.end - args.rest().len();
+    Some(Several { command: spec.command, at, left: args.left(), count: 0 })
 }
 
 impl<S> Keeper<S> {
     /// The request that is next.
     pub(super) fn resp(&mut self, task: &mut Task, bytes: &[u8], spoken: Spoken) -> Step {
+        if let Some(several) = task.several {
+            // To read a long request anew for every few of its keys would be quadratic.
+            return self.resp_several(task, several, bytes, spoken);
+        }
         let start = task.range.start;
         // It was read before it was handed over.
         let (spec, args, length) = read(&bytes[start..]).expect("it is a whole request");
@@ -41,7 +64,10 @@ impl<S> Keeper<S> {
         match spec.command {
             Command::Flush => self.resp_flush(task),
             Command::GetMany | Command::CountKeys(_) | Command::SetMany => {
-                self.resp_several(task, spec, (bytes, args), spoken)
+                match begin_several(task, spec, args) {
+                    Some(several) => self.resp_several(task, several, bytes, spoken),
+                    None => Step::Done,
+                }
             }
             _ => self.resp_one(task, spec, (bytes, args), spoken),
         }
@@ -144,28 +170,11 @@ impl<S> Keeper<S> {
     fn resp_several(
         &mut self,
         task: &mut Task,
-        spec: &Spec,
-        (bytes, args): (&[u8], Args<'_>),
+        mut several: Several,
+        bytes: &[u8],
         spoken: Spoken,
     ) -> Step {
         let end = task.range.end;
-        let mut several = match task.several {
-            Some(several) => several,
-            None => {
-                let is_pairs = spec.command == Command::SetMany;
-                let mut keys = args.step_by(if is_pairs { 2 } else { 1 });
-                if let Some(words) = keys.find_map(|key| options::key(key).err()) {
-                    task.reply.push_bytes(&words);
-                    return Step::Done;
-                }
-                if spec.command == Command::GetMany {
-                    let mut head = Vec::new();
-                    put_array_head(&mut head, args.left() as usize);
-                    task.reply.push_bytes(&head);
-                }
-                Several { at: end - args.rest().len(), left: args.left(), count: 0 }
-            }
-        };
         for number in 0.. {
             task.several = Some(several);
             if several.left == 0 {
@@ -176,7 +185,7 @@ impl<S> Keeper<S> {
             }
             let mut left = Args::new(&bytes[several.at..end], several.left);
             let key = left.next().unwrap_or_default();
-            let step = match spec.command {
+            let step = match several.command {
                 Command::GetMany => self.get_next(task, key, left, spoken),
                 Command::CountKeys(of) => {
                     self.count_next(task, key, (of, &mut several.count), spoken)
@@ -197,7 +206,7 @@ impl<S> Keeper<S> {
             }
         }
         let mut out = Vec::new();
-        match spec.command {
+        match several.command {
             Command::CountKeys(_) => put_integer(&mut out, several.count),
             Command::SetMany if !spoken.goes_on => out.extend_from_slice(OK),
             _ => {}

@@ -5,6 +5,7 @@ use crate::execute::redis::OUT_OF_MEMORY;
 use crate::handoff::{Finished, Job, Origin, Work};
 use crate::latency::Tally;
 use crate::output::{End, Output};
+use crate::resp::table::Command;
 use crate::udp::buffers::Held;
 use laneway_policy::WorkerId;
 use laneway_store::{Draft, KeyHash};
@@ -132,6 +133,8 @@ pub struct Mark {
 /// A request about several keys by RESP, one key after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct Several {
+    /// What is asked.
+    pub command: Command,
     /// Where the next key stands, in bytes of the job.
     pub at: usize,
     /// Keys that are left.

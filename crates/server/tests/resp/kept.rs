@@ -2,6 +2,7 @@
 //! server.
 
 use laneway_policy::Form;
+use laneway_store::meter;
 use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
 use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
@@ -324,4 +325,29 @@ fn a_request_about_many_keys_lets_others_in_between() {
         assert!(answered > 3, "{answered} were answered meanwhile");
     }
     check(&mut rig, &client, &[("EXISTS k0 k1 k1999", ":0|")]);
+}
+
+/// A long request is read once, and not anew whenever it goes on behind others.
+#[test]
+fn a_request_about_many_keys_is_read_once() {
+    let machine = machine();
+    let (mut rig, _kept) = started(&machine, FORMS[0]);
+    let client = rig.net.connect();
+    let names: Vec<String> = (0..5_000).map(|number| format!("none{number}")).collect();
+    for (name, wanted) in [("DEL", ":0\r\n"), ("EXISTS", ":0\r\n"), ("TOUCH", ":0\r\n")] {
+        let bytes = words(&format!("{name} {}", names.join(" ")));
+        meter::take();
+        let (mut sent, mut got) = (0, Vec::new());
+        while got.is_empty() {
+            sent += client.send(&bytes[sent..]);
+            rig.turn();
+            got.extend(client.receive(usize::MAX));
+        }
+        let moved = meter::take().bytes;
+        assert_eq!(String::from_utf8_lossy(&got), wanted);
+        let length = bytes.len() as u64;
+        // Received, copied as it grows, given to the executor, and read there.
+        assert!(moved < 10 * length, "{name}: {moved} bytes for a request of {length}");
+        assert!(moved >= 2 * length, "{name}: the meter counted {moved} of {length}");
+    }
 }
