@@ -49,12 +49,14 @@ pub(crate) struct Row {
     pub(crate) longest: u64,
     /// Bytes of the items that the others may tell of.
     pub(crate) reads: u64,
+    /// Bytes that the executor may need beside those until they are answered.
+    pub(crate) keeps: u64,
 }
 
 impl Row {
     /// None yet, behind such as may have stored an item of `longest`.
     pub(crate) fn behind(longest: u64) -> Row {
-        Row { bytes: 0, requests: 0, sizes: [0; REQUESTS_MAX], longest, reads: 0 }
+        Row { bytes: 0, requests: 0, sizes: [0; REQUESTS_MAX], longest, reads: 0, keeps: 0 }
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Spoken {
     pub now_ms: u64,
     /// The request is the beginning of a longer one: only an error is told.
     pub goes_on: bool,
+    /// Bytes that its requests may take beside their own until they are answered.
+    pub keeps: u64,
 }
 
 /// The worker of another NUMA domain that received a request, and sends its reply.
@@ -121,6 +123,15 @@ pub struct Job {
 }
 
 impl Job {
+    /// Bytes that it may take of memory until it is answered.
+    pub fn held_bytes(&self) -> u64 {
+        let keeps = match &self.work {
+            Work::Resp { spoken, .. } | Work::Batch { spoken: Some(spoken), .. } => spoken.keeps,
+            _ => 0,
+        };
+        self.size.0 + keeps
+    }
+
     /// A whole request.
     pub fn request(bytes: Vec<u8>, size: ItemBytes, arrived_nanos: u64, origin: Origin) -> Job {
         let work = Work::Request { bytes, ends: true };

@@ -19,6 +19,11 @@ const JOB_PLACES: usize = 1 << 14;
 /// Bytes at most of their items, and of batches' requests and replies; one of any size.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
+/// What one key of a request about several is taken to need until that is answered, beside the
+/// bytes of the request: its hash is hidden, and its name stands among what was changed and what is
+/// not durable. (Copies of a long name are as long as in the request.)
+pub const KEY_HELD_BYTES: u64 = 256;
+
 /// What a job counts beside those, so that one of no bytes is there as well.
 const JOB_BYTES: u64 = 1;
 
@@ -131,7 +136,7 @@ impl Durable {
     /// Give the keeper a job; gives it back if it has enough. [`Durable::help`] sees to it that the
     /// job is executed.
     pub fn push(&self, job: Job) -> Result<(), Job> {
-        let bytes = job.size.0;
+        let bytes = job.held_bytes();
         // A count: nothing else hangs on it.
         let held = self.held_bytes.fetch_add(bytes + JOB_BYTES, Ordering::Relaxed);
         let fits = held == 0 || held + bytes <= HELD_BYTES_MAX;

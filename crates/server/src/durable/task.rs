@@ -210,12 +210,13 @@ pub struct Task {
 impl Task {
     /// Of a job.
     pub fn of(job: Job) -> Task {
-        let Job { work, size, arrived_nanos, origin, home: _, held } = job;
+        let bytes = job.held_bytes();
+        let Job { work, size: _, arrived_nanos, origin, home: _, held } = job;
         let connection = match (&work, origin) {
             (Work::Batch { .. }, Origin::Stream(origin)) => Some((origin.worker, origin.token)),
             _ => None,
         };
-        Task { bytes: size.0, connection, held, ..Task::new(work, arrived_nanos, Some(origin)) }
+        Task { bytes, connection, held, ..Task::new(work, arrived_nanos, Some(origin)) }
     }
 
     /// How many requests it has.

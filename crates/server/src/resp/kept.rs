@@ -6,7 +6,7 @@
 use crate::batches::{End, KEYS_MAX, READS_BYTES_MAX, REQUESTS_MAX, Row};
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
-use crate::durable::shared::KEEPER;
+use crate::durable::shared::{KEEPER, KEY_HELD_BYTES};
 use crate::execute::redis::{Answer, Set};
 use crate::execute::{Incoming, Spot};
 use crate::handoff::{Spoken, Work};
@@ -64,13 +64,24 @@ struct Moves {
     /// Of the longest that may be there afterwards.
     longest: u64,
     reads: u64,
+    /// See [`Row::keeps`].
+    keeps: u64,
+}
+
+/// What the keeper needs for the keys of a request about several; `args` are those behind its name.
+fn keeps_of(spec: &Spec, args: Args<'_>) -> u64 {
+    match spec.command {
+        Command::CountKeys(_) => u64::from(args.left()) * KEY_HELD_BYTES,
+        Command::SetMany => u64::from(args.left() / 2) * KEY_HELD_BYTES,
+        _ => 0,
+    }
 }
 
 impl<T: Transport> Core<T> {
     /// What the keeper has to know of who asks.
     pub(crate) fn spoken(&self, connection: &mut Connection<T::Stream>, arrived: u64) -> Spoken {
         let version = connection.session().version;
-        Spoken { version, now_ms: self.now_ms(arrived), goes_on: false }
+        Spoken { version, now_ms: self.now_ms(arrived), goes_on: false, keeps: 0 }
     }
 
     /// The requests at the front of `input` that go together. How far the first was looked at is in
@@ -107,6 +118,7 @@ impl<T: Transport> Core<T> {
             }
             row.sizes[row.requests] = moves.size;
             row.reads += moves.reads;
+            row.keeps += moves.keeps;
             row.longest = row.longest.max(moves.longest);
             row.bytes += bytes;
             row.requests += 1;
@@ -120,7 +132,7 @@ impl<T: Transport> Core<T> {
             return None;
         }
         let found = |key: &[u8]| self.item_bytes(key, longest);
-        let mut moves = Moves::default();
+        let mut moves = Moves { keeps: keeps_of(spec, args), ..Moves::default() };
         let key = args.into_iter().next().unwrap_or_default();
         match spec.command {
             Command::SetMany => {
@@ -189,8 +201,8 @@ impl<T: Transport> Streams<T> {
         let mut scan = connection.session().scan;
         let (row, end) = core.resp_row_of(&mut scan, rest, (longest, spoken.now_ms));
         connection.session().scan = scan;
-        let step =
-            self.give_row(core, connection, (row, end), (rest, Some(Box::new(spoken))), arrived)?;
+        let spoken = Box::new(Spoken { keeps: row.keeps, ..spoken });
+        let step = self.give_row(core, connection, (row, end), (rest, Some(spoken)), arrived)?;
         if let Step::Took(_) = step {
             connection.session().scan = Scan::default();
         }
@@ -238,7 +250,7 @@ impl<T: Transport> Streams<T> {
             self.out.extend_from_slice(words);
             return Some(Step::Took(bytes));
         }
-        let mut size = 0;
+        let (mut size, keeps) = (0, keeps_of(spec, args));
         if values::value_at(spec.command).is_some()
             && let Ok(Value { key, value, .. }) = values::whole(spec, args, core.now_ms(arrived))
         {
@@ -252,7 +264,7 @@ impl<T: Transport> Streams<T> {
                 }
             }
         }
-        Some(self.resp_hand(core, connection, (&rest[..bytes], false), size, arrived))
+        Some(self.resp_hand(core, connection, (&rest[..bytes], false), (size, keeps), arrived))
     }
 
     /// Gives a value that has streamed in to the keeper, and what is to be done with it. The next
@@ -287,18 +299,19 @@ impl<T: Transport> Streams<T> {
         }
     }
 
-    /// Gives a whole request to the keeper alone: the next waits for its reply.
+    /// Gives a whole request to the keeper alone: the next waits for its reply. Of `size` bytes is
+    /// its item; `keeps` is [`Spoken::keeps`].
     pub(crate) fn resp_hand(
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         (request, goes_on): (&[u8], bool),
-        size: u64,
+        (size, keeps): (u64, u64),
         arrived: u64,
     ) -> Step {
         meter::bytes(request.len());
         let spoken = core.spoken(connection, arrived);
-        let spoken = Box::new(Spoken { goes_on, ..spoken });
+        let spoken = Box::new(Spoken { goes_on, keeps, ..spoken });
         let work = Work::Resp { bytes: request.to_vec(), spoken };
         let size = ItemBytes(size.max(request.len() as u64));
         match self.hand_over(core, connection, KEEPER, work, size, arrived) {
@@ -319,7 +332,7 @@ impl<T: Transport> Streams<T> {
     ) -> Step {
         match self.resp_batch_anew(core, connection, rest, arrived) {
             Some(step) => step,
-            None => self.resp_hand(core, connection, (&rest[..bytes], false), size, arrived),
+            None => self.resp_hand(core, connection, (&rest[..bytes], false), (size, 0), arrived),
         }
     }
 
@@ -386,7 +399,8 @@ impl<T: Transport> Streams<T> {
         let goes_on = pairs < left;
         let head = format!("*{}\r\n$4\r\nMSET\r\n", 1 + 2 * pairs);
         let request = [head.as_bytes(), &rest[..end]].concat();
-        let step = self.resp_hand(core, connection, (&request, goes_on), size, arrived);
+        let keeps = u64::from(pairs) * KEY_HELD_BYTES;
+        let step = self.resp_hand(core, connection, (&request, goes_on), (size, keeps), arrived);
         let Step::Stop(_, Stop::Ticket) = step else { return Some(step) };
         connection.mode = match left - pairs {
             0 => Mode::Requests,

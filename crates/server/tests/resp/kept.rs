@@ -2,6 +2,7 @@
 //! server.
 
 use laneway_policy::Form;
+use laneway_server::durable::shared::KEY_HELD_BYTES;
 use laneway_store::meter;
 use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
@@ -349,5 +350,39 @@ fn a_request_about_many_keys_is_read_once() {
         // Received, copied as it grows, given to the executor, and read there.
         assert!(moved < 10 * length, "{name}: {moved} bytes for a request of {length}");
         assert!(moved >= 2 * length, "{name}: the meter counted {moved} of {length}");
+    }
+}
+
+/// What the executor notes of each key is counted with the request: many long requests at once
+/// would else take far more memory than is allowed.
+#[test]
+fn what_is_noted_of_each_key_is_counted_until_the_request_is_answered() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[0]);
+    let client = rig.net.connect();
+    let durable = rig.shared.durable.get().expect("it is kept").clone();
+    // The second is longer than what goes with others.
+    for count in [300, 3_000] {
+        let names: Vec<String> = (0..count).map(|number| format!("k{number}")).collect();
+        let pairs = format!("MSET {} v", names[..300].join(" v "));
+        for (line, reply) in [(pairs, "+OK\r\n"), (format!("DEL {}", names.join(" ")), ":300\r\n")]
+        {
+            let keys = if line.starts_with("MSET") { 300 } else { count };
+            let bytes = words(&line);
+            kept.gate.commits_wait.store(true, Relaxed);
+            let mut sent = 0;
+            for _ in 0..200 {
+                sent += client.send(&bytes[sent..]);
+                rig.turn();
+            }
+            assert_eq!((sent, client.receive(usize::MAX)), (bytes.len(), Vec::new()));
+            let wanted = keys * KEY_HELD_BYTES + bytes.len() as u64;
+            let held = durable.held_bytes();
+            assert!(wanted <= held, "{held} of {wanted} are counted");
+            kept.gate.commits_wait.store(false, Relaxed);
+            let got = rig.until(&client, Vec::new(), |got| are_replies(got, 1));
+            assert_eq!(String::from_utf8_lossy(&got), reply);
+            assert_eq!(durable.held_bytes(), 0);
+        }
     }
 }
