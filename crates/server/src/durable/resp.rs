@@ -152,9 +152,19 @@ impl<S> Keeper<S> {
         let Value { key, value, how } = stored;
         let size = (key.len() + value.len()) as u64;
         let given = matches!(how, How::Set(_)).then_some(*value);
-        self.execute(task, key, Operation::Set, (size, given), |context, out| {
+        let is_done = self.execute(task, key, Operation::Set, (size, given), |context, out| {
             one::store(&asking(context, spoken), stored, out)
-        })
+        });
+        if matches!(how, How::Join(_)) {
+            self.moved += self.value_bytes_in_memory(key); // all of it was copied
+        }
+        is_done
+    }
+
+    fn value_bytes_in_memory(&self, key: &[u8]) -> u64 {
+        let store = &self.shared.store;
+        let seen = store.peek(store.hash(key), key, self.now_seconds);
+        seen.map_or(0, |seen| u64::from(seen.value_bytes))
     }
 
     /// What is known of an item that is in the tier and nowhere else.

@@ -166,6 +166,9 @@ impl<T: Transport> Core<T> {
                     How::Set(how) if how.answer == Answer::Old => moves.reads = found(key),
                     How::Set(_) => {}
                 }
+                if matches!(how, How::Join(_)) && READ_BYTES as u64 <= moves.longest {
+                    moves.reads = moves.longest; // it is copied as a whole
+                }
             }
             _ => {}
         }

@@ -386,3 +386,37 @@ fn what_is_noted_of_each_key_is_counted_until_the_request_is_answered() {
         }
     }
 }
+
+/// A value that is joined is copied as a whole: no two in one step of the executor.
+#[test]
+fn long_values_are_joined_one_in_a_step() {
+    let machine = machine();
+    let (mut rig, _kept) = started(&machine, FORMS[0]);
+    let clients: Vec<Client> = (0..6).map(|_| rig.net.connect()).collect();
+    let requests = requests_begun;
+    for number in 0..2 {
+        for (at, client) in clients.iter().enumerate() {
+            let line = format!("SETRANGE k{at} {} x", 100_000 + number);
+            // Also of one connection.
+            client.send(&[words(&line), words(&line)].concat());
+        }
+        let (mut most, before) = (0, requests(&rig));
+        let mut got = vec![Vec::new(); clients.len()];
+        while !got.iter().all(|got| are_replies(got, 2)) {
+            let before = requests(&rig);
+            rig.turn();
+            most = most.max(requests(&rig) - before);
+            for (client, got) in clients.iter().zip(&mut got) {
+                got.extend(client.receive(usize::MAX));
+            }
+        }
+        assert_eq!(requests(&rig) - before, 12);
+        assert_eq!(most, 1, "requests of one step");
+        let wanted = format!(":{}\r\n", 100_001 + number).repeat(2);
+        assert!(got.iter().all(|got| String::from_utf8_lossy(got) == wanted), "{got:?}");
+    }
+}
+
+fn requests_begun(rig: &Rig) -> u64 {
+    rig.shared.durable.get().expect("it is kept").counts.requests.load(Relaxed)
+}
