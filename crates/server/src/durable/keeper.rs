@@ -58,7 +58,7 @@ impl<S> Keeper<S> {
         busy |= self.pass_barrier();
         let mut taken = 0;
         self.moved = 0;
-        if self.takes_more()
+        if self.goes_on()
             && let Some(task) = self.yielded.pop_front()
         {
             busy = true;
@@ -75,7 +75,7 @@ impl<S> Keeper<S> {
             self.admit(task);
         }
         add(&self.durable.counts.requests, taken);
-        if !self.yielded.is_empty() && self.takes_more() {
+        if !self.yielded.is_empty() && self.goes_on() {
             self.durable.ring(); // a worker may have made this step, and another is needed
         }
         self.flush_if_due();
@@ -84,10 +84,16 @@ impl<S> Keeper<S> {
         busy
     }
 
-    /// Whether something may begin, or go on that waits for nothing.
+    /// Whether something may begin.
     fn takes_more(&self) -> bool {
+        self.goes_on() && self.barrier.is_empty()
+    }
+
+    /// Whether what has begun and waits for nothing may go on: also before a flush, which waits for
+    /// it.
+    fn goes_on(&self) -> bool {
         let full = !self.undelivered.is_empty() || self.has_enough_faults();
-        !full && !self.flushing && self.barrier.is_empty()
+        !full && !self.flushing
     }
 
     fn next_task(&mut self) -> Option<Task> {

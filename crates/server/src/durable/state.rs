@@ -148,7 +148,6 @@ impl<S> Keeper<S> {
         self.is_still()
             && self.barrier.is_empty()
             && self.turns.is_empty()
-            && self.yielded.is_empty()
             && self.durable.jobs.is_empty()
     }
 
@@ -163,6 +162,7 @@ impl<S> Keeper<S> {
             return true;
         }
         self.busy.is_empty()
+            && self.yielded.is_empty()
             && self.suspended.is_empty()
             && self.held.is_empty()
             && self.pending.is_empty()

@@ -417,6 +417,36 @@ fn long_values_are_joined_one_in_a_step() {
     }
 }
 
+/// A flush does not come between the keys of a request that has begun.
+#[test]
+fn a_flush_waits_for_a_request_about_many_keys_that_has_begun() {
+    let names: Vec<String> = (0..400).map(|number| format!("k{number}")).collect();
+    let pairs = format!("MSET {} v", names.join(" v "));
+    let exists = format!("EXISTS {}", names.join(" "));
+    for form in FORMS {
+        for memcached in [false, true] {
+            let machine = machine();
+            let (mut rig, _kept) = started(&machine, form);
+            let (client, other) = (rig.net.connect(), rig.net.connect());
+            let before = requests_begun(&rig);
+            client.send(&words(&pairs));
+            while requests_begun(&rig) == before {
+                rig.turn();
+            }
+            let (flush, flushed) = match memcached {
+                true => (b"flush_all\r\n".to_vec(), "OK\r\n"),
+                false => (words("FLUSHALL"), "+OK\r\n"),
+            };
+            other.send(&flush);
+            let got = rig.until(&client, Vec::new(), |got| !got.is_empty());
+            assert_eq!(String::from_utf8_lossy(&got), "+OK\r\n");
+            let got = rig.until(&other, Vec::new(), |got| !got.is_empty());
+            assert_eq!(String::from_utf8_lossy(&got), flushed);
+            check(&mut rig, &client, &[(&exists, ":0|"), ("SET k0 again", "+OK|")]);
+        }
+    }
+}
+
 fn requests_begun(rig: &Rig) -> u64 {
     rig.shared.durable.get().expect("it is kept").counts.requests.load(Relaxed)
 }
