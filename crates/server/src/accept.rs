@@ -52,18 +52,32 @@ impl<T: Transport> Streams<T> {
         Ok(())
     }
 
-    /// Close idle connections: a batch per turn.
+    /// Look for connections to close from now on, if there may be any; who is looking goes on.
+    pub(crate) fn begin_kicking(&mut self, core: &Core<T>) {
+        let settings = &core.shared.settings;
+        if !settings.idle_timeout.is_zero() || settings.auth.is_some() {
+            self.kicking.get_or_insert(0);
+        }
+    }
+
+    /// Close idle connections, and those that have not said who they are in time: a batch per turn.
     pub(crate) fn kick_idle(&mut self, core: &mut Core<T>) {
         let Some(from) = self.kicking else { return };
         let timeout = core.shared.settings.idle_timeout.as_secs() as u32;
         let tokens: Vec<Token> = self.table.tokens_from(from).take(BATCH as usize).collect();
         self.kicking = tokens.last().map(|token| token.slot + 1);
         for token in tokens {
-            let Some(connection) = self.table.take(token) else { continue };
+            let Some(mut connection) = self.table.take(token) else { continue };
+            if connection.is_late(core.now_seconds) {
+                let (connection_number, peer) = (connection.card.number, &*connection.card.peer);
+                log::trace!(connection = connection_number, peer; "no password came in time");
+                self.close(core, token, *connection);
+                continue;
+            }
             let last = connection.card.last_seconds.load(Relaxed);
             // As with memcached: who is being served, or sends a value, is not idle.
             let served = connection.large || !connection.output.is_empty();
-            if !served && core.now_seconds.saturating_sub(last) > timeout {
+            if timeout > 0 && !served && core.now_seconds.saturating_sub(last) > timeout {
                 core.shared.connections.idle_kicked.fetch_add(1, Relaxed);
                 self.close(core, token, *connection);
             } else {
@@ -118,7 +132,8 @@ impl<T: Transport> Streams<T> {
         shared.workers[home.index()].connections.fetch_add(1, Relaxed);
         let (connection, peer) = (card.number, &*card.peer);
         log::trace!(connection, peer, worker = home.index(); "connection opened");
-        let connection = Connection::new(stream, core.shared.dialect_at(listener), home, card);
+        let mut connection = Connection::new(stream, core.shared.dialect_at(listener), home, card);
+        connection.unproven_since = Some(core.now_seconds);
         if home == core.id {
             self.settle_in(core, connection)
         } else {

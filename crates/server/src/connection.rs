@@ -163,6 +163,9 @@ pub struct Connection<S> {
     pub home: WorkerId,
     /// Its stay at a large worker, while it is at one.
     pub visit: Option<Visit>,
+    /// Since when it has not said who it is, in Unix time, as far as anybody has asked; of no
+    /// meaning once it has.
+    pub unproven_since: Option<u32>,
     /// For `stats conns`.
     pub card: Arc<Card>,
 }
@@ -193,6 +196,7 @@ impl<S> Connection<S> {
             closing: false,
             home,
             visit: None,
+            unproven_since: None,
             card,
         })
     }

@@ -386,7 +386,7 @@ impl<T: Transport> Worker<T> {
         }
         self.housekeeping_nanos = now + SLEEP_MAX.as_nanos() as u64;
         streams.accept_again(core)?;
-        streams.kicking = (!core.shared.settings.idle_timeout.is_zero()).then_some(0);
+        streams.begin_kicking(core);
         if let Some(udp) = udp {
             udp.expire(core.id, now);
         }

@@ -97,6 +97,40 @@ fn who_is_refused_too_often_is_let_go_and_hurts_nobody() {
     }
 }
 
+#[test]
+fn who_does_not_say_who_it_is_in_time_is_closed_whatever_it_sends() {
+    for plan in plans() {
+        let mut rig = Rig::new(&plan);
+        let good = rig.net.connect();
+        check(&mut rig, &good, ALICE, "STORED\r\n");
+        let again = rig.net.connect();
+        check(&mut rig, &again, b"AUTH alice secret\r\n", "+OK\r\n");
+        let (drip, silent) = (rig.net.connect(), rig.net.connect());
+        let seconds = |rig: &mut Rig, count: u32| {
+            for _ in 0..count {
+                rig.clock.advance(1_000_000_000);
+                drip.send(b"x");
+                rig.turns(20);
+            }
+            (drip.ended(), silent.ended())
+        };
+        rig.turns(20);
+        assert_eq!(seconds(&mut rig, 9), (false, false), "{}", plan.what());
+        assert_eq!(seconds(&mut rig, 4), (true, true), "{}", plan.what());
+        // Whoever has said so stays, and after `RESET` it has as long again.
+        check(&mut rig, &good, b"get k\r\n", "END\r\n");
+        check(&mut rig, &again, b"RESET\r\n", "+RESET\r\n");
+        seconds(&mut rig, 9);
+        assert!(!again.ended(), "{}", plan.what());
+        check(&mut rig, &again, b"AUTH alice secret\r\nRESET\r\n", "+OK\r\n+RESET\r\n");
+        seconds(&mut rig, 9);
+        assert!(!again.ended(), "{}", plan.what());
+        seconds(&mut rig, 4);
+        assert!(again.ended(), "{}", plan.what());
+        check(&mut rig, &good, b"get k\r\n", "END\r\n");
+    }
+}
+
 fn rig_name(rig: &Rig) -> String {
     format!("{} workers", rig.workers.len())
 }

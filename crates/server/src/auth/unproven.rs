@@ -4,6 +4,9 @@
 //! everything else is `NOAUTH`. Nothing else is parsed, nothing long is kept, and whoever is
 //! refused [`REFUSED_MAX`] times is let go.
 //!
+//! Whoever has not said who it is for [`SECONDS_MAX`] is closed, whatever it sends, or else a byte
+//! now and then would hold a connection for ever.
+//!
 //! Departs from memcached 1.6.45: it answers each of several such requests that come together
 //! (memcached the last of them), and closes at last.
 
@@ -25,6 +28,8 @@ use laneway_wire::resp::{Args, Scan, Scanned, transcribe};
 
 /// Refused requests of one connection.
 pub const REFUSED_MAX: u32 = 16;
+/// How long a connection may take to say who it is, from its beginning or from `RESET`.
+pub const SECONDS_MAX: u32 = 10;
 /// Redis' bounds for who has not said who he is.
 const ARGUMENTS_MAX: u32 = 10;
 const BULK_BYTES_MAX: usize = 16 << 10;
@@ -235,6 +240,18 @@ fn command(
     }
 }
 
+impl<S> Connection<S> {
+    /// Whether it has not said who it is, and had the time to. Whoever has begun anew (`RESET`) has
+    /// it from the first time that this is asked.
+    pub(crate) fn is_late(&mut self, now_seconds: u32) -> bool {
+        if !matches!(self.dialect, Dialect::Unproven(_)) {
+            return false;
+        }
+        let since = *self.unproven_since.get_or_insert(now_seconds);
+        now_seconds.saturating_sub(since) > SECONDS_MAX
+    }
+}
+
 impl<T: Transport> Streams<T> {
     /// Serve what stands in `input`, of who has not said who he is. Returns the bytes consumed and
     /// why it stopped.
@@ -260,6 +277,7 @@ impl<T: Transport> Streams<T> {
             Outcome::Close => Stop::Close,
             Outcome::Proven(dialect) => {
                 connection.dialect = dialect;
+                connection.unproven_since = None;
                 // What stands behind it has a turn of its own.
                 if taken == input.len() { Stop::Starved } else { Stop::Quota }
             }
