@@ -66,6 +66,38 @@ pub const ALL: &[Regression] = &[
         bug: "JoinCutShort",
     },
     Regression {
+        name: "a read tells of a write that is lost",
+        seed: 1,
+        sets: &[
+            ("kept", 1),
+            ("domains", 1),
+            ("keys", 2),
+            ("clients", 6),
+            ("filler", 0),
+            ("crashes", 6),
+            ("pipeline", 1),
+        ],
+        bug: "PendingWriteShown",
+    },
+    Regression {
+        name: "a flush comes between a write and its reply",
+        seed: 1,
+        sets: &[("kept", 1), ("flush", 1), ("keys", 2), ("clients", 6), ("filler", 0)],
+        bug: "FlushOvertakes",
+    },
+    Regression {
+        name: "a worker does not hear of its new role",
+        seed: 40,
+        sets: &[("kept", 0), ("adaptive", 1), ("domains", 1)],
+        bug: "PlanStale",
+    },
+    Regression {
+        name: "a large value leaves in one step",
+        seed: 80,
+        sets: &[("kept", 0), ("large", 128), ("domains", 1), ("filler", 0)],
+        bug: "SliceUnbounded",
+    },
+    Regression {
         name: "the expiry of a `gat` that another worker takes on is not kept",
         seed: 760,
         // A request that has writes before it under way on its connection is not offered.
