@@ -3,7 +3,7 @@
 
 use super::ready::step_of;
 use super::state::Keeper;
-use super::task::{KEYS_PER_STEP, NO_MEMORY_STORING, Several, Step, Task};
+use super::task::{Each, KEYS_PER_STEP, NO_MEMORY_STORING, Several, Step, Task};
 use crate::execute::redis::{self, Asking, Count, Known};
 use crate::execute::{Context, Outcome};
 use crate::handoff::Spoken;
@@ -30,20 +30,19 @@ fn read(bytes: &[u8]) -> Option<(&'static Spec, Args<'_>, usize)> {
 }
 
 /// Begins a request about several keys. `None`: it was answered, since one of them is no key.
-fn begin_several(task: &mut Task, spec: &Spec, args: Args<'_>) -> Option<Several> {
-    let is_pairs = spec.command == Command::SetMany;
-    let mut keys = args.step_by(if is_pairs { 2 } else { 1 });
+fn begin_several(task: &mut Task, each: Each, args: Args<'_>) -> Option<Several> {
+    let mut keys = args.step_by(if each == Each::Set { 2 } else { 1 });
     if let Some(words) = keys.find_map(|key| options::key(key).err()) {
         task.reply.push_bytes(&words);
         return None;
     }
-    if spec.command == Command::GetMany {
+    if each == Each::Get {
         let mut head = Vec::new();
         put_array_head(&mut head, args.left() as usize);
         task.reply.push_bytes(&head);
     }
     let at = task.range.end - args.rest().len();
-    Some(Several { command: spec.command, at, left: args.left(), count: 0 })
+    Some(Several { each, at, left: args.left(), count: 0 })
 }
 
 impl<S> Keeper<S> {
@@ -61,15 +60,16 @@ impl<S> Keeper<S> {
             task.fail(task.refused.1.clone());
             return Step::Done;
         }
-        match spec.command {
-            Command::Flush => self.resp_flush(task),
-            Command::GetMany | Command::CountKeys(_) | Command::SetMany => {
-                match begin_several(task, spec, args) {
-                    Some(several) => self.resp_several(task, several, bytes, spoken),
-                    None => Step::Done,
-                }
-            }
-            _ => self.resp_one(task, spec, (bytes, args), spoken),
+        let each = match spec.command {
+            Command::Flush => return self.resp_flush(task),
+            Command::GetMany => Each::Get,
+            Command::CountKeys(of) => Each::Count(of),
+            Command::SetMany => Each::Set,
+            _ => return self.resp_one(task, spec, (bytes, args), spoken),
+        };
+        match begin_several(task, each, args) {
+            Some(several) => self.resp_several(task, several, bytes, spoken),
+            None => Step::Done,
         }
     }
 
@@ -195,12 +195,10 @@ impl<S> Keeper<S> {
             }
             let mut left = Args::new(&bytes[several.at..end], several.left);
             let key = left.next().unwrap_or_default();
-            let step = match several.command {
-                Command::GetMany => self.get_next(task, key, left, spoken),
-                Command::CountKeys(of) => {
-                    self.count_next(task, key, (of, &mut several.count), spoken)
-                }
-                _ => {
+            let step = match several.each {
+                Each::Get => self.get_next(task, key, left, spoken),
+                Each::Count(of) => self.count_next(task, key, (of, &mut several.count), spoken),
+                Each::Set => {
                     let value = left.next().unwrap_or_default();
                     self.set_next(task, (key, value), spoken)
                 }
@@ -216,9 +214,9 @@ impl<S> Keeper<S> {
             }
         }
         let mut out = Vec::new();
-        match several.command {
-            Command::CountKeys(_) => put_integer(&mut out, several.count),
-            Command::SetMany if !spoken.goes_on => out.extend_from_slice(OK),
+        match several.each {
+            Each::Count(_) => put_integer(&mut out, several.count),
+            Each::Set if !spoken.goes_on => out.extend_from_slice(OK),
             _ => {}
         }
         task.reply.push_bytes(&out);

@@ -1,11 +1,10 @@
 //! A job in the keeper's hands: what is done of it, and what its reply waits for. And an item that
 //! it waits for.
 
-use crate::execute::redis::OUT_OF_MEMORY;
+use crate::execute::redis::{Count, OUT_OF_MEMORY};
 use crate::handoff::{Finished, Job, Origin, Work};
 use crate::latency::Tally;
 use crate::output::{End, Output};
-use crate::resp::table::Command;
 use crate::udp::buffers::Held;
 use laneway_policy::WorkerId;
 use laneway_store::{Draft, KeyHash};
@@ -130,11 +129,22 @@ pub struct Mark {
     changes: bool,
 }
 
+/// What is asked of several keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Each {
+    /// Its value.
+    Get,
+    /// To be counted.
+    Count(Count),
+    /// To have the value behind it.
+    Set,
+}
+
 /// A request about several keys by RESP, one key after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct Several {
     /// What is asked.
-    pub command: Command,
+    pub each: Each,
     /// Where the next key stands, in bytes of the job.
     pub at: usize,
     /// Keys that are left.
