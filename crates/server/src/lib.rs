@@ -1,6 +1,6 @@
 //! The server: bytes in, parse, dispatch by size, execute, reply, and once per epoch the control
 //! loop (Minos §3.1). The files read in the order a request travels: [`worker`] turns the wheel,
-//! [`receive`] brings bytes in, [`dispatch`] says where ([`multiget`] for many keys), [`execute`]
+//! [`receive`] brings bytes in, [`dispatch`] says where ([`gets`] for reads), [`execute`]
 //! does it, [`output`] takes the reply out, [`control`] makes the plan; [`forward`], [`handoff`]
 //! and [`jobs`] are the way of a request that another worker executes, [`durable`] of one that
 //! concerns what outlives the server; [`mod@resp`] serves Redis' clients; [`hot`] says whose a key

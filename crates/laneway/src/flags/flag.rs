@@ -201,7 +201,10 @@ macro_rules! flags {
         $(#[$about])*
         #[derive(Debug, Clone, Default, PartialEq)]
         pub struct $flags {
-            $($(#[doc = stringify!($flag)] pub $field: $type,)*)*
+            $($(
+                #[doc = concat!("In the table:\n```text\n", stringify!($flag), "\n```")]
+                pub $field: $type,
+            )*)*
             /// Where each of them was given, by its name; the last place for each.
             pub origins: Vec<(&'static str, Origin)>,
             /// What to say on stderr before starting.
