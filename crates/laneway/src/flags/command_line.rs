@@ -18,7 +18,7 @@ pub struct Word {
     pub value: Option<OsString>,
 }
 
-/// What the command line asks for.
+/// The request that the command line makes of the program.
 pub enum Line {
     /// Run with these, after these warnings.
     Serve(Vec<Word>, Vec<String>),

@@ -44,9 +44,9 @@ pub fn text(flags: &Flags) -> String {
 pub struct Change {
     /// Its long name.
     pub name: &'static str,
-    /// What it was, as it would be written in a file, or its default in words.
+    /// The value before, as a file would have it, or the default in words.
     pub before: String,
-    /// What it is.
+    /// The value now, in the same form.
     pub after: String,
 }
 

@@ -28,7 +28,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a file, variables written as `NAME=value`, and a command line come to.
+/// Returns the flags that a file, variables written as `NAME=value`, and a command line make.
 fn layers(file: &str, variables: &str, line: &str) -> Result<Flags, Refused> {
     let file = Scratch::new(file);
     let variables = variables.split_whitespace().map(|pair| {

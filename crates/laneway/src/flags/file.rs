@@ -24,7 +24,7 @@ pub struct Entry {
 pub struct File {
     /// Its name.
     pub name: String,
-    /// What it says, in its order.
+    /// The keys that the file sets, in the order in which it has them.
     pub entries: Vec<Entry>,
 }
 
