@@ -7,6 +7,23 @@ use crate::scan::find;
 /// header; `Ok(None)` where it has not arrived whole, an error where it has no end or no number.
 #[inline]
 pub(super) fn header(input: &[u8]) -> Result<Option<(i64, usize)>, HeaderError> {
+    match *input {
+        [_, one @ b'0'..=b'9', b'\r', b'\n', ..] => Ok(Some((digits(&[one]), 4))),
+        [_, ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            Ok(Some((digits(&[ten, one]), 5)))
+        }
+        _ => longer_header(input),
+    }
+}
+
+/// The number that is written so, of digits alone.
+#[inline]
+fn digits(text: &[u8]) -> i64 {
+    text.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
+}
+
+/// What is not one of the short ones, as those of most requests are: names, keys.
+fn longer_header(input: &[u8]) -> Result<Option<(i64, usize)>, HeaderError> {
     let seen = &input[..input.len().min(HEADER_BYTES_MAX)];
     let Some(newline) = find(seen, b'\n') else {
         let is_endless = seen.len() == HEADER_BYTES_MAX;
