@@ -64,6 +64,7 @@ impl<S> Shared<S> {
             }
             Question::Lanes => stats::write_lanes(&self.lanes(), &mut out),
             Question::Latency => stats::write_latency(&self.latency(), &mut out),
+            Question::Buckets => stats::write_buckets(&self.latencies(), &mut out),
             Question::Cachedump { .. } if !self.settings.dump => {
                 out.extend_from_slice(b"CLIENT_ERROR stats cachedump not allowed\r\n");
             }

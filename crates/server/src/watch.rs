@@ -197,11 +197,19 @@ pub struct WatchSnapshot {
 }
 
 impl<S> Shared<S> {
+    /// The latencies of all workers since the start, by row of their books.
+    pub(crate) fn latencies(&self) -> Vec<Latencies> {
+        let mut rows = vec![Latencies::default(); ROWS];
+        self.each_domain(|shared| {
+            shared.workers.iter().for_each(|worker| worker.book.read_into(&mut rows));
+        });
+        rows
+    }
+
     /// Read what is there now. May be called by any thread at any time.
     pub fn watch(&self, now_seconds: u32) -> WatchSnapshot {
         let mut workers = Vec::new();
         let mut totals = Totals::default();
-        let mut rows = vec![Latencies::default(); ROWS];
         let mut sizes = vec![0; CLASS_COUNT];
         let mut threshold_bytes = Vec::new();
         self.each_domain(|shared| {
@@ -209,7 +217,6 @@ impl<S> Shared<S> {
             threshold_bytes.push(shared.plan.shown.threshold_bytes());
             for (number, worker) in shared.workers.iter().enumerate() {
                 workers.push(of_worker(worker, shared.plan.shown.role(number)));
-                worker.book.read_into(&mut rows);
                 for (sum, count) in sizes.iter_mut().zip(&worker.sizes) {
                     *sum += count.get();
                 }
@@ -230,7 +237,7 @@ impl<S> Shared<S> {
             queue_shared: self.sum(|shared| shared.large_queue.len() as u64),
             queue_shared_jobs: self.sum(|shared| shared.large_jobs.len() as u64),
             sizes: SizeClass::all().map(|class| class.first().0).zip(sizes).collect(),
-            latencies: by_kind(&rows),
+            latencies: by_kind(&self.latencies()),
             small_hits: self.small_hits(&totals),
             totals,
             kernel_hits: self.kernel_hits(),

@@ -3,7 +3,7 @@
 //! Whoever answers fills a plain snapshot from the state that the workers share and hands it to the
 //! writer of its family; the writers know names, order and units, and nothing of where the numbers
 //! come from. Families of memcached's carry its names in its order; what has no counterpart here is
-//! a constant that docs/protocol.md lists. `lanes`, `latency`, `clients`, `topology`, `udp`,
+//! a constant that docs/protocol.md lists. `lanes`, `latency`, `buckets`, `clients`, `topology`, `udp`,
 //! `kernel`, `hotkeys` and `balance` are our own.
 
 mod clients;
@@ -28,7 +28,7 @@ pub use hot::{BalanceSnapshot, HotKeyLine, HotKeysSnapshot, SlotsSnapshot};
 pub use hot::{write_balance, write_hot_keys};
 pub use kernel::{BypassSnapshot, KernelLaneSnapshot, KernelSnapshot, write_kernel};
 pub use lanes::{DomainLanes, LanesSnapshot, Role, WorkerLane, write_lanes};
-pub use latency::{LatencyRow, LatencySnapshot, write_latency};
+pub use latency::{LatencyRow, LatencySnapshot, write_buckets, write_latency};
 pub use rdma::write_rdma;
 pub use samples::{SampledKey, SamplesSnapshot, write_samples};
 pub use settings::{SettingsSnapshot, write_settings};
@@ -67,6 +67,8 @@ pub enum Question {
     Lanes,
     /// `stats latency`: [`write_latency`].
     Latency,
+    /// `stats buckets`: [`write_buckets`].
+    Buckets,
     /// `stats topology`: [`write_topology`].
     Topology,
     /// `stats clients`: [`write_clients`].
@@ -117,6 +119,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"reset" => Question::Reset,
         b"lanes" => Question::Lanes,
         b"latency" => Question::Latency,
+        b"buckets" => Question::Buckets,
         b"topology" => Question::Topology,
         b"clients" => Question::Clients,
         b"udp" => Question::Udp,

@@ -1,6 +1,8 @@
 //! The question is read as memcached reads it; each family is written as its readers expect.
 
 use super::*;
+use crate::latency::histogram::Histogram;
+use crate::latency::{Latencies, Operation, Part, ROWS, row};
 use laneway_policy::{Access, Placement};
 use laneway_store::{ClassStats, Stats};
 
@@ -29,6 +31,7 @@ fn words_behind_stats_are_read_as_memcached_reads_them() {
         ("detail up", Err(DETAIL_USAGE)),
         ("lanes", Ok(Question::Lanes)),
         ("latency", Ok(Question::Latency)),
+        ("buckets", Ok(Question::Buckets)),
         ("clients", Ok(Question::Clients)),
         ("topology", Ok(Question::Topology)),
         ("cachedump 1 10", Ok(Question::Cachedump { class: 1, limit: 10 })),
@@ -299,6 +302,27 @@ fn latency_is_in_microseconds_and_leaves_empty_rows_out() {
          STAT get:small:latency_us_max 18446744073709551.6\r\n\
          STAT get:kernel:count 3\r\nEND\r\n"
     );
+}
+
+#[test]
+fn buckets_have_ends_that_stay_and_leave_empty_ones_out() {
+    let mut rows = vec![Latencies::default(); ROWS];
+    assert_eq!(text(|out| write_buckets(&rows, out)), "END\r\n");
+    let times = Histogram::default();
+    for (nanos, requests) in [(0, 1), (1_023, 2), (1_024, 3), (1_280, 4), (1 << 33, 5)] {
+        times.add_owner(nanos, requests);
+    }
+    times.add_owner(1 << 34, 6);
+    rows[row(Operation::Get, true)].whole.add(&times);
+    rows[row(Operation::Set, false)].parts[Part::Drain as usize].add(&times);
+    let lines = |name: &str| {
+        [(1_024, 3), (1_280, 3), (1_536, 4), (10_737_418_240u64, 5)]
+            .map(|(end, count)| format!("STAT {name}:{end} {count}\r\n"))
+            .concat()
+            + &format!("STAT {name}:more 6\r\n")
+    };
+    let all = lines("get:large:whole_ns") + &lines("set:small:drain_ns") + "END\r\n";
+    assert_eq!(text(|out| write_buckets(&rows, out)), all);
 }
 
 #[test]

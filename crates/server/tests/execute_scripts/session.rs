@@ -226,6 +226,7 @@ impl Session {
             Question::HotKeys => stats::write_hot_keys(None, out),
             Question::Balance => stats::write_balance(&BalanceSnapshot::default(), out),
             Question::Latency
+            | Question::Buckets
             | Question::Clients
             | Question::Connections
             | Question::Udp
