@@ -9,12 +9,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Each command with what it does.
-const COMMANDS: [(&str, &str); 13] = [
+const COMMANDS: [(&str, &str); 14] = [
     ("serve", "run the server (all of memcached's flags work; laneway serve --help)"),
     ("bench", "measure a server: laneway, memcached, redis (laneway bench --help)"),
     ("sim", "what every design does on any number of cores (laneway sim --help)"),
     ("doctor", "what this machine offers of the layers in the kernel, and what to do"),
     ("stats", "ask a running server for its statistics (laneway stats lanes)"),
+    ("top", "what a running server does, once a second, in a terminal"),
     ("fsck", "check, and with --repair repair, the folder of serve --data-dir"),
     ("scan", "list what such a folder holds, in key order"),
     ("dump", "write all of it as one stream"),
@@ -33,6 +34,7 @@ const NOTES: &str = "\
 Try:
   laneway serve -m 1024              a server on port 11211 with 1 GiB for items
   laneway bench --help               what can be measured, with examples
+  laneway top                        what a running server does, second by second
   laneway stats lanes                what the lanes of a running server are doing
 
 Called by the name memcached, or with a flag first (laneway -p 11211 -m 64), it

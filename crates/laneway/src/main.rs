@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod asking;
 mod bench;
 mod commands;
 mod doctor;
@@ -14,6 +15,7 @@ mod process;
 mod serve;
 mod sim;
 mod tier;
+mod top;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     match command.as_deref() {
         Some("serve") => serve::run("laneway", rest()),
         Some("stats") => ask::run(rest()),
+        Some("top") => top::run(rest()),
         Some("doctor") => doctor::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
         Some("sim") => sim::run(rest().into_iter()),

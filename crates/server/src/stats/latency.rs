@@ -62,7 +62,8 @@ pub fn write_latency(snapshot: &LatencySnapshot, out: &mut Vec<u8>) {
 /// Where the buckets of `stats buckets` end, in nanoseconds. The server's own end there, too, so
 /// that nothing is estimated.
 fn ends() -> impl Iterator<Item = u64> {
-    let octave = |bits: u32| (QUARTERS..2 * QUARTERS).map(move |quarter| (quarter << bits) / QUARTERS);
+    let octave =
+        |bits: u32| (QUARTERS..2 * QUARTERS).map(move |quarter| (quarter << bits) / QUARTERS);
     OCTAVES.flat_map(octave).chain([1 << OCTAVES.end])
 }
 

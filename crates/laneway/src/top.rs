@@ -1,0 +1,283 @@
+//! `laneway top`: what a running server does, in a terminal, once a second.
+
+mod draw;
+mod latency;
+mod sample;
+mod view;
+
+use crate::STATUS_USAGE;
+use crate::asking::{Failure, Place, Server};
+use draw::{Picture, draw};
+use lexopt::{Arg, Parser, ValueExt};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use sample::Sample;
+use std::ffi::OsString;
+use std::io::{IsTerminal, stdout};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use view::{ClientOrder, KeyOrder, View};
+
+const HELP: &str = "\
+laneway top: what a running server does: both lanes, workers, hot keys, clients
+
+Usage: laneway top [--server HOST:PORT | --socket PATH] [--login FILE]
+                   [--interval SECONDS] [--once]
+
+  --server HOST:PORT   the server                                  [127.0.0.1:11211]
+  --socket PATH        a unix socket instead
+  --login FILE         USER:PASSWORD in its first line, for a server that asks for
+                       them (serve -Y)
+  --interval SECONDS   between two pictures, from 0.1 on                         [1]
+  --once               print one picture, of one interval, and end; for scripts
+                       and where there is no terminal
+
+Keys: q quits    space pauses    + - change the interval
+      clients are sorted by b bytes, r requests, l large requests, c connections
+      keys are sorted by k requests, K bytes (share of the requests times size)
+
+Rates and times are of the last interval. A time is the end of the bucket that it
+was counted in: at most a quarter too long. The chart of p99 has a logarithmic
+scale: each eighth of a row is a little more than a factor of two.
+";
+
+/// Samples that the chart remembers.
+const HISTORY: usize = 512;
+/// The picture of `--once`, in columns and rows.
+const ONCE: (u16, u16) = (100, 48);
+const HINT: &str = "q quit  space pause  +/- interval  clients: b r l c  keys: k K";
+
+struct Flags {
+    place: Place,
+    login: Option<OsString>,
+    interval: Duration,
+    once: bool,
+}
+
+fn flags(args: Vec<OsString>) -> Result<Option<Flags>, lexopt::Error> {
+    let mut flags = Flags {
+        place: Place::default(),
+        login: None,
+        interval: Duration::from_secs(1),
+        once: false,
+    };
+    let mut parser = Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("server") | Arg::Short('s') => {
+                flags.place = Place::Tcp(parser.value()?.string()?);
+            }
+            Arg::Long("socket") => flags.place = Place::Unix(parser.value()?),
+            Arg::Long("login") => flags.login = Some(parser.value()?),
+            Arg::Long("interval") => {
+                let seconds: f64 = parser.value()?.parse()?;
+                if !(0.1..=3600.0).contains(&seconds) {
+                    return Err("--interval is from 0.1 to 3600 seconds".into());
+                }
+                flags.interval = Duration::from_secs_f64(seconds);
+            }
+            Arg::Long("once") => flags.once = true,
+            Arg::Long("help") | Arg::Short('h') => return Ok(None),
+            arg => return Err(arg.unexpected()),
+        }
+    }
+    Ok(Some(flags))
+}
+
+/// Run. Exit status 1 if the server cannot be asked, 2 for a command line that makes no sense.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    let flags = match flags(args) {
+        Ok(Some(flags)) => flags,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("laneway top: {error}; see laneway top --help");
+            return ExitCode::from(STATUS_USAGE);
+        }
+    };
+    if !flags.once && !stdout().is_terminal() {
+        eprintln!("laneway top: standard output is no terminal; --once prints one picture");
+        return ExitCode::from(STATUS_USAGE);
+    }
+    let watch = match Watch::begin(&flags) {
+        Ok(watch) => watch,
+        Err(Failure::Unknown) => {
+            eprintln!("laneway top: the server at {} is no Laneway", flags.place);
+            return ExitCode::FAILURE;
+        }
+        Err(failure) => {
+            eprintln!("laneway top: {}", failure.told(&flags.place));
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = if flags.once { once(watch, &flags) } else { live(watch, flags) };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(words) => {
+            eprintln!("laneway top: {words}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A server and what was seen of it.
+struct Watch {
+    server: Option<Server>,
+    before: Sample,
+    view: View,
+    small_p99: Vec<u64>,
+    large_p99: Vec<u64>,
+}
+
+impl Watch {
+    fn begin(flags: &Flags) -> Result<Watch, Failure> {
+        let mut server = Server::of(&flags.place, flags.login.as_deref())?;
+        let before = Sample::of(&mut server)?;
+        // Before an interval is over there are no rates: this view has the rest.
+        let view = View::between(&before, &before);
+        let (small_p99, large_p99) = (Vec::new(), Vec::new());
+        Ok(Watch { server: Some(server), before, view, small_p99, large_p99 })
+    }
+
+    /// One more sample. A server that cannot be asked is connected to anew the next time.
+    fn look(&mut self, flags: &Flags) -> Result<(), Failure> {
+        let mut server = match self.server.take() {
+            Some(server) => server,
+            None => Server::of(&flags.place, flags.login.as_deref())?,
+        };
+        let now = Sample::of(&mut server)?;
+        self.server = Some(server);
+        self.view = View::between(&self.before, &now);
+        self.before = now;
+        let lanes = [
+            (&mut self.small_p99, self.view.small.p99),
+            (&mut self.large_p99, self.view.large.p99),
+        ];
+        for (history, p99) in lanes {
+            if history.len() == HISTORY {
+                history.remove(0);
+            }
+            history.push(p99.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    fn picture<'a>(&'a self, place: &'a str, said: &'a str) -> Picture<'a> {
+        let (small_p99, large_p99) = (&self.small_p99, &self.large_p99);
+        Picture { place, view: &self.view, small_p99, large_p99, said }
+    }
+}
+
+/// `--once`
+fn once(mut watch: Watch, flags: &Flags) -> Result<(), String> {
+    std::thread::sleep(flags.interval);
+    watch.look(flags).map_err(|failure| failure.told(&flags.place))?;
+    watch.view.sort(ClientOrder::Bytes, KeyOrder::Requests);
+    let mut terminal = Terminal::new(TestBackend::new(ONCE.0, ONCE.1)).expect("it is in memory");
+    let place = flags.place.to_string();
+    let drawn = terminal.draw(|frame| draw(frame, &watch.picture(&place, "")));
+    let buffer = drawn.expect("it is in memory").buffer;
+    let text: Vec<String> = (0..ONCE.1)
+        .map(|row| (0..ONCE.0).map(|column| buffer[(column, row)].symbol()).collect::<String>())
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    println!("{}", text.join("\n").trim_end());
+    Ok(())
+}
+
+/// What a key asks for.
+enum Act {
+    Quit,
+    Redraw,
+    Nothing,
+}
+
+struct Controls {
+    clients: ClientOrder,
+    keys: KeyOrder,
+    paused: bool,
+    interval: Duration,
+}
+
+impl Controls {
+    fn pressed(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Act {
+        match code {
+            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => return Act::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return Act::Quit,
+            KeyCode::Char('b') => self.clients = ClientOrder::Bytes,
+            KeyCode::Char('r') => self.clients = ClientOrder::Requests,
+            KeyCode::Char('l') => self.clients = ClientOrder::Large,
+            KeyCode::Char('c') => self.clients = ClientOrder::Connections,
+            KeyCode::Char('k') => self.keys = KeyOrder::Requests,
+            KeyCode::Char('K') => self.keys = KeyOrder::Bytes,
+            KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Char('+' | '=') => self.interval = (self.interval * 2).min(MAX),
+            KeyCode::Char('-') => self.interval = (self.interval / 2).max(MIN),
+            _ => return Act::Nothing,
+        }
+        Act::Redraw
+    }
+}
+
+const MIN: Duration = Duration::from_millis(100);
+const MAX: Duration = Duration::from_secs(60);
+
+fn live(watch: Watch, flags: Flags) -> Result<(), String> {
+    let mut terminal = ratatui::try_init().map_err(|error| error.to_string())?;
+    let ended = follow(&mut terminal, watch, &flags);
+    ratatui::restore();
+    ended.map_err(|error| error.to_string())
+}
+
+fn follow(
+    terminal: &mut ratatui::DefaultTerminal,
+    mut watch: Watch,
+    flags: &Flags,
+) -> std::io::Result<()> {
+    let place = flags.place.to_string();
+    let mut controls = Controls {
+        clients: ClientOrder::Bytes,
+        keys: KeyOrder::Requests,
+        paused: false,
+        interval: flags.interval,
+    };
+    let mut due = Instant::now() + controls.interval;
+    let mut trouble = None;
+    loop {
+        let said = match &trouble {
+            Some(words) => format!("{words} (asked again every {:?})", controls.interval),
+            None if controls.paused => format!("paused  {HINT}"),
+            None => format!("every {:?}  {HINT}", controls.interval),
+        };
+        watch.view.sort(controls.clients, controls.keys);
+        terminal.draw(|frame| draw(frame, &watch.picture(&place, &said)))?;
+        // Keys come between the samples; one that does nothing draws nothing.
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                due = Instant::now() + controls.interval;
+                if !controls.paused {
+                    trouble = watch.look(flags).err().map(|failure| failure.told(&flags.place));
+                }
+                break;
+            }
+            if !event::poll(left)? {
+                continue;
+            }
+            match event::read()? {
+                Event::Key(key) if key.kind == KeyEventKind::Press => {
+                    match controls.pressed(key.code, key.modifiers) {
+                        Act::Quit => return Ok(()),
+                        Act::Redraw => break,
+                        Act::Nothing => {}
+                    }
+                }
+                Event::Resize(..) => break,
+                _ => {}
+            }
+        }
+    }
+}
