@@ -1,14 +1,16 @@
-//! A running server, asked for its statistics over memcached's text protocol.
+//! A running server, asked for its statistics or its version over memcached's text protocol.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A version is shorter; what is longer is no memcached's answer.
+const VERSION_BYTES_MAX: u64 = 512;
 
 /// Where a server listens.
 #[derive(Debug, Clone)]
@@ -87,7 +89,7 @@ impl Server {
                 Box::new(stream)
             }
             Place::Tcp(address) => {
-                let stream = TcpStream::connect(address)?;
+                let stream = connect(address)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)
@@ -138,6 +140,17 @@ impl Server {
         }
     }
 
+    /// The first line of what is answered to `version`, which costs a server nothing.
+    pub fn version(&mut self) -> io::Result<String> {
+        self.stream.get_mut().write_all(b"version\r\n")?;
+        let mut line = Vec::new();
+        self.stream.by_ref().take(VERSION_BYTES_MAX).read_until(b'\n', &mut line)?;
+        match line.is_empty() {
+            true => Err(io::ErrorKind::UnexpectedEof.into()),
+            false => Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
+        }
+    }
+
     /// The values of `stats FAMILY` by their names.
     pub fn family(&mut self, family: &str) -> Result<Family, Failure> {
         let mut lines = Vec::new();
@@ -157,6 +170,18 @@ impl Server {
         let line = String::from_utf8_lossy(&line);
         Ok(line.trim_end_matches('\r').to_owned())
     }
+}
+
+/// The first address of the name that takes the connection; an error is the last one's.
+fn connect(name: &str) -> io::Result<TcpStream> {
+    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in name.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 /// Names and values, in the server's order.

@@ -9,13 +9,14 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Each command with what it does.
-const COMMANDS: [(&str, &str); 14] = [
+const COMMANDS: [(&str, &str); 15] = [
     ("serve", "run the server (all of memcached's flags work; laneway serve --help)"),
     ("bench", "measure a server: laneway, memcached, redis (laneway bench --help)"),
     ("sim", "what every design does on any number of cores (laneway sim --help)"),
     ("doctor", "what this machine offers of the layers in the kernel, and what to do"),
     ("stats", "ask a running server for its statistics (laneway stats lanes)"),
     ("top", "what a running server does, once a second, in a terminal"),
+    ("ping", "ask a running server whether it answers, for health checks"),
     ("fsck", "check, and with --repair repair, the folder of serve --data-dir"),
     ("scan", "list what such a folder holds, in key order"),
     ("dump", "write all of it as one stream"),

@@ -11,6 +11,7 @@ mod commands;
 mod doctor;
 mod flags;
 mod logging;
+mod ping;
 mod process;
 mod serve;
 mod sim;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Some("serve") => serve::run("laneway", rest()),
         Some("stats") => ask::run(rest()),
         Some("top") => top::run(rest()),
+        Some("ping") => ping::run(rest()),
         Some("doctor") => doctor::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
         Some("sim") => sim::run(rest().into_iter()),

@@ -159,11 +159,9 @@ fn serve(
         Ok(admin) => admin,
         Err(error) => return fail(STATUS_SETUP, &error),
     };
-    announce(&server);
-    if let Some(Err(error)) = ports::path().map(|path| ports::write(&path, &server)) {
-        log::error!("{}: the ports cannot be written: {error}", ports::VARIABLE);
-    }
+    tell_ready(&server);
     server.shared().wait_for_stop();
+    manager::stopping();
     log::info!("stopping; requests under way are finished first");
     let stopped = server.stop();
     admin.into_iter().for_each(laneway_admin::Running::stop);
@@ -210,6 +208,16 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
              the kernel unless there is swap"
         );
     }
+}
+
+/// Tell whoever waits for it that the server serves: the log's reader, the file of ports, the
+/// service manager.
+fn tell_ready(server: &Server) {
+    announce(server);
+    if let Some(Err(error)) = ports::path().map(|path| ports::write(&path, server)) {
+        log::error!("{}: the ports cannot be written: {error}", ports::VARIABLE);
+    }
+    manager::ready();
 }
 
 /// One line, so that whoever started it knows where it listens.
@@ -477,6 +485,7 @@ mod admin;
 mod auth;
 mod hot;
 mod kernel;
+mod manager;
 mod numa;
 mod ports;
 mod rdma;

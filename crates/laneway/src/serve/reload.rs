@@ -1,8 +1,9 @@
 //! SIGHUP: the file of `--config` and that of `-Y` are read again. What has changed is told, and
 //! what can change while the server runs does; the rest waits for the next start. A file that is
-//! wrong changes nothing.
+//! wrong changes nothing. The service manager is told when it begins and when it has ended, however
+//! it came out.
 
-use super::{MEMORY_BYTES, auth, checked};
+use super::{MEMORY_BYTES, auth, checked, manager};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
     };
     let shared = server.shared().clone();
     let live = LiveServer { limit_memory, be_verbose: move |times| shared.set_verbosity(times) };
-    move || {
+    let mut again = move || {
         if running.config.is_none() && users.is_none() {
             log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
             return;
@@ -37,6 +38,11 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
         if let (Some(path), Some(users)) = (&running.auth_file, &users) {
             auth::reload(path, users);
         }
+    };
+    move || {
+        manager::reloading();
+        again();
+        manager::ready();
     }
 }
 

@@ -1,0 +1,154 @@
+//! What a service manager and a health check see of the binary: the messages of `sd_notify(3)`, and
+//! `laneway ping`.
+
+mod rig;
+
+use rig::{BINARY, Process};
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a message may take before the test says that none comes.
+const HANG: Duration = Duration::from_secs(60);
+const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
+
+/// The socket of a service manager, removed with the test.
+struct Manager(UnixDatagram, PathBuf);
+
+impl Manager {
+    fn new(name: &str) -> Manager {
+        let path = std::env::temp_dir().join(format!("laneway-{}-{name}", std::process::id()));
+        let socket = UnixDatagram::bind(&path).expect("temp is writable");
+        socket.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+        Manager(socket, path)
+    }
+
+    /// The names that stand in the next message, one for each of its lines.
+    fn hears(&self) -> Vec<String> {
+        let mut message = [0; 512];
+        let bytes = rig::awaited(|| self.0.recv(&mut message));
+        let text = String::from_utf8_lossy(&message[..bytes]).into_owned();
+        let name = |line: &str| match line.split_once('=') {
+            Some((name @ "MONOTONIC_USEC", time)) => {
+                assert!(time.parse::<u64>().is_ok_and(|time| time > 0), "{text}");
+                name.to_owned()
+            }
+            _ => line.to_owned(),
+        };
+        text.lines().map(name).collect()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.1); // the test is over
+    }
+}
+
+#[test]
+fn a_service_manager_is_told_of_the_start_each_reload_and_the_stop() {
+    let manager = Manager::new("notify");
+    let mut command = Command::new(BINARY);
+    command.arg("serve").args(HERE).env("NOTIFY_SOCKET", &manager.1);
+    let process = Process::start(command).expect("it serves");
+    assert_eq!(manager.hears(), ["READY=1"]);
+    TcpStream::connect(process.places()[0]).expect("who is told so may connect");
+    for _ in 0..2 {
+        process.signal("HUP");
+        assert_eq!(manager.hears(), ["RELOADING=1", "MONOTONIC_USEC"]);
+        assert_eq!(manager.hears(), ["READY=1"]);
+    }
+    process.signal("TERM");
+    assert_eq!(manager.hears(), ["STOPPING=1"]);
+    assert_eq!(process.end().code(), Some(0));
+}
+
+#[test]
+fn a_start_that_fails_is_never_told_as_ready_and_a_manager_that_is_gone_ends_nothing() {
+    let manager = Manager::new("notify-failed");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = taken.local_addr().expect("it has one").port().to_string();
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "-l", "127.0.0.1", "-p", &port]).env("NOTIFY_SOCKET", &manager.1);
+    let said = Process::start(command).err().expect("the port is taken");
+    assert!(said.contains("cannot listen on"), "{said}");
+    manager.0.set_nonblocking(true).expect("it can be");
+    assert!(manager.0.recv(&mut [0; 512]).is_err(), "it has ended, and nothing was sent");
+
+    let nowhere = manager.1.with_extension("gone");
+    let mut command = Command::new(BINARY);
+    command.arg("serve").args(HERE).env("NOTIFY_SOCKET", nowhere);
+    let mut process = Process::start(command).expect("it serves all the same");
+    process.await_log("NOTIFY_SOCKET: the service manager cannot be told");
+    process.stop();
+}
+
+/// The status of `laneway ping` with these words, and what it says.
+fn ping(words: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(BINARY).arg("ping").args(words).output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn ping_tells_by_its_status_whether_a_server_serves() {
+    let folder = std::env::temp_dir().join(format!("laneway-{}-ping", std::process::id()));
+    std::fs::create_dir(&folder).expect("temp is writable");
+    let (socket, users) = (folder.join("socket"), folder.join("users"));
+    let [socket, users] = [&socket, &users].map(|path| path.to_str().expect("it is text"));
+    std::fs::write(users, "app:secret\n").expect("temp is writable");
+
+    let open = Process::serve(&HERE);
+    let (status, said) = ping(&["--server", open.places()[0]]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("answers: VERSION "), "{said}");
+
+    let closed = Process::serve(&[&HERE[..], &["-Y", users]].concat());
+    let (status, said) = ping(&["--server", closed.places()[0]]);
+    assert_eq!(status, Some(0), "{said}");
+
+    let unix = Process::serve(&["-s", socket]);
+    assert_eq!(ping(&["--socket", socket]).0, Some(0));
+    unix.stop();
+    let (status, said) = ping(&["--socket", socket]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains(socket) && said.contains("is a server running there?"), "{said}");
+
+    let full = Process::serve(&[&HERE[..], &["-c", "1"]].concat());
+    let mut holder = TcpStream::connect(full.places()[0]).expect("it serves one");
+    rig::ask(&mut holder, b"version\r\n", b"\r\n");
+    let (status, said) = ping(&["--server", full.places()[0]]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("Too many open connections"), "{said}");
+
+    for (words, told) in [(&["here"][..], "--server"), (&["--port", "1"], "--port")] {
+        let (status, said) = ping(words);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains(told) && said.contains("laneway ping --help"), "{said}");
+    }
+    std::fs::remove_dir_all(folder).expect("it was made");
+}
+
+#[test]
+fn a_ping_of_what_is_no_memcached_fails_and_reads_no_more_than_a_line() {
+    for answer in ["HTTP/1.1 400 Bad Request\r\n", "", &"x".repeat(1 << 20)] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it has one").to_string();
+        let answer = answer.to_owned();
+        let stranger = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("somebody comes");
+            let mut asked = [0; 9];
+            stream.read_exact(&mut asked).expect("it asks");
+            assert_eq!(&asked, b"version\r\n");
+            // Whoever reads no more resets the connection.
+            let _ = std::io::Write::write_all(&mut stream, answer.as_bytes());
+        });
+        let (status, said) = ping(&["--server", &address]);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.len() < 1024 && said.contains(&address), "{said}");
+        stranger.join().expect("it was asked");
+    }
+}
