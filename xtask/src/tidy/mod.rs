@@ -8,6 +8,7 @@
 pub mod code;
 mod cycles;
 mod exceptions;
+mod licences;
 mod rooms;
 mod sizes;
 #[cfg(test)]
@@ -29,7 +30,8 @@ usage: cargo xtask tidy
 Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
 machine; the tables of figures in README and docs/figures.md as bench/record has them, what is stale
-marked. Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
+marked; licence and source of every package that is built in. Exceptions to sizes and cycles stand
+in xtask/tidy-exceptions.txt, which only shrinks.";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -100,7 +102,9 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     let tree = read_tree()?;
     let allowed = tree.file(exceptions::PATH).map_or("", |file| &file.text);
-    let complaints = exceptions::apply(findings(&tree), allowed);
+    let mut all = findings(&tree);
+    licences::check(&packages()?, &mut all)?;
+    let complaints = exceptions::apply(all, allowed);
     for complaint in &complaints {
         println!("{complaint}");
     }
@@ -145,6 +149,18 @@ fn grouped(findings: Vec<Finding>) -> BTreeMap<(&'static str, String), Vec<Findi
         groups.entry((finding.rule, finding.subject.clone())).or_default().push(finding);
     }
     groups
+}
+
+/// What cargo would build on this machine, as its JSON tells it.
+fn packages() -> Result<String, String> {
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut cargo = process::cargo();
+    cargo.args(["metadata", "--quiet", "--format-version", "1", "--locked", "--filter-platform"]);
+    let output = cargo.arg(platform).output().map_err(|e| format!("cannot start cargo: {e}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
 }
 
 /// Everything that git tracks or would track: a new file is checked before it is committed.

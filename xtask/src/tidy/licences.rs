@@ -1,0 +1,100 @@
+//! What may be built in: the licence and the source of every package that cargo would build.
+//!
+//! cargo-deny asks the same and more, and has to be compiled by whoever asks; this runs everywhere.
+
+use super::Finding;
+use serde_json::Value;
+use spdx::{Expression, Licensee, ParseMode};
+
+/// Licences under which a package may be built in. The last is that of the tables of identifiers
+/// in unicode-ident, which macros are compiled with.
+const ALLOWED: &[&str] =
+    &["MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "MPL-2.0", "Unicode-3.0"];
+/// Where packages may come from, and our own, which have no source.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// What is never built in, and why.
+const BANNED: &[(&str, &str)] = &[
+    ("openssl-sys", "it ties the binary to a system's OpenSSL"),
+    ("native-tls", "it ties the binary to a system's OpenSSL"),
+    ("async-std", "its upkeep has ended"),
+];
+
+/// Complain about packages in what `cargo metadata` printed.
+pub fn check(metadata: &str, found: &mut Vec<Finding>) -> Result<(), String> {
+    let metadata: Value =
+        serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+    let packages = metadata["packages"].as_array().filter(|packages| !packages.is_empty());
+    let allowed: Vec<Licensee> =
+        ALLOWED.iter().filter_map(|name| Licensee::parse(name).ok()).collect();
+    assert_eq!(allowed.len(), ALLOWED.len(), "a licence of the list has no such name");
+    for package in packages.ok_or("cargo metadata names no package")? {
+        let name = package["name"].as_str().unwrap_or_default();
+        let mut complain = |rule, text| {
+            let subject = format!("the package {name}");
+            found.push(Finding { rule, subject, line: 0, measure: 1, text });
+        };
+        if let Err(why) = licensed(package["license"].as_str(), &allowed) {
+            complain("licence", why);
+        }
+        if let Some(source) = package["source"].as_str().filter(|source| *source != REGISTRY) {
+            complain("source", format!("comes from {source}, not from {REGISTRY}"));
+        }
+        if let Some((_, why)) = BANNED.iter().find(|(banned, _)| *banned == name) {
+            complain("banned", format!("is not built in: {why}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether what an expression demands is met by licences that are allowed.
+fn licensed(expression: Option<&str>, allowed: &[Licensee]) -> Result<(), String> {
+    let text = expression.ok_or("names no licence")?;
+    // `MIT/Apache-2.0`, as packages of old have it.
+    let parsed = Expression::parse_mode(text, ParseMode::LAX);
+    let parsed = parsed.map_err(|error| format!("the licence {text} cannot be read: {error}"))?;
+    let is_allowed = |wanted: &spdx::LicenseReq| allowed.iter().any(|one| one.satisfies(wanted));
+    match parsed.evaluate(is_allowed) {
+        true => Ok(()),
+        false => Err(format!("the licence {text} is not among {ALLOWED:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules that complain about one package.
+    fn rules(name: &str, license: Value, source: Value) -> Vec<&'static str> {
+        let package = serde_json::json!({ "name": name, "license": license, "source": source });
+        let metadata = serde_json::json!({ "packages": [package] }).to_string();
+        let mut found = Vec::new();
+        check(&metadata, &mut found).expect("it is metadata");
+        found.into_iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn licences_are_allowed_as_their_expressions_say() {
+        for (license, allowed) in [
+            ("MIT", true),
+            ("MIT/Apache-2.0", true),
+            ("GPL-3.0-only OR MIT", true),
+            ("GPL-3.0-only AND MIT", false),
+            ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+            ("Apache-2.0 WITH LLVM-exception OR MIT", true),
+            ("AGPL-3.0-or-later", false),
+            ("as you like", false),
+        ] {
+            let expected: &[&str] = if allowed { &[] } else { &["licence"] };
+            assert_eq!(rules("a", license.into(), REGISTRY.into()), expected, "{license}");
+        }
+        assert_eq!(rules("a", Value::Null, Value::Null), ["licence"]);
+    }
+
+    #[test]
+    fn sources_and_banned_packages_are_told() {
+        assert_eq!(rules("a", "MIT".into(), Value::Null), [""; 0]);
+        assert_eq!(rules("a", "MIT".into(), "git+https://example.org/a".into()), ["source"]);
+        assert_eq!(rules("openssl-sys", "MIT".into(), REGISTRY.into()), ["banned"]);
+        assert!(check("{}", &mut Vec::new()).is_err() && check("", &mut Vec::new()).is_err());
+    }
+}
