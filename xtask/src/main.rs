@@ -9,7 +9,9 @@
 mod aligned;
 mod bench;
 mod client;
+mod cluster;
 mod coverage;
+mod dist;
 mod faults;
 mod figures;
 mod fuzz;
@@ -21,6 +23,7 @@ mod layers;
 mod loom;
 mod memccapable;
 mod outcome;
+mod package;
 mod peers;
 mod place;
 mod power_cut;
@@ -73,6 +76,9 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },
     Subcommand { name: "power-cut", help: power_cut::HELP, main: power_cut::main },
     Subcommand { name: "restart", help: restart::HELP, main: restart::main },
+    Subcommand { name: "package", help: package::HELP, main: package::main },
+    Subcommand { name: "cluster", help: cluster::HELP, main: cluster::main },
+    Subcommand { name: "dist", help: dist::HELP, main: dist::main },
     Subcommand { name: "faults", help: faults::HELP, main: faults::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
     Subcommand { name: "vopr", help: vopr::HELP, main: vopr::main },

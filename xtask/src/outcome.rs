@@ -30,6 +30,9 @@ pub enum Failure {
 /// What every task returns.
 pub type Outcome = Result<Verdict, Failure>;
 
+/// What a part of a task says: a note, or why it cannot be tried here.
+pub type Tried = Result<Result<String, String>, Failure>;
+
 impl From<String> for Failure {
     fn from(message: String) -> Failure {
         Failure::Failed(message)

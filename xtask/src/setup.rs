@@ -43,6 +43,8 @@ const NEEDS: &[Need] = &[
 const WANTED: &[Need] = &[
     Need { what: "a browser for the dashboard", package: "chromium", is_there: browser },
     Need { what: "hiredis", package: "libhiredis-dev", is_there: hiredis },
+    Need { what: "twemproxy", package: "nutcracker", is_there: || program("nutcracker") },
+    Need { what: "systemd-analyze", package: "systemd", is_there: systemd_analyze },
     Need { what: "promtool", package: "prometheus", is_there: || program("promtool") },
 ];
 
@@ -113,6 +115,10 @@ fn provide(needs: &[Need], check_only: bool) -> Result<Option<String>, Failure> 
 
 fn list(needs: &[&Need]) -> String {
     needs.iter().map(|need| need.what).collect::<Vec<_>>().join(", ")
+}
+
+fn systemd_analyze() -> bool {
+    program("systemd-analyze")
 }
 
 fn browser() -> bool {

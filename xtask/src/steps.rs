@@ -95,6 +95,8 @@ const STEPS: &[Step] = &[
     step("pymemcache", "xtask pymemcache", false),
     step("redis-py", "xtask redis", false),
     step("Redis' clients", "xtask redis --clients", false),
+    step("package", "xtask package", false),
+    step("cluster", "xtask cluster", false),
     step("sched-fifo", "xtask sched-fifo", false),
     step("faults", "xtask faults --quick", false),
     step("soak", "xtask soak --seconds 20 --workers 4", false),

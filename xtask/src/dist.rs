@@ -1,0 +1,101 @@
+//! What is given away: the binary of profile `dist`, and all that goes with it, in one folder.
+
+use crate::outcome::{Failure, Outcome, passed};
+use crate::package::{deb, kubernetes};
+use crate::process;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub const HELP: &str = "\
+Build a release of what is checked out into one folder, and tell how large the binary is.
+
+usage: cargo xtask dist
+
+target/laneway-VERSION-ARCHITECTURE has the stripped binary (profile `dist`), man pages,
+completions, a Debian package, the manifests of Kubernetes with the dashboard and the alert rules as
+resources, and SHA256SUMS. Takes many minutes; `cargo xtask package` checks the parts without it.";
+
+/// The binary's size that is aimed at, without optional features.
+const GOAL_BYTES: u64 = 8_000_000;
+/// What is copied, and its name in the folder.
+const COPIED: &[(&str, &str)] = &[
+    ("LICENSE", "LICENSE"),
+    ("README.md", "README.md"),
+    ("CHANGELOG.md", "CHANGELOG.md"),
+    ("packaging/laneway.toml", "laneway.toml"),
+    ("packaging/systemd/laneway.service", "systemd/laneway.service"),
+    ("packaging/systemd/sysusers.conf", "systemd/sysusers.conf"),
+    ("packaging/prometheus/alerts.yaml", "prometheus/alerts.yaml"),
+    ("packaging/grafana/laneway.json", "grafana/laneway.json"),
+];
+const PRINTED: &[(&[&str], &str)] = &[
+    (&["man"], "man/laneway.1"),
+    (&["man", "serve"], "man/laneway-serve.1"),
+    (&["completions", "bash"], "completions/laneway.bash"),
+    (&["completions", "zsh"], "completions/_laneway"),
+    (&["completions", "fish"], "completions/laneway.fish"),
+];
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    if let Some(argument) = parser.next()? {
+        return Err(Failure::Usage(argument.unexpected().to_string()));
+    }
+    let mut build = process::cargo();
+    process::run(build.args(["build", "--locked", "--profile", "dist", "-p", "laneway"]))?;
+    let binary = process::target_dir().join("dist").join("laneway");
+    let name = format!("laneway-{}-{}", deb::VERSION, std::env::consts::ARCH);
+    let folder = process::target_dir().join(name);
+    fill(&binary, &folder)?;
+    let bytes = std::fs::metadata(&binary).map_err(|e| e.to_string())?.len();
+    passed(format!(
+        "{}: the binary has {:.2} MB (goal: below {:.0} MB)",
+        folder.display(),
+        bytes as f64 / 1e6,
+        GOAL_BYTES as f64 / 1e6
+    ))
+}
+
+fn fill(binary: &Path, folder: &Path) -> Result<(), String> {
+    let _ = std::fs::remove_dir_all(folder); // of an earlier run
+    let program = deb::put(folder, "laneway", &deb::read(binary)?, 0o755)?;
+    for (from, to) in COPIED {
+        deb::put(folder, to, &deb::read(&process::root().join(from))?, 0o644)?;
+    }
+    for (words, to) in PRINTED {
+        deb::put(folder, to, &deb::printed(&program, words)?, 0o644)?;
+    }
+    for (name, text) in kubernetes::manifests()? {
+        deb::put(folder, &format!("kubernetes/{name}"), text.as_bytes(), 0o644)?;
+    }
+    if process::find_program("dpkg-deb").is_some() {
+        let scratch = process::scratch_dir("dist")?;
+        let package = deb::build(binary, &scratch, deb::Packing::Small)?;
+        let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        deb::put(folder, &name, &deb::read(&package)?, 0o644)?;
+    } else {
+        println!("no Debian package: there is no dpkg-deb here");
+    }
+    sums(folder)
+}
+
+/// SHA256SUMS of every file, as `sha256sum --check` takes them.
+fn sums(folder: &Path) -> Result<(), String> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        let whine = |e: std::io::Error| format!("{}: {e}", next.display());
+        for entry in std::fs::read_dir(&next).map_err(whine)? {
+            let path = entry.map_err(whine)?.path();
+            let kept = if path.is_dir() { &mut folders } else { &mut files };
+            kept.push(path);
+        }
+    }
+    files.sort();
+    let names = files.iter().filter_map(|file| file.strip_prefix(folder).ok());
+    let mut command = Command::new("sha256sum");
+    let (status, text) = process::capture(command.current_dir(folder).args(names))?;
+    match status.success() {
+        true => deb::put(folder, "SHA256SUMS", text.as_bytes(), 0o644).map(drop),
+        false => Err(format!("sha256sum ended with {}: {text}", process::told(status))),
+    }
+}

@@ -1,0 +1,179 @@
+//! The Debian package: a tree put together here and packed by `dpkg-deb`, which every Debian has.
+//! (cargo-deb would have to be compiled by everybody who builds or checks the package.)
+
+use crate::process;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The version that every crate of the workspace has.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How hard the packer tries.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Packing {
+    /// For a check: nobody keeps it.
+    Quick,
+    /// For a release.
+    Small,
+}
+
+/// Files of the repository, and where they lie on a Debian.
+const FILES: &[(&str, &str)] = &[
+    ("packaging/laneway.toml", "etc/laneway/laneway.toml"),
+    ("packaging/systemd/laneway.service", "usr/lib/systemd/system/laneway.service"),
+    ("packaging/systemd/sysusers.conf", "usr/lib/sysusers.d/laneway.conf"),
+    ("packaging/prometheus/alerts.yaml", "usr/share/laneway/alerts.yaml"),
+    ("packaging/grafana/laneway.json", "usr/share/laneway/grafana.json"),
+    ("docs/operating.md", "usr/share/doc/laneway/operating.md"),
+    ("docs/security.md", "usr/share/doc/laneway/security.md"),
+    ("docs/protocol.md", "usr/share/doc/laneway/protocol.md"),
+    ("packaging/debian/conffiles", "DEBIAN/conffiles"),
+];
+const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
+/// What the binary prints, and where it lies.
+const PRINTED: &[(&[&str], &str)] = &[
+    (&["completions", "bash"], "usr/share/bash-completion/completions/laneway"),
+    (&["completions", "zsh"], "usr/share/zsh/vendor-completions/_laneway"),
+    (&["completions", "fish"], "usr/share/fish/vendor_completions.d/laneway.fish"),
+];
+const PAGES: &[(&[&str], &str)] =
+    &[(&["man"], "laneway.1.gz"), (&["man", "serve"], "laneway-serve.1.gz")];
+const COPYRIGHT: &str = "\
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: Laneway
+
+Files: *
+Copyright: The Laneway developers
+License: Apache-2.0
+ On Debian systems the text of this licence is in /usr/share/common-licenses/Apache-2.0.
+";
+
+/// Build the package of this binary in `folder`; its path.
+pub fn build(binary: &Path, folder: &Path, packing: Packing) -> Result<PathBuf, String> {
+    let tree = folder.join("tree");
+    let _ = fs::remove_dir_all(&tree); // of an earlier run
+    let program = put(&tree, "usr/bin/laneway", &read(binary)?, 0o755)?;
+    process::run(Command::new("strip").arg(&program))?;
+    for (from, to) in FILES {
+        put(&tree, to, &read(&process::root().join(from))?, 0o644)?;
+    }
+    for (words, to) in PRINTED {
+        put(&tree, to, &printed(&program, words)?, 0o644)?;
+    }
+    for (words, name) in PAGES {
+        let page = zipped(folder, &printed(&program, words)?)?;
+        put(&tree, &format!("usr/share/man/man1/{name}"), &page, 0o644)?;
+    }
+    let changes = zipped(folder, &read(&process::root().join("CHANGELOG.md"))?)?;
+    put(&tree, "usr/share/doc/laneway/changelog.gz", &changes, 0o644)?;
+    put(&tree, "usr/share/doc/laneway/copyright", COPYRIGHT.as_bytes(), 0o644)?;
+    for name in SCRIPTS {
+        let script = read(&process::root().join("packaging/debian").join(name))?;
+        put(&tree, &format!("DEBIAN/{name}"), &script, 0o755)?;
+    }
+    let architecture = architecture()?;
+    let control = control(&read(&program)?, &architecture, kibibytes(&tree)?)?;
+    put(&tree, "DEBIAN/control", control.as_bytes(), 0o644)?;
+    let package = folder.join(format!("laneway_{VERSION}_{architecture}.deb"));
+    let packer: &[&str] = if packing == Packing::Quick { &["-Zgzip", "-z1"] } else { &["-Zxz"] };
+    let mut command = Command::new("dpkg-deb");
+    command.args(packer).args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
+    process::run(&mut command)?;
+    Ok(package)
+}
+
+/// What Debian calls this machine's kind.
+pub fn architecture() -> Result<String, String> {
+    let (status, text) = process::capture(Command::new("dpkg").arg("--print-architecture"))?;
+    match status.success() {
+        true => Ok(text.trim().to_owned()),
+        false => Err(format!("dpkg does not say which architecture this is: {text}")),
+    }
+}
+
+/// What this program prints with these words.
+pub fn printed(program: &Path, words: &[&str]) -> Result<Vec<u8>, String> {
+    let output = Command::new(program).args(words).output();
+    let output = output.map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+    match output.status.success() && !output.stdout.is_empty() {
+        true => Ok(output.stdout),
+        false => Err(format!("laneway {} prints nothing", words.join(" "))),
+    }
+}
+
+pub fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+}
+
+/// Write a file of the tree, its folders too, with modes that do not depend on the umask.
+pub fn put(tree: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<PathBuf, String> {
+    let path = tree.join(name);
+    let whine = |e: std::io::Error| format!("cannot write {}: {e}", path.display());
+    fs::create_dir_all(tree).map_err(whine)?;
+    let mut folder = tree.to_path_buf();
+    for part in Path::new(name).parent().into_iter().flat_map(Path::components) {
+        folder.push(part);
+        fs::create_dir_all(&folder).map_err(whine)?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).map_err(whine)?;
+    }
+    fs::set_permissions(tree, fs::Permissions::from_mode(0o755)).map_err(whine)?;
+    fs::write(&path, bytes).map_err(whine)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(whine)?;
+    Ok(path)
+}
+
+/// Packed by gzip, without the time of the packing.
+fn zipped(folder: &Path, text: &[u8]) -> Result<Vec<u8>, String> {
+    let draft = folder.join("draft");
+    fs::write(&draft, text).map_err(|e| format!("cannot write {}: {e}", draft.display()))?;
+    let output = Command::new("gzip").args(["-9", "-n", "-c"]).arg(&draft).output();
+    let output = output.map_err(|e| format!("cannot start gzip: {e}"))?;
+    output.status.success().then_some(output.stdout).ok_or_else(|| "gzip failed".into())
+}
+
+fn kibibytes(tree: &Path) -> Result<u64, String> {
+    let (_, text) = process::capture(Command::new("du").arg("-sk").arg(tree))?;
+    let number = text.split_whitespace().next().and_then(|word| word.parse().ok());
+    number.ok_or_else(|| format!("du says {text}"))
+}
+
+/// The control file, its blanks filled.
+fn control(program: &[u8], architecture: &str, kib: u64) -> Result<String, String> {
+    let (major, minor) = libc(program).ok_or("the program names no version of the C library")?;
+    let form = read(&process::root().join("packaging/debian/control"))?;
+    let filled = String::from_utf8_lossy(&form)
+        .replace("@VERSION@", VERSION)
+        .replace("@ARCHITECTURE@", architecture)
+        .replace("@INSTALLED_KIB@", &kib.to_string())
+        .replace("@LIBC@", &format!("{major}.{minor}"));
+    Ok(filled)
+}
+
+/// The newest version of the C library that a program's symbols ask for: `GLIBC_2.34` stands in it
+/// as text.
+fn libc(program: &[u8]) -> Option<(u32, u32)> {
+    const MARK: &[u8] = b"GLIBC_";
+    let is_mark = |window: &(usize, &[u8])| window.1 == MARK;
+    let marks = program.windows(MARK.len()).enumerate().filter(is_mark);
+    let version = |at: usize| {
+        let rest = &program[at + MARK.len()..];
+        let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
+        let mut numbers = std::str::from_utf8(&rest[..end]).ok()?.split('.');
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    };
+    marks.filter_map(|(at, _)| version(at)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_c_library_that_is_named_is_the_one_needed() {
+        let program = b"\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_PRIVATE\0GLIBC_";
+        assert_eq!(libc(program), Some((2, 34)));
+        assert_eq!(libc(b"GLIBC_"), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! The image's root, put together by the script that the Containerfile runs, and run as it says.
+//!
+//! What stands in the Containerfile is read, not repeated: user, entry point, command and health
+//! check. That an engine builds the image is not tried: it would fetch a compiler and build for
+//! minutes.
+
+use super::{deb, user};
+use crate::outcome::Tried;
+use crate::place::{self, Folder};
+use crate::process;
+use crate::server::free_address;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+const CONTAINERFILE: &str = "packaging/container/Containerfile";
+const ASSEMBLE: &str = "packaging/container/assemble";
+/// The one folder that its user may write to, as a volume.
+const VOLUME: &str = "data";
+
+/// What the last stage of a Containerfile says.
+#[derive(Debug, PartialEq)]
+pub struct Image {
+    pub user: String,
+    pub ports: Vec<u16>,
+    entry: Vec<String>,
+    command: Vec<String>,
+    health: Vec<String>,
+}
+
+impl Image {
+    pub fn read() -> Result<Image, String> {
+        let text = deb::read(&process::root().join(CONTAINERFILE))?;
+        Image::parse(&String::from_utf8_lossy(&text))
+    }
+
+    fn parse(text: &str) -> Result<Image, String> {
+        let stage = text.rsplit("\nFROM ").next().unwrap_or_default();
+        let line = |word: &str| {
+            let found = stage.lines().find_map(|line| line.strip_prefix(&format!("{word} ")));
+            found.ok_or_else(|| format!("{CONTAINERFILE} has no {word}"))
+        };
+        let (_, health) = line("HEALTHCHECK")?.split_once("CMD ").ok_or("a health check is CMD")?;
+        let ports = line("EXPOSE")?.split(' ').map(str::parse);
+        Ok(Image {
+            user: line("USER")?.to_owned(),
+            ports: ports.collect::<Result<_, _>>().map_err(|e| format!("EXPOSE: {e}"))?,
+            entry: words(line("ENTRYPOINT")?)?,
+            command: words(line("CMD")?)?,
+            health: words(health)?,
+        })
+    }
+}
+
+/// A list of words as the Containerfile has it: an array of strings, as in TOML.
+fn words(array: &str) -> Result<Vec<String>, String> {
+    let table: toml::Table =
+        format!("words = {array}").parse().map_err(|e| format!("{array}: {e}"))?;
+    let list = table["words"].as_array().ok_or_else(|| format!("{array} is no list"))?;
+    let words = list.iter().map(|word| word.as_str().map(str::to_owned));
+    words.collect::<Option<_>>().ok_or_else(|| format!("{array} is no list of words"))
+}
+
+/// Put the root together, look at it, run it.
+pub fn check(binary: &Path) -> Tried {
+    let image = Image::read()?;
+    if !place::is_root() {
+        return Ok(Err("running the image's root takes root (chroot)".into()));
+    }
+    let folder = Folder::make("package-image")?;
+    let root = folder.file("root");
+    process::run(Command::new(process::root().join(ASSEMBLE)).arg(binary).arg(&root))?;
+    let root = Path::new(&root);
+    let no_group = || format!("USER {} names no group", image.user);
+    let (uid, _) = image.user.split_once(':').ok_or_else(no_group)?;
+    let uid: u32 = uid.parse().map_err(|_| format!("USER {uid} is no number"))?;
+    unwritable(root, root, uid)?;
+    let address = free_address()?;
+    let started = [&image.entry[..], &image.command[..]].concat();
+    let server = user::serve(root, &image.user, &started, address)?;
+    if user::rights(server.id())? != (uid, uid, false) {
+        return Err(format!("it does not run as {} without capabilities", image.user).into());
+    }
+    healthy(root, &image, address, true)?;
+    user::use_and_stop(server, address)?;
+    healthy(root, &image, address, false)?;
+    let how = if user::may_mount() { "in a read-only root" } else { "by chroot alone" };
+    Ok(Ok(format!("it served as {} {how}, and its health check knows", image.user)))
+}
+
+/// Fail unless the health check says so.
+fn healthy(root: &Path, image: &Image, at: SocketAddr, wanted: bool) -> Result<(), String> {
+    let mut check = user::entered(root, &image.user);
+    check.args(&image.health).args(["--server", &at.to_string()]);
+    let (status, said) = process::capture(&mut check)?;
+    let code = if wanted { 0 } else { 1 };
+    match status.code() == Some(code) {
+        true => Ok(()),
+        false => {
+            let how = process::told(status);
+            Err(format!("`{}` ended with {how}, not {code}: {said}", process::typed(&check)))
+        }
+    }
+}
+
+/// Fail if the image's user could write anything but its volume.
+fn unwritable(root: &Path, folder: &Path, uid: u32) -> Result<(), String> {
+    let whine = |e: std::io::Error| format!("{}: {e}", folder.display());
+    for entry in std::fs::read_dir(folder).map_err(whine)? {
+        let path = entry.map_err(whine)?.path();
+        let there = path.symlink_metadata().map_err(whine)?;
+        let others_may_write = !there.is_symlink() && there.mode() & 0o002 != 0;
+        let is_volume = path == root.join(VOLUME);
+        if is_volume != (there.uid() == uid) || others_may_write {
+            return Err(format!("{}: who may write it is wrong", path.display()));
+        }
+        if there.is_dir() {
+            unwritable(root, &path, uid)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_stage_of_a_containerfile_is_read() {
+        let text = "FROM a AS b\nUSER root\n\nFROM scratch\nUSER 7:8\nEXPOSE 1 2\n\
+                    HEALTHCHECK --timeout=1s CMD [\"/a\", \"ping\"]\nENTRYPOINT [\"/a\"]\n\
+                    CMD [\"serve\"]\n";
+        let list = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+        let image = Image {
+            user: "7:8".into(),
+            ports: vec![1, 2],
+            entry: list(&["/a"]),
+            command: list(&["serve"]),
+            health: list(&["/a", "ping"]),
+        };
+        assert_eq!(Image::parse(text), Ok(image));
+        assert!(Image::parse("FROM scratch\n").is_err());
+        assert!(words("serve").is_err() && words("[1]").is_err());
+    }
+}

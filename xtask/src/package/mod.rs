@@ -1,0 +1,102 @@
+//! What a release is made of, checked with the binary that is there: the Debian package in a clean
+//! Debian root, the image's root as its user, the unit's rights, the manifests of Kubernetes.
+//!
+//! Each part can fail by itself, and says by name why it cannot be tried here.
+
+pub mod deb;
+mod debian;
+mod guide;
+mod image;
+pub mod kubernetes;
+mod unit;
+mod user;
+
+use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, Tried, passed, skipped};
+use crate::place;
+use crate::server::Executable;
+use std::path::{Path, PathBuf};
+
+pub const HELP: &str = "\
+Check what a release is made of, each part by running it.
+
+usage: cargo xtask package [--only PART] [--server PROGRAM]
+
+  --only PART        deb, image, unit or kubernetes
+  --server PROGRAM   package this build of Laneway instead of the release build
+
+deb         the Debian package is built, installed into a clean Debian root (mmdebstrap, as root),
+            serves there as its unit says, stops, and is removed; commands of docs/install.md run
+image       the root that packaging/container/Containerfile has is put together and runs as the
+            Containerfile says, without rights and read-only; its health check tells life from death
+unit        systemd-analyze finds no mistake in the unit, and at most 2.0 of exposure
+kubernetes  the manifests are whole, their parts fit each other, the server takes their flags and
+            answers the paths of their probes
+
+`cargo xtask dist` builds the release itself, which takes minutes more and is not part of CI.";
+
+struct Part {
+    name: &'static str,
+    run: fn(&Path) -> Tried,
+}
+
+const PARTS: &[Part] = &[
+    Part { name: "unit", run: |_| unit::check() },
+    Part { name: "kubernetes", run: kubernetes::check },
+    Part { name: "image", run: image::check },
+    Part { name: "deb", run: debian_package },
+];
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    use lexopt::prelude::*;
+    let (mut only, mut server) = (None, None);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("only") => only = Some(parser.value()?.string()?),
+            Long("server") => server = Some(PathBuf::from(parser.value()?)),
+            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        }
+    }
+    let is_meant = |part: &&Part| only.as_deref().is_none_or(|name| name == part.name);
+    let parts: Vec<&Part> = PARTS.iter().filter(is_meant).collect();
+    if parts.is_empty() {
+        let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+        return Err(Failure::Usage(format!("--only: one of {}", names.join(", "))));
+    }
+    let binary = Executable::named_or_laneway(server.as_deref())?;
+    let (mut good, mut left_out) = (Vec::new(), Vec::new());
+    for part in parts {
+        match (part.run)(binary.path())? {
+            Ok(note) => {
+                println!("{}: {note}", part.name);
+                good.push(part.name);
+            }
+            Err(why) => {
+                println!("{SKIPPED_PREFIX}{}: {why}", part.name);
+                left_out.push(part.name);
+            }
+        }
+    }
+    match good.is_empty() {
+        true => skipped(format!("nothing of {} can be tried here", left_out.join(", "))),
+        false => passed(format!("good: {}", good.join(", "))),
+    }
+}
+
+/// Built, and then everything that can be done with it in a clean root.
+fn debian_package(binary: &Path) -> Tried {
+    if !place::is_root() {
+        return Ok(Err("installing a package into a root takes root".into()));
+    }
+    let base = match debian::base()? {
+        Ok(base) => base,
+        Err(why) => return Ok(Err(why)),
+    };
+    let folder = place::Folder::make("package-deb")?;
+    let package = deb::build(binary, Path::new(&folder.file("")), deb::Packing::Quick)?;
+    let root = debian::Root::of(&base, &folder)?;
+    let commands = guide::commands()?;
+    debian::install(&root, &package, &commands)?;
+    let served = debian::serve(&root)?;
+    debian::remove(&root)?;
+    Ok(Ok(format!("{} commands of docs/install.md ran, {served}", commands.len())))
+}

@@ -1,0 +1,51 @@
+//! The unit of systemd: what systemd-analyze says of it.
+
+use crate::outcome::Tried;
+use crate::place::Folder;
+use crate::process;
+use std::path::Path;
+use std::process::Command;
+
+const UNIT: &str = "packaging/systemd/laneway.service";
+/// The most exposure that is accepted, in tenths: 0 is none, 100 that of a service without limits.
+const EXPOSURE_TENTHS_MAX: &str = "20";
+
+/// Verify the unit, and measure what it is left of rights.
+pub fn check() -> Tried {
+    let Some(analyze) = process::find_program("systemd-analyze") else {
+        return Ok(Err("there is no systemd-analyze (Debian: systemd)".into()));
+    };
+    let unit = process::root().join(UNIT);
+    let mut security = Command::new(&analyze);
+    security.args(["--no-pager", "security", "--offline=true", "--threshold"]);
+    let (status, said) = process::capture(security.arg(EXPOSURE_TENTHS_MAX).arg(&unit))?;
+    let last = said.lines().rfind(|line| line.contains("exposure")).unwrap_or("nothing is told");
+    if said.contains("unrecognized option") {
+        return Ok(Err("this systemd-analyze is too old to look at a file".into()));
+    }
+    if !status.success() {
+        return Err(format!("{}\n{}", last.trim(), said.trim()).into());
+    }
+    verify(&analyze, &unit)?;
+    let exposure = last.split(": ").nth(1).unwrap_or(last);
+    Ok(Ok(format!("exposure {}", exposure.trim())))
+}
+
+/// Have it read the unit where it would lie, with a program where the unit has one.
+fn verify(analyze: &Path, unit: &Path) -> Result<(), String> {
+    let folder = Folder::make("package-unit")?;
+    let text = std::fs::read_to_string(unit).map_err(|e| format!("{UNIT}: {e}"))?;
+    let program = process::find_program("true").ok_or("there is no `true`")?;
+    let program = program.display().to_string();
+    let text = text.replace("ExecStart=/usr/bin/laneway", &format!("ExecStart={program}"));
+    let file = folder.file("laneway.service");
+    std::fs::write(&file, text).map_err(|e| format!("{file}: {e}"))?;
+    let mut command = Command::new(analyze);
+    let (status, said) = process::capture(command.args(["verify", "--man=no"]).arg(&file))?;
+    // Other units of this machine are read too; what is said of them is not about ours.
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("laneway")).collect();
+    match ours.is_empty() && status.success() {
+        true => Ok(()),
+        false => Err(format!("systemd-analyze verify: {}", said.trim())),
+    }
+}
