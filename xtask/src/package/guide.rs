@@ -13,12 +13,16 @@ const NOT_RUN: &[&str] = &["sh source", "sh service", "sh image", "sh kubernetes
 pub fn commands() -> Result<Vec<String>, String> {
     let text = deb::read(&process::root().join(GUIDE))?;
     let commands = blocks(&String::from_utf8_lossy(&text))?;
-    // The package's name has its version and architecture in it, as a user would have to write it.
-    let name = format!("laneway_{}_{}.deb", deb::VERSION, deb::architecture()?);
-    match commands.iter().any(|line| line.contains(&name)) {
-        true => Ok(commands),
-        false => Err(format!("{GUIDE} does not install {name}")),
+    // The guide writes the name that the package has on x86-64.
+    let (written, here) = (name("amd64"), name(&deb::architecture()?));
+    match commands.iter().any(|line| line.contains(&written)) {
+        true => Ok(commands.iter().map(|line| line.replace(&written, &here)).collect()),
+        false => Err(format!("{GUIDE} does not install {written}")),
     }
+}
+
+fn name(architecture: &str) -> String {
+    format!("laneway_{}_{architecture}.deb", deb::VERSION)
 }
 
 fn blocks(text: &str) -> Result<Vec<String>, String> {

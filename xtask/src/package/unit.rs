@@ -1,4 +1,4 @@
-//! The unit of systemd: what systemd-analyze says of it.
+//! The unit of systemd and its user: what systemd's own programs say of them.
 
 use crate::outcome::Tried;
 use crate::place::Folder;
@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 const UNIT: &str = "packaging/systemd/laneway.service";
+const USERS: &str = "packaging/systemd/sysusers.conf";
 /// The most exposure that is accepted, in tenths: 0 is none, 100 that of a service without limits.
 const EXPOSURE_TENTHS_MAX: &str = "20";
 
@@ -27,6 +28,10 @@ pub fn check() -> Tried {
         return Err(format!("{}\n{}", last.trim(), said.trim()).into());
     }
     verify(&analyze, &unit)?;
+    if let Some(sysusers) = process::find_program("systemd-sysusers") {
+        let mut dry_run = Command::new(sysusers);
+        process::run(dry_run.arg("--dry-run").arg(process::root().join(USERS)))?;
+    }
     let exposure = last.split(": ").nth(1).unwrap_or(last);
     Ok(Ok(format!("exposure {}", exposure.trim())))
 }

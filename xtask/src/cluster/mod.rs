@@ -1,10 +1,13 @@
 //! Three servers behind twemproxy (Debian's nutcracker), which spreads keys by consistent hashing:
 //! mixed sizes through the proxy, one server killed and back, every byte verified.
 //!
-//! It is what docs/cluster.md describes, with its configuration.
+//! It is what docs/cluster.md describes, with its configuration; then the same with clients that
+//! spread keys by themselves.
+
+mod clients;
 
 use crate::client::Client;
-use crate::outcome::{Failure, Outcome, passed, skipped};
+use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, passed, skipped};
 use crate::place::{Folder, wait_until};
 use crate::process::{self, Guarded};
 use crate::random::Value;
@@ -15,15 +18,16 @@ use std::path::PathBuf;
 use std::process::Command;
 
 pub const HELP: &str = "\
-Run three servers behind nutcracker (twemproxy) on loopback: consistent hashing, small and large
-values, one server killed and back, every byte verified.
+Run three servers on loopback behind nutcracker (twemproxy), then under pymemcache and pylibmc,
+which spread keys themselves: small and large values, one server killed and back, every byte
+verified.
 
 usage: cargo xtask cluster [--server PROGRAM]
 
   --server PROGRAM   run this executable instead of Laneway, such as memcached
 
-The proxy's configuration is the one of docs/cluster.md. Skipped where there is no nutcracker
-(Debian: nutcracker).";
+The proxy's configuration is the one of docs/cluster.md, whose commands are run, too. Skipped where
+there is no nutcracker (Debian: nutcracker); the clients are left out where pip cannot fetch them.";
 
 const GUIDE: &str = "docs/cluster.md";
 const SERVERS: usize = 3;
@@ -44,11 +48,28 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     if !executable.is_memcached() {
         commands(&executable)?;
     }
-    let folder = Folder::make("cluster")?;
-    let mut servers = Vec::new();
-    for index in 0..SERVERS {
-        servers.push(executable.start(&format!("cluster-{index}"), &[])?);
+    let mut told = vec![format!("twemproxy: {}", by_proxy(nutcracker, &executable)?)];
+    match clients::python() {
+        Ok(python) => {
+            for client in clients::CLIENTS {
+                told.push(format!("{client}: {}", by_client(&python, client, &executable)?));
+            }
+        }
+        Err(why) => println!("{SKIPPED_PREFIX}clients that spread keys: {why}"),
     }
+    passed(format!("keys by server: {}", told.join("; ")))
+}
+
+/// Servers, each in a process of its own.
+fn start(executable: &Executable) -> Result<Vec<Server>, String> {
+    (0..SERVERS).map(|index| executable.start(&format!("cluster-{index}"), &[])).collect()
+}
+
+/// Through the proxy: all is found, what a dead server had is stored elsewhere, and it gets keys
+/// again once it is back.
+fn by_proxy(nutcracker: PathBuf, executable: &Executable) -> Result<String, Failure> {
+    let folder = Folder::make("cluster")?;
+    let mut servers = start(executable)?;
     let addresses: Vec<SocketAddr> = servers.iter().map(Server::address).collect();
     let (mut proxy, door) = proxy(nutcracker, &folder, &addresses)?;
     let mut client = Client::connect(door)?;
@@ -60,19 +81,38 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         return Err(format!("of {KEYS} keys stored {found} are found").into());
     }
     let shares = shares(&addresses)?;
-    if shares.iter().sum::<u64>() != KEYS || shares.iter().any(|share| *share < SHARE_MIN) {
-        return Err(format!("the servers have {shares:?} of {KEYS} keys").into());
-    }
-    let lost = shares[0];
     servers[0].end_by(Signal::KILL, STOP_PATIENCE)?;
-    without_it(&mut client, lost)?;
+    without_it(&mut client, shares[0])?;
     servers[0] = executable.start_at("cluster-again", addresses[0], &[], &[])?;
     back(&mut client, addresses[0])?;
     proxy_ends_well(&mut proxy)?;
-    for server in servers {
-        server.stop()?;
-    }
-    passed(format!("shares {shares:?}; {lost} keys lost with a server and stored again elsewhere"))
+    stop(servers)?;
+    Ok(format!("{shares:?}"))
+}
+
+/// By a client that spreads them: what a dead server had is lost, and nothing else is.
+fn by_client(python: &PathBuf, client: &str, executable: &Executable) -> Result<String, Failure> {
+    let mut servers = start(executable)?;
+    let addresses: Vec<SocketAddr> = servers.iter().map(Server::address).collect();
+    let expect = |what: &str, count: u64| match clients::run(python, client, what, &addresses)? {
+        done if done == count => Ok(()),
+        done => Err(format!("{client}, {what}: {done} of {count} keys")),
+    };
+    expect("store", KEYS)?;
+    expect("read", KEYS)?;
+    let shares = shares(&addresses)?;
+    servers[0].end_by(Signal::KILL, STOP_PATIENCE)?;
+    expect("read", KEYS - shares[0])?;
+    servers[0] = executable.start_at("cluster-again", addresses[0], &[], &[])?;
+    expect("read", KEYS - shares[0])?;
+    expect("store", KEYS)?;
+    expect("read", KEYS)?;
+    stop(servers)?;
+    Ok(format!("{shares:?}"))
+}
+
+fn stop(servers: Vec<Server>) -> Result<(), String> {
+    servers.into_iter().try_for_each(Server::stop)
 }
 
 fn name(key: u64) -> String {
@@ -184,9 +224,14 @@ fn read_all(client: &mut Client) -> Result<u64, String> {
     Ok(found)
 }
 
-/// How many items each server has.
+/// How many items each server has: all of them together, and each a good part.
 fn shares(servers: &[SocketAddr]) -> Result<Vec<u64>, String> {
-    servers.iter().map(|server| items(*server)).collect()
+    let shares = servers.iter().map(|server| items(*server));
+    let shares = shares.collect::<Result<Vec<u64>, String>>()?;
+    match shares.iter().sum::<u64>() == KEYS && shares.iter().all(|share| SHARE_MIN <= *share) {
+        true => Ok(shares),
+        false => Err(format!("the servers have {shares:?} of {KEYS} keys")),
+    }
 }
 
 fn items(server: SocketAddr) -> Result<u64, String> {
