@@ -21,6 +21,8 @@ use std::time::Duration;
 /// memcached's port.
 const PORT: u16 = 11211;
 const MEBIBYTE: u64 = 1 << 20;
+/// Before an address of `-l` where nothing is encrypted.
+const NO_TLS: &str = "notls:";
 /// memcached's defaults: `-m 64 -c 1024 -b 1024 -I 1m -a 0700`.
 const MEMORY_BYTES: u64 = 64 * MEBIBYTE;
 const CONNECTIONS_MAX: usize = 1024;
@@ -145,6 +147,7 @@ fn serve(
     }
     let _pid_file = pid_file(flags);
     auth::warn(flags, &server);
+    tls::warn(&server);
     let shared = server.shared().clone();
     let reload = reload::on_hup(typed, flags, &server);
     if let Err(error) = signals.calls(move || shared.request_stop(), reload) {
@@ -180,6 +183,7 @@ fn pid_file(flags: &Flags) -> Option<PidFile> {
 /// Ask the machine for what the settings need; say what it does not have.
 fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
     let wanted = settings.connections_max
+        + settings.tls.as_ref().map_or(0, |_| tls::DESCRIPTORS)
         + flags.admin.as_ref().map_or(0, |_| admin::DESCRIPTORS)
         + shm::descriptors(settings.shm.as_ref(), settings.workers)
         + rdma::descriptors(settings.rdma.as_ref());
@@ -227,6 +231,8 @@ fn announce(server: &Server) {
     let mut places: Vec<String> =
         server.addresses().iter().map(|address| address.to_string()).collect();
     places.extend(server.resp_addresses().iter().map(|address| format!("resp:{address}")));
+    places.extend(server.tls_addresses().iter().map(|address| format!("tls:{address}")));
+    places.extend(server.tls_resp_addresses().iter().map(|address| format!("resp+tls:{address}")));
     if let Some((path, _)) = &settings.unix {
         places.push(path.display().to_string());
     }
@@ -300,14 +306,22 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
     let unix_mask = flags.unix_mask.unwrap_or(UNIX_MASK);
     let unix = flags.unix_socket.as_ref().map(|path| (PathBuf::from(path), unix_mask));
     let auth = auth::settings(flags, udp.is_some())?;
+    let (memcached, resp) =
+        (if unix.is_some() { Vec::new() } else { places(flags)? }, resp(flags)?);
+    let tls = tls::settings(flags, &memcached, &resp)?;
+    let plain = |places: &[Place]| {
+        let plain = places.iter().filter(|place| tls.is_none() || !place.encrypts);
+        plain.map(|place| place.address).collect::<Vec<_>>()
+    };
     Ok(Settings {
         auth,
         workers,
-        addresses: if unix.is_some() { Vec::new() } else { addresses(flags)? },
+        addresses: plain(&memcached),
         unix,
         kernel: kernel::settings(flags, udp.as_ref(), memory_bytes)?,
         udp,
-        resp: resp(flags)?,
+        resp: RespSettings { shared: !flags.no_resp, addresses: plain(&resp) },
+        tls,
         shm: shm::settings(flags, workers)?,
         rdma: rdma::settings(flags, workers)?,
         backlog: flags.backlog.unwrap_or(BACKLOG),
@@ -413,9 +427,18 @@ fn item_bytes_max(flags: &Flags, memory_bytes: u64) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// An address to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// It.
+    pub address: SocketAddr,
+    /// What comes there is encrypted, where TLS is spoken at all.
+    pub encrypts: bool,
+}
+
 /// The addresses of `-l` and `-p`, as memcached reads them: names or numbers, separated by commas,
 /// each with or without a port; all interfaces where none is given.
-fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
+fn places(flags: &Flags) -> Result<Vec<Place>, String> {
     let port = match flags.port {
         None => PORT,
         Some(-1) => 0, // the kernel chooses
@@ -432,18 +455,18 @@ fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
 }
 
 /// Where Redis' clients may come.
-fn resp(flags: &Flags) -> Result<RespSettings, String> {
-    let shared = !flags.no_resp;
-    let Some(port) = flags.resp else { return Ok(RespSettings { shared, addresses: Vec::new() }) };
-    // A port of -l is memcached's.
-    let mut addresses = resolve_places(flags, port)?;
-    addresses.iter_mut().for_each(|address| address.set_port(port));
-    addresses.dedup();
-    Ok(RespSettings { shared, addresses })
+fn resp(flags: &Flags) -> Result<Vec<Place>, String> {
+    let Some(port) = flags.resp else { return Ok(Vec::new()) };
+    // A port of -l is memcached's. Where that leaves an address both ways, it is encrypted.
+    let mut places = resolve_places(flags, port)?;
+    places.iter_mut().for_each(|place| place.address.set_port(port));
+    places.sort_by_key(|place| (place.address, !place.encrypts));
+    places.dedup_by_key(|place| place.address);
+    Ok(places)
 }
 
 /// The addresses of `-l`, those without a port with this one; all interfaces where none is given.
-fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<SocketAddr>, String> {
+fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
     let places: Vec<&str> = flags.listen.iter().flat_map(|list| list.split(',')).collect();
     let places: Vec<&str> = places.into_iter().filter(|place| !place.is_empty()).collect();
     // An empty variable of a script must not open the server to everybody.
@@ -456,11 +479,15 @@ fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<SocketAddr>, String> {
     if places.is_empty() {
         let v4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        return Ok(vec![SocketAddr::new(v4, port), SocketAddr::new(v6, port)]);
+        let all = [v4, v6].map(|ip| SocketAddr::new(ip, port));
+        return Ok(all.map(|address| Place { address, encrypts: true }).to_vec());
     }
     let mut all = Vec::new();
     for place in places {
-        all.extend(resolve(place, port)?);
+        let bare = place.strip_prefix(NO_TLS);
+        let encrypts = bare.is_none();
+        let found = resolve(bare.unwrap_or(place), port)?;
+        all.extend(found.into_iter().map(|address| Place { address, encrypts }));
     }
     Ok(all)
 }
@@ -492,6 +519,7 @@ mod rdma;
 mod reload;
 mod shm;
 pub mod tier;
+mod tls;
 mod udp;
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use laneway_server::clock::ManualClock;
 use laneway_server::shared::Company;
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Got, KeyHash, Store};
+use laneway_tls::EitherTransport;
 use laneway_transport::memory::Client;
 use laneway_transport::socket::SocketTransport;
 use laneway_transport::udp::{Ports, Sockets, UdpDatagrams};
@@ -123,7 +124,7 @@ fn talk(requests: usize, burst: usize, text: impl Fn(String) -> String, end: &st
 
 /// A worker that is asked over loopback.
 struct Afar {
-    worker: Worker<SocketTransport>,
+    worker: Worker<EitherTransport<SocketTransport>>,
     client: UdpSocket,
     /// The last reply lies here.
     room: [u8; 2048],
@@ -143,7 +144,7 @@ impl Afar {
         let plan = Plan::of(1, Form::TimeShare);
         let (shared, control) = rig::domain_of(&plan, &clock, Company::default());
         let transport = SocketTransport::new(Arc::new(Vec::new())).expect("the kernel has epoll");
-        let transport = transport.with_datagrams(sockets.clone());
+        let transport = EitherTransport::new(transport.with_datagrams(sockets.clone()));
         let worker = Worker::new(WorkerId(0), shared, transport, clock, Some(control));
         let mut worker = worker.expect("nothing is listened to");
         let address = sockets.queues().next().expect("there is one").address;

@@ -1,18 +1,13 @@
 //! Connections come and go: they are accepted, idle ones are closed, those of a worker that turns
 //! large go to small ones, and those of a server that stops end. Each in bounded steps.
 
-use crate::connection::Connection;
 use crate::core::Core;
 use crate::streams::Streams;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
-use laneway_policy::{BATCH, Role, WorkerId};
-use laneway_transport::{Stream, Token, Transport};
-use laneway_wire::reply::TOO_MANY_CONNECTIONS;
+use laneway_policy::{BATCH, Role};
+use laneway_transport::{Token, Transport};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Redis' words for it.
-const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 
 impl<T: Transport> Streams<T> {
     /// Stop accepting; idle connections close, those under way get their reply first. All of them
@@ -108,36 +103,16 @@ impl<T: Transport> Streams<T> {
     fn welcome(
         &mut self,
         core: &mut Core<T>,
-        mut stream: T::Stream,
+        stream: T::Stream,
         listener: usize,
     ) -> io::Result<()> {
         let shared = &core.shared;
-        let most = shared.settings.connections_max;
-        let names = (stream.peer(), stream.local());
-        let Some(card) = shared
-            .connections
-            .enter(most, names, core.now_seconds, |client| shared.client_sums(client))
-        else {
-            // One small write into an empty socket buffer; whether it arrives is the peer's affair.
-            let words = match shared.dialect_at(listener).is_resp() {
-                true => TOO_MANY_CLIENTS,
-                false => TOO_MANY_CONNECTIONS,
-            };
-            let _ = stream.write(&[io::IoSlice::new(words)]);
-            log::trace!(peer = &*stream.peer(); "connection refused: -c {most} are open");
-            return Ok(());
-        };
-        let fewest = |id: &WorkerId| shared.workers[id.index()].connections.load(Relaxed);
-        let home = core.plan.small_ids().min_by_key(fewest).unwrap_or(core.id);
-        shared.workers[home.index()].connections.fetch_add(1, Relaxed);
-        let (connection, peer) = (card.number, &*card.peer);
-        log::trace!(connection, peer, worker = home.index(); "connection opened");
-        let mut connection = Connection::new(stream, core.shared.dialect_at(listener), home, card);
-        connection.unproven_since = Some(core.now_seconds);
-        if home == core.id {
-            self.settle_in(core, connection)
-        } else {
-            self.mail(core, home, connection)
+        let dialect = shared.dialect_at(listener);
+        let guest = shared.take_in(&core.plan, core.id, stream, dialect, core.now_seconds);
+        let Some(connection) = guest else { return Ok(()) };
+        match connection.home {
+            home if home == core.id => self.settle_in(core, connection),
+            home => self.mail(core, home, connection),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::latency::histogram::Reading;
 use crate::latency::{self, Operation};
 use crate::long_answer::LongAnswer;
+use crate::settings::TlsSettings;
 use crate::shared::{Shared, lock};
 use crate::stats::{
     self, BalanceSnapshot, DomainLanes, GeneralSnapshot, HotKeyLine, HotKeysSnapshot,
@@ -18,6 +19,7 @@ use crate::stats::{
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
 use laneway_store::{ClassStats, ItemMeta, Listing, Stats, meter};
+use laneway_tls::{Named, Told};
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
 use laneway_wire::reply::END;
@@ -81,6 +83,9 @@ impl<S> Shared<S> {
                 stats::write_shm(registry, path.as_deref(), &mut out);
             }
             Question::Rdma => stats::write_rdma(self.verbs.get().map(|hall| &**hall), &mut out),
+            Question::Tls => {
+                stats::write_tls(self.tls_told().as_ref(), now_seconds.into(), &mut out);
+            }
             // Where there is a tier its keeper answers.
             Question::Tier => stats::write_tier(None, &mut out),
             Question::Kernel => {
@@ -264,12 +269,14 @@ impl<S> Shared<S> {
             ("hot", policy.hot.map_or("off", |hot| hot.rule()).to_owned()),
             ("idle", format!("{:?}", settings.idle).to_lowercase()),
         ];
+        let encrypted = settings.tls.iter().flat_map(|tls| &tls.addresses);
+        let addresses: Vec<_> = settings.addresses.iter().chain(encrypted).collect();
         let interfaces: Vec<String> =
-            settings.addresses.iter().map(|address| address.ip().to_string()).collect();
+            addresses.iter().map(|address| address.ip().to_string()).collect();
         SettingsSnapshot {
             memory_bytes: self.store_stats().limit_bytes,
             connections_max: settings.connections_max as u64,
-            tcp_port: settings.addresses.first().map_or(0, |address| address.port()),
+            tcp_port: addresses.first().map_or(0, |address| address.port()),
             udp_port: self.udp_port_ordinary().unwrap_or(0),
             interface: (!interfaces.is_empty()).then(|| interfaces.join(",")),
             verbosity: self.verbosity.load(Relaxed),
@@ -287,8 +294,13 @@ impl<S> Shared<S> {
             flush: settings.flush,
             dump: settings.dump,
             idle_timeout_seconds: settings.idle_timeout.as_secs(),
+            tls: settings.tls.as_ref().map_or_else(Vec::new, tls_settings),
             own,
         }
+    }
+
+    pub(crate) fn tls_told(&self) -> Option<Told> {
+        self.settings.tls.as_ref().map(|tls| tls.acceptor.told())
     }
 
     fn lanes(&self) -> LanesSnapshot {
@@ -511,6 +523,20 @@ fn connection_snapshot(card: &Card, asks: bool, now: u32) -> stats::ConnectionSn
         idle_seconds: u64::from(idle),
         large,
     }
+}
+
+/// In memcached's names.
+fn tls_settings(tls: &TlsSettings) -> Vec<(&'static str, String)> {
+    let path = |named: &Named| named.path.display().to_string();
+    let terms = &tls.acceptor.terms;
+    vec![
+        ("ssl_chain_cert", path(&tls.files.chain)),
+        ("ssl_key", path(&tls.files.key)),
+        ("ssl_verify_mode", (terms.verify as u8).to_string()),
+        ("ssl_ca_cert", tls.files.client_ca.as_ref().map_or_else(|| "NULL".into(), path)),
+        ("ssl_min_version", if terms.only_1_3 { "tlsv1.3" } else { "tlsv1.2" }.into()),
+        ("tls_handshake_ms", tls.handshake.as_millis().to_string()),
+    ]
 }
 
 /// Whether a queue has an address that clients reach by the kernel.

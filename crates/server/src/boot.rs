@@ -17,6 +17,7 @@ use laneway_rdma::shmring::RingResponder;
 use laneway_rdma::verbs::{self, Hall, VerbsResponder};
 use laneway_store::layout::Hasher;
 use laneway_store::{Config, Mode, Store};
+use laneway_tls::{EitherStream, EitherTransport};
 use laneway_transport::datagram::{Datagrams, Queue};
 use laneway_transport::rdma::{RdmaDatagrams, Watch, Whence};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
@@ -34,11 +35,16 @@ use std::time::Duration;
 
 mod door;
 mod hall;
+mod handshakes;
 mod keeper;
 mod numa;
 
 pub use hall::HallError;
 pub use keeper::{Opened, open};
+
+/// What a server's workers read from and write to.
+pub type ServerStream = EitherStream<SocketStream>;
+type ServerTransport = EitherTransport<SocketTransport>;
 
 /// Exit status of a worker that lost its transport: the world is wrong, and we cannot go on.
 const STATUS_TRANSPORT: i32 = 74;
@@ -119,12 +125,13 @@ impl std::error::Error for StartError {}
 /// A running server.
 pub struct Server {
     /// One for each NUMA domain.
-    domains: Vec<Arc<Shared<SocketStream>>>,
+    domains: Vec<Arc<Shared<ServerStream>>>,
     listeners: Arc<Vec<Listener>>,
     /// Of each domain, where UDP is served.
     sockets: Vec<Arc<Sockets>>,
     threads: Vec<JoinHandle<()>>,
     doors: Vec<door::Running>,
+    handshakes: Option<handshakes::Running>,
     rdma_addresses: Vec<SocketAddr>,
     keeper: Option<keeper::Running>,
     clock: SystemClock,
@@ -141,6 +148,7 @@ impl Server {
         let resp_from = listeners.len();
         listeners.extend(tcp(&settings.resp.addresses, settings.backlog)?);
         let listeners = Arc::new(listeners);
+        let encrypted = handshakes::listen(&settings)?;
         let parts = numa::parts(&settings);
         let sockets = bind(&settings, &parts)?;
         let door = door::listen(&settings);
@@ -169,7 +177,8 @@ impl Server {
         if let Some(hall) = &hall {
             domains[0].verbs.get_or_init(|| hall.hall.clone());
         }
-        tell_places(&domains[0].connections, &listeners, &sockets, clock);
+        let all = encrypted.iter().flat_map(|closed| closed.listeners.iter());
+        tell_places(&domains[0].connections, listeners.iter().chain(all), &sockets, clock);
         let mut workers = Vec::new();
         for (number, (shared, control)) in domains.iter().zip(controls).enumerate() {
             let sockets = sockets.get(number);
@@ -187,7 +196,19 @@ impl Server {
             let thread = builder.spawn(move || run(worker, crowded)).map_err(StartError::Worker)?;
             threads.push(thread);
         }
-        Ok(Server { domains, listeners, sockets, threads, doors, rdma_addresses, keeper, clock })
+        let handshakes = encrypted.map(|closed| closed.open(&domains, clock)).transpose();
+        let handshakes = handshakes.map_err(StartError::Worker)?;
+        Ok(Server {
+            domains,
+            listeners,
+            sockets,
+            threads,
+            doors,
+            handshakes,
+            rdma_addresses,
+            keeper,
+            clock,
+        })
     }
 
     /// Where it listens for memcached's clients, with the ports that the kernel chose.
@@ -198,6 +219,16 @@ impl Server {
     /// The same where nothing but RESP is spoken.
     pub fn resp_addresses(&self) -> Vec<SocketAddr> {
         self.listeners[self.resp_from()..].iter().filter_map(Listener::address).collect()
+    }
+
+    /// Where it listens for memcached's clients that encrypt.
+    pub fn tls_addresses(&self) -> Vec<SocketAddr> {
+        self.handshakes.iter().flat_map(|running| running.addresses(false)).collect()
+    }
+
+    /// The same where nothing but RESP is spoken.
+    pub fn tls_resp_addresses(&self) -> Vec<SocketAddr> {
+        self.handshakes.iter().flat_map(|running| running.addresses(true)).collect()
     }
 
     fn resp_from(&self) -> usize {
@@ -225,7 +256,7 @@ impl Server {
     }
 
     /// What its workers share; of several NUMA domains, those of the first one.
-    pub fn shared(&self) -> &Arc<Shared<SocketStream>> {
+    pub fn shared(&self) -> &Arc<Shared<ServerStream>> {
         &self.domains[0]
     }
 
@@ -240,6 +271,8 @@ impl Server {
     pub fn stop(self) -> laneway_tier::Result<()> {
         let first = &self.domains[0];
         let deadline = self.clock.nanos() + first.settings.drain.as_nanos() as u64;
+        // Nobody comes any more when the workers begin to leave.
+        self.handshakes.into_iter().for_each(handshakes::Running::close);
         if let Some(kernel) = first.kernel.get() {
             kernel.close();
         }
@@ -261,7 +294,7 @@ impl Server {
 fn open_doors(
     door: Option<door::Closed>,
     hall: Option<hall::Closed>,
-    shared: &Arc<Shared<SocketStream>>,
+    shared: &Arc<Shared<ServerStream>>,
 ) -> io::Result<Vec<door::Running>> {
     let mut doors = match hall {
         Some(hall) => hall.open(shared)?,
@@ -281,7 +314,7 @@ fn domain(
     company: Company,
     sockets: Option<&Arc<Sockets>>,
     clock: SystemClock,
-) -> Result<(Arc<Shared<SocketStream>>, Control), StartError> {
+) -> Result<(Arc<Shared<ServerStream>>, Control), StartError> {
     let mut kernel = Kernel::load(&settings).map_err(StartError::Kernel)?;
     let mut config = store_config(&settings, hash_seed);
     config.window = kernel.window().map_err(StartError::Kernel)?;
@@ -310,14 +343,14 @@ fn domain(
 }
 
 /// What `stats conns` tells beside connections.
-fn tell_places(
+fn tell_places<'l>(
     connections: &Connections,
-    listeners: &[Listener],
+    listeners: impl Iterator<Item = &'l Listener>,
     sockets: &[Arc<Sockets>],
     clock: SystemClock,
 ) {
     let now = clock.unix_seconds(clock.nanos());
-    for name in listeners.iter().filter_map(Listener::name) {
+    for name in listeners.filter_map(Listener::name) {
         connections.add_place(CardKind::Listener, name, now);
     }
     for queue in sockets.iter().flat_map(|sockets| sockets.queues()) {
@@ -328,12 +361,12 @@ fn tell_places(
 
 /// The workers of a NUMA domain; the first one has its control loop.
 fn workers_of(
-    shared: &Arc<Shared<SocketStream>>,
+    shared: &Arc<Shared<ServerStream>>,
     listeners: &Arc<Vec<Listener>>,
     sockets: Option<&Arc<Sockets>>,
     clock: SystemClock,
     control: Control,
-) -> Result<Vec<Worker<SocketTransport>>, StartError> {
+) -> Result<Vec<Worker<ServerTransport>>, StartError> {
     let mut control = Some(control);
     let ids = (0..shared.workers.len()).map(|number| policy::WorkerId(number as u16));
     let workers = ids.map(|id| worker(id, shared, listeners, sockets, clock, control.take()));
@@ -343,7 +376,7 @@ fn workers_of(
 /// Attach what is asked of the kernel, and give up the right to.
 fn attach(
     kernel: &mut Kernel,
-    shared: &Shared<SocketStream>,
+    shared: &Shared<ServerStream>,
     sockets: &Sockets,
     hasher: &Hasher,
     clock: SystemClock,
@@ -371,12 +404,12 @@ fn attach(
 
 fn worker(
     id: policy::WorkerId,
-    shared: &Arc<Shared<SocketStream>>,
+    shared: &Arc<Shared<ServerStream>>,
     listeners: &Arc<Vec<Listener>>,
     sockets: Option<&Arc<Sockets>>,
     clock: SystemClock,
     control: Option<Control>,
-) -> io::Result<Worker<SocketTransport>> {
+) -> io::Result<Worker<ServerTransport>> {
     let mut transport = SocketTransport::new(listeners.clone())?;
     if let Some(sockets) = sockets {
         transport = transport.with_datagrams(sockets.clone());
@@ -401,6 +434,7 @@ fn worker(
         transport = transport.with_rdma(Watch::new(registry.clone(), id.index(), first));
         datagrams = Some(in_memory(registry, id, datagrams));
     }
+    let transport = EitherTransport::new(transport);
     let mut worker = Worker::new(id, shared.clone(), transport, clock, control)?;
     if let Some(datagrams) = datagrams {
         worker.serve_datagrams(datagrams)?;
@@ -439,7 +473,7 @@ fn over_verbs(
 /// The thread of a worker. Where workers, or they and the keeper, share CPUs (`crowded`) each lets
 /// the others run after every slice of a large transfer: a scheduler that does not take the CPU
 /// away by itself, SCHED_FIFO most of all, would have their small requests wait for all of it.
-fn run(mut worker: Worker<SocketTransport>, crowded: bool) {
+fn run(mut worker: Worker<ServerTransport>, crowded: bool) {
     numa::stay(worker.cpus());
     loop {
         match worker.step() {

@@ -12,7 +12,7 @@ use crate::resp::state::{Dialect, Session, Under};
 use laneway_policy::WorkerId;
 use laneway_policy::migrate::Visit;
 use laneway_policy::share::Run;
-use laneway_transport::{Interest, Token};
+use laneway_transport::{Interest, Stream, Token};
 use laneway_wire::GetVerb;
 use laneway_wire::limits::VALUE_END_BYTES;
 use laneway_wire::resp::{Scan, Skip};
@@ -221,14 +221,6 @@ impl<S> Connection<S> {
         self.unread = if ends || known { Unread::End } else { Unread::Bytes };
     }
 
-    /// A read has brought `bytes`, and had room for `room`.
-    #[inline]
-    pub fn has_read(&mut self, bytes: usize, room: usize) {
-        if bytes < room && self.unread == Unread::Bytes {
-            self.unread = Unread::Nothing;
-        }
-    }
-
     /// A read has found nothing.
     pub fn has_read_all(&mut self) {
         self.unread = Unread::Nothing;
@@ -312,6 +304,16 @@ impl<S> Connection<S> {
                 Mode::Swallow((missing + VALUE_END_BYTES) as u64)
             }
         };
+    }
+}
+
+impl<S: Stream> Connection<S> {
+    /// A read has brought `bytes`, and had room for `room`.
+    #[inline]
+    pub fn has_read(&mut self, bytes: usize, room: usize) {
+        if bytes < room && self.unread == Unread::Bytes && !self.stream.has_more() {
+            self.unread = Unread::Nothing;
+        }
     }
 }
 

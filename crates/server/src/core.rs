@@ -84,6 +84,7 @@ impl<T: Transport> Core<T> {
                 cas_enabled: settings.cas,
                 flush_enabled: settings.flush,
                 shutdown_enabled: settings.shutdown,
+                tls_enabled: settings.tls.is_some(),
             },
             hand: Hand::new(&shared.store),
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),

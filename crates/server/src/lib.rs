@@ -60,5 +60,6 @@ pub mod step;
 pub mod streams;
 pub mod udp;
 pub mod watch;
+pub mod welcome;
 pub mod wire_wait;
 pub mod worker;

@@ -12,6 +12,7 @@ pub use laneway_kernel::layout::Range;
 pub use laneway_rdma::layout::LANES_MAX;
 pub use laneway_rdma::verbs::look::look;
 pub use laneway_rdma::verbs::{DOOR_PORT, Place};
+pub use laneway_tls::{Acceptor, Files, Identity, Terms, Verify};
 
 /// What is logged at `-v` so many times: by itself starts, stops and warnings, then settings and
 /// changes of roles, then each connection.
@@ -73,6 +74,21 @@ impl Default for RespSettings {
     fn default() -> Self {
         RespSettings { shared: true, addresses: Vec::new() }
     }
+}
+
+/// Where connections are encrypted.
+#[derive(Debug, Clone)]
+pub struct TlsSettings {
+    /// What is shown to clients; replaced while the server runs.
+    pub acceptor: Arc<Acceptor>,
+    /// Where that was read from.
+    pub files: Files,
+    /// TCP addresses where what comes is encrypted.
+    pub addresses: Vec<SocketAddr>,
+    /// The same where nothing but RESP is spoken.
+    pub resp_addresses: Vec<SocketAddr>,
+    /// How long a handshake may take.
+    pub handshake: Duration,
 }
 
 /// Clients over RDMA.
@@ -144,7 +160,7 @@ pub struct DomainSettings {
 pub struct Settings {
     /// Worker threads.
     pub workers: usize,
-    /// TCP addresses to listen on.
+    /// TCP addresses to listen on, where nothing is encrypted.
     pub addresses: Vec<SocketAddr>,
     /// Unix socket to listen on instead, and its permission bits.
     pub unix: Option<(PathBuf, u32)>,
@@ -152,6 +168,8 @@ pub struct Settings {
     pub auth: Option<Arc<Auth>>,
     /// Redis' protocol.
     pub resp: RespSettings,
+    /// TLS, where it is spoken.
+    pub tls: Option<TlsSettings>,
     /// UDP, where it is served.
     pub udp: Option<UdpSettings>,
     /// Clients in memory, where they are served.

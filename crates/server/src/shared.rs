@@ -470,7 +470,11 @@ impl<S> Shared<S> {
 
     /// The protocol of a connection that came by this listener.
     pub fn dialect_at(&self, listener: usize) -> Dialect {
-        let is_resp = self.resp_from.get().is_some_and(|first| listener >= *first);
+        self.dialect_of(self.resp_from.get().is_some_and(|first| listener >= *first))
+    }
+
+    /// The protocol of a connection that came where nothing but RESP is spoken, or elsewhere.
+    pub fn dialect_of(&self, is_resp: bool) -> Dialect {
         match (self.settings.auth.is_some(), self.settings.resp.shared) {
             (false, _) if is_resp => Dialect::resp(),
             (false, true) => Dialect::Undecided,

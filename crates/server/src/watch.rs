@@ -13,6 +13,7 @@ use crate::shared::{Phase, Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{Role, SizeClass};
 use laneway_store::Stats;
+pub use laneway_tls::{Cause as TlsCause, Told as TlsWatch};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::sync::atomic::AtomicU64;
@@ -190,6 +191,8 @@ pub struct WatchSnapshot {
     pub udp: Vec<(&'static str, u64)>,
     /// Memory that messages of datagrams take.
     pub udp_bytes: u64,
+    /// TLS, where it is spoken.
+    pub tls: Option<TlsWatch>,
     /// The durable tier, if there is one.
     pub tier: Option<TierWatch>,
     /// The process.
@@ -247,6 +250,7 @@ impl<S> Shared<S> {
             clients: self.clients(),
             udp: self.udp_watch(),
             udp_bytes: self.sum(|shared| shared.udp.get().map_or(0, |udp| udp.buffers.held())),
+            tls: self.tls_told(),
             tier: self.durable.get().map(|durable| of_tier(durable)),
             process: of_process(),
         }

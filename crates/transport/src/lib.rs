@@ -100,7 +100,14 @@ pub trait Stream: Send + 'static {
     /// Bytes read; 0 at the end of the stream; `WouldBlock` when there is nothing now.
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize>;
     /// Bytes written from the front of `pieces`, in one call; `WouldBlock` when there is no room.
+    /// What was not written comes first in the next call.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// Whether a read would bring something, bytes or the end, that has left the socket already, so
+    /// that no event will tell of it. A kind that keeps nothing back never has.
+    #[inline]
+    fn has_more(&self) -> bool {
+        false
+    }
     /// From now on `write` takes no more than leaves about so many bytes waiting to be sent for the
     /// first time; `None`: as many as the kernel likes. A kind that cannot tell passes it over.
     fn limit_unsent(&mut self, bytes_max: Option<usize>);

@@ -58,13 +58,13 @@ impl World {
         let now = self.clock.nanos();
         let worker = &mut life.rig.workers[number];
         let until = &mut life.asleep_until_nanos[number];
-        if now < *until && worker.transport().asleep().is_some() {
+        if now < *until && worker.transport().inner().asleep().is_some() {
             return Ok(false);
         }
         meter::take();
         let progress = worker.step();
         let work = meter::take();
-        let asleep = worker.transport().asleep();
+        let asleep = worker.transport().inner().asleep();
         let shared = life.rig.place(number);
         *until = match asleep {
             // It is about to sleep: it says so and looks once more, as it does before a real poll,

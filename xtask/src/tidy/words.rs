@@ -27,7 +27,7 @@ const CLOCK_WORDS: &[&str] =
     &["Instant::now", "SystemTime::now", "UNIX_EPOCH", "clock_gettime", "_rdtsc"];
 /// The rooms whose tests may not read a clock either.
 const CLOCKLESS_ROOMS: &[&str] =
-    &["policy", "wire", "sync", "store", "tier", "rdma", "xdp", "transport"];
+    &["policy", "wire", "sync", "store", "tier", "rdma", "xdp", "transport", "tls"];
 
 /// Where threads may be started.
 const THREAD_PLACES: &[&str] = &[

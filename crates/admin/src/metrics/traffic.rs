@@ -4,7 +4,7 @@ use super::page::{Buckets, Labels, Page};
 use laneway_server::clients::ClientWatch;
 use laneway_server::latency::Part;
 use laneway_server::latency::histogram::Reading;
-use laneway_server::watch::{LatencyWatch, WatchSnapshot};
+use laneway_server::watch::{LatencyWatch, TlsCause, TlsWatch, WatchSnapshot};
 use prometheus_client::registry::Unit;
 use std::cmp::Reverse;
 use std::fmt;
@@ -25,6 +25,9 @@ pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
     connections(snapshot, page)?;
     clients(&snapshot.clients, page)?;
     errors(snapshot, page)?;
+    if let Some(watch) = &snapshot.tls {
+        tls(watch, page)?;
+    }
     let totals = &snapshot.totals;
     page.counter_bytes("received", "Bytes received", totals.bytes_read)?;
     page.counter_bytes("sent", "Bytes sent", totals.bytes_written)?;
@@ -167,6 +170,36 @@ fn connections(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
     page.gauge("connections", "Connections that are open, now", connections.open)?;
     page.gauge("connections_max", "Connections that may be open (-c)", connections.most)?;
     page.counter("connections_opened", "Connections ever opened", connections.total)
+}
+
+/// Where TLS is spoken.
+fn tls(watch: &TlsWatch, page: &mut Page<'_>) -> fmt::Result {
+    let kind = |kind: &'static str, count: u64| (vec![("kind", kind)], count as f64);
+    page.counters(
+        "tls_handshakes",
+        "TLS handshakes that succeeded: with a certificate, by version, or of a session that was \
+         taken up again",
+        None,
+        [
+            kind("tls12", watch.full_1_2),
+            kind("tls13", watch.full_1_3),
+            kind("resumed", watch.resumed),
+        ],
+    )?;
+    let failed = TlsCause::ALL.into_iter().zip(watch.failed);
+    page.counters(
+        "tls_handshake_failures",
+        "TLS handshakes that came to nothing, by cause",
+        None,
+        failed.map(|(cause, count)| (vec![("cause", cause.name())], count as f64)),
+    )?;
+    page.gauge("tls_handshakes_under_way", "TLS handshakes under way, now", watch.underway)?;
+    page.gauges(
+        "tls_certificate_expiry_timestamp",
+        "When the server's certificate expires, in Unix time",
+        Some(Unit::Seconds),
+        [(Labels::new(), watch.expires_seconds)],
+    )
 }
 
 fn errors(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {

@@ -41,8 +41,66 @@ impl From<String> for Refused {
 pub struct Extended {
     /// `idle_timeout`, seconds.
     pub idle_timeout: Option<u64>,
+    /// The keys of `-Z`.
+    pub ssl: SslKeys,
     /// What has no effect here, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// memcached's keys of TLS, as typed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SslKeys {
+    /// `ssl_chain_cert`
+    pub chain_cert: Option<String>,
+    /// `ssl_key`
+    pub key: Option<String>,
+    /// `ssl_ca_cert`
+    pub ca_cert: Option<String>,
+    /// `ssl_verify_mode`, 0 to 3
+    pub verify_mode: Option<u8>,
+    /// `ssl_min_version`, 2 or 3
+    pub min_version: Option<u8>,
+}
+
+impl SslKeys {
+    /// Take a key with its value; false if it is none of these.
+    fn take(&mut self, name: &str, value: Option<&str>) -> Result<bool, Refused> {
+        let number = |range: std::ops::RangeInclusive<u8>| {
+            let (text, (from, to)) = (value.unwrap_or_default(), range.clone().into_inner());
+            let number = text.parse().ok().filter(|number| range.contains(number));
+            number.ok_or_else(|| {
+                Refused::from(format!("{name}={text}: must be a number from {from} to {to}"))
+            })
+        };
+        let file = || {
+            let path = value.filter(|path| !path.is_empty()).map(str::to_owned);
+            let path = path.ok_or_else(|| format!("{name} needs a value: -o {name}=FILE"));
+            Ok::<_, Refused>(Some(path?))
+        };
+        match name {
+            "ssl_chain_cert" => self.chain_cert = file()?,
+            "ssl_key" => self.key = file()?,
+            "ssl_ca_cert" => self.ca_cert = file()?,
+            "ssl_verify_mode" => self.verify_mode = Some(number(0..=3)?),
+            "ssl_min_version" => self.min_version = Some(number(0..=3)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// As typed.
+    fn told(&self) -> impl Iterator<Item = String> {
+        let text = |value: &Option<String>| value.clone();
+        let number = |value: &Option<u8>| value.map(|number| number.to_string());
+        let pairs = [
+            ("ssl_chain_cert", text(&self.chain_cert)),
+            ("ssl_key", text(&self.key)),
+            ("ssl_verify_mode", number(&self.verify_mode)),
+            ("ssl_ca_cert", text(&self.ca_cert)),
+            ("ssl_min_version", number(&self.min_version)),
+        ];
+        pairs.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)))
+    }
 }
 
 /// A flag of memcached's that has no effect here: short, long, whether it takes a value, and why.
@@ -57,20 +115,13 @@ const TUNING: [(&str, &str, bool, &str); 6] = [
 
 /// A flag of memcached's that the server must not start without: short, long, whether it takes a
 /// value, why there is no such thing, and the way out.
-const REQUIRING: [(&str, &str, bool, &str); 3] = [
+const REQUIRING: [(&str, &str, bool, &str); 2] = [
     (
         "-S",
         "--enable-sasl",
         false,
         "SASL is not supported; name users and passwords in a file for the text protocol \
          (-Y FILE), and leave the flag out",
-    ),
-    (
-        "-Z",
-        "--enable-ssl",
-        false,
-        "TLS is not supported; put a TLS proxy in front, listen on 127.0.0.1 (-l 127.0.0.1), and \
-         leave the flag out",
     ),
     (
         "-e",
@@ -127,9 +178,17 @@ const TUNING_KEYS: [&str; 31] = [
     "read_buf_mem_limit",
 ];
 
+/// Keys of memcached's TLS that only tune it; sessions are taken up again in any case.
+const SSL_TUNING_KEYS: [&str; 3] = ["ssl_wbuf_size", "ssl_session_cache", "ssl_kernel_tls"];
+
 /// Beginnings of `-o` keys of memcached's that the server must not start without.
 const REQUIRING_KEYS: [(&str, &str); 4] = [
-    ("ssl_", "TLS is not supported; put a TLS proxy in front, and leave the key out"),
+    (
+        "ssl_",
+        "of TLS there are ssl_chain_cert, ssl_key, ssl_verify_mode, ssl_ca_cert and \
+         ssl_min_version; cipher suites are those of rustls, all of them with AEAD; leave the key \
+         out",
+    ),
     (
         "drop_privileges",
         "system calls are not restricted; use a sandbox of the service manager, and leave the key \
@@ -199,6 +258,12 @@ impl Extended {
             let seconds = value.parse();
             self.idle_timeout =
                 Some(seconds.map_err(|_| format!("idle_timeout={value}: not a number"))?);
+        } else if self.ssl.take(name, value)? {
+            if name == "ssl_min_version" && self.ssl.min_version < Some(2) {
+                self.warnings.push(format!("-o {key}: TLS 1.2 is the oldest version here"));
+            }
+        } else if SSL_TUNING_KEYS.contains(&name) {
+            self.warnings.push(format!("-o {key} has no effect: it tunes memcached's insides"));
         } else if let Some((_, why)) =
             REQUIRING_KEYS.iter().find(|(start, _)| name.starts_with(start))
         {
@@ -206,7 +271,10 @@ impl Extended {
         } else if TUNING_KEYS.contains(&name) || name.starts_with("ext_") {
             self.warnings.push(format!("-o {key} has no effect: it tunes memcached's insides"));
         } else if !GRANTED.contains(&name) {
-            let known = ["idle_timeout"].into_iter().chain(GRANTED).chain(TUNING_KEYS);
+            let known = ["idle_timeout", "ssl_chain_cert", "ssl_key"]
+                .into_iter()
+                .chain(GRANTED)
+                .chain(TUNING_KEYS);
             return Err(Refused::unknown(format!(
                 "{key}: not a key of -o; {}honoured is idle_timeout=SECONDS",
                 meant(name, known.map(str::to_owned))
@@ -222,7 +290,9 @@ impl Extended {
 
     /// The keys that have an effect.
     pub fn told(&self) -> Option<String> {
-        self.idle_timeout.map(|seconds| format!("idle_timeout={seconds}"))
+        let timeout = self.idle_timeout.map(|seconds| format!("idle_timeout={seconds}"));
+        let keys: Vec<String> = timeout.into_iter().chain(self.ssl.told()).collect();
+        (!keys.is_empty()).then(|| keys.join(","))
     }
 }
 

@@ -36,6 +36,23 @@ flags! {
     Path auth_file: Option<OsString> = flag("auth-file", "file").letter('Y')
         .help("who may ask: a line user:password for each. memcached's clients send both in a \
                first set, Redis' by AUTH; UDP is off. SIGHUP reads it again (docs/security.md)");
+    Switch tls: bool = switch("tls").letter('Z').also(&["enable-ssl"])
+        .help("what comes by TCP is encrypted (TLS 1.2 and 1.3), but for addresses of -l that \
+               begin with notls:. SIGHUP reads the files again (docs/security.md)");
+    Path tls_cert: Option<OsString> = flag("tls-cert", "file")
+        .help("the server's certificate in PEM, and those between it and an authority behind it; \
+               turns -Z on. Also -o ssl_chain_cert=FILE");
+    Path tls_key: Option<OsString> = flag("tls-key", "file").unless("in the same file")
+        .help("its private key in PEM. Also -o ssl_key=FILE");
+    Path tls_client_ca: Option<OsString> = flag("tls-client-ca", "file")
+        .help("clients must show a certificate by one of the authorities in this file. Also -o \
+               ssl_ca_cert=FILE,ssl_verify_mode=2");
+    Text tls_min_version: Option<String> = flag("tls-min-version", "version").default("1.2")
+        .help("the oldest version of TLS that is spoken. Also -o ssl_min_version")
+        .choices(&[("1.2", "TLS 1.2 and 1.3"), ("1.3", "TLS 1.3 alone")]);
+    Number tls_handshake_milliseconds: Option<u64> = flag("tls-handshake-ms", "ms")
+        .default("10000")
+        .help("a connection whose TLS handshake takes longer is closed");
     Number resp: Option<u16> = flag("resp", "num")
         .help("a port where nothing but RESP is spoken, Redis' protocol, at the addresses of -l. \
                At -p and -s a connection's first bytes tell (docs/resp.md)");
@@ -280,8 +297,9 @@ flags! {
         .help("the log's form, on stderr")
         .choices(&[("text", "a line for an event"), ("json", "one object a line")]);
     Extended extended: Extended = flag("extended", "keys").letter('o')
-        .help("idle_timeout=<seconds> closes connections on which nothing came; keys that tune \
-               memcached's insides are reported on stderr and passed over");
+        .help("idle_timeout=<seconds> closes connections on which nothing came; ssl_chain_cert, \
+               ssl_key, ssl_verify_mode (0 to 3), ssl_ca_cert and ssl_min_version (2, 3) are -Z's; \
+               keys that tune memcached's insides are reported on stderr and passed over");
     Protocol protocol: Option<String> = flag("protocol", "name").letter('B').default("auto")
         .help("memcached's flag: ascii or auto; the binary protocol is not served");
     Path config: Option<OsString> = flag("config", "file").typed_only()

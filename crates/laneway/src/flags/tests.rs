@@ -48,11 +48,9 @@ fn what_would_restrict_or_is_not_known_refuses_the_start_with_memcacheds_status(
     for (line, words) in [
         ("-S", "-S: SASL is not supported"),
         ("--enable-sasl", "--enable-sasl: SASL"),
-        ("-Z", "-Z: TLS is not supported"),
-        ("--enable-ssl --version", "--enable-ssl: TLS"),
         ("-e /f", "-e: /f: a restart from a memory file is not supported"),
         ("-B http", "-B: http: only the text and meta protocols"),
-        ("-o ssl_chain_cert=/c", "-o: ssl_chain_cert=/c: TLS is not supported"),
+        ("-o ssl_ciphers=NULL", "-o: ssl_ciphers=NULL: of TLS there are ssl_chain_cert"),
         ("-o drop_privileges", "-o: drop_privileges: "),
         ("-o ext_path=/f:1G", "-o: ext_path=/f:1G: extstore"),
         ("-o proxy_config=/f", "-o: proxy_config=/f: "),
@@ -108,6 +106,29 @@ fn extended_keys_are_honoured_or_named() {
     assert_eq!(flags.extended.idle_timeout, Some(30));
     assert_eq!(flags.warnings.len(), 1);
     assert!(flags.warnings[0].contains("hashpower"), "{:?}", flags.warnings);
+}
+
+#[test]
+fn memcacheds_keys_of_tls_are_read_told_and_checked() {
+    let line =
+        "-Z -o ssl_chain_cert=/c,ssl_key=/k,ssl_verify_mode=1,ssl_ca_cert=/a,ssl_min_version=1";
+    let flags = flags(line);
+    let ssl = &flags.extended.ssl;
+    assert!(flags.tls && ssl.chain_cert.as_deref() == Some("/c"));
+    assert_eq!((ssl.verify_mode, ssl.min_version), (Some(1), Some(1)));
+    assert!(flags.warnings[0].contains("TLS 1.2 is the oldest"), "{:?}", flags.warnings);
+    let (_, keys) = line.split_once("-o ").expect("it has keys");
+    assert_eq!(flags.extended.told().as_deref(), Some(keys));
+    for (keys, words) in [
+        ("ssl_key", "ssl_key needs a value: -o ssl_key=FILE"),
+        ("ssl_chain_cert=", "ssl_chain_cert needs a value"),
+        ("ssl_verify_mode=4", "ssl_verify_mode=4: must be a number from 0 to 3"),
+        ("ssl_min_version=tls", "ssl_min_version=tls: must be a number"),
+    ] {
+        let refused = parse(["-o", keys].map(OsString::from)).expect_err(keys);
+        assert_eq!(refused.status, crate::STATUS_USAGE, "{keys}");
+        assert!(refused.why.contains(words), "{keys}: {}", refused.why);
+    }
 }
 
 #[test]

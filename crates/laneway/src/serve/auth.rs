@@ -4,7 +4,7 @@
 use super::hot;
 use crate::flags::Flags;
 use laneway_server::boot::Server;
-use laneway_server::settings::{Auth, Users};
+use laneway_server::settings::{Auth, Users, Verify};
 use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
@@ -69,6 +69,8 @@ pub fn warn(flags: &Flags, server: &Server) {
             let places = server.addresses().into_iter().chain(server.resp_addresses());
             if let Some(words) = open_to_strangers(places) {
                 log::warn!("{words}");
+            } else if let Some(words) = encrypted_for_strangers(server) {
+                log::warn!("{words}");
             }
         }
     }
@@ -80,6 +82,21 @@ fn open_to_strangers(places: impl IntoIterator<Item = SocketAddr>) -> Option<Str
         "whoever reaches {place} may read, change and delete every item: there is no password, and \
          nothing is encrypted. If strangers could, listen on 127.0.0.1 (-l), name users (-Y), or \
          have a firewall keep them away; docs/security.md says more"
+    ))
+}
+
+/// Encryption alone keeps nobody out.
+fn encrypted_for_strangers(server: &Server) -> Option<String> {
+    let tls = server.shared().settings.tls.as_ref()?;
+    if tls.acceptor.terms.verify == Verify::Always {
+        return None;
+    }
+    let places = server.tls_addresses().into_iter().chain(server.tls_resp_addresses());
+    let place = places.into_iter().find(|place| !place.ip().is_loopback())?;
+    Some(format!(
+        "whoever reaches {place} may read, change and delete every item: it is encrypted, but there \
+         is no password, and no client's certificate is asked for. If strangers could, name users \
+         (-Y) or authorities (--tls-client-ca); docs/security.md says more"
     ))
 }
 

@@ -22,7 +22,8 @@ pub fn write(path: &Path, server: &Server) -> io::Result<()> {
     datagrams.dedup();
     let mut unfinished = OsString::from(path);
     unfinished.push(".lck");
-    fs::write(&unfinished, text(&server.addresses(), &datagrams))?;
+    let streams = [server.addresses(), server.tls_addresses()].concat();
+    fs::write(&unfinished, text(&streams, &datagrams))?;
     fs::rename(&unfinished, path)
 }
 

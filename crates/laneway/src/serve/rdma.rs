@@ -49,7 +49,8 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Option<RdmaSettings>, S
         return Err("--rdma-port 0: must be from 1 to 65535; leave it out for 18515".to_owned());
     }
     let port = flags.rdma_port.unwrap_or(DOOR_PORT);
-    let mut addresses = resolve_places(flags, port)?;
+    let places = resolve_places(flags, port)?.into_iter();
+    let mut addresses: Vec<_> = places.map(|place| place.address).collect();
     // Ports of -l are those of TCP.
     addresses.iter_mut().for_each(|address| address.set_port(port));
     addresses.sort_unstable();

@@ -1,9 +1,9 @@
-//! SIGHUP: the file of `--config` and that of `-Y` are read again. What has changed is told, and
+//! SIGHUP: the file of `--config`, that of `-Y` and those of `-Z` are read again. What has changed is told, and
 //! what can change while the server runs does; the rest waits for the next start. A file that is
 //! wrong changes nothing. The service manager is told when it begins and when it has ended, however
 //! it came out.
 
-use super::{MEMORY_BYTES, auth, checked, manager};
+use super::{MEMORY_BYTES, auth, checked, manager, tls};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
 use std::ffi::OsString;
@@ -20,6 +20,7 @@ pub trait Live {
 pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() + Send + use<> {
     let shared = server.shared().clone();
     let users = shared.settings.auth.clone();
+    let encrypted = shared.settings.tls.clone();
     let mut running = flags.clone();
     let limit_memory = move |bytes: u64| {
         let share = bytes / (1 + shared.other_stores().len() as u64);
@@ -28,7 +29,7 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
     let shared = server.shared().clone();
     let live = LiveServer { limit_memory, be_verbose: move |times| shared.set_verbosity(times) };
     let mut again = move || {
-        if running.config.is_none() && users.is_none() {
+        if running.config.is_none() && users.is_none() && encrypted.is_none() {
             log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
             return;
         }
@@ -37,6 +38,9 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
         }
         if let (Some(path), Some(users)) = (&running.auth_file, &users) {
             auth::reload(path, users);
+        }
+        if let Some(encrypted) = &encrypted {
+            tls::reload(encrypted);
         }
     };
     move || {

@@ -1,4 +1,6 @@
 use super::*;
+use laneway_certs::{Authority, Folder};
+use std::sync::LazyLock;
 
 fn given(line: &str) -> Result<Settings, String> {
     match flags::read(line.split_whitespace().map(OsString::from), []) {
@@ -225,6 +227,18 @@ fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(ToString::to_string).collect()
 }
 
+/// Files of a server that encrypts, for as long as the tests run.
+fn tls_flags() -> &'static str {
+    static FLAGS: LazyLock<(Folder, String)> = LazyLock::new(|| {
+        let folder = Folder::new();
+        let pair = Authority::new("tests").pair();
+        let path = folder.write("both.pem", &(pair.chain + &pair.key));
+        let flags = format!("--tls-cert {}", path.display());
+        (folder, flags)
+    });
+    &FLAGS.1
+}
+
 /// What a default needs beside it to mean anything.
 fn beside(flag: &str) -> &'static str {
     match flag {
@@ -233,6 +247,7 @@ fn beside(flag: &str) -> &'static str {
         "shm-mask" | "shm-clients" => "--shm /s",
         "rdma-port" | "rdma-clients" => "--rdma rxe0",
         "kernel-lane-rate" | "kernel-lane-hook" => "-U 5000 --kernel-lane lo",
+        "tls-min-version" | "tls-handshake-ms" => tls_flags(),
         "access" => "--design hkh",
         "slot-requests" | "slot-us" => "--design hkh --access erew --hot default",
         "handoff-workers" => "--design sho -t 4",
@@ -257,6 +272,30 @@ fn all_settings(line: &str) -> String {
 }
 
 #[test]
+fn addresses_that_begin_with_notls_stay_plain_and_the_others_encrypt() {
+    let addresses = |line: &str| {
+        let settings = given(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let text =
+            |all: &[SocketAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let tls = settings.tls.map(|tls| [text(&tls.addresses), text(&tls.resp_addresses)]);
+        (text(&settings.addresses), text(&settings.resp.addresses), tls.unwrap_or_default())
+    };
+    let tls = tls_flags();
+    let [none, own] = ["", "127.0.0.1:5"].map(String::from);
+    let both = format!("{tls} -p 5 -l 127.0.0.1,notls:127.0.0.1:6,notls:[::1]:7");
+    assert_eq!(
+        addresses(&both),
+        ("127.0.0.1:6 [::1]:7".to_owned(), none.clone(), [own.clone(), none.clone()])
+    );
+    // Where nothing is encrypted the word means nothing.
+    let plain = addresses("-p 5 -l notls:127.0.0.1");
+    assert_eq!(plain, (own.clone(), none.clone(), [none.clone(), none.clone()]));
+    // One address both ways is encrypted.
+    let resp = addresses(&format!("{tls} -p 5 -l 127.0.0.1,notls:127.0.0.1:6 --resp 8"));
+    assert_eq!(resp, ("127.0.0.1:6".to_owned(), none, [own, "127.0.0.1:8".to_owned()]));
+}
+
+#[test]
 fn each_default_that_the_help_tells_is_the_one_in_force() {
     let mut checked = 0;
     for (name, value) in flags::defaults() {
@@ -272,6 +311,7 @@ fn each_default_that_the_help_tells_is_the_one_in_force() {
 fn each_choice_that_the_help_names_is_taken_and_no_other() {
     let beside = |flag: &str, choice: &str| match (flag, choice) {
         ("kernel-lane-hook", _) => "-U 5000 --kernel-lane lo",
+        ("tls-min-version", _) => tls_flags(),
         ("access", _) => "--design hkh",
         ("hot" | "hot-rank", _) => "--design hkh --access erew --hot default",
         ("design", "sho") => "-t 4",

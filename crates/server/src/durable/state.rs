@@ -105,6 +105,7 @@ impl<S> Keeper<S> {
             cas_enabled: settings.cas,
             flush_enabled: settings.flush,
             shutdown_enabled: false,
+            tls_enabled: settings.tls.is_some(),
         };
         Keeper {
             plan: shared.plan.get(),

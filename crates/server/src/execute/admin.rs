@@ -32,6 +32,8 @@ const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\
 const SEGMENTS_TOO_LARGE: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
 const FACTORS_TOO_SMALL: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
 const NO_TLS: &[u8] = b"Error TLS not enabled\r\n";
+/// Files are read by no worker.
+const BY_SIGHUP: &[u8] = b"Error SIGHUP reads the certificates again\r\n";
 
 /// `cache_memlimit`.
 pub(super) fn memory_limit(
@@ -53,8 +55,8 @@ pub(super) fn memory_limit(
     reply::unless(noreply, line, out);
 }
 
-/// Everything else: `line` is the whole line.
-pub(super) fn answer(line: &[u8], out: &mut Vec<u8>) {
+/// Everything else: `line` is the whole line; `tls`: it is spoken.
+pub(super) fn answer(line: &[u8], tls: bool, out: &mut Vec<u8>) {
     let line = line.trim_ascii_end();
     let words: Vec<&[u8]> = Tokens::new(line).collect();
     let Some((&command, words)) = words.split_first() else {
@@ -69,6 +71,7 @@ pub(super) fn answer(line: &[u8], out: &mut Vec<u8>) {
         b"lru" => lru(words),
         b"lru_crawler" => crawler(words),
         b"watch" => WATCH_DISABLED,
+        b"refresh_certs" if tls => BY_SIGHUP,
         b"refresh_certs" => NO_TLS,
         _ => ERROR,
     };
@@ -188,8 +191,11 @@ mod tests {
             ("", ERROR),
         ] {
             let mut out = Vec::new();
-            answer(line.as_bytes(), &mut out);
+            answer(line.as_bytes(), false, &mut out);
             assert_eq!(out, reply, "{line}");
         }
+        let mut out = Vec::new();
+        answer(b"refresh_certs", true, &mut out);
+        assert_eq!(out, BY_SIGHUP);
     }
 }

@@ -54,11 +54,18 @@ pub struct ExecuteSettings {
     pub flush_enabled: bool,
     /// Whether `shutdown` is allowed (`-A`).
     pub shutdown_enabled: bool,
+    /// Whether TLS is spoken.
+    pub tls_enabled: bool,
 }
 
 impl Default for ExecuteSettings {
     fn default() -> Self {
-        ExecuteSettings { cas_enabled: true, flush_enabled: true, shutdown_enabled: false }
+        ExecuteSettings {
+            cas_enabled: true,
+            flush_enabled: true,
+            shutdown_enabled: false,
+            tls_enabled: false,
+        }
     }
 }
 
@@ -262,7 +269,7 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
         Request::MemoryLimit { megabytes, noreply } => {
             admin::memory_limit(context, *megabytes, *noreply, out);
         }
-        Request::Admin(line) => admin::answer(line, out),
+        Request::Admin(line) => admin::answer(line, context.settings.tls_enabled, out),
     }
     Outcome::Done
 }

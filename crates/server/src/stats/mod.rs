@@ -19,6 +19,7 @@ mod settings;
 mod shm;
 mod slabs;
 mod tier;
+mod tls;
 mod topology;
 mod udp;
 
@@ -39,6 +40,7 @@ pub use topology::{
 };
 
 pub use tier::{TierSnapshot, write_tier};
+pub use tls::write_tls;
 pub use udp::{UdpSnapshot, kernel_counts, write_udp};
 
 use laneway_store::ItemMeta;
@@ -79,6 +81,8 @@ pub enum Question {
     Shm,
     /// `stats rdma`: [`write_rdma`].
     Rdma,
+    /// `stats tls`: [`write_tls`].
+    Tls,
     /// `stats tier`: [`write_tier`].
     Tier,
     /// `stats kernel`: [`write_kernel`].
@@ -125,6 +129,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"udp" => Question::Udp,
         b"shm" => Question::Shm,
         b"rdma" => Question::Rdma,
+        b"tls" => Question::Tls,
         b"tier" => Question::Tier,
         b"kernel" => Question::Kernel,
         b"hotkeys" => Question::HotKeys,

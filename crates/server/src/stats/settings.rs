@@ -46,6 +46,8 @@ pub struct SettingsSnapshot {
     pub dump: bool,
     /// Seconds after which idle connections are closed; 0 never.
     pub idle_timeout_seconds: u64,
+    /// TLS in memcached's names; none where it is off.
+    pub tls: Vec<(&'static str, String)>,
     /// Our own settings: name and value, as flags name them.
     pub own: Vec<(&'static str, String)>,
 }
@@ -123,7 +125,10 @@ fn absent(snapshot: &SettingsSnapshot, lines: &mut Lines<'_>) {
     }
     lines.text("slab_automove_freeratio", "0.010");
     lines.yes("ext_drop_unread", false);
-    lines.yes("ssl_enabled", false);
+    lines.yes("ssl_enabled", !snapshot.tls.is_empty());
+    for (name, value) in &snapshot.tls {
+        lines.text(name, value);
+    }
     lines.number("num_napi_ids", 0);
     lines.text("memory_file", "(null)");
     lines.number("client_flags_size", size_of::<u32>() as u64);

@@ -49,6 +49,7 @@ impl Session {
                 cas_enabled: !case.has("cas=off"),
                 flush_enabled: !case.has("flush=off"),
                 shutdown_enabled: case.has("shutdown=on"),
+                tls_enabled: false,
             },
             board: Board::new(1),
             now: START_SECONDS,
@@ -231,6 +232,7 @@ impl Session {
             | Question::Connections
             | Question::Udp
             | Question::Shm
+            | Question::Tls
             | Question::Rdma => {
                 out.extend_from_slice(b"END\r\n");
             }

@@ -27,6 +27,7 @@ use laneway_server::settings::{Auth, Idle, RespSettings, Settings, UdpSettings, 
 use laneway_server::shared::{Company, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Mode, Store};
+use laneway_tls::{EitherStream, EitherTransport};
 use laneway_transport::datagram::Datagrams;
 use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
 use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet};
@@ -35,6 +36,10 @@ use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What the workers read from and write to: what those of the product do, over memory.
+pub type RigStream = EitherStream<MemoryStream>;
+pub type RigTransport = EitherTransport<MemoryTransport>;
 
 /// What a client in memory may lend: two of the largest items of the mix.
 const BULK_BYTES: usize = 4 << 20;
@@ -50,12 +55,12 @@ pub struct Rig {
     pub registry: Option<Arc<Registry>>,
     pub berths: Option<Arc<afar::Berths>>,
     /// Of the first NUMA domain; there may be others.
-    pub shared: Arc<Shared<MemoryStream>>,
+    pub shared: Arc<Shared<RigStream>>,
     /// Of each.
-    pub domains: Vec<Arc<Shared<MemoryStream>>>,
+    pub domains: Vec<Arc<Shared<RigStream>>>,
     pub clock: ManualClock,
-    pub workers: Vec<Worker<MemoryTransport>>,
-    pub keeper: Option<Executor<MemoryStream>>,
+    pub workers: Vec<Worker<RigTransport>>,
+    pub keeper: Option<Executor<RigStream>>,
     pub steps: u64,
 }
 
@@ -283,10 +288,10 @@ impl Rig {
     fn worker(
         &self,
         plan: &Plan,
-        shared: &Arc<Shared<MemoryStream>>,
+        shared: &Arc<Shared<RigStream>>,
         (first, number): (usize, usize),
         control: Option<Control>,
-    ) -> Worker<MemoryTransport> {
+    ) -> Worker<RigTransport> {
         let workers = shared.workers.len();
         let datagrams = self.datagrams.as_ref().map(|net| net.part(first..first + workers));
         let mut transport = self.net.transport();
@@ -296,7 +301,7 @@ impl Rig {
         if self.registry.is_some() {
             transport = transport.with_rdma(if datagrams.is_some() { workers } else { 0 });
         }
-        let id = WorkerId(number as u16);
+        let (id, transport) = (WorkerId(number as u16), EitherTransport::new(transport));
         let mut worker = Worker::new(id, shared.clone(), transport, self.clock.clone(), control)
             .expect("memory transports do not fail");
         let mut queues: Option<Box<dyn Datagrams>> = None;
@@ -313,7 +318,7 @@ impl Rig {
     }
 
     /// What others see of a worker, by its number among all.
-    pub fn place(&self, mut number: usize) -> &WorkerShared<MemoryStream> {
+    pub fn place(&self, mut number: usize) -> &WorkerShared<RigStream> {
         for shared in &self.domains {
             match shared.workers.get(number) {
                 Some(worker) => return worker,
@@ -441,7 +446,7 @@ impl Rig {
     }
 }
 
-fn publish(shared: &Shared<MemoryStream>, change: impl FnOnce(&mut CorePlan)) {
+fn publish(shared: &Shared<RigStream>, change: impl FnOnce(&mut CorePlan)) {
     let mut plan = (*shared.plan.get()).clone();
     plan.epoch += 1;
     change(&mut plan);
@@ -533,6 +538,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         }),
         shm: None,
         rdma: None,
+        tls: None,
         auth: plan.users.map(|text| {
             let users = Users::read(text).expect("the users are sound");
             Arc::new(Auth::new(users, 0x5eed))

@@ -1,0 +1,160 @@
+//! The threads that make TLS handshakes: they accept from listeners of their own, and put each
+//! connection that is through into a worker's mailbox. No worker waits for one, and the threads
+//! give way to workers on the same CPU.
+
+use super::{ServerStream, StartError, tcp};
+use crate::clock::{Clock, SystemClock};
+use crate::settings::{Settings, TlsSettings};
+use crate::shared::Shared;
+use laneway_policy::WorkerId;
+use laneway_tier::give_way;
+use laneway_tls::{Acceptor, Bounds, EitherStream, Finished, Handshakes};
+use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
+use laneway_transport::{Transport, Wake};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// As many as make a few thousand handshakes a second, where there are the CPUs.
+const THREADS: usize = 2;
+/// Handshakes under way at once, in all; each takes about 20 KiB.
+pub const UNDERWAY_MAX: usize = 1024;
+/// How much less of a CPU a thread gets that workers want too (`nice`).
+const NICENESS: i32 = 10;
+/// How long a worker's full mailbox is left alone.
+const MAILBOX_TICK: Duration = Duration::from_millis(1);
+
+/// Listeners that nobody has come by yet.
+pub struct Closed {
+    pub listeners: Arc<Vec<Listener>>,
+    resp_from: usize,
+    acceptor: Arc<Acceptor>,
+    limit: Duration,
+}
+
+/// Threads that make handshakes.
+pub struct Running {
+    listeners: Arc<Vec<Listener>>,
+    resp_from: usize,
+    stop: Arc<AtomicBool>,
+    threads: Vec<(Arc<dyn Wake>, JoinHandle<()>)>,
+}
+
+/// Listen, if that is asked for.
+pub fn listen(settings: &Settings) -> Result<Option<Closed>, StartError> {
+    let Some(tls) = &settings.tls else { return Ok(None) };
+    let TlsSettings { acceptor, addresses, resp_addresses, handshake, .. } = tls;
+    let mut listeners = tcp(addresses, settings.backlog)?;
+    let resp_from = listeners.len();
+    listeners.extend(tcp(resp_addresses, settings.backlog)?);
+    let (listeners, acceptor) = (Arc::new(listeners), acceptor.clone());
+    Ok(Some(Closed { listeners, resp_from, acceptor, limit: *handshake }))
+}
+
+impl Closed {
+    /// Let clients in.
+    pub fn open(
+        self,
+        domains: &[Arc<Shared<ServerStream>>],
+        clock: SystemClock,
+    ) -> io::Result<Running> {
+        let Closed { listeners, resp_from, acceptor, limit } = self;
+        let stop = Arc::new(AtomicBool::new(false));
+        let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let bounds = Bounds { most: UNDERWAY_MAX / THREADS, nanos };
+        let mut running = Running { listeners, resp_from, stop, threads: Vec::new() };
+        for number in 0..THREADS {
+            let transport = SocketTransport::new(running.listeners.clone())?;
+            let waker = transport.waker();
+            let handshakes = Handshakes::new(transport, acceptor.clone(), bounds);
+            let (domains, stop) = (domains.to_vec(), running.stop.clone());
+            let destination = Destination { domains, resp_from, stop, clock };
+            let builder = thread::Builder::new().name(format!("tls-{number}"));
+            let thread = builder.spawn(move || destination.run(handshakes))?;
+            running.threads.push((waker, thread));
+        }
+        Ok(running)
+    }
+}
+
+impl Running {
+    /// Where it listens, with the ports that the kernel chose: for RESP alone, or for the others.
+    pub fn addresses(&self, is_resp: bool) -> impl Iterator<Item = SocketAddr> {
+        let (others, resp) = self.listeners.split_at(self.resp_from);
+        (if is_resp { resp } else { others }).iter().filter_map(Listener::address)
+    }
+
+    /// Let nobody in any more; handshakes under way end.
+    pub fn close(self) {
+        self.stop.store(true, Ordering::Release);
+        for (waker, thread) in self.threads {
+            waker.wake();
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where connections go from here.
+struct Destination {
+    domains: Vec<Arc<Shared<ServerStream>>>,
+    resp_from: usize,
+    stop: Arc<AtomicBool>,
+    clock: SystemClock,
+}
+
+impl Destination {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn run(&self, mut handshakes: Handshakes<SocketTransport>) {
+        give_way();
+        let _ = rustix::process::nice(NICENESS); // as fast as a worker, then
+        let mut finished = Vec::new();
+        while !self.is_over() {
+            match handshakes.step(&|| self.clock.nanos(), &mut finished) {
+                Ok(None) => {}
+                Ok(Some(error)) => {
+                    log::warn!("accepting TLS connections pauses for a second: {error}");
+                    let connections = &self.domains[0].connections;
+                    connections.paused.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    log::error!("no TLS connection is accepted any more: {error}");
+                    return;
+                }
+            }
+            finished.drain(..).for_each(|guest| self.bring(guest));
+        }
+    }
+
+    /// To the worker with the fewest connections, in the NUMA domain that has the fewest.
+    fn bring(&self, guest: Finished<SocketStream>) {
+        let count = |shared: &&Arc<Shared<ServerStream>>| {
+            let workers = shared.workers.iter();
+            workers.map(|worker| worker.connections.load(Ordering::Relaxed)).sum::<usize>()
+        };
+        let Some(shared) = self.domains.iter().min_by_key(count) else { return };
+        let (plan, dialect) = (shared.plan.get(), guest.listener >= self.resp_from);
+        let dialect = shared.dialect_of(dialect);
+        let stream = EitherStream::Tls(guest.stream);
+        let now_seconds = self.clock.unix_seconds(self.clock.nanos());
+        let guest = shared.take_in(&plan, WorkerId(0), stream, dialect, now_seconds);
+        let Some(mut connection) = guest else { return };
+        let home = &shared.workers[connection.home.index()];
+        loop {
+            match home.mailbox.push(connection) {
+                Ok(()) => return home.wake(),
+                Err(back) => connection = back,
+            }
+            if self.is_over() {
+                return shared.turn_away(&connection);
+            }
+            thread::sleep(MAILBOX_TICK);
+        }
+    }
+}

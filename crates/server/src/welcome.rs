@@ -1,0 +1,54 @@
+//! A new connection, wherever it comes from: it is counted, and gets a home.
+
+use crate::connection::Connection;
+use crate::resp::state::Dialect;
+use crate::shared::Shared;
+use laneway_policy::{CorePlan, WorkerId};
+use laneway_transport::Stream;
+use laneway_wire::reply::TOO_MANY_CONNECTIONS;
+use std::io::IoSlice;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Redis' words for it.
+const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+
+impl<S: Stream> Shared<S> {
+    /// Take a new connection in. Its home is the small worker that has the fewest, or `otherwise`
+    /// where there is none. `None`: it was told that there are too many, and closed.
+    pub fn take_in(
+        &self,
+        plan: &CorePlan,
+        otherwise: WorkerId,
+        mut stream: S,
+        dialect: Dialect,
+        now_seconds: u32,
+    ) -> Option<Box<Connection<S>>> {
+        let most = self.settings.connections_max;
+        let names = (stream.peer(), stream.local());
+        let sums = |client| self.client_sums(client);
+        let Some(card) = self.connections.enter(most, names, now_seconds, sums) else {
+            // One small write into an empty socket buffer; whether it arrives is the peer's affair.
+            let words = match dialect.is_resp() {
+                true => TOO_MANY_CLIENTS,
+                false => TOO_MANY_CONNECTIONS,
+            };
+            let _ = stream.write(&[IoSlice::new(words)]);
+            log::trace!(peer = &*stream.peer(); "connection refused: -c {most} are open");
+            return None;
+        };
+        let fewest = |id: &WorkerId| self.workers[id.index()].connections.load(Relaxed);
+        let home = plan.small_ids().min_by_key(fewest).unwrap_or(otherwise);
+        self.workers[home.index()].connections.fetch_add(1, Relaxed);
+        let (connection, peer) = (card.number, &*card.peer);
+        log::trace!(connection, peer, worker = home.index(); "connection opened");
+        let mut connection = Connection::new(stream, dialect, home, card);
+        connection.unproven_since = Some(now_seconds);
+        Some(connection)
+    }
+
+    /// Forget a connection that no worker has.
+    pub(crate) fn turn_away(&self, connection: &Connection<S>) {
+        self.connections.leave(&connection.card);
+        self.workers[connection.home.index()].connections.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,269 @@
+//! Encrypted connections through whole workers, without threads, kernel or time: what lies
+//! decrypted where no socket tells of it is served, in every design and wherever the bytes are cut;
+//! a reply that the socket does not take whole is finished; nobody waits for another's.
+
+use laneway_certs::{self as certs, Authority, ClientEnd, TERMS, VERSIONS};
+use laneway_policy::{Design, Form, WorkerId};
+use laneway_server::clock::{Clock, ManualClock};
+use laneway_server::shared::{Company, Shared};
+use laneway_server::worker::Worker;
+use laneway_tls::{
+    Acceptor, Bounds, EitherStream, EitherTransport, Handshakes, Progress, TlsStream,
+};
+use laneway_transport::Stream;
+use laneway_transport::memory::{Faults, MemoryStream, MemoryTransport, Net};
+use laneway_vopr::rig::{Plan, STEP_NANOS, domain_of, hit, tail, value};
+use std::io::{ErrorKind, IoSlice};
+use std::sync::{Arc, LazyLock};
+
+type ServerStream = EitherStream<MemoryStream>;
+
+static WORLD: LazyLock<(Authority, Arc<Acceptor>)> = LazyLock::new(|| {
+    let authority = Authority::new("tests");
+    let identity = certs::identity(&authority.pair(), &TERMS, None);
+    let acceptor = Arc::new(Acceptor::new(identity, TERMS));
+    (authority, acceptor)
+});
+
+/// A server that encrypts.
+struct Rig {
+    net: Net,
+    handshakes: Handshakes<MemoryTransport>,
+    shared: Arc<Shared<ServerStream>>,
+    workers: Vec<Worker<EitherTransport<MemoryTransport>>>,
+    clock: ManualClock,
+}
+
+impl Rig {
+    fn new(plan: &Plan) -> Rig {
+        let (clock, net) = (ManualClock::default(), Net::new(plan.faults));
+        let (shared, control) = domain_of::<ServerStream>(plan, &clock, Company::default());
+        let mut control = Some(control);
+        let workers = (0..plan.workers).map(|number| {
+            let transport = EitherTransport::new(net.transport());
+            let id = WorkerId(number as u16);
+            Worker::new(id, shared.clone(), transport, clock.clone(), control.take())
+                .expect("memory transports do not fail")
+        });
+        let workers = workers.collect();
+        let bounds = Bounds { most: 64, nanos: u64::MAX / 2 };
+        let handshakes = Handshakes::new(net.transport(), WORLD.1.clone(), bounds);
+        Rig { net, handshakes, shared, workers, clock }
+    }
+
+    fn connect(&self, version: usize) -> Guest {
+        let config = WORLD.0.client(VERSIONS[version], None);
+        let stream = certs::client(self.net.connect(), &config);
+        Guest { stream, is_through: false, out: Vec::new(), got: Vec::new(), ended: false }
+    }
+
+    /// Handshakes go first: of connections in memory there is one queue, which workers look at too.
+    fn turn(&mut self) {
+        let now = self.clock.nanos();
+        let mut finished = Vec::new();
+        let refused = self.handshakes.step(&|| now, &mut finished).expect("memory");
+        assert!(refused.is_none(), "{refused:?}");
+        for guest in finished {
+            let plan = self.shared.plan.get();
+            let dialect = self.shared.dialect_of(false);
+            let stream = EitherStream::Tls(guest.stream);
+            let seconds = self.clock.unix_seconds(now);
+            let guest = self.shared.take_in(&plan, WorkerId(0), stream, dialect, seconds);
+            if let Some(connection) = guest {
+                let home = connection.home.index();
+                assert!(self.shared.workers[home].mailbox.push(connection).is_ok());
+            }
+        }
+        for worker in &mut self.workers {
+            worker.step().expect("memory transports do not fail");
+        }
+        self.clock.advance(STEP_NANOS);
+    }
+
+    /// Turn until the guest has got this much; how many turns that took.
+    fn until(&mut self, guest: &mut Guest, bytes: usize) -> usize {
+        for turns in 0..1_000_000 {
+            if guest.got.len() >= bytes {
+                return turns;
+            }
+            assert!(!guest.ended, "closed after {:?}", tail(&guest.got));
+            guest.exchange(usize::MAX);
+            self.turn();
+        }
+        panic!("{} of {bytes} bytes, {:?}", guest.got.len(), tail(&guest.got));
+    }
+
+    fn ask(&mut self, guest: &mut Guest, request: &[u8], reply: &[u8]) -> usize {
+        guest.out.extend_from_slice(request);
+        let turns = self.until(guest, reply.len());
+        assert!(guest.got == reply, "{:?}", tail(&guest.got));
+        guest.got.clear();
+        turns
+    }
+}
+
+/// A client that encrypts.
+struct Guest {
+    stream: TlsStream<ClientEnd>,
+    is_through: bool,
+    out: Vec<u8>,
+    got: Vec<u8>,
+    ended: bool,
+}
+
+impl Guest {
+    /// Send what there is room for, and receive about this much.
+    fn exchange(&mut self, most: usize) {
+        if !self.is_through {
+            let progress = self.stream.handshake().expect("a good server");
+            self.is_through = progress == Progress::Done;
+            return;
+        }
+        match self.stream.write(&[IoSlice::new(&self.out)]) {
+            Ok(sent) => drop(self.out.drain(..sent)),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        let mut room = vec![0; most.min(100_000)];
+        while self.got.len() < most {
+            match self.stream.read(&mut room) {
+                Ok(0) => return self.ended = true,
+                Ok(bytes) => self.got.extend_from_slice(&room[..bytes]),
+                Err(error) => {
+                    let later = [ErrorKind::WouldBlock, ErrorKind::Interrupted];
+                    assert!(later.contains(&error.kind()), "{error}");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    let line = format!("set {key} 0 0 {}\r\n", value.len());
+    [line.as_bytes(), value, b"\r\n"].concat()
+}
+
+fn plans() -> Vec<Plan> {
+    let mut plans = vec![
+        Plan::of(1, Form::TimeShare),
+        Plan::of(3, Form::TimeShare),
+        Plan::of(4, Form::Roles),
+        Plan::design(Design::Hkh, 2),
+        Plan::design(Design::Minos, 3),
+        Plan::design(Design::Sho, 3),
+    ];
+    plans.iter_mut().for_each(|plan| plan.memory_bytes = 32 << 20);
+    plans
+}
+
+#[test]
+fn pipelines_of_small_and_large_are_served_in_order_wherever_they_are_cut() {
+    let (small, large) = (value(100, 1), value(300_000, 2));
+    let round = || {
+        let (mut asked, mut told) = (Vec::new(), Vec::new());
+        // Many small ones lie decrypted behind a large one that moves the connection elsewhere.
+        for number in 0..3 {
+            asked.extend(set("large", &large));
+            told.extend_from_slice(b"STORED\r\n");
+            for _ in 0..50 {
+                asked.extend(set("small", &small));
+                asked.extend_from_slice(b"get small\r\n");
+                told.extend_from_slice(b"STORED\r\n");
+                told.extend([&hit("small", &small)[..], b"END\r\n"].concat());
+            }
+            asked.extend_from_slice(b"get large\r\nget large small none\r\n");
+            told.extend([&hit("large", &large)[..], b"END\r\n", &hit("large", &large)].concat());
+            told.extend([&hit("small", &small)[..], b"END\r\n"].concat());
+            asked.extend(format!("set n 0 0 1\r\n{number}\r\n").into_bytes());
+            told.extend_from_slice(b"STORED\r\n");
+        }
+        (asked, told)
+    };
+    let (asked, told) = round();
+    for plan in plans() {
+        for (seed, version) in [(1, 0), (2, 1), (3, 1)] {
+            let faults = match seed {
+                1 => Faults { pipe_bytes: 1 << 20, ..Faults::NONE },
+                _ => Faults { seed, short: 60, refuse: 60, reset: 0, pipe_bytes: 20_000 },
+            };
+            let mut rig = Rig::new(&Plan { faults, ..plan.clone() });
+            let mut guest = rig.connect(version);
+            rig.ask(&mut guest, &asked, &told);
+        }
+    }
+}
+
+#[test]
+fn small_requests_are_answered_while_a_large_reply_is_under_way_or_stands_still() {
+    let (small, large) = (value(100, 3), value(4 << 20, 4));
+    let told = [&hit("small", &small)[..], b"END\r\n"].concat();
+    for plan in [Plan::of(1, Form::TimeShare), Plan::of(4, Form::Roles)] {
+        let mut rig = Rig::new(&plan);
+        let (mut slow, mut quick) = (rig.connect(1), rig.connect(1));
+        rig.ask(&mut quick, &set("small", &small), b"STORED\r\n");
+        rig.ask(&mut slow, &set("large", &large), b"STORED\r\n");
+        let alone = rig.ask(&mut quick, b"get small\r\n", &told);
+        slow.out.extend_from_slice(b"get large\r\n");
+        let whole = hit("large", &large).len() + 5;
+        let mut answered = 0;
+        while slow.got.len() < whole {
+            slow.exchange(slow.got.len() + 16_384);
+            let turns = rig.ask(&mut quick, b"get small\r\n", &told);
+            assert!(turns <= alone + 2, "{turns} turns, and {alone} without the large one");
+            answered += 1;
+        }
+        assert!(answered > 20, "{answered}");
+        assert!(
+            slow.got.starts_with(b"VALUE large 0 4194304\r\n") && slow.got.ends_with(b"END\r\n")
+        );
+        // It asks again, and never reads.
+        slow.out.extend_from_slice(b"get large\r\n");
+        slow.exchange(0);
+        for _ in 0..200 {
+            let turns = rig.ask(&mut quick, b"get small\r\n", &told);
+            assert!(turns <= alone + 2, "{turns} turns");
+        }
+    }
+}
+
+#[test]
+fn who_vanishes_or_says_that_it_ends_is_forgotten() {
+    let mut rig = Rig::new(&Plan::of(2, Form::TimeShare));
+    let open = |rig: &Rig| rig.shared.connections.open.load(std::sync::atomic::Ordering::Relaxed);
+    for number in 0..6 {
+        let mut guest = rig.connect(number % 2);
+        rig.ask(&mut guest, b"get none\r\n", b"END\r\n");
+        assert_eq!(open(&rig), 1);
+        match number / 2 {
+            // In the middle of a value.
+            0 => {
+                guest.out.extend_from_slice(b"set k 0 0 100000\r\nbeginning");
+                guest.exchange(0);
+                guest.stream.inner().0.reset();
+            }
+            1 => guest.stream.inner().0.finish(),
+            // It says so by TLS, with its last request, and leaves its socket open.
+            _ => {
+                guest.out.extend_from_slice(b"get none\r\n");
+                guest.exchange(0);
+                drop(guest);
+            }
+        }
+        (0..50).for_each(|_| rig.turn());
+        assert_eq!(open(&rig), 0, "{number}");
+    }
+}
+
+#[test]
+fn one_too_many_is_told_so_by_tls() {
+    let mut rig = Rig::new(&Plan { connections_max: 1, ..Plan::of(1, Form::TimeShare) });
+    let mut first = rig.connect(1);
+    rig.ask(&mut first, b"get none\r\n", b"END\r\n");
+    let mut second = rig.connect(1);
+    while !second.ended {
+        second.exchange(usize::MAX);
+        rig.turn();
+    }
+    assert!(second.got.starts_with(b"ERROR Too many open connections"), "{:?}", tail(&second.got));
+    rig.ask(&mut first, b"get none\r\n", b"END\r\n");
+}

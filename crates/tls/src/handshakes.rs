@@ -1,0 +1,242 @@
+//! Handshakes under way, of one thread of those that make them: a transport's listeners are
+//! accepted from, each connection's handshake goes on as its bytes come, and who is through is
+//! handed out. They are bounded in number, where more wait in the kernel's queue, and in time.
+//!
+//! No worker makes a handshake: a signature takes as long as a hundred small requests.
+
+use crate::acceptor::{Acceptor, Cause};
+use crate::stream::{Failure, Progress, TlsStream};
+use laneway_transport::{FOREVER, Interest, Ready, Stream, Token, Transport, Wait};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is taken from the transport at once.
+const BURST: usize = 32;
+/// How long accepting pauses where the process has no descriptor left.
+const PAUSE_NANOS: u64 = 1_000_000_000;
+
+/// How many handshakes there may be, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Under way at once.
+    pub most: usize,
+    /// From a connection's beginning to the end of its handshake, nanoseconds.
+    pub nanos: u64,
+}
+
+/// A connection whose handshake is over.
+pub struct Finished<S: Stream> {
+    /// It.
+    pub stream: Box<TlsStream<S>>,
+    /// Which of the transport's listeners it came by.
+    pub listener: usize,
+}
+
+struct Underway<S: Stream> {
+    stream: Box<TlsStream<S>>,
+    listener: usize,
+    interest: Interest,
+}
+
+/// Handshakes under way.
+pub struct Handshakes<T: Transport> {
+    transport: T,
+    acceptor: Arc<Acceptor>,
+    bounds: Bounds,
+    /// By slot, with the slot's generation.
+    slots: Vec<(u32, Option<Underway<T::Stream>>)>,
+    free: Vec<u32>,
+    /// Until when each may take, oldest first; some are over.
+    deadlines: VecDeque<(u64, Token)>,
+    watching: bool,
+    /// Accepting pauses until then.
+    paused_until: u64,
+    ready: Vec<Ready>,
+}
+
+impl<T: Transport> Handshakes<T> {
+    /// None yet.
+    pub fn new(transport: T, acceptor: Arc<Acceptor>, bounds: Bounds) -> Handshakes<T> {
+        Handshakes {
+            transport,
+            acceptor,
+            bounds,
+            slots: Vec::new(),
+            free: Vec::new(),
+            deadlines: VecDeque::new(),
+            watching: false,
+            paused_until: 0,
+            ready: Vec::new(),
+        }
+    }
+
+    /// How many are under way.
+    pub fn underway(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// One turn: wait until something is ready or late, and go on with it. What is through is
+    /// added to `finished`; what failed is closed, and counted. `clock` tells nanoseconds. Returns
+    /// an error of a listener that brings nobody for now.
+    pub fn step(
+        &mut self,
+        clock: &dyn Fn() -> u64,
+        finished: &mut Vec<Finished<T::Stream>>,
+    ) -> io::Result<Option<io::Error>> {
+        let now = clock();
+        self.watch(now)?;
+        let mut ready = std::mem::take(&mut self.ready);
+        let polled = self.transport.poll(&mut ready, BURST, self.wait(now));
+        // What came in time is not late, though this thread may be.
+        let (mut refused, now) = (None, clock());
+        for event in ready.drain(..) {
+            match event {
+                Ready::Listener(listener) => {
+                    refused = self.accept(listener, now, finished).err().or(refused);
+                }
+                Ready::Stream(token) | Ready::Ending(token) => self.go_on(token, finished),
+                Ready::Datagrams(_) | Ready::Room(..) | Ready::Woken => {}
+            }
+        }
+        self.ready = ready;
+        self.end_late(now);
+        polled?;
+        if refused.is_some() {
+            self.paused_until = now + PAUSE_NANOS;
+        }
+        Ok(refused)
+    }
+
+    /// Whether new ones are let in.
+    fn watch(&mut self, now: u64) -> io::Result<()> {
+        let watch = self.underway() < self.bounds.most && self.paused_until <= now;
+        if watch != self.watching {
+            self.transport.watch_listeners(watch)?;
+            self.watching = watch;
+        }
+        Ok(())
+    }
+
+    /// Until the first deadline, or the end of a pause.
+    fn wait(&self, now: u64) -> Wait {
+        let late = self.deadlines.front().map_or(u64::MAX, |(deadline, _)| *deadline);
+        let pause = if self.paused_until > now { self.paused_until } else { u64::MAX };
+        match late.min(pause) {
+            u64::MAX => Wait::AtMost(FOREVER),
+            due => Wait::AtMost(Duration::from_nanos(due.saturating_sub(now))),
+        }
+    }
+
+    fn accept(
+        &mut self,
+        listener: usize,
+        now: u64,
+        finished: &mut Vec<Finished<T::Stream>>,
+    ) -> io::Result<()> {
+        for _ in 0..BURST {
+            if self.underway() >= self.bounds.most {
+                return Ok(());
+            }
+            let Some(inner) = self.transport.accept(listener)? else { return Ok(()) };
+            let stream = self.acceptor.stream(inner).map_err(io::Error::other)?;
+            let (stream, interest) = (Box::new(stream), Interest::Read);
+            self.acceptor.counts().begins();
+            let token = self.place(Underway { stream, listener, interest });
+            self.deadlines.push_back((now + self.bounds.nanos, token));
+            let (_, place) = &self.slots[token.slot as usize];
+            let stream = place.as_ref().map(|underway| underway.stream.inner());
+            let attached = stream.map(|inner| self.transport.attach(inner, token, interest));
+            if let Some(Err(error)) = attached {
+                // The kernel has no room to watch it.
+                self.slots[token.slot as usize].1 = None;
+                self.release(token);
+                self.acceptor.counts().fails(Cause::Other);
+                return Err(error);
+            }
+            self.go_on(token, finished); // a client that speaks first has spoken, most of the time
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, underway: Underway<T::Stream>) -> Token {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let (generation, place) = &mut self.slots[slot as usize];
+        *place = Some(underway);
+        Token { slot, generation: *generation }
+    }
+
+    fn release(&mut self, token: Token) {
+        let (generation, _) = &mut self.slots[token.slot as usize];
+        *generation = generation.wrapping_add(1);
+        self.free.push(token.slot);
+    }
+
+    /// A handshake goes on.
+    fn go_on(&mut self, token: Token, finished: &mut Vec<Finished<T::Stream>>) {
+        let Some(mut underway) = self.take(token) else { return }; // it is over
+        let interest = match underway.stream.handshake() {
+            Ok(Progress::Done) => {
+                self.forget(token, &underway);
+                self.acceptor.counts().is_done(&underway.stream);
+                let Underway { stream, listener, .. } = underway;
+                return finished.push(Finished { stream, listener });
+            }
+            Ok(Progress::Read) => Interest::Read,
+            Ok(Progress::Write) => Interest::Write,
+            Err(failure) => {
+                log::trace!(peer = &*underway.stream.peer(); "no TLS handshake: {failure}");
+                return self.fail(token, &underway, Cause::of(&failure));
+            }
+        };
+        if interest != underway.interest {
+            underway.interest = interest;
+            let stream = underway.stream.inner();
+            if self.transport.rearm(stream, token, interest).is_err() {
+                return self.fail(token, &underway, Cause::of(&Failure::Gone));
+            }
+        }
+        self.slots[token.slot as usize].1 = Some(underway);
+    }
+
+    fn take(&mut self, token: Token) -> Option<Underway<T::Stream>> {
+        let (generation, place) = self.slots.get_mut(token.slot as usize)?;
+        if *generation == token.generation { place.take() } else { None }
+    }
+
+    fn forget(&mut self, token: Token, underway: &Underway<T::Stream>) {
+        // The kernel forgets a closed descriptor by itself; one that goes on is attached anew.
+        let _ = self.transport.detach(underway.stream.inner());
+        self.release(token);
+    }
+
+    fn fail(&mut self, token: Token, underway: &Underway<T::Stream>, cause: Cause) {
+        self.forget(token, underway);
+        self.acceptor.counts().fails(cause);
+    }
+
+    fn end_late(&mut self, now: u64) {
+        while let Some((deadline, token)) = self.deadlines.front().copied() {
+            let is_over = self.slots[token.slot as usize].0 != token.generation;
+            if !is_over && now < deadline {
+                return;
+            }
+            self.deadlines.pop_front();
+            if let Some(underway) = self.take(token) {
+                self.fail(token, &underway, Cause::Late);
+            }
+        }
+    }
+}
+
+impl<T: Transport> Drop for Handshakes<T> {
+    fn drop(&mut self) {
+        for _ in 0..self.underway() {
+            self.acceptor.counts().is_left();
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Handshakes in memory, with the clock driven by hand: who gets through, who is closed and why,
+//! and how many there may be.
+
+use laneway_certs::{self as certs, Authority, ClientEnd, Pair, TERMS, VERSIONS};
+use laneway_tls::{
+    Acceptor, Bounds, Cause, Finished, Handshakes, Progress, Terms, TlsStream, Told,
+};
+use laneway_tls::{Failure, Verify};
+use laneway_transport::Stream;
+use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
+use std::sync::Arc;
+
+const BOUNDS: Bounds = Bounds { most: 3, nanos: 1000 };
+
+struct Server {
+    net: Net,
+    acceptor: Arc<Acceptor>,
+    handshakes: Handshakes<MemoryTransport>,
+    finished: Vec<Finished<MemoryStream>>,
+    now: u64,
+}
+
+impl Server {
+    fn new(pair: &Pair, terms: Terms, client_ca: Option<&str>, faults: Faults) -> Server {
+        let net = Net::new(faults);
+        let identity = certs::identity(pair, &terms, client_ca);
+        let acceptor = Arc::new(Acceptor::new(identity, terms));
+        let handshakes = Handshakes::new(net.transport(), acceptor.clone(), BOUNDS);
+        Server { net, acceptor, handshakes, finished: Vec::new(), now: 0 }
+    }
+
+    fn plain(authority: &Authority) -> Server {
+        Server::new(&authority.pair(), TERMS, None, Faults::NONE)
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        let refused = self.handshakes.step(&|| now, &mut self.finished).expect("memory");
+        assert!(refused.is_none(), "{refused:?}");
+    }
+
+    /// Step both ends until the client is through, or is refused.
+    fn shake(&mut self, client: &mut TlsStream<ClientEnd>) -> Result<(), Failure> {
+        for _ in 0..10_000 {
+            let progress = client.handshake()?;
+            self.step();
+            if progress == Progress::Done {
+                return Ok(());
+            }
+        }
+        panic!("the handshake hangs");
+    }
+
+    fn told(&self) -> Told {
+        self.acceptor.told()
+    }
+
+    fn failed(&self, cause: Cause) -> u64 {
+        self.told().failed[cause as usize]
+    }
+}
+
+#[test]
+fn who_is_through_is_handed_out_and_counted_by_version() {
+    let authority = Authority::new("good");
+    // Wherever the bytes are cut.
+    for seed in 1..20 {
+        let faults = Faults { seed, short: 150, refuse: 80, reset: 0, pipe_bytes: 700 };
+        let mut server = Server::new(&authority.pair(), TERMS, None, faults);
+        for version in VERSIONS {
+            let config = authority.client(version, None);
+            let mut client = certs::client(server.net.connect(), &config);
+            server.shake(&mut client).expect("it is a good one");
+            while server.finished.is_empty() {
+                server.step();
+            }
+            let mut stream = server.finished.remove(0).stream;
+            // It is nobody's any more: what comes is for who has it now.
+            assert!(client.write(&[std::io::IoSlice::new(b"get k\r\n")]).is_ok());
+            server.step();
+            let mut got = Vec::new();
+            while got.len() < 7 {
+                let mut room = [0; 64];
+                if let Ok(bytes) = stream.read(&mut room) {
+                    got.extend_from_slice(&room[..bytes]);
+                }
+            }
+            assert_eq!(got, b"get k\r\n");
+        }
+        let told = server.told();
+        assert_eq!((told.full_1_2, told.full_1_3, told.failed()), (1, 1, 0));
+        assert_eq!((told.underway, server.handshakes.underway()), (0, 0));
+    }
+}
+
+#[test]
+fn who_speaks_in_plain_text_is_closed_and_counted() {
+    let mut server = Server::plain(&Authority::new("plain"));
+    for words in [&b"get k\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"\x80\x00\x00\x00", &[0; 100]] {
+        let client = server.net.connect();
+        client.send(words);
+        server.step();
+        server.step();
+        assert!(client.ended(), "{words:?}");
+    }
+    assert_eq!(server.failed(Cause::NotTls), 4, "{:?}", server.told());
+    assert!(server.finished.is_empty());
+}
+
+#[test]
+fn half_handshakes_are_bounded_in_number_and_closed_when_they_are_late() {
+    let authority = Authority::new("late");
+    let mut server = Server::plain(&authority);
+    // They say nothing, or half of a greeting.
+    let silent: Vec<Client> = (0..3).map(|_| server.net.connect()).collect();
+    silent[1].send(&[22, 3, 1, 2, 0, 1, 0]);
+    server.step();
+    assert_eq!(server.handshakes.underway(), BOUNDS.most);
+    // A good one waits in the queue.
+    let config = authority.client(VERSIONS[1], None);
+    let mut client = certs::client(server.net.connect(), &config);
+    server.now = BOUNDS.nanos - 1;
+    for _ in 0..5 {
+        assert_ne!(client.handshake().expect("nobody refuses"), Progress::Done);
+        server.step();
+    }
+    assert!(silent.iter().all(|client| !client.ended()));
+    assert_eq!(server.handshakes.underway(), BOUNDS.most, "no more than that");
+    // They are late, and it is not: its time runs from when it was let in.
+    server.now = BOUNDS.nanos;
+    server.step();
+    assert!(silent.iter().all(Client::ended));
+    assert_eq!(server.failed(Cause::Late), 3);
+    server.shake(&mut client).expect("there is a place now");
+    assert_eq!(server.finished.len(), 1);
+    assert_eq!(server.handshakes.underway(), 0);
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_its_place() {
+    let authority = Authority::new("gone");
+    let mut server = Server::plain(&authority);
+    for number in 0..10 {
+        let end = server.net.connect();
+        end.send(&[22, 3, 1]);
+        server.step();
+        if number % 2 == 0 {
+            end.reset()
+        } else {
+            end.finish()
+        }
+        server.step();
+        assert_eq!(server.handshakes.underway(), 0);
+    }
+    assert_eq!(server.failed(Cause::Gone), 10);
+}
+
+#[test]
+fn certificates_of_clients_are_asked_for_as_the_terms_say() {
+    let (authority, other) = (Authority::new("ours"), Authority::new("another's"));
+    let (good, bad) = (authority.pair(), other.pair());
+    for version in VERSIONS {
+        for (verify, shown, through) in [
+            (Verify::Always, Some(&good), true),
+            (Verify::Always, None, false),
+            (Verify::Always, Some(&bad), false),
+            (Verify::IfGiven, None, true),
+            (Verify::IfGiven, Some(&good), true),
+            (Verify::IfGiven, Some(&bad), false),
+        ] {
+            let terms = Terms { verify, ..TERMS };
+            let ca = Some(&*authority.pem);
+            let mut server = Server::new(&authority.pair(), terms, ca, Faults::NONE);
+            let config = authority.client(version, shown);
+            let mut client = certs::client(server.net.connect(), &config);
+            // A client of TLS 1.3 takes itself to be through before it is refused.
+            let _ = server.shake(&mut client);
+            (0..5).for_each(|_| server.step());
+            assert_eq!(server.finished.len(), usize::from(through), "{verify:?} {version:?}");
+            let refused = server.failed(Cause::ClientCertificate);
+            assert_eq!(refused, u64::from(!through), "{verify:?} {:?}", server.told());
+        }
+    }
+}
+
+#[test]
+fn who_trusts_another_authority_or_speaks_another_version_is_counted_so() {
+    let (authority, other) = (Authority::new("ours"), Authority::new("another's"));
+    let mut server = Server::plain(&authority);
+    for version in VERSIONS {
+        let mut client = certs::client(server.net.connect(), &other.client(version, None));
+        assert!(server.shake(&mut client).is_err());
+        drop(client);
+        (0..3).for_each(|_| server.step());
+    }
+    assert_eq!(server.failed(Cause::RefusedByClient), 2, "{:?}", server.told());
+    let terms = Terms { only_1_3: true, ..TERMS };
+    let mut server = Server::new(&authority.pair(), terms, None, Faults::NONE);
+    let config = authority.client(VERSIONS[0], None);
+    let mut client = certs::client(server.net.connect(), &config);
+    assert!(server.shake(&mut client).is_err());
+    (0..3).for_each(|_| server.step());
+    assert_eq!(server.failed(Cause::NothingInCommon), 1, "{:?}", server.told());
+}
+
+#[test]
+fn another_certificate_is_shown_to_who_comes_next_and_tickets_of_the_old_one_are_void() {
+    let (before, after) = (Authority::new("before"), Authority::new("after"));
+    let mut server = Server::plain(&before);
+    let config = before.client(VERSIONS[1], None);
+    let mut first = certs::client(server.net.connect(), &config);
+    server.shake(&mut first).expect("it is shown the old one");
+    let mut stays = server.finished.remove(0).stream;
+    stays.write(&[std::io::IoSlice::new(b"x")]).expect("room");
+    assert_eq!(first.read(&mut [0; 8]).expect("a byte, and tickets"), 1);
+    server.acceptor.replace(certs::identity(&after.pair(), &TERMS, None));
+    // Who comes with a ticket is not taken at it: it is shown the new one, which it does not trust.
+    let mut second = certs::client(server.net.connect(), &config);
+    assert!(server.shake(&mut second).is_err());
+    let config = after.client(VERSIONS[1], None);
+    let mut third = certs::client(server.net.connect(), &config);
+    server.shake(&mut third).expect("it is shown the new one");
+    assert_eq!(server.told().resumed, 0);
+    // Who came before goes on.
+    stays.write(&[std::io::IoSlice::new(b"y")]).expect("room");
+    assert_eq!(first.read(&mut [0; 8]).expect("a byte"), 1);
+}
+
+#[test]
+fn where_nothing_can_be_watched_accepting_pauses_and_goes_on_later() {
+    let authority = Authority::new("full");
+    let mut server = Server::plain(&authority);
+    server.net.refuse_watching(true);
+    let lost = server.net.connect();
+    let now = server.now;
+    let refused = server.handshakes.step(&|| now, &mut server.finished).expect("memory");
+    assert!(refused.is_some() && lost.ended());
+    server.net.refuse_watching(false);
+    let config = authority.client(VERSIONS[1], None);
+    let mut client = certs::client(server.net.connect(), &config);
+    let _ = client.handshake();
+    server.step();
+    assert_eq!(server.handshakes.underway(), 0, "it pauses");
+    server.now += 1_000_000_000;
+    server.shake(&mut client).expect("the pause is over");
+    assert_eq!(server.told().underway, 0);
+}
