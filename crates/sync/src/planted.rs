@@ -70,6 +70,7 @@ bugs! {
     ReadOvertakes => "a read overtakes a durable write of its connection that is under way",
     BatchRedone => "a batch that a flush failed for is done again, what is durable of it too",
     BatchOvertakes => "a connection's requests overtake earlier ones that wait for a device",
+    EvictionUnwritten => "an evicted item is forgotten in memory and not in the log",
     FlushMarkIgnored => "a start ignores `flush_all`",
 }
 

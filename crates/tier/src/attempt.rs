@@ -6,7 +6,7 @@ use crate::append::{Draft, Ticket, check, deletion, small};
 use crate::index::What;
 use crate::large::{LargeWriter, waiting};
 use crate::record::Kind;
-use crate::store::{RESERVE_PUT, Shared};
+use crate::store::{Owner, RESERVE_PUT, Shared};
 use crate::types::{Error, ItemMeta, Result};
 use crate::value::Large;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ pub struct LargeDraft {
 
 impl LargeDraft {
     pub(crate) fn begin(shared: &Arc<Shared>, key: &[u8], value_bytes: u64) -> Result<LargeDraft> {
-        let writer = LargeWriter::new(Held(shared.clone()), value_bytes)?;
+        let writer = LargeWriter::new(Held(shared.clone()), value_bytes, Owner::User)?;
         Ok(LargeDraft { shared: shared.clone(), key: key.into(), value_bytes, writer })
     }
 

@@ -10,7 +10,7 @@ use crate::entry::{Entry, Home, Published, Tie, What};
 use crate::key::Key;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{RwLock, RwLockReadGuard};
 
 /// A leaf with more entries is split.
@@ -21,6 +21,14 @@ struct Slot {
     entry: Entry,
     /// Hits, saturating, halved each migration cycle. A hint: nothing hangs on its order.
     weight: AtomicU8,
+    /// It was hit since the clock of eviction passed it. A hint as well.
+    mark: AtomicBool,
+}
+
+impl Slot {
+    fn new(key: Key, entry: Entry) -> Slot {
+        Slot { key, entry, weight: AtomicU8::new(0), mark: AtomicBool::new(false) }
+    }
 }
 
 /// An entry that is offered, and how a tie is decided.
@@ -54,7 +62,7 @@ impl Builder {
         if self.slots.len() == LEAF_ENTRIES_MAX - 1 {
             self.end_leaf();
         }
-        self.slots.push(Slot { key: key.into(), entry, weight: AtomicU8::new(0) });
+        self.slots.push(Slot::new(key.into(), entry));
     }
 
     /// Whether all came in order.
@@ -125,8 +133,7 @@ fn offer(
             Some(Published::Current(Some(before)))
         }
         Err(index) if slots.len() < LEAF_ENTRIES_MAX => {
-            let (entry, weight) = (entry.clone(), AtomicU8::new(0));
-            slots.insert(index, Slot { key: key.into(), entry, weight });
+            slots.insert(index, Slot::new(key.into(), entry.clone()));
             Some(Published::Current(None))
         }
         Err(_) => None,
@@ -161,6 +168,7 @@ impl BTree {
         let weight = slot.weight.load(Relaxed);
         // Two hits at once may count as one.
         slot.weight.store(weight.saturating_add(1), Relaxed);
+        slot.mark.store(true, Relaxed);
         Some(slot.entry.clone())
     }
 
@@ -306,6 +314,30 @@ impl BTree {
             }
             next = leaves.next().map(|(key, _)| key.clone());
         }
+    }
+
+    /// See [`crate::index::Index::look_through`]: a leaf.
+    pub fn look_through(
+        &self,
+        from: &[u8],
+        mut visit: impl FnMut(&[u8], &Entry, u8),
+    ) -> Option<Box<[u8]>> {
+        let tree = self.read();
+        {
+            let slots = leaf_of(&tree, from).read().expect("nobody panics inside");
+            let begin = find(&slots, from).unwrap_or_else(|index| index);
+            let behind = slots[begin..].iter();
+            behind.for_each(|slot| visit(&slot.key, &slot.entry, slot.weight.load(Relaxed)));
+        }
+        let next = tree.range::<[u8], _>((Bound::Excluded(from), Bound::Unbounded)).next();
+        next.map(|(first, _)| first.as_ref().into())
+    }
+
+    /// See [`crate::index::Index::take_mark`].
+    pub fn take_mark(&self, key: &[u8]) -> bool {
+        let tree = self.read();
+        let slots = leaf_of(&tree, key).read().expect("nobody panics inside");
+        find(&slots, key).is_ok_and(|index| slots[index].mark.swap(false, Relaxed))
     }
 
     /// Halves every weight and calls `visit` with each entry and its weight before.

@@ -13,7 +13,7 @@ use crate::index::Entry;
 use crate::large::LargeWriter;
 use crate::outline::Outline;
 use crate::pointer::Pointer;
-use crate::store::{Checkpoint, Shared};
+use crate::store::{Checkpoint, Owner, Shared};
 use crate::superblock::Superblock;
 use crate::types::{Error, KEY_BYTES_MAX, Result, doing};
 
@@ -49,7 +49,7 @@ impl Shared {
         let newest_bytes = self.maintenance().checkpoints[0].body.bytes;
         let due = self.settings.checkpoint_bytes.max(newest_bytes / 2) <= since;
         let is_wanted = self.index.fair().is_some_and(|fair| fair.wants_checkpoint());
-        match due || is_wanted {
+        match due || is_wanted || self.wants_forgetting() {
             true => self.checkpoint().map(|()| true),
             false => Ok(false),
         }
@@ -68,6 +68,9 @@ impl Shared {
             Ok(body) => body,
             Err(error) => {
                 self.counters.checkpoints_refused.add(1);
+                if let Error::SsdFull { blocks } = error {
+                    maintenance.eviction.want(blocks as u32);
+                }
                 let mut writer = self.writer();
                 writer.refused_bytes = Some(writer.behind_bytes());
                 return Err(error);
@@ -100,6 +103,8 @@ impl Shared {
         }
         maintenance.generation = superblock.generation;
         maintenance.checkpoints = superblock.checkpoints;
+        maintenance.eviction.noted_bytes = 0;
+        self.keep_own_room(&maintenance);
         self.space.free(&before.body.extents);
         let mut writer = self.writer();
         writer.log.set_superblock(superblock.generation);
@@ -133,7 +138,7 @@ impl Shared {
     fn write_checkpoint(&self, head: &Head) -> Result<Pointer> {
         let mut entries = 0;
         self.index.walk(|_, _| entries += 1);
-        let mut writer = LargeWriter::new(self, entries * ENTRY_BYTES_GUESS)?;
+        let mut writer = LargeWriter::new(self, entries * ENTRY_BYTES_GUESS, Owner::Tier)?;
         let mut out = Vec::new();
         head.encode(&mut out);
         let (mut count, mut result) = (0, Ok(()));

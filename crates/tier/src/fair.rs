@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Entries that are looked at in one go.
@@ -48,6 +48,8 @@ pub struct FairIndex {
     /// Of the SSD.
     blocks: u64,
     weights: Box<[AtomicU8]>,
+    /// Of the same keys, whether they were hit since the clock of eviction passed them.
+    marks: Box<[AtomicBool]>,
     hasher: RandomState,
     /// Lines and nodes promised to records that are on their way.
     promised_lines: AtomicU64,
@@ -76,6 +78,7 @@ impl FairIndex {
             state: RwLock::new(State { tree, ledger: None }),
             blocks,
             weights: (0..WEIGHTS).map(|_| AtomicU8::new(0)).collect(),
+            marks: (0..WEIGHTS).map(|_| AtomicBool::new(false)).collect(),
             hasher: RandomState::new(),
             promised_lines: AtomicU64::new(0),
             promised_nodes: AtomicU64::new(0),
@@ -184,8 +187,12 @@ impl FairIndex {
         }
     }
 
+    fn place(&self, key: &[u8]) -> usize {
+        self.hasher.hash_one(key) as usize % WEIGHTS
+    }
+
     fn counter(&self, key: &[u8]) -> &AtomicU8 {
-        &self.weights[self.hasher.hash_one(key) as usize % WEIGHTS]
+        &self.weights[self.place(key)]
     }
 
     /// See [`crate::index::Index::get`].
@@ -199,6 +206,7 @@ impl FairIndex {
         let counter = self.counter(key);
         // Two hits at once may count as one.
         counter.store(counter.load(Relaxed).saturating_add(1), Relaxed);
+        self.marks[self.place(key)].store(true, Relaxed);
         Some(found)
     }
 
@@ -303,6 +311,25 @@ impl FairIndex {
             visit(key, &entry);
             true
         });
+    }
+
+    /// See [`crate::index::Index::look_through`]: a page.
+    pub fn look_through(
+        &self,
+        from: &[u8],
+        mut visit: impl FnMut(&[u8], &Entry, u8),
+    ) -> Option<Box<[u8]>> {
+        let page = self.read().tree.page(from, PAGE_ENTRIES);
+        for cell in &page {
+            visit(&cell.key, &self.entry_or_lost(cell), self.counter(&cell.key).load(Relaxed));
+        }
+        let last = page.last().filter(|_| page.len() == PAGE_ENTRIES);
+        last.map(|last| [&last.key[..], &[0]].concat().into())
+    }
+
+    /// See [`crate::index::Index::take_mark`].
+    pub fn take_mark(&self, key: &[u8]) -> bool {
+        self.marks[self.place(key)].swap(false, Relaxed)
     }
 
     /// See [`crate::index::Index::cool`].

@@ -120,6 +120,21 @@ impl Index {
         either!(self, index => index.walk(visit));
     }
 
+    /// Calls `visit` with some entries from `from` on in order, each with its weight. Says where to
+    /// go on; nowhere at the end.
+    pub fn look_through(
+        &self,
+        from: &[u8],
+        visit: impl FnMut(&[u8], &Entry, u8),
+    ) -> Option<Box<[u8]>> {
+        either!(self, index => index.look_through(from, visit))
+    }
+
+    /// Whether `key` was hit since this was asked last.
+    pub fn take_mark(&self, key: &[u8]) -> bool {
+        either!(self, index => index.take_mark(key))
+    }
+
     /// Halves every weight and calls `visit` with each entry and its weight before.
     pub fn cool(&self, visit: impl FnMut(&Entry, u8)) {
         either!(self, index => index.cool(visit));

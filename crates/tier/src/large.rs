@@ -7,7 +7,7 @@
 use crate::bytes::Blocks;
 use crate::disk::{Disk, Write};
 use crate::pointer::{Extent, PIECE_BYTES, Pointer};
-use crate::store::Shared;
+use crate::store::{Owner, Shared};
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
 use crate::value::{Large, room_of};
 use crc32c::{crc32c, crc32c_append};
@@ -24,6 +24,7 @@ const COPY_STRETCH_BYTES: usize = 64 << 10;
 /// Bytes on their way to the SSD. Dropped before `finish`, it gives its blocks back.
 pub struct LargeWriter<S: AsRef<Shared>> {
     shared: S,
+    owner: Owner,
     pointer: Pointer,
     piece: Blocks,
     filled: usize,
@@ -31,13 +32,13 @@ pub struct LargeWriter<S: AsRef<Shared>> {
 
 impl<S: AsRef<Shared>> LargeWriter<S> {
     /// Takes room for about `bytes`; more is taken when more is written.
-    pub fn new(shared: S, bytes: u64) -> Result<LargeWriter<S>> {
+    pub fn new(shared: S, bytes: u64, owner: Owner) -> Result<LargeWriter<S>> {
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES as u64))
             .map_err(|_| Error::SsdFull { blocks: bytes / BLOCK_BYTES as u64 })?;
-        let extents = shared.as_ref().take_blocks(blocks)?;
+        let extents = shared.as_ref().take_blocks(blocks, owner)?;
         let pointer = Pointer { bytes: 0, extents, crcs: Vec::new() };
         let piece = Blocks::zeroed((bytes as usize).clamp(1, PIECE_BYTES));
-        Ok(LargeWriter { shared, pointer, piece, filled: 0 })
+        Ok(LargeWriter { shared, owner, pointer, piece, filled: 0 })
     }
 
     /// Appends bytes.
@@ -68,7 +69,7 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
         let needed = self.pointer.bytes.div_ceil(BLOCK_BYTES as u64);
         let held: u64 = self.pointer.extents.iter().map(|e| u64::from(e.blocks)).sum();
         if held < needed {
-            let more = shared.take_blocks((needed - held) as u32)?;
+            let more = shared.take_blocks((needed - held) as u32, self.owner)?;
             self.pointer.extents.extend(more);
         }
         let bytes = self.filled.next_multiple_of(BLOCK_BYTES);
@@ -124,7 +125,7 @@ pub fn waiting(shared: &Shared, value: &[u8]) -> Result<Option<Large>> {
         return Ok(None);
     }
     let blocks = value.len().div_ceil(BLOCK_BYTES) as u32;
-    let extents = match shared.take_blocks(blocks) {
+    let extents = match shared.take_blocks(blocks, Owner::User) {
         Ok(extents) => extents,
         Err(error) => {
             shared.waiting.give(room_of(value.len()));

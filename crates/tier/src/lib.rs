@@ -15,7 +15,8 @@
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`; `index`,
 //! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `offer`, `group`, `append`,
-//! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `checkpoint` and `outline` with
+//! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`,
+//! `checkpoint` and `outline` with
 //! `ahead`, `recover` with `survey`, `tree`, `census` and `make` (what is done); `tier`,
 //! `attempt`, `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
 
@@ -29,12 +30,14 @@ mod btree;
 mod bytes;
 mod census;
 mod checkpoint;
+mod clock;
 mod compact;
 mod courtesy;
 mod directory;
 pub mod disk;
 pub mod dump;
 mod entry;
+mod evict;
 mod fair;
 mod fastfair;
 mod fetch;
@@ -75,6 +78,7 @@ mod value;
 
 pub use append::Ticket;
 pub use attempt::{LargeDraft, LargeWhole, Tried};
+pub use clock::{Asks, Wanted};
 pub use courtesy::give_way;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use index::Counts;
@@ -84,9 +88,9 @@ pub use reads::{Answer, Reads, Request, Wake};
 pub use recover::{Media, Progress};
 pub use report::Report;
 pub use scan::{Found, Shown};
-pub use stats::Stats;
+pub use stats::{Dropped, Evicted, Stats};
 pub use tier::Tier;
 pub use types::{
     BLOCK_BYTES, Durability, Error, FORMAT_VERSION, IndexKind, Item, ItemMeta, KEY_BYTES_MAX,
-    MigrateBy, Position, Result, Settings, VALUE_BYTES_MAX,
+    MigrateBy, Position, Result, Settings, VALUE_BYTES_MAX, WhenFull,
 };

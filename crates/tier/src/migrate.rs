@@ -15,6 +15,7 @@
 
 use crate::append::{Draft, deletion};
 use crate::bytes::Blocks;
+use crate::clock::Step;
 use crate::disk::Barrier;
 use crate::index::Home;
 use crate::log::Slot;
@@ -81,6 +82,21 @@ impl Moving {
         self.record().bytes()
     }
 
+    /// Of the item.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// How often it was hit.
+    pub fn weight(&self) -> u8 {
+        self.weight
+    }
+
+    /// Of the record.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Whether it has expired, and a deletion in its place frees something: half of its record at
     /// least, or the blocks of its value.
     fn is_worth_dropping(&self, now_seconds: u32) -> bool {
@@ -106,7 +122,11 @@ impl Shared {
             if reserve < before {
                 return Ok(());
             }
-            let emptied = self.empty_segment(&mut self.maintenance(), false)?;
+            let emptied = match self.empty_segment(&mut self.maintenance(), false) {
+                // Nothing could be evicted for the sort table.
+                Err(Error::SsdFull { .. }) if self.evicts() => false,
+                emptied => emptied?,
+            };
             let gained = before < self.writer().log.free_slots();
             if !gained && 0 < checkpoints_left {
                 // What is left may be tombstones, which a checkpoint makes superfluous.
@@ -158,7 +178,7 @@ impl Shared {
         }
         let items = self.drop_expired(needed.items, 0)?;
         let (hot, cold) = self.divide(items);
-        let cold = match self.write_tables(cold) {
+        let cold = match self.write_tables_with_room(turn, cold) {
             Ok(()) => Vec::new(),
             // No room for a sort table: where the segment is sparse, appending all again helps.
             Err((Error::SsdFull { .. }, cold)) if self.is_sparse(slot) => cold,
@@ -354,11 +374,16 @@ impl Shared {
         if moving.kind.is_of_item() {
             return self.append_item_again(moving, &draft);
         }
+        // Room for the others may have been made by dropping this very table.
+        let id = crate::tables::id_of(&moving.key).unwrap_or(0);
+        let is_table = moving.kind == Kind::Table;
+        if is_table && self.accounts().tables.named_at(id, moving.home).is_none() {
+            return Ok(());
+        }
         let (_, appended) = self.append(&draft, 0)?.ok_or(Error::PmFull)?;
         let to = Home::log(appended.at);
         self.counters.kept_records.add(1);
-        let id = crate::tables::id_of(&moving.key).unwrap_or(0);
-        if moving.kind == Kind::Table {
+        if is_table {
             if let Some(table) = self.accounts().tables.named_at(id, moving.home) {
                 table.home = to;
             }
@@ -420,6 +445,31 @@ impl Shared {
         Ok((ticket.sequence, Home::log(appended.at)))
     }
 
+    /// As [`Shared::write_tables`], but that items on the SSD are evicted for it if need be.
+    fn write_tables_with_room(
+        &self,
+        turn: &mut Maintenance,
+        mut cold: Vec<Moving>,
+    ) -> std::result::Result<(), (Error, Vec<Moving>)> {
+        if let Err(error) = self.evict_ahead(turn) {
+            return Err((error, cold));
+        }
+        loop {
+            let full = match self.write_tables(cold) {
+                Err((full @ Error::SsdFull { .. }, back)) if self.evicts() => {
+                    cold = back;
+                    full
+                }
+                written => return written,
+            };
+            match self.evict_for_tables(turn) {
+                Ok(Step::Looked | Step::Dropped) => {}
+                Ok(Step::Nothing | Step::NoLog) => return Err((full, cold)),
+                Err(error) => return Err((error, cold)),
+            }
+        }
+    }
+
     /// Writes cold records as sort tables and points the index at them. Gives the records back if
     /// there is no room.
     pub fn write_tables(
@@ -432,13 +482,15 @@ impl Shared {
         let mut offsets = Vec::new();
         // Nobody else names tables: maintenance is one at a time.
         let first_id = self.accounts().tables.last_id + 1;
+        let mut run_bytes = self.run_bytes();
         for (index, moving) in cold.iter().enumerate() {
             offsets.push(bytes.len());
             let life = life_of_table(self.store_id, first_id + tables.len() as u64);
             record::encode(&mut bytes, &moving.record(), Stamp { life, durable_to: 0 });
             bytes.resize(bytes.len().next_multiple_of(TABLE_ALIGN), 0);
-            let last = index + 1 == cold.len();
-            if last || self.settings.table_bytes <= bytes.len() {
+            let next = cold.get(index + 1).map(|next| next.bytes().next_multiple_of(TABLE_ALIGN));
+            let is_full = self.settings.table_bytes <= bytes.len();
+            if is_full || next.is_none_or(|next| run_bytes < bytes.len() + next) {
                 match self.write_table(&bytes) {
                     Ok(table) => tables.push((table, std::mem::take(&mut offsets))),
                     Err(error) => {
@@ -447,6 +499,7 @@ impl Shared {
                     }
                 }
                 bytes.clear();
+                run_bytes = self.run_bytes();
             }
         }
         if tables.is_empty() {
@@ -510,14 +563,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes free what only waits for a later group to vouch for it; false if nothing does.
-    pub fn free_what_waits(&self) -> Result<bool> {
+    /// Makes free what only waits for a later group to vouch for it; false if nothing does. Leaves
+    /// so many segments free.
+    pub fn free_what_waits(&self, reserve: u32) -> Result<bool> {
         if self.writer().waiting.is_empty() {
             return Ok(false);
         }
         // The first may still be appended before the group of what waits is durable.
         for _ in 0..2 {
-            self.append_note(Kind::Note, &[], &[])?;
+            let (kind, meta) = (Kind::Note, ItemMeta::default());
+            let note = Draft { kind, sequence: None, meta, key: &[], body: &[], what: None };
+            self.append(&note, reserve)?.ok_or(Error::PmFull)?;
             self.commit(Barrier::Group)?;
         }
         Ok(true)

@@ -14,7 +14,7 @@ use crate::ledger::{Ledger, put_words, words};
 use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::segment::Shape;
-use crate::store::Shared;
+use crate::store::{Owner, Shared};
 use crate::types::{Durability, Error, IndexKind, Position, Result, Settings};
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Shared {
         outline.ledger.encode(&mut out);
         out.put_u64(outline.kept.next);
         put_words(&mut out, &outline.kept.bits.0);
-        let mut writer = LargeWriter::new(self, out.len() as u64)?;
+        let mut writer = LargeWriter::new(self, out.len() as u64, Owner::Tier)?;
         writer.write(&out)?;
         writer.finish()
     }

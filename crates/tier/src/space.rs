@@ -25,6 +25,8 @@ struct State {
     free_blocks: u64,
     /// Behind what was last taken in order.
     next: u32,
+    /// Values leave so many free.
+    kept: u64,
     /// Readers by the first block of what they read, and what to free when they are done.
     pins: HashMap<u32, Pin>,
 }
@@ -139,6 +141,7 @@ impl Claims {
             by_length: runs.iter().map(|&(start, blocks)| (blocks, start)).collect(),
             runs: runs.into_iter().collect(),
             next: 0,
+            kept: 0,
             pins: HashMap::new(),
         };
         Space { state: Mutex::new(state), blocks: self.blocks }
@@ -165,6 +168,29 @@ impl Space {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics inside")
+    }
+
+    /// From now on values leave so many free, for what is not a value.
+    pub fn keep(&self, blocks: u64) {
+        self.lock().kept = blocks;
+    }
+
+    /// Whether there is room for a value of so many, as far as their number goes.
+    pub fn has_spare(&self, blocks: u64) -> bool {
+        let state = self.lock();
+        blocks + state.kept <= state.free_blocks
+    }
+
+    /// Whether so many can be taken, in as many extents as a value may have.
+    pub fn fits(&self, blocks: u32) -> bool {
+        let state = self.lock();
+        let longest = state.by_length.iter().rev().take(EXTENTS_MAX);
+        u64::from(blocks) <= longest.map(|(length, _)| u64::from(*length)).sum()
+    }
+
+    /// How many blocks the longest free run has.
+    pub fn longest_run(&self) -> u32 {
+        self.lock().by_length.last().map_or(0, |(length, _)| *length)
     }
 
     /// Takes neighbouring blocks.

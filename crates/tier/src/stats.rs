@@ -41,6 +41,20 @@ pub struct Counters {
     pub migrated_records: Counter,
     /// Records of expired items that a deletion took the place of.
     pub expired_records: Counter,
+    /// Small items dropped to make room, and their key and value bytes.
+    pub evicted_small: Counter,
+    /// See above.
+    pub evicted_small_bytes: Counter,
+    /// The same of large ones.
+    pub evicted_large: Counter,
+    /// See above.
+    pub evicted_large_bytes: Counter,
+    /// Blocks of the SSD that they had, about.
+    pub evicted_blocks: Counter,
+    /// Small items that had expired when room was made, and went before any other.
+    pub expired_first_small: Counter,
+    /// The same of large ones.
+    pub expired_first_large: Counter,
     /// Segments emptied.
     pub segments_freed: Counter,
     /// Sort tables emptied.
@@ -49,6 +63,44 @@ pub struct Counters {
     pub checkpoints: Counter,
     /// Checkpoints for which there was no room.
     pub checkpoints_refused: Counter,
+}
+
+/// What was dropped to make room on the SSD, by class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Evicted {
+    /// Small items.
+    pub small: Dropped,
+    /// Large ones.
+    pub large: Dropped,
+}
+
+/// The same of one class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Items that had not expired.
+    pub items: u64,
+    /// Their key and value bytes.
+    pub bytes: u64,
+    /// Items that had expired, and went before any other.
+    pub expired_first: u64,
+}
+
+impl Counters {
+    /// What was dropped so far.
+    pub fn evicted(&self) -> Evicted {
+        Evicted {
+            small: Dropped {
+                items: self.evicted_small.get(),
+                bytes: self.evicted_small_bytes.get(),
+                expired_first: self.expired_first_small.get(),
+            },
+            large: Dropped {
+                items: self.evicted_large.get(),
+                bytes: self.evicted_large_bytes.get(),
+                expired_first: self.expired_first_large.get(),
+            },
+        }
+    }
 }
 
 /// `stats tier`, as a value.
@@ -90,6 +142,8 @@ pub struct Stats {
     pub migrated_records: u64,
     /// Records of expired items that a deletion took the place of, instead of their being moved.
     pub expired_records: u64,
+    /// What was dropped to make room on the SSD.
+    pub evicted: Evicted,
     /// Segments emptied.
     pub segments_freed: u64,
     /// Sort tables emptied.

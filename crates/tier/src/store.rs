@@ -4,6 +4,7 @@
 //! Only `maintenance` is held while a medium works (by whoever makes room), so that a write that
 //! finds room ([`crate::attempt`]) never waits for one.
 
+use crate::clock::Eviction;
 use crate::disk::Disk;
 use crate::index::{Entry, Home, Index, What};
 use crate::log::{Log, Refused};
@@ -215,6 +216,8 @@ pub struct Maintenance {
     pub checkpoints: [Checkpoint; 2],
     /// What was last known of the segments' warmth.
     pub heat: Option<Heat>,
+    /// Where the store is a cache.
+    pub eviction: Eviction,
     /// Slots with a damaged record: they are left as they are.
     pub quarantined: BTreeSet<u32>,
 }
@@ -227,6 +230,15 @@ pub struct Heat {
     pub generation: u64,
     /// Segments that may still be chosen by it.
     pub choices: u32,
+}
+
+/// Whose blocks on the SSD are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// A value's.
+    User,
+    /// A checkpoint's.
+    Tier,
 }
 
 /// An open store.
@@ -309,7 +321,15 @@ impl Shared {
     /// Takes blocks for a value. Where many wait for a group they lie in the order they come, so
     /// that few writes take them; where each is waited for, they go where others were before, so
     /// that a file system has nothing of its own to write.
-    pub fn take_blocks(&self, blocks: u32) -> Result<Vec<Extent>> {
+    ///
+    /// Where items are evicted, a value leaves room for what makes more of it, and long runs whole.
+    pub fn take_blocks(&self, blocks: u32, owner: Owner) -> Result<Vec<Extent>> {
+        if self.evicts() {
+            return match owner == Owner::Tier || self.space.has_spare(blocks.into()) {
+                true => self.space.take(blocks),
+                false => Err(Error::SsdFull { blocks: blocks.into() }),
+            };
+        }
         match self.settings.durability {
             Durability::Ack => self.space.take(blocks),
             Durability::Interval => self.space.take_in_order(blocks),
@@ -415,6 +435,7 @@ impl Shared {
             kept_records: counters.kept_records.get(),
             migrated_records: counters.migrated_records.get(),
             expired_records: counters.expired_records.get(),
+            evicted: counters.evicted(),
             segments_freed: counters.segments_freed.get(),
             tables_freed: counters.tables_freed.get(),
             checkpoints: counters.checkpoints.get(),

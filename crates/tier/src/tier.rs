@@ -3,6 +3,7 @@
 use crate::append::{Draft, Ticket, check, deletion, small};
 use crate::attempt::{LargeDraft, LargeWhole, Tried};
 use crate::background::Background;
+use crate::clock::Asks;
 use crate::disk::Barrier;
 use crate::large::waiting;
 use crate::read::{Expired, LargeReader, Look};
@@ -11,7 +12,7 @@ use crate::record::{Kind, bytes_of};
 use crate::recover::{Media, Progress, Purpose, recover};
 use crate::report::Report;
 use crate::scan::{Found, Shown};
-use crate::stats::Stats;
+use crate::stats::{Evicted, Stats};
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, Settings};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ impl Tier {
         if report.log_is_new {
             shared.replace_lost_log()?;
         }
+        shared.keep_own_room(&shared.maintenance());
         let shared = Arc::new(shared);
         let background = settings.background.then(|| Background::start(&shared)).transpose()?;
         Ok((Tier { shared, background }, report))
@@ -151,10 +153,14 @@ impl Tier {
         self.with_room(|| LargeDraft::begin(&self.shared, key, value_bytes))
     }
 
-    /// Tries once more if the SSD is full and something on it only waits to be freed.
+    /// Tries once more if the SSD is full and something on it only waits to be freed, or may be
+    /// evicted.
     fn with_room<T>(&self, take: impl Fn() -> Result<T>) -> Result<T> {
         match take() {
-            Err(Error::SsdFull { .. }) if self.shared.free_what_waits()? => take(),
+            Err(Error::SsdFull { blocks }) if self.shared.evicts() => {
+                self.shared.evict_until(blocks, take)
+            }
+            Err(Error::SsdFull { .. }) if self.shared.free_what_waits(0)? => take(),
             taken => taken,
         }
     }
@@ -210,6 +216,22 @@ impl Tier {
     /// not copied.
     pub fn tell_time(&self, now_seconds: u32) {
         self.shared.now_seconds.store(now_seconds, Relaxed);
+    }
+
+    /// Asks `asks` before an item is evicted ([`crate::WhenFull::Evict`]): an owner that has items
+    /// in memory reads them there, and they look cold here. It must not call the tier.
+    pub fn ask_before_evicting(&self, asks: Asks) {
+        self.shared.maintenance().eviction.asks = Some(asks);
+    }
+
+    /// Whether items are dropped where the SSD has no room.
+    pub fn evicts(&self) -> bool {
+        self.shared.evicts()
+    }
+
+    /// What was dropped so far to make room on the SSD; from counters alone.
+    pub fn evicted(&self) -> Evicted {
+        self.shared.counters.evicted()
     }
 
     /// Of the next `looks` items from `from` on, those that have expired at `now_seconds`; from the

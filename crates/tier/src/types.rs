@@ -75,6 +75,16 @@ pub enum MigrateBy {
     Age,
 }
 
+/// What becomes of a write for which the SSD has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenFull {
+    /// It is refused: nothing that was acknowledged goes.
+    #[default]
+    Refuse,
+    /// Items that are worth least are dropped for it: the store is a cache.
+    Evict,
+}
+
 /// What says where everything is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IndexKind {
@@ -109,6 +119,8 @@ pub struct Settings {
     pub durability: Durability,
     /// Which items migrate.
     pub migrate_by: MigrateBy,
+    /// What happens when the SSD is full. It may change at each opening.
+    pub when_full: WhenFull,
     /// Share of the segments in use, in percent, at which migration begins.
     pub migrate_percent: u32,
     /// Bytes of log and of new sort tables, behind the last checkpoint, after which one is due; or
@@ -136,6 +148,7 @@ impl Default for Settings {
             table_bytes: 1 << 20,
             durability: Durability::Ack,
             migrate_by: MigrateBy::Hotness,
+            when_full: WhenFull::Refuse,
             migrate_percent: 75,
             checkpoint_bytes: 256 << 20,
             index: None,

@@ -6,10 +6,10 @@
 
 mod common;
 
-use common::{Kind, Machine, settings, value};
+use common::{Kind, Machine, SSD_BYTES, settings, value};
 use laneway_tier::disk::Barrier;
 use laneway_tier::disk::sim::{Faults, Random};
-use laneway_tier::{Durability, IndexKind, Item, ItemMeta, MigrateBy, Settings, Tier};
+use laneway_tier::{Durability, IndexKind, Item, ItemMeta, MigrateBy, Settings, Tier, WhenFull};
 use std::collections::BTreeMap;
 
 const KEYS: u64 = 40;
@@ -24,6 +24,8 @@ type Value = Option<(u64, usize)>;
 struct Oracle {
     keys: BTreeMap<Vec<u8>, Vec<Value>>,
     version: u64,
+    /// The store is a cache: whatever is not what it may hold is gone.
+    may_vanish: bool,
     /// What was read and may not be.
     wrong: Option<String>,
 }
@@ -62,7 +64,8 @@ impl Oracle {
         let none = vec![None];
         let states = self.keys.get(key).unwrap_or(&none);
         let may = if at_once { &states[states.len() - 1..] } else { &states[..] };
-        if !may.iter().any(|state| is(state, item, self.version)) {
+        let has_vanished = self.may_vanish && item.is_none();
+        if !has_vanished && !may.iter().any(|state| is(state, item, self.version)) {
             let read = item.map(|item| (item.meta.flags, item.value.len()));
             let key = key.escape_ascii();
             self.wrong.get_or_insert(format!("key {key} reads as {read:?} and not as {may:?}"));
@@ -83,6 +86,7 @@ impl Oracle {
         for (key, states) in &mut self.keys {
             let item = tier.get(key).map_err(|error| error.to_string())?;
             let found = states.iter().position(|state| is(state, item.as_ref(), self.version));
+            let found = found.or_else(|| (self.may_vanish && item.is_none()).then_some(0));
             let Some(found) = found else {
                 let held = item.map(|item| (item.meta.flags, item.value.len()));
                 return Err(format!(
@@ -204,12 +208,32 @@ fn settings_of(random: &mut Random, kind: Kind) -> Settings {
     settings
 }
 
+/// What is special about some runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum With {
+    /// Nothing.
+    Nothing,
+    /// Groups that are padded.
+    Pads,
+    /// An SSD that is far too small, on which items are evicted.
+    Evicts,
+}
+
+/// Bytes of an SSD that evicts: of some 200 KiB of values it holds a part.
+const SSD_BYTES_EVICTING: usize = 256 << 10;
+
 /// How many states one seed explored, or what was wrong.
-fn explore(kind: Kind, seed: u64, faults: &Faults, pads: bool) -> Result<u64, String> {
+fn explore(kind: Kind, seed: u64, faults: &Faults, with: With) -> Result<u64, String> {
     let mut random = Random::new(seed);
-    let settings = Settings { pad_groups: pads, ..settings_of(&mut random, kind) };
-    let mut oracle = Oracle::default();
-    let mut machine = Machine::new(kind, faults);
+    let evicts = with == With::Evicts;
+    let settings = Settings {
+        pad_groups: with == With::Pads,
+        when_full: if evicts { WhenFull::Evict } else { WhenFull::Refuse },
+        ..settings_of(&mut random, kind)
+    };
+    let mut oracle = Oracle { may_vanish: evicts, ..Oracle::default() };
+    let ssd_bytes = if evicts { SSD_BYTES_EVICTING } else { SSD_BYTES };
+    let mut machine = Machine::sized(kind, faults, ssd_bytes);
     // An index in persistent memory is changed word by word.
     let events = if kind.is_fair() { 6000 } else { 600 };
     machine.power.restore(1 + random.below(events));
@@ -266,15 +290,15 @@ fn no_problems(problems: &[String], faults: &Faults) -> Result<(), String> {
 }
 
 fn explore_many(kind: Kind, seeds: u64, states_min: u64) {
-    explore_with(kind, &faults(), false, seeds, states_min);
+    explore_with(kind, &faults(), With::Nothing, seeds, states_min);
 }
 
-fn explore_with(kind: Kind, faults: &Faults, pads: bool, seeds: u64, states_min: u64) {
+fn explore_with(kind: Kind, faults: &Faults, with: With, seeds: u64, states_min: u64) {
     let only = std::env::var("TIER_CRASH_SEED").ok().and_then(|text| text.parse().ok());
     let seeds = only.map_or(0..seeds, |seed: u64| seed..seed + 1);
     let mut states = 0;
     for seed in seeds {
-        match explore(kind, seed, faults, pads) {
+        match explore(kind, seed, faults, with) {
             Ok(count) => states += count,
             Err(what) => panic!(
                 "{kind:?}, seed {seed}: {what}; again with: \
@@ -317,7 +341,22 @@ fn torn() -> Faults {
 
 #[test]
 fn with_groups_padded_nothing_acknowledged_is_lost_where_written_blocks_are_torn() {
-    explore_with(Kind::Wal, &torn(), true, 300, 3000);
+    explore_with(Kind::Wal, &torn(), With::Pads, 300, 3000);
+}
+
+#[test]
+fn what_is_evicted_is_gone_or_as_it_was_last_on_persistent_memory() {
+    explore_with(Kind::Pm, &faults(), With::Evicts, 300, 3000);
+}
+
+#[test]
+fn what_is_evicted_is_gone_or_as_it_was_last_with_the_index_in_persistent_memory() {
+    explore_with(Kind::PmFair, &faults(), With::Evicts, 200, 2000);
+}
+
+#[test]
+fn what_is_evicted_is_gone_or_as_it_was_last_on_a_disk() {
+    explore_with(Kind::Wal, &faults(), With::Evicts, 300, 3000);
 }
 
 #[test]
@@ -327,7 +366,7 @@ fn without_padding_a_torn_block_that_was_written_again_is_caught() {
 
 fn is_caught(kind: Kind, faults: &Faults) -> bool {
     // An assertion of the tier's own is a catch, too.
-    let explore = |seed| std::panic::catch_unwind(|| explore(kind, seed, faults, false));
+    let explore = |seed| std::panic::catch_unwind(|| explore(kind, seed, faults, With::Nothing));
     (0..1000).any(|seed| !matches!(explore(seed), Ok(Ok(_))))
 }
 

@@ -9,7 +9,7 @@
 use crate::random::{self, Value};
 use laneway_tier::disk::sim::{Faults, Power, SimDisk};
 use laneway_tier::pm::wal::WalRegion;
-use laneway_tier::{Durability, ItemMeta, Media, MigrateBy, Settings, Tier};
+use laneway_tier::{Durability, ItemMeta, Media, MigrateBy, Settings, Tier, WhenFull};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ pub fn settings(background: bool) -> Settings {
         table_bytes: 16 << 10,
         durability: Durability::Ack,
         migrate_by: MigrateBy::Hotness,
+        when_full: WhenFull::Refuse,
         migrate_percent: 60,
         checkpoint_bytes: 96 << 10,
         index: None,

@@ -5,7 +5,7 @@ use laneway_tier::disk::sim::{Faults, Power, SimDisk};
 use laneway_tier::pm::Region;
 use laneway_tier::pm::sim::SimRegion;
 use laneway_tier::pm::wal::WalRegion;
-use laneway_tier::{Durability, Media, MigrateBy, Report, Result, Settings, Tier};
+use laneway_tier::{Durability, Media, MigrateBy, Report, Result, Settings, Tier, WhenFull};
 use std::sync::Arc;
 
 pub const SEGMENT_BYTES: u32 = 16 << 10;
@@ -50,9 +50,14 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(kind: Kind, faults: &Faults) -> Machine {
+        Machine::sized(kind, faults, SSD_BYTES)
+    }
+
+    /// With an SSD of so many bytes.
+    pub fn sized(kind: Kind, faults: &Faults, ssd_bytes: usize) -> Machine {
         // Half of the memory is the index's, where it is there.
         let pm_bytes = if kind.is_fair() { 2 * PM_BYTES } else { PM_BYTES };
-        Machine::of(kind, faults, u64::MAX, vec![0; pm_bytes], vec![0; SSD_BYTES])
+        Machine::of(kind, faults, u64::MAX, vec![0; pm_bytes], vec![0; ssd_bytes])
     }
 
     pub fn of(kind: Kind, faults: &Faults, fails_at: u64, log: Vec<u8>, ssd: Vec<u8>) -> Machine {
@@ -122,6 +127,7 @@ pub fn settings() -> Settings {
         table_bytes: 8 << 10,
         durability: Durability::Ack,
         migrate_by: MigrateBy::Hotness,
+        when_full: WhenFull::Refuse,
         migrate_percent: 60,
         checkpoint_bytes: 40 << 10,
         index: None,
