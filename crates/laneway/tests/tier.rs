@@ -126,6 +126,49 @@ fn an_index_in_persistent_memory_is_found_after_a_kill_and_checked_by_the_tools(
     assert!(text(&refused.stderr).contains("made with fair"), "{}", text(&refused.stderr));
 }
 
+/// Sets twice what the SSD takes, and gives back the first refusal.
+fn fill_twice(client: &mut TcpStream) -> Option<Vec<u8>> {
+    (0..TWICE).find_map(|number| {
+        let request = set(&format!("k{number}"), &value(number, FILLING_BYTES));
+        let told = ask(client, &request, b"\r\n");
+        (told != b"STORED\r\n").then_some(told)
+    })
+}
+
+const FILLING_BYTES: usize = 100_000;
+const TWICE: u64 = 2 * (32 << 20) / FILLING_BYTES as u64;
+
+#[test]
+fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
+    let folder = Folder::new("when-full");
+    let flags = ["--ssd-size", "32m", "-m", "8"];
+    let server = Server::start(&folder, &flags);
+    let refused = fill_twice(&mut server.connect()).expect("twice as much does not fit");
+    assert!(text(&refused).contains("--ssd-size is needed"), "{}", text(&refused));
+    server.stop();
+    let server = Server::start(&folder, &[&flags[..], &["--when-full", "evict"]].concat());
+    let mut client = server.connect();
+    assert_eq!(fill_twice(&mut client), None);
+    let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
+    assert!(stats.contains("STAT when_full evict\r\n"), "{stats}");
+    assert!(!stats.contains("STAT evicted_items_large 0\r\n"), "{stats}");
+    assert!(stats.contains("STAT writes_refused 0\r\n"), "{stats}");
+    server.kill();
+    let server = Server::start(&folder, &[&flags[..], &["--when-full", "evict"]].concat());
+    let mut client = server.connect();
+    let mut held = 0;
+    for number in 0..TWICE {
+        if let Some(got) = get(&mut client, &format!("k{number}")) {
+            assert!(got == value(number, FILLING_BYTES), "key {number}");
+            held += 1;
+        }
+    }
+    assert!(TWICE / 4 < held && held < TWICE, "{held} of {TWICE}");
+    server.stop();
+    let checked = tool(&folder, "fsck", &[]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+}
+
 #[test]
 fn a_restart_finds_everything_at_once_in_both_forms() {
     for workers in ["1", "4"] {

@@ -13,6 +13,7 @@ use crate::shared::{Phase, Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{Role, SizeClass};
 use laneway_store::Stats;
+pub use laneway_tier::{Dropped, Evicted};
 pub use laneway_tls::{Cause as TlsCause, Told as TlsWatch};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -127,6 +128,8 @@ pub struct TierWatch {
     pub refused: u64,
     /// Reads of items that are damaged.
     pub lost: u64,
+    /// What was dropped to make room on the SSD.
+    pub evicted: Evicted,
     /// How long the last start took.
     pub recovery_ms: u64,
 }
@@ -339,6 +342,7 @@ fn of_tier(durable: &Durable) -> TierWatch {
         spills: read(&counts.spills),
         refused: read(&counts.refused),
         lost: read(&counts.lost),
+        evicted: durable.tier.evicted(),
         recovery_ms: durable.recovery.took_ms,
     }
 }

@@ -1,7 +1,7 @@
 //! Items and memory, and the durable tier where there is one.
 
 use super::page::Page;
-use laneway_server::watch::{TierWatch, WatchSnapshot};
+use laneway_server::watch::{Dropped, TierWatch, WatchSnapshot};
 use prometheus_client::registry::Unit;
 use std::fmt;
 
@@ -71,6 +71,16 @@ fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
     let help = "Writes that a medium refused, or that were taken back";
     page.counter("tier_refused_writes", help, tier.refused)?;
     page.counter("tier_damaged_reads", "Reads of items that are damaged", tier.lost)?;
+    let classes = [("small", tier.evicted.small), ("large", tier.evicted.large)];
+    let by_class = |value: fn(&Dropped) -> u64| {
+        classes.map(|(class, dropped)| (vec![("class", class)], value(&dropped) as f64))
+    };
+    let help = "Items that the durable tier dropped to make room on the SSD";
+    page.counters("tier_evicted_items", help, None, by_class(|dropped| dropped.items))?;
+    let bytes = by_class(|dropped| dropped.bytes);
+    page.counters("tier_evicted", "Bytes of their keys and values", Some(Unit::Bytes), bytes)?;
+    let help = "Items that had expired when room was made, and went before any other";
+    page.counters("tier_expired_first", help, None, by_class(|dropped| dropped.expired_first))?;
     let took = [(Vec::new(), tier.recovery_ms as f64 / 1e3)];
     let help = "How long the last start took to recover";
     page.gauges_fraction("tier_recovery", help, Some(Unit::Seconds), took)

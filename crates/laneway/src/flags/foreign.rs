@@ -194,7 +194,11 @@ const REQUIRING_KEYS: [(&str, &str); 4] = [
         "system calls are not restricted; use a sandbox of the service manager, and leave the key \
          out",
     ),
-    ("ext_path", "extstore is not supported; keep values on a disk with --data-dir DIR instead"),
+    (
+        "ext_path",
+        "extstore is not supported; keep values on a disk with --data-dir DIR --when-full evict \
+         instead",
+    ),
     ("proxy_", "there is no proxy; leave the key out, and run memcached's proxy or mcrouter"),
 ];
 

@@ -168,6 +168,12 @@ flags! {
     Text migrate_by: Option<String> = flag("migrate-by", "name").default("hotness")
         .help("what leaves a full log")
         .choices(&[("hotness", "what was not asked for"), ("age", "what is oldest")]);
+    Text when_full: Option<String> = flag("when-full", "name").default("refuse")
+        .help("what becomes of a write when the SSD is full")
+        .choices(&[
+            ("refuse", "it is refused, and nothing is lost: a store"),
+            ("evict", "expired, then cold items are dropped for it: a cache"),
+        ]);
     Number read_threads: Option<usize> = flag("read-threads", "num").default("8")
         .help("reads that wait for the SSD at a time");
 }

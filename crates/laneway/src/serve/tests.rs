@@ -252,7 +252,7 @@ fn beside(flag: &str) -> &'static str {
         "slot-requests" | "slot-us" => "--design hkh --access erew --hot default",
         "handoff-workers" => "--design sho -t 4",
         "pm-backend" | "pm-size" | "durability" | "ssd-size" | "split-bytes" | "migrate-by"
-        | "read-threads" => "--data-dir /d",
+        | "when-full" | "read-threads" => "--data-dir /d",
         _ => "",
     }
 }
@@ -318,7 +318,7 @@ fn each_choice_that_the_help_names_is_taken_and_no_other() {
         ("form", "roles") => "-t 4",
         ("pm-backend", _) => "--data-dir /d --unsafe-volatile-pm",
         ("pm-index", _) => "--data-dir /d --pm-backend dax",
-        ("migrate-by", _) => "--data-dir /d",
+        ("migrate-by" | "when-full", _) => "--data-dir /d",
         _ => "",
     };
     let mut told = Vec::new();

@@ -5,7 +5,7 @@ use laneway_policy::Design;
 use laneway_server::boot::{self, Opened};
 use laneway_server::durable::DurableSettings;
 use laneway_server::durable::shared::Recovery;
-use laneway_tier::{Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy};
+use laneway_tier::{Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, WhenFull};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,7 @@ fn first_given(flags: &Flags) -> Option<&'static str> {
         ("--split-bytes", flags.split.is_some()),
         ("--durability", flags.durability.is_some()),
         ("--migrate-by", flags.migrate_by.is_some()),
+        ("--when-full", flags.when_full.is_some()),
         ("--read-threads", flags.read_threads.is_some()),
         ("--unsafe-volatile-pm", flags.volatile_pm),
         ("--pad-groups", flags.pad_groups),
@@ -113,6 +114,16 @@ pub fn directory(flags: &Flags) -> Result<Option<DirectorySettings>, String> {
         Some("age") => MigrateBy::Age,
         Some(other) => {
             return Err(format!("--migrate-by {other}: must be hotness (the default) or age"));
+        }
+    };
+    directory.settings.when_full = match flags.when_full.as_deref() {
+        None | Some("refuse") => WhenFull::Refuse,
+        Some("evict") => WhenFull::Evict,
+        Some(other) => {
+            return Err(format!(
+                "--when-full {other}: must be refuse (a write finds the SSD full and is told so, \
+                 the default) or evict (cold items are dropped for it)"
+            ));
         }
     };
     Ok(Some(directory))

@@ -207,8 +207,13 @@ impl<S> Keeper<S> {
         Ok(Ok(draft))
     }
 
-    /// The item is in memory. Nobody changed it meanwhile: its key was busy.
+    /// The item is in memory. Nobody changed it meanwhile: its key was busy. But the tier may have
+    /// evicted it, and a worker have told so.
     fn land(&self, key: &[u8], draft: Draft, meta: &ItemMeta) {
+        let tier = &self.durable.tier;
+        if tier.evicts() && tier.look(key).is_none() {
+            return;
+        }
         let store = &self.shared.store;
         let mut entry = store.enter(store.hash(key), key, self.now_seconds);
         if entry.meta().is_none() {

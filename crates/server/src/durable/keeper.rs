@@ -1,10 +1,12 @@
 //! The keeper, one step at a time.
 
-use super::hands::{Done, Hands};
+use super::hands::{Done, Hands, SCHEDULE_KEY};
 use super::shared::add;
 use super::state::Keeper;
 use super::task::{KEYS_PER_STEP, LONG, Task};
 use crate::shared::Shared;
+use laneway_store::Store;
+use laneway_tier::Wanted;
 use std::sync::Arc;
 
 /// Requests taken in one step, so that what ended in between is heard of, and so that a worker that
@@ -19,11 +21,24 @@ const FAULTS_MAX: usize = 512;
 /// Longer ones that wait. They are many more, or what is short would wait behind them.
 const LONG_WAITING_MAX: usize = 1 << 14;
 
+/// What memory holds was asked for lately, though hits there are none in the tier; once memory has
+/// evicted it, it shall be found there.
+fn wanted(store: &Store, key: &[u8]) -> Wanted {
+    if *key == SCHEDULE_KEY {
+        return Wanted::Always;
+    }
+    // Whether it has expired does not matter here.
+    let is_held = store.peek(store.hash(key), key, 0).is_some();
+    if is_held { Wanted::Warm } else { Wanted::No }
+}
+
 impl<S> Keeper<S> {
     /// The keeper of this server, whose `durable` is set.
     pub fn new(shared: Arc<Shared<S>>, hands: Box<dyn Hands>) -> Keeper<S> {
+        let store = shared.store.clone();
         let keeper = Keeper::begin(shared, hands);
         keeper.recall_flush();
+        keeper.durable.tier.ask_before_evicting(Box::new(move |key| wanted(&store, key)));
         keeper
     }
 

@@ -237,6 +237,7 @@ impl<S> Keeper<S> {
         crate::stats::TierSnapshot {
             stats: stats.clone(),
             waits: self.durable.waits,
+            evicts: self.durable.tier.evicts(),
             requests: read(&counts.requests),
             faults: read(&counts.faults),
             fault_bytes: read(&counts.fault_bytes),

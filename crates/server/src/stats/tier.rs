@@ -10,6 +10,8 @@ pub struct TierSnapshot {
     pub stats: Stats,
     /// Writes are durable when they are acknowledged.
     pub waits: bool,
+    /// Items are dropped where the SSD has no room.
+    pub evicts: bool,
     /// Requests that its keeper executed.
     pub requests: u64,
     /// Items brought into memory.
@@ -81,6 +83,7 @@ fn media(lines: &mut Lines<'_>, stats: &Stats) {
 fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     let stats = &snapshot.stats;
     lines.text("durability", if snapshot.waits { "ack" } else { "interval" });
+    lines.text("when_full", if snapshot.evicts { "evict" } else { "refuse" });
     lines.yes("writes_refused_until_restart", stats.poisoned);
     lines.number("groups", stats.groups);
     lines.number("group_records", stats.grouped_records);
@@ -90,6 +93,14 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.number("records_migrated", stats.migrated_records);
     lines.number("records_kept_hot", stats.kept_records);
     lines.number("records_expired", stats.expired_records);
+    lines.number("evicted_items", stats.evicted.small.items + stats.evicted.large.items);
+    lines.number("evicted_items_small", stats.evicted.small.items);
+    lines.number("evicted_items_large", stats.evicted.large.items);
+    lines.number("evicted_bytes", stats.evicted.small.bytes + stats.evicted.large.bytes);
+    lines.number("evicted_bytes_small", stats.evicted.small.bytes);
+    lines.number("evicted_bytes_large", stats.evicted.large.bytes);
+    lines.number("expired_first_small", stats.evicted.small.expired_first);
+    lines.number("expired_first_large", stats.evicted.large.expired_first);
     lines.number("segments_freed", stats.segments_freed);
     lines.number("sort_tables_freed", stats.tables_freed);
     lines.number("checkpoints", stats.checkpoints);
