@@ -44,6 +44,8 @@ pub struct Counts {
     pub wrong_passwords: u64,
     /// Items that memory evicted.
     pub evictions: u64,
+    /// Items that the tier evicted.
+    pub tier_evictions: u64,
     /// Jumps of time.
     pub jumps: u64,
     /// Restarts that found the wall clock stepped back.
@@ -69,7 +71,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 20] {
+    pub fn each(&self) -> [(&'static str, u64); 21] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -82,6 +84,7 @@ impl Counts {
             ("hostile clients", self.hostile),
             ("wrong passwords", self.wrong_passwords),
             ("evictions", self.evictions),
+            ("evictions by the tier", self.tier_evictions),
             ("time jumps", self.jumps),
             ("clock steps back", self.steps_back),
             ("delayed flushes", self.flushes_later),
@@ -116,6 +119,7 @@ impl Counts {
         self.hostile += other.hostile;
         self.wrong_passwords += other.wrong_passwords;
         self.evictions += other.evictions;
+        self.tier_evictions += other.tier_evictions;
         self.jumps += other.jumps;
         self.steps_back += other.steps_back;
         self.flushes_later += other.flushes_later;

@@ -192,6 +192,12 @@ pub const ALL: &[Regression] = &[
         bug: "BatchRedone",
     },
     Regression {
+        name: "what was evicted comes back, or another's bytes in its place",
+        seed: 1,
+        sets: &[("kept", 1), ("evicts", 1), ("ssd-mb", 1), ("large", 80), ("crashes", 6)],
+        bug: "EvictionUnwritten",
+    },
+    Regression {
         name: "an SSD that is older than its log is opened",
         seed: 1,
         sets: &[("kept", 1), ("crashes", 10), ("hostile", 0), ("datagram-clients", 0)],

@@ -56,6 +56,8 @@ pub struct Swarm {
     pub crashes: u32,
     /// Of the SSD.
     pub ssd_bytes: usize,
+    /// Items are dropped where the SSD is full.
+    pub evicts: bool,
     /// Devices take long: what is not durable yet stays so for many steps.
     pub slow_devices: bool,
     /// Disks fail too.
@@ -187,6 +189,7 @@ impl Swarm {
             kept,
             crashes: random.below(6) as u32,
             ssd_bytes: if tight && random.one_in(2) { 4 << 20 } else { 24 << 20 },
+            evicts: false,
             slow_devices: random.one_in(3),
             disk_faults: random.one_in(4),
             clients: 1 + random.below(6) as usize,
@@ -239,6 +242,10 @@ impl Swarm {
         self.helps = self.kept != Kept::No && random.one_in(2);
         self.resp = random.one_in(if self.kept == Kept::No { 3 } else { 2 });
         self.users = random.one_in(4);
+        if self.kept != Kept::No && random.one_in(3) {
+            self.evicts = true;
+            self.ssd_bytes = (1 << 20) << random.below(3);
+        }
     }
 
     /// Whether the connection of this number speaks RESP: every second one.
@@ -267,9 +274,10 @@ impl Swarm {
         }
     }
 
-    /// Whether a store may be refused for want of memory.
+    /// Whether a store may be refused for want of memory, or of an SSD that takes the value: one
+    /// that evicts is small.
     pub fn may_refuse(&self) -> bool {
-        self.is_tight() || self.store_mode || self.refuse_memory > 0
+        self.is_tight() || self.store_mode || self.refuse_memory > 0 || self.evicts
     }
 
     /// Smaller runs that may fail in the same way, the largest steps first.
@@ -293,6 +301,7 @@ impl Swarm {
         add(&|swarm| swarm.reset = 0);
         add(&|swarm| swarm.disk_faults = false);
         add(&|swarm| swarm.rot = false);
+        add(&|swarm| swarm.evicts = false);
         add(&|swarm| swarm.back = false);
         add(&|swarm| swarm.datagram_faults = 0);
         add(&|swarm| swarm.admin = false);
@@ -328,6 +337,7 @@ impl Swarm {
             ("kept", self.kept as u64),
             ("memory-mb", self.memory_bytes >> 20),
             ("ssd-mb", (self.ssd_bytes >> 20) as u64),
+            ("evicts", self.evicts.into()),
             ("crashes", self.crashes.into()),
             ("hostile", self.hostile as u64),
             ("datagram-clients", self.datagram_clients as u64),
@@ -366,6 +376,7 @@ impl Swarm {
             "kept" => self.kept = Kept::ALL[(value as usize).min(2)],
             "memory-mb" => self.memory_bytes = value << 20,
             "ssd-mb" => self.ssd_bytes = (value as usize) << 20,
+            "evicts" => self.evicts = value != 0,
             "crashes" => self.crashes = value as u32,
             "hostile" => self.hostile = value as usize,
             "datagram-clients" => self.datagram_clients = value as usize,

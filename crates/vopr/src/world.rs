@@ -21,7 +21,7 @@ use crate::users::USERS;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Phase;
 use laneway_tier::disk::sim::Random;
-use laneway_tier::{Durability, Settings as TierSettings, Tier};
+use laneway_tier::{Durability, Settings as TierSettings, Tier, WhenFull};
 use laneway_transport::memory::Faults;
 use laneway_transport::memory_datagram::DatagramFaults;
 use std::sync::Arc;
@@ -62,6 +62,8 @@ pub struct World {
     sound: Option<Images>,
     /// Bytes were changed, at rest or as they were read.
     is_rotten: bool,
+    /// The tier has evicted items in an earlier life.
+    has_evicted: bool,
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, String>;
@@ -85,6 +87,7 @@ impl World {
             older: None,
             sound: None,
             is_rotten: false,
+            has_evicted: false,
         }
     }
 
@@ -156,7 +159,8 @@ impl World {
     fn tier_settings(&self) -> TierSettings {
         let interval = self.swarm.kept == Kept::Interval;
         let durability = if interval { Durability::Interval } else { Durability::Ack };
-        TierSettings { durability, ..settings() }
+        let when_full = if self.swarm.evicts { WhenFull::Evict } else { WhenFull::Refuse };
+        TierSettings { durability, when_full, ..settings() }
     }
 
     /// Now and then, where there is a store already.
@@ -259,7 +263,7 @@ impl World {
 
     pub(crate) fn scene<'a>(&'a mut self, rig: &Rig) -> (Scene<'a>, &'a mut Vec<StreamClient>) {
         let now_nanos = self.clock.nanos();
-        let may_miss = judge::may_miss(self.swarm.kept, rig);
+        let may_miss = self.may_miss(rig);
         let may_doubt = self.may_doubt();
         let may_close = rig.shared.phase() != Phase::Running;
         let scene = Scene {
@@ -326,13 +330,22 @@ impl World {
 
     pub(crate) fn now(&self, life: &Life) -> (u32, bool) {
         let now = self.clock.unix_seconds(self.clock.nanos());
-        (now, judge::may_miss(self.swarm.kept, &life.rig))
+        (now, self.may_miss(&life.rig))
+    }
+
+    /// Whether an item may be gone without a trace. Memory may have had one that the tier evicted
+    /// until the next life.
+    fn may_miss(&self, rig: &Rig) -> bool {
+        self.has_evicted || judge::may_miss(self.swarm.kept, rig)
     }
 
     /// The server ends, and the machine with it or not.
     fn end(&mut self, mut life: Life, end: End, last: bool) -> Outcome {
         let off = self.has_no_power();
         self.books.counts.evictions += life.rig.evictions();
+        let evicted = life.rig.tier_evictions();
+        self.books.counts.tier_evictions += evicted;
+        self.has_evicted |= 0 < evicted;
         if let Some(net) = &life.rig.datagrams {
             let fates = net.fates();
             self.books.counts.datagram_faults +=

@@ -328,6 +328,12 @@ impl Rig {
         panic!("there is no such worker")
     }
 
+    /// Items that the tier evicted.
+    pub fn tier_evictions(&self) -> u64 {
+        let evicted = self.shared.durable.get().map(|durable| durable.tier.evicted());
+        evicted.map_or(0, |evicted| evicted.small.items + evicted.large.items)
+    }
+
     /// Items that memory evicted.
     pub fn evictions(&self) -> u64 {
         self.domains.iter().map(|shared| shared.store.stats().evictions).sum()
