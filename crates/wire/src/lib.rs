@@ -1,5 +1,5 @@
-//! The wire formats, memcached's and RESP ([`resp`]): bytes in, requests out, without copying the
-//! key; and the replies.
+//! The wire formats, memcached's text and meta protocols, its [`binary`] one, and RESP ([`resp`]):
+//! bytes in, requests out, without copying the key; and the replies.
 //!
 //! One grammar for every place bytes arrive: server, load generator, client library and fuzzer all
 //! call [`parse`]. It answers three ways: `Ok(Some(frame))` serve it, `Ok(None)` more bytes are
@@ -12,6 +12,7 @@ extern crate alloc;
 
 pub mod answer;
 pub mod base64;
+pub mod binary;
 pub mod limits;
 pub mod login;
 pub mod print;
