@@ -9,7 +9,7 @@ use laneway_server::boot::Server;
 use laneway_server::durable::DurableSettings;
 use laneway_server::execute::VERSION;
 use laneway_server::kernel::Kernel;
-use laneway_server::settings::{Idle, RespSettings, Settings, log_level};
+use laneway_server::settings::{Binding, Idle, RespSettings, Settings, log_level};
 use laneway_server::stats::Question;
 use std::ffi::OsString;
 use std::io::Write;
@@ -322,6 +322,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         udp,
         resp: RespSettings { shared: !flags.no_resp, addresses: plain(&resp) },
         tls,
+        binding: binding(flags)?,
         shm: shm::settings(flags, workers)?,
         rdma: rdma::settings(flags, workers)?,
         backlog: flags.backlog.unwrap_or(BACKLOG),
@@ -463,6 +464,29 @@ fn resp(flags: &Flags) -> Result<Vec<Place>, String> {
     places.sort_by_key(|place| (place.address, !place.encrypts));
     places.dedup_by_key(|place| place.address);
     Ok(places)
+}
+
+/// `-B` and `-S`, which go together as in memcached, but for `-B auto`: there each protocol has a
+/// way to say who somebody is.
+fn binding(flags: &Flags) -> Result<Binding, String> {
+    if flags.sasl && flags.auth_file.is_none() {
+        return Err(
+            "-S: there are no users; name them in a file (-Y FILE), since those of SASL's \
+                    own database are not read"
+                .to_owned(),
+        );
+    }
+    match flags.protocol.as_deref() {
+        Some("ascii") if flags.sasl => {
+            Err("-S: there is no SASL in the text protocol; write -B binary or -B auto, or leave \
+                 -S out (-Y is for the text protocol, too)"
+                .to_owned())
+        }
+        Some("ascii") => Ok(Binding::Ascii),
+        Some("binary") => Ok(Binding::Binary),
+        None if flags.sasl => Ok(Binding::Binary),
+        _ => Ok(Binding::Auto),
+    }
 }
 
 /// The addresses of `-l`, those without a port with this one; all interfaces where none is given.

@@ -14,7 +14,7 @@ use crate::domains::Domains;
 use crate::execute::Context;
 use crate::handoff::{Home, Job};
 use crate::shared::Shared;
-use laneway_policy::{Placement, WorkerId, WorkerTarget};
+use laneway_policy::{Design, Placement, WorkerId, WorkerTarget};
 use laneway_store::Store;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::sleep::Posted;
@@ -66,6 +66,14 @@ impl<T: Transport> Core<T> {
         }
         self.lanes().items_abroad.add_owner(1);
         Context { store: domains.store(domain), hand: None, ..context }
+    }
+
+    /// The same where requests are executed by who received them, in every design: in a rival one
+    /// what is large is read here, since there only connections could move.
+    pub(crate) fn context_here<'a>(&'a self, touched: &'a Cell<u64>, key: &[u8]) -> Context<'a> {
+        let context = self.context_for(touched, key);
+        let moves = self.plan.design == Design::Lanes;
+        Context { large_from: if moves { context.large_from } else { u64::MAX }, ..context }
     }
 
     /// What is answered to `what` is executed in: it may be about a key.

@@ -9,7 +9,7 @@ use crate::kernel::Kernel;
 use crate::latency::histogram::Reading;
 use crate::latency::{self, Operation};
 use crate::long_answer::LongAnswer;
-use crate::settings::TlsSettings;
+use crate::settings::{Binding, TlsSettings};
 use crate::shared::{Shared, lock};
 use crate::stats::{
     self, BalanceSnapshot, DomainLanes, GeneralSnapshot, HotKeyLine, HotKeysSnapshot,
@@ -291,6 +291,9 @@ impl<S> Shared<S> {
             cas: settings.cas,
             backlog: settings.backlog.max(0) as u64,
             item_bytes_max: settings.item_bytes_max as u64,
+            binding: settings.binding.name(),
+            auth_binary: settings.auth.is_some() && settings.binding != Binding::Ascii,
+            auth_text: settings.auth.is_some() && settings.binding != Binding::Binary,
             flush: settings.flush,
             dump: settings.dump,
             idle_timeout_seconds: settings.idle_timeout.as_secs(),

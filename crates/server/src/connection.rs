@@ -40,7 +40,7 @@ pub enum Mode {
     },
     /// A value that streams straight into its item.
     Body(Box<Incoming>),
-    /// The `\r\n` behind such a value.
+    /// The `\r\n` behind such a value; nothing, in the binary protocol.
     BodyEnd(Box<Incoming>),
     /// An `append` or `prepend` to a large item, which is copied slice by slice.
     Joining {
@@ -207,11 +207,13 @@ impl<S> Connection<S> {
         incoming.draft().is_large()
     }
 
-    /// The value is there; its `\r\n` comes next.
+    /// The value is there; what stands behind it comes next: a `\r\n`, or nothing, which is there
+    /// already.
     pub fn body_is_whole(&mut self) {
         if let Mode::Body(incoming) = std::mem::replace(&mut self.mode, Mode::Requests) {
             self.mode = Mode::BodyEnd(incoming);
             self.large = false; // two bytes are no large work
+            self.unserved |= self.dialect.is_binary();
         }
     }
 
@@ -270,13 +272,14 @@ impl<S> Connection<S> {
         matches!(self.mode, Mode::Requests) && self.output.is_empty() && !self.has_input()
     }
 
-    /// Whether it has received what it has not served.
+    /// Whether there is what it can serve without another byte.
     pub fn has_input(&self) -> bool {
-        let has_front = match &self.dialect {
+        let has_more = match &self.dialect {
             Dialect::Resp(session) => !session.front.is_empty(),
+            Dialect::Binary => matches!(self.mode, Mode::BodyEnd(_)),
             Dialect::Undecided | Dialect::Memcached | Dialect::Unproven(_) => false,
         };
-        has_front || !self.input.is_empty()
+        has_more || !self.input.is_empty()
     }
 
     /// What it keeps, where it speaks RESP.
@@ -286,9 +289,7 @@ impl<S> Connection<S> {
     pub(crate) fn session(&mut self) -> &mut Session {
         match &mut self.dialect {
             Dialect::Resp(session) => session,
-            Dialect::Undecided | Dialect::Memcached | Dialect::Unproven(_) => {
-                unreachable!("it does not speak RESP")
-            }
+            _ => unreachable!("it does not speak RESP"),
         }
     }
 
@@ -300,6 +301,7 @@ impl<S> Connection<S> {
                 let behind = session.storing.take().map_or(0, |storing| storing.behind);
                 Mode::Resp(Under::Skip(Skip::new(missing, behind)))
             }
+            Dialect::Binary => Mode::Swallow(missing as u64),
             Dialect::Undecided | Dialect::Memcached | Dialect::Unproven(_) => {
                 Mode::Swallow((missing + VALUE_END_BYTES) as u64)
             }

@@ -333,13 +333,14 @@ fn tell_of_binary(peer: &str) {
     TOLD.call_once(|| {
         log::warn!(
             peer;
-            "a client speaks the binary protocol and is refused: set it to the text protocol"
+            "a client speaks the binary protocol and is refused (-B ascii): set it to the text \
+             protocol"
         );
     });
     log::debug!(peer; "refused: the binary protocol");
 }
 
-fn swallow<S>(bytes: u64, connection: &mut Connection<S>, rest: &[u8]) -> Step {
+pub(crate) fn swallow<S>(bytes: u64, connection: &mut Connection<S>, rest: &[u8]) -> Step {
     let taken = bytes.min(rest.len() as u64);
     if taken == bytes {
         connection.mode = Mode::Requests;

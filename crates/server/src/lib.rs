@@ -3,8 +3,9 @@
 //! [`receive`] brings bytes in, [`dispatch`] says where ([`gets`] for reads), [`execute`]
 //! does it, [`output`] takes the reply out, [`control`] makes the plan; [`forward`], [`handoff`]
 //! and [`jobs`] are the way of a request that another worker executes, [`durable`] of one that
-//! concerns what outlives the server; [`mod@resp`] serves Redis' clients; [`hot`] says whose a key
-//! is that everybody asks for. [`boot`] gives every worker its thread.
+//! concerns what outlives the server; [`recognise`] tells which protocol a client speaks,
+//! [`mod@binary`] serves memcached's binary one, [`mod@resp`] Redis' clients; [`hot`] says whose a
+//! key is that everybody asks for. [`boot`] gives every worker its thread.
 //!
 //! A worker's parts do not know each other: [`streams`] has its connections, [`udp`] its datagrams,
 //! [`jobs`] what passes between workers. Each is given the worker's [`mod@core`] for a call.
@@ -17,6 +18,7 @@ pub mod askers;
 pub mod auth;
 pub mod backlog;
 pub mod batches;
+pub mod binary;
 pub mod boot;
 pub mod bypass;
 pub mod clients;
@@ -49,10 +51,12 @@ pub mod perform;
 pub mod places;
 pub mod plain;
 pub mod receive;
+pub mod recognise;
 pub mod requests;
 pub mod resp;
 pub mod settings;
 pub mod shared;
+pub mod sized;
 mod slices;
 mod sought;
 pub mod stats;

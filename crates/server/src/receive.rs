@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::execute::redis::OUT_OF_MEMORY;
 use crate::input::Input;
 use crate::output::Sent;
+use crate::recognise::{Recognised, recognise};
 use crate::resp::state::Dialect;
 use crate::step::{OUT_BYTES_PER_TURN, Stop};
 use crate::streams::Streams;
@@ -109,8 +110,9 @@ impl<T: Transport> Streams<T> {
         let now = self.found_nanos.take().unwrap_or_else(|| core.clock.nanos());
         core.now_seconds = core.clock.unix_seconds(now); // this turn may follow a long sleep
         let burst = *self.burst_nanos.get_or_insert(now);
-        // What an earlier turn left came before this burst, at another worker maybe.
-        if !connection.unserved {
+        // What an earlier turn left came before this burst, at another worker maybe. (The last
+        // bytes of a value that nothing stands behind have come now.)
+        if !connection.unserved || matches!(connection.mode, Mode::BodyEnd(_)) {
             connection.found_nanos = burst;
         }
         let arrived = connection.found_nanos;
@@ -156,11 +158,29 @@ impl<T: Transport> Streams<T> {
     ) -> (usize, Stop) {
         match connection.dialect {
             Dialect::Memcached => self.consume(core, connection, input, arrived),
-            Dialect::Undecided | Dialect::Resp(_) => {
-                self.consume_resp(core, connection, input, arrived)
-            }
+            Dialect::Binary => self.consume_binary(core, connection, input, arrived),
+            Dialect::Resp(_) => self.consume_resp(core, connection, input, arrived),
             Dialect::Unproven(_) => self.consume_unproven(core, connection, input),
+            Dialect::Undecided => self.consume_first(core, connection, input, arrived),
         }
+    }
+
+    /// The same of a connection whose first bytes tell its protocol.
+    #[cold]
+    fn consume_first(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        input: &[u8],
+        arrived: u64,
+    ) -> (usize, Stop) {
+        connection.dialect = match recognise(input, core.shared.settings.beside()) {
+            Recognised::Unclear => return (0, Stop::Starved),
+            Recognised::Memcached => Dialect::Memcached,
+            Recognised::Binary => Dialect::Binary,
+            Recognised::Resp => Dialect::resp(),
+        };
+        self.consume_as_spoken(core, connection, input, arrived)
     }
 
     /// Memory has no room for a line this long: say so and close, as memcached does. Where the line
@@ -172,9 +192,11 @@ impl<T: Transport> Streams<T> {
     ) -> io::Result<Next> {
         connection.input = Input::default();
         core.counters().store_no_memory.bump_owner();
-        self.out.extend_from_slice(match connection.dialect.is_resp() {
-            true => OUT_OF_MEMORY,
-            false => NO_MEMORY_READING,
+        self.out.extend_from_slice(match &connection.dialect {
+            dialect if dialect.is_resp() => OUT_OF_MEMORY,
+            // Where it would be read as a reply: to be closed says enough.
+            dialect if dialect.is_binary() => b"",
+            _ => NO_MEMORY_READING,
         });
         connection.closing = true;
         connection.unserved = false;

@@ -1,5 +1,6 @@
 //! What a server is started with, checked. Flags are another's business.
 
+use crate::recognise::Beside;
 use laneway_policy as policy;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -91,6 +92,29 @@ pub struct TlsSettings {
     pub handshake: Duration,
 }
 
+/// Which of memcached's protocols are served by the ports that are not RESP's alone (`-B`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// Both: the first byte of a connection tells.
+    #[default]
+    Auto,
+    /// The text protocol.
+    Ascii,
+    /// The binary protocol, and nothing else.
+    Binary,
+}
+
+impl Binding {
+    /// memcached's word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Binding::Auto => "auto-negotiate",
+            Binding::Ascii => "ascii",
+            Binding::Binary => "binary",
+        }
+    }
+}
+
 /// Clients over RDMA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RdmaSettings {
@@ -170,6 +194,8 @@ pub struct Settings {
     pub resp: RespSettings,
     /// TLS, where it is spoken.
     pub tls: Option<TlsSettings>,
+    /// memcached's protocols (`-B`).
+    pub binding: Binding,
     /// UDP, where it is served.
     pub udp: Option<UdpSettings>,
     /// Clients in memory, where they are served.
@@ -215,4 +241,11 @@ pub struct Settings {
     pub secret_seed: u64,
     /// The policy's own settings.
     pub policy: policy::Settings,
+}
+
+impl Settings {
+    /// What is spoken beside memcached's text, where a connection's first bytes tell.
+    pub fn beside(&self) -> Beside {
+        Beside { resp: self.resp.shared, binary: self.binding == Binding::Auto }
+    }
 }

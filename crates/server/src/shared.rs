@@ -12,8 +12,9 @@ use crate::hot::board::HotBoard;
 use crate::hot::sample::Samples;
 use crate::kernel::Kernel;
 use crate::latency::Book;
+use crate::recognise::Beside;
 use crate::resp::state::{Dialect, Spoken, Unproven};
-use crate::settings::{Settings, log_level};
+use crate::settings::{Binding, Settings, log_level};
 use crate::udp::shared::UdpShared;
 use laneway_policy::pace::Way;
 use laneway_policy::{CorePlan, ItemBytes, Placement, Role, SizeClass, WorkerId, histogram, owner};
@@ -475,13 +476,18 @@ impl<S> Shared<S> {
 
     /// The protocol of a connection that came where nothing but RESP is spoken, or elsewhere.
     pub fn dialect_of(&self, is_resp: bool) -> Dialect {
-        match (self.settings.auth.is_some(), self.settings.resp.shared) {
-            (false, _) if is_resp => Dialect::resp(),
-            (false, true) => Dialect::Undecided,
-            (false, false) => Dialect::Memcached,
-            (true, _) if is_resp => Dialect::Unproven(Unproven::resp()),
-            (true, true) => Dialect::Unproven(Unproven::new(Spoken::Undecided)),
-            (true, false) => Dialect::Unproven(Unproven::new(Spoken::Memcached)),
+        let Beside { resp, binary } = self.settings.beside();
+        let is_binary = self.settings.binding == Binding::Binary;
+        let tells = resp || binary;
+        match self.settings.auth.is_some() {
+            false if is_resp => Dialect::resp(),
+            false if is_binary => Dialect::Binary,
+            false if tells => Dialect::Undecided,
+            false => Dialect::Memcached,
+            true if is_resp => Dialect::Unproven(Unproven::resp()),
+            true if is_binary => Dialect::Unproven(Unproven::binary()),
+            true if tells => Dialect::Unproven(Unproven::new(Spoken::Undecided)),
+            true => Dialect::Unproven(Unproven::new(Spoken::Memcached)),
         }
     }
 

@@ -115,21 +115,12 @@ const TUNING: [(&str, &str, bool, &str); 6] = [
 
 /// A flag of memcached's that the server must not start without: short, long, whether it takes a
 /// value, why there is no such thing, and the way out.
-const REQUIRING: [(&str, &str, bool, &str); 2] = [
-    (
-        "-S",
-        "--enable-sasl",
-        false,
-        "SASL is not supported; name users and passwords in a file for the text protocol \
-         (-Y FILE), and leave the flag out",
-    ),
-    (
-        "-e",
-        "--memory-file",
-        true,
-        "a restart from a memory file is not supported; keep items with --data-dir DIR instead",
-    ),
-];
+const REQUIRING: [(&str, &str, bool, &str); 1] = [(
+    "-e",
+    "--memory-file",
+    true,
+    "a restart from a memory file is not supported; keep items with --data-dir DIR instead",
+)];
 
 /// `-o` keys that are honoured by how the server works anyway.
 const GRANTED: [&str; 8] = [
@@ -240,10 +231,10 @@ pub fn word(word: &str) -> Refused {
 /// `-B`: the name, if it is one of a protocol that is served.
 pub fn protocol(name: &str) -> Result<String, Refused> {
     match name {
-        "auto" | "ascii" | "auto-negotiate" => Ok(name.to_owned()),
+        "auto" | "ascii" | "binary" | "auto-negotiate" => Ok(name.to_owned()),
         other => Err(Refused::unknown(format!(
-            "{other}: only the text and meta protocols are served; write ascii or auto, or leave \
-             the flag out"
+            "{other}: not a protocol of memcached's; write auto, ascii or binary, or leave the \
+             flag out"
         ))),
     }
 }

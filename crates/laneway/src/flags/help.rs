@@ -30,9 +30,8 @@ key or variable that is not known refuses the start.",
         "\
 memcached's flags that only tune it (-f -n -D -R -W -N) are reported on stderr and
 passed over, so that its start scripts go on working. Those that would restrict
-access or keep items, and are not supported (-S -e, -B other than ascii or auto,
--o drop_privileges and the like), refuse the start, as does a flag that is not
-known.",
+access or keep items, and are not supported (-e, -o drop_privileges and the like),
+refuse the start, as does a flag that is not known.",
     ),
     (
         "Signals and exit statuses",

@@ -36,6 +36,9 @@ flags! {
     Path auth_file: Option<OsString> = flag("auth-file", "file").letter('Y')
         .help("who may ask: a line user:password for each. memcached's clients send both in a \
                first set, Redis' by AUTH; UDP is off. SIGHUP reads it again (docs/security.md)");
+    Switch sasl: bool = switch("enable-sasl").letter('S')
+        .help("-B binary, where nothing else is said; clients say who they are by SASL, as the \
+               users of -Y, without which there is no -S");
     Switch tls: bool = switch("tls").letter('Z').also(&["enable-ssl"])
         .help("what comes by TCP is encrypted (TLS 1.2 and 1.3), but for addresses of -l that \
                begin with notls:. SIGHUP reads the files again (docs/security.md)");
@@ -307,7 +310,8 @@ flags! {
                ssl_key, ssl_verify_mode (0 to 3), ssl_ca_cert and ssl_min_version (2, 3) are -Z's; \
                keys that tune memcached's insides are reported on stderr and passed over");
     Protocol protocol: Option<String> = flag("protocol", "name").letter('B').default("auto")
-        .help("memcached's flag: ascii or auto; the binary protocol is not served");
+        .help("which of memcached's protocols is served at -p and -s: ascii, binary (and nothing \
+               else), or both: a connection's first byte tells (docs/protocol.md)");
     Path config: Option<OsString> = flag("config", "file").typed_only()
         .help("read a configuration from this TOML file, whose keys are the long names here; also \
                LANEWAY_CONFIG");

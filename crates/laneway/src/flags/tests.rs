@@ -46,10 +46,8 @@ fn flags_that_only_tune_memcached_are_warned_of_and_swallow_their_value() {
 #[test]
 fn what_would_restrict_or_is_not_known_refuses_the_start_with_memcacheds_status() {
     for (line, words) in [
-        ("-S", "-S: SASL is not supported"),
-        ("--enable-sasl", "--enable-sasl: SASL"),
         ("-e /f", "-e: /f: a restart from a memory file is not supported"),
-        ("-B http", "-B: http: only the text and meta protocols"),
+        ("-B http", "-B: http: not a protocol of memcached's; write auto, ascii or binary"),
         ("-o ssl_ciphers=NULL", "-o: ssl_ciphers=NULL: of TLS there are ssl_chain_cert"),
         ("-o drop_privileges", "-o: drop_privileges: "),
         ("-o ext_path=/f:1G", "-o: ext_path=/f:1G: extstore"),

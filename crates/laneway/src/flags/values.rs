@@ -89,7 +89,7 @@ pub fn expected(field: &Field<'_>) -> &'static str {
         Field::Path(_) => "a string with a path",
         Field::List(_) => "a string, or an array of strings",
         Field::Extended(_) => "a string of keys, such as \"idle_timeout=60\"",
-        Field::Protocol(_) => "\"ascii\" or \"auto\"",
+        Field::Protocol(_) => "\"auto\", \"ascii\" or \"binary\"",
     }
 }
 

@@ -223,6 +223,34 @@ fn redis_clients_come_by_the_common_port_and_by_one_of_their_own() {
     }
 }
 
+#[test]
+fn which_of_memcacheds_protocols_are_served_is_said_by_b_and_s() {
+    let bound = |line: &str| match flags::read(line.split_whitespace().map(OsString::from), []) {
+        Ok(Asked::Serve(flags)) => binding(&flags),
+        other => panic!("{line}: {other:?}"),
+    };
+    for (line, wanted) in [
+        ("", Binding::Auto),
+        ("-B auto", Binding::Auto),
+        ("-B auto-negotiate -Y /users", Binding::Auto),
+        ("-B ascii", Binding::Ascii),
+        ("-B binary", Binding::Binary),
+        ("-Y /users", Binding::Auto),
+        ("-S -Y /users", Binding::Binary),
+        ("--enable-sasl --auth-file /users -B binary", Binding::Binary),
+        ("-S -Y /users -B auto", Binding::Auto),
+    ] {
+        assert_eq!(bound(line), Ok(wanted), "{line}");
+    }
+    for (line, words) in [
+        ("-S", "-S: there are no users; name them in a file (-Y FILE)"),
+        ("-S -Y /users -B ascii", "-S: there is no SASL in the text protocol"),
+    ] {
+        let why = bound(line).expect_err(line);
+        assert!(why.starts_with(words), "{line}: {why}");
+    }
+}
+
 fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(ToString::to_string).collect()
 }

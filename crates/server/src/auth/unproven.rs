@@ -1,6 +1,7 @@
 //! A connection of a server with users, before it has said who it is. In memcached's protocol the
 //! first request is `set` with any key, and `user password` as its value; everything else is
-//! answered `CLIENT_ERROR unauthenticated`. In RESP it is `AUTH`, or `HELLO` with `AUTH`;
+//! answered `CLIENT_ERROR unauthenticated`. In its binary protocol it is SASL ([`super::sasl`]). In
+//! RESP it is `AUTH`, or `HELLO` with `AUTH`;
 //! everything else is `NOAUTH`. Nothing else is parsed, nothing long is kept, and whoever is
 //! refused [`REFUSED_MAX`] times is let go.
 //!
@@ -11,9 +12,11 @@
 //! (memcached the last of them), and closes at last.
 
 use super::gate::{Door, Verdict};
+use super::heard::Heard;
+use super::sasl;
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::resp::recognise::{Recognised, recognise};
+use crate::recognise::{Beside, Recognised, recognise};
 use crate::resp::request::refusal;
 use crate::resp::session::{Said, auth, hello};
 use crate::resp::state::{Dialect, Session, Spoken, Unproven};
@@ -45,17 +48,6 @@ const NO_AUTH: &[u8] = b"-NOAUTH Authentication required.\r\n";
 const MANY_ARGUMENTS: &[u8] = b"-ERR Protocol error: unauthenticated multibulk length\r\n";
 const LONG_ARGUMENT: &[u8] = b"-ERR Protocol error: unauthenticated bulk length\r\n";
 
-/// What a request came to, and its bytes.
-enum Heard {
-    /// It has not arrived whole.
-    More,
-    /// It is of no account.
-    Nothing(usize),
-    Refused(usize),
-    Proven(usize),
-    Close,
-}
-
 /// What the input came to.
 pub enum Outcome {
     /// More is needed.
@@ -67,20 +59,28 @@ pub enum Outcome {
 }
 
 impl Unproven {
-    /// Judge what has arrived. Returns the bytes that are done with.
-    pub fn hear(&mut self, input: &[u8], door: &Door<'_>, out: &mut Vec<u8>) -> (usize, Outcome) {
+    /// Judge what has arrived; `beside` is what may be spoken beside memcached's text. Returns the
+    /// bytes that are done with.
+    pub fn hear(
+        &mut self,
+        input: &[u8],
+        (door, beside): (&Door<'_>, Beside),
+        out: &mut Vec<u8>,
+    ) -> (usize, Outcome) {
         let mut at = 0;
         loop {
             let rest = &input[at..];
             if let Spoken::Undecided = self.spoken {
-                self.spoken = match recognise(rest) {
+                self.spoken = match recognise(rest, beside) {
                     Recognised::Unclear => return (at, Outcome::More),
                     Recognised::Memcached => Spoken::Memcached,
+                    Recognised::Binary => Spoken::Binary { begun: false },
                     Recognised::Resp => Spoken::Resp(Box::default()),
                 };
             }
             let heard = match &mut self.spoken {
                 Spoken::Resp(session) => resp(session, rest, door, out),
+                Spoken::Binary { begun } => sasl::hear(begun, rest, door, out),
                 Spoken::Undecided | Spoken::Memcached => text(rest, door, out),
             };
             match heard {
@@ -97,6 +97,7 @@ impl Unproven {
                 Heard::Proven(bytes) => {
                     let dialect = match std::mem::replace(&mut self.spoken, Spoken::Undecided) {
                         Spoken::Resp(session) => Dialect::Resp(session),
+                        Spoken::Binary { .. } => Dialect::Binary,
                         Spoken::Undecided | Spoken::Memcached => Dialect::Memcached,
                     };
                     return (at + bytes, Outcome::Proven(dialect));
@@ -263,6 +264,7 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         input: &[u8],
     ) -> (usize, Stop) {
+        let beside = core.shared.settings.beside();
         let Connection { dialect, card, .. } = connection;
         let (Dialect::Unproven(unproven), Some(door)) = (dialect, core.door(card)) else {
             unreachable!("only a server with users has such connections")
@@ -271,7 +273,7 @@ impl<T: Transport> Streams<T> {
             connection.dialect = Dialect::Memcached;
             return (0, Stop::Quota);
         }
-        let (taken, outcome) = unproven.hear(input, &door, &mut self.out);
+        let (taken, outcome) = unproven.hear(input, (&door, beside), &mut self.out);
         let stop = match outcome {
             Outcome::More => Stop::Starved,
             Outcome::Close => Stop::Close,

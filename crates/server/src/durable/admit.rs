@@ -7,6 +7,7 @@ use crate::execute::{self, Incoming};
 use crate::handoff::Work;
 use crate::requests::key_of;
 use laneway_sync::planted::{Bug, is_planted};
+use laneway_wire::limits::BINARY_REQUEST;
 use laneway_wire::reply::ERROR;
 use laneway_wire::{Get, KEY_BYTES_MAX, Keys, Request, parse};
 
@@ -86,6 +87,9 @@ impl<S> Keeper<S> {
 
     fn request(&mut self, task: &mut Task, bytes: &[u8], ends: bool) -> Step {
         let start = task.range.start;
+        if bytes.get(start) == Some(&BINARY_REQUEST) {
+            return self.binary(task, bytes);
+        }
         task.range.end = bytes.len();
         let bytes = &bytes[start..];
         let frame = match parse(bytes, &self.limits) {

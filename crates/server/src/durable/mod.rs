@@ -11,9 +11,10 @@
 //! In the order of use: [`veil`], [`shared`] (what workers see); [`executor`] (who steps the
 //! keeper); [`keeper`] (its step: it hears of what has ended and takes what is asked), `turns`
 //! (whose request is next), [`admit`] (going on with it, request by request; [`resp`] where it is
-//! RESP), [`ready`] (may it be executed?), [`fetch`] (its item is asked for), [`perform`]
-//! (executing one), [`change`] (what it changed goes to the tier), [`aside`] (or waits until there
-//! is room), [`reply`] (it leaves once it is true); then, as what was waited for ends: [`fault`]
+//! RESP, [`mod@binary`] where it is the binary protocol), [`ready`] (may it be executed?),
+//! [`fetch`] (its item is asked for), [`perform`] (executing one), [`change`] (what it changed goes
+//! to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves
+//! once it is true); then, as what was waited for ends: [`fault`]
 //! (an item comes into memory), [`resume`] (a change is kept), [`settle`] (a group is durable).
 //! [`hands`] wait for devices. [`state`] is what the keeper knows; [`capture`] is how it learns
 //! what a command changed.
@@ -25,6 +26,7 @@
 
 pub mod admit;
 pub mod aside;
+pub mod binary;
 pub mod capture;
 pub mod change;
 pub mod executor;

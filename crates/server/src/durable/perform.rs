@@ -3,7 +3,7 @@
 use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};
 use super::state::Keeper;
-use super::task::{Step, Task};
+use super::task::{Step, Task, Voice};
 use crate::execute::{self, Body, Context, Incoming, Outcome};
 use crate::handoff::Work;
 use crate::latency::{self, Operation};
@@ -136,7 +136,7 @@ impl<S> Keeper<S> {
     pub(super) fn perform_cold_delete(&mut self, task: &mut Task, key: &[u8]) {
         self.cover(task, key);
         self.counters().delete_hits.bump_owner();
-        if !task.quiet && !task.is_resp {
+        if !task.quiet && task.voice == Voice::Text {
             task.reply.push_bytes(DELETED);
         }
         let row = latency::row(Operation::Delete, false);
@@ -226,6 +226,10 @@ impl<S> Keeper<S> {
         let Some(mut task) = self.suspended.remove(&number) else { return };
         let mut out = Vec::new();
         crate::stats::write_tier(Some(&self.tier_snapshot(stats)), &mut out);
+        if let Voice::Binary(echo) = task.voice {
+            let text = std::mem::take(&mut out);
+            execute::binary::put_stats(echo, &text, &mut out);
+        }
         task.reply.push_bytes(&out);
         task.done = true;
         self.conclude(task);

@@ -11,6 +11,8 @@ use laneway_store::{Draft, KeyHash};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{ItemMeta, LargeReader, Position};
 use laneway_transport::Token;
+use laneway_wire::binary::Echo;
+use laneway_wire::binary::reply::{Status, put};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -153,6 +155,17 @@ pub struct Several {
     pub count: i64,
 }
 
+/// In what protocol a request's errors are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// memcached's text.
+    Text,
+    /// memcached's binary protocol, of this request.
+    Binary(Echo),
+    /// RESP.
+    Resp,
+}
+
 /// One job.
 pub struct Task {
     /// What is to be done; taken out while it is being done.
@@ -174,8 +187,8 @@ pub struct Task {
     pub at: usize,
     /// Where the request that is next is one about several keys by RESP, and has begun.
     pub several: Option<Several>,
-    /// Errors are told in RESP.
-    pub is_resp: bool,
+    /// How errors are told.
+    pub voice: Voice,
     /// The reply so far.
     pub reply: Output,
     /// Where in it that to the request that is next begins.
@@ -263,21 +276,33 @@ impl Task {
     fn end_reply(&mut self) {
         let Some(why) = self.error.take() else { return };
         self.reply.rewind(self.place);
-        match (self.is_resp, self.quiet) {
-            (true, _) if why == NO_MEMORY_STORING => self.reply.push_bytes(OUT_OF_MEMORY),
-            (true, _) => self.reply.push_bytes(format!("-ERR {why}\r\n").as_bytes()),
-            (false, false) => self.reply.push_bytes(format!("SERVER_ERROR {why}\r\n").as_bytes()),
-            (false, true) => {}
+        match (self.voice, self.quiet) {
+            (Voice::Resp, _) if why == NO_MEMORY_STORING => self.reply.push_bytes(OUT_OF_MEMORY),
+            (Voice::Resp, _) => self.reply.push_bytes(format!("-ERR {why}\r\n").as_bytes()),
+            (Voice::Binary(echo), _) => {
+                let is_short = why == NO_MEMORY_STORING || why == NO_MEMORY;
+                let status = if is_short { Status::OutOfMemory } else { Status::Failed };
+                let mut out = Vec::new();
+                put(&mut out, echo, status, b"", why.as_bytes());
+                self.reply.push_bytes(&out);
+            }
+            (Voice::Text, false) => {
+                self.reply.push_bytes(format!("SERVER_ERROR {why}\r\n").as_bytes());
+            }
+            (Voice::Text, true) => {}
         }
     }
 
     /// Of any work.
     pub fn new(work: Work, arrived_nanos: u64, origin: Option<Origin>) -> Task {
-        let is_resp = match &work {
-            Work::Request { .. } => false,
-            Work::Batch { spoken, .. } => spoken.is_some(),
-            Work::Body(incoming) => incoming.is_resp(),
-            Work::Resp { .. } => true,
+        let voice = match &work {
+            Work::Batch { spoken: Some(_), .. } | Work::Resp { .. } => Voice::Resp,
+            Work::Request { .. } | Work::Batch { .. } => Voice::Text, // until it is read
+            Work::Body(incoming) => match incoming.echo() {
+                _ if incoming.is_resp() => Voice::Resp,
+                Some(echo) => Voice::Binary(echo),
+                None => Voice::Text,
+            },
         };
         Task {
             work: Some(work),
@@ -289,7 +314,7 @@ impl Task {
             marks: Vec::new(),
             at: 0,
             several: None,
-            is_resp,
+            voice,
             reply: Output::default(),
             place: End::default(),
             tally: Tally::default(),

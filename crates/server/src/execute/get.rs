@@ -14,6 +14,42 @@ const fn touches(verb: GetVerb) -> bool {
     matches!(verb, GetVerb::Gat | GetVerb::Gats)
 }
 
+/// How a value is told, or that there is none.
+pub(super) trait Telling {
+    /// What stands behind a value.
+    const TAIL: &'static [u8];
+    /// Put what stands before it.
+    fn head(&self, context: &Context<'_>, meta: &ItemMeta, out: &mut Vec<u8>);
+    /// Say that there is no item.
+    fn miss(&self, out: &mut Vec<u8>);
+    /// Say that others changed it all the time.
+    fn too_many(&self, out: &mut Vec<u8>);
+}
+
+/// memcached's text.
+struct Text<'a> {
+    verb: GetVerb,
+    key: &'a [u8],
+}
+
+impl Telling for Text<'_> {
+    const TAIL: &'static [u8] = CRLF;
+
+    #[inline]
+    fn head(&self, context: &Context<'_>, meta: &ItemMeta, out: &mut Vec<u8>) {
+        let cas = returns_cas(self.verb).then(|| context.cas(meta));
+        put_value_head(out, self.key, meta.flags, meta.value_bytes as usize, cas);
+    }
+
+    /// The `END` says it.
+    #[inline]
+    fn miss(&self, _out: &mut Vec<u8>) {}
+
+    fn too_many(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(TOO_MANY);
+    }
+}
+
 /// One key of a `get`, `gets`, `gat` or `gats`: a value, or nothing where there is none. Writes no
 /// `END`: the caller goes through the keys, since a large value in their middle makes the rest wait
 /// for its transfer. `expires` is the new expiry of `gat` and `gats`, from [`expires_at`].
@@ -25,14 +61,26 @@ pub fn get_key(
     hash: KeyHash,
     out: &mut Vec<u8>,
 ) -> Outcome {
+    let text = Text { verb, key };
     if touches(verb) {
-        return get_and_touch(context, verb, expires, key, hash, out);
+        return get_and_touch(context, &text, (key, hash), expires, out);
     }
     #[cfg(feature = "needless-allocation")]
     std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
+    get(context, &text, (key, hash), out)
+}
+
+/// The value of a key, or that there is none.
+#[inline]
+pub(super) fn get<T: Telling>(
+    context: &Context<'_>,
+    telling: &T,
+    (key, hash): (&[u8], KeyHash),
+    out: &mut Vec<u8>,
+) -> Outcome {
     let counters = context.counters;
     let (start, sight) = (out.len(), context.sight());
-    let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
+    let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| telling.head(context, meta, out);
     let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
         Got::Miss => {
             if let Some(outcome) = context.beyond_memory(hash, key) {
@@ -40,6 +88,7 @@ pub fn get_key(
             }
             counters.cmd_get.bump_owner();
             counters.get_misses.bump_owner();
+            telling.miss(out);
             return Outcome::Done;
         }
         Got::Copied(meta) => (meta, None),
@@ -56,31 +105,26 @@ pub fn get_key(
     counters.cmd_get.bump_owner();
     counters.get_hits.bump_owner();
     let Some(value) = value else {
-        out.extend_from_slice(CRLF);
+        out.extend_from_slice(T::TAIL);
         return Outcome::Done;
     };
     head(&meta, out);
-    transfer(value)
+    transfer(value, T::TAIL)
 }
 
-fn head(context: &Context<'_>, verb: GetVerb, key: &[u8], meta: &ItemMeta, out: &mut Vec<u8>) {
-    let cas = returns_cas(verb).then(|| context.cas(meta));
-    put_value_head(out, key, meta.flags, meta.value_bytes as usize, cas);
-}
-
-fn get_and_touch(
+/// The same, and the item expires then.
+pub(super) fn get_and_touch<T: Telling>(
     context: &Context<'_>,
-    verb: GetVerb,
+    telling: &T,
+    (key, hash): (&[u8], KeyHash),
     expires: UnixSeconds,
-    key: &[u8],
-    hash: KeyHash,
     out: &mut Vec<u8>,
 ) -> Outcome {
     let start = out.len();
     let mut attempts = Attempts::new();
     while attempts.again() {
         out.truncate(start);
-        let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| head(context, verb, key, meta, out);
+        let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| telling.head(context, meta, out);
         let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
             Got::Miss => {
                 if let Some(outcome) = context.beyond_memory(hash, key) {
@@ -88,6 +132,7 @@ fn get_and_touch(
                 }
                 context.counters.cmd_touch.bump_owner();
                 context.counters.touch_misses.bump_owner();
+                telling.miss(out);
                 return Outcome::Done;
             }
             Got::Copied(meta) => (meta, None),
@@ -106,14 +151,14 @@ fn get_and_touch(
         context.counters.cmd_touch.bump_owner();
         context.counters.touch_hits.bump_owner();
         let Some(value) = value else {
-            out.extend_from_slice(CRLF);
+            out.extend_from_slice(T::TAIL);
             return Outcome::Done;
         };
         head(&meta, out);
-        return transfer(value);
+        return transfer(value, T::TAIL);
     }
     out.truncate(start);
-    out.extend_from_slice(TOO_MANY);
+    telling.too_many(out);
     Outcome::Done
 }
 

@@ -1,5 +1,6 @@
 //! What the commands do: a request, executed against the store, and its reply, byte for byte as
-//! memcached 1.6.45 gives it; in [`redis`], what Redis' commands do.
+//! memcached 1.6.45 gives it; in [`binary`], what those of its binary protocol do, and in
+//! [`redis`], what Redis' commands do.
 //!
 //! Every compound operation has one shape, so that a bucket is held for pointer moves only: look at
 //! the item without entering, build what shall replace it outside, enter, see that the item is
@@ -12,6 +13,7 @@
 mod admin;
 mod arith;
 mod attempts;
+pub mod binary;
 mod exptime;
 mod get;
 mod meta;
@@ -24,8 +26,9 @@ pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::{META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head};
 pub use store::{
-    Body, Incoming, Joining, Landed, Landing, Spot, begin, begin_resp, join_slice, join_whole,
-    joins, key_of_store, looks_at_old, refused_by_size, store_slice, store_whole, value_behind,
+    Body, Incoming, Joining, Landed, Landing, Spot, begin, begin_binary, begin_resp, join_slice,
+    join_whole, joins, key_of_store, looks_at_old, refuse_binary, refused_by_size,
+    store_binary_slice, store_binary_whole, store_slice, store_whole, stores_blindly, value_behind,
 };
 
 use crate::counters::Counters;
@@ -171,7 +174,12 @@ impl<'a> Context<'a> {
 
     /// The CAS id of an item as clients see it.
     fn cas(&self, meta: &ItemMeta) -> u64 {
-        if self.settings.cas_enabled { meta.seq } else { 0 }
+        self.shown(meta.seq)
+    }
+
+    /// A sequence as clients see it.
+    fn shown(&self, seq: u64) -> u64 {
+        if self.settings.cas_enabled { seq } else { 0 }
     }
 }
 
@@ -215,10 +223,10 @@ pub struct Transfer {
     pub tail: &'static [u8],
 }
 
-/// The head is written; the value and its `\r\n` are to come.
-fn transfer(value: Pinned) -> Outcome {
+/// The head is written; the value and what stands behind it are to come.
+fn transfer(value: Pinned, tail: &'static [u8]) -> Outcome {
     let part = 0..value.value_bytes();
-    Outcome::Transfer(Transfer { value, part, tail: CRLF })
+    Outcome::Transfer(Transfer { value, part, tail })
 }
 
 /// Execute a request that no value follows.

@@ -1,6 +1,7 @@
 //! `delete`, `touch`, `flush_all`.
 
 use super::{Context, Outcome, expires_at, reply};
+use laneway_store::UnixSeconds;
 use laneway_wire::reply::{DELETED, FLUSH_DISABLED, NOT_FOUND, OK, TOUCHED};
 use laneway_wire::{Delete, Touch};
 
@@ -48,22 +49,44 @@ pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8
     Outcome::Done
 }
 
+/// What became of a flush.
+pub(super) enum Flushed {
+    /// It is much work, and goes on when it is asked again.
+    Again,
+    /// It is not allowed.
+    Forbidden,
+    /// It is done, or comes later: [`Outcome::FlushAt`].
+    At(UnixSeconds),
+}
+
+pub(super) fn flush(context: &Context<'_>, delay: Option<i64>) -> Flushed {
+    let at = expires_at(delay.unwrap_or(0), context.now);
+    let now = context.settings.flush_enabled && at <= context.now;
+    if now && !std::iter::once(context.store).chain(context.others).all(|one| one.flush_all()) {
+        return Flushed::Again;
+    }
+    context.counters.cmd_flush.bump_owner();
+    match context.settings.flush_enabled {
+        true => Flushed::At(if now { 0 } else { at }),
+        false => Flushed::Forbidden,
+    }
+}
+
 pub(super) fn flush_all(
     context: &Context<'_>,
     delay: Option<i64>,
     noreply: bool,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    let at = expires_at(delay.unwrap_or(0), context.now);
-    let now = context.settings.flush_enabled && at <= context.now;
-    if now && !std::iter::once(context.store).chain(context.others).all(|one| one.flush_all()) {
-        return Outcome::Again;
+    match flush(context, delay) {
+        Flushed::Again => Outcome::Again,
+        Flushed::Forbidden => {
+            reply::unless(noreply, FLUSH_DISABLED, out);
+            Outcome::Done
+        }
+        Flushed::At(at) => {
+            reply::unless(noreply, OK, out);
+            Outcome::FlushAt(at)
+        }
     }
-    context.counters.cmd_flush.bump_owner();
-    if !context.settings.flush_enabled {
-        reply::unless(noreply, FLUSH_DISABLED, out);
-        return Outcome::Done;
-    }
-    reply::unless(noreply, OK, out);
-    Outcome::FlushAt(if now { 0 } else { at })
 }

@@ -1,7 +1,10 @@
 //! Pieces that replies are made of.
 
+use super::attempts::TOO_MANY;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::MetaKey;
+use laneway_wire::binary::Echo;
+use laneway_wire::binary::reply::{Status, put};
 use laneway_wire::reply::{Sink, put_flag, put_flag_bare};
 use laneway_wire::scan::Tokens;
 
@@ -44,4 +47,16 @@ pub(super) fn meta_echo(key: &MetaKey<'_>, flags: &[u8], out: &mut Vec<u8>) {
 pub(super) fn opaque(token: &[u8], out: &mut impl Sink) {
     out.put(b" ");
     out.put(token);
+}
+
+/// Append, by the binary protocol, that others changed the item all the time.
+pub(super) fn binary_too_many(echo: Echo, out: &mut Vec<u8>) {
+    put(out, echo, Status::Busy, b"", words_of(TOO_MANY));
+}
+
+/// An error of the text protocol without what its line begins and ends with.
+pub(super) fn words_of(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\r\n").unwrap_or(line);
+    let begins = [&b"SERVER_ERROR "[..], b"CLIENT_ERROR ", b"ERROR "];
+    begins.iter().find_map(|begin| line.strip_prefix(*begin)).unwrap_or(line)
 }

@@ -6,11 +6,16 @@
 //! gathered in a buffer that grows as bytes arrive.
 
 mod answer;
+mod binary;
 mod complete;
 mod incoming;
 mod join;
 mod resp;
+mod telling;
 
+pub use binary::{
+    begin_binary, refuse_binary, store_binary_slice, store_binary_whole, stores_blindly,
+};
 pub use incoming::{Incoming, Landed, Landing};
 pub use join::{Joining, Spot};
 pub use resp::{begin_resp, join_slice, join_whole};
@@ -26,6 +31,7 @@ use laneway_wire::reply::{
 };
 use laneway_wire::scan::Tokens;
 use laneway_wire::{KEY_BYTES_MAX, Malformed, MetaKey, MetaSet, MetaSetMode, Request, StoreVerb};
+use telling::Telling;
 
 /// A value as it lies whole in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +86,7 @@ struct How {
 enum Answer<'a> {
     Text { noreply: bool },
     Meta { key: MetaKey<'a>, flags: &'a [u8], quiet: bool },
+    Binary(Telling),
     Resp,
 }
 
@@ -177,8 +184,18 @@ fn store_by(
         bad_chunk(context, &answer, out);
         return Ok(None);
     }
+    store_bytes(context, (key, how, answer), body.value, budget, out)
+}
+
+/// Store `bytes` so; of what is joined about `budget` bytes are copied now.
+fn store_bytes(
+    context: &Context<'_>,
+    (key, how, answer): (&[u8], How, Answer<'_>),
+    bytes: &[u8],
+    budget: usize,
+    out: &mut Vec<u8>,
+) -> Result<Option<Box<Joining>>, Forgotten> {
     let hash = context.store.hash(key);
-    let bytes = body.value;
     let fate = if let Some(mut join) = Join::of(&how, bytes) {
         match join.advance(context, key, hash, &how, budget) {
             Some(fate) => fate,
@@ -214,13 +231,23 @@ fn store_by(
 /// If the request takes no value.
 pub fn begin(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Option<Incoming> {
     let mut scratch = [0; KEY_BYTES_MAX];
-    let (key, how, answer) = read(context, request, &mut scratch);
-    let hash = context.store.hash(key);
+    let read = read(context, request, &mut scratch);
     let value_bytes = match request {
         Request::Store(store) => store.value_bytes,
         Request::MetaSet(set) => set.value_bytes,
         _ => unreachable!("`read` took it"),
     };
+    begin_bytes(context, read, value_bytes, out)
+}
+
+/// Begin to receive so many bytes.
+fn begin_bytes(
+    context: &Context<'_>,
+    (key, how, answer): (&[u8], How, Answer<'_>),
+    value_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Option<Incoming> {
+    let hash = context.store.hash(key);
     let landing = match how.place {
         Place::Joined { .. } => Landing::buffer(context.store.charge(), value_bytes),
         Place::Whole(_) => {
@@ -345,15 +372,19 @@ fn refuse(
             NO_MEMORY_STORING
         }
     };
-    let is_set = how.place == Place::Whole(Condition::Always);
-    let noreply = match answer {
-        Answer::Text { noreply } => *noreply,
-        Answer::Meta { .. } | Answer::Resp => false,
+    let is_set = match answer {
+        Answer::Text { .. } => how.place == Place::Whole(Condition::Always),
+        Answer::Binary(telling) => telling.is_set(),
+        Answer::Meta { .. } | Answer::Resp => true,
     };
-    if (is_set || matches!(answer, Answer::Meta { .. })) && !context.refuses_without_loss() {
+    if is_set && !context.refuses_without_loss() {
         unlink(context, key, hash);
     }
-    reply::unless(noreply, line, out);
+    match answer {
+        Answer::Binary(telling) => telling.put_refused(refused, out),
+        Answer::Text { noreply } => reply::unless(*noreply, line, out),
+        Answer::Meta { .. } | Answer::Resp => out.extend_from_slice(line),
+    }
 }
 
 /// Count what became of a store and answer. `value_bytes`: of what the client sent.
@@ -384,6 +415,7 @@ fn answer_fate(
             }
             meta_line(context, key, flags, &fate, value_bytes, out);
         }
+        Answer::Binary(telling) => telling.put_fate(context, how, &fate, out),
         Answer::Resp => resp::put_fate(&fate, out),
     }
 }

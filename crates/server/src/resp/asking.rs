@@ -2,9 +2,7 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::execute::Context;
 use crate::execute::redis::Asking;
-use laneway_policy::Design;
 use laneway_transport::Transport;
 use std::cell::Cell;
 
@@ -17,12 +15,8 @@ impl<T: Transport> Core<T> {
         key: &[u8],
         arrived: u64,
     ) -> Asking<'a> {
-        let context = self.context_for(touched, key);
-        // Only connections move: in a rival design what is large is read here.
-        let large_from =
-            if self.plan.design == Design::Lanes { context.large_from } else { u64::MAX };
         Asking {
-            context: Context { large_from, ..context },
+            context: self.context_here(touched, key),
             version: connection.session().version,
             now_ms: self.now_ms(arrived),
         }

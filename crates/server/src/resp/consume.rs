@@ -1,8 +1,7 @@
-//! One turn's input of a connection that speaks RESP, or has not said yet what it speaks.
+//! One turn's input of a connection that speaks RESP.
 
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
-use crate::resp::recognise::{Recognised, recognise};
 use crate::resp::state::{Dialect, Under};
 use crate::step::{OUT_BYTES_PER_TURN, Step, Stop};
 use crate::streams::Streams;
@@ -11,8 +10,7 @@ use laneway_transport::Transport;
 use laneway_wire::resp::Skip;
 
 impl<T: Transport> Streams<T> {
-    /// Serve what stands in `input`, which is not known to be memcached's. Returns the bytes
-    /// consumed and why it stopped.
+    /// Serve what stands in `input`. Returns the bytes consumed and why it stopped.
     #[inline(never)]
     pub(crate) fn consume_resp(
         &mut self,
@@ -21,16 +19,6 @@ impl<T: Transport> Streams<T> {
         input: &[u8],
         arrived: u64,
     ) -> (usize, Stop) {
-        if matches!(connection.dialect, Dialect::Undecided) {
-            match recognise(input) {
-                Recognised::Unclear => return (0, Stop::Starved),
-                Recognised::Memcached => {
-                    connection.dialect = Dialect::Memcached;
-                    return self.consume(core, connection, input, arrived);
-                }
-                Recognised::Resp => connection.dialect = Dialect::resp(),
-            }
-        }
         let mut at = 0;
         let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();

@@ -1,6 +1,6 @@
 //! Connections that speak RESP: the same worker, store, lanes and execution as memcached's; only
-//! requests are read and replies written in another way. In the order of a request: [`recognise`]
-//! (which protocol is it?), [`consume`] (one turn's input), [`request`] (one request; [`partial`]
+//! requests are read and replies written in another way. In the order of a request: [`consume`]
+//! (one turn's input), [`request`] (one request; [`partial`]
 //! where it has not arrived whole), then by what it asks: [`gets`], [`each`] (several keys),
 //! [`store`] (a value), [`plain`] (one key), [`session`] (the connection and the server),
 //! [`multi`] (transactions). [`asking`] is what they are executed in,
@@ -23,11 +23,9 @@ pub mod one;
 pub mod options;
 pub mod partial;
 pub mod plain;
-pub mod recognise;
 pub mod request;
 pub mod scan;
 pub mod session;
-pub mod sized;
 pub mod state;
 pub mod store;
 pub mod table;

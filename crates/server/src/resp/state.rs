@@ -11,8 +11,10 @@ use laneway_wire::resp::{Scan, Skip};
 pub enum Dialect {
     /// Its first bytes tell.
     Undecided,
-    /// memcached's.
+    /// memcached's text.
     Memcached,
+    /// memcached's binary protocol.
+    Binary,
     /// RESP.
     Resp(Box<Session>),
     /// One of these, once it has said who it is.
@@ -30,7 +32,16 @@ impl Dialect {
         match self {
             Dialect::Resp(_) => true,
             Dialect::Unproven(unproven) => matches!(unproven.spoken, Spoken::Resp(_)),
-            Dialect::Undecided | Dialect::Memcached => false,
+            Dialect::Undecided | Dialect::Memcached | Dialect::Binary => false,
+        }
+    }
+
+    /// Whether it is known to be memcached's binary protocol.
+    pub fn is_binary(&self) -> bool {
+        match self {
+            Dialect::Binary => true,
+            Dialect::Unproven(unproven) => matches!(unproven.spoken, Spoken::Binary { .. }),
+            Dialect::Undecided | Dialect::Memcached | Dialect::Resp(_) => false,
         }
     }
 }
@@ -180,8 +191,13 @@ pub struct Unproven {
 pub enum Spoken {
     /// Its first bytes tell.
     Undecided,
-    /// memcached's.
+    /// memcached's text.
     Memcached,
+    /// memcached's binary protocol.
+    Binary {
+        /// A mechanism of SASL has begun.
+        begun: bool,
+    },
     /// RESP.
     Resp(Box<Session>),
 }
@@ -190,6 +206,11 @@ impl Unproven {
     /// Nothing has come yet.
     pub fn new(spoken: Spoken) -> Box<Unproven> {
         Box::new(Unproven { spoken, refused: 0 })
+    }
+
+    /// Where the binary protocol alone is spoken.
+    pub fn binary() -> Box<Unproven> {
+        Unproven::new(Spoken::Binary { begun: false })
     }
 
     /// Where RESP alone is spoken.

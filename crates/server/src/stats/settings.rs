@@ -40,6 +40,12 @@ pub struct SettingsSnapshot {
     pub backlog: u64,
     /// Largest item, bytes.
     pub item_bytes_max: u64,
+    /// Which of memcached's protocols are served, in its word.
+    pub binding: &'static str,
+    /// Clients of the binary protocol say who they are.
+    pub auth_binary: bool,
+    /// Those of the text protocol do.
+    pub auth_text: bool,
     /// `flush_all` is allowed.
     pub flush: bool,
     /// `stats cachedump` is allowed.
@@ -88,9 +94,9 @@ fn limits(snapshot: &SettingsSnapshot, lines: &mut Lines<'_>) {
     lines.number("reqs_per_event", snapshot.requests_per_turn);
     lines.yes("cas_enabled", snapshot.cas);
     lines.number("tcp_backlog", snapshot.backlog);
-    lines.text("binding_protocol", "ascii");
-    lines.yes("auth_enabled_sasl", false);
-    lines.yes("auth_enabled_ascii", false);
+    lines.text("binding_protocol", snapshot.binding);
+    lines.yes("auth_enabled_sasl", snapshot.auth_binary);
+    lines.yes("auth_enabled_ascii", snapshot.auth_text);
     lines.number("item_size_max", snapshot.item_bytes_max);
     lines.yes("maxconns_fast", true);
     lines.number("hashpower_init", 0);

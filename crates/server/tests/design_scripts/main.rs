@@ -109,6 +109,11 @@ fn every_design_answers_as_the_scripts_say() {
 }
 
 #[test]
+fn every_design_answers_clients_of_the_binary_protocol_as_the_scripts_say() {
+    check("tests/scripts/binary", &plans());
+}
+
+#[test]
 fn every_design_answers_redis_clients_as_the_scripts_say() {
     check("tests/scripts/resp", &one_of_each_design());
 }

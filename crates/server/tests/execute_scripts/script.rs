@@ -5,6 +5,9 @@
 //! Knows no server: a script is a list of cases, a case a list of steps.
 #![allow(dead_code)] // no runner uses all of it
 
+#[path = "binary.rs"]
+mod binary;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +62,8 @@ pub struct Expectation {
     pub anywhere: bool,
     /// What memcached has in its place.
     pub memcached: Vec<Alternative>,
+    /// It is a reply of the binary protocol, and no line.
+    pub is_binary: bool,
 }
 
 /// A `~` line.
@@ -95,6 +100,10 @@ pub enum Part {
     RestOfLine,
     /// A remembered number, and what to add to it.
     Cas(String, i64),
+    /// A remembered number, in eight bytes.
+    Id(String),
+    /// So many bytes, whatever they are.
+    Any(usize),
 }
 
 /// Numbers remembered by name.
@@ -159,10 +168,18 @@ fn read_line(name: &str, line: usize, text: &str, cases: &mut Vec<Case>) -> Resu
         ">" => Act::Send(Text::read(rest)?.and_end()),
         ">>" => Act::Send(Text::read(rest)?),
         "*>" => Act::Send(Text::request(rest)?),
+        "b>" => Act::Send(binary::request(rest)?),
+        "b<" => Act::Expect(Expectation {
+            text: binary::reply(rest)?,
+            anywhere: false,
+            memcached: Vec::new(),
+            is_binary: true,
+        }),
         "<" | "<~" => Act::Expect(Expectation {
             text: Text::read(rest)?.and_end(),
             anywhere: mark == "<~",
             memcached: Vec::new(),
+            is_binary: false,
         }),
         "+" => Act::Wait(rest.parse().map_err(|_| format!("`{rest}` is no number of seconds"))?),
         "!" if rest == "closed" => Act::Closed,
@@ -183,7 +200,10 @@ fn alternative(version: &str, rest: &str, case: &mut Case) -> Result<(), String>
         return Err("a `~` line follows a `<` line".into());
     };
     let version = Some(version.to_owned()).filter(|version| !version.is_empty());
-    let text = text.strip_prefix(' ').map(|text| Text::read(text).map(Text::and_end));
+    let text = text.strip_prefix(' ').map(|text| match expectation.is_binary {
+        true => binary::reply(text),
+        false => Text::read(text).map(Text::and_end),
+    });
     expectation.memcached.push(Alternative { version, text: text.transpose()? });
     Ok(())
 }
@@ -266,6 +286,17 @@ impl Text {
                     }
                     at += digits;
                 }
+                Part::Any(count) if rest.len() < *count => return Compared::Open,
+                Part::Any(count) => at += count,
+                Part::Id(name) => {
+                    let Some(bytes) = rest.first_chunk::<8>() else { return Compared::Open };
+                    let number = u64::from_be_bytes(*bytes);
+                    let known = found.get(name).or_else(|| numbers.get(name)).copied();
+                    if *found.entry(name.clone()).or_insert(known.unwrap_or(number)) != number {
+                        return Compared::Differs;
+                    }
+                    at += bytes.len();
+                }
                 Part::RestOfLine => match rest.windows(2).position(|pair| pair == b"\r\n") {
                     Some(length) => at += length,
                     None => return Compared::Open,
@@ -285,7 +316,11 @@ impl Text {
                     let number = numbers.get(name).ok_or_else(|| format!("no <CAS:{name}> yet"))?;
                     bytes.extend(number.wrapping_add_signed(*step).to_string().into_bytes());
                 }
-                Part::Number | Part::RestOfLine => {
+                Part::Id(name) => {
+                    let number = numbers.get(name).ok_or_else(|| format!("no <CAS:{name}> yet"))?;
+                    bytes.extend(number.to_be_bytes());
+                }
+                Part::Number | Part::RestOfLine | Part::Any(_) => {
                     return Err(format!("`{}` cannot be sent", self.written));
                 }
             }

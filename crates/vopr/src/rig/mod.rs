@@ -2,6 +2,7 @@
 //! The same seed gives the same run.
 
 pub mod afar;
+pub mod binary;
 pub mod durable;
 pub mod peer;
 pub mod resp;
@@ -23,7 +24,7 @@ use laneway_server::durable::executor::Executor;
 use laneway_server::durable::hands::Hands;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::durable::state::Keeper;
-use laneway_server::settings::{Auth, Idle, RespSettings, Settings, UdpSettings, Users};
+use laneway_server::settings::{Auth, Binding, Idle, RespSettings, Settings, UdpSettings, Users};
 use laneway_server::shared::{Company, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Mode, Store};
@@ -104,6 +105,8 @@ pub struct Plan {
     pub adaptive: bool,
     /// Redis' clients may come, too.
     pub resp: bool,
+    /// Which of memcached's protocols are served.
+    pub binding: Binding,
     /// Who may ask, where not everybody may: lines `user:password`.
     pub users: Option<&'static str>,
 }
@@ -137,6 +140,7 @@ impl Plan {
             clock: None,
             adaptive: false,
             resp: true,
+            binding: Binding::Auto,
             users: None,
         }
     }
@@ -550,6 +554,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
             Arc::new(Auth::new(users, 0x5eed))
         }),
         resp: RespSettings { shared: plan.resp, addresses: Vec::new() },
+        binding: plan.binding,
         backlog: 16,
         connections_max: plan.connections_max,
         item_bytes_max: plan.item_bytes_max,

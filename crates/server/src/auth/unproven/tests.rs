@@ -2,7 +2,12 @@ use super::*;
 use crate::auth::gate::Auth;
 use crate::auth::users::Users;
 use crate::counters::{Board, Totals};
+use crate::execute::VERSION;
+use laneway_wire::binary::Echo;
+use laneway_wire::binary::print::put_parts;
+use laneway_wire::binary::reply::{Status, put};
 
+const BESIDE: Beside = Beside { resp: true, binary: true };
 const ALICE: &[u8] = b"set a 0 0 12\r\nalice secret\r\n";
 
 /// What a connection is told that sends these pieces, one at a time, with what is left of them
@@ -21,13 +26,14 @@ fn told(unproven: &mut Unproven, pieces: &[&[u8]]) -> (String, &'static str, Str
     let mut end = "more";
     for piece in pieces {
         input.extend_from_slice(piece);
-        let (taken, outcome) = unproven.hear(&input, &door, &mut out);
+        let (taken, outcome) = unproven.hear(&input, (&door, BESIDE), &mut out);
         input.drain(..taken);
         end = match outcome {
             Outcome::More => "more",
             Outcome::Close => "close",
             Outcome::Proven(Dialect::Memcached) => "memcached",
             Outcome::Proven(Dialect::Resp(_)) => "resp",
+            Outcome::Proven(Dialect::Binary) => "binary",
             Outcome::Proven(_) => "neither",
         };
         if end != "more" {
@@ -153,6 +159,67 @@ fn resp_asks_auth_or_hello_and_nothing_else_before_it() {
     assert!(said.starts_with("-NOAUTH HELLO must be called"), "{said}");
     assert!(said.contains("|%7|") && said.contains("$2|id|:7|"), "{said}");
     assert_eq!(end, "resp");
+}
+
+/// A request of the binary protocol: opcode, key and value.
+fn binary(opcode: u8, key: &str, value: &str) -> Vec<u8> {
+    let (mut request, echo) = (Vec::new(), Echo { opcode, opaque: *b"1234" });
+    put_parts(&mut request, echo, 0, (b"", key.as_bytes(), value.as_bytes()));
+    request
+}
+
+/// Its reply: opcode, status and text.
+fn replied(opcode: u8, status: Status, text: &[u8]) -> String {
+    let mut reply = Vec::new();
+    put(&mut reply, Echo { opcode, opaque: *b"1234" }, status, b"", text);
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+#[test]
+fn sasl_says_who_a_client_of_the_binary_protocol_is() {
+    let auth = |value: &str| binary(0x21, "PLAIN", value);
+    let right = || replied(0x21, Status::Done, b"Authenticated");
+    let wrong = |opcode| replied(opcode, Status::Refused, b"Auth failure.");
+    let get = binary(0x00, "k", "");
+    let proven = [auth("\0alice\0secret"), get.clone()].concat();
+    for (input, words, end, left) in [
+        (auth("\0alice\0secret"), right(), "binary", ""),
+        (auth("alice\0alice\0secret"), right(), "binary", ""),
+        (auth("\0bob\0two:colons and blanks"), right(), "binary", ""),
+        (proven, right(), "binary", &*String::from_utf8_lossy(&get)),
+        (auth("bob\0alice\0secret"), wrong(0x21), "more", ""),
+        (auth("\0alice\0secre"), wrong(0x21), "more", ""),
+        (auth("\0alice\0secret\0"), wrong(0x21), "more", ""),
+        (auth("alice secret"), wrong(0x21), "more", ""),
+        (binary(0x21, "CRAM-MD5", "x"), wrong(0x21), "more", ""),
+        (binary(0x22, "PLAIN", "\0alice\0secret"), wrong(0x22), "more", ""),
+        (
+            [auth(""), binary(0x22, "PLAIN", "\0alice\0secret")].concat(),
+            replied(0x21, Status::GoesOn, b"") + &replied(0x22, Status::Done, b"Authenticated"),
+            "binary",
+            "",
+        ),
+        (
+            [auth(""), auth("\0x\0y"), binary(0x22, "PLAIN", "\0alice\0secret")].concat(),
+            replied(0x21, Status::GoesOn, b"") + &wrong(0x21) + &wrong(0x22),
+            "more",
+            "",
+        ),
+        (binary(0x20, "", ""), replied(0x20, Status::Done, b"PLAIN"), "more", ""),
+        (binary(0x0b, "", ""), replied(0x0b, Status::Done, VERSION.as_bytes()), "more", ""),
+        (binary(0x07, "", ""), replied(0x07, Status::Done, b""), "close", ""),
+        (get.clone(), wrong(0x00), "close", ""),
+        (binary(0x0a, "", ""), wrong(0x0a), "close", ""),
+        (binary(0x77, "", "x"), wrong(0x77), "close", ""),
+        (auth(&"x".repeat(768)), replied(0x21, Status::Invalid, b"Invalid arguments"), "close", ""),
+    ] {
+        let words = words.replace("\r\n", "|");
+        check(Unproven::binary, &input, &words, end, left);
+        check(both, &input, &words, end, left);
+    }
+    let many = binary(0x20, "", "").repeat(100);
+    let (said, end, ..) = told(&mut both(), &[&many]);
+    assert_eq!((said.matches("PLAIN").count(), end), (REFUSED_MAX as usize, "close"));
 }
 
 #[test]

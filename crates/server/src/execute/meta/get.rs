@@ -70,7 +70,7 @@ pub fn meta_get_key(
         }
         count_hit(context, meta);
         match value {
-            Some(value) if seen.with_value => return transfer(value),
+            Some(value) if seen.with_value => return transfer(value, CRLF),
             _ if seen.with_value => out.extend_from_slice(CRLF),
             _ => out.truncate(seen.head_end),
         }

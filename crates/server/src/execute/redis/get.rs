@@ -3,49 +3,37 @@
 
 use super::attempts::{Attempts, unchanged};
 use super::{Asking, Expiry, TOO_MANY};
-use crate::execute::{Outcome, Transfer, transfer};
+use crate::execute::get::Telling;
+use crate::execute::{Context, Outcome, Transfer, transfer};
 use laneway_store::{Entry, Got, ItemMeta, KeyHash};
 use laneway_wire::reply::CRLF;
-use laneway_wire::resp::reply::{put_bulk, put_bulk_head, put_null};
+use laneway_wire::resp::reply::{Version, put_bulk, put_bulk_head, put_null};
 use std::ops::Range;
 
 fn head(meta: &ItemMeta, out: &mut Vec<u8>) {
     put_bulk_head(out, meta.value_bytes as usize);
 }
 
+impl Telling for Version {
+    const TAIL: &'static [u8] = CRLF;
+
+    #[inline]
+    fn head(&self, _context: &Context<'_>, meta: &ItemMeta, out: &mut Vec<u8>) {
+        head(meta, out);
+    }
+
+    fn miss(&self, out: &mut Vec<u8>) {
+        put_null(out, *self);
+    }
+
+    fn too_many(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(TOO_MANY);
+    }
+}
+
 /// `GET`
 pub fn get(asking: &Asking<'_>, key: &[u8], hash: KeyHash, out: &mut Vec<u8>) -> Outcome {
-    let Asking { context, version, .. } = asking;
-    let (start, sight) = (out.len(), context.sight());
-    let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
-        Got::Miss => {
-            if let Some(outcome) = context.beyond_memory(hash, key) {
-                return outcome;
-            }
-            context.counters.cmd_get.bump_owner();
-            context.counters.get_misses.bump_owner();
-            put_null(out, *version);
-            return Outcome::Done;
-        }
-        Got::Copied(meta) => (meta, None),
-        Got::Large(meta, value) => (meta, Some(value)),
-    };
-    if !context.reads(&meta) {
-        out.truncate(start);
-        return Outcome::Elsewhere;
-    }
-    if context.is_hidden(hash, sight) {
-        out.truncate(start);
-        return Outcome::Kept;
-    }
-    context.counters.cmd_get.bump_owner();
-    context.counters.get_hits.bump_owner();
-    let Some(value) = value else {
-        out.extend_from_slice(CRLF);
-        return Outcome::Done;
-    };
-    head(&meta, out);
-    transfer(value)
+    crate::execute::get::get(&asking.context, &asking.version, (key, hash), out)
 }
 
 /// Of a value of `length` bytes those from `start` to `end`, this one included; below 0 they count
@@ -153,7 +141,7 @@ pub(super) fn get_and(
             (Some(meta), Some(value)) => {
                 counters.get_hits.bump_owner();
                 head(&meta, out);
-                return transfer(value);
+                return transfer(value, CRLF);
             }
         }
     }

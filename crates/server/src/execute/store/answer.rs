@@ -1,12 +1,14 @@
 //! How to answer a store that ends later.
 
 use super::Answer;
+use super::telling::Telling;
 use laneway_wire::MetaKey;
 
 /// How to answer, without borrowing the request.
 pub(super) enum AnswerOwned {
     Text { noreply: bool },
     Meta { key: Box<[u8]>, base64: bool, flags: Box<[u8]>, quiet: bool },
+    Binary(Telling),
     Resp,
 }
 
@@ -20,6 +22,7 @@ impl AnswerOwned {
                 flags: flags.into(),
                 quiet,
             },
+            Answer::Binary(telling) => AnswerOwned::Binary(telling),
             Answer::Resp => AnswerOwned::Resp,
         }
     }
@@ -30,6 +33,7 @@ impl AnswerOwned {
             AnswerOwned::Meta { key, base64, flags, quiet } => {
                 Answer::Meta { key: MetaKey { token: key, base64: *base64 }, flags, quiet: *quiet }
             }
+            AnswerOwned::Binary(telling) => Answer::Binary(*telling),
             AnswerOwned::Resp => Answer::Resp,
         }
     }

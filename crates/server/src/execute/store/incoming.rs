@@ -8,6 +8,7 @@ use super::complete::{Fate, complete};
 use super::join::{Join, Joining};
 use super::{Answer, Condition, How, Place, answer_fate, bad_chunk, refuse};
 use laneway_store::{Charge, Draft, KeyHash, Refused};
+use laneway_wire::binary::Echo;
 use laneway_wire::resp::reply::Version;
 
 /// How much room a gathering buffer offers at a time, bytes.
@@ -176,6 +177,14 @@ impl Incoming {
     /// Whether its client speaks RESP.
     pub fn is_resp(&self) -> bool {
         matches!(self.answer, AnswerOwned::Resp)
+    }
+
+    /// What its reply repeats, where its client speaks the binary protocol.
+    pub fn echo(&self) -> Option<Echo> {
+        match &self.answer {
+            AnswerOwned::Binary(telling) => Some(telling.echo),
+            _ => None,
+        }
     }
 
     /// Whether it joins its bytes to those of an item that there is.

@@ -1,8 +1,12 @@
 //! Which protocol a new connection speaks, by its first bytes, where one port is for both.
 //!
-//! A `*` begins a RESP request, and no line of memcached's. Of inline commands those words count
+//! The byte 0x80 begins a request of memcached's binary protocol. A `*` begins a RESP request, and
+//! no line of memcached's. Of inline commands those words count
 //! that are Redis' and not memcached's: whoever tries a server by hand types one of them first.
-//! Anything else is memcached's, a word that both have (`get`, `set`, `incr`, `quit`) included.
+//! Anything else is memcached's text, a word that both have (`get`, `set`, `incr`, `quit`)
+//! included; so is the beginning of a protocol that is not served there, which is refused by text.
+
+use laneway_wire::limits::BINARY_REQUEST;
 
 /// Inline commands that memcached does not have.
 const WORDS: [&[u8]; 10] = [
@@ -15,16 +19,29 @@ const WORDS: [&[u8]; 10] = [
 pub enum Recognised {
     /// RESP.
     Resp,
-    /// memcached's protocol.
+    /// memcached's text protocol.
     Memcached,
+    /// memcached's binary protocol.
+    Binary,
     /// Not yet.
     Unclear,
 }
 
+/// Which protocols are served beside memcached's text, where first bytes tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beside {
+    /// RESP.
+    pub resp: bool,
+    /// memcached's binary protocol.
+    pub binary: bool,
+}
+
 /// Judges what has arrived; nothing of it was served.
-pub fn recognise(input: &[u8]) -> Recognised {
+pub fn recognise(input: &[u8], beside: Beside) -> Recognised {
     match input.first() {
         None => return Recognised::Unclear,
+        Some(&BINARY_REQUEST) if beside.binary => return Recognised::Binary,
+        Some(_) if !beside.resp => return Recognised::Memcached,
         Some(b'*') => return Recognised::Resp,
         Some(_) => {}
     }
@@ -41,6 +58,22 @@ pub fn recognise(input: &[u8]) -> Recognised {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BOTH: Beside = Beside { resp: true, binary: true };
+
+    #[test]
+    fn what_is_not_served_there_is_taken_for_text() {
+        for (input, resp, binary, recognised) in [
+            (&b"\x80"[..], true, false, Recognised::Memcached),
+            (b"\x80", false, true, Recognised::Binary),
+            (b"*1", false, true, Recognised::Memcached),
+            (b"PING\r\n", false, true, Recognised::Memcached),
+            (b"P", false, true, Recognised::Memcached),
+            (b"", false, false, Recognised::Unclear),
+        ] {
+            assert_eq!(recognise(input, Beside { resp, binary }), recognised, "{input:?}");
+        }
+    }
 
     #[test]
     fn the_first_bytes_tell_the_protocol() {
@@ -66,12 +99,13 @@ mod tests {
             (b"mg k v\r\n", Recognised::Memcached),
             (b" ping\r\n", Recognised::Memcached),
             (b"\r\n", Recognised::Memcached),
-            (b"\x80\x01", Recognised::Memcached),
+            (b"\x80", Recognised::Binary),
+            (b"\x80\x01*\r\n", Recognised::Binary),
             (b"cas k", Recognised::Memcached),
             (b"c", Recognised::Unclear),
             (b"ca", Recognised::Memcached),
         ] {
-            assert_eq!(recognise(input), recognised, "{}", input.escape_ascii());
+            assert_eq!(recognise(input, BOTH), recognised, "{}", input.escape_ascii());
         }
     }
 
@@ -113,7 +147,8 @@ mod tests {
             "extstore",
             "debugtime",
         ] {
-            assert_eq!(recognise(format!("{word} ").as_bytes()), Recognised::Memcached, "{word}");
+            let line = format!("{word} ");
+            assert_eq!(recognise(line.as_bytes(), BOTH), Recognised::Memcached, "{word}");
         }
     }
 }

@@ -1,0 +1,48 @@
+//! One request: who executes it?
+
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::step::{Step, Stop};
+use crate::streams::Streams;
+use laneway_transport::Transport;
+use laneway_wire::binary::{Broken, Request, parse};
+
+impl<T: Transport> Streams<T> {
+    /// The request at the front of `rest`; of values that are asked for, those behind it that are
+    /// read with it, too.
+    pub(crate) fn binary_request(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        (most, requests): (usize, &mut usize),
+        arrived: u64,
+    ) -> Step {
+        let frame = match parse(rest) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Step::Stop(0, Stop::Starved),
+            Err(broken) => return self.binary_broken(core, broken, rest),
+        };
+        if let Request::Get(get) = &frame.request
+            && get.touch.is_none()
+        {
+            let left = most - *requests;
+            let (step, begun) =
+                self.binary_gets(core, connection, (&frame, get), rest, left, arrived);
+            *requests += begun;
+            return step;
+        }
+        *requests += 1;
+        if matches!(frame.request, Request::Store(_) | Request::Join { .. }) {
+            return self.binary_store(core, connection, &frame, rest, arrived);
+        }
+        self.binary_plain(core, connection, &frame, rest, arrived)
+    }
+
+    /// The client is wrong, and nothing behind this can be made out: say so and close.
+    fn binary_broken(&mut self, core: &Core<T>, broken: Broken, rest: &[u8]) -> Step {
+        core.counters().malformed.bump_owner();
+        broken.put(&mut self.out);
+        Step::Stop(rest.len(), Stop::Close)
+    }
+}
