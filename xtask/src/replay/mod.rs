@@ -26,9 +26,11 @@ Play the protocol scripts against Laneway and against memcached, or RESP's again
 
 usage: cargo xtask replay [--only TEXT] [--against laneway|memcached|stable|all]
                           [--server PROGRAM]
+       cargo xtask replay --binary, and so on
        cargo xtask replay --resp [--only TEXT] [--against laneway|valkey|redis|all]
                           [--server PROGRAM]
 
+  --binary           the scripts of memcached's binary protocol, in the folder `binary`
   --resp             the scripts of RESP, in the folder `resp`, and not memcached's
   --only TEXT        only the cases whose `file: name` contains TEXT
   --against WHOM     Laneway; memcached 1.6.45, Valkey 9.1 or Redis 8, which `cargo xtask peers`
@@ -68,6 +70,7 @@ impl Options {
         };
         while let Some(argument) = parser.next()? {
             match argument {
+                Long("binary") => options.protocol = protocol::BINARY,
                 Long("resp") => options.protocol = protocol::RESP,
                 Long("only") => options.only = parser.value()?.string()?,
                 Long("server") => options.server = Some(parser.value()?.into()),

@@ -47,28 +47,45 @@ impl Rival {
     }
 }
 
+/// Today's memcached, and Debian stable's.
+const MEMCACHEDS: &[Rival] = &[
+    Rival {
+        word: "memcached",
+        peer: Peer { name: "memcached 1.6.45", mark: NEWEST },
+        find: Executable::newest_memcached,
+        task: "peers",
+        version: NEWEST,
+    },
+    Rival {
+        word: "stable",
+        peer: Peer { name: "memcached 1.6.18", mark: STABLE },
+        find: Executable::memcached,
+        task: "setup",
+        version: STABLE,
+    },
+];
+
 pub const MEMCACHED: Protocol = Protocol {
     folder: "crates/server/tests/scripts",
     flush: b"flush_all\r\n",
     flushed: "OK",
     end: End { request: b"mn\r\n", reply: b"MN\r\n", name: "MN" },
-    rivals: &[
-        Rival {
-            word: "memcached",
-            peer: Peer { name: "memcached 1.6.45", mark: NEWEST },
-            find: Executable::newest_memcached,
-            task: "peers",
-            version: NEWEST,
-        },
-        Rival {
-            word: "stable",
-            peer: Peer { name: "memcached 1.6.18", mark: STABLE },
-            find: Executable::memcached,
-            task: "setup",
-            version: STABLE,
-        },
-    ],
+    rivals: MEMCACHEDS,
     has_list: true,
+};
+
+/// A case is flushed before by a connection of its own, which speaks text.
+pub const BINARY: Protocol = Protocol {
+    folder: "crates/server/tests/scripts/binary",
+    flush: b"flush_all\r\n",
+    flushed: "OK",
+    end: End {
+        request: b"\x80\x0a\0\0\0\0\0\0\0\0\0\0end.\0\0\0\0\0\0\0\0",
+        reply: b"\x81\x0a\0\0\0\0\0\0\0\0\0\0end.\0\0\0\0\0\0\0\0",
+        name: "the reply to NOOP",
+    },
+    rivals: MEMCACHEDS,
+    has_list: false,
 };
 
 pub const RESP: Protocol = Protocol {
