@@ -4,6 +4,7 @@
 //! reply is judged to the last byte: its keys, lengths and ends, and its place among the replies of
 //! its connection. Knows no network.
 
+use crate::binary;
 use crate::meta;
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
 use crate::request::{exptime, key_number, line, request};
@@ -104,13 +105,18 @@ fn one_reply(
     if let Expect::Resp(kind) = request.expect {
         return resp::reply(kind, request, got, values);
     }
+    if let Expect::Binary(kind) = request.expect {
+        return binary::reply(kind, request, got, values);
+    }
     let Some((first, bytes)) = line(got)? else { return Ok(None) };
     let all = |told: Told| Ok(Some((bytes, vec![told; request.asked.len().max(1)])));
     if first.starts_with("SERVER_ERROR") {
         return all(refusal(first));
     }
     match &request.expect {
-        Expect::Silence | Expect::Resp(_) => unreachable!("it was answered above"),
+        Expect::Silence | Expect::Resp(_) | Expect::Binary(_) => {
+            unreachable!("it was answered above")
+        }
         Expect::Refusal => match first.starts_with("CLIENT_ERROR") || first == "ERROR" {
             true => all(Told::Refused),
             false => Err(format!("{first:?} to a request that is wrong")),

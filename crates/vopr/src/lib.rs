@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+pub mod binary;
 pub mod books;
 mod check;
 pub mod datagrams;

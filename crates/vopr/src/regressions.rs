@@ -28,7 +28,7 @@ impl Regression {
         (self.seed..self.seed + TRIES).map(|seed| {
             let mut swarm = Swarm::draw(seed);
             // Their seeds were found before there was another protocol, and users.
-            (swarm.resp, swarm.users) = (false, false);
+            (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }

@@ -2,6 +2,17 @@
 
 use crate::model::{Asked, Told, Ttl};
 
+/// Which protocol a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// memcached's text and meta protocols.
+    Text,
+    /// memcached's binary one.
+    Binary,
+    /// RESP.
+    Resp,
+}
+
 /// Longest line of a reply that is not a value.
 const LINE_BYTES_MAX: usize = 2048;
 
@@ -34,6 +45,8 @@ pub enum Expect {
     Refusal,
     /// A reply of RESP.
     Resp(Reply),
+    /// One of memcached's binary protocol.
+    Binary(Kind),
 }
 
 /// What kind of reply of RESP comes.
@@ -56,6 +69,23 @@ pub enum Reply {
     /// Anything.
     Any,
     /// An error: the request is wrong on purpose.
+    Refusal,
+}
+
+/// What kind of reply of the binary protocol comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One reply about a key.
+    One,
+    /// The same, but none where it would tell nothing, and that to `NOOP` behind it.
+    Quiet,
+    /// One for each key that is there, in the order of the keys, and that to `NOOP` behind them.
+    Values,
+    /// One, whatever it says.
+    Any,
+    /// Replies up to an empty one, or an error.
+    Stats,
+    /// One that refuses: the request is wrong on purpose.
     Refusal,
 }
 

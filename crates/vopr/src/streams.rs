@@ -1,11 +1,12 @@
-//! A client over a stream: it asks by both protocols, pipelines, sends and reads in pieces, and
-//! judges the order and the bytes of its replies.
+//! A client over a stream: it asks by one of the protocols, pipelines, sends and reads in pieces,
+//! and judges the order and the bytes of its replies.
 
 use crate::ask::{self, Expect, Request};
+use crate::binary;
 use crate::books::{Books, Entry};
 use crate::meta::{Style, meta};
 use crate::model::{Asked, New, Told};
-use crate::request::Reply;
+use crate::request::{Kind, Reply, Voice};
 use crate::resp;
 use crate::rig::value;
 use crate::scene::{MALICE, PENDING_MAX, Scene};
@@ -40,15 +41,14 @@ pub struct StreamClient {
     id: Option<(usize, u64)>,
     /// It was asked for last.
     last_key: Option<usize>,
-    /// It speaks RESP.
-    is_redis: bool,
+    voice: Voice,
 }
 
 impl StreamClient {
     /// Not connected yet.
-    pub fn new(number: usize, is_redis: bool) -> StreamClient {
+    pub fn new(number: usize, voice: Voice) -> StreamClient {
         StreamClient {
-            is_redis,
+            voice,
             name: format!("client {number}"),
             client: None,
             out: VecDeque::new(),
@@ -90,9 +90,16 @@ impl StreamClient {
         if self.flights.len() >= scene.swarm.pipeline {
             return;
         }
-        if self.is_redis {
-            let again = self.again(scene);
-            if let Some(request) = by_resp(scene, again) {
+        let request = match self.voice {
+            Voice::Text => None,
+            Voice::Resp => {
+                let again = self.again(scene);
+                Some(by_resp(scene, again))
+            }
+            Voice::Binary => Some(self.by_binary(scene)),
+        };
+        if let Some(request) = request {
+            if let Some(request) = request {
                 self.send(scene, request);
             }
             return;
@@ -130,7 +137,8 @@ impl StreamClient {
         self.last_key.filter(|key| again && scene.books.pending(*key) < PENDING_MAX)
     }
 
-    fn one_key(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
+    /// A key, and what is asked of it.
+    fn key_and_asked(&mut self, scene: &mut Scene<'_>) -> Option<(usize, Asked)> {
         let mut key = self.again(scene).or_else(|| scene.key())?;
         self.last_key = Some(key);
         let mut id = None;
@@ -140,7 +148,33 @@ impl StreamClient {
         {
             (key, id) = (of, Some(told));
         }
-        let asked = scene.asked(id);
+        Some((key, scene.asked(id)))
+    }
+
+    /// What a client of the binary protocol asks, if it may.
+    fn by_binary(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
+        match scene.random.below(40) {
+            0 if scene.swarm.admin => Some(binary::other(scene.random.below(1000))),
+            1 if scene.swarm.wrong => Some(binary::wrong(scene.random.below(1000))),
+            2..5 => {
+                let keys = some_keys(scene);
+                (!keys.is_empty()).then(|| binary::many(&keys))
+            }
+            5 if scene.swarm.flush && scene.random.one_in(4) => flush_by_binary(scene),
+            _ => {
+                let (key, asked) = self.key_and_asked(scene)?;
+                let asked = match scene.meta_asked(asked) {
+                    asked @ Asked::Count(_) => asked, // a number that is made
+                    _ => asked,
+                };
+                let how = (scene.random.one_in(3), scene.random.one_in(3));
+                binary::one(key, asked, &scene.books.values, how)
+            }
+        }
+    }
+
+    fn one_key(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
+        let (key, asked) = self.key_and_asked(scene)?;
         if scene.random.one_in(3) {
             let asked = scene.meta_asked(asked);
             let style = scene.style();
@@ -167,9 +201,10 @@ impl StreamClient {
 
     /// Asks for a flush, if it may.
     pub fn ask_flush(&mut self, scene: &mut Scene<'_>) {
-        let request = match self.is_redis {
-            true => flush_by_resp(scene),
-            false => flush(scene),
+        let request = match self.voice {
+            Voice::Resp => flush_by_resp(scene),
+            Voice::Binary => flush_by_binary(scene),
+            Voice::Text => flush(scene),
         };
         if let Some(request) = request {
             self.send(scene, request);
@@ -180,9 +215,10 @@ impl StreamClient {
     pub fn read_all(&mut self, scene: &mut Scene<'_>) {
         for key in 0..scene.swarm.keys {
             let (style, values) = (Style::default(), &scene.books.values);
-            let read = match self.is_redis {
-                true => resp::one(key, Asked::Get, values, scene.now_seconds),
-                false => meta(key, Asked::Get, values, style),
+            let read = match self.voice {
+                Voice::Resp => resp::one(key, Asked::Get, values, scene.now_seconds),
+                Voice::Binary => binary::one(key, Asked::Get, values, (false, false)),
+                Voice::Text => meta(key, Asked::Get, values, style),
             };
             self.send(scene, read.expect("it is a read"));
         }
@@ -223,7 +259,7 @@ impl StreamClient {
         if !scene.swarm.has_users() {
             return;
         }
-        for request in users::introduction(scene.random, scene.books, self.is_redis) {
+        for request in users::introduction(scene.random, scene.books, self.voice) {
             request.bytes.iter().rev().for_each(|byte| self.out.push_front(*byte));
             self.flights.push_front(Flight { request, entries: Vec::new() });
         }
@@ -298,7 +334,10 @@ impl StreamClient {
     ) -> Result<(), String> {
         let swarm = scene.swarm;
         let may_refuse = scene.may_doubt || swarm.may_refuse();
-        let wrong = matches!(request.expect, Expect::Refusal | Expect::Resp(Reply::Refusal));
+        let wrong = matches!(
+            request.expect,
+            Expect::Refusal | Expect::Resp(Reply::Refusal) | Expect::Binary(Kind::Refusal)
+        );
         let refused = told.contains(&Told::Refused) && !may_refuse && !wrong;
         if refused || (told.contains(&Told::Doubt) && !scene.may_doubt) {
             return Err(format!("{} was refused {:?} without a reason", self.name, request.shown));
@@ -359,6 +398,14 @@ fn by_resp(scene: &mut Scene<'_>, again: Option<usize>) -> Option<Request> {
 fn some_keys(scene: &mut Scene<'_>) -> Vec<usize> {
     let keys = (0..1 + scene.random.below(6)).filter_map(|_| scene.key());
     keys.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
+/// The same by the binary protocol.
+fn flush_by_binary(scene: &mut Scene<'_>) -> Option<Request> {
+    if scene.books.expects_flush() || FLUSHES_MAX <= scene.books.flushes {
+        return None;
+    }
+    binary::one(0, Asked::Flush, &scene.books.values, (false, false))
 }
 
 /// `FLUSHALL`; `None` while another flush is to come, which it would cancel.

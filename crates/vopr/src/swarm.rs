@@ -2,6 +2,7 @@
 //! mix of commands of its own, so that rare combinations meet (swarm testing, Groce et al., ISSTA
 //! 2012). A run is the seed and these numbers and nothing else; shrinking lowers them.
 
+use crate::request::Voice;
 use laneway_policy::{Access, Design, Form};
 use laneway_tier::disk::sim::Random;
 use std::fmt;
@@ -116,6 +117,8 @@ pub struct Swarm {
     pub resp: bool,
     /// Only users may ask.
     pub users: bool,
+    /// Some connections speak memcached's binary protocol.
+    pub binary: bool,
 }
 
 /// Who serves what, as one draw: not everything goes with everything.
@@ -219,6 +222,7 @@ impl Swarm {
             refuse_memory: 0,
             resp: false,
             users: false,
+            binary: false,
         };
         swarm.draw_later(random);
         swarm
@@ -246,11 +250,17 @@ impl Swarm {
             self.evicts = true;
             self.ssd_bytes = (1 << 20) << random.below(3);
         }
+        self.binary = random.one_in(if self.kept == Kept::No { 3 } else { 2 });
     }
 
-    /// Whether the connection of this number speaks RESP: every second one.
-    pub fn speaks_resp(&self, number: usize) -> bool {
-        self.resp && number.is_multiple_of(2)
+    /// What the connection of this number speaks: the binary protocol every third one, and RESP
+    /// every second one of the others.
+    pub fn voice(&self, number: usize) -> Voice {
+        match () {
+            () if self.binary && number % 3 == 1 => Voice::Binary,
+            () if self.resp && number.is_multiple_of(2) => Voice::Resp,
+            () => Voice::Text,
+        }
     }
 
     /// Whether only users may ask: nobody can say over UDP who he is.
@@ -317,6 +327,7 @@ impl Swarm {
         add(&|swarm| swarm.adaptive = false);
         add(&|swarm| swarm.resp = false);
         add(&|swarm| swarm.users = false);
+        add(&|swarm| swarm.binary = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -362,6 +373,7 @@ impl Swarm {
             ("adaptive", self.adaptive.into()),
             ("resp", self.resp.into()),
             ("users", self.users.into()),
+            ("binary", self.binary.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -401,6 +413,7 @@ impl Swarm {
             "adaptive" => self.adaptive = value != 0,
             "resp" => self.resp = value != 0,
             "users" => self.users = value != 0,
+            "binary" => self.binary = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,

@@ -81,7 +81,7 @@ impl World {
             machine,
             clock,
             streams: (0..swarm.clients)
-                .map(|number| StreamClient::new(number, swarm.speaks_resp(number)))
+                .map(|number| StreamClient::new(number, swarm.voice(number)))
                 .collect(),
             steps_until_rest: REST_EVERY,
             older: None,
