@@ -207,12 +207,12 @@ fn unsaid(asked: Asked) -> Told {
     }
 }
 
-/// The replies to the requests in `sent`, up to the one behind which nothing is quiet; `None` while
-/// they are not whole. Each is by the number of its request.
-fn answers<'a>(
-    sent: &[u8],
-    got: &'a [u8],
-) -> Result<Option<(usize, Vec<(usize, Reply<'a>)>)>, String> {
+/// Replies, each with the number of its request.
+type Answers<'a> = Vec<(usize, Reply<'a>)>;
+
+/// The replies to the requests in `sent`, up to the one behind which nothing is quiet, and how many
+/// bytes they are; `None` while they are not whole.
+fn answers<'a>(sent: &[u8], got: &'a [u8]) -> Result<Option<(usize, Answers<'a>)>, String> {
     let mut requests = Vec::new();
     let mut at = 0;
     while at < sent.len() {
