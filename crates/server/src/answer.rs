@@ -7,7 +7,7 @@ use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::kernel::Kernel;
 use crate::latency::histogram::Reading;
-use crate::latency::{self, Operation};
+use crate::latency::{self, Latencies, Operation};
 use crate::long_answer::LongAnswer;
 use crate::settings::{Binding, TlsSettings};
 use crate::shared::{Shared, lock};
@@ -358,6 +358,15 @@ impl<S> Shared<S> {
             stolen: lanes.stolen.get(),
             tx_backed_up_us: lanes.tx_backed_up_nanos.get() / 1000,
         }
+    }
+
+    /// The latencies of all workers since the start, by row of their books.
+    pub(crate) fn latencies(&self) -> Vec<Latencies> {
+        let mut rows = vec![Latencies::default(); latency::ROWS];
+        self.each_domain(|shared| {
+            shared.workers.iter().for_each(|worker| worker.book.read_into(&mut rows));
+        });
+        rows
     }
 
     fn latency(&self) -> LatencySnapshot {

@@ -8,7 +8,7 @@ use crate::clients::ClientWatch;
 use crate::counters::Totals;
 use crate::durable::shared::Durable;
 use crate::execute::VERSION;
-use crate::latency::{Latencies, Operation, ROWS, row};
+use crate::latency::{Latencies, Operation, row};
 use crate::shared::{Phase, Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{Role, SizeClass};
@@ -203,15 +203,6 @@ pub struct WatchSnapshot {
 }
 
 impl<S> Shared<S> {
-    /// The latencies of all workers since the start, by row of their books.
-    pub(crate) fn latencies(&self) -> Vec<Latencies> {
-        let mut rows = vec![Latencies::default(); ROWS];
-        self.each_domain(|shared| {
-            shared.workers.iter().for_each(|worker| worker.book.read_into(&mut rows));
-        });
-        rows
-    }
-
     /// Read what is there now. May be called by any thread at any time.
     pub fn watch(&self, now_seconds: u32) -> WatchSnapshot {
         let mut workers = Vec::new();

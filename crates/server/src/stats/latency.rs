@@ -1,5 +1,6 @@
-//! `stats latency` and `stats buckets`: time from a request's last byte in to its reply's last byte handed to the
-//! kernel, per operation, small and large apart. Microseconds with tenths; the unit is in the name.
+//! `stats latency` and `stats buckets`: time from a request's last byte in to its reply's last byte
+//! handed to the kernel, per operation, small and large apart. Microseconds with tenths, and
+//! nanoseconds; the unit is in the name.
 
 use super::lines::{Lines, Micros};
 use crate::latency::{Latencies, Operation, Part, row};

@@ -3,8 +3,8 @@
 //! Whoever answers fills a plain snapshot from the state that the workers share and hands it to the
 //! writer of its family; the writers know names, order and units, and nothing of where the numbers
 //! come from. Families of memcached's carry its names in its order; what has no counterpart here is
-//! a constant that docs/protocol.md lists. `lanes`, `latency`, `buckets`, `clients`, `topology`, `udp`,
-//! `kernel`, `hotkeys` and `balance` are our own.
+//! a constant that docs/protocol.md lists. `lanes`, `latency`, `buckets`, `clients`, `topology`,
+//! `udp`, `kernel`, `hotkeys` and `balance` are our own.
 
 mod clients;
 mod general;
