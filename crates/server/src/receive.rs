@@ -158,29 +158,35 @@ impl<T: Transport> Streams<T> {
     ) -> (usize, Stop) {
         match connection.dialect {
             Dialect::Memcached => self.consume(core, connection, input, arrived),
-            Dialect::Binary => self.consume_binary(core, connection, input, arrived),
-            Dialect::Resp(_) => self.consume_resp(core, connection, input, arrived),
-            Dialect::Unproven(_) => self.consume_unproven(core, connection, input),
-            Dialect::Undecided => self.consume_first(core, connection, input, arrived),
+            _ => self.consume_otherwise(core, connection, input, arrived),
         }
     }
 
-    /// The same of a connection whose first bytes tell its protocol.
-    #[cold]
-    fn consume_first(
+    /// The same of a connection that does not speak memcached's text, or whose first bytes tell.
+    #[inline(never)]
+    fn consume_otherwise(
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         input: &[u8],
         arrived: u64,
     ) -> (usize, Stop) {
-        connection.dialect = match recognise(input, core.shared.settings.beside()) {
-            Recognised::Unclear => return (0, Stop::Starved),
-            Recognised::Memcached => Dialect::Memcached,
-            Recognised::Binary => Dialect::Binary,
-            Recognised::Resp => Dialect::resp(),
-        };
-        self.consume_as_spoken(core, connection, input, arrived)
+        if let Dialect::Undecided = connection.dialect {
+            connection.dialect = match recognise(input, core.shared.settings.beside()) {
+                Recognised::Unclear => return (0, Stop::Starved),
+                Recognised::Memcached => Dialect::Memcached,
+                Recognised::Binary => Dialect::Binary,
+                Recognised::Resp => Dialect::resp(),
+            };
+        }
+        match connection.dialect {
+            Dialect::Binary => self.consume_binary(core, connection, input, arrived),
+            Dialect::Resp(_) => self.consume_resp(core, connection, input, arrived),
+            Dialect::Unproven(_) => self.consume_unproven(core, connection, input),
+            Dialect::Memcached | Dialect::Undecided => {
+                self.consume(core, connection, input, arrived)
+            }
+        }
     }
 
     /// Memory has no room for a line this long: say so and close, as memcached does. Where the line
