@@ -113,7 +113,7 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_what_belongs_there() {
         ("port = 1\n\nport = 2", 2, ".toml:3: this is no TOML: duplicate key"),
         ("threads = 1\nworkers = 2", 2, ".toml:2: workers: line 1 has this key by its other name"),
         ("port = ", 2, ".toml:1: this is no TOML: "),
-        ("protocol = \"binary\"", STATUS_UNKNOWN, ".toml:1: protocol: binary: only the text"),
+        ("protocol = \"http\"", STATUS_UNKNOWN, ".toml:1: protocol: http: not a protocol"),
         ("extended = \"idle_timout=1\"", STATUS_UNKNOWN, "did you mean idle_timeout?"),
         ("auth-flie = \"x\"", STATUS_UNKNOWN, ".toml:1: auth-flie: not a key"),
     ] {
