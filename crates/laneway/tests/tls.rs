@@ -485,7 +485,8 @@ import socket, ssl, sys
 host, port, ca, cert, key = sys.argv[1:]
 context = ssl.create_default_context(cafile=ca)
 context.load_cert_chain(cert, key)
-stream = context.wrap_socket(socket.create_connection((host, int(port))), server_hostname="localhost")
+plain = socket.create_connection((host, int(port)))
+stream = context.wrap_socket(plain, server_hostname="localhost")
 value = bytes(range(256)) * 4096
 stream.sendall(b"set k 0 0 %d\r\n" % len(value) + value + b"\r\nget k\r\n")
 wanted = b"STORED\r\nVALUE k 0 %d\r\n" % len(value) + value + b"\r\nEND\r\n"

@@ -19,7 +19,7 @@ use crate::stats::{
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
 use laneway_store::{ClassStats, ItemMeta, Listing, Stats, meter};
-use laneway_tls::{Named, Told};
+use laneway_tls::Named;
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
 use laneway_wire::reply::END;
@@ -84,7 +84,7 @@ impl<S> Shared<S> {
             }
             Question::Rdma => stats::write_rdma(self.verbs.get().map(|hall| &**hall), &mut out),
             Question::Tls => {
-                stats::write_tls(self.tls_told().as_ref(), now_seconds.into(), &mut out);
+                stats::write_tls(self.settings.tls_told().as_ref(), now_seconds.into(), &mut out);
             }
             // Where there is a tier its keeper answers.
             Question::Tier => stats::write_tier(None, &mut out),
@@ -300,10 +300,6 @@ impl<S> Shared<S> {
             tls: settings.tls.as_ref().map_or_else(Vec::new, tls_settings),
             own,
         }
-    }
-
-    pub(crate) fn tls_told(&self) -> Option<Told> {
-        self.settings.tls.as_ref().map(|tls| tls.acceptor.told())
     }
 
     fn lanes(&self) -> LanesSnapshot {

@@ -2,6 +2,7 @@
 
 use crate::recognise::Beside;
 use laneway_policy as policy;
+use laneway_tls::Told;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -247,5 +248,10 @@ impl Settings {
     /// What is spoken beside memcached's text, where a connection's first bytes tell.
     pub fn beside(&self) -> Beside {
         Beside { resp: self.resp.shared, binary: self.binding == Binding::Auto }
+    }
+
+    /// What is told of TLS, where it is spoken.
+    pub fn tls_told(&self) -> Option<Told> {
+        self.tls.as_ref().map(|tls| tls.acceptor.told())
     }
 }

@@ -244,7 +244,7 @@ impl<S> Shared<S> {
             clients: self.clients(),
             udp: self.udp_watch(),
             udp_bytes: self.sum(|shared| shared.udp.get().map_or(0, |udp| udp.buffers.held())),
-            tls: self.tls_told(),
+            tls: self.settings.tls_told(),
             tier: self.durable.get().map(|durable| of_tier(durable)),
             process: of_process(),
         }

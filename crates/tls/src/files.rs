@@ -85,8 +85,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Read what `files` hold. It must be valid at `now_seconds`, in Unix time, at least at its end:
-    /// a clock that is slow is warned of by whoever asks.
+    /// Read what `files` hold. The certificate must not have expired at `now_seconds`, in Unix
+    /// time; whoever asks warns of one that is not valid yet.
     pub fn read(files: &Files, terms: &Terms, now_seconds: u64) -> Result<Identity, String> {
         let chain = chain(&files.chain)?;
         let valid_seconds = validity(&files.chain, &chain[0], now_seconds)?;

@@ -47,7 +47,8 @@ fn what_is_wrong_with_a_file_is_told() {
         (
             pair(
                 &good.chain,
-                "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+                "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n\
+                 -----END ENCRYPTED PRIVATE KEY-----\n",
             ),
             "the key is encrypted",
         ),

@@ -107,7 +107,10 @@ fn read_some(stream: &mut impl Stream, room: usize, into: &mut Vec<u8>) -> bool 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Both ways at once. The server reads and writes as a worker does: only when it was told, and
     /// on until a read brings less than it had room for or a write is not taken whole.

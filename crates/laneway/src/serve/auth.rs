@@ -94,9 +94,9 @@ fn encrypted_for_strangers(server: &Server) -> Option<String> {
     let places = server.tls_addresses().into_iter().chain(server.tls_resp_addresses());
     let place = places.into_iter().find(|place| !place.ip().is_loopback())?;
     Some(format!(
-        "whoever reaches {place} may read, change and delete every item: it is encrypted, but there \
-         is no password, and no client's certificate is asked for. If strangers could, name users \
-         (-Y) or authorities (--tls-client-ca); docs/security.md says more"
+        "whoever reaches {place} may read, change and delete every item: it is encrypted, but \
+         there is no password, and no client's certificate is asked for. If strangers could, name \
+         users (-Y) or authorities (--tls-client-ca); docs/security.md says more"
     ))
 }
 

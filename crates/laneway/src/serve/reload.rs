@@ -1,7 +1,7 @@
-//! SIGHUP: the file of `--config`, that of `-Y` and those of `-Z` are read again. What has changed is told, and
-//! what can change while the server runs does; the rest waits for the next start. A file that is
-//! wrong changes nothing. The service manager is told when it begins and when it has ended, however
-//! it came out.
+//! SIGHUP: the file of `--config`, that of `-Y` and those of `-Z` are read again. What has changed
+//! is told, and what can change while the server runs does; the rest waits for the next start. A
+//! file that is wrong changes nothing. The service manager is told when it begins and when it has
+//! ended, however it came out.
 
 use super::{MEMORY_BYTES, auth, checked, manager, tls};
 use crate::flags::{self, Asked, Flags};
