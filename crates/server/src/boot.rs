@@ -20,6 +20,7 @@ use laneway_store::{Config, Mode, Store};
 use laneway_tls::{EitherStream, EitherTransport};
 use laneway_transport::datagram::{Datagrams, Queue};
 use laneway_transport::rdma::{RdmaDatagrams, Watch, Whence};
+use laneway_transport::scheduler::take_short_slices;
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::udp::{BindError, Ports, Sockets, UdpDatagrams};
 use laneway_transport::verbs::Watch as VerbsWatch;
@@ -475,11 +476,22 @@ fn over_verbs(
 /// away by itself, SCHED_FIFO most of all, would have their small requests wait for all of it.
 fn run(mut worker: Worker<ServerTransport>, crowded: bool) {
     numa::stay(worker.cpus());
+    let slices_per_yield = match (crowded, take_short_slices()) {
+        (true, _) => Some(1),
+        (false, true) => Some(SLICES_PER_YIELD),
+        (false, false) => None,
+    };
+    let mut slices = 0;
     loop {
         match worker.step() {
             Ok(Progress::Over) => break,
-            Ok(Progress::Sliced) if crowded => thread::yield_now(),
-            Ok(Progress::Busy | Progress::Sliced | Progress::Idle) => {}
+            Ok(Progress::Sliced) => {
+                slices += 1;
+                if slices_per_yield.is_some_and(|number| slices % number == 0) {
+                    thread::yield_now();
+                }
+            }
+            Ok(Progress::Busy | Progress::Idle) => {}
             Err(error) => {
                 log::error!("a worker lost its transport and cannot go on: {error}");
                 std::process::exit(STATUS_TRANSPORT);
@@ -488,6 +500,11 @@ fn run(mut worker: Worker<ServerTransport>, crowded: bool) {
     }
     worker.finish();
 }
+
+/// Slices of transfers, some 10 µs each, after which a worker with short time slices lets others
+/// run: to yield costs it at most such a slice ([`laneway_transport::scheduler`]), so it gives up
+/// its CPU for no longer than it had it several times over.
+const SLICES_PER_YIELD: u64 = 4;
 
 /// The sockets of each domain; none where UDP is not served.
 fn bind(settings: &Settings, parts: &[Settings]) -> Result<Vec<Arc<Sockets>>, StartError> {

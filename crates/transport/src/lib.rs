@@ -20,6 +20,7 @@ pub mod memory;
 pub mod memory_datagram;
 pub mod rdma;
 mod receive_burst;
+pub mod scheduler;
 pub mod socket;
 pub mod udp;
 pub mod verbs;
