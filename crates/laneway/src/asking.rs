@@ -72,8 +72,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-trait Stream: Read + Write {}
-impl<S: Read + Write> Stream for S {}
+trait Stream: Read + Write + Send {}
+impl<S: Read + Write + Send> Stream for S {}
 
 /// A connection to a server.
 pub struct Server {

@@ -16,6 +16,7 @@ use sample::Sample;
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use view::{ClientOrder, KeyOrder, View};
 
@@ -102,8 +103,10 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         eprintln!("laneway top: standard output is no terminal; --once prints one picture");
         return ExitCode::from(STATUS_USAGE);
     }
-    let watch = match Watch::begin(&flags) {
-        Ok(watch) => watch,
+    let Flags { place, login, .. } = &flags;
+    let mut source = Source { server: None, place: place.clone(), login: login.clone() };
+    let watch = match source.sample() {
+        Ok(sample) => Watch::begin(sample),
         Err(Failure::Unknown) => {
             eprintln!("laneway top: the server at {} is no Laneway", flags.place);
             return ExitCode::FAILURE;
@@ -113,7 +116,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = if flags.once { once(watch, &flags) } else { live(watch, flags) };
+    let ended = if flags.once { once(watch, source, &flags) } else { live(watch, source, &flags) };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(words) => {
@@ -123,9 +126,28 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// A server and what was seen of it.
-struct Watch {
+/// A server that is asked for samples.
+struct Source {
     server: Option<Server>,
+    place: Place,
+    login: Option<OsString>,
+}
+
+impl Source {
+    /// One more. A server that cannot be asked is connected to anew the next time.
+    fn sample(&mut self) -> Result<Sample, Failure> {
+        let mut server = match self.server.take() {
+            Some(server) => server,
+            None => Server::of(&self.place, self.login.as_deref())?,
+        };
+        let sample = Sample::of(&mut server)?;
+        self.server = Some(server);
+        Ok(sample)
+    }
+}
+
+/// What was seen of a server.
+struct Watch {
     before: Sample,
     view: View,
     small_p99: Vec<u64>,
@@ -133,23 +155,13 @@ struct Watch {
 }
 
 impl Watch {
-    fn begin(flags: &Flags) -> Result<Watch, Failure> {
-        let mut server = Server::of(&flags.place, flags.login.as_deref())?;
-        let before = Sample::of(&mut server)?;
+    fn begin(before: Sample) -> Watch {
         // Before an interval is over there are no rates: this view has the rest.
         let view = View::between(&before, &before);
-        let (small_p99, large_p99) = (Vec::new(), Vec::new());
-        Ok(Watch { server: Some(server), before, view, small_p99, large_p99 })
+        Watch { before, view, small_p99: Vec::new(), large_p99: Vec::new() }
     }
 
-    /// One more sample. A server that cannot be asked is connected to anew the next time.
-    fn look(&mut self, flags: &Flags) -> Result<(), Failure> {
-        let mut server = match self.server.take() {
-            Some(server) => server,
-            None => Server::of(&flags.place, flags.login.as_deref())?,
-        };
-        let now = Sample::of(&mut server)?;
-        self.server = Some(server);
+    fn see(&mut self, now: Sample) {
         self.view = View::between(&self.before, &now);
         self.before = now;
         let lanes = [
@@ -162,7 +174,6 @@ impl Watch {
             }
             history.push(p99.unwrap_or(0));
         }
-        Ok(())
     }
 
     fn picture<'a>(&'a self, place: &'a str, said: &'a str) -> Picture<'a> {
@@ -172,9 +183,9 @@ impl Watch {
 }
 
 /// `--once`
-fn once(mut watch: Watch, flags: &Flags) -> Result<(), String> {
+fn once(mut watch: Watch, mut source: Source, flags: &Flags) -> Result<(), String> {
     std::thread::sleep(flags.interval);
-    watch.look(flags).map_err(|failure| failure.told(&flags.place))?;
+    watch.see(source.sample().map_err(|failure| failure.told(&flags.place))?);
     watch.view.sort(ClientOrder::Bytes, KeyOrder::Requests);
     let mut terminal = Terminal::new(TestBackend::new(ONCE.0, ONCE.1)).expect("it is in memory");
     let place = flags.place.to_string();
@@ -224,17 +235,34 @@ impl Controls {
 
 const MIN: Duration = Duration::from_millis(100);
 const MAX: Duration = Duration::from_secs(60);
+/// How often it is looked whether a sample has come.
+const LOOK: Duration = Duration::from_millis(10);
+/// A server that has not answered for so long is told of.
+const SLOW: Duration = Duration::from_secs(2);
 
-fn live(watch: Watch, flags: Flags) -> Result<(), String> {
+fn live(watch: Watch, source: Source, flags: &Flags) -> Result<(), String> {
     let mut terminal = ratatui::try_init().map_err(|error| error.to_string())?;
-    let ended = follow(&mut terminal, watch, &flags);
+    let ended = follow(&mut terminal, watch, source, flags);
     ratatui::restore();
     ended.map_err(|error| error.to_string())
+}
+
+/// Asks for samples on a thread of its own, one for each word that it is sent: a server that does
+/// not answer keeps nobody from the keyboard.
+fn sampler(mut source: Source) -> (Sender<()>, Receiver<Result<Sample, Failure>>) {
+    let (ask, asked) = channel();
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        // Over when the other end is gone.
+        while asked.recv().is_ok() && tell.send(source.sample()).is_ok() {}
+    });
+    (ask, told)
 }
 
 fn follow(
     terminal: &mut ratatui::DefaultTerminal,
     mut watch: Watch,
+    source: Source,
     flags: &Flags,
 ) -> std::io::Result<()> {
     let place = flags.place.to_string();
@@ -244,27 +272,38 @@ fn follow(
         paused: false,
         interval: flags.interval,
     };
-    let mut due = Instant::now() + controls.interval;
-    let mut trouble = None;
+    let (ask, told) = sampler(source);
+    let (mut asked, mut due, mut trouble) = (None, Instant::now() + controls.interval, None);
     loop {
-        let said = match &trouble {
-            Some(words) => format!("{words} (asked again every {:?})", controls.interval),
-            None if controls.paused => format!("paused  {HINT}"),
-            None => format!("every {:?}  {HINT}", controls.interval),
+        let said = match (&trouble, asked.map(|at: Instant| at.elapsed())) {
+            (_, Some(waited)) if SLOW < waited => {
+                format!("no answer for {} s  q quit", waited.as_secs())
+            }
+            (Some(words), _) => format!("{words} (asked again every {:?})", controls.interval),
+            (None, _) if controls.paused => format!("paused  {HINT}"),
+            (None, _) => format!("every {:?}  {HINT}", controls.interval),
         };
         watch.view.sort(controls.clients, controls.keys);
         terminal.draw(|frame| draw(frame, &watch.picture(&place, &said)))?;
         // Keys come between the samples; one that does nothing draws nothing.
         loop {
-            let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if asked.is_none() && due <= Instant::now() {
                 due = Instant::now() + controls.interval;
-                if !controls.paused {
-                    trouble = watch.look(flags).err().map(|failure| failure.told(&flags.place));
-                }
+                asked = (!controls.paused && ask.send(()).is_ok()).then(Instant::now);
+            }
+            if let Ok(sample) = told.try_recv() {
+                asked = None;
+                let seen = sample.map(|sample| watch.see(sample));
+                trouble = seen.err().map(|failure| failure.told(&flags.place));
                 break;
             }
-            if !event::poll(left)? {
+            let is_slow = asked.is_some_and(|at| SLOW < at.elapsed());
+            let left = due.saturating_duration_since(Instant::now());
+            let wait = if asked.is_some() { LOOK } else { left.min(MAX) };
+            if !event::poll(wait)? {
+                if is_slow {
+                    break;
+                }
                 continue;
             }
             match event::read()? {

@@ -109,9 +109,11 @@ fn ask(rig: &mut Rig, client: &Client, request: &[u8]) -> Vec<u8> {
 /// So many requests, `burst` at a time. Their texts are made before the first leaves, all of them
 /// however many are carried out.
 fn talk(requests: usize, burst: usize, text: impl Fn(String) -> String, end: &str) {
-    let (mut rig, _) = filled();
-    // Which protocol a connection speaks is told by its first byte, so it has to be a new one.
-    let client = rig.net.connect();
+    let (mut rig, mut client) = filled();
+    if text(key(0)).starts_with('*') {
+        // Which protocol a connection speaks is told by its first byte, so it has to be a new one.
+        client = rig.net.connect();
+    }
     let burst_from = |first: usize| (0..burst).map(|at| text(key(first + at))).collect::<String>();
     let bursts: Vec<String> = (0..KEYS / burst).map(|at| burst_from(at * burst)).collect();
     for number in 0..requests / burst {

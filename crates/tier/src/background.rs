@@ -71,8 +71,8 @@ impl Shared {
             writer.check()?;
             (self.shape.segments - writer.log.free_slots(), self.is_migration_urgent(&writer))
         };
-        // A step only: what else is due comes as often.
-        let evicted = self.evict_if_low()?;
+        // A step only: what else is due comes as often, and whatever became of this.
+        let evicted = self.evict_if_low();
         // First, if it can be: migration does not end while much is written, and makes more for a
         // start to read.
         let checkpoint = if is_urgent { Ok(false) } else { self.checkpoint_if_due() };
@@ -91,7 +91,7 @@ impl Shared {
             Ok(false) if is_urgent => self.checkpoint_if_due(),
             done => done,
         };
-        match evicted {
+        match evicted? {
             true => Ok(true),
             false => checkpoint,
         }

@@ -41,7 +41,8 @@ impl Shared {
         let (mut moving, mut emptied) = (Vec::new(), Vec::new());
         for table in tables {
             let (mut current, mut is_whole) = (Vec::new(), true);
-            let bytes = read_table(&*self.ssd, &table)?;
+            // One that cannot be read stays; who asks for an item of it is told why.
+            let Ok(bytes) = read_table(&*self.ssd, &table) else { continue };
             for_each_record(&bytes, &table, self.store_id, |found| match found {
                 Found::Record(home, record) => {
                     if self.index.weigh(record.key, record.sequence, home).is_some() {

@@ -96,17 +96,23 @@ impl Shared {
         let appended = self.writer().log.appended_bytes();
         let mut turn = self.maintenance();
         let turn = &mut *turn;
+        // Before its owner can say what must stay, nothing goes by itself.
+        if self.settings.background && turn.eviction.asks.is_none() {
+            return Ok(false);
+        }
         let (levels, free) = (self.levels(turn), self.space.free_blocks());
         self.space.keep(levels.own);
         let wants = &mut turn.eviction.wanted_blocks;
         let most = self.space.blocks() / OWN_SHARE;
         *wants = wants.filter(|blocks| !self.space.fits(*blocks) && u64::from(*blocks) <= most);
         turn.eviction.spares_none |= wants.is_some();
-        let level = if turn.eviction.is_on { levels.high } else { levels.low };
+        let was_on = turn.eviction.is_on;
+        let level = if was_on { levels.high } else { levels.low };
         turn.eviction.is_on = free < level || wants.is_some();
         if !turn.eviction.is_on {
-            // The next one looks anew: what expires meanwhile goes first.
-            turn.eviction.round = None;
+            // The next one looks anew: what expires meanwhile goes first. A round that goes on
+            // while this is off is a waiting writer's, which must come to its end.
+            turn.eviction.round = turn.eviction.round.take().filter(|_| !was_on);
             return Ok(false);
         }
         let segment = u64::from(self.shape.segment_bytes);
@@ -160,7 +166,8 @@ impl Shared {
                     self.make_room(RESERVE_DELETE)?;
                 }
                 Step::Dropped if most < self.counters.evicted_blocks.get() => return full(),
-                Step::Looked | Step::Dropped => {}
+                Step::Dropped => stuck = 0,
+                Step::Looked => {}
             }
         }
     }
@@ -319,7 +326,8 @@ impl Shared {
         if !is_there {
             return Ok(Step::Looked);
         }
-        let bytes = read_table(&*self.ssd, table)?;
+        // One that cannot be read stays, as compaction leaves it; others make the room.
+        let Ok(bytes) = read_table(&*self.ssd, table) else { return Ok(Step::Looked) };
         let (mut items, mut is_whole) = (Vec::new(), true);
         for_each_record(&bytes, table, self.store_id, |found| match found {
             Found::Record(home, record) => {

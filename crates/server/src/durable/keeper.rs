@@ -38,6 +38,8 @@ impl<S> Keeper<S> {
         let store = shared.store.clone();
         let keeper = Keeper::begin(shared, hands);
         keeper.recall_flush();
+        // Eviction begins with this, and what has expired goes first.
+        keeper.durable.tier.tell_time(keeper.shared.started_seconds);
         keeper.durable.tier.ask_before_evicting(Box::new(move |key| wanted(&store, key)));
         keeper
     }
