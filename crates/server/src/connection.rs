@@ -313,8 +313,12 @@ impl<S: Stream> Connection<S> {
     /// A read has brought `bytes`, and had room for `room`.
     #[inline]
     pub fn has_read(&mut self, bytes: usize, room: usize) {
-        if bytes < room && self.unread == Unread::Bytes && !self.stream.has_more() {
-            self.unread = Unread::Nothing;
+        let has_more = self.stream.has_more();
+        match self.unread {
+            Unread::Bytes if bytes < room && !has_more => self.unread = Unread::Nothing,
+            // No event will tell of what the stream holds back, whatever this read was for.
+            Unread::Nothing if has_more => self.unread = Unread::Bytes,
+            _ => {}
         }
     }
 }
@@ -386,5 +390,65 @@ impl<S> Table<S> {
     /// Connections held.
     pub fn held(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use laneway_transport::Transport;
+    use laneway_transport::memory::{Faults, MemoryStream, Net};
+    use std::io;
+
+    /// A stream that holds back what it is told to.
+    struct Holding(MemoryStream, bool);
+
+    impl Stream for Holding {
+        fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+            self.0.read(room)
+        }
+        fn write(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+            self.0.write(pieces)
+        }
+        fn has_more(&self) -> bool {
+            self.1
+        }
+        fn limit_unsent(&mut self, bytes_max: Option<usize>) {
+            self.0.limit_unsent(bytes_max);
+        }
+        fn peer(&self) -> String {
+            self.0.peer()
+        }
+        fn local(&self) -> Option<String> {
+            self.0.local()
+        }
+    }
+
+    #[test]
+    fn what_a_stream_holds_back_is_unread_whatever_was_known_before() {
+        let net = Net::new(Faults::NONE);
+        let _client = net.connect();
+        let mut transport = net.transport();
+        transport.watch_listeners(true).expect("memory");
+        let stream = transport.accept(0).expect("memory").expect("a client has come");
+        let dialect = Dialect::Undecided;
+        let card = Arc::new(Card::new(CardKind::Client, 1, String::new(), 0));
+        let mut connection = Connection::new(Holding(stream, true), dialect, WorkerId(0), card);
+        for (before, holds, after) in [
+            (Unread::Nothing, true, Unread::Bytes),
+            (Unread::Nothing, false, Unread::Nothing),
+            (Unread::Bytes, true, Unread::Bytes),
+            (Unread::Bytes, false, Unread::Nothing),
+            (Unread::End, false, Unread::End),
+            (Unread::End, true, Unread::End),
+        ] {
+            (connection.unread, connection.stream.1) = (before, holds);
+            connection.has_read(10, 20);
+            assert_eq!(connection.unread, after, "{before:?}, {holds}");
+            (connection.unread, connection.stream.1) = (before, holds);
+            connection.has_read(20, 20);
+            let full = if before == Unread::Bytes { Unread::Bytes } else { after };
+            assert_eq!(connection.unread, full, "{before:?}, {holds}, the room was filled");
+        }
     }
 }

@@ -106,12 +106,23 @@ impl<T: Transport> Transport for EitherTransport<T> {
         if self.told.is_empty() {
             return self.inner.poll(ready, burst, wait);
         }
-        let told = self.told.len().min(burst);
-        ready.extend(self.told.drain(..told).map(Ready::Stream));
-        match burst - told {
+        let told: Vec<Token> = self.told.drain(..self.told.len().min(burst)).collect();
+        let from = ready.len();
+        let polled = match burst - told.len() {
             0 => Ok(()),
             burst => self.inner.poll(ready, burst, Wait::No),
-        }
+        };
+        // Each is told of once: who is told a second time takes it for the end of the stream.
+        let is_new = |token: &Token, ready: &[Ready]| {
+            !ready.iter().any(|ready| match ready {
+                Ready::Stream(other) | Ready::Ending(other) => token == other,
+                _ => false,
+            })
+        };
+        let new: Vec<Token> =
+            told.into_iter().filter(|told| is_new(told, &ready[from..])).collect();
+        ready.extend(new.into_iter().map(Ready::Stream));
+        polled
     }
 
     fn accept(&mut self, listener: usize) -> io::Result<Option<Self::Stream>> {

@@ -27,6 +27,12 @@ const RECEIVED_BYTES_MAX: usize = 32 << 10;
 const RECEIVED_BYTES_MIN: usize = 4 << 10;
 /// Of records' headers and seals for as much plaintext.
 const OVERHEAD_BYTES: usize = 256;
+/// Records that a connection of TLS 1.2 sends at most: fewer than AES-GCM's keys may protect
+/// (RFC 8446 §5.5); rustls stops at 2^24, and passes over whatever is written then. TLS 1.3 takes
+/// new keys by itself.
+const RECORDS_MAX_1_2: u64 = (1 << 24) - 64;
+/// The most plaintext of a record, bytes.
+const RECORD_BYTES: usize = 16 << 10;
 /// Reads from the socket beyond those that would fill the room: a peer that sends records without
 /// bytes must not hold its worker.
 const READS_MORE: usize = 4;
@@ -101,6 +107,8 @@ pub struct TlsStream<S: Stream> {
     stopped: bool,
     /// The last byte that was encrypted has not been told as written.
     holds_back: bool,
+    /// Records that were encrypted, at most so many.
+    records: u64,
     end: Option<End>,
 }
 
@@ -117,6 +125,7 @@ impl<S: Stream> TlsStream<S> {
             dry: false,
             stopped: false,
             holds_back: false,
+            records: 0,
             end: None,
         }
     }
@@ -265,6 +274,12 @@ impl<S: Stream> TlsStream<S> {
         Ok(true)
     }
 
+    /// Whether the keys may protect no more.
+    fn is_used_up(&self) -> bool {
+        self.records >= RECORDS_MAX_1_2
+            && self.session.protocol_version() == Some(ProtocolVersion::TLSv1_2)
+    }
+
     /// Encrypt from `pieces`, behind the first `skipped` bytes; how many.
     fn seal(&mut self, pieces: &[IoSlice<'_>], skipped: usize) -> io::Result<usize> {
         if let [piece] = pieces {
@@ -314,11 +329,14 @@ impl<S: Stream> Stream for TlsStream<S> {
         }
         let mut sealed = usize::from(std::mem::take(&mut self.holds_back));
         while sealed < wanted {
+            if self.is_used_up() {
+                return Err(ErrorKind::BrokenPipe.into()); // what follows needs another connection
+            }
             let more = self.seal(pieces, sealed)?;
             if more == 0 {
-                // The keys of a 1.2 connection are used up: what follows needs another one.
                 return Err(ErrorKind::BrokenPipe.into());
             }
+            self.records += (more.div_ceil(RECORD_BYTES) + 1) as u64;
             sealed += more;
             if !self.flush()? {
                 self.holds_back = true;

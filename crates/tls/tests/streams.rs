@@ -3,7 +3,7 @@
 //! not told as written is written once.
 
 use laneway_certs::{self as certs, Authority, ClientEnd, TERMS, VERSIONS};
-use laneway_tls::{Acceptor, Progress, TlsStream};
+use laneway_tls::{Acceptor, EitherStream, EitherTransport, Progress, TlsStream};
 use laneway_transport::Transport;
 use laneway_transport::memory::{Faults, MemoryStream, MemoryTransport, Net};
 use laneway_transport::{Interest, Ready, Stream, Token, Wait};
@@ -248,26 +248,41 @@ fn bytes_that_were_changed_on_the_way_end_the_connection() {
 }
 
 #[test]
-fn records_without_bytes_hold_nobody_for_long() {
-    // Each is a read that brings nothing: the stream gives the turn back, and says that there is
-    // more.
-    let mut ends = shaken(Faults { pipe_bytes: 1 << 20, ..Faults::NONE }, 0);
-    let mut flood = Vec::new();
-    // What a client of TLS 1.2 may send and no bytes come of: warnings, of which few are borne.
-    for _ in 0..5000 {
-        flood.extend_from_slice(&[21, 3, 3, 0, 2, 1, 90]);
+fn a_stream_is_told_of_once_though_both_the_session_and_the_socket_have_something() {
+    let Ends { mut server, mut client, transport } = shaken(Faults::NONE, 0);
+    let mut transport = EitherTransport::new(transport);
+    assert_eq!(client.write(&[IoSlice::new(&[1; 100])]).expect("room"), 100);
+    assert_eq!(server.read(&mut [0; 10]).expect("they have come"), 10);
+    assert_eq!(client.write(&[IoSlice::new(&[2; 100])]).expect("room"), 100);
+    let stream = EitherStream::Tls(Box::new(server));
+    transport.attach(&stream, TOKEN, Interest::Read).expect("memory");
+    let mut ready = Vec::new();
+    transport.poll(&mut ready, 32, Wait::No).expect("memory");
+    let told = ready.iter().filter(|ready| matches!(ready, Ready::Stream(TOKEN))).count();
+    assert_eq!(told, 1, "{ready:?}");
+}
+
+#[test]
+fn records_that_bring_little_hold_nobody_for_long() {
+    // As many bytes as would fit the room, in so many records that they take many reads: the stream
+    // gives the turn back before all of them are read, and says that there is more.
+    const RECORDS: usize = 80_000;
+    const ROOM: usize = 1 << 20;
+    let mut ends = shaken(Faults { pipe_bytes: 4 << 20, ..Faults::NONE }, 0);
+    for number in 0..RECORDS {
+        let byte = [number as u8];
+        assert_eq!(ends.client.write(&[IoSlice::new(&byte)]).expect("the pipe has room"), 1);
     }
-    ends.client.inner().0.send(&flood);
-    let mut calls = 0;
-    let error = loop {
-        calls += 1;
-        match ends.server.read(&mut [0; 64]) {
-            Err(error) if error.kind() == ErrorKind::Interrupted && calls < 1000 => {}
-            Err(error) => break error,
-            Ok(count) => panic!("{count} bytes"),
-        }
-    };
-    assert_eq!(error.kind(), ErrorKind::InvalidData, "forged warnings end it");
+    let mut room = vec![0; ROOM];
+    let (mut read, mut turns) = (0, 0);
+    while read < RECORDS {
+        let bytes = ends.server.read(&mut room).expect("there is more");
+        let expected = (read..read + bytes).map(|number| number as u8);
+        assert!(room[..bytes].iter().copied().eq(expected));
+        (read, turns) = (read + bytes, turns + 1);
+        assert!(read == RECORDS || ends.server.has_more());
+    }
+    assert!(1 < turns, "one turn had to read everything");
 }
 
 #[test]

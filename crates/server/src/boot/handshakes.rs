@@ -1,11 +1,11 @@
-//! The threads that make TLS handshakes: they accept from listeners of their own, and put each
-//! connection that is through into a worker's mailbox. No worker waits for one, and the threads
-//! give way to workers on the same CPU.
+//! The threads that make TLS handshakes: they accept from listeners of their own, and give way to
+//! workers on the same CPU. Each connection that is through goes to a thread that does not give
+//! way, which puts it into a worker's mailbox: it takes locks that workers take.
 
 use super::{ServerStream, StartError, tcp};
 use crate::clock::{Clock, SystemClock};
 use crate::settings::{Settings, TlsSettings};
-use crate::shared::Shared;
+use crate::shared::{Connections, Shared};
 use laneway_policy::WorkerId;
 use laneway_tier::give_way;
 use laneway_tls::{Acceptor, Bounds, EitherStream, Finished, Handshakes};
@@ -15,6 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ const THREADS: usize = 2;
 pub const UNDERWAY_MAX: usize = 1024;
 /// How much less of a CPU a thread gets that workers want too (`nice`).
 const NICENESS: i32 = 10;
+/// Connections on their way from there to a worker.
+const GUESTS_MAX: usize = 128;
 /// How long a worker's full mailbox is left alone.
 const MAILBOX_TICK: Duration = Duration::from_millis(1);
 
@@ -41,6 +44,7 @@ pub struct Running {
     resp_from: usize,
     stop: Arc<AtomicBool>,
     threads: Vec<(Arc<dyn Wake>, JoinHandle<()>)>,
+    usher: Option<JoinHandle<()>>,
 }
 
 /// Listen, if that is asked for.
@@ -65,17 +69,27 @@ impl Closed {
         let stop = Arc::new(AtomicBool::new(false));
         let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let bounds = Bounds { most: UNDERWAY_MAX / THREADS, nanos };
-        let mut running = Running { listeners, resp_from, stop, threads: Vec::new() };
+        let (sender, guests) = sync_channel(GUESTS_MAX);
+        let mut running = Running { listeners, resp_from, stop, threads: Vec::new(), usher: None };
         for number in 0..THREADS {
             let transport = SocketTransport::new(running.listeners.clone())?;
             let waker = transport.waker();
             let handshakes = Handshakes::new(transport, acceptor.clone(), bounds);
-            let (domains, stop) = (domains.to_vec(), running.stop.clone());
-            let destination = Destination { domains, resp_from, stop, clock };
+            let pool = Pool {
+                guests: sender.clone(),
+                connections: domains[0].connections.clone(),
+                stop: running.stop.clone(),
+                clock,
+            };
             let builder = thread::Builder::new().name(format!("tls-{number}"));
-            let thread = builder.spawn(move || destination.run(handshakes))?;
+            let thread = builder.spawn(move || pool.run(handshakes))?;
             running.threads.push((waker, thread));
         }
+        let (domains, stop) = (domains.to_vec(), running.stop.clone());
+        let usher = Usher { domains, resp_from, stop, clock };
+        let builder = thread::Builder::new().name("tls-usher".to_owned());
+        let thread = builder.spawn(move || guests.into_iter().for_each(|guest| usher.bring(guest)));
+        running.usher = Some(thread?);
         Ok(running)
     }
 }
@@ -95,43 +109,51 @@ impl Running {
             // One that panicked has said so already.
             let _ = thread.join();
         }
+        // Those who sent to it are gone, so it ends.
+        let _ = self.usher.map(JoinHandle::join);
     }
 }
 
-/// Where connections go from here.
-struct Destination {
-    domains: Vec<Arc<Shared<ServerStream>>>,
-    resp_from: usize,
+/// What one of the threads has that make handshakes.
+struct Pool {
+    guests: SyncSender<Finished<SocketStream>>,
+    connections: Arc<Connections>,
     stop: Arc<AtomicBool>,
     clock: SystemClock,
 }
 
-impl Destination {
-    fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
+impl Pool {
     fn run(&self, mut handshakes: Handshakes<SocketTransport>) {
         give_way();
         let _ = rustix::process::nice(NICENESS); // as fast as a worker, then
         let mut finished = Vec::new();
-        while !self.is_over() {
+        while !self.stop.load(Ordering::Acquire) {
             match handshakes.step(&|| self.clock.nanos(), &mut finished) {
                 Ok(None) => {}
                 Ok(Some(error)) => {
                     log::warn!("accepting TLS connections pauses for a second: {error}");
-                    let connections = &self.domains[0].connections;
-                    connections.paused.fetch_add(1, Ordering::Relaxed);
+                    self.connections.paused.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => {
                     log::error!("no TLS connection is accepted any more: {error}");
                     return;
                 }
             }
-            finished.drain(..).for_each(|guest| self.bring(guest));
+            // Refused only where the other end has panicked, which has been said.
+            finished.drain(..).for_each(|guest| drop(self.guests.send(guest)));
         }
     }
+}
 
+/// Who brings connections to workers.
+struct Usher {
+    domains: Vec<Arc<Shared<ServerStream>>>,
+    resp_from: usize,
+    stop: Arc<AtomicBool>,
+    clock: SystemClock,
+}
+
+impl Usher {
     /// To the worker with the fewest connections, in the NUMA domain that has the fewest.
     fn bring(&self, guest: Finished<SocketStream>) {
         let count = |shared: &&Arc<Shared<ServerStream>>| {
@@ -151,7 +173,7 @@ impl Destination {
                 Ok(()) => return home.wake(),
                 Err(back) => connection = back,
             }
-            if self.is_over() {
+            if self.stop.load(Ordering::Acquire) {
                 return shared.turn_away(&connection);
             }
             thread::sleep(MAILBOX_TICK);
