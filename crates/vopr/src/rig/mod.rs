@@ -3,9 +3,12 @@
 
 pub mod afar;
 pub mod binary;
+mod bytes;
 pub mod durable;
 pub mod peer;
 pub mod resp;
+
+pub use bytes::{hit, tail, value};
 
 use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
@@ -575,28 +578,4 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         secret_seed: 0x5eed,
         policy,
     }
-}
-
-pub fn tail(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(80)..]).into_owned()
-}
-
-/// A value of `len` bytes that depends on `salt`, so that a wrong one shows.
-pub fn value(len: usize, salt: u64) -> Vec<u8> {
-    let mut word = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let byte = |_| {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        b'a' + (word % 26) as u8
-    };
-    (0..len).map(byte).collect()
-}
-
-/// The reply to a `get` of one key.
-pub fn hit(key: &str, value: &[u8]) -> Vec<u8> {
-    let mut reply = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();
-    reply.extend_from_slice(value);
-    reply.extend_from_slice(b"\r\n");
-    reply
 }
