@@ -2,9 +2,10 @@
 //!
 //! Where CPUs are shared, by workers or with other programs, a worker that wakes for a small
 //! request waits until whoever runs there has used up a *time slice*, milliseconds by default: as
-//! long as the transfer of a large value takes. From Linux 6.12 on a thread may ask for shorter slices for
-//! itself, without any right: it is then owed no more time than others, but gets what it is owed
-//! sooner, in smaller pieces, and when it wakes it takes the CPU from a thread with longer slices.
+//! long as the transfer of a large value takes. From Linux 6.12 on a thread may ask for shorter
+//! slices for itself, without any right: it is then owed no more time than others, but gets what it
+//! is owed sooner, in smaller pieces, and when it wakes it takes the CPU from a thread with longer
+//! slices.
 
 #![allow(unsafe_code)]
 

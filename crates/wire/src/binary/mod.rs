@@ -2,8 +2,8 @@
 //!
 //! A request is a header of [`HEADER_BYTES`] bytes, which says how long its extras (numbers of
 //! fixed size), its key and its whole body are; then extras, key and value. So the size of a value
-//! is known before the value arrives, and [`parse()`] asks for no more of a request than what stands
-//! before its value. Numbers are big-endian.
+//! is known before the value arrives, and [`parse()`] asks for no more of a request than what
+//! stands before its value. Numbers are big-endian.
 //!
 //! Most opcodes have a *quiet* twin, which is not answered where that would tell nothing: a hit of
 //! another kind than a value, or the miss of a read. A failure is always told. Each reply repeats
