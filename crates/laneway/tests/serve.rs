@@ -177,8 +177,8 @@ fn only_flags_that_tune_memcached_are_passed_over() {
         (&["-c", "0"][..], 2),
         (&["--log-format", "xml"], 2),
         (&["--lisetn", "127.0.0.1"], 1),
-        (&["-S"], 1),
-        (&["--enable-sasl", "--version"], 1),
+        (&["-S"], 2),
+        (&["-e", "/f", "--version"], 1),
     ] {
         let flags = [&["serve", "-p", "-1", "-l", "127.0.0.1"], flags].concat();
         let output = Command::new(BINARY).args(&flags).output().expect("runs");
