@@ -33,7 +33,7 @@ pub struct Pair {
     pub key: String,
 }
 
-/// Who signs certificates.
+/// A certificate authority: it signs the certificates of servers and clients in tests.
 pub struct Authority {
     /// Its own certificate, in PEM.
     pub pem: String,
@@ -161,7 +161,7 @@ impl Drop for Folder {
     }
 }
 
-/// What a server shows that has this pair.
+/// The identity that a server with this certificate and key shows to its clients.
 pub fn identity(pair: &Pair, terms: &Terms, client_ca: Option<&str>) -> Identity {
     let folder = Folder::new();
     Identity::read(&folder.files(pair, client_ca), terms, 1).expect("a good pair")

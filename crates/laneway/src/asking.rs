@@ -50,7 +50,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What happened, and the way out.
+    /// Tells the user what happened, and the way out.
     pub fn told(&self, place: &Place) -> String {
         match self {
             Failure::Connection(error) => {

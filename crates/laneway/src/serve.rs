@@ -433,7 +433,7 @@ fn item_bytes_max(flags: &Flags, memory_bytes: u64) -> Result<u64, String> {
 pub struct Place {
     /// It.
     pub address: SocketAddr,
-    /// What comes there is encrypted, where TLS is spoken at all.
+    /// Connections to it are encrypted, if the server has a certificate (`-Z`).
     pub encrypts: bool,
 }
 

@@ -182,7 +182,7 @@ impl Watch {
     }
 }
 
-/// `--once`
+/// `--once`: two samples, an interval apart, since rates are of the time between two.
 fn once(mut watch: Watch, mut source: Source, flags: &Flags) -> Result<(), String> {
     std::thread::sleep(flags.interval);
     watch.see(source.sample().map_err(|failure| failure.told(&flags.place))?);

@@ -270,6 +270,28 @@ fn a_value_that_is_read_while_it_is_evicted_is_read_whole() {
 }
 
 #[test]
+fn a_tier_with_a_thread_evicts_by_itself_only_once_its_owner_can_say_what_stays() {
+    let fill = |asks: bool, most: u64| {
+        let settings = Settings { background: true, ..evicting(Kind::Wal) };
+        let (tier, _) = machine(Kind::Wal).open(settings).unwrap();
+        if asks {
+            tier.ask_before_evicting(Box::new(|_| Wanted::No));
+        }
+        for number in 0..most {
+            put(&tier, number, 0, 5000);
+            maintain(&tier);
+            if 0 < total(&tier.evicted()) {
+                return number + 1;
+            }
+        }
+        0
+    };
+    let needed = fill(true, SSD_BYTES as u64 / 5000);
+    assert!(0 < needed, "an SSD that is nearly full makes room");
+    assert_eq!(fill(false, needed), 0, "something went before anybody could be asked");
+}
+
+#[test]
 fn threads_that_read_while_others_evict_see_whole_last_values() {
     let machine = machine(Kind::Wal);
     let settings = Settings { background: true, ..evicting(Kind::Wal) };

@@ -125,7 +125,7 @@ fn verify(flags: &Flags, has_ca: bool) -> Result<Verify, String> {
     }
 }
 
-/// Who comes by another way shows no certificate.
+/// Refuses flags that let clients in by a way on which they show no certificate.
 fn all_show_certificates(flags: &Flags) -> Result<(), String> {
     let open = [
         ("-U", flags.udp_port.is_some_and(|port| port != 0), "over UDP"),
