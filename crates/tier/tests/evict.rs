@@ -270,6 +270,26 @@ fn a_value_that_is_read_while_it_is_evicted_is_read_whole() {
 }
 
 #[test]
+fn sort_tables_that_cannot_be_read_stop_neither_eviction_nor_writers() {
+    let (machine, _, tier) = opened(Kind::Wal);
+    let mut random = Random::new(3);
+    let mut write = |bytes: usize| {
+        for _ in 0..bytes / 500 {
+            put(&tier, random.below(4 * SSD_BYTES as u64 / 500), 1, 500);
+        }
+        maintain(&tier);
+        total(&tier.evicted())
+    };
+    let before = write(3 * SSD_BYTES);
+    assert!(0 < before, "it evicts");
+    // One bad place, in a table that is there or will be.
+    let blocks = (SSD_BYTES / 4096) as u64;
+    let unreadable = [blocks / 2].into();
+    machine.ssd.set_faults(Faults { unreadable, ..Faults::default() });
+    assert!(before < write(3 * SSD_BYTES), "it goes on");
+}
+
+#[test]
 fn a_tier_with_a_thread_evicts_by_itself_only_once_its_owner_can_say_what_stays() {
     let fill = |asks: bool, most: u64| {
         let settings = Settings { background: true, ..evicting(Kind::Wal) };
