@@ -3,14 +3,14 @@
 //! and now. At or above it the turn stops: the connection gets in line for slices, or moves.
 
 use crate::connection::{Connection, Mode};
+use crate::consume::{Protocol, Quota};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::execute;
 use crate::latency::Operation;
-use crate::step::{OUT_BYTES_PER_TURN, READ_BYTES, Step, Stop};
+use crate::step::{READ_BYTES, Step, Stop};
 use crate::streams::Streams;
 use laneway_policy::pace::Way;
-use laneway_policy::share::{REQUESTS_BESIDE_LARGE, REQUESTS_PER_TURN};
 use laneway_policy::{Design, ItemBytes, Route, route};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
@@ -22,81 +22,58 @@ use std::sync::Once;
 /// The end of a value on the wire.
 const VALUE_END: &[u8] = b"\r\n";
 
-impl<T: Transport> Streams<T> {
-    /// Serve what stands in `input`; replies go to the worker's reply buffer. Returns the bytes
-    /// consumed and why it stopped.
-    pub(crate) fn consume(
-        &mut self,
-        core: &mut Core<T>,
-        connection: &mut Connection<T::Stream>,
-        input: &[u8],
-        arrived: u64,
-    ) -> (usize, Stop) {
-        let mut at = 0;
-        // Between two slices of what is large there is less, of each connection.
-        let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
-        // The rest of a value, or a visitor's first request, says nothing of how its client sends.
-        let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
-        let mut requests = 0;
-        let stop = loop {
-            let rest = &input[at..];
-            // Also behind the last request of a turn: it would wait for another one in vain.
-            if rest.is_empty() && matches!(connection.mode, Mode::Requests | Mode::Batches { .. }) {
-                break Stop::Starved;
-            }
-            if requests == most || self.out.len() >= OUT_BYTES_PER_TURN {
-                core.counters().conn_yields.bump_owner();
-                break Stop::Quota;
-            }
-            let step = match &connection.mode {
-                Mode::Requests => {
-                    self.request(core, connection, rest, (most, &mut requests), arrived)
-                }
-                Mode::Batches { .. }
-                    if is_planted(Bug::ReadOvertakes) && rest.starts_with(b"mg ") =>
-                {
-                    self.request(core, connection, rest, (most, &mut requests), arrived)
-                }
-                Mode::Batches { .. } => {
-                    let step = self.batch(core, connection, rest, arrived);
-                    step.unwrap_or(Step::Stop(0, Stop::Ticket))
-                }
-                Mode::Keys { verb, exptime, line_bytes } => {
-                    let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);
-                    self.keys(core, connection, verb, exptime, &rest[..line_bytes], arrived)
-                }
-                Mode::Body(_) => self.body(core, connection, rest),
-                Mode::BodyEnd(_) => self.body_end(core, connection, rest, arrived),
-                Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
-                Mode::Joining { .. } => Step::Stop(0, Stop::Large),
-                Mode::Answering(_) => self.answer_on(core, connection),
-                Mode::Resp(_) => unreachable!("it does not speak RESP"),
-            };
-            requests += 1;
-            match step {
-                Step::Took(bytes) => at += bytes,
-                Step::Stop(bytes, stop) => {
-                    at += bytes;
-                    break stop;
-                }
-            }
-        };
-        if begins {
-            connection.pipelined = requests > 1;
-        }
-        self.had.0 += u32::from(requests > 0);
-        self.had.1 += requests as u32;
-        (at, stop)
+/// memcached's text protocol.
+pub(crate) struct Text;
+
+impl<T: Transport> Protocol<T> for Text {
+    #[inline]
+    fn is_dry(_: &mut Connection<T::Stream>, rest: &[u8]) -> bool {
+        rest.is_empty()
     }
 
+    #[inline]
+    fn step(
+        streams: &mut Streams<T>,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        quota: &mut Quota,
+        arrived: u64,
+    ) -> Step {
+        let step = match &connection.mode {
+            Mode::Requests => return streams.request(core, connection, rest, quota, arrived),
+            Mode::Batches { .. } if is_planted(Bug::ReadOvertakes) && rest.starts_with(b"mg ") => {
+                return streams.request(core, connection, rest, quota, arrived);
+            }
+            Mode::Batches { .. } => {
+                let step = streams.batch(core, connection, rest, arrived);
+                step.unwrap_or(Step::Stop(0, Stop::Ticket))
+            }
+            Mode::Keys { verb, exptime, line_bytes } => {
+                let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);
+                streams.keys(core, connection, verb, exptime, &rest[..line_bytes], arrived)
+            }
+            Mode::Body(_) => streams.body(core, connection, rest),
+            Mode::BodyEnd(_) => streams.body_end(core, connection, rest, arrived),
+            Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
+            Mode::Joining { .. } => Step::Stop(0, Stop::Large),
+            Mode::Answering(_) => streams.answer_on(core, connection),
+            Mode::Resp(_) => unreachable!("it does not speak RESP"),
+        };
+        quota.begun += 1;
+        step
+    }
+}
+
+impl<T: Transport> Streams<T> {
     /// The request at the front of `rest`. If it is a `get`, those behind it that can be read with
-    /// it are too: `requests` counts them, and stays below `most`.
+    /// it are too: `quota` counts them.
     fn request(
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        (most, requests): (usize, &mut usize),
+        quota: &mut Quota,
         arrived: u64,
     ) -> Step {
         let frame = match parse(rest, &core.limits) {
@@ -104,11 +81,13 @@ impl<T: Transport> Streams<T> {
             Ok(None) => return Step::Stop(0, Stop::HalfLine),
             Err(malformed) => return self.malformed(core, connection, &malformed),
         };
+        let left = quota.left();
+        quota.begun += 1;
         match &frame.request {
             Request::Get(get) => {
-                let (most, get) = (most - *requests, (get, frame.head_bytes));
-                let (step, begun) = self.gets(core, connection, get, rest, most, arrived);
-                *requests += begun - 1; // the caller counts one
+                let get = (get, frame.head_bytes);
+                let (step, begun) = self.gets(core, connection, get, rest, left, arrived);
+                quota.begun += begun - 1;
                 step
             }
             Request::Store(store) => {
@@ -122,11 +101,10 @@ impl<T: Transport> Streams<T> {
             request => {
                 let head = frame.head_bytes;
                 if matches!(request, Request::MetaGet(_)) && head < rest.len() {
-                    let left = most - *requests;
                     let row =
                         self.meta_gets(core, connection, (request, head), rest, left, arrived);
                     if let Some((step, begun)) = row {
-                        *requests += begun - 1;
+                        quota.begun += begun - 1;
                         return step;
                     }
                 }

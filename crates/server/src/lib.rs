@@ -24,6 +24,7 @@ pub mod bypass;
 pub mod clients;
 pub mod clock;
 pub mod connection;
+pub mod consume;
 pub mod control;
 pub mod core;
 pub mod counters;

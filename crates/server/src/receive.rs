@@ -4,12 +4,15 @@
 //! One read and one write per turn where the client allows it. An idle connection owns no buffer:
 //! input is read into the worker's, and only what could not be served yet is kept.
 
+use crate::binary::consume::Binary;
 use crate::connection::{Connection, Mode, Unread};
 use crate::core::Core;
+use crate::dispatch::Text;
 use crate::execute::redis::OUT_OF_MEMORY;
 use crate::input::Input;
 use crate::output::Sent;
 use crate::recognise::{Recognised, recognise};
+use crate::resp::consume::Resp;
 use crate::resp::state::Dialect;
 use crate::step::{OUT_BYTES_PER_TURN, Stop};
 use crate::streams::Streams;
@@ -157,7 +160,7 @@ impl<T: Transport> Streams<T> {
         arrived: u64,
     ) -> (usize, Stop) {
         match connection.dialect {
-            Dialect::Memcached => self.consume(core, connection, input, arrived),
+            Dialect::Memcached => self.consume::<Text>(core, connection, input, arrived),
             _ => self.consume_otherwise(core, connection, input, arrived),
         }
     }
@@ -180,11 +183,11 @@ impl<T: Transport> Streams<T> {
             };
         }
         match connection.dialect {
-            Dialect::Binary => self.consume_binary(core, connection, input, arrived),
-            Dialect::Resp(_) => self.consume_resp(core, connection, input, arrived),
+            Dialect::Binary => self.consume::<Binary>(core, connection, input, arrived),
+            Dialect::Resp(_) => self.consume::<Resp>(core, connection, input, arrived),
             Dialect::Unproven(_) => self.consume_unproven(core, connection, input),
             Dialect::Memcached | Dialect::Undecided => {
-                self.consume(core, connection, input, arrived)
+                self.consume::<Text>(core, connection, input, arrived)
             }
         }
     }

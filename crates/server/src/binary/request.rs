@@ -1,6 +1,7 @@
 //! One request: who executes it?
 
 use crate::connection::Connection;
+use crate::consume::Quota;
 use crate::core::Core;
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
@@ -15,7 +16,7 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        (most, requests): (usize, &mut usize),
+        quota: &mut Quota,
         arrived: u64,
     ) -> Step {
         let frame = match parse(rest) {
@@ -26,13 +27,13 @@ impl<T: Transport> Streams<T> {
         if let Request::Get(get) = &frame.request
             && get.touch.is_none()
         {
-            let left = most - *requests;
+            let left = quota.left();
             let (step, begun) =
                 self.binary_gets(core, connection, (&frame, get), rest, left, arrived);
-            *requests += begun;
+            quota.begun += begun;
             return step;
         }
-        *requests += 1;
+        quota.begun += 1;
         if matches!(frame.request, Request::Store(_) | Request::Join { .. }) {
             return self.binary_store(core, connection, &frame, rest, arrived);
         }

@@ -1,81 +1,64 @@
-//! One turn's input of a connection that speaks RESP.
+//! What a connection does next that speaks RESP.
 
 use crate::connection::{Connection, Mode};
+use crate::consume::{Protocol, Quota};
 use crate::core::Core;
 use crate::resp::state::{Dialect, Under};
-use crate::step::{OUT_BYTES_PER_TURN, Step, Stop};
+use crate::step::{Step, Stop};
 use crate::streams::Streams;
-use laneway_policy::share::{REQUESTS_BESIDE_LARGE, REQUESTS_PER_TURN};
 use laneway_transport::Transport;
 use laneway_wire::resp::Skip;
 
-impl<T: Transport> Streams<T> {
-    /// Serve what stands in `input`. Returns the bytes consumed and why it stopped.
-    #[inline(never)]
-    pub(crate) fn consume_resp(
-        &mut self,
-        core: &mut Core<T>,
-        connection: &mut Connection<T::Stream>,
-        input: &[u8],
-        arrived: u64,
-    ) -> (usize, Stop) {
-        let mut at = 0;
-        let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
-        let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
-        let mut requests = 0;
-        let stop = loop {
-            let is_dry = at == input.len() && connection.session().front.is_empty();
-            if is_dry && matches!(connection.mode, Mode::Requests | Mode::Batches { .. }) {
-                break Stop::Starved;
-            }
-            if requests >= most || self.out.len() >= OUT_BYTES_PER_TURN {
-                core.counters().conn_yields.bump_owner();
-                break Stop::Quota;
-            }
-            let mut front = std::mem::take(&mut connection.session().front);
-            let is_front = !front.is_empty();
-            let rest = if is_front { front.rest() } else { &input[at..] };
-            let left = (most, &mut requests);
-            let step = self.resp_step(core, connection, rest, left, arrived);
-            let (taken, stop) = match step {
-                Step::Took(bytes) => (bytes, None),
-                Step::Stop(bytes, stop) => (bytes, Some(stop)),
-            };
-            match is_front {
-                true => {
-                    front.consume(taken);
-                    // Behind `RESET` there may be no session any more.
-                    if let Dialect::Resp(session) = &mut connection.dialect {
-                        session.front = front;
-                    }
-                }
-                false => at += taken,
-            }
-            if let Some(stop) = stop {
-                break stop;
-            }
-        };
-        if begins {
-            connection.pipelined = requests > 1;
-        }
-        self.had.0 += u32::from(requests > 0);
-        self.had.1 += requests as u32;
-        (at, stop)
+/// Redis' protocol.
+pub(crate) struct Resp;
+
+impl<T: Transport> Protocol<T> for Resp {
+    #[inline]
+    fn is_dry(connection: &mut Connection<T::Stream>, rest: &[u8]) -> bool {
+        rest.is_empty() && connection.session().front.is_empty()
     }
 
+    fn step(
+        streams: &mut Streams<T>,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        quota: &mut Quota,
+        arrived: u64,
+    ) -> Step {
+        if connection.session().front.is_empty() {
+            return streams.resp_step(core, connection, rest, quota, arrived);
+        }
+        // What comes first does not stand in the buffer: nothing of that is taken.
+        let mut front = std::mem::take(&mut connection.session().front);
+        let step = streams.resp_step(core, connection, front.rest(), quota, arrived);
+        let (Step::Took(taken) | Step::Stop(taken, _)) = step;
+        front.consume(taken);
+        // Behind `RESET` there may be no session any more.
+        if let Dialect::Resp(session) = &mut connection.dialect {
+            session.front = front;
+        }
+        match step {
+            Step::Took(_) => Step::Took(0),
+            Step::Stop(_, stop) => Step::Stop(0, stop),
+        }
+    }
+}
+
+impl<T: Transport> Streams<T> {
     /// One request, or what there is of one.
     fn resp_step(
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        (most, requests): (usize, &mut usize),
+        quota: &mut Quota,
         arrived: u64,
     ) -> Step {
         let step = match &mut connection.mode {
             Mode::Requests if rest.is_empty() => return Step::Stop(0, Stop::Starved),
             Mode::Requests => {
-                return self.resp_request(core, connection, rest, (most, requests), arrived);
+                return self.resp_request(core, connection, rest, quota, arrived);
             }
             Mode::Resp(Under::Skip(skip)) => {
                 let mut skip = *skip;
@@ -86,7 +69,7 @@ impl<T: Transport> Streams<T> {
                 self.resp_pair(core, connection, left, rest, arrived)
             }
             Mode::Resp(Under::Keys { .. }) => {
-                return self.resp_keys(core, connection, rest, (most, requests), arrived);
+                return self.resp_keys(core, connection, rest, quota, arrived);
             }
             Mode::Batches { .. } => {
                 let step = self.resp_batch(core, connection, rest, arrived);
@@ -99,7 +82,7 @@ impl<T: Transport> Streams<T> {
                 unreachable!("these are memcached's")
             }
         };
-        *requests += 1;
+        quota.begun += 1;
         step
     }
 }

@@ -2,6 +2,7 @@
 //! wait for its transfer, a full reply buffer for the next turn.
 
 use crate::connection::{Connection, Mode};
+use crate::consume::Quota;
 use crate::core::Core;
 use crate::execute::redis;
 use crate::latency::Operation;
@@ -22,7 +23,7 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        (most, requests): (usize, &mut usize),
+        quota: &mut Quota,
         arrived: u64,
     ) -> Step {
         let Mode::Resp(Under::Keys { what, left, count }) = connection.mode else {
@@ -32,7 +33,7 @@ impl<T: Transport> Streams<T> {
         let (mut keys, mut ends) = ([&[][..]; GROUP], [0; GROUP]);
         let mut found = 0;
         // At least one, or it would never come to an end.
-        let room = (most - *requests).clamp(1, GROUP);
+        let room = quota.left().clamp(1, GROUP);
         while found < room
             && let Some(key) = args.next()
         {
@@ -42,7 +43,7 @@ impl<T: Transport> Streams<T> {
         let keys = &keys[..found];
         let EachKey::Count(of) = what else {
             let (served, stop) = self.resp_values(core, connection, keys, arrived);
-            *requests += served.max(1);
+            quota.begun += served.max(1);
             let taken = served.checked_sub(1).map_or(0, |last| ends[last]);
             let left = left - served as u32;
             connection.mode = match left {
@@ -68,7 +69,7 @@ impl<T: Transport> Streams<T> {
             core.sample_uncounted(key, !matches!(of, redis::Count::There));
             core.account(connection, operation, 0, arrived);
         }
-        *requests += found;
+        quota.begun += found;
         match left - found as u32 {
             0 => {
                 put_integer(&mut self.out, count);

@@ -1,6 +1,7 @@
 //! One request: which command is it, may it be asked so, and who executes it?
 
 use crate::connection::{Connection, Mode};
+use crate::consume::Quota;
 use crate::core::Core;
 use crate::resp::multi::is_queued;
 use crate::resp::options;
@@ -22,18 +23,18 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        (most, requests): (usize, &mut usize),
+        quota: &mut Quota,
         arrived: u64,
     ) -> Step {
         let session = connection.session();
         let step = match session.scan.advance(rest) {
             Ok(Scanned::Whole(args, bytes)) => {
                 session.scan = Scan::default();
-                let left = most - *requests;
+                let left = quota.left();
                 if let Some((step, begun)) =
                     self.resp_gets(core, connection, args, bytes, rest, left, arrived)
                 {
-                    *requests += begun;
+                    quota.begun += begun;
                     return step;
                 }
                 self.resp_command(core, connection, args, (bytes, rest), arrived)
@@ -56,7 +57,7 @@ impl<T: Transport> Streams<T> {
             }
             Err(broken) => self.resp_broken(broken, rest),
         };
-        *requests += 1;
+        quota.begun += 1;
         step
     }
 
