@@ -59,8 +59,9 @@ const FASTER: u64 = 8;
 const SLOWER: u64 = 64;
 /// A slice counts as so many times the pace at most.
 const OUTLIER: u64 = 2;
-/// What a byte takes at first, in parts of a nanosecond: too little to bound anything.
-const FIRST: u64 = PARTS / 64;
+/// What a byte takes at first, in parts of a nanosecond: a little less than what would bound a
+/// slice of [`SLICE_BYTES`], so that a slow machine is known after some twenty slices.
+const FIRST: u64 = PARTS / 4;
 
 /// What a byte takes by each way, of late, in a slice that goes well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
