@@ -64,6 +64,9 @@ fn slices_that_take_longer_move_fewer_bytes_and_all_of_them_arrive() {
     }
     // 40 us for each slice, whatever it moves: they shrink as far as they may, to half.
     for slices in slices_at(40_000) {
-        assert!(slices > fewest * 3 / 2, "{slices} slices of a slow machine, {fewest} of a fast one");
+        assert!(
+            slices > fewest * 3 / 2,
+            "{slices} slices of a slow machine, {fewest} of a fast one"
+        );
     }
 }
