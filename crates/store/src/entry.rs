@@ -34,38 +34,17 @@ pub struct Entry<'s> {
     /// Replaced in here: the same, and its slot may be kept.
     replaced: Option<Location>,
     hand: Option<&'s Hand>,
+    /// The bucket is left by [`crate::Entries`], which has entered others too.
+    shares: bool,
 }
 
 impl Store {
     /// Enter the key's bucket. At most 64 tries, then yields to the scheduler between tries. A
-    /// thread holds at most one entry at a time, and calls nothing else of the store meanwhile.
+    /// thread holds at most one entry at a time, and calls nothing else of the store meanwhile;
+    /// who changes several keys in one moment enters all of their buckets by
+    /// [`enter_all`](Store::enter_all).
     pub fn enter(&self, hash: KeyHash, key: &[u8], now: UnixSeconds) -> Entry<'_> {
-        let entered = self.index.enter(hash);
-        let mut record = None;
-        let found = self.index.find(entered.bucket, hash.tag(), |location| {
-            record = self.record_of(location, key);
-            record.is_some()
-        });
-        let mut entry = Entry {
-            store: self,
-            hash,
-            now,
-            entered,
-            changed: false,
-            inserted: false,
-            found: found.map(|(place, _)| place).zip(record),
-            garbage: None,
-            garbage_more: Vec::new(),
-            replaced: None,
-            hand: None,
-        };
-        if let Some((_, record)) = entry.found
-            && self.is_dead(&record.header, now)
-        {
-            self.count_dead(&record);
-            entry.unlink_why(Unlinked::Expired);
-        }
-        entry
+        Entry::inside(self, (hash, key), now, self.index.enter(hash))
     }
 
     /// Say why a lookup that meets this item misses.
@@ -79,6 +58,60 @@ impl Store {
 }
 
 impl<'s> Entry<'s> {
+    /// Look at a key whose bucket was entered.
+    #[inline]
+    pub(crate) fn inside(
+        store: &'s Store,
+        (hash, key): (KeyHash, &[u8]),
+        now: UnixSeconds,
+        entered: Entered,
+    ) -> Entry<'s> {
+        let mut entry = Entry {
+            store,
+            hash,
+            now,
+            entered,
+            changed: false,
+            inserted: false,
+            found: None,
+            garbage: None,
+            garbage_more: Vec::new(),
+            replaced: None,
+            hand: None,
+            shares: false,
+        };
+        entry.find(key);
+        if let Some((_, record)) = entry.found
+            && store.is_dead(&record.header, now)
+        {
+            store.count_dead(&record);
+            entry.unlink_why(Unlinked::Expired);
+        }
+        entry
+    }
+
+    /// Find the key's item, again where another key's entry may have changed the chain.
+    #[inline]
+    pub(crate) fn find(&mut self, key: &[u8]) {
+        let mut record = None;
+        let found = self.store.index.find(self.entered.bucket, self.hash.tag(), |location| {
+            record = self.store.record_of(location, key);
+            record.is_some()
+        });
+        self.found = found.map(|(place, _)| place).zip(record);
+    }
+
+    /// Leave the bucket to somebody else to leave, who then calls [`Entry::settle`].
+    pub(crate) fn sharing(mut self) -> Entry<'s> {
+        self.shares = true;
+        self
+    }
+
+    /// Whether a word of the bucket was changed.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Have the slot of an item that is replaced kept in this hand, which is one of the same store.
     pub fn keeping(mut self, hand: Option<&'s Hand>) -> Entry<'s> {
         self.hand = hand;
@@ -164,12 +197,23 @@ impl<'s> Entry<'s> {
     /// Make the draft (which must be complete, and of the key that was entered) the key's item,
     /// replacing any old one. Returns its sequence.
     pub fn publish<S: Deref<Target = Store>>(&mut self, draft: Draft<S>, seq: Option<u64>) -> u64 {
+        self.publish_in(draft, seq, self.store.flush_now())
+    }
+
+    /// The same with a generation of flushes.
+    #[inline]
+    pub(crate) fn publish_in<S: Deref<Target = Store>>(
+        &mut self,
+        draft: Draft<S>,
+        seq: Option<u64>,
+        flush: u32,
+    ) -> u64 {
         assert_eq!(draft.missing(), 0, "published before it was complete");
         if seq.is_some() {
             self.counts().chosen.fetch_add(1, Relaxed);
         }
         let seq = seq.unwrap_or_else(|| self.store.draw_seq(self.hash));
-        let record = draft.into_record(self.store, self.now, seq, self.store.flush_now());
+        let record = draft.into_record(self.store, self.now, seq, flush);
         let word = record.location.with_tag(self.hash.tag());
         self.changed = true;
         let found = self.found.take();
@@ -260,12 +304,22 @@ impl Drop for Entry<'_> {
             // version as it is; nobody must see it even again.
             std::process::abort();
         }
-        let version = &self.store.index.bucket(self.entered.bucket).version;
-        if self.changed {
-            version.leave(self.entered.before);
-        } else {
-            version.leave_unchanged(self.entered.before);
+        if !self.shares {
+            let version = &self.store.index.bucket(self.entered.bucket).version;
+            if self.changed {
+                version.leave(self.entered.before);
+            } else {
+                version.leave_unchanged(self.entered.before);
+            }
+            self.settle();
         }
+    }
+}
+
+impl Entry<'_> {
+    /// Free what was unlinked, and let the index grow. The bucket was left.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
         for location in self.garbage.take().into_iter().chain(self.garbage_more.drain(..)) {
             self.store.free(location);
         }
@@ -276,7 +330,7 @@ impl Drop for Entry<'_> {
                 self.store.free(location);
             }
         }
-        if self.inserted {
+        if std::mem::take(&mut self.inserted) {
             self.store.fit_index(self.hash);
         }
     }

@@ -11,8 +11,8 @@
 //! `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in pieces);
 //! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`, `promote`
 //! (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`, `draft`,
-//! `entry` (how they are used); `stats`. Beside it all `heap`: the allocator's memory, which holds
-//! no item; and `meter`: how much work was done, for tests.
+//! `entry`, `entries` (how they are used); `stats`. Beside it all `heap`: the allocator's memory,
+//! which holds no item; and `meter`: how much work was done, for tests.
 
 mod bucket;
 pub mod budget;
@@ -20,6 +20,7 @@ mod charge;
 mod class;
 mod cursor;
 mod draft;
+mod entries;
 mod entry;
 mod evict;
 mod geometry;
@@ -65,6 +66,7 @@ pub mod layout {
 
 pub use charge::Charge;
 pub use draft::Draft;
+pub use entries::Entries;
 pub use entry::Entry;
 pub use geometry::{BLOCK_BYTES, SMALL_RECORD_BYTES_MAX};
 pub use hand::Hand;

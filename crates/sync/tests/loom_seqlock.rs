@@ -189,3 +189,28 @@ fn a_read_of_a_reused_overflow_bucket_does_not_validate() {
         lengthener.join().unwrap();
     });
 }
+
+/// Two buckets are entered before either is written, and left one after the other, as
+/// `store::entries` does: who has met the change of the first one does not see the other as it was.
+#[test]
+fn who_has_met_one_of_two_changes_does_not_miss_the_other() {
+    loom::model(|| {
+        let (left, right) = (bucket(), bucket());
+        let writer = {
+            let (left, right) = (left.clone(), right.clone());
+            thread::spawn(move || {
+                let before = [&left, &right].map(|bucket| bucket.version.enter());
+                for bucket in [&left, &right] {
+                    bucket.words.iter().for_each(|word| word.store(1, Relaxed));
+                }
+                left.version.leave(before[0]);
+                right.version.leave(before[1]);
+            })
+        };
+        if left.read() == Some([1, 1]) {
+            assert_ne!(right.read(), Some([0, 0]), "half of a change was seen");
+        }
+        writer.join().unwrap();
+        assert_eq!((left.read(), right.read()), (Some([1, 1]), Some([1, 1])));
+    });
+}
