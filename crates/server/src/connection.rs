@@ -16,8 +16,8 @@ use laneway_transport::{Interest, Stream, Token};
 use laneway_wire::GetVerb;
 use laneway_wire::limits::VALUE_END_BYTES;
 use laneway_wire::resp::{Scan, Skip};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the next input bytes are.
 pub enum Mode {
@@ -99,9 +99,40 @@ pub struct Card {
     pub large: AtomicBool,
     /// Its value is on its way in.
     pub receives: AtomicBool,
+    /// What the client says of itself, by RESP.
+    said: Mutex<Introduction>,
+}
+
+/// What a client says of itself (`CLIENT SETNAME`, `CLIENT SETINFO`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Introduction {
+    /// What it calls itself.
+    pub name: Box<[u8]>,
+    /// The library that it uses.
+    pub library: Box<[u8]>,
+    /// The version of that.
+    pub library_version: Box<[u8]>,
 }
 
 impl Card {
+    /// What the client says of itself.
+    pub fn introduction(&self) -> Introduction {
+        self.said().clone()
+    }
+
+    /// What it says of itself, to be changed.
+    pub fn said(&self) -> MutexGuard<'_, Introduction> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It calls itself so.
+    pub fn set_name(&self, name: &[u8]) {
+        let mut said = self.said();
+        if *said.name != *name {
+            said.name = name.into();
+        }
+    }
+
     /// Of something that was opened just now.
     pub fn new(kind: CardKind, number: u64, peer: String, now_seconds: u32) -> Card {
         Card {
@@ -113,6 +144,7 @@ impl Card {
             last_seconds: AtomicU32::new(now_seconds),
             large: AtomicBool::new(false),
             receives: AtomicBool::new(false),
+            said: Mutex::default(),
         }
     }
 }

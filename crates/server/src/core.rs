@@ -12,6 +12,7 @@ use crate::execute::{Context, ExecuteSettings};
 use crate::hot::local::HotWorker;
 use crate::hot::sample::Dice;
 use crate::latency::{self, Operation};
+use crate::resp::scratch::Scratch;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
 use laneway_policy::pace::{Pace, Way};
@@ -54,6 +55,8 @@ pub struct Core<T: Transport> {
     pub(crate) group: Box<Group>,
     /// Free slots that it keeps from one store to the next.
     pub(crate) hand: Hand,
+    /// Where requests about several keys are tried out; once there was one.
+    pub(crate) scratch: Option<Box<Scratch>>,
     /// How long slices take of late.
     pub(crate) pace: Pace,
     /// The durable executor was given something in this turn.
@@ -100,6 +103,7 @@ impl<T: Transport> Core<T> {
             told_idle: false,
             stopping: false,
             group: Box::default(),
+            scratch: None,
             pace: Pace::default(),
             has_asked: false,
             turn_number: 0,

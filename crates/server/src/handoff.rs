@@ -11,6 +11,7 @@
 //! queue. Times are nanoseconds, sizes bytes.
 
 use crate::execute::Incoming;
+use crate::execute::redis::Watched;
 use crate::latency::Tally;
 use crate::output::{Output, Ticket};
 use crate::udp::buffers::Held;
@@ -82,6 +83,20 @@ pub enum Work {
         /// By whom.
         spoken: Box<Spoken>,
     },
+    /// A transaction behind `WATCH`, for the durable executor alone.
+    Watched(Box<WatchedRequests>),
+}
+
+/// Requests that are executed in one moment, if nothing that is watched has changed.
+pub struct WatchedRequests {
+    /// The requests, whole.
+    pub bytes: Vec<u8>,
+    /// How many.
+    pub count: u32,
+    /// What must not have changed.
+    pub watched: Vec<Watched>,
+    /// By whom.
+    pub spoken: Spoken,
 }
 
 /// What is to be known of a client that speaks RESP to answer its requests.
@@ -127,6 +142,7 @@ impl Job {
     pub fn held_bytes(&self) -> u64 {
         let keeps = match &self.work {
             Work::Resp { spoken, .. } | Work::Batch { spoken: Some(spoken), .. } => spoken.keeps,
+            Work::Watched(requests) => requests.spoken.keeps,
             _ => 0,
         };
         self.size.0 + keeps

@@ -35,7 +35,7 @@ impl<T: Transport> Core<T> {
                 self.count_job(&mut served, Operation::Set, size);
                 Output::of(out)
             }
-            Work::Batch { .. } | Work::Resp { .. } => {
+            Work::Batch { .. } | Work::Resp { .. } | Work::Watched(_) => {
                 unreachable!("only the durable executor is given such")
             }
             Work::Request { bytes, ends } => {

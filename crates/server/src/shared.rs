@@ -280,8 +280,9 @@ impl Connections {
         let places = self.places.load(Ordering::Relaxed);
         let number = places + self.total.fetch_add(1, Ordering::Relaxed) + 1;
         let client = self.clients.enter(&peer, sums);
-        let card = Card::new(CardKind::Client, number, peer, now_seconds);
-        let card = Arc::new(Card { local, client, ..card });
+        let mut card = Card::new(CardKind::Client, number, peer, now_seconds);
+        (card.local, card.client) = (local, client);
+        let card = Arc::new(card);
         lock(&self.cards).insert(number, card.clone());
         Some(card)
     }

@@ -49,6 +49,16 @@ impl Shared {
         Expired { keys: over.map(|(key, _)| key).collect(), next }
     }
 
+    /// Shows the items of a bounded piece of the index, from `from` on, in key order. Says where to
+    /// go on; nowhere at the end.
+    pub fn look_along(&self, from: &[u8], mut visit: impl FnMut(&[u8], Look)) -> Option<Box<[u8]>> {
+        self.index.look_through(from, |key, entry, _| {
+            if entry.is_item() {
+                visit(key, self.look_of(entry));
+            }
+        })
+    }
+
     /// What `key` holds, from the index alone.
     pub fn look(&self, key: &[u8]) -> Option<Look> {
         let entry = self.index.get(key).filter(|entry| entry.what != What::Tombstone)?;

@@ -240,6 +240,13 @@ impl Tier {
         self.shared.expired(from, looks, now_seconds)
     }
 
+    /// Shows the items of a bounded piece of the index (a leaf, deletions that are remembered
+    /// included), from `from` on, in key order; those that have expired, too. Says where to go on;
+    /// nowhere at the end.
+    pub fn look_along(&self, from: &[u8], visit: impl FnMut(&[u8], Look)) -> Option<Box<[u8]>> {
+        self.shared.look_along(from, visit)
+    }
+
     /// Whether a write is durable.
     pub fn is_durable(&self, ticket: Ticket) -> Result<bool> {
         self.shared.is_durable(ticket)

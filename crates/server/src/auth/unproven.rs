@@ -278,6 +278,9 @@ impl<T: Transport> Streams<T> {
             Outcome::More => Stop::Starved,
             Outcome::Close => Stop::Close,
             Outcome::Proven(dialect) => {
+                if let Dialect::Resp(session) = &dialect {
+                    connection.card.set_name(&session.name);
+                }
                 connection.dialect = dialect;
                 connection.unproven_since = None;
                 // What stands behind it has a turn of its own.

@@ -38,6 +38,11 @@ impl<S> Keeper<S> {
                     task.work = Some(Work::Resp { bytes, spoken });
                     step
                 }
+                Work::Watched(requests) => {
+                    let step = self.watched(&mut task, &requests);
+                    task.work = Some(Work::Watched(requests));
+                    step
+                }
             };
             task.done |= matches!(step, Step::Done);
             let number = task.number.filter(|_| !task.leaving.is_empty());

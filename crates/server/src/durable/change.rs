@@ -53,6 +53,7 @@ impl<S> Keeper<S> {
     ) {
         let store = &self.shared.store;
         let (hash, now) = (store.hash(&key), self.now_seconds);
+        self.durable.veil.changed(hash);
         let mut value = Cow::Borrowed(stored.unwrap_or_default());
         let got = match (change, stored) {
             (Change::Deleted, _) => Got::Miss,
@@ -191,7 +192,9 @@ impl<S> Keeper<S> {
             return;
         }
         let store = &self.shared.store;
-        store.enter(store.hash(key), key, self.now_seconds).unlink();
+        let hash = store.hash(key);
+        store.enter(hash, key, self.now_seconds).unlink();
+        self.durable.veil.changed(hash);
         self.durable.veil.taken_back();
     }
 

@@ -8,10 +8,11 @@
 //! a slot of a connection's output, never a worker. (SplitKV, HotStorage'20, has the two write
 //! paths; the order of publishing and acknowledging is ours.)
 //!
-//! In the order of use: [`veil`], [`shared`] (what workers see); [`executor`] (who steps the
-//! keeper); [`keeper`] (its step: it hears of what has ended and takes what is asked), `turns`
+//! In the order of use: [`veil`], [`shared`], [`walks`] (what workers see); [`executor`] (who steps
+//! the keeper); [`keeper`] (its step: it hears of what has ended and takes what is asked), `turns`
 //! (whose request is next), [`admit`] (going on with it, request by request; [`resp`] where it is
-//! RESP, [`mod@binary`] where it is the binary protocol), [`ready`] (may it be executed?),
+//! RESP, [`at_once`] where several keys change in one moment, [`mod@binary`] where it is the binary
+//! protocol), [`ready`] (may it be executed?),
 //! [`fetch`] (its item is asked for), [`perform`] (executing one), [`change`] (what it changed goes
 //! to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves
 //! once it is true); then, as what was waited for ends: [`fault`]
@@ -26,6 +27,7 @@
 
 pub mod admit;
 pub mod aside;
+pub mod at_once;
 pub mod binary;
 pub mod capture;
 pub mod change;
@@ -45,6 +47,7 @@ pub mod state;
 pub mod task;
 mod turns;
 pub mod veil;
+pub mod walks;
 
 use laneway_tier::DirectorySettings;
 use std::time::Duration;

@@ -144,7 +144,7 @@ impl<S> Keeper<S> {
         self.keep(task, key.into(), capture::Change::Deleted, None);
     }
 
-    fn cover(&mut self, task: &mut Task, key: &[u8]) {
+    pub(super) fn cover(&mut self, task: &mut Task, key: &[u8]) {
         // Also where replies do not wait for durability: the tier may yet refuse the change, and a
         // large value is on its way to a device before that is known.
         if self.durable.waits || !is_planted(Bug::UntakenShown) {
@@ -178,12 +178,14 @@ impl<S> Keeper<S> {
             if !self.shared.store.flush_all() {
                 return Step::Barrier;
             }
+            self.durable.veil.all_changed();
             self.shared.flush_at(0);
             return Step::Done;
         }
         let mut out = Vec::new();
         let touched = Cell::new(0);
         let outcome = execute::command(&self.context(&touched, false), request, &mut out);
+        self.durable.veil.all_changed();
         match outcome {
             Outcome::Again => return Step::Barrier, // the same, as an outcome
             Outcome::FlushAt(at) => self.shared.flush_at(at),

@@ -49,6 +49,15 @@ impl<S> Keeper<S> {
         store.peek(store.hash(key), key, self.now_seconds).is_some()
     }
 
+    /// Whether there is an item, in memory or beyond.
+    pub(super) fn has_item(&self, key: &[u8]) -> bool {
+        self.has_in_memory(key)
+            || match self.pending.get(key) {
+                Some(pending) => !pending.deleted,
+                None => self.living(key).is_some(),
+            }
+    }
+
     /// The item that the tier shows under a key, unless it has expired.
     pub(super) fn living(&self, key: &[u8]) -> Option<Look> {
         let look = self.durable.tier.look(key)?;

@@ -65,6 +65,9 @@ impl<S> Keeper<S> {
             Command::GetMany => Each::Get,
             Command::CountKeys(of) => Each::Count(of),
             Command::SetMany => Each::Set,
+            Command::SetManyAbsent | Command::Rename { .. } => {
+                return self.several(task, &bytes[start..start + length], spoken);
+            }
             _ => return self.resp_one(task, spec, (bytes, args), spoken),
         };
         match begin_several(task, each, args) {

@@ -10,7 +10,7 @@ use laneway_tier::{LargeWhole, Result, Ticket, Tried};
 impl<S> Keeper<S> {
     /// What was put aside was appended, or could not be.
     pub(super) fn written(&mut self, number: u64, key: &[u8], result: Result<Option<Ticket>>) {
-        let Some((mut task, leaving)) = self.left(number, key) else { return };
+        let Some((mut task, leaving)) = self.task_of(number, key) else { return };
         let deleted = leaving.meta.is_none();
         match result {
             Ok(Some(ticket)) => self.submitted(&mut task, key, ticket, deleted),
@@ -22,7 +22,7 @@ impl<S> Keeper<S> {
 
     /// A large value is on the SSD, or could not be written.
     pub(super) fn spilled(&mut self, number: u64, key: &[u8], result: Result<LargeWhole>) {
-        let Some((mut task, leaving)) = self.left(number, key) else { return };
+        let Some((mut task, leaving)) = self.task_of(number, key) else { return };
         let (meta, sequence) = (leaving.meta.unwrap_or_default(), self.next_sequence(key));
         match result.and_then(|whole| whole.try_append(meta, sequence)) {
             Ok(Tried::Done(ticket)) => self.submitted(&mut task, key, ticket, false),
@@ -52,7 +52,7 @@ impl<S> Keeper<S> {
     }
 
     /// The task of this number, for which this key has waited.
-    fn left(&mut self, number: u64, key: &[u8]) -> Option<(Task, Leaving)> {
+    fn task_of(&mut self, number: u64, key: &[u8]) -> Option<(Task, Leaving)> {
         let mut task = self.suspended.remove(&number)?;
         let at = task.leaving.iter().position(|leaving| *leaving.key == *key)?;
         let leaving = task.leaving.swap_remove(at);

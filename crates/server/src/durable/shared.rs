@@ -1,6 +1,7 @@
 //! What workers and the keeper share.
 
 use super::veil::Veil;
+use super::walks::Walks;
 use crate::handoff::Job;
 use laneway_policy::{WorkerId, WorkerTarget};
 use laneway_sync::ring::Ring;
@@ -65,6 +66,8 @@ pub struct Durable {
     pub veil: Veil,
     /// The store.
     pub tier: Arc<Tier>,
+    /// Walks over its keys.
+    pub walks: Walks,
     /// Requests for the keeper.
     pub jobs: Ring<Job>,
     /// Replies wait for a group.
@@ -93,6 +96,7 @@ impl Durable {
         Durable {
             veil: Veil::new(tier.clone()),
             tier,
+            walks: Walks::default(),
             jobs: Ring::new(JOB_PLACES),
             waits: interval.is_none(),
             interval_nanos: interval.map_or(0, |interval| interval.as_nanos() as u64),

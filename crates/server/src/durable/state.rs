@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
 use crate::handoff::Finished;
 use crate::hot::sample::Dice;
+use crate::resp::scratch::Scratch;
 use crate::shared::Shared;
 use laneway_policy::CorePlan;
 use laneway_sync::planted::{Bug, is_planted};
@@ -51,6 +52,8 @@ pub struct Keeper<S> {
     pub(super) moved: u64,
     /// For the reply to what is being executed; empty.
     pub(super) scratch: Vec<u8>,
+    /// Where requests about several keys are tried out; once there was one.
+    pub(super) trial: Option<Box<Scratch>>,
     /// The last number it gave.
     pub(super) number: u64,
     /// Keys that wait for a device, and the tasks that wait for them.
@@ -119,6 +122,7 @@ impl<S> Keeper<S> {
             dice: Dice::new(shared.workers.len()),
             moved: 0,
             scratch: Vec::new(),
+            trial: None,
             number: 0,
             busy: HashMap::new(),
             faults: HashMap::new(),

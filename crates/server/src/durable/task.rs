@@ -296,7 +296,9 @@ impl Task {
     /// Of any work.
     pub fn new(work: Work, arrived_nanos: u64, origin: Option<Origin>) -> Task {
         let voice = match &work {
-            Work::Batch { spoken: Some(_), .. } | Work::Resp { .. } => Voice::Resp,
+            Work::Batch { spoken: Some(_), .. } | Work::Resp { .. } | Work::Watched(_) => {
+                Voice::Resp
+            }
             Work::Request { .. } | Work::Batch { .. } => Voice::Text, // until it is read
             Work::Body(incoming) => match incoming.echo() {
                 _ if incoming.is_resp() => Voice::Resp,

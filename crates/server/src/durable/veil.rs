@@ -31,6 +31,8 @@ pub enum Veiled<'a> {
 pub struct Veil {
     tier: Arc<Tier>,
     changing: Box<[AtomicU32]>,
+    /// How often keys were changed.
+    editions: Box<[AtomicU64]>,
     /// Items that were taken back.
     taken_back: AtomicU64,
 }
@@ -43,11 +45,30 @@ impl Veil {
     /// Over nothing.
     pub fn new(tier: Arc<Tier>) -> Veil {
         let changing = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
-        Veil { tier, changing, taken_back: AtomicU64::new(0) }
+        let editions = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
+        Veil { tier, changing, editions, taken_back: AtomicU64::new(0) }
     }
 
     fn slot(&self, hash: KeyHash) -> &AtomicU32 {
-        &self.changing[(hash.0 >> 32) as usize % SLOTS]
+        &self.changing[slot_of(hash)]
+    }
+
+    /// How often this key, and others that share its counter, have changed.
+    pub fn edition(&self, hash: KeyHash) -> u64 {
+        // (P) pairs with (Q): who sees the count finds the change in memory, or hidden.
+        self.editions[slot_of(hash)].load(Acquire)
+    }
+
+    /// A key was changed in memory.
+    pub fn changed(&self, hash: KeyHash) {
+        self.editions[slot_of(hash)].fetch_add(1, Release); // (Q) pairs with (P)
+    }
+
+    /// Every key was.
+    pub fn all_changed(&self) {
+        for edition in &self.editions {
+            edition.fetch_add(1, Release); // (Q) pairs with (P)
+        }
     }
 
     /// A key is about to be changed: before its bucket is entered.
@@ -92,6 +113,10 @@ impl Veil {
         let look = self.tier.look(key).filter(|_| !is_planted(Bug::MissNotAsked))?;
         (!is_over(look.expires_at_seconds, now_seconds)).then_some(look.value_bytes)
     }
+}
+
+fn slot_of(hash: KeyHash) -> usize {
+    (hash.0 >> 32) as usize % SLOTS
 }
 
 /// Whether this expiry has come.

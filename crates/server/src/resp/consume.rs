@@ -34,8 +34,11 @@ impl<T: Transport> Protocol<T> for Resp {
         let step = streams.resp_step(core, connection, front.rest(), quota, arrived);
         let (Step::Took(taken) | Step::Stop(taken, _)) = step;
         front.consume(taken);
-        // Behind `RESET` there may be no session any more.
-        if let Dialect::Resp(session) = &mut connection.dialect {
+        // Behind `RESET` there may be no session any more, and behind an inline `EXEC` the requests
+        // of its transaction stand there.
+        if let Dialect::Resp(session) = &mut connection.dialect
+            && session.front.is_empty()
+        {
             session.front = front;
         }
         match step {

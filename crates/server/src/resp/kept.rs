@@ -27,8 +27,8 @@ use laneway_wire::resp::{Args, BULK_END, Scan, Scanned};
 /// Whether the keeper executes a command, whatever memory holds.
 fn is_keepers(command: Command) -> bool {
     use Command::{
-        Append, CountKeys, Expire, Flush, GetDelete, GetExpire, GetSet, Persist, Set, SetAbsent,
-        SetExpiring, SetMany, SetRange, Step, StepBy, StepFloat,
+        Append, CountKeys, Expire, Flush, GetDelete, GetExpire, GetSet, Persist, Rename, Set,
+        SetAbsent, SetExpiring, SetMany, SetManyAbsent, SetRange, Step, StepBy, StepFloat,
     };
     matches!(
         command,
@@ -40,10 +40,12 @@ fn is_keepers(command: Command) -> bool {
             | GetExpire
             | GetSet
             | Persist
+            | Rename { .. }
             | Set
             | SetAbsent
             | SetExpiring(_)
             | SetMany
+            | SetManyAbsent
             | SetRange
             | StepFloat
             | Step(_)
@@ -72,7 +74,8 @@ struct Moves {
 fn keeps_of(spec: &Spec, args: Args<'_>) -> u64 {
     match spec.command {
         Command::CountKeys(_) => u64::from(args.left()) * KEY_HELD_BYTES,
-        Command::SetMany => u64::from(args.left() / 2) * KEY_HELD_BYTES,
+        Command::SetMany | Command::SetManyAbsent => u64::from(args.left() / 2) * KEY_HELD_BYTES,
+        Command::Rename { .. } => 2 * KEY_HELD_BYTES,
         _ => 0,
     }
 }
@@ -135,6 +138,7 @@ impl<T: Transport> Core<T> {
         let mut moves = Moves { keeps: keeps_of(spec, args), ..Moves::default() };
         let key = args.into_iter().next().unwrap_or_default();
         match spec.command {
+            Command::SetManyAbsent | Command::Rename { .. } => return None, // alone
             Command::SetMany => {
                 let mut pairs = args;
                 while let Some(key) = pairs.next() {
@@ -246,6 +250,9 @@ impl<T: Transport> Streams<T> {
         }
         if spec.command == Command::SetMany {
             return None; // pair by pair
+        }
+        if spec.command == Command::SetManyAbsent && args.left() % 2 == 1 {
+            return None; // it is refused
         }
         if let Command::Flush = spec.command
             && let Err(words) = core.may_flush(args)

@@ -1,12 +1,11 @@
 //! `MULTI`, `EXEC`, `DISCARD`: requests are kept as they came, and served one after the other when
 //! `EXEC` comes, as if they came then. No other request of the connection comes between; those of
-//! other connections may. What watches for changes (`WATCH`) is refused: between its look and the
-//! first change somebody else could change the key, and a client would take that for impossible.
+//! other connections may, but where something is watched ([`super::watch`]).
 
 use crate::resp::state::{Front, Session, Transaction};
 use crate::resp::table::Command;
 use laneway_store::Store;
-use laneway_wire::resp::reply::{OK, put_array_head};
+use laneway_wire::resp::reply::{OK, Version, put_array_head, put_null};
 use std::sync::Arc;
 
 /// Most bytes of requests that wait for `EXEC`.
@@ -14,15 +13,25 @@ pub const TRANSACTION_BYTES_MAX: usize = 1 << 20;
 
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 const NESTED: &[u8] = b"-ERR MULTI calls can not be nested\r\n";
-const NO_EXEC: &[u8] = b"-ERR EXEC without MULTI\r\n";
+/// There is nothing to execute.
+pub const NO_EXEC: &[u8] = b"-ERR EXEC without MULTI\r\n";
 const NO_DISCARD: &[u8] = b"-ERR DISCARD without MULTI\r\n";
-const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
-const NO_WATCH: &[u8] =
-    b"-ERR WATCH is not served: other clients' requests may come between those \
-of a transaction\r\n";
+/// A request of it was refused.
+pub const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
+/// Behind `WATCH` it cannot be executed in one moment with the others.
+pub const NOT_AT_ONCE: &[u8] =
+    b"-ERR behind WATCH a transaction has commands about keys alone, without OBJECT and MEMORY\r\n";
 /// The requests are more than may wait.
 pub const TOO_LONG: &[u8] =
     b"-ERR the transaction is longer than 1 MiB, or memory is short; it is discarded by EXEC\r\n";
+
+/// Writes that a transaction was not executed, since what was watched has changed.
+pub fn put_nothing(out: &mut Vec<u8>, version: Version) {
+    match version {
+        Version::Two => out.extend_from_slice(b"*-1\r\n"),
+        Version::Three => put_null(out, version),
+    }
+}
 
 /// Whether a command waits for `EXEC`.
 pub fn is_queued(command: Command) -> bool {
@@ -45,7 +54,7 @@ impl Session {
             self.break_transaction();
             return out.extend_from_slice(words);
         }
-        self.transaction = None;
+        (self.transaction, self.watched) = (None, Vec::new());
         let why = words.strip_prefix(b"-ERR ").unwrap_or(words);
         out.extend_from_slice(b"-EXECABORT Transaction discarded because of: ");
         out.extend_from_slice(why);
@@ -80,7 +89,10 @@ impl Session {
                 self.transaction = Some(before);
                 out.extend_from_slice(NESTED);
             }
-            (Command::Discard, Some(_)) => out.extend_from_slice(OK),
+            (Command::Discard, Some(_)) => {
+                self.watched.clear();
+                out.extend_from_slice(OK);
+            }
             (Command::Discard, None) => out.extend_from_slice(NO_DISCARD),
             (Command::Exec, None) => out.extend_from_slice(NO_EXEC),
             (Command::Exec, Some(Transaction { is_broken: true, .. })) => {
@@ -91,9 +103,8 @@ impl Session {
                 self.front = Front::new(bytes, charge);
             }
             (_, before) => {
-                self.transaction = before;
-                self.break_transaction();
-                out.extend_from_slice(NO_WATCH);
+                (self.transaction, self.watched) = (before, Vec::new());
+                out.extend_from_slice(OK); // `UNWATCH`
             }
         }
     }

@@ -25,7 +25,9 @@ pub fn operation(command: Command) -> Operation {
         | Command::GetSet
         | Command::Append
         | Command::SetRange
-        | Command::SetMany => Operation::Set,
+        | Command::SetMany
+        | Command::SetManyAbsent
+        | Command::Rename { .. } => Operation::Set,
         Command::Step(_) | Command::StepBy { .. } | Command::StepFloat => Operation::Arith,
         Command::CountKeys(redis::Count::Deleted) => Operation::Delete,
         Command::CountKeys(redis::Count::Touched) | Command::Expire(_) | Command::Persist => {

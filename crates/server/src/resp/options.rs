@@ -18,6 +18,12 @@ const KEY_TOO_LONG: &[u8] = b"-ERR the key is longer than 250 bytes, which this 
 const KEY_EMPTY: &[u8] = b"-ERR the key is empty, which this server does not take\r\n";
 const _: () = assert!(KEY_BYTES_MAX == 250);
 
+/// The longest name that a client may give itself.
+const NAME_BYTES_MAX: usize = 256;
+const BAD_NAME: &[u8] =
+    b"-ERR Client names cannot contain spaces, newlines or special characters.\r\n";
+const LONG_NAME: &[u8] = b"-ERR Client names cannot be longer than 256 bytes here\r\n";
+
 /// The key, if the store takes it.
 pub fn key(key: &[u8]) -> Result<&[u8], Refusal> {
     match key.len() {
@@ -26,6 +32,25 @@ pub fn key(key: &[u8]) -> Result<&[u8], Refusal> {
         _ => Err(KEY_TOO_LONG.into()),
     }
 }
+
+/// Whether a word is this one, in any case.
+pub fn is(word: &[u8], name: &str) -> bool {
+    word.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Whether a client may call itself so.
+pub fn name_of(text: &[u8]) -> Result<&[u8], &'static [u8]> {
+    match () {
+        () if text.len() > NAME_BYTES_MAX => Err(LONG_NAME),
+        () if text.iter().all(|byte| (b'!'..=b'~').contains(byte)) => Ok(text),
+        () => Err(BAD_NAME),
+    }
+}
+
+/// The longest pattern; no key is longer.
+pub const PATTERN_BYTES_MAX: usize = 256;
+/// What is told of a longer one.
+pub const LONG_PATTERN: &[u8] = b"-ERR the pattern is longer than 256 bytes, and no key is\r\n";
 
 /// A number.
 pub fn number(text: &[u8]) -> Result<i64, Refusal> {
@@ -66,10 +91,6 @@ pub fn any_deadline(
     command: &str,
 ) -> Result<u32, Refusal> {
     unit.deadline(number(text)?, now_ms).map_err(|_| bad_time(command))
-}
-
-fn is(option: &[u8], name: &str) -> bool {
-    option.eq_ignore_ascii_case(name.as_bytes())
 }
 
 fn unit(option: &[u8]) -> Option<ExpiryUnit> {

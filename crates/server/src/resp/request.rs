@@ -3,8 +3,9 @@
 use crate::connection::{Connection, Mode};
 use crate::consume::Quota;
 use crate::core::Core;
-use crate::resp::multi::is_queued;
+use crate::resp::multi::{NOT_AT_ONCE, is_queued};
 use crate::resp::options;
+use crate::resp::scratch::is_tried;
 use crate::resp::state::{EachKey, Front, Under};
 use crate::resp::table::{Command, Spec, check_part, find};
 use crate::step::{Step, Stop};
@@ -87,6 +88,10 @@ impl<T: Transport> Streams<T> {
             }
         };
         if connection.session().transaction.is_some() && is_queued(spec.command) {
+            if !connection.session().watched.is_empty() && !is_tried(spec) {
+                connection.session().refuse_in_transaction(NOT_AT_ONCE, false, &mut self.out);
+                return Step::Took(bytes.len());
+            }
             let store = core.shared.store.clone();
             connection.session().queue(bytes, &store, &mut self.out);
             return Step::Took(bytes.len());
@@ -104,8 +109,8 @@ impl<T: Transport> Streams<T> {
             | Command::Append => {
                 self.resp_store(core, connection, spec, behind, bytes.len(), arrived)
             }
-            Command::SetMany if behind.left() % 2 == 1 => {
-                self.out.extend_from_slice(&wrong_number(spec));
+            Command::SetMany | Command::SetManyAbsent if behind.left() % 2 == 1 => {
+                self.out.extend_from_slice(&spec.wrong_number());
                 Step::Took(bytes.len())
             }
             Command::SetMany => {
@@ -116,9 +121,15 @@ impl<T: Transport> Streams<T> {
             Command::CountKeys(what) => {
                 self.resp_each(connection, EachKey::Count(what), behind, bytes.len())
             }
-            Command::Multi | Command::Exec | Command::Discard | Command::Watch => {
-                connection.session().transact(spec.command, &mut self.out);
-                Step::Took(bytes.len())
+            Command::SetManyAbsent | Command::Rename { .. } => {
+                self.resp_several(core, connection, spec, bytes, arrived)
+            }
+            command @ (Command::Multi
+            | Command::Exec
+            | Command::Discard
+            | Command::Watch
+            | Command::Unwatch) => {
+                self.resp_transact(core, connection, (command, behind), bytes.len(), arrived)
             }
             _ if spec.keys.0 == 1 => {
                 self.resp_plain(core, connection, spec, behind, (length, rest), arrived)
@@ -156,14 +167,9 @@ pub(crate) fn refusal(
 ) -> Result<&'static Spec, Vec<u8>> {
     match find(name) {
         None => Err(unknown(name, behind)),
-        Some(spec) if !spec.takes(args.left()) => Err(wrong_number(spec)),
+        Some(spec) if !spec.takes(args.left()) => Err(spec.wrong_number()),
         Some(spec) => check_part(spec, behind).map(|()| spec),
     }
-}
-
-/// Redis' words.
-pub(crate) fn wrong_number(spec: &Spec) -> Vec<u8> {
-    format!("-ERR wrong number of arguments for '{}' command\r\n", spec.name).into_bytes()
 }
 
 /// Redis' words, with the first of the arguments.

@@ -1,36 +1,42 @@
 //! `SCAN` and `RANDOMKEY`: walking over the keys, a bounded stretch for each request. The cursor is
 //! a point in the space of hashes (`laneway_store`), so the server remembers nothing of a walk, and
 //! a key that is there from its beginning to its end is told exactly once.
+//!
+//! Where items are kept durably memory has some of them only: a walk goes over the index of the
+//! tier, in the order of the keys, and where it stands is remembered ([`crate::durable::walks`]).
 
 use crate::core::Core;
+use crate::durable::shared::Durable;
+use crate::durable::veil::is_over;
+use crate::durable::walks::WALKS_MAX;
 use crate::resp::glob::fits;
-use crate::resp::options::{Refusal, SYNTAX, number};
+use crate::resp::options::{LONG_PATTERN, PATTERN_BYTES_MAX, Refusal, SYNTAX, number};
 use crate::resp::state::{Seeking, Session};
-use laneway_store::Store;
+use laneway_store::{Store, meter};
 use laneway_transport::Transport;
 use laneway_wire::resp::Args;
 use laneway_wire::resp::reply::{put_array_head, put_bulk, put_null};
 use std::sync::Arc;
 
-/// Buckets that one request looks at, at most: each has some 6 keys.
+/// Buckets with keys that one request looks at, at most: each has some 6.
 const BUCKETS_MAX: u64 = 32;
 /// Comparisons of a byte of a key with one of a pattern, after which it looks at no further bucket:
 /// each byte of a key may be compared with each of the pattern.
 const COMPARISONS_MAX: usize = 16 << 10;
-/// The longest pattern; no key is longer.
-const PATTERN_BYTES_MAX: usize = 256;
-/// Buckets that `RANDOMKEY` looks at in one turn, as long as there is no key in them.
+/// Buckets that a request looks at in one turn, those without a key included.
 const STRETCH: usize = 256;
 /// Such turns, for each domain: they are the whole of the smallest index, of 4096 buckets, and a
 /// piece more, since the first may begin in the middle of a bucket.
 const STRETCHES_MAX: usize = 17;
 
 const BAD_CURSOR: &[u8] = b"-ERR invalid cursor\r\n";
-const LONG_PATTERN: &[u8] = b"-ERR the pattern is longer than 256 bytes, and no key is\r\n";
-/// The index in memory knows some of the keys only.
-const NOT_WALKED: &[u8] = b"-ERR SCAN and RANDOMKEY are not served with a data folder \
-(--data-dir): most keys may be on the disk, in an order that no cursor of 64 bits stands in\r\n";
-
+/// Leaves of the tier's index that one request looks at, at most, and keys in them: as many as in
+/// so many buckets.
+const LEAVES_MAX: usize = 4;
+const KEYS_MAX: u64 = 6 * BUCKETS_MAX;
+const FORGOTTEN: &[u8] = b"-ERR the cursor is not known: with a data folder (--data-dir) the last \
+1024 walks are remembered, as long as the server runs; begin again with SCAN 0\r\n";
+const _: () = assert!(WALKS_MAX == 1024);
 /// `-X`
 const NOT_ALLOWED: &[u8] = b"-ERR SCAN and RANDOMKEY tell keys, which the server refuses (-X)\r\n";
 
@@ -82,9 +88,14 @@ impl<T: Transport> Core<T> {
     fn refuses_walks(&self) -> Option<&'static [u8]> {
         match () {
             () if !self.shared.settings.dump => Some(NOT_ALLOWED),
-            () if self.keeps() => Some(NOT_WALKED),
             () => None,
         }
+    }
+
+    /// Whether a key must not be told, since its item is not durable yet.
+    fn hides(&self, key: &[u8]) -> bool {
+        let durable = self.shared.durable.get();
+        durable.is_some_and(|durable| durable.veil.hides(self.shared.store.hash(key)))
     }
 
     /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
@@ -96,12 +107,17 @@ impl<T: Transport> Core<T> {
             Ok(asked) => asked,
             Err(words) => return out.extend_from_slice(&words),
         };
+        if let Some(durable) = self.shared.durable.get() {
+            return self.resp_scan_kept(durable, &asked, out);
+        }
         let pattern_bytes = asked.pattern.map_or(0, <[u8]>::len);
         let mut comparisons = 0;
         let stores = self.stores();
         let all = stores.len() as u64 * Store::SCAN_END;
         let (mut cursor, mut seen, mut told, mut keys) = (asked.cursor, 0, 0, Vec::new());
-        for _ in 0..BUCKETS_MAX {
+        let mut filled = 0;
+        for _ in 0..STRETCH {
+            let before = seen;
             let number = cursor / Store::SCAN_END;
             let Some(store) = stores.get(number as usize) else { break };
             let next = store.scan(cursor % Store::SCAN_END, self.now_seconds, |key| {
@@ -114,7 +130,8 @@ impl<T: Transport> Core<T> {
                 }
             });
             cursor = number * Store::SCAN_END + next;
-            if seen >= asked.count || comparisons >= COMPARISONS_MAX {
+            filled += u64::from(seen > before);
+            if seen >= asked.count || filled == BUCKETS_MAX || comparisons >= COMPARISONS_MAX {
                 break;
             }
         }
@@ -123,6 +140,67 @@ impl<T: Transport> Core<T> {
         put_bulk(out, next.to_string().as_bytes());
         put_array_head(out, told);
         out.extend_from_slice(&keys);
+    }
+
+    /// The same where items are kept durably.
+    fn resp_scan_kept(&self, durable: &Durable, asked: &Asked<'_>, out: &mut Vec<u8>) {
+        let Some(from) = durable.walks.place(asked.cursor) else {
+            return out.extend_from_slice(FORGOTTEN);
+        };
+        let pattern_bytes = asked.pattern.map_or(0, <[u8]>::len);
+        let most = asked.count.min(KEYS_MAX);
+        let (mut seen, mut comparisons, mut told, mut keys) = (0, 0, 0, Vec::new());
+        let mut at = Some(from);
+        for _ in 0..LEAVES_MAX {
+            let Some(from) = at.take() else { break };
+            let mut found = Vec::new();
+            at = durable.tier.look_along(&from, |key, look| {
+                if !is_over(look.expires_at_seconds, self.now_seconds) {
+                    found.push(Box::<[u8]>::from(key));
+                }
+            });
+            meter::slots(found.len());
+            for key in found {
+                if seen == most || comparisons >= COMPARISONS_MAX {
+                    at = Some(key);
+                    break;
+                }
+                seen += 1;
+                comparisons += key.len() * pattern_bytes;
+                let fits = asked.pattern.is_none_or(|pattern| fits(pattern, &key, false));
+                if fits && !asked.is_in_vain {
+                    told += 1;
+                    put_bulk(&mut keys, &key);
+                }
+            }
+            if seen == most || comparisons >= COMPARISONS_MAX {
+                break;
+            }
+        }
+        let started = self.shared.started_seconds;
+        let next = at.map_or(0, |key| durable.walks.advance(asked.cursor, key, started));
+        put_array_head(out, 2);
+        put_bulk(out, next.to_string().as_bytes());
+        put_array_head(out, told);
+        out.extend_from_slice(&keys);
+    }
+
+    /// One of the first keys of the tier.
+    fn first_kept(&self, durable: &Durable, number: u64) -> Option<Box<[u8]>> {
+        let mut at: Option<Box<[u8]>> = Some(Box::default());
+        for _ in 0..LEAVES_MAX {
+            let (from, mut found) = (at.take()?, Vec::new());
+            at = durable.tier.look_along(&from, |key, look| {
+                if !is_over(look.expires_at_seconds, self.now_seconds) {
+                    found.push(Box::<[u8]>::from(key));
+                }
+            });
+            if !found.is_empty() {
+                let chosen = self.shared.store.scan_from(number) as usize % found.len();
+                return Some(found.swap_remove(chosen));
+            }
+        }
+        None
     }
 
     /// `RANDOMKEY`: of the first keys behind a point that the time chooses, one. False: there was
@@ -149,7 +227,11 @@ impl<T: Transport> Core<T> {
             let next = stores[number as usize].scan(
                 seeking.cursor % Store::SCAN_END,
                 self.now_seconds,
-                |key| keys.push(key.to_vec()),
+                |key| {
+                    if !self.hides(key) {
+                        keys.push(key.to_vec());
+                    }
+                },
             );
             seeking.cursor = number * Store::SCAN_END + next;
             if !keys.is_empty() {
@@ -160,7 +242,11 @@ impl<T: Transport> Core<T> {
         }
         seeking.left -= 1;
         if seeking.left == 0 {
-            put_null(out, session.version);
+            let durable = self.shared.durable.get();
+            match durable.and_then(|durable| self.first_kept(durable, arrived)) {
+                Some(key) => put_bulk(out, &key),
+                None => put_null(out, session.version),
+            }
             return true;
         }
         session.seeking = Some(seeking);

@@ -1,29 +1,22 @@
 //! Commands about the connection and about the whole server.
 
 use crate::auth::gate::{Door, Verdict};
-use crate::connection::{CardKind, Connection};
+use crate::connection::Connection;
 use crate::core::Core;
-use crate::execute::VERSION;
+use crate::resp::commands;
 use crate::resp::glob::fits;
-use crate::resp::options::SYNTAX;
+use crate::resp::info::REDIS_VERSION;
+use crate::resp::options::{LONG_PATTERN, PATTERN_BYTES_MAX, SYNTAX, is, name_of};
 use crate::resp::state::{Dialect, Session, Unproven};
-use crate::resp::table::{Command, Spec, TABLE, find};
-use crate::shared::lock;
+use crate::resp::table::{Command, Spec};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::{
-    OK, Version, put_array_head, put_bulk, put_error, put_integer, put_map_head, put_null,
-    put_set_head, put_simple, put_verbatim,
+    OK, Version, put_array_head, put_bulk, put_error, put_integer, put_map_head, put_simple,
+    put_verbatim,
 };
 use laneway_wire::resp::{Args, integer};
-use std::sync::atomic::Ordering::Relaxed;
-
-/// The version of Redis whose commands these are, for clients that ask which they may use.
-const REDIS_VERSION: &str = "7.2.4";
-
-/// The longest name that a client may give itself.
-const NAME_BYTES_MAX: usize = 256;
 
 const NO_PASSWORD: &[u8] = b"-ERR AUTH <password> called without any password configured for the \
 default user. Are you sure your configuration is correct?\r\n";
@@ -37,22 +30,10 @@ const NO_VERSION: &[u8] = b"-NOPROTO unsupported protocol version\r\n";
 const BAD_VERSION: &[u8] = b"-ERR Protocol version is not an integer or out of range\r\n";
 const NO_DATABASE: &[u8] = b"-ERR DB index is out of range\r\n";
 const BAD_DATABASE: &[u8] = b"-ERR value is not an integer or out of range\r\n";
-const BAD_NAME: &[u8] =
-    b"-ERR Client names cannot contain spaces, newlines or special characters.\r\n";
-const LONG_NAME: &[u8] = b"-ERR Client names cannot be longer than 256 bytes here\r\n";
 const NO_FLUSH: &[u8] = b"-ERR FLUSHALL is not allowed (-F)\r\n";
 const NO_KEYS: &[u8] =
     b"-ERR KEYS is not served: it would look at every item at once; use SCAN\r\n";
-/// Commands that one `COMMAND INFO` asks about.
-const COMMANDS_TOLD_MAX: usize = 512;
-const MANY_COMMANDS: &[u8] = b"-ERR COMMAND INFO takes 512 names at most\r\n";
 const NEGATIVE_TIMEOUT: &[u8] = b"-ERR timeout is negative\r\n";
-/// Connections that `CLIENT LIST` tells of.
-const CLIENTS_MAX: usize = 256;
-
-fn is(word: &[u8], name: &str) -> bool {
-    word.eq_ignore_ascii_case(name.as_bytes())
-}
 
 impl<T: Transport> Streams<T> {
     /// Such a command; `args` are those behind its name, all of it so many bytes.
@@ -71,7 +52,7 @@ impl<T: Transport> Streams<T> {
             Command::Ping => match (args.next(), args.left()) {
                 (None, _) => put_simple(out, b"PONG"),
                 (Some(text), 0) => put_bulk(out, text),
-                _ => put_wrong_number(spec.name, out),
+                _ => out.extend_from_slice(&spec.wrong_number()),
             },
             Command::Echo => put_bulk(out, args.next().unwrap_or_default()),
             Command::Hello | Command::Auth => {
@@ -92,10 +73,7 @@ impl<T: Transport> Streams<T> {
                 put_simple(out, b"RESET");
                 return core.resp_reset(connection, bytes);
             }
-            Command::Client if args.into_iter().next().is_some_and(|part| is(part, "list")) => {
-                put_verbatim(out, version, &core.resp_clients());
-            }
-            Command::Client => client(connection, args, out),
+            Command::Client => core.resp_client(connection, args, out),
             // Either is as much work as many requests: others come first.
             Command::Scan => {
                 core.resp_scan(args, out);
@@ -112,7 +90,7 @@ impl<T: Transport> Streams<T> {
                 (Some(_), Some(..0)) => out.extend_from_slice(NEGATIVE_TIMEOUT),
                 _ => out.extend_from_slice(BAD_DATABASE),
             },
-            Command::Commands => commands(version, args, out),
+            Command::Commands => commands::answer(version, args, out),
             Command::Info => put_verbatim(out, version, &core.resp_info(args)),
             Command::Config => core.resp_config(version, args, out),
             Command::Size => put_integer(out, core.items() as i64),
@@ -133,19 +111,6 @@ fn put_time(unix_nanos: u64, out: &mut Vec<u8>) {
     put_array_head(out, 2);
     put_bulk(out, (micros / 1_000_000).to_string().as_bytes());
     put_bulk(out, (micros % 1_000_000).to_string().as_bytes());
-}
-
-fn put_wrong_number(name: &str, out: &mut Vec<u8>) {
-    put_error(out, format!("ERR wrong number of arguments for '{name}' command").as_bytes());
-}
-
-/// Whether a client may call itself so.
-fn name_of(text: &[u8]) -> Result<&[u8], &'static [u8]> {
-    match () {
-        () if text.len() > NAME_BYTES_MAX => Err(LONG_NAME),
-        () if text.iter().all(|byte| (b'!'..=b'~').contains(byte)) => Ok(text),
-        () => Err(BAD_NAME),
-    }
 }
 
 /// The user without a password, whom any password fits; as Redis has it by default.
@@ -283,107 +248,6 @@ fn put_hello(
     put_array_head(out, 0);
 }
 
-/// `CLIENT part ...`; the words were counted.
-fn client<S>(connection: &mut Connection<S>, mut args: Args<'_>, out: &mut Vec<u8>) {
-    let part = args.next().unwrap_or_default();
-    let card = connection.card.clone();
-    let session = connection.session();
-    let version = session.version;
-    match () {
-        () if is(part, "id") => put_integer(out, card.number as i64),
-        () if is(part, "getname") => match session.name.is_empty() {
-            true => put_null(out, version),
-            false => put_bulk(out, &session.name),
-        },
-        () if is(part, "setname") => match name_of(args.next().unwrap_or_default()) {
-            Ok(name) => {
-                session.name = name.to_vec();
-                out.extend_from_slice(OK);
-            }
-            Err(words) => out.extend_from_slice(words),
-        },
-        () if is(part, "setinfo") => {
-            let what = args.next().unwrap_or_default();
-            put_info_set(what, args.next().unwrap_or_default(), out);
-        }
-        () if is(part, "no-evict") || is(part, "no-touch") => {
-            let on = args.next().unwrap_or_default();
-            let is_known = is(on, "on") || is(on, "off");
-            out.extend_from_slice(if is_known { OK } else { SYNTAX });
-        }
-        () => {
-            let resp = if version == Version::Three { 3 } else { 2 };
-            let name = String::from_utf8_lossy(&session.name).into_owned();
-            let (number, peer) = (card.number, &card.peer);
-            let line = format!("id={number} addr={peer} name={name} db=0 resp={resp}\n");
-            put_verbatim(out, version, line.as_bytes());
-        }
-    }
-}
-
-/// `CLIENT SETINFO` is looked at and forgotten.
-fn put_info_set(what: &[u8], text: &[u8], out: &mut Vec<u8>) {
-    if !is(what, "lib-name") && !is(what, "lib-ver") {
-        let what = what[..what.len().min(128)].escape_ascii();
-        return put_error(out, format!("ERR Unrecognized option '{what}'").as_bytes());
-    }
-    match name_of(text) {
-        Ok(_) => out.extend_from_slice(OK),
-        Err(_) => {
-            let what = String::from_utf8_lossy(what);
-            let words =
-                format!("ERR {what} cannot contain spaces, newlines or special characters.");
-            put_error(out, words.as_bytes());
-        }
-    }
-}
-
-fn commands(version: Version, mut args: Args<'_>, out: &mut Vec<u8>) {
-    let Some(part) = args.next() else {
-        put_array_head(out, TABLE.len());
-        return TABLE.iter().for_each(|spec| put_spec(version, spec, out));
-    };
-    match () {
-        () if is(part, "count") && args.left() > 0 => put_wrong_number("command|count", out),
-        () if is(part, "count") => put_integer(out, TABLE.len() as i64),
-        () if is(part, "list") => {
-            put_array_head(out, TABLE.len());
-            TABLE.iter().for_each(|spec| put_bulk(out, spec.name.as_bytes()));
-        }
-        () if is(part, "info") && args.left() == 0 => {
-            put_array_head(out, TABLE.len());
-            TABLE.iter().for_each(|spec| put_spec(version, spec, out));
-        }
-        () if is(part, "info") && args.left() as usize > COMMANDS_TOLD_MAX => {
-            out.extend_from_slice(MANY_COMMANDS);
-        }
-        () if is(part, "info") => {
-            put_array_head(out, args.left() as usize);
-            for name in args {
-                match find(name) {
-                    Some(spec) => put_spec(version, spec, out),
-                    None => put_null(out, version),
-                }
-            }
-        }
-        // `DOCS`: what they do stands in docs/resp.md.
-        () => put_map_head(out, version, 0),
-    }
-}
-
-/// Name, arity, flags, keys; and of access, hints, keys and parts nothing more.
-fn put_spec(version: Version, spec: &Spec, out: &mut Vec<u8>) {
-    put_array_head(out, 10);
-    put_bulk(out, spec.name.as_bytes());
-    put_integer(out, spec.arity.into());
-    put_set_head(out, version, spec.flags.len());
-    spec.flags.iter().for_each(|flag| put_simple(out, flag.as_bytes()));
-    let (first, last, step) = spec.keys;
-    [first, last, step].iter().for_each(|place| put_integer(out, i64::from(*place)));
-    put_set_head(out, version, 0);
-    (0..3).for_each(|_| put_array_head(out, 0));
-}
-
 impl<T: Transport> Core<T> {
     /// A client that may ask says anew who it is.
     fn resp_say(
@@ -399,15 +263,19 @@ impl<T: Transport> Core<T> {
             return auth(door.as_ref(), args, out);
         }
         let session = (connection.session(), card.number);
-        hello(door.as_ref(), true, session, args, out)
+        let said = hello(door.as_ref(), true, session, args, out);
+        card.set_name(&connection.session().name);
+        said
     }
 
     /// As it was at its beginning, before it had said who it is.
     fn resp_reset(&self, connection: &mut Connection<T::Stream>, bytes: usize) -> Step {
         if self.shared.settings.auth.is_some() {
+            connection.card.set_name(b"");
             connection.dialect = Dialect::Unproven(Unproven::resp());
             return Step::Stop(bytes, Stop::Quota); // the rest is looked at otherwise
         }
+        connection.card.set_name(b"");
         connection.dialect = Dialect::resp();
         Step::Took(bytes)
     }
@@ -429,20 +297,6 @@ impl<T: Transport> Core<T> {
         }
     }
 
-    /// `CLIENT LIST`, of the first connections.
-    fn resp_clients(&self) -> Vec<u8> {
-        let mut text = String::new();
-        let cards = lock(&self.shared.connections.cards);
-        let clients = cards.values().filter(|card| card.kind == CardKind::Client);
-        for card in clients.take(CLIENTS_MAX) {
-            let idle = self.now_seconds.saturating_sub(card.last_seconds.load(Relaxed));
-            let local = card.local.as_deref().unwrap_or_default();
-            let (number, peer) = (card.number, &card.peer);
-            text += &format!("id={number} addr={peer} laddr={local} idle={idle} db=0\n");
-        }
-        text.into_bytes()
-    }
-
     /// `FLUSHALL [ASYNC|SYNC]`; false where there is more to do, and the same is to be asked again.
     fn resp_flush(&self, args: Args<'_>, out: &mut Vec<u8>) -> bool {
         if let Err(words) = self.may_flush(args) {
@@ -459,81 +313,12 @@ impl<T: Transport> Core<T> {
         true
     }
 
-    /// `INFO [section ...]`
-    fn resp_info(&self, sections: Args<'_>) -> Vec<u8> {
-        let wanted = |name: &str| {
-            let mut sections = sections;
-            let is_all = |section: &[u8]| {
-                ["all", "default", "everything"].iter().any(|all| is(section, all))
-            };
-            sections.left() == 0 || sections.any(|section| is(section, name) || is_all(section))
-        };
-        let (shared, connections) = (&self.shared, &self.shared.connections);
-        let mut totals = crate::counters::Totals::default();
-        shared.each_domain(|shared| totals.add_totals(&shared.board.totals()));
-        let mut stats = shared.store.stats();
-        shared.other_stores().iter().for_each(|store| stats.add(&store.stats()));
-        let uptime = self.now_seconds.saturating_sub(shared.started_seconds);
-        let policy = if shared.settings.store_mode { "noeviction" } else { "allkeys-lfu" };
-        let mut text = String::new();
-        let mut section = |name: &str, lines: &[(&str, String)]| {
-            if wanted(name) {
-                let gap = if text.is_empty() { "" } else { "\r\n" };
-                let title = name[..1].to_uppercase() + &name[1..];
-                text += &format!("{gap}# {title}\r\n");
-                lines.iter().for_each(|(field, value)| text += &format!("{field}:{value}\r\n"));
-            }
-        };
-        section(
-            "server",
-            &[
-                ("redis_version", REDIS_VERSION.into()),
-                ("server_name", "laneway".into()),
-                ("laneway_version", VERSION.into()),
-                ("redis_mode", "standalone".into()),
-                ("arch_bits", usize::BITS.to_string()),
-                ("process_id", std::process::id().to_string()),
-                ("uptime_in_seconds", uptime.to_string()),
-                ("uptime_in_days", (uptime / 86_400).to_string()),
-            ],
-        );
-        section(
-            "clients",
-            &[
-                ("connected_clients", connections.open.load(Relaxed).to_string()),
-                ("maxclients", shared.settings.connections_max.to_string()),
-                ("blocked_clients", "0".into()),
-            ],
-        );
-        section(
-            "memory",
-            &[
-                ("used_memory", stats.pool_bytes.saturating_sub(stats.pool_free_bytes).to_string()),
-                ("maxmemory", stats.limit_bytes.to_string()),
-                ("maxmemory_policy", policy.into()),
-            ],
-        );
-        section("persistence", &[("loading", "0".into()), ("aof_enabled", "0".into())]);
-        section(
-            "stats",
-            &[
-                ("total_connections_received", connections.total.load(Relaxed).to_string()),
-                ("rejected_connections", connections.rejected.load(Relaxed).to_string()),
-                ("evicted_keys", stats.evictions.to_string()),
-                ("keyspace_hits", totals.get_hits.to_string()),
-                ("keyspace_misses", totals.get_misses.to_string()),
-            ],
-        );
-        section("replication", &[("role", "master".into()), ("connected_slaves", "0".into())]);
-        section("cluster", &[("cluster_enabled", "0".into())]);
-        let keys = [("db0", format!("keys={},expires=0,avg_ttl=0", stats.items))];
-        section("keyspace", &keys[..usize::from(stats.items > 0)]);
-        text.into_bytes()
-    }
-
     /// `CONFIG GET pattern ...`
     fn resp_config(&self, version: Version, mut args: Args<'_>, out: &mut Vec<u8>) {
         args.next(); // `GET`
+        if args.into_iter().any(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
+            return out.extend_from_slice(LONG_PATTERN);
+        }
         let settings = &self.shared.settings;
         let policy = if settings.store_mode { "noeviction" } else { "allkeys-lfu" };
         let known = [

@@ -2,7 +2,7 @@
 //! moves.
 
 use crate::execute::Spot;
-use crate::execute::redis::Set;
+use crate::execute::redis::{Set, Watched};
 use laneway_store::Charge;
 use laneway_wire::resp::reply::Version;
 use laneway_wire::resp::{Scan, Skip};
@@ -165,6 +165,10 @@ pub struct Session {
     pub storing: Option<Storing>,
     /// Behind `MULTI`.
     pub transaction: Option<Transaction>,
+    /// Keys that must not have changed when `EXEC` comes.
+    pub watched: Vec<Watched>,
+    /// Turns in which what is to change in one moment was tried in vain.
+    pub turns: u32,
     /// What the client calls itself.
     pub name: Vec<u8>,
     /// How far a `RANDOMKEY` has come that has found nothing yet.

@@ -30,6 +30,13 @@ pub enum Command {
     GetMany,
     /// `MSET`
     SetMany,
+    /// `MSETNX`
+    SetManyAbsent,
+    /// `RENAME`, `RENAMENX`
+    Rename {
+        /// Only where there is no item of the new name.
+        only_absent: bool,
+    },
     /// `GETDEL`
     GetDelete,
     /// `GETEX`
@@ -93,8 +100,10 @@ pub enum Command {
     Exec,
     /// `DISCARD`
     Discard,
-    /// `WATCH`, `UNWATCH`
+    /// `WATCH`
     Watch,
+    /// `UNWATCH`
+    Unwatch,
 }
 
 /// A command.
@@ -122,6 +131,11 @@ impl Spec {
             arity => arguments >= -arity,
         }
     }
+
+    /// Redis' words where they do not.
+    pub fn wrong_number(&self) -> Vec<u8> {
+        format!("-ERR wrong number of arguments for '{}' command\r\n", self.name).into_bytes()
+    }
 }
 
 const READ: &[&str] = &["readonly", "fast"];
@@ -131,6 +145,7 @@ const SHRINK: &[&str] = &["write", "fast"];
 const PLAIN: &[&str] = &["fast"];
 const ADMIN: &[&str] = &["admin"];
 const ONE: (i32, i32, i32) = (1, 1, 1);
+const BOTH: (i32, i32, i32) = (1, 2, 1);
 const ALL: (i32, i32, i32) = (1, -1, 1);
 const NONE: (i32, i32, i32) = (0, 0, 0);
 
@@ -189,7 +204,10 @@ pub static TABLE: &[Spec] = &[
     spec("exec", Exec, 1, PLAIN, NONE),
     spec("discard", Discard, 1, PLAIN, NONE),
     spec("watch", Watch, -2, PLAIN, ALL),
-    spec("unwatch", Watch, 1, PLAIN, NONE),
+    spec("unwatch", Unwatch, 1, PLAIN, NONE),
+    spec("msetnx", SetManyAbsent, -3, &["write", "denyoom"], (1, -1, 2)),
+    spec("rename", Rename { only_absent: false }, 3, &["write"], BOTH),
+    spec("renamenx", Rename { only_absent: true }, 3, SHRINK, BOTH),
     spec("echo", Echo, 2, PLAIN, NONE),
     spec("hello", Hello, -1, PLAIN, NONE),
     spec("auth", Auth, -2, PLAIN, NONE),
@@ -217,7 +235,7 @@ pub static TABLE: &[Spec] = &[
 static PARTS: &[(&str, &str, u32, u32)] = &[
     ("client", "id", 0, 0),
     ("client", "info", 0, 0),
-    ("client", "list", 0, 0),
+    ("client", "list", 0, u32::MAX),
     ("client", "getname", 0, 0),
     ("client", "setname", 1, 1),
     ("client", "setinfo", 2, 2),
@@ -225,6 +243,7 @@ static PARTS: &[(&str, &str, u32, u32)] = &[
     ("client", "no-touch", 1, 1),
     ("command", "count", 0, 0),
     ("command", "list", 0, u32::MAX),
+    ("command", "getkeys", 1, u32::MAX),
     ("command", "info", 0, u32::MAX),
     ("command", "docs", 0, u32::MAX),
     ("config", "get", 1, u32::MAX),

@@ -13,9 +13,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const LOG_BYTES: usize = 32 * SEGMENT_BYTES as usize;
 const SSD_BYTES: usize = 16 << 20;
-const FORMS: [(usize, Form); 3] = [(1, Form::TimeShare), (2, Form::TimeShare), (3, Form::Roles)];
+pub const FORMS: [(usize, Form); 3] =
+    [(1, Form::TimeShare), (2, Form::TimeShare), (3, Form::Roles)];
 
-fn machine() -> Machine {
+pub fn machine() -> Machine {
     Machine::new(LOG_BYTES, SSD_BYTES)
 }
 
@@ -39,13 +40,13 @@ pub fn with_folder(plan: &Plan) -> Plan {
     Plan { kept: plan.kept.as_ref().map(|_| folder()), ..plan.clone() }
 }
 
-fn started(machine: &Machine, (workers, form): (usize, Form)) -> (Rig, Kept) {
+pub fn started(machine: &Machine, (workers, form): (usize, Form)) -> (Rig, Kept) {
     let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
     (Rig::new(&Plan { kept: Some(kept.clone()), ..Plan::of(workers, form) }), kept)
 }
 
 /// Asks line by line and compares; `\r\n` is written as `|`.
-fn check(rig: &mut Rig, client: &Client, rows: &[(&str, &str)]) {
+pub fn check(rig: &mut Rig, client: &Client, rows: &[(&str, &str)]) {
     for (line, wanted) in rows {
         let got = rig.say_resp(client, line).replace("\r\n", "|");
         assert_eq!(got, *wanted, "{line}");

@@ -10,3 +10,4 @@ mod roles;
 mod scan;
 mod scripts;
 mod sharing;
+mod watch;

@@ -1,6 +1,6 @@
 //! Walking over the keys, and what is told of one item.
 
-use crate::kept::{all_plans, with_folder};
+use crate::kept::{FORMS, all_plans, machine, started, with_folder};
 use laneway_policy::Form;
 use laneway_transport::memory::Client;
 use laneway_vopr::rig::resp::{reply_bytes, request, words};
@@ -43,16 +43,9 @@ fn walk(rig: &mut Rig, client: &Client, options: &str) -> (BTreeMap<Vec<u8>, u32
 #[test]
 fn a_walk_tells_each_key_once_by_bounded_requests() {
     for plan in all_plans() {
-        let (what, is_kept) = (plan.what(), plan.kept.is_some());
+        let what = plan.what();
         let mut rig = Rig::new(&with_folder(&plan));
         let client = rig.net.connect();
-        if is_kept {
-            for line in ["SCAN 0", "RANDOMKEY"] {
-                let got = rig.say_resp(&client, line);
-                assert!(got.starts_with("-ERR SCAN and RANDOMKEY are not served with a data"));
-            }
-            continue;
-        }
         assert_eq!(rig.say_resp(&client, "RANDOMKEY"), "$-1\r\n", "{what}");
         assert_eq!(walk(&mut rig, &client, "").0.len(), 0, "{what}");
         let names: Vec<String> = (0..700).map(|number| format!("key:{number:03}")).collect();
@@ -81,6 +74,79 @@ fn a_walk_tells_each_key_once_by_bounded_requests() {
         }
         assert!(chosen.len() > 20, "{} of 40 differ, {what}", chosen.len());
     }
+}
+
+/// What memory has forgotten is told as well; keys come in their order, and what comes and goes
+/// meanwhile changes nothing for the others.
+#[test]
+fn a_walk_over_a_data_folder_tells_what_lies_on_the_disk_alone() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        let names: Vec<String> = (0..900).map(|number| format!("key:{number:03}")).collect();
+        let mut pairs = vec![&b"MSET"[..]];
+        names.iter().for_each(|name| pairs.extend([name.as_bytes(), b"v"]));
+        rig.ask_resp(&client, &request(&pairs), 1);
+        rig.say_resp(&client, "DEL key:100 key:101");
+        rig.say_resp(&client, "SET ends x EX 50");
+        let before = rig.say_resp(&client, "SCAN 0");
+        let before = String::from_utf8(texts(before.as_bytes()).remove(0)).expect("a number");
+        drop((rig, kept));
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        let got = rig.say_resp(&client, &format!("SCAN {before}"));
+        assert!(got.starts_with("-ERR the cursor is not known"), "{got}");
+        let (told, _) = walk(&mut rig, &client, "");
+        assert_eq!(told.len(), 899);
+        rig.clock.advance(60_000_000_000);
+
+        let other = rig.net.connect();
+        let (mut cursor, mut told, mut round) = (b"0".to_vec(), Vec::new(), 0);
+        loop {
+            let line = format!("SCAN {} COUNT 7", String::from_utf8_lossy(&cursor));
+            let reply = rig.ask_resp(&client, &words(&line), 1);
+            // Its reply was lost, and it is asked again.
+            if cursor != b"0" {
+                assert_eq!(rig.ask_resp(&client, &words(&line), 1), reply);
+            }
+            let mut all = texts(&reply).into_iter();
+            cursor = all.next().expect("a cursor");
+            told.extend(all);
+            round += 1;
+            rig.say_resp(&other, &format!("MSET key:{0:03}x v zz{0} v", 997 * round % 900));
+            rig.say_resp(&other, &format!("DEL zz{}", round - 1));
+            if cursor == b"0" {
+                break;
+            }
+        }
+        let is_in_order = |pair: &[Vec<u8>]| pair[0] < pair[1];
+        assert!(told.windows(2).all(is_in_order), "each is told once, in order");
+        let there = |name: &&String| !["key:100", "key:101"].contains(&name.as_str());
+        for name in names.iter().filter(there) {
+            assert!(told.iter().any(|key| key == name.as_bytes()), "{name} is missing");
+        }
+        assert!(!told.iter().any(|key| key == b"key:100" || key == b"ends"));
+    }
+}
+
+#[test]
+fn any_key_is_found_where_memory_has_none() {
+    let machine = machine();
+    let (mut rig, _kept) = started(&machine, FORMS[0]);
+    let client = rig.net.connect();
+    rig.say_resp(&client, "MSET a 1 b 2 c 3");
+    assert!(rig.shared.store.flush_all());
+    let mut chosen = BTreeMap::new();
+    for _ in 0..30 {
+        rig.clock.advance(1_000_003);
+        let got = rig.say_resp(&client, "RANDOMKEY");
+        assert!(["$1\r\na\r\n", "$1\r\nb\r\n", "$1\r\nc\r\n"].contains(&got.as_str()), "{got}");
+        *chosen.entry(got).or_insert(0) += 1;
+    }
+    assert_eq!(chosen.len(), 3);
+    rig.say_resp(&client, "FLUSHALL");
+    assert_eq!(rig.say_resp(&client, "RANDOMKEY"), "$-1\r\n");
 }
 
 #[test]
@@ -250,5 +316,5 @@ fn what_one_request_is_told_of_commands_is_bounded() {
     assert!(rig.say_resp(&client, &most).starts_with("*512\r\n"));
     let more = format!("{most} get");
     let got = rig.say_resp(&client, &more);
-    assert_eq!(got, "-ERR COMMAND INFO takes 512 names at most\r\n");
+    assert_eq!(got, "-ERR COMMAND INFO, DOCS and GETKEYS take 512 words at most\r\n");
 }

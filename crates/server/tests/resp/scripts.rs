@@ -321,7 +321,18 @@ fn clients_may_say_hello() {
         ("CONFIG GET nothing", "%0|"),
         ("CONFIG SET save 1", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.|"),
         ("COMMAND COUNT", ":~"),
-        ("COMMAND DOCS", "%0|"),
+        ("COMMAND DOCS nope", "%0|"),
+        ("COMMAND DOCS get nope", "%1|$3|get|%4|$7|summary|$25|Tells the value of a key.|~"),
+        ("COMMAND DOCS", "%~"),
+        ("COMMAND LIST FILTERBY PATTERN incr*", "*3|$4|incr|$11|incrbyfloat|$6|incrby|"),
+        ("COMMAND LIST FILTERBY MODULE x", "*0|"),
+        ("COMMAND LIST what", "-ERR syntax error|"),
+        ("COMMAND GETKEYS MSET a 1 b 2", "*2|$1|a|$1|b|"),
+        ("COMMAND GETKEYS rename a b", "*2|$1|a|$1|b|"),
+        ("COMMAND GETKEYS OBJECT ENCODING k", "*1|$1|k|"),
+        ("COMMAND GETKEYS nope", "-ERR Invalid command specified|"),
+        ("COMMAND GETKEYS GET", "-ERR Invalid number of arguments specified for command|"),
+        ("COMMAND GETKEYS PING", "-ERR The command has no key arguments|"),
         ("COMMAND INFO get nope", "*2|*10|$3|get|:2|~2|+readonly|+fast|:1|:1|:1|~0|*0|*0|*0|_|"),
         ("INFO persistence", "=~"),
         ("RESET", "+RESET|"),
@@ -388,12 +399,60 @@ fn a_transaction_is_executed_when_exec_comes() {
         ("MULTI", "+OK|"),
         ("EXEC 1", "-EXECABORT Transaction discarded because of: wrong number of arguments~"),
         ("PING", "+PONG|"),
-        ("WATCH k", "-ERR WATCH is not served~"),
+        ("WATCH k", "+OK|"),
+        ("SET k 1", "+OK|"),
+        ("MULTI", "+OK|"),
+        ("EXEC", "*-1|"),
         ("MULTI", "+OK|"),
         ("PING", "+QUEUED|"),
         ("RESET", "+RESET|"),
         ("PING", "+PONG|"),
     ]);
+}
+
+#[test]
+fn who_is_connected_is_told_by_name_and_number() {
+    for plan in all_plans() {
+        let mut rig = Rig::new(&with_folder(&plan));
+        let clients = [(); 3].map(|()| rig.net.connect());
+        let mut ids = Vec::new();
+        for (client, name) in clients.iter().zip(["one", "two", "three"]) {
+            rig.say_resp(client, &format!("CLIENT SETNAME {name}"));
+            let id = rig.say_resp(client, "CLIENT ID");
+            ids.push(id.trim_matches([':', '\r', '\n']).to_owned());
+        }
+        let [first, second, third] = &clients;
+        rig.say_resp(second, "CLIENT SETINFO LIB-NAME lib");
+        rig.say_resp(second, "CLIENT SETINFO lib-ver 1.2");
+        rig.say_resp(third, "HELLO 3 SETNAME drei");
+        let told = |rig: &mut Rig, line: &str| -> Vec<String> {
+            let got = rig.say_resp(first, line);
+            got.lines().filter(|line| line.starts_with("id=")).map(str::to_owned).collect()
+        };
+        let all = told(&mut rig, "CLIENT LIST");
+        assert_eq!(all.len(), 3);
+        assert!(all[0].contains(" name=one ") && all[2].contains(" name=drei "), "{all:?}");
+        assert!(all[1].ends_with(" flags=N db=0 lib-name=lib lib-ver=1.2"), "{all:?}");
+        let two = told(&mut rig, &format!("CLIENT LIST ID {} {} 999", ids[1], ids[2]));
+        assert_eq!(two, all[1..]);
+        assert_eq!(told(&mut rig, "CLIENT LIST TYPE normal").len(), 3);
+        assert_eq!(told(&mut rig, "CLIENT LIST TYPE pubsub").len(), 0);
+        let info = told(&mut rig, "CLIENT INFO");
+        assert!(info[0].starts_with(&format!("id={} ", ids[0])) && info[0].ends_with(" resp=2"));
+        rig.say_resp(second, "RESET");
+        assert!(told(&mut rig, "CLIENT LIST")[1].contains(" name= "), "its name is gone");
+        let many = format!("CLIENT LIST ID{}", " 1".repeat(257));
+        for (line, wanted) in [
+            ("CLIENT LIST TYPE what", "-ERR Unknown client type 'what'\r\n"),
+            ("CLIENT LIST ID x", "-ERR Invalid client ID\r\n"),
+            ("CLIENT LIST ID 0", "-ERR Invalid client ID\r\n"),
+            ("CLIENT LIST ID", "-ERR syntax error\r\n"),
+            ("CLIENT LIST what", "-ERR syntax error\r\n"),
+            (&many, "-ERR CLIENT LIST takes 256 ids at most\r\n"),
+        ] {
+            assert_eq!(rig.say_resp(first, line), wanted, "{line}");
+        }
+    }
 }
 
 #[test]

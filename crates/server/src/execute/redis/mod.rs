@@ -14,6 +14,8 @@ mod float;
 mod get;
 mod keys;
 mod set;
+mod several;
+mod watched;
 
 pub use arith::increment;
 pub use expiry::{Expiry, ExpiryUnit, NotADeadline, When};
@@ -21,6 +23,8 @@ pub use float::increment_float;
 pub use get::{get, get_and_delete, get_and_expire, get_range};
 pub use keys::{Count, Known, Left, Telling, count_key, expire, look, persist, tell};
 pub use set::{Answer, Condition, Set, Short, set, set_whole};
+pub use several::{rename, set_all_absent};
+pub use watched::{Seen, Watched, is_same};
 
 use super::{Context, attempts};
 use laneway_wire::resp::reply::Version;

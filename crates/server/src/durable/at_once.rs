@@ -1,0 +1,192 @@
+//! Requests about several keys that change in one moment: a transaction behind `WATCH`, `MSETNX`,
+//! `RENAME`, `RENAMENX` ([`crate::resp::scratch`]). All items that they are about are in memory
+//! together before any of them is copied, and nothing else comes between the first copy and the
+//! last change, since the keeper alone changes items, and one step does all of it.
+//!
+//! All keys are hidden before the first of them changes, so a worker that has met the new item of
+//! one cannot meet the old item of another behind it. To the tier they go one after the other, and
+//! a crash may come between two of them.
+
+use super::capture;
+use super::ready::step_of;
+use super::state::Keeper;
+use super::task::{Step, Task};
+use crate::execute::redis::{Asking, Watched};
+use crate::handoff::{Spoken, WatchedRequests};
+use crate::latency;
+use crate::resp::multi::put_nothing;
+use crate::resp::one;
+use crate::resp::options::Refusal;
+use crate::resp::scratch::{BYTES_MAX, Change, Keys, Requests, Scratch, TOO_MUCH, told};
+use laneway_store::{Draft, KeyHash, Store};
+use laneway_wire::resp::reply::put_array_head;
+use std::cell::Cell;
+
+/// What has come of a try to execute requests.
+enum Tried {
+    /// They were executed, and this is the reply.
+    Done(Vec<u8>),
+    /// What is watched has changed.
+    Changed,
+    /// The task waits, and nothing was done.
+    Waits(Step),
+}
+
+impl<S> Keeper<S> {
+    /// Executes a transaction behind `WATCH`.
+    pub(super) fn watched(&mut self, task: &mut Task, requests: &WatchedRequests) -> Step {
+        let WatchedRequests { count, spoken, .. } = requests;
+        match self.at_once(task, requests) {
+            Ok(Tried::Done(replies)) => {
+                let mut head = Vec::new();
+                put_array_head(&mut head, *count as usize);
+                task.reply.push_bytes(&head);
+                task.reply.push_bytes(&replies);
+            }
+            Ok(Tried::Changed) => {
+                let mut nothing = Vec::new();
+                put_nothing(&mut nothing, spoken.version);
+                task.reply.push_bytes(&nothing);
+            }
+            Ok(Tried::Waits(step)) => return step,
+            Err(words) => task.reply.push_bytes(&words),
+        }
+        Step::Done
+    }
+
+    /// Executes one request that changes several keys.
+    pub(super) fn several(&mut self, task: &mut Task, request: &[u8], spoken: Spoken) -> Step {
+        let (bytes, watched) = (request.to_vec(), Vec::new());
+        match self.at_once(task, &WatchedRequests { bytes, count: 1, watched, spoken }) {
+            Ok(Tried::Done(reply)) => task.reply.push_bytes(&reply),
+            Ok(Tried::Changed) => unreachable!("it watches nothing"),
+            Ok(Tried::Waits(step)) => return step,
+            Err(words) => task.reply.push_bytes(&words),
+        }
+        Step::Done
+    }
+
+    fn at_once(&mut self, task: &mut Task, asked: &WatchedRequests) -> Result<Tried, Refusal> {
+        let keys = Keys::of(&asked.bytes, &asked.watched)?;
+        let keys: Vec<&[u8]> = keys.asked.into_iter().collect();
+        let mut trial = match self.trial.take() {
+            Some(trial) => trial,
+            None => Box::new(Scratch::new(self.limits.item_bytes_max as u64)?),
+        };
+        let tried = self.try_out(task, &mut trial, &keys, asked);
+        trial.clear(self.now_seconds);
+        self.trial = Some(trial);
+        tried
+    }
+
+    fn try_out(
+        &mut self,
+        task: &mut Task,
+        trial: &mut Scratch,
+        keys: &[&[u8]],
+        asked: &WatchedRequests,
+    ) -> Result<Tried, Refusal> {
+        if let Some(step) = self.gather_copies(task, trial, keys)? {
+            return Ok(Tried::Waits(step));
+        }
+        let holds = |watched: &Watched| {
+            let edition = self.durable.veil.edition(self.shared.store.hash(&watched.key));
+            watched.holds_kept(edition, self.has_item(&watched.key))
+        };
+        if !asked.watched.iter().all(holds) {
+            return Ok(Tried::Changed);
+        }
+        let (touched, mut out) = (Cell::new(0), Vec::new());
+        let context = self.context(&touched, false);
+        let (version, now_ms) = (asked.spoken.version, asked.spoken.now_ms);
+        trial.run(&asked.bytes, &Asking { context, version, now_ms }, &mut out)?;
+        let changes = trial.changes(self.now_seconds);
+        self.make_changes(task, trial, &changes)?;
+        for key in keys {
+            // The reply tells of what others have changed, too.
+            if let Some(pending) = self.pending.get(*key) {
+                task.wait_for(pending.until);
+            }
+        }
+        for (spec, _) in Requests(&asked.bytes) {
+            task.tally.add(latency::row(one::operation(spec.command), false), task.arrived_nanos);
+        }
+        Ok(Tried::Done(out))
+    }
+
+    /// Copies the items of all keys, if they are in memory together; else the step that leads to
+    /// it, or to nothing.
+    fn gather_copies(
+        &mut self,
+        task: &mut Task,
+        trial: &mut Scratch,
+        keys: &[&[u8]],
+    ) -> Result<Option<Step>, Refusal> {
+        for (number, key) in keys.iter().enumerate() {
+            if task.at < number {
+                (task.at, task.tries) = (number, 0); // it has come further than ever
+            }
+            loop {
+                let is_long = |look: laneway_tier::Look| look.value_bytes > BYTES_MAX as u64;
+                if self.is_cold(key) && self.living(key).is_some_and(is_long) {
+                    return Err(TOO_MUCH.into());
+                }
+                let ready = self.ready(task, key, true);
+                if let Some(step) = step_of(ready, task) {
+                    if matches!(step, Step::Behind(_)) {
+                        self.fetch_ahead(keys[number + 1..].iter().copied());
+                    }
+                    return Ok(Some(step));
+                }
+                let store = self.shared.store.clone();
+                let is_there = trial.copy(&store, key, self.now_seconds)?;
+                if is_there || !task.seen {
+                    break;
+                }
+                trial.forget_last(); // memory has forgotten it since
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the changes that were tried out.
+    fn make_changes(
+        &mut self,
+        task: &mut Task,
+        trial: &Scratch,
+        changes: &[Change],
+    ) -> Result<(), Refusal> {
+        let (store, now) = (self.shared.store.clone(), self.now_seconds);
+        let mut drafts: Vec<Option<Draft<&Store>>> = Vec::with_capacity(changes.len());
+        for Change { number, item } in changes {
+            let draft = item.as_ref().map(|item| item.draft(&store, trial.key(*number)));
+            drafts.push(draft.transpose().map_err(told)?);
+        }
+        let hashed = |change: &Change| {
+            let key = trial.key(change.number);
+            (store.hash(key), key)
+        };
+        let keys: Vec<(KeyHash, &[u8])> = changes.iter().map(hashed).collect();
+        keys.iter().for_each(|(_, key)| self.cover(task, key));
+        let mut entries = store.enter_all(&keys, now);
+        for (at, draft) in drafts.into_iter().enumerate() {
+            match draft {
+                Some(draft) => drop(entries.publish(at, draft)),
+                None => entries.unlink(at),
+            }
+        }
+        drop(entries);
+        for ((_, key), Change { item, .. }) in keys.iter().zip(changes) {
+            let (change, stored) = match item {
+                None => (capture::Change::Deleted, None),
+                Some(item) => {
+                    let expires = item.meta.expires;
+                    (capture::Change::Published { expires }, Some(&item.value[..]))
+                }
+            };
+            self.moved += stored.map_or(0, |value| value.len() as u64);
+            self.keep(task, (*key).into(), change, stored);
+        }
+        Ok(())
+    }
+}
