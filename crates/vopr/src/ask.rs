@@ -45,7 +45,13 @@ pub fn text(key: usize, asked: Asked, values: &Values, cas: bool, noreply: bool)
         Asked::Fetch(_) | Asked::Invalidate(_) | Asked::Older(..) | Asked::Count(_) => {
             unreachable!("the text protocol has no such command")
         }
-        Asked::Join(_) | Asked::Over(..) | Asked::Sum(_) | Asked::Take | Asked::Swap(_) => {
+        Asked::Join(_)
+        | Asked::Over(..)
+        | Asked::Sum(_)
+        | Asked::Take
+        | Asked::Swap(_)
+        | Asked::Guarded(_)
+        | Asked::AddAll(_) => {
             unreachable!("these are RESP's")
         }
     }

@@ -62,6 +62,7 @@ fn outcomes(
         return one(item, told);
     }
     match (operation.asked, item) {
+        (Asked::Guarded(new) | Asked::AddAll(new), item) => perhaps(item, new, operation),
         (Asked::Get, item) => one(item, read(item)),
         (Asked::GetTouch(ttl), item) => {
             let after = item.map(|item| Item { expires: ttl.expires(operation), ..item });
@@ -119,6 +120,17 @@ fn outcomes(
             unreachable!("these are RESP's")
         }
     }
+}
+
+/// What is stored, or not for the sake of something that this key knows nothing of: a change in
+/// between, or another key's item.
+fn perhaps(item: Option<Item>, new: New, operation: &Operation) -> Vec<Outcome> {
+    let told = match (operation.asked, item) {
+        (Asked::Guarded(_), item) => read(item),
+        (_, None) => Told::Done,
+        (_, some) => return vec![(some, Told::NotStored)],
+    };
+    vec![(stored(new, operation), told), (item, Told::NotStored)]
 }
 
 /// What RESP alone has.

@@ -152,6 +152,10 @@ pub enum Asked {
     Take,
     /// By RESP: read it and store another.
     Swap(New),
+    /// By RESP: the same, if it has not changed in between (`WATCH`).
+    Guarded(New),
+    /// By RESP: store it if there is none, nor one of other keys (`MSETNX`).
+    AddAll(New),
 }
 
 /// What an `mg` asks besides the value.

@@ -56,6 +56,10 @@ pub enum Reply {
     Stored,
     /// `OK` for several.
     StoredAll,
+    /// 1 if all were stored, 0 if none was.
+    StoredAbsent,
+    /// Those to `WATCH`, `GET`, `MULTI`, `SET` and `EXEC`.
+    Guarded,
     /// 1, or 0 where there is none.
     Found,
     /// A number from 0.

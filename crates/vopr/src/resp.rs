@@ -6,6 +6,9 @@ use crate::model::{Asked, New, Seen, Told, Ttl, Values};
 use crate::request::{Expect, Reply, Request, key_name, refusal};
 use crate::rig::resp::{reply_bytes, request};
 
+/// The beginning of what is told where too much is asked to change in one moment: nothing was done.
+const TOO_MUCH: &[u8] = b"-ERR what changes in one moment";
+
 fn of(args: &[&[u8]], asked: Vec<(usize, Asked)>, reply: Reply) -> Request {
     let shown: Vec<String> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
     Request::of(request(args), asked, Expect::Resp(reply), &shown.join(" "))
@@ -85,15 +88,44 @@ pub fn many(keys: &[usize]) -> Request {
 
 /// Several values at once.
 pub fn set_many(pairs: &[(usize, New)], values: &Values) -> Request {
+    pairs_of(b"MSET", pairs, values, Asked::Set, Reply::StoredAll)
+}
+
+fn pairs_of(
+    verb: &[u8],
+    pairs: &[(usize, New)],
+    values: &Values,
+    asked: impl Fn(New) -> Asked,
+    reply: Reply,
+) -> Request {
     let names: Vec<String> = pairs.iter().map(|(key, _)| key_name(*key)).collect();
-    let mut args = vec![&b"MSET"[..]];
+    let mut args = vec![verb];
     for (name, (_, new)) in names.iter().zip(pairs) {
         args.extend([name.as_bytes(), values.bytes(new.value)]);
     }
-    let asked = pairs
-        .iter()
-        .map(|(key, new)| (*key, Asked::Set(New { flags: 0, ttl: Ttl::Never, ..*new })));
-    of(&args, asked.collect(), Reply::StoredAll)
+    let plain = |new: &New| asked(New { flags: 0, ttl: Ttl::Never, ..*new });
+    of(&args, pairs.iter().map(|(key, new)| (*key, plain(new))).collect(), reply)
+}
+
+/// Several values at once, if none of the keys has one.
+pub fn set_absent(pairs: &[(usize, New)], values: &Values) -> Request {
+    pairs_of(b"MSETNX", pairs, values, Asked::AddAll, Reply::StoredAbsent)
+}
+
+/// A key is read behind `WATCH`, and stored in a transaction.
+pub fn guarded(key: usize, new: New, values: &Values, now_seconds: u32) -> Request {
+    let name = key_name(key);
+    let name = name.as_bytes();
+    let new = New { flags: 0, ..new };
+    let at = end(new.ttl, now_seconds);
+    let mut set = vec![&b"SET"[..], name, values.bytes(new.value)];
+    if let Some(at) = &at {
+        set.extend([&b"EXAT"[..], at.as_bytes()]);
+    }
+    let all: [&[&[u8]]; 5] = [&[b"WATCH", name], &[b"GET", name], &[b"MULTI"], &set, &[b"EXEC"]];
+    let bytes = all.iter().flat_map(|args| request(args)).collect();
+    let shown = format!("WATCH, GET, MULTI, SET and EXEC of k{key}");
+    Request::of(bytes, vec![(key, Asked::Guarded(new))], Expect::Resp(Reply::Guarded), &shown)
 }
 
 /// Requests that concern no key; fewer where items are kept durably.
@@ -109,10 +141,11 @@ pub fn lines(kept: bool) -> &'static [&'static str] {
         "TIME",
         "WAIT 0 0",
         "SCAN 0 COUNT 50",
-        "SCAN 3000000000000 MATCH k*",
         "RANDOMKEY",
+        "SCAN 3000000000000 MATCH k*",
     ];
-    if kept { &LINES[..9] } else { &LINES }
+    // Of a walk over a data folder only the cursors that were told are known.
+    if kept { &LINES[..11] } else { &LINES }
 }
 
 /// What concerns no key.
@@ -155,6 +188,52 @@ fn value(got: &[u8], values: &mut Values) -> Result<Told, String> {
     Ok(Told::Value(Some(Seen { value, flags: None, cas: None, marks: None })))
 }
 
+/// What the replies to a transaction behind `WATCH` tell, all together ([`guarded`]).
+fn guarded_reply(got: &[u8], values: &mut Values) -> Result<Option<(usize, Vec<Told>)>, String> {
+    let (mut at, mut replies) = (0, [&[][..]; 5]);
+    for reply in &mut replies {
+        let Some(bytes) = reply_bytes(&got[at..]) else { return Ok(None) };
+        (*reply, at) = (&got[at..at + bytes], at + bytes);
+    }
+    let [watched, read, begun, queued, executed] = replies;
+    let text = || got[..at.min(160)].escape_ascii().to_string();
+    if watched != b"+OK\r\n" || begun != b"+OK\r\n" {
+        return Err(text());
+    }
+    let why = |words: &[u8]| refusal(&String::from_utf8_lossy(words));
+    let told = match executed {
+        _ if queued != b"+QUEUED\r\n" && !executed.starts_with(b"-EXECABORT") => {
+            return Err(text());
+        }
+        b"*-1\r\n" => Told::NotStored,
+        b"*1\r\n+OK\r\n" if read.starts_with(b"-") => Told::Unknown, // executed, and of what?
+        b"*1\r\n+OK\r\n" => value(read, values)?,
+        words if words.starts_with(TOO_MUCH) => Told::NotStored,
+        words if words.starts_with(b"-EXECABORT") => Told::Refused,
+        words if words.starts_with(b"-OOM") || words.starts_with(b"*1\r\n-OOM") => Told::Refused,
+        words if words.starts_with(b"-ERR ") => why(words),
+        _ => return Err(text()),
+    };
+    Ok(Some((at, vec![told])))
+}
+
+/// What all keys are told alike.
+fn told_of_all(kind: Reply, whole: &[u8]) -> Option<Told> {
+    match kind {
+        _ if whole.starts_with(TOO_MUCH) => Some(Told::NotStored),
+        Reply::StoredAbsent if whole == b":1\r\n" => Some(Told::Done),
+        Reply::StoredAbsent if whole == b":0\r\n" => Some(Told::NotStored),
+        // Those before it are stored, and which it is is not told.
+        Reply::StoredAll if whole.starts_with(b"-") => {
+            Some(match refusal(&String::from_utf8_lossy(whole)) {
+                Told::Doubt if !whole.starts_with(b"-OOM") => Told::Doubt,
+                _ => Told::Unknown,
+            })
+        }
+        _ => None,
+    }
+}
+
 /// How much of `got` is the reply, and what each key is told; `None` while it is not whole.
 pub fn reply(
     kind: Reply,
@@ -162,6 +241,9 @@ pub fn reply(
     got: &[u8],
     values: &mut Values,
 ) -> Result<Option<(usize, Vec<Told>)>, String> {
+    if kind == Reply::Guarded {
+        return guarded_reply(got, values);
+    }
     let Some(bytes) = reply_bytes(got) else { return Ok(None) };
     let whole = &got[..bytes];
     let text = || whole[..whole.len().min(80)].escape_ascii().to_string();
@@ -172,12 +254,7 @@ pub fn reply(
             false => Err(format!("{} to a request that is wrong", text())),
         };
     }
-    // Those before it are stored, and which it is is not told.
-    if kind == Reply::StoredAll && whole.starts_with(b"-") {
-        let told = match refusal(&String::from_utf8_lossy(whole)) {
-            Told::Doubt if !whole.starts_with(b"-OOM") => Told::Doubt,
-            _ => Told::Unknown,
-        };
+    if let Some(told) = told_of_all(kind, whole) {
         return Ok(Some((bytes, vec![told; request.asked.len()])));
     }
     if let Some(why) = whole.strip_prefix(b"-ERR ") {

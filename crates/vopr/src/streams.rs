@@ -384,6 +384,16 @@ fn by_resp(scene: &mut Scene<'_>, again: Option<usize>) -> Option<Request> {
                 some_keys(scene).into_iter().map(|key| (key, scene.new_item())).collect();
             (!pairs.is_empty()).then(|| resp::set_many(&pairs, &scene.books.values))
         }
+        8 => {
+            let pairs: Vec<(usize, New)> =
+                some_keys(scene).into_iter().map(|key| (key, short_item(scene))).collect();
+            (!pairs.is_empty()).then(|| resp::set_absent(&pairs, &scene.books.values))
+        }
+        9..11 => {
+            let key = again.or_else(|| scene.key())?;
+            let new = short_item(scene);
+            Some(resp::guarded(key, new, &scene.books.values, scene.now_seconds))
+        }
         5 if scene.swarm.flush && scene.random.one_in(4) => flush_by_resp(scene),
         _ => {
             let key = again.or_else(|| scene.key())?;
@@ -392,6 +402,12 @@ fn by_resp(scene: &mut Scene<'_>, again: Option<usize>) -> Option<Request> {
             resp::one(key, asked, &scene.books.values, scene.now_seconds)
         }
     }
+}
+
+/// An item whose value is short: there is a bound to what changes in one moment.
+fn short_item(scene: &mut Scene<'_>) -> New {
+    let new = scene.new_item();
+    New { value: scene.short_value(), ..new }
 }
 
 /// A few keys, none twice.
