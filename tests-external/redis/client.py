@@ -33,6 +33,19 @@ def check(port, protocol):
     pipe = text.pipeline()  # a transaction, by default
     pipe.set("t", 1).incr("t").get("t")
     assert pipe.execute() == [True, 2, "2"]
+    assert text.transaction(lambda pipe: pipe.multi() or pipe.incr("t"), "t") == [3]
+    with text.pipeline() as pipe:
+        pipe.watch("t")
+        value = int(pipe.get("t"))
+        text.set("t", 7)
+        pipe.multi()
+        pipe.set("t", value + 1)
+        try:
+            pipe.execute()
+            raise AssertionError("what was watched has changed")
+        except redis.WatchError:
+            assert text.get("t") == "7"
+    assert not text.msetnx({"t": 1, "new": 2}) and text.rename("t", "u") and text.get("u") == "7"
     pipe = text.pipeline(transaction=False)
     for number in range(2000):
         pipe.set(f"p{number}", number).get(f"p{number}")

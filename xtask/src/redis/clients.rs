@@ -38,10 +38,8 @@ const CLIENTS: &[Client] = &[
     Client { name: "valkey-cli", run: |place| cli(place, "valkey-cli") },
     Client { name: "redis-benchmark", run: |place| benchmark(place, "redis-benchmark") },
     Client { name: "valkey-benchmark", run: |place| benchmark(place, "valkey-benchmark") },
-    Client {
-        name: "lettuce",
-        run: |_| Ok(Told::LeftOut("it needs a JDK and Maven, some 400 MB of packages".into())),
-    },
+    Client { name: "lettuce", run: |place| java(place, ("lettuce-core", "LettuceClient")) },
+    Client { name: "jedis", run: |place| java(place, ("jedis", "JedisClient")) },
 ];
 
 /// Runs all clients whose name contains `only`; what each said, and which were left out.
@@ -170,6 +168,47 @@ fn node(place: &Place, name: &str) -> Result<Told, String> {
         std::fs::copy(&lock, &installed).map_err(|e| format!("{}: {e}", installed.display()))?;
     }
     place.script(Command::new("node").arg(folder.join("main.js")))
+}
+
+/// What fetches a Java client's libraries, pinned as they are.
+const COPY_LIBRARIES: &str =
+    "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
+
+fn java(place: &Place, (library, class): (&str, &str)) -> Result<Told, String> {
+    let missing = lacks("javac", "-version", (17, 0)).or_else(|| lacks("mvn", "-v", (3, 6)));
+    if let Some(why) = missing {
+        return Ok(Told::LeftOut(why));
+    }
+    let folder = place.copy("java")?;
+    let (pom, installed) = (folder.join("pom.xml"), folder.join("installed.xml"));
+    if std::fs::read(&pom).ok() != std::fs::read(&installed).ok() {
+        let mut copy = Command::new("mvn");
+        copy.args(["-q", "-B", COPY_LIBRARIES, "-DoutputDirectory=libraries"]);
+        if let Err(why) = fetch(copy.current_dir(&folder))? {
+            return Ok(Told::LeftOut(why));
+        }
+        std::fs::copy(&pom, &installed).map_err(|e| format!("{}: {e}", installed.display()))?;
+    }
+    let version = library_version(&folder.join("libraries"), library)?;
+    let mut build = Command::new("javac");
+    build.args(["-cp", "libraries/*", "-d", "classes"]).arg(format!("{class}.java"));
+    process::run(build.current_dir(&folder))?;
+    let mut client = Command::new("java");
+    client.current_dir(&folder).args(["-cp", "classes:libraries/*", class, &place.port, &version]);
+    let (status, text) = process::capture(&mut client)?;
+    told(&client, status.success(), &text)
+}
+
+/// The version in the name of a library's file, such as `jedis-6.2.0.jar`.
+fn library_version(folder: &Path, library: &str) -> Result<String, String> {
+    let files = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    let version = |name: String| {
+        let version = name.strip_prefix(library)?.strip_prefix('-')?.strip_suffix(".jar")?;
+        version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
+    };
+    let found = names.filter_map(version).next();
+    found.ok_or_else(|| format!("no {library} in {}", folder.display()))
 }
 
 fn redis_rs(place: &Place) -> Result<Told, String> {

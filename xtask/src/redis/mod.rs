@@ -31,8 +31,9 @@ tests-external/redis/differential.py which replies may differ from Valkey's.
 
 Fetches redis-py from PyPI through pip the first time; Valkey is taken where `cargo xtask peers`
 has unpacked it. What one of the two is missing for is left out, the rest runs, and the task ends as
-skipped. A client whose tools (go, node, npm, libhiredis-dev, what `cargo xtask peers` unpacks) are
-not here, or which cannot be fetched, is left out by name; if all are, the task is skipped.";
+skipped. A client whose tools (go, node, npm, libhiredis-dev, a JDK of 17 with Maven, what
+`cargo xtask peers` unpacks) are not here, or which cannot be fetched, is left out by name; if all
+are, the task is skipped.";
 
 /// Random commands of one seed, and the seeds: a seed takes some four seconds.
 const COMMANDS: &str = "20000";

@@ -90,6 +90,24 @@ func pipelines(ctx context.Context, c *redis.Client) {
 	})
 	must("a transaction", err)
 	same("its second reply", replies[1].(*redis.IntCmd).Val(), int64(2))
+	for _, changes := range []bool{false, true} {
+		err = c.Watch(ctx, func(tx *redis.Tx) error {
+			number, err := tx.Get(ctx, "t").Int()
+			must("GET behind WATCH", err)
+			if changes {
+				must("SET by another", c.Set(ctx, "t", 7, 0).Err())
+			}
+			_, err = tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+				pipe.Set(ctx, "t", number+1, 0)
+				return nil
+			})
+			return err
+		}, "t")
+		same("a transaction behind WATCH fails", errors.Is(err, redis.TxFailedErr), changes)
+	}
+	same("what was watched", c.Get(ctx, "t").Val(), "7")
+	same("MSETNX", c.MSetNX(ctx, "t", 1, "new", 2).Val(), false)
+	same("RENAME", c.Rename(ctx, "t", "u").Val(), "OK")
 }
 
 func version() string {

@@ -41,6 +41,16 @@ async function pipelines(redis) {
   }
   const transaction = await redis.multi().set("t", 1).incr("t").exec();
   assert.deepEqual(transaction, [[null, "OK"], [null, 2]]);
+  await redis.watch("t");
+  assert.deepEqual(await redis.multi().incr("t").exec(), [[null, 3]]);
+  const other = redis.duplicate();
+  await redis.watch("t");
+  await other.set("t", 7);
+  assert.equal(await redis.multi().set("t", 8).exec(), null);
+  assert.equal(await other.quit(), "OK");
+  assert.equal(await redis.msetnx("t", 1, "new", 2), 0);
+  assert.equal(await redis.rename("t", "u"), "OK");
+  assert.equal(await redis.get("u"), "7");
 }
 
 async function main() {

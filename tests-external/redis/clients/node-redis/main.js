@@ -1,7 +1,7 @@
 // node-redis with its defaults against a server. usage: node main.js PORT
 const assert = require("node:assert/strict");
 const { randomBytes } = require("node:crypto");
-const { createClient, RESP_TYPES } = require("redis");
+const { createClient, RESP_TYPES, WatchError } = require("redis");
 
 async function values(redis) {
   assert.equal(await redis.set("k", "v", { expiration: { type: "EX", value: 100 } }), "OK");
@@ -41,6 +41,17 @@ async function pipelines(redis) {
     assert.equal(replies[2 * number + 1], `${number}`);
   }
   assert.deepEqual(await redis.multi().set("t", 1).incr("t").exec(), ["OK", 2]);
+  await redis.watch("t");
+  assert.deepEqual(await redis.multi().incr("t").exec(), [3]);
+  const other = redis.duplicate();
+  await other.connect();
+  await redis.watch("t");
+  await other.set("t", "7");
+  await assert.rejects(redis.multi().set("t", "8").exec(), WatchError);
+  await other.close();
+  assert.equal(await redis.mSetNX({ t: "1", new: "2" }), 0);
+  assert.equal(await redis.rename("t", "u"), "OK");
+  assert.equal(await redis.get("u"), "7");
 }
 
 async function main() {

@@ -1,7 +1,7 @@
 //! redis-rs against a server. usage: laneway-redis-rs PORT
 #![forbid(unsafe_code)]
 
-use redis::{Commands, Connection, RedisResult, pipe};
+use redis::{Commands, Connection, RedisResult, pipe, transaction};
 
 type Told = Result<(), Box<dyn std::error::Error>>;
 
@@ -42,6 +42,15 @@ fn pipelines(c: &mut Connection) -> Told {
     assert_eq!(got, (0..1000).collect::<Vec<i64>>());
     let (counted,): (i64,) = pipe().atomic().set("t", 1).ignore().incr("t", 1).query(c)?;
     assert_eq!(counted, 2);
+    let summed: i64 = transaction(c, &["t"], |c, pipe| {
+        let number: i64 = c.get("t")?;
+        let done: Option<(i64,)> = pipe.set("t", number + 1).ignore().incr("t", 1).query(c)?;
+        Ok(done.map(|(number,)| number))
+    })?;
+    assert_eq!(summed, 4);
+    assert!(!c.mset_nx::<_, _, bool>(&[("t", 1), ("new", 2)])?);
+    let _: () = c.rename("t", "u")?;
+    assert_eq!(c.get::<_, i64>("u")?, 4);
     Ok(())
 }
 
