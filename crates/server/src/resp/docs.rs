@@ -151,7 +151,7 @@ pub static DOCS: &[Docs] = &[
     ),
     docs("auth", ("connection", "1.0.0"), "Says who the client is.", "?username password"),
     docs("select", ("connection", "1.0.0"), "Chooses a database: 0.", "index"),
-    docs("quit", ("connection", "1.0.0"), "Closes the connection.", ""),
+    docs("quit", ("connection", "1.0.0"), "Closes the connection.", "?argument+"),
     docs("reset", ("connection", "6.2.0"), "Begins the connection anew.", ""),
     docs(
         "client",
