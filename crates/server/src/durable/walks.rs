@@ -47,7 +47,7 @@ fn parts(cursor: u64) -> (u64, u16) {
 }
 
 fn cursor(walk: u64, step: u16) -> u64 {
-    walk << STEP_BITS | u64::from(step)
+    (walk << STEP_BITS) | u64::from(step)
 }
 
 impl Walks {
@@ -94,7 +94,7 @@ impl Walks {
         }
         known.begun += 1;
         let seconds = u64::from(started_seconds) % (1 << SECONDS_BITS);
-        let number = seconds << NUMBER_BITS | known.begun % (1 << NUMBER_BITS);
+        let number = (seconds << NUMBER_BITS) | (known.begun % (1 << NUMBER_BITS));
         known.walks.insert(number, Walk { step: 1, next, before: None, used });
         cursor(number, 1)
     }
