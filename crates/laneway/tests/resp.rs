@@ -74,7 +74,7 @@ fn tell(place: &str, seed: u64, times: u32) {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as usize % below
     };
-    for _ in 0..times {
+    for number in 0..times {
         let from = below(ACCOUNTS);
         let to = (from + 1 + below(ACCOUNTS - 1)) % ACCOUNTS;
         loop {
@@ -86,10 +86,11 @@ fn tell(place: &str, seed: u64, times: u32) {
                 "MULTI",
                 &format!("SET a{from} {}", left - 7),
                 &format!("SET a{to} {}", right + 7),
+                &format!("SET fresh{seed}.{number} x"),
                 "EXEC",
             ]);
-            match heard[3].as_str() {
-                "*2" => break,
+            match heard[4].as_str() {
+                "*3" => break,
                 "*-1" => {} // somebody else was quicker
                 other => panic!("{other}"),
             }
@@ -140,9 +141,15 @@ fn money_goes_from_account_to_account() {
     check(&[], 2000);
 }
 
+/// New keys have the index grow while buckets of both domains are held.
+#[test]
+fn money_goes_from_domain_to_domain() {
+    check(&["--numa", "fake:2"], 2000);
+}
+
 #[test]
 fn money_in_a_data_folder_does_so_too() {
-    for durability in ["always", "interval:5"] {
+    for durability in ["ack", "interval:5"] {
         let name = format!("laneway-resp-money-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let path = folder.to_str().expect("a temporary folder has a plain name");
