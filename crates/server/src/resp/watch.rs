@@ -76,8 +76,8 @@ impl<T: Transport> Core<T> {
         }
     }
 
-    /// Executes whole requests in one moment; `out` is as it was unless they are done. An error says
-    /// why nothing was.
+    /// Executes whole requests in one moment; `out` is as it was unless they are done. An error
+    /// says why nothing was.
     fn at_once(
         &mut self,
         (requests, watched): (&[u8], &[Watched]),

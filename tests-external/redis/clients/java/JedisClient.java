@@ -36,7 +36,7 @@ class JedisClient {
     static void values(Jedis redis) {
         same("SET", redis.set("k", "v", SetParams.setParams().ex(100)), "OK");
         same("GET", redis.get("k"), "v");
-        same("TTL", redis.ttl("k"), 100L);
+        same("TTL", redis.ttl("k") > 90, true); // a machine may be busy
         same("SET NX", redis.set("k", "w", SetParams.setParams().nx()), null);
         same("GET of nothing", redis.get("none"), null);
         same("MSET", redis.mset("a", "1", "b", "2"), "OK");

@@ -46,7 +46,7 @@ class LettuceClient {
     static void values(RedisCommands<String, String> redis) {
         same("SET", redis.set("k", "v", SetArgs.Builder.ex(100)), "OK");
         same("GET", redis.get("k"), "v");
-        same("TTL", redis.ttl("k"), 100L);
+        same("TTL", redis.ttl("k") > 90, true); // a machine may be busy
         same("SET NX", redis.set("k", "w", SetArgs.Builder.nx()), null);
         same("GET of nothing", redis.get("none"), null);
         same("MSET", redis.mset(Map.of("a", "1", "b", "2")), "OK");
