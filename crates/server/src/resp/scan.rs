@@ -23,11 +23,13 @@ const BUCKETS_MAX: u64 = 32;
 /// Comparisons of a byte of a key with one of a pattern, after which it looks at no further bucket:
 /// each byte of a key may be compared with each of the pattern.
 const COMPARISONS_MAX: usize = 16 << 10;
-/// Buckets that a request looks at in one turn, those without a key included.
-const STRETCH: usize = 256;
+/// Buckets that a request looks at in one turn, those without a key included: of 8 places each, so
+/// they are one step of maintenance ([`laneway_store::budget`]). Several connections may walk in the
+/// same step of a worker.
+const STRETCH: usize = 64;
 /// Such turns, for each domain: they are the whole of the smallest index, of 4096 buckets, and a
 /// piece more, since the first may begin in the middle of a bucket.
-const STRETCHES_MAX: usize = 17;
+const STRETCHES_MAX: usize = 65;
 
 const BAD_CURSOR: &[u8] = b"-ERR invalid cursor\r\n";
 /// Leaves of the tier's index that one request looks at, at most, and keys in them: as many as in
