@@ -24,7 +24,7 @@ const BUCKETS_MAX: u64 = 32;
 /// each byte of a key may be compared with each of the pattern.
 const COMPARISONS_MAX: usize = 16 << 10;
 /// Buckets that a request looks at in one turn, those without a key included: of 8 places each, so
-/// they are one step of maintenance ([`laneway_store::budget`]). Several connections may walk in the
+/// they are one step of maintenance (`laneway_store::budget`). Several connections may walk in the
 /// same step of a worker.
 const STRETCH: usize = 64;
 /// Such turns, for each domain: they are the whole of the smallest index, of 4096 buckets, and a
