@@ -59,11 +59,12 @@ const FASTER: u64 = 8;
 const SLOWER: u64 = 64;
 /// A slice counts as so many times the pace at most.
 const OUTLIER: u64 = 2;
-/// What a byte takes at first, in parts of a nanosecond: a little less than what would bound a
-/// slice of [`SLICE_BYTES`], so that a slow machine is known after some twenty slices.
+/// A byte is taken to need so many parts of a nanosecond before anything was measured. That is a
+/// little less than what would bound a slice of [`SLICE_BYTES`], so a slow machine is known after
+/// some twenty slices.
 const FIRST: u64 = PARTS / 4;
 
-/// What a byte takes by each way, of late, in a slice that goes well.
+/// The pace remembers for each way how long a byte takes in a slice that nothing disturbs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     paces: [u64; Way::ALL.len()],

@@ -99,14 +99,14 @@ pub struct Card {
     pub large: AtomicBool,
     /// Its value is on its way in.
     pub receives: AtomicBool,
-    /// What the client says of itself, by RESP.
+    /// The name and the library that the client has told, by RESP.
     said: Mutex<Introduction>,
 }
 
-/// What a client says of itself (`CLIENT SETNAME`, `CLIENT SETINFO`).
+/// The name and the library that a client has told (`CLIENT SETNAME`, `CLIENT SETINFO`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Introduction {
-    /// What it calls itself.
+    /// The name that the client has given itself.
     pub name: Box<[u8]>,
     /// The library that it uses.
     pub library: Box<[u8]>,
@@ -115,12 +115,12 @@ pub struct Introduction {
 }
 
 impl Card {
-    /// What the client says of itself.
+    /// Returns the name and the library that the client has told.
     pub fn introduction(&self) -> Introduction {
         self.said().clone()
     }
 
-    /// What it says of itself, to be changed.
+    /// Returns the same, to be changed.
     pub fn said(&self) -> MutexGuard<'_, Introduction> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
