@@ -3,11 +3,11 @@
 //! and now. At or above it the turn stops: the connection gets in line for slices, or moves.
 
 use crate::connection::{Connection, Mode};
-use crate::consume::{Protocol, Quota};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::execute;
 use crate::latency::Operation;
+use crate::protocol::{Protocol, Quota};
 use crate::step::{READ_BYTES, Step, Stop};
 use crate::streams::Streams;
 use laneway_policy::pace::Way;

@@ -11,11 +11,13 @@ use crate::dispatch::Text;
 use crate::execute::redis::OUT_OF_MEMORY;
 use crate::input::Input;
 use crate::output::Sent;
+use crate::protocol::{Protocol, Quota};
 use crate::recognise::{Recognised, recognise};
 use crate::resp::consume::Resp;
 use crate::resp::state::Dialect;
-use crate::step::{OUT_BYTES_PER_TURN, Stop};
+use crate::step::{OUT_BYTES_PER_TURN, Step, Stop};
 use crate::streams::Streams;
+use laneway_policy::share::{REQUESTS_BESIDE_LARGE, REQUESTS_PER_TURN};
 use laneway_store::meter;
 use laneway_transport::{Stream, Transport};
 use std::io::{self, ErrorKind, IoSlice};
@@ -148,6 +150,49 @@ impl<T: Transport> Streams<T> {
         connection.halted = stop == Stop::Ticket;
         connection.closing = stop == Stop::Close;
         self.reply(core, connection, stop)
+    }
+
+    /// Serve what stands in `input`; replies go to the worker's reply buffer. Returns the bytes
+    /// consumed and why it stopped.
+    fn consume<P: Protocol<T>>(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        input: &[u8],
+        arrived: u64,
+    ) -> (usize, Stop) {
+        let mut at = 0;
+        // Between two slices of what is large there is less, of each connection.
+        let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
+        let mut quota = Quota { most, begun: 0 };
+        // The rest of a value, or a visitor's first request, says nothing of how its client sends.
+        let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
+        let stop = loop {
+            let rest = &input[at..];
+            // Also behind the last request of a turn: it would wait for another one in vain.
+            if P::is_dry(connection, rest)
+                && matches!(connection.mode, Mode::Requests | Mode::Batches { .. })
+            {
+                break Stop::Starved;
+            }
+            if quota.begun >= most || self.out.len() >= OUT_BYTES_PER_TURN {
+                core.counters().conn_yields.bump_owner();
+                break Stop::Quota;
+            }
+            match P::step(self, core, connection, rest, &mut quota, arrived) {
+                Step::Took(bytes) => at += bytes,
+                Step::Stop(bytes, stop) => {
+                    at += bytes;
+                    break stop;
+                }
+            }
+        };
+        if begins {
+            connection.pipelined = quota.begun > 1;
+        }
+        self.had.0 += u32::from(quota.begun > 0);
+        self.had.1 += quota.begun as u32;
+        (at, stop)
     }
 
     /// Serve it in the protocol of its connection.

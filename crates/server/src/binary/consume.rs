@@ -1,9 +1,9 @@
 //! What a connection does next that speaks memcached's binary protocol.
 
 use crate::connection::{Connection, Mode};
-use crate::consume::{Protocol, Quota};
 use crate::core::Core;
 use crate::dispatch::swallow;
+use crate::protocol::{Protocol, Quota};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;

@@ -1,8 +1,8 @@
 //! One request: who executes it?
 
 use crate::connection::Connection;
-use crate::consume::Quota;
 use crate::core::Core;
+use crate::protocol::Quota;
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;

@@ -1,8 +1,8 @@
 //! What a connection does next that speaks RESP.
 
 use crate::connection::{Connection, Mode};
-use crate::consume::{Protocol, Quota};
 use crate::core::Core;
+use crate::protocol::{Protocol, Quota};
 use crate::resp::state::{Dialect, Under};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;

@@ -2,10 +2,10 @@
 //! wait for its transfer, a full reply buffer for the next turn.
 
 use crate::connection::{Connection, Mode};
-use crate::consume::Quota;
 use crate::core::Core;
 use crate::execute::redis;
 use crate::latency::Operation;
+use crate::protocol::Quota;
 use crate::resp::gets::Halt;
 use crate::resp::state::{EachKey, Under};
 use crate::step::{Step, Stop};

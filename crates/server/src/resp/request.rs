@@ -1,8 +1,8 @@
 //! One request: which command is it, may it be asked so, and who executes it?
 
 use crate::connection::{Connection, Mode};
-use crate::consume::Quota;
 use crate::core::Core;
+use crate::protocol::Quota;
 use crate::resp::multi::{NOT_AT_ONCE, is_queued};
 use crate::resp::options;
 use crate::resp::scratch::is_tried;
