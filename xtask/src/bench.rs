@@ -6,8 +6,9 @@ use crate::outcome::{Failure, Outcome, passed};
 use crate::peers;
 use crate::process;
 use crate::tier_bench;
+use laneway_certs::Authority;
 use laneway_load::pairs::{self, definition::Kind};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 pub const HELP: &str = "\
 Run a benchmark in adjacent pairs; print ratio, bound, spread and verdict.
@@ -66,6 +67,12 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         build.args(["build", "--release", "--quiet", "-p", "laneway"]).args(features);
         process::run(&mut build)?;
     }
+    if !definition.before.is_empty() {
+        build_before(&definition.before)?;
+    }
+    if definition.servers.iter().any(|server| server.tls) {
+        make_certificates()?;
+    }
     for program in pairs::programs(&options.root, &id)? {
         build_program(&program)?;
     }
@@ -78,6 +85,43 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         true => passed(""),
         false => Err(Failure::Told),
     }
+}
+
+/// Builds the server of an earlier commit, from its files as they were, in a folder of its own.
+fn build_before(commit: &str) -> Result<(), Failure> {
+    let root = process::root();
+    if pairs::before(&root, commit).exists() {
+        return Ok(());
+    }
+    println!("building the server of {commit}, which this benchmark holds today's against");
+    let folder = root.join(pairs::BEFORE).join(commit);
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
+    let archive = folder.join("files.tar");
+    let mut files = Command::new("git");
+    files.args(["archive", "--format=tar", "-o"]).arg(&archive).arg(commit).current_dir(&root);
+    process::run(&mut files)
+        .map_err(|error| format!("{error}; does this clone have the commit {commit}?"))?;
+    process::run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&folder))?;
+    std::fs::remove_file(&archive).map_err(|error| format!("{archive:?}: {error}"))?;
+    let mut build = process::cargo();
+    build.args(["build", "--release", "--quiet", "-p", "laneway", "--target-dir"]);
+    build.arg(folder.join("target")).current_dir(&folder);
+    Ok(process::run(&mut build)?)
+}
+
+/// A certificate for servers that encrypt: of ECDSA with P-256, as most have one.
+fn make_certificates() -> Result<(), Failure> {
+    let folder = process::root().join(pairs::TLS);
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
+    let authority = Authority::new("laneway's benchmarks");
+    let pair = authority.pair_p256();
+    for (name, text) in
+        [("ca.pem", &authority.pem), ("cert.pem", &pair.chain), ("key.pem", &pair.key)]
+    {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{path:?}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Builds what a definition calls by this name.

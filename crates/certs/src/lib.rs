@@ -1,5 +1,5 @@
-//! For tests: authorities, certificates by them, and the clients' end of a connection. Nothing is
-//! kept in a repository that looks like a secret, and nothing expires. Only tests know it.
+//! For tests and benchmarks: authorities, certificates by them, and the clients' end of a
+//! connection. Nothing is kept in a repository that looks like a secret, and nothing expires.
 #![forbid(unsafe_code)]
 
 use laneway_tls::{Files, Identity, Terms, TlsStream, Verify};

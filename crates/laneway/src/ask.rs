@@ -2,17 +2,16 @@
 //! with any memcached.
 
 use crate::STATUS_USAGE;
-use crate::asking::{Failure, Place, Server};
-use lexopt::{Arg, Parser, ValueExt};
+use crate::asking::whom::{self, Other, Whom};
+use crate::asking::{Failure, Server};
+use lexopt::ValueExt;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 const HELP: &str = "\
 laneway stats: ask a running server for its statistics
 
-Usage: laneway stats [--server HOST:PORT | --socket PATH] [--login FILE] [FAMILY]
-
-FILE has USER:PASSWORD in its first line, for a server that asks for them (serve -Y).
+Usage: laneway stats [--server HOST:PORT | --socket PATH] [FLAGS] [FAMILY]
 
 Families: lanes      threshold, roles, and what each worker did
           latency    per operation, small and large apart, in microseconds
@@ -26,41 +25,34 @@ Families: lanes      threshold, roles, and what each worker did
           settings items slabs sizes conns reset, as memcached has them
           (none)     the general statistics
 
+Flags:
+{flags}
 Example: laneway stats lanes
 ";
 
 /// Ask and print. Exit status 1 if the server cannot be asked or refuses.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let (mut place, mut family, mut login) = (Place::default(), Vec::new(), None);
-    let mut parser = Parser::from_args(args);
-    let mut read = || -> Result<bool, lexopt::Error> {
-        while let Some(arg) = parser.next()? {
-            match arg {
-                Arg::Long("server") | Arg::Short('s') => {
-                    place = Place::Tcp(parser.value()?.string()?);
-                }
-                Arg::Long("socket") => place = Place::Unix(parser.value()?),
-                Arg::Long("login") => login = Some(parser.value()?),
-                Arg::Long("help") | Arg::Short('h') => return Ok(false),
-                Arg::Value(word) => family.push(word.string()?),
-                arg => return Err(arg.unexpected()),
-            }
+    let mut family = Vec::new();
+    let read = Whom::read(args, |other, _| match other {
+        Other::Word(word) => {
+            family.push(word.string()?);
+            Ok(())
         }
-        Ok(true)
-    };
-    match read() {
-        Ok(true) => {}
-        Ok(false) => {
-            print!("{HELP}");
+        other => Err(other.unexpected()),
+    });
+    let whom = match read {
+        Ok(Some(whom)) => whom,
+        Ok(None) => {
+            print!("{}", HELP.replace("{flags}", whom::HELP));
             return ExitCode::SUCCESS;
         }
         Err(error) => {
             eprintln!("laneway stats: {error}; see laneway stats --help");
             return ExitCode::from(STATUS_USAGE);
         }
-    }
+    };
     let family = family.join(" ");
-    let asked = Server::of(&place, login.as_deref())
+    let asked = Server::of(&whom)
         .and_then(|mut server| server.each_line(&family, |line| println!("{line}")));
     match asked {
         Ok(()) => return ExitCode::SUCCESS,
@@ -68,7 +60,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             "laneway stats: {family}: the server has no such statistics; laneway stats --help \
              lists Laneway's"
         ),
-        Err(failure) => eprintln!("laneway stats: {}", failure.told(&place)),
+        Err(failure) => eprintln!("laneway stats: {}", failure.told(&whom)),
     }
     ExitCode::FAILURE
 }

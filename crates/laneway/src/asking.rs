@@ -1,40 +1,21 @@
 //! A running server, asked for its statistics or its version over memcached's text protocol.
 
-use std::ffi::{OsStr, OsString};
+pub mod whom;
+
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+use whom::{Place, Whom};
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A version is shorter; what is longer is no memcached's answer.
 const VERSION_BYTES_MAX: u64 = 512;
-
-/// Where a server listens.
-#[derive(Debug, Clone)]
-pub enum Place {
-    /// `HOST:PORT`
-    Tcp(String),
-    /// The path of a unix socket.
-    Unix(OsString),
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Place::Tcp("127.0.0.1:11211".into())
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Place::Tcp(address) => formatter.write_str(address),
-            Place::Unix(path) => path.display().fmt(formatter),
-        }
-    }
-}
+/// What an answer begins with where plain text reaches a port that encrypts (RFC 8446, 5.1).
+const TLS_ALERT: u8 = 21;
 
 /// Why a server's statistics are not known.
 #[derive(Debug)]
@@ -47,12 +28,33 @@ pub enum Failure {
     Refused(String),
     /// The file with the login cannot be read.
     Login(OsString, io::Error),
+    /// What TLS was asked to be makes no sense.
+    Tls(String),
+    /// It encrypts, and was not spoken to by TLS.
+    Encrypts,
 }
 
 impl Failure {
     /// Tells the user what happened, and the way out.
-    pub fn told(&self, place: &Place) -> String {
+    pub fn told(&self, whom: &Whom) -> String {
+        let (place, by_tls) = (&whom.place, whom.tls.is_asked_for());
         match self {
+            Failure::Connection(error) if is_silence(error) => {
+                format!("{place} does not answer within {} seconds", PATIENCE.as_secs())
+            }
+            Failure::Connection(error) if by_tls && error.kind() == io::ErrorKind::InvalidData => {
+                format!(
+                    "{place} cannot be asked by TLS: {error}; where its port is one of plain \
+                     text, leave out --tls-ca"
+                )
+            }
+            Failure::Connection(error) if is_end(error) && by_tls => {
+                format!("{place} closed the connection instead of an answer by TLS")
+            }
+            Failure::Connection(error) if is_end(error) => format!(
+                "{place} closed the connection instead of an answer; if it speaks TLS, \
+                 --tls-ca FILE names who signed its certificate"
+            ),
             Failure::Connection(error) => {
                 format!("{place} cannot be asked: {error}; is a server running there?")
             }
@@ -62,8 +64,21 @@ impl Failure {
             }
             Failure::Refused(words) => format!("the server says {words}"),
             Failure::Login(path, error) => format!("{}: {error}", path.display()),
+            Failure::Tls(words) => words.clone(),
+            Failure::Encrypts => {
+                format!("{place} speaks TLS; --tls-ca FILE names who signed its certificate")
+            }
         }
     }
+}
+
+fn is_silence(error: &io::Error) -> bool {
+    [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind())
+}
+
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
 }
 
 impl From<io::Error> for Failure {
@@ -81,35 +96,22 @@ pub struct Server {
 }
 
 impl Server {
-    fn at(place: &Place) -> io::Result<Server> {
-        let stream: Box<dyn Stream> = match place {
-            Place::Unix(path) => {
-                let stream = UnixStream::connect(Path::new(path))?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                Box::new(stream)
-            }
-            Place::Tcp(address) => {
-                let stream = connect(address)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_nodelay(true)?;
-                Box::new(stream)
-            }
-        };
-        Ok(Server { stream: BufReader::new(stream) })
-    }
-
     /// Connect, and log in where there is a file with `USER:PASSWORD` in its first line.
-    pub fn of(place: &Place, login: Option<&OsStr>) -> Result<Server, Failure> {
-        let words = match login {
+    pub fn of(whom: &Whom) -> Result<Server, Failure> {
+        let login = match &whom.login {
             None => None,
             Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => text.lines().next().map(str::to_owned),
-                Err(error) => return Err(Failure::Login(path.into(), error)),
+                Err(error) => return Err(Failure::Login(path.clone(), error)),
             },
         };
-        let mut server = Server::at(place)?;
-        if let Some(words) = words {
-            server.log_in(&words)?;
+        let mut server = Server { stream: BufReader::new(stream(whom)?) };
+        if let Some(login) = login {
+            if !whom.tls.is_asked_for() {
+                // A port that encrypts is not shown a password in plain text.
+                server.version()?;
+            }
+            server.log_in(&login)?;
         }
         Ok(server)
     }
@@ -141,13 +143,14 @@ impl Server {
     }
 
     /// The first line of what is answered to `version`, which costs a server nothing.
-    pub fn version(&mut self) -> io::Result<String> {
+    pub fn version(&mut self) -> Result<String, Failure> {
         self.stream.get_mut().write_all(b"version\r\n")?;
         let mut line = Vec::new();
         self.stream.by_ref().take(VERSION_BYTES_MAX).read_until(b'\n', &mut line)?;
-        match line.is_empty() {
-            true => Err(io::ErrorKind::UnexpectedEof.into()),
-            false => Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
+        match line.first() {
+            None => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Some(&TLS_ALERT) => Err(Failure::Encrypts),
+            Some(_) => Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
         }
     }
 
@@ -161,14 +164,41 @@ impl Server {
         Ok(Family(lines))
     }
 
-    fn line(&mut self) -> io::Result<String> {
+    fn line(&mut self) -> Result<String, Failure> {
         let mut line = Vec::new();
         self.stream.read_until(b'\n', &mut line)?;
+        if line.first() == Some(&TLS_ALERT) {
+            return Err(Failure::Encrypts);
+        }
         if line.pop() != Some(b'\n') {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         let line = String::from_utf8_lossy(&line);
         Ok(line.trim_end_matches('\r').to_owned())
+    }
+}
+
+/// What carries questions and answers.
+fn stream(whom: &Whom) -> Result<Box<dyn Stream>, Failure> {
+    match &whom.place {
+        Place::Unix(path) => {
+            let stream = UnixStream::connect(Path::new(path))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Ok(Box::new(stream))
+        }
+        Place::Tcp(address) => {
+            let stream = connect(address)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_nodelay(true)?;
+            match whom.tls.is_asked_for() {
+                false => Ok(Box::new(stream)),
+                true => {
+                    let client = whom.tls.read(address).map_err(Failure::Tls)?;
+                    Ok(Box::new(client.over(stream)?))
+                }
+            }
+        }
     }
 }
 

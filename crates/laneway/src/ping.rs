@@ -2,16 +2,17 @@
 //! and scripts. Works with any memcached.
 
 use crate::STATUS_USAGE;
-use crate::asking::{Place, Server};
-use lexopt::{Arg, Parser, ValueExt};
+use crate::asking::Server;
+use crate::asking::whom::{self, Other, Whom};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 const HELP: &str = "\
 laneway ping: ask a running server whether it answers
 
-Usage: laneway ping [--server HOST:PORT | --socket PATH]
+Usage: laneway ping [--server HOST:PORT | --socket PATH] [FLAGS]
 
+{flags}
 Exit status 0 if it answers, also where it says that it wants a password first;
 1 if nothing answers within 10 seconds, or it turns the connection away.
 
@@ -23,10 +24,17 @@ const WANTS_PASSWORD: &str = "CLIENT_ERROR unauthenticated";
 
 /// Ask, and say what came.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let place = match place(args) {
-        Ok(Some(place)) => place,
+    let read = Whom::read(args, |other, _| match other {
+        Other::Word(word) => {
+            let word = word.to_string_lossy();
+            Err(format!("{word}: a server is named by --server or --socket").into())
+        }
+        other => Err(other.unexpected()),
+    });
+    let whom = match read {
+        Ok(Some(whom)) => whom,
         Ok(None) => {
-            print!("{HELP}");
+            print!("{}", HELP.replace("{flags}", whom::HELP));
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -34,7 +42,8 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(STATUS_USAGE);
         }
     };
-    let answer = Server::of(&place, None).and_then(|mut server| Ok(server.version()?));
+    let answer = Server::of(&whom).and_then(|mut server| server.version());
+    let place = &whom.place;
     match answer {
         Ok(line) if line == WANTS_PASSWORD || line.starts_with("VERSION ") => {
             println!("{place} answers: {line}");
@@ -45,27 +54,8 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
         Err(failure) => {
-            eprintln!("laneway ping: {}", failure.told(&place));
+            eprintln!("laneway ping: {}", failure.told(&whom));
             ExitCode::FAILURE
         }
     }
-}
-
-/// Where to ask; none where help is wanted.
-fn place(args: Vec<OsString>) -> Result<Option<Place>, lexopt::Error> {
-    let mut place = Place::default();
-    let mut parser = Parser::from_args(args);
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Arg::Long("server") | Arg::Short('s') => place = Place::Tcp(parser.value()?.string()?),
-            Arg::Long("socket") => place = Place::Unix(parser.value()?),
-            Arg::Long("help") | Arg::Short('h') => return Ok(None),
-            Arg::Value(word) => {
-                let word = word.to_string_lossy();
-                return Err(format!("{word}: a server is named by --server or --socket").into());
-            }
-            arg => return Err(arg.unexpected()),
-        }
-    }
-    Ok(Some(place))
 }

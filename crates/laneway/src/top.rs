@@ -6,9 +6,10 @@ mod sample;
 mod view;
 
 use crate::STATUS_USAGE;
-use crate::asking::{Failure, Place, Server};
+use crate::asking::whom::{self, Other, Whom};
+use crate::asking::{Failure, Server};
 use draw::{Picture, draw};
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::ValueExt;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -23,14 +24,10 @@ use view::{ClientOrder, KeyOrder, View};
 const HELP: &str = "\
 laneway top: what a running server does: both lanes, workers, hot keys, clients
 
-Usage: laneway top [--server HOST:PORT | --socket PATH] [--login FILE]
-                   [--interval SECONDS] [--once]
+Usage: laneway top [--server HOST:PORT | --socket PATH] [--interval SECONDS]
+                   [--once] [FLAGS]
 
-  --server HOST:PORT   the server                                  [127.0.0.1:11211]
-  --socket PATH        a unix socket instead
-  --login FILE         USER:PASSWORD in its first line, for a server that asks for
-                       them (serve -Y)
-  --interval SECONDS   between two pictures, from 0.1 on                         [1]
+{flags}  --interval SECONDS   between two pictures, from 0.1 on                         [1]
   --once               print one picture, of one interval, and end; for scripts
                        and where there is no terminal
 
@@ -50,40 +47,28 @@ const ONCE: (u16, u16) = (100, 48);
 const HINT: &str = "q quit  space pause  +/- interval  clients: b r l c  keys: k K";
 
 struct Flags {
-    place: Place,
-    login: Option<OsString>,
+    whom: Whom,
     interval: Duration,
     once: bool,
 }
 
 fn flags(args: Vec<OsString>) -> Result<Option<Flags>, lexopt::Error> {
-    let mut flags = Flags {
-        place: Place::default(),
-        login: None,
-        interval: Duration::from_secs(1),
-        once: false,
-    };
-    let mut parser = Parser::from_args(args);
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Arg::Long("server") | Arg::Short('s') => {
-                flags.place = Place::Tcp(parser.value()?.string()?);
-            }
-            Arg::Long("socket") => flags.place = Place::Unix(parser.value()?),
-            Arg::Long("login") => flags.login = Some(parser.value()?),
-            Arg::Long("interval") => {
+    let (mut interval, mut once) = (Duration::from_secs(1), false);
+    let whom = Whom::read(args, |other, parser| {
+        match other {
+            Other::Flag("interval") => {
                 let seconds: f64 = parser.value()?.parse()?;
                 if !(0.1..=3600.0).contains(&seconds) {
                     return Err("--interval is from 0.1 to 3600 seconds".into());
                 }
-                flags.interval = Duration::from_secs_f64(seconds);
+                interval = Duration::from_secs_f64(seconds);
             }
-            Arg::Long("once") => flags.once = true,
-            Arg::Long("help") | Arg::Short('h') => return Ok(None),
-            arg => return Err(arg.unexpected()),
+            Other::Flag("once") => once = true,
+            other => return Err(other.unexpected()),
         }
-    }
-    Ok(Some(flags))
+        Ok(())
+    })?;
+    Ok(whom.map(|whom| Flags { whom, interval, once }))
 }
 
 /// Run. Exit status 1 if the server cannot be asked, 2 for a command line that makes no sense.
@@ -91,7 +76,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     let flags = match flags(args) {
         Ok(Some(flags)) => flags,
         Ok(None) => {
-            print!("{HELP}");
+            print!("{}", HELP.replace("{flags}", whom::HELP));
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -103,16 +88,15 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         eprintln!("laneway top: standard output is no terminal; --once prints one picture");
         return ExitCode::from(STATUS_USAGE);
     }
-    let Flags { place, login, .. } = &flags;
-    let mut source = Source { server: None, place: place.clone(), login: login.clone() };
+    let mut source = Source { server: None, whom: flags.whom.clone() };
     let watch = match source.sample() {
         Ok(sample) => Watch::begin(sample),
         Err(Failure::Unknown) => {
-            eprintln!("laneway top: the server at {} is no Laneway", flags.place);
+            eprintln!("laneway top: the server at {} is no Laneway", flags.whom.place);
             return ExitCode::FAILURE;
         }
         Err(failure) => {
-            eprintln!("laneway top: {}", failure.told(&flags.place));
+            eprintln!("laneway top: {}", failure.told(&flags.whom));
             return ExitCode::FAILURE;
         }
     };
@@ -129,8 +113,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 /// A server that is asked for samples.
 struct Source {
     server: Option<Server>,
-    place: Place,
-    login: Option<OsString>,
+    whom: Whom,
 }
 
 impl Source {
@@ -138,7 +121,7 @@ impl Source {
     fn sample(&mut self) -> Result<Sample, Failure> {
         let mut server = match self.server.take() {
             Some(server) => server,
-            None => Server::of(&self.place, self.login.as_deref())?,
+            None => Server::of(&self.whom)?,
         };
         let sample = Sample::of(&mut server)?;
         self.server = Some(server);
@@ -185,10 +168,10 @@ impl Watch {
 /// `--once`: two samples, an interval apart, since rates are of the time between two.
 fn once(mut watch: Watch, mut source: Source, flags: &Flags) -> Result<(), String> {
     std::thread::sleep(flags.interval);
-    watch.see(source.sample().map_err(|failure| failure.told(&flags.place))?);
+    watch.see(source.sample().map_err(|failure| failure.told(&flags.whom))?);
     watch.view.sort(ClientOrder::Bytes, KeyOrder::Requests);
     let mut terminal = Terminal::new(TestBackend::new(ONCE.0, ONCE.1)).expect("it is in memory");
-    let place = flags.place.to_string();
+    let place = flags.whom.place.to_string();
     let drawn = terminal.draw(|frame| draw(frame, &watch.picture(&place, "")));
     let buffer = drawn.expect("it is in memory").buffer;
     let text: Vec<String> = (0..ONCE.1)
@@ -265,7 +248,7 @@ fn follow(
     source: Source,
     flags: &Flags,
 ) -> std::io::Result<()> {
-    let place = flags.place.to_string();
+    let place = flags.whom.place.to_string();
     let mut controls = Controls {
         clients: ClientOrder::Bytes,
         keys: KeyOrder::Requests,
@@ -294,7 +277,7 @@ fn follow(
             if let Ok(sample) = told.try_recv() {
                 asked = None;
                 let seen = sample.map(|sample| watch.see(sample));
-                trouble = seen.err().map(|failure| failure.told(&flags.place));
+                trouble = seen.err().map(|failure| failure.told(&flags.whom));
                 break;
             }
             let is_slow = asked.is_some_and(|at| SLOW < at.elapsed());

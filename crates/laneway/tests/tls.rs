@@ -9,7 +9,7 @@ use rig::watched::Watched;
 use rig::{BINARY, Process, ask, read_to};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -342,6 +342,106 @@ fn clients_must_show_a_certificate_where_authorities_are_named() {
     }
     let mut client = connect(&place, &files.authority.client(VERSIONS[1], Some(&good)));
     assert_eq!(stat(&mut client, "handshakes_failed_client_certificate"), 4);
+    server.stop();
+}
+
+/// What a command that asks this server prints, on both outputs, and its status.
+fn asked(command: &[&str], place: &str, more: &[&str]) -> (Option<i32>, String) {
+    let mut asking = Command::new(BINARY);
+    asking.args(command).args(["--server", place]).args(more);
+    let output = asking.output().expect("it runs");
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), said)
+}
+
+#[test]
+fn stats_top_and_ping_speak_tls_and_say_what_is_missing() {
+    let files = Certified::new();
+    let ca = &*files.ca();
+    let server = files.start(&["--tls-client-ca", ca]);
+    let place = &*place(&server, "tls:");
+    let good = files.authority.pair();
+    let shown = files.folder.write("client.pem", &format!("{}{}", good.chain, good.key));
+    let shown = shown.to_str().expect("text");
+    let flags = ["--tls-ca", ca, "--tls-cert", shown];
+    for (command, told) in [
+        (&["stats", "tls"][..], "handshakes_tls13"),
+        (&["stats"], "curr_items"),
+        (&["ping"], "answers: VERSION"),
+        (&["top", "--once", "--interval", "0.1"], "small"),
+    ] {
+        let (status, said) = asked(command, place, &flags);
+        assert_eq!(status, Some(0), "{command:?}: {said}");
+        assert!(said.contains(told), "{command:?}: {said}");
+        // By a name that the certificate is not for.
+        let (status, said) = asked(command, place, &[&flags[..], &["--tls-name", "no"]].concat());
+        assert_eq!(status, Some(1), "{command:?}: {said}");
+        assert!(said.contains("cannot be asked by TLS"), "{command:?}: {said}");
+        let (status, said) = asked(command, place, &[]);
+        assert_eq!(status, Some(1), "{command:?}: {said}");
+        assert!(said.contains("speaks TLS") && said.contains("--tls-ca FILE"), "{said}");
+    }
+    let other = files.folder.write("other.pem", &Authority::new("another").pem);
+    let other = other.to_str().expect("text");
+    for (more, told) in [
+        (&["--tls-ca", other, "--tls-cert", shown][..], "invalid peer certificate"),
+        (&["--tls-ca", "/no/file"], "--tls-ca /no/file: "),
+        (&["--tls-ca", &files.key], "holds no certificate"),
+        (&["--tls-cert", shown], "TLS needs --tls-ca FILE"),
+        (&["--tls-ca", ca, "--tls-key", shown], "--tls-key is the key of --tls-cert FILE"),
+        (&["--tls-ca", ca, "--tls-cert", ca], "ca.pem: "),
+        (&["--tls-ca", ca], "TLS"),
+    ] {
+        let (status, said) = asked(&["ping"], place, more);
+        assert_eq!(status, Some(1), "{more:?}: {said}");
+        assert!(said.contains(told) && said.lines().count() == 1, "{more:?}: {said}");
+    }
+    server.stop();
+}
+
+#[test]
+fn no_password_goes_in_plain_text_to_a_port_that_encrypts() {
+    let files = Certified::new();
+    let login = files.folder.write("login", "app:secret\n");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a port");
+    let place = listener.local_addr().expect("it has one").to_string();
+    let served = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("it comes");
+        let mut got = [0; 9];
+        client.read_exact(&mut got).expect("it asks");
+        client.write_all(&[21, 3, 3, 0, 2, 2, 70]).expect("it reads"); // an alert of TLS
+        client.shutdown(Shutdown::Write).expect("it is open");
+        [&got[..], &rest(&mut client)].concat()
+    });
+    let (status, said) = asked(&["stats"], &place, &["--login", login.to_str().expect("text")]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("speaks TLS; --tls-ca FILE"), "{said}");
+    assert_eq!(served.join().expect("it ends"), b"version\r\n");
+}
+
+#[test]
+fn bench_speaks_tls_and_checks_every_byte() {
+    let files = Certified::new();
+    let server = files.start(&["-I", "2m", "-m", "128"]);
+    let place = &*place(&server, "tls:");
+    let ca = &*files.ca();
+    for load in [
+        "--value-bytes 100 --keys 1000 --depth 16 --handshakes 0.001",
+        "--value-bytes 1000000 --keys 20 --first-key 1000 --depth 4 --get-share 0.5",
+    ] {
+        let load = format!("{load} --closed --connections 2 --duration 0.2 --warmup 0");
+        let words: Vec<&str> = load.split(' ').chain(["--tls-ca", ca]).collect();
+        let (status, said) = asked(&["bench"], place, &words);
+        assert_eq!(status, Some(0), "{load}: {said}");
+    }
+    let mut client = connect(place, &files.authority.client(VERSIONS[1], None));
+    let made = ["handshakes_tls13", "handshakes_resumed"].map(|name| stat(&mut client, name));
+    assert!(made[0] > 1, "the prefill's first one, and the storm's: {made:?}");
+    assert!(made[0] + made[1] > 8, "the prefill's and the run's, twice: {made:?}");
+    let (status, said) = asked(&["bench"], place, &["--handshakes", "5"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("name the server's authorities by --tls-ca"), "{said}");
     server.stop();
 }
 

@@ -3,13 +3,14 @@
 //!
 //! The items are written before the run, by a connection of their own that is closed then; the
 //! command is asked by a thread that the scheduler may put anywhere. So neither delays the sender.
-//! memcached's protocol only.
+//! memcached's protocol only. Or a storm of handshakes of TLS ([`crate::storm`]).
 
 use crate::admin;
 use crate::arguments::{number, text};
 use crate::connection::{Stream, Target};
 use crate::cpu;
 use crate::dialect::Dialect;
+use crate::storm::Storm;
 use lexopt::Parser;
 use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -26,6 +27,9 @@ const EXPIRING_BYTES: usize = 100;
 const WRITTEN_PER_S_MIN: u64 = 100_000;
 /// Items written by one call.
 const WRITTEN_AT_ONCE: u64 = 512;
+/// Fewest handshakes a second, where there are any, and most: more than a client makes.
+const HANDSHAKES_PER_S_MIN: f64 = 0.001;
+const HANDSHAKES_PER_S_MAX: f64 = 100_000.0;
 /// Longest time between two commands, seconds: an hour.
 const EVERY_S_MAX: f64 = 3_600.0;
 
@@ -38,11 +42,13 @@ pub struct Beside {
     pub command: Option<String>,
     /// Seconds between two commands, and before the first.
     pub every_s: f64,
+    /// Whole handshakes of TLS a second.
+    pub handshakes_per_s: f64,
 }
 
 impl Default for Beside {
     fn default() -> Self {
-        Beside { expiring: 0, command: None, every_s: 1.0 }
+        Beside { expiring: 0, command: None, every_s: 1.0, handshakes_per_s: 0.0 }
     }
 }
 
@@ -62,6 +68,7 @@ impl Beside {
         match name {
             "expiring" => self.expiring = number(name, parser)?,
             "beside" => self.command = Some(text(name, parser)?),
+            "handshakes" => self.handshakes_per_s = number(name, parser)?,
             "beside-every" => self.every_s = number(name, parser)?,
             _ => return Ok(false),
         }
@@ -70,7 +77,7 @@ impl Beside {
 
     /// Whether this can be asked of a server that speaks `dialect`.
     pub fn check(&self, dialect: Dialect) -> Result<(), String> {
-        let Beside { expiring, command, every_s } = self;
+        let Beside { expiring, command, every_s, handshakes_per_s } = self;
         if EXPIRING_MAX < *expiring {
             return Err(format!("--expiring {expiring}: items, {EXPIRING_MAX} at most"));
         }
@@ -82,11 +89,36 @@ impl Beside {
         if !(0.001..=EVERY_S_MAX).contains(every_s) {
             return Err(format!("--beside-every {every_s}: seconds, 0.001 to {EVERY_S_MAX}"));
         }
+        let (least, most) = (HANDSHAKES_PER_S_MIN, HANDSHAKES_PER_S_MAX);
+        if *handshakes_per_s != 0.0 && !(least..=most).contains(handshakes_per_s) {
+            return Err(format!(
+                "--handshakes {handshakes_per_s}: a second, 0 or from {least} to {most}"
+            ));
+        }
         if dialect != Dialect::Text && (*expiring > 0 || command.is_some()) {
             let words = "--expiring, --beside: memcached's protocol only; leave out --dialect";
             return Err(words.into());
         }
         Ok(())
+    }
+
+    /// Whether this server can be asked for it.
+    pub fn check_target(&self, target: &Target) -> Result<(), String> {
+        match target {
+            Target::Tls(..) => Ok(()),
+            _ if self.handshakes_per_s == 0.0 => Ok(()),
+            _ => Err("--handshakes: of TLS; name the server's authorities by --tls-ca FILE".into()),
+        }
+    }
+
+    /// Begins the storm of handshakes, if there is one.
+    pub fn storm(&self, target: &Target) -> Option<Storm> {
+        match target {
+            Target::Tls(address, client) if self.handshakes_per_s > 0.0 => {
+                Some(Storm::start(address, client, self.handshakes_per_s))
+            }
+            _ => None,
+        }
     }
 
     /// Writes the items that are to expire, and waits until the run has to begin for that.
@@ -210,7 +242,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_with_the_way_out() {
         let check = |expiring, command: &str, every_s, dialect| {
             let command = (!command.is_empty()).then(|| command.to_owned());
-            Beside { expiring, command, every_s }.check(dialect)
+            Beside { expiring, command, every_s, ..Beside::default() }.check(dialect)
         };
         assert_eq!(check(1_000_000, "stats cachedump 5 0", 0.1, Dialect::Text), Ok(()));
         assert_eq!(check(0, "", 1.0, Dialect::Resp), Ok(()));
@@ -223,5 +255,10 @@ mod tests {
         refused(check(0, "flush_all", 0.0, Dialect::Text), "--beside-every 0");
         refused(check(0, "flush_all", f64::NAN, Dialect::Text), "--beside-every NaN");
         refused(check(1, "", 1.0, Dialect::Resp), "--dialect");
+        let storm = Beside { handshakes_per_s: 1.0, ..Beside::default() };
+        assert_eq!(storm.check(Dialect::Resp), Ok(()));
+        refused(storm.check_target(&Target::Tcp("here:1".into())), "--tls-ca");
+        let storm = Beside { handshakes_per_s: -1.0, ..storm };
+        refused(storm.check(Dialect::Text), "--handshakes -1");
     }
 }

@@ -3,7 +3,6 @@
 
 use crate::arguments::{self, number, text};
 use crate::beside::Beside;
-use crate::connection::Target;
 use crate::cpu;
 use crate::crowds::Crowds;
 use crate::dialect::Dialect;
@@ -16,6 +15,7 @@ use crate::verdict::LATE_REFUSE;
 use crate::workload::keys::{KEY_BYTES, KeySizes};
 use crate::workload::named::named;
 use crate::workload::{Pattern, Sizes, Workload, WorkloadOptions};
+use laneway_tls::ClientFiles;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::io::Write;
@@ -26,6 +26,7 @@ use std::time::Duration;
 use udp::UdpTyped;
 
 mod crowds;
+mod tls;
 mod udp;
 
 /// What `--help` prints.
@@ -45,6 +46,7 @@ const KEYS_LARGE: u64 = 50;
 struct Typed {
     server: String,
     socket: Option<PathBuf>,
+    tls: ClientFiles,
     dialect: Dialect,
     workload: WorkloadOptions,
     large_bytes_max: Option<u64>,
@@ -84,6 +86,7 @@ impl Default for Typed {
         Typed {
             server: "127.0.0.1:11211".into(),
             socket: None,
+            tls: ClientFiles::default(),
             dialect: Dialect::Text,
             workload: WorkloadOptions::default(),
             large_bytes_max: None,
@@ -154,9 +157,14 @@ pub enum Command {
 
 /// Measures one server as these arguments say.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let flags = parse_from(Typed::at_the_command_line(), arguments).map(|command| match command {
-        Command::Help => None,
-        Command::Bench(invocation) => Some(invocation),
+    let flags = parse_from(Typed::at_the_command_line(), arguments);
+    let flags = flags.and_then(|command| match command {
+        Command::Help => Ok(None),
+        Command::Bench(invocation) => {
+            let plan = &invocation.plan;
+            plan.beside.check_target(&plan.target)?;
+            Ok(Some(invocation))
+        }
     });
     arguments::carry_out("bench", HELP, flags, |invocation| carry_out(&invocation))
 }
@@ -290,8 +298,9 @@ fn other_flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), 
         typed.service_times = Some(text(name, parser)?.into());
         return Ok(());
     }
-    let is_taken =
-        typed.beside.flag(name, parser)? || crowds::flag(&mut typed.workload.crowds, name, parser)?;
+    let is_taken = typed.beside.flag(name, parser)?
+        || crowds::flag(&mut typed.workload.crowds, name, parser)?
+        || tls::flag(&mut typed.tls, name, parser)?;
     if is_taken { Ok(()) } else { typed.udp.flag(name, parser) }
 }
 
@@ -371,6 +380,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     let connections = typed.connections.unwrap_or(default);
     check_schedule(&typed)?;
     typed.beside.check(typed.dialect)?;
+    let target = tls::target(&typed.server, typed.socket.as_ref(), &typed.tls, udp.is_some())?;
     check_connections(&typed, connections, udp.is_some())?;
     let sizes = sizes(&typed)?;
     check_floor(&typed)?;
@@ -384,7 +394,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         false => typed.rates.iter().map(|&rate_per_s| Mode::Open { rate_per_s }).collect(),
     };
     let plan = Plan {
-        target: typed.socket.clone().map_or(Target::Tcp(typed.server.clone()), Target::Unix),
+        target,
         dialect: typed.dialect,
         steps: steps(&workload, &typed.large_percents, typed.closed)?,
         beside: typed.beside.clone(),
@@ -525,6 +535,7 @@ fn steps(workload: &Workload, percents: &[f64], closed: bool) -> Result<Vec<Work
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::Target;
     use crate::workload::Key;
     use crate::workload::named::NAMES;
 
@@ -634,7 +645,7 @@ mod tests {
             depth runs first-run connections threads duration warmup drain p-large-steps \
             late-max timeline distribution count-idle workload trace speed delete-share \
             keys-per-get key-bytes first-key no-prefill floor server-pid cpu json quiet udp \
-            service-times \
+            service-times tls-ca tls-cert tls-key tls-name handshakes \
             transport udp-port udp-base udp-queues udp-choice large-sets timeout-ms help";
         for name in NAMES_OF_FLAGS.split_whitespace() {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");

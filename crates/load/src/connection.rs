@@ -6,6 +6,10 @@
 //! another's request. Knows no clock.
 
 mod many;
+mod stream;
+
+pub(crate) use stream::handshake;
+pub use stream::{Stream, Target};
 
 use crate::dialect::{Dialect, Line};
 use crate::values::{Checker, Value, Values};
@@ -13,10 +17,7 @@ use crate::workload::{Class, Key, Operation, Workload};
 use many::Many;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
 /// Most bytes that one read takes.
 pub const READ_BYTES: usize = 64 << 10;
@@ -26,84 +27,6 @@ const LINE_BYTES_MAX: usize = 2_048;
 const STREAMED_BYTES_MIN: u64 = 16 << 10;
 /// Most bytes that one flush hands to the kernel.
 const FLUSH_BYTES_MAX: usize = 64 << 10;
-
-/// Where the server listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// `host:port`.
-    Tcp(String),
-    /// A unix socket.
-    Unix(PathBuf),
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Target::Tcp(address) => f.write_str(address),
-            Target::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// A stream of either kind.
-#[derive(Debug)]
-pub enum Stream {
-    /// TCP.
-    Tcp(TcpStream),
-    /// A unix socket.
-    Unix(UnixStream),
-}
-
-impl Stream {
-    /// Connects, without Nagle's delay; the stream blocks.
-    pub fn connect(target: &Target) -> io::Result<Self> {
-        match target {
-            Target::Tcp(address) => {
-                let stream = TcpStream::connect(address)?;
-                stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
-            }
-            Target::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-        }
-    }
-
-    /// Whether calls return at once.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_nonblocking(nonblocking),
-            Stream::Unix(stream) => stream.set_nonblocking(nonblocking),
-        }
-    }
-
-    /// How long a blocking read waits.
-    pub fn set_read_timeout(&self, timeout: std::time::Duration) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
-            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A request on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,6 +182,10 @@ impl Connection {
 
     /// Whether everything asked was handed to the kernel.
     pub fn all_sent(&self) -> bool {
+        self.all_taken() && !self.stream.holds_back()
+    }
+
+    fn all_taken(&self) -> bool {
         self.output_sent == self.output.len() && self.streaming.is_none() && self.unwritten == 0
     }
 
@@ -309,7 +236,7 @@ impl Connection {
     /// something is left.
     pub fn flush(&mut self, context: Context<'_>) -> io::Result<bool> {
         let mut budget = FLUSH_BYTES_MAX;
-        while !self.all_sent() && budget > 0 {
+        while !self.all_taken() && budget > 0 {
             let sent = if self.output_sent < self.output.len() {
                 write_some(&mut self.stream, &self.output[self.output_sent..])?
             } else if let Some((value, at)) = self.streaming {
@@ -322,6 +249,12 @@ impl Connection {
             let Some(sent) = std::num::NonZeroUsize::new(sent) else { break };
             budget = budget.saturating_sub(sent.get());
             self.advance(context, sent.get());
+        }
+        if self.stream.holds_back() {
+            match self.stream.flush() {
+                Err(error) if !is_try_again(&error) => return Err(error),
+                _ => {}
+            }
         }
         Ok(!self.all_sent())
     }
@@ -529,10 +462,7 @@ impl Connection {
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        }
+        self.stream.as_fd()
     }
 }
 

@@ -35,6 +35,7 @@ pub mod report;
 pub mod run;
 pub mod sender;
 pub mod service;
+pub mod storm;
 pub mod timeline;
 pub mod trace;
 pub mod values;

@@ -20,6 +20,7 @@ use crate::report::json::{
 use crate::sender::closed::ClosedLoop;
 use crate::sender::open::OpenLoop;
 use crate::sender::{Clock, Connections, Edge};
+use crate::storm::Storm;
 use crate::timeline::{self, Sampler};
 use crate::values::Values;
 use crate::verdict::judge;
@@ -194,13 +195,15 @@ fn one_run(
     };
     let watch = (!plan.steps.is_empty()).then(|| Watch::start(plan.server_pid));
     let commands = plan.beside.start(&plan.target);
+    let storm = plan.beside.storm(&plan.target);
     let leftover = plan.count_idle.then(|| Leftover::start(Machine::this().cpus)).transpose()?;
     let part = all_threads(plan, udp, context, mode, number);
     let commanded = commands.map_or(Ok(()), Commands::finish);
+    let stormed = storm.map_or(Ok(()), Storm::finish);
     let lost = watch.map(Watch::finish).unwrap_or_default();
     let Part { recorder, udp, samples, start } = part?;
     let busy = leftover.map(|leftover| leftover.finish(start, plan.duration));
-    commanded?;
+    commanded.and(stormed)?;
     if let (Some(sampler), Some(path)) = (sampler, &plan.timeline) {
         write_timeline(plan, path, &sampler.finish())?;
     }

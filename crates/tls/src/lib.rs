@@ -7,16 +7,20 @@
 //! bytes may lie decrypted where no socket tells of them; and what was encrypted and has not left
 //! is told as not written, so that whoever writes comes again.
 //!
+//! The client's end ([`ClientFiles`]) is for the commands that ask or measure a server.
+//!
 //! Knows no protocol above, no store, no clock (time is an argument) and no thread.
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod client;
 mod either;
 mod files;
 mod handshakes;
 mod stream;
 
 pub use acceptor::{Acceptor, Cause, Counts, Told};
+pub use client::{Client, ClientFiles, ClientStream};
 pub use either::{EitherStream, EitherTransport};
 pub use files::{Files, Identity, Named, Terms, Verify};
 pub use handshakes::{Bounds, Finished, Handshakes};

@@ -20,7 +20,7 @@ const KNOWS: &[(&str, &[&str])] = &[
         &["policy", "wire", "sync", "store", "tier", "rdma", "xdp", "transport", "tls", "kernel"],
     ),
     ("client", &["policy", "wire", "rdma"]),
-    ("load", &["policy", "wire", "rdma", "client"]),
+    ("load", &["policy", "wire", "rdma", "tls", "client"]),
     ("sim", &["policy", "load"]),
     (
         "vopr",
@@ -38,7 +38,7 @@ const KNOWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("admin", &["policy", "server"]),
-    ("laneway", &["policy", "wire", "server", "admin", "tier", "client", "load", "sim"]),
+    ("laneway", &["policy", "wire", "server", "admin", "tier", "tls", "client", "load", "sim"]),
 ];
 /// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.
 const ALONE: &[&str] = &["policy", "wire", "sync"];

@@ -84,6 +84,7 @@ pub fn put_in(
             address: Some(address.clone()),
             dialect,
             spins: false,
+            tls: false,
         };
         if let Some(server) = definition.servers.iter_mut().find(|server| server.name == *name) {
             *server = own;

@@ -114,7 +114,7 @@ fn call(
 ) -> Result<Report, String> {
     let json = std::env::temp_dir().join(format!("laneway-bench-{}.json", std::process::id()));
     let mut command = client_command(options);
-    command.extend(arguments(definition, run, server));
+    command.extend(arguments(&options.root, definition, run, server));
     command.extend_from_slice(extra);
     command.extend(["--json".into(), json.to_string_lossy().into_owned()]);
     let output = Command::new(&command[0])
@@ -152,9 +152,18 @@ pub fn client_command(options: &Options) -> Vec<String> {
 }
 
 /// The client's flags.
-fn arguments(definition: &Definition, run: &RunDefinition, server: &Server) -> Vec<String> {
+fn arguments(
+    root: &Path,
+    definition: &Definition,
+    run: &RunDefinition,
+    server: &Server,
+) -> Vec<String> {
     let mut flags = match &server.target {
         Target::Tcp(address) => vec!["--server".into(), address.clone()],
+        Target::Tls(address, _) => {
+            let ca = super::tls_ca(root).to_string_lossy().into_owned();
+            vec!["--server".into(), address.clone(), "--tls-ca".into(), ca]
+        }
         Target::Unix(path) => vec!["--socket".into(), path.to_string_lossy().into_owned()],
     };
     let dialect = match server.dialect {
@@ -179,6 +188,7 @@ mod tests {
     fn definition(no_misses: bool) -> Definition {
         Definition {
             about: String::new(),
+            before: String::new(),
             kind: super::super::definition::Kind::Bench,
             pairs: 1,
             load: String::new(),

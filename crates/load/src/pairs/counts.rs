@@ -169,6 +169,7 @@ mod tests {
             address: None,
             dialect: Dialect::Text,
             spins: false,
+            tls: false,
         }
     }
 

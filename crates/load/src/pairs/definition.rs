@@ -62,6 +62,10 @@ pub struct Definition {
     /// Cargo features that laneway is built with, besides the default ones.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub features: String,
+    /// An earlier commit of this project; its server is built too, and stands where commands say
+    /// `{before}`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub before: String,
     /// Who is measured.
     #[serde(rename = "server", default)]
     pub servers: Vec<ServerDefinition>,
@@ -93,9 +97,10 @@ pub struct Place {
 pub struct ServerDefinition {
     /// Its name in this file.
     pub name: String,
-    /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{port}` or
-    /// `{socket}`, `{next}` (the port after that), `{door}` (for `--shm`), `{data}` (for
-    /// `--data-dir`: a folder on a disk, removed afterwards), `{host}` and `{memory}` replaced.
+    /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{before}`,
+    /// `{port}` or `{socket}`, `{next}` (the port after that), `{door}` (for `--shm`), `{data}`
+    /// (for `--data-dir`: a folder on a disk, removed afterwards), `{tls}`, `{host}` and
+    /// `{memory}` replaced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     /// Where it runs already, instead of a command: somebody else started it and will end it.
@@ -104,6 +109,10 @@ pub struct ServerDefinition {
     /// What it speaks.
     #[serde(default = "text")]
     pub dialect: Dialect,
+    /// Whether it encrypts, with the certificate `{tls}/cert.pem`, its key `{tls}/key.pem`, and
+    /// `{tls}/ca.pem` of who signed it: `cargo xtask bench` has them made.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
     /// Whether it takes its CPU for itself also when it has nothing to do (`--idle spin`). Then it
     /// is stopped (SIGSTOP) but for its own runs, so that others can be measured on that CPU.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

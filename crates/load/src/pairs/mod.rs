@@ -67,6 +67,22 @@ pub struct Options {
 /// Where `cargo xtask peers` puts programs, from the root of a repository.
 pub const PEERS: &str = "target/peers/bin";
 
+/// Where an earlier commit is built, from the root of a repository: its files, and its target.
+pub const BEFORE: &str = "target/before";
+
+/// Where certificates for servers that encrypt are, from the root of a repository.
+pub const TLS: &str = "target/bench-tls";
+
+/// Who signed them.
+pub fn tls_ca(root: &Path) -> PathBuf {
+    root.join(TLS).join("ca.pem")
+}
+
+/// The server of that commit, once `cargo xtask bench` has built it.
+pub fn before(root: &Path, commit: &str) -> PathBuf {
+    root.join(BEFORE).join(commit).join("target/release/laneway")
+}
+
 /// What becomes of a run that does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {

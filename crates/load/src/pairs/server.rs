@@ -17,6 +17,7 @@ use crate::admin;
 use crate::connection::Target;
 use crate::cpu::{HALTS_AT_ONCE, Machine, SERVER_CPU};
 use crate::dialect::Dialect;
+use laneway_tls::ClientFiles;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -38,6 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 pub struct Places {
     root: PathBuf,
     laneway: PathBuf,
+    before: PathBuf,
     peers: PathBuf,
     folder: PathBuf,
     memory_mb: u64,
@@ -82,6 +84,7 @@ impl Places {
         Ok(Places {
             root: options.root.clone(),
             laneway: options.laneway.clone(),
+            before: super::before(&options.root, &definition.before),
             peers: options.peers.clone(),
             folder,
             memory_mb: definition.memory_mb,
@@ -98,6 +101,7 @@ impl Places {
         Ok(Places {
             root: options.root.clone(),
             laneway: options.laneway.clone(),
+            before: PathBuf::new(),
             peers: options.peers.clone(),
             folder,
             memory_mb,
@@ -178,7 +182,15 @@ impl Server {
         let target = if definition.command.contains("{socket}") {
             Target::Unix(socket)
         } else {
-            Target::Tcp(format!("{}:{port}", places.host()))
+            let address = format!("{}:{port}", places.host());
+            match definition.tls {
+                true => {
+                    let ca = Some(super::tls_ca(&places.root));
+                    let files = ClientFiles { ca, ..ClientFiles::default() };
+                    Target::Tls(address.clone(), files.read(&address)?)
+                }
+                false => Target::Tcp(address),
+            }
         };
         let ServerDefinition { dialect, spins, .. } = *definition;
         let mut server = Server { child: Some(child), target, dialect, spins };
@@ -330,6 +342,8 @@ pub fn words(line: &str) -> Vec<String> {
 fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<String> {
     let one = |word: String| {
         word.replace("{laneway}", &places.laneway.to_string_lossy())
+            .replace("{before}", &places.before.to_string_lossy())
+            .replace("{tls}", &places.root.join(super::TLS).to_string_lossy())
             .replace("{port}", &port.to_string())
             .replace("{host}", places.host())
             .replace("{next}", &port.wrapping_add(1).to_string())
@@ -365,6 +379,7 @@ mod tests {
         let places = Places {
             root: "/r".into(),
             laneway: "/r/laneway".into(),
+            before: "/b/laneway".into(),
             peers: "/none/such".into(),
             folder: "/none/such".into(),
             memory_mb: 64,

@@ -249,6 +249,7 @@ fn server(flags: &Flags, design: Design, epoch_s: f64) -> ServerDefinition {
         address: None,
         dialect: Dialect::Text,
         spins: false,
+        tls: false,
     }
 }
 

@@ -1,0 +1,151 @@
+//! Which server is asked, and what it is shown first: the flags that `stats`, `top` and `ping`
+//! share.
+
+use laneway_tls::ClientFiles;
+use lexopt::{Arg, Error, Parser, ValueExt};
+use std::ffi::OsString;
+
+/// What the help of such a command says of them.
+pub const HELP: &str = "\
+  --server HOST:PORT   the server                                  [127.0.0.1:11211]
+  --socket PATH        a unix socket instead
+  --login FILE         USER:PASSWORD in its first line, for a server that asks for
+                       them (serve -Y)
+  --tls-ca FILE        speak TLS with a server whose certificate is by one of these
+                       authorities (serve --tls-cert); PEM
+  --tls-cert FILE      the certificate to show, where the server asks for one
+  --tls-key FILE       its key, where that is in a file of its own
+  --tls-name NAME      the name that the server's certificate is for, where it is
+                       not HOST
+";
+
+/// Where a server listens.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// `HOST:PORT`
+    Tcp(String),
+    /// The path of a unix socket.
+    Unix(OsString),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Tcp(address) => formatter.write_str(address),
+            Place::Unix(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
+/// A server, and how it is asked.
+#[derive(Debug, Clone)]
+pub struct Whom {
+    /// Where it listens.
+    pub place: Place,
+    /// The file with the login.
+    pub login: Option<OsString>,
+    /// How TCP is encrypted; not at all, where nothing is named.
+    pub tls: ClientFiles,
+}
+
+impl Default for Whom {
+    fn default() -> Self {
+        let place = Place::Tcp("127.0.0.1:11211".into());
+        Whom { place, login: None, tls: ClientFiles::default() }
+    }
+}
+
+/// A flag or a word of a command line that does not say whom to ask.
+pub enum Other<'a> {
+    /// `--NAME`, or a letter.
+    Flag(&'a str),
+    /// A word that belongs to no flag.
+    Word(OsString),
+}
+
+impl Other<'_> {
+    /// What is said of one that nobody knows.
+    pub fn unexpected(self) -> Error {
+        match self {
+            Other::Flag(name) if name.len() == 1 => Error::UnexpectedOption(format!("-{name}")),
+            Other::Flag(name) => Error::UnexpectedOption(format!("--{name}")),
+            Other::Word(word) => Error::UnexpectedArgument(word),
+        }
+    }
+}
+
+impl Whom {
+    /// Reads a command line. What does not say whom to ask goes to `other`. Nobody, where help is
+    /// wanted.
+    pub fn read(
+        args: Vec<OsString>,
+        mut other: impl FnMut(Other<'_>, &mut Parser) -> Result<(), Error>,
+    ) -> Result<Option<Whom>, Error> {
+        let mut whom = Whom::default();
+        let mut parser = Parser::from_args(args);
+        while let Some(arg) = parser.next()? {
+            let name = match arg {
+                Arg::Long("help") | Arg::Short('h') => return Ok(None),
+                Arg::Short('s') => "server".to_owned(),
+                Arg::Long(name) => name.to_owned(),
+                Arg::Short(letter) => letter.to_string(),
+                Arg::Value(word) => {
+                    other(Other::Word(word), &mut parser)?;
+                    continue;
+                }
+            };
+            match name.as_str() {
+                "server" => whom.place = Place::Tcp(parser.value()?.string()?),
+                "socket" => whom.place = Place::Unix(parser.value()?),
+                "login" => whom.login = Some(parser.value()?),
+                "tls-ca" => whom.tls.ca = Some(parser.value()?.into()),
+                "tls-cert" => whom.tls.cert = Some(parser.value()?.into()),
+                "tls-key" => whom.tls.key = Some(parser.value()?.into()),
+                "tls-name" => whom.tls.name = Some(parser.value()?.string()?),
+                name => other(Other::Flag(name), &mut parser)?,
+            }
+        }
+        if whom.tls.is_asked_for() && matches!(whom.place, Place::Unix(_)) {
+            return Err("a unix socket is never encrypted; leave out --tls-*".into());
+        }
+        Ok(Some(whom))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::path::Path;
+
+    fn read(line: &str) -> Result<Option<Whom>, Error> {
+        let words = line.split_whitespace().map(OsString::from).collect();
+        Whom::read(words, |other, _| Err(other.unexpected()))
+    }
+
+    #[test]
+    fn flags_say_whom_to_ask() {
+        let whom = read("-s here:1 --login l --tls-ca a --tls-name n").expect("good").expect("who");
+        assert_eq!(whom.place.to_string(), "here:1");
+        assert_eq!(whom.login.as_deref(), Some(OsStr::new("l")));
+        assert_eq!(whom.tls.ca.as_deref(), Some(Path::new("a")));
+        assert_eq!(whom.tls.name.as_deref(), Some("n"));
+        assert!(read("--help").expect("good").is_none());
+        let socket = read("--socket /s").expect("good").expect("who");
+        assert_eq!(socket.place.to_string(), "/s");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        for (line, told) in [
+            ("--sever x", "invalid option '--sever'"),
+            ("-q", "invalid option '-q'"),
+            ("word", "unexpected argument \"word\""),
+            ("--socket /s --tls-ca a", "a unix socket is never encrypted"),
+            ("--server", "missing argument for option '--server'"),
+        ] {
+            let error = read(line).expect_err(line).to_string();
+            assert!(error.contains(told), "{line}: {error}");
+        }
+    }
+}
