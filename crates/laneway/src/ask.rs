@@ -20,6 +20,7 @@ Families: lanes      threshold, roles, and what each worker did
           kernel     what the programs in the kernel did
           shm rdma   clients in memory and over RDMA: verbs, losses, what was bad
           topology   ports and workers
+          backup     how the last backup stands (laneway backup)
           hotkeys    keys that everybody asks for: how hot, how large, where
           balance    how evenly the workers are loaded
           settings items slabs sizes conns reset, as memcached has them

@@ -136,7 +136,9 @@ impl Server {
             match line.as_str() {
                 "END" | "RESET" | "OK" => return Ok(()),
                 "ERROR" => return Err(Failure::Unknown),
-                line if line.contains("ERROR") => return Err(Failure::Refused(line.to_owned())),
+                line if line.contains("ERROR") && !line.starts_with("STAT ") => {
+                    return Err(Failure::Refused(line.to_owned()));
+                }
                 line => each(line.strip_prefix("STAT ").unwrap_or(line)),
             }
         }
@@ -152,6 +154,12 @@ impl Server {
             Some(&TLS_ALERT) => Err(Failure::Encrypts),
             Some(_) => Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
         }
+    }
+
+    /// The line that is answered to `request`.
+    pub fn line_for(&mut self, request: &str) -> io::Result<String> {
+        self.stream.get_mut().write_all(format!("{request}\r\n").as_bytes())?;
+        self.line()
     }
 
     /// The values of `stats FAMILY` by their names.

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Each command with what it does.
-const COMMANDS: [(&str, &str); 15] = [
+const COMMANDS: [(&str, &str); 16] = [
     ("serve", "run the server (all of memcached's flags work; laneway serve --help)"),
     ("bench", "measure a server: laneway, memcached, redis (laneway bench --help)"),
     ("sim", "what every design does on any number of cores (laneway sim --help)"),
@@ -17,10 +17,11 @@ const COMMANDS: [(&str, &str); 15] = [
     ("stats", "ask a running server for its statistics (laneway stats lanes)"),
     ("top", "what a running server does, once a second, in a terminal"),
     ("ping", "ask a running server whether it answers, for health checks"),
+    ("backup", "copy what a running server keeps durably, while it serves"),
     ("fsck", "check, and with --repair repair, the folder of serve --data-dir"),
     ("scan", "list what such a folder holds, in key order"),
     ("dump", "write all of it as one stream"),
-    ("load", "put the items of such a stream into a folder"),
+    ("load", "put the items of such a stream, or of a backup, into a folder"),
     ("completions", "print what a shell completes: bash, zsh or fish"),
     ("man", "print the man page of laneway, or with serve that of laneway serve"),
     ("help", "this text"),

@@ -6,6 +6,7 @@
 
 mod ask;
 mod asking;
+mod backup;
 mod bench;
 mod commands;
 mod doctor;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Some("stats") => ask::run(rest()),
         Some("top") => top::run(rest()),
         Some("ping") => ping::run(rest()),
+        Some("backup") => backup::run(rest()),
         Some("doctor") => doctor::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
         Some("sim") => sim::run(rest().into_iter()),

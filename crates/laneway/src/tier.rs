@@ -40,13 +40,14 @@ To standard output, or to FILE, which its owner alone may read.
 ";
 
 const LOAD: &str = "\
-laneway load: put the items of a stream of laneway dump into a folder
+laneway load: put the items of a backup, or of laneway dump, into a folder
 
 Usage: laneway load DIR [--input FILE]
 
-From standard input, or FILE. DIR is made if it is missing. Sizes may differ from
-the old ones: this is how a store is moved to larger media. A store that is made
-here takes --pm-index, too.
+From standard input, or FILE, which is read twice: nothing is loaded of one that
+is damaged. DIR is made if it is missing; items that it has already are replaced.
+Sizes may differ from the old ones: this is how a store is moved to larger media.
+A store that is made here takes --pm-index, too.
 ";
 
 const HELP_OF_ALL: &str = "
@@ -264,6 +265,10 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
         Error::Dump(what) => Error::Dump(format!("{name}: {what}")),
         error => error,
     };
+    if let Some(path) = asked.file.as_ref().filter(|path| path.is_file()) {
+        let file = File::open(path).map_err(file_error)?;
+        dump::Stream::open(BufReader::new(file)).and_then(|mut all| all.verify()).map_err(told)?;
+    }
     let mut stream = dump::Stream::open(BufReader::new(input)).map_err(told)?;
     // Nobody else makes room here.
     let mut store = store.clone();

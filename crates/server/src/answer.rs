@@ -3,6 +3,7 @@
 use crate::connection::{Card, CardKind};
 use crate::counters::Totals;
 use crate::domains::Domains;
+use crate::durable::backup;
 use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::kernel::Kernel;
@@ -45,6 +46,14 @@ const CONNECTIONS_PER_STEP: usize = 64;
 const TOO_LONG: &[u8] = b"SERVER_ERROR too long for one message, ask over a stream\r\n";
 
 impl<S> Shared<S> {
+    /// The reply to what the connection of this number asks of backups; 0 where there is none.
+    pub fn answer_backup(&self, asked: &backup::Asked, asker: u64) -> &'static [u8] {
+        match self.durable.get() {
+            Some(durable) => durable.backups.answer(asked, asker),
+            None => backup::DISABLED,
+        }
+    }
+
     /// The reply to a `stats` question.
     pub fn answer(&self, question: &Question, now_seconds: u32, now_nanos: u64) -> Vec<u8> {
         let mut out = Vec::new();
@@ -88,6 +97,11 @@ impl<S> Shared<S> {
             }
             // Where there is a tier its keeper answers.
             Question::Tier => stats::write_tier(None, &mut out),
+            Question::Backup => {
+                let durable = self.durable.get().filter(|durable| durable.backups.is_enabled());
+                let told = durable.map(|durable| durable.backups.told());
+                stats::write_backup(told.as_ref(), &mut out);
+            }
             Question::Kernel => {
                 let snapshot = self.kernel.get().map(|kernel| kernel.snapshot(&self.store));
                 stats::write_kernel(&snapshot.unwrap_or_default(), &mut out);

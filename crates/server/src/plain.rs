@@ -97,6 +97,10 @@ impl<T: Transport> Streams<T> {
                 self.out.extend_from_slice(&reply);
                 return Step::Stop(consumed, Stop::Quota); // it was much work: others come first
             }
+            Outcome::Backup(asked) => {
+                let reply = core.shared.answer_backup(&asked, connection.card.number);
+                self.out.extend_from_slice(reply);
+            }
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
         Step::Took(consumed)

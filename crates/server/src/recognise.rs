@@ -139,6 +139,7 @@ mod tests {
             "verbosity",
             "cache_memlimit",
             "shutdown",
+            "backup",
             "slabs",
             "lru",
             "lru_crawler",

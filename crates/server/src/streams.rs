@@ -143,6 +143,9 @@ impl<T: Transport> Streams<T> {
         self.table.release(token);
         let card = &connection.card;
         core.shared.connections.leave(card);
+        if let Some(durable) = core.shared.durable.get() {
+            durable.backups.asker_left(card.number);
+        }
         log::trace!(connection = card.number, peer = &*card.peer; "connection closed");
         core.shared.workers[connection.home.index()].connections.fetch_sub(1, Relaxed);
     }

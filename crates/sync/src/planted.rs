@@ -71,6 +71,9 @@ bugs! {
     BatchRedone => "a batch that a flush failed for is done again, what is durable of it too",
     BatchOvertakes => "a connection's requests overtake earlier ones that wait for a device",
     EvictionUnwritten => "an evicted item is forgotten in memory and not in the log",
+    CutForgotten => "a backup forgets what is replaced before it was copied",
+    CutOverwritten => "a record that a backup needs is not kept when its segment is used again",
+    NewerEvicted => "an evicted item's deletion hides what is written of its key afterwards",
     FlushMarkIgnored => "a start ignores `flush_all`",
 }
 

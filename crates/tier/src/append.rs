@@ -123,7 +123,9 @@ impl Shared {
         let Draft { kind, meta, key, body, .. } = *draft;
         match writer.log.append(&Record { kind, sequence, meta, key, body }) {
             Ok(appended) => {
-                writer.sequence = writer.sequence.max(sequence);
+                if kind != Kind::Delete || !is_planted(Bug::NewerEvicted) {
+                    writer.sequence = writer.sequence.max(sequence);
+                }
                 self.appended(writer, draft, sequence, appended);
                 Ok(Some((Ticket { end: appended.end, sequence }, appended)))
             }

@@ -193,11 +193,16 @@ pub enum Wanted {
 /// How an owner is asked.
 pub type Asks = Box<dyn Fn(&[u8]) -> Wanted + Send + Sync>;
 
+/// How an owner hears of an item that is dropped, by its key and sequence.
+pub type Hears = Box<dyn Fn(&[u8], u64) + Send + Sync>;
+
 /// What eviction keeps from step to step.
 #[derive(Default)]
 pub struct Eviction {
     /// Whom to ask before an item is dropped.
     pub asks: Option<Asks>,
+    /// Who hears of what is dropped.
+    pub hears: Option<Hears>,
     /// Bytes of the log with deletions of evicted items since the last checkpoint.
     pub noted_bytes: u64,
     /// It has begun, and there is not enough room yet.

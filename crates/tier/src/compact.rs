@@ -4,6 +4,7 @@
 //! has expired is dropped as by migration ([`crate::migrate`]).
 
 use crate::disk::Barrier;
+use crate::index::Home;
 use crate::migrate::Moving;
 use crate::record::Kind;
 use crate::store::{Maintenance, RESERVE_PUT, Shared};
@@ -82,6 +83,8 @@ impl Shared {
             if let Some(table) = removed {
                 self.debit(table.home, NAMED_RECORD_BYTES);
                 self.index.fair().into_iter().for_each(|fair| fair.table_gone(id));
+                let end = table.start() + u64::from(table.bytes);
+                self.save_held(Home::ssd(table.start())..Home::ssd(end));
                 self.space.free(&[table.extent]);
             }
             self.counters.tables_freed.add(1);

@@ -410,8 +410,13 @@ impl Shared {
             freed.iter().for_each(|large| self.space.free(&large.extents));
             return Ok(true);
         }
-        match self.append(&deletion(key, Some(entry.sequence)), RESERVE_EVICT) {
+        // Its own: whatever is written of the key afterwards counts.
+        let hides = if is_planted(Bug::NewerEvicted) { 1 << 12 } else { 0 };
+        match self.append(&deletion(key, Some(entry.sequence + hides)), RESERVE_EVICT) {
             Ok(Some(_)) => {
+                if let Some(hears) = &turn.eviction.hears {
+                    hears(key, entry.sequence);
+                }
                 let bytes = bytes_of(key.len(), 0).next_multiple_of(LINE_BYTES);
                 turn.eviction.noted_bytes += bytes as u64;
                 Ok(true)

@@ -15,10 +15,10 @@
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`; `index`,
 //! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `offer`, `group`, `append`,
-//! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`,
-//! `checkpoint` and `outline` with
-//! `ahead`, `recover` with `survey`, `tree`, `census` and `make` (what is done); `tier`,
-//! `attempt`, `directory`, `fsck`, `dump` (how it is used). docs/disk-format.md has every byte.
+//! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`, `backup`,
+//! `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and `make`
+//! (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
+//! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod ahead;
 mod append;
 mod attempt;
 mod background;
+pub mod backup;
 mod btree;
 mod bytes;
 mod census;
@@ -78,7 +79,7 @@ mod value;
 
 pub use append::Ticket;
 pub use attempt::{LargeDraft, LargeWhole, Tried};
-pub use clock::{Asks, Wanted};
+pub use clock::{Asks, Hears, Wanted};
 pub use courtesy::give_way;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use index::Counts;

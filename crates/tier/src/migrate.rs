@@ -192,6 +192,8 @@ impl Shared {
         for (key, sequence) in needed.forgotten {
             self.index.remove(&key, sequence);
         }
+        let (start, end) = (self.shape.start(slot), self.shape.start(slot + 1));
+        self.save_held(Home::log(start)..Home::log(end));
         let mut writer = self.writer();
         let mut accounts = self.accounts();
         for id in needed.tables_forgotten {
@@ -456,6 +458,13 @@ impl Shared {
         }
         loop {
             let full = match self.write_tables(cold) {
+                // Who writes comes before who copies.
+                Err((Error::SsdFull { .. }, back))
+                    if !self.evicts() && self.give_up_cut_for_room() =>
+                {
+                    cold = back;
+                    continue;
+                }
                 Err((full @ Error::SsdFull { .. }, back)) if self.evicts() => {
                     cold = back;
                     full

@@ -19,7 +19,7 @@ impl Shared {
         match pending.offer.take() {
             None => {}
             Some(Offer::FlushAll(sequence)) => {
-                let gone = self.index.flush(sequence).into_iter();
+                let gone = self.flush_past_cut(sequence).into_iter();
                 pending.frees.extend(gone.filter_map(replaced));
             }
             Some(Offer::Moved(table, moved)) => self.follow(table, &moved),
@@ -37,7 +37,7 @@ impl Shared {
                 };
                 // Credited first: whoever sees the entry may replace it at once.
                 self.credit(home, bytes);
-                match self.index.publish(&key, entry, tie) {
+                match self.publish_past_cut(&key, entry, tie) {
                     Published::Current(before) => {
                         pending.frees.extend(before.and_then(replaced));
                     }

@@ -5,6 +5,7 @@
 //! record before the end of what was durable is a problem: it is named if its name can be read, and
 //! everything else is served.
 
+use crate::backup::cut::Cut;
 use crate::census::{self, Containers};
 use crate::checkpoint::{self, Head, Visit};
 use crate::disk::{Barrier, Disk, Sticky};
@@ -279,11 +280,8 @@ impl<'a> Recovery<'a> {
         if let (Some(fair), Some(kept)) = (self.index.fair(), kept) {
             Tree::begin(fair, kept, &self.tables, writer.log.durable())?;
         }
-        let maintenance = Maintenance {
-            generation: self.superblock.generation,
-            checkpoints: self.superblock.checkpoints.clone(),
-            ..Maintenance::default()
-        };
+        let Superblock { generation, checkpoints, .. } = self.superblock;
+        let maintenance = Maintenance::behind(*generation, checkpoints.clone());
         let shared = Shared {
             settings,
             store_id,
@@ -299,6 +297,7 @@ impl<'a> Recovery<'a> {
             waiting: Waiting::default(),
             accounts: Mutex::new(accounts),
             maintenance: Mutex::new(maintenance),
+            cut: Cut::default(),
             now_seconds: Default::default(),
             counters: Counters::default(),
         };

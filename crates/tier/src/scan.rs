@@ -241,7 +241,7 @@ impl Shared {
 }
 
 /// Where a large value is that is in one extent and one piece, as most that are scanned are.
-fn place_of(large: &Large) -> Option<Home> {
+pub fn place_of(large: &Large) -> Option<Home> {
     match large.extents[..] {
         [extent] if large.pieces() == 1 => {
             Some(Home::ssd(u64::from(extent.start) * BLOCK_BYTES as u64))

@@ -1,9 +1,12 @@
 //! The parts of an open store, and which lock guards what.
 //!
-//! Locks are taken in this order: `maintenance`, `writer`, a leaf of the index, `accounts`, space.
+//! Locks are taken in this order: `maintenance`, `writer`, the cut of a backup, a leaf of the
+//! index,
+//! `accounts`, space.
 //! Only `maintenance` is held while a medium works (by whoever makes room), so that a write that
 //! finds room ([`crate::attempt`]) never waits for one.
 
+use crate::backup::cut::Cut;
 use crate::clock::Eviction;
 use crate::disk::Disk;
 use crate::index::{Entry, Home, Index, What};
@@ -222,6 +225,13 @@ pub struct Maintenance {
     pub quarantined: BTreeSet<u32>,
 }
 
+impl Maintenance {
+    /// Behind the superblock that has this generation and these checkpoints.
+    pub fn behind(generation: u64, checkpoints: [Checkpoint; 2]) -> Maintenance {
+        Maintenance { generation, checkpoints, ..Maintenance::default() }
+    }
+}
+
 /// How warm each segment was when a migration cycle began.
 pub struct Heat {
     /// Hits of a slot's current records, by bytes.
@@ -272,6 +282,8 @@ pub struct Shared {
     pub accounts: Mutex<Accounts>,
     /// Making room, and checkpoints.
     pub maintenance: Mutex<Maintenance>,
+    /// What is held for a backup.
+    pub cut: Cut,
     /// The caller's seconds when it last told them; 0 while nothing counts as expired. Relaxed:
     /// who sees an earlier second copies an item that could have gone.
     pub now_seconds: AtomicU32,

@@ -3,7 +3,8 @@
 use crate::append::{Draft, Ticket, check, deletion, small};
 use crate::attempt::{LargeDraft, LargeWhole, Tried};
 use crate::background::Background;
-use crate::clock::Asks;
+use crate::backup::{Backup, Bounds};
+use crate::clock::{Asks, Hears};
 use crate::disk::Barrier;
 use crate::large::waiting;
 use crate::read::{Expired, LargeReader, Look};
@@ -158,9 +159,21 @@ impl Tier {
     fn with_room<T>(&self, take: impl Fn() -> Result<T>) -> Result<T> {
         match take() {
             Err(Error::SsdFull { blocks }) if self.shared.evicts() => {
-                self.shared.evict_until(blocks, take)
+                match self.shared.evict_until(blocks, &take) {
+                    Err(Error::SsdFull { .. }) if self.shared.give_up_cut_for_room() => {
+                        self.shared.evict_until(blocks, &take)
+                    }
+                    taken => taken,
+                }
             }
-            Err(Error::SsdFull { .. }) if self.shared.free_what_waits(0)? => take(),
+            Err(full @ Error::SsdFull { .. }) => {
+                // Who writes comes before who copies.
+                let given_up = self.shared.give_up_cut_for_room();
+                match self.shared.free_what_waits(0)? || given_up {
+                    true => take(),
+                    false => Err(full),
+                }
+            }
             taken => taken,
         }
     }
@@ -207,6 +220,14 @@ impl Tier {
         self.shared.writer().sequence
     }
 
+    /// No sequence up to this one is given to a write any more.
+    pub fn pass_over(&self, sequence: u64) -> Result<()> {
+        let sequence = Some(sequence.max(self.sequence() + 1));
+        let (kind, meta) = (Kind::Note, ItemMeta::default());
+        let draft = Draft { kind, sequence, meta, key: &[], body: &[], what: None };
+        self.append(&draft, RESERVE_DELETE).map(drop)
+    }
+
     /// Why writes are refused; `None` while they are not.
     pub fn refuses_writes(&self) -> Option<Error> {
         self.shared.writer().check().err()
@@ -222,6 +243,12 @@ impl Tier {
     /// in memory reads them there, and they look cold here. It must not call the tier.
     pub fn ask_before_evicting(&self, asks: Asks) {
         self.shared.maintenance().eviction.asks = Some(asks);
+    }
+
+    /// Has `hears` hear of each item that is evicted, with the sequence of the write that made it,
+    /// before anybody can miss it. It must not call the tier.
+    pub fn hear_of_evictions(&self, hears: Hears) {
+        self.shared.maintenance().eviction.hears = Some(hears);
     }
 
     /// Whether items are dropped where the SSD has no room.
@@ -314,6 +341,20 @@ impl Tier {
     /// Makes a checkpoint now.
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.checkpoint()
+    }
+
+    /// Begins a copy of what the store holds now, which may be written to meanwhile; there is one
+    /// at a time.
+    pub fn backup(&self, bounds: Bounds) -> Result<Backup> {
+        Backup::begin(&self.shared, bounds)
+    }
+
+    /// What a backup may hold unless its owner says otherwise: 256 MiB of memory, and an eighth of
+    /// the SSD's blocks; less where items are evicted, for eviction finds less while they are held.
+    pub fn backup_bounds(&self) -> Bounds {
+        let share = if self.shared.evicts() { 32 } else { 8 };
+        let blocks = self.shared.space.blocks() / share;
+        Bounds { memory_bytes: 256 << 20, blocks, ..Bounds::NONE }
     }
 
     /// Statistics; walks the index.

@@ -192,6 +192,8 @@ pub enum Error {
     },
     /// What the store hangs on is damaged.
     Corrupt(String),
+    /// A backup that cannot be made, or was given up.
+    Backup(String),
     /// A stream of items that is none, or is damaged.
     Dump(String),
     /// Written by another version of the format.
@@ -247,6 +249,7 @@ impl fmt::Display for Error {
             Error::Missing(what)
             | Error::Setting(what)
             | Error::Unavailable(what)
+            | Error::Backup(what)
             | Error::Dump(what) => f.write_str(what),
         }
     }

@@ -63,6 +63,12 @@ pub struct Counts {
     pub rots: u64,
     /// See above.
     pub rots_refused: u64,
+    /// Backups that were made, that came to nothing, and that took the place of the disks.
+    pub backups: u64,
+    /// See above.
+    pub backups_failed: u64,
+    /// See above.
+    pub restores: u64,
     /// Steps of workers, of the durable executor and of devices.
     pub steps: u64,
     /// The most that one step of a worker did, of each kind.
@@ -71,7 +77,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 21] {
+    pub fn each(&self) -> [(&'static str, u64); 24] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -93,6 +99,9 @@ impl Counts {
             ("of them refused", self.older_refused),
             ("rotten media", self.rots),
             ("of them refused", self.rots_refused),
+            ("backups", self.backups),
+            ("of no avail", self.backups_failed),
+            ("restored", self.restores),
             ("steps", self.steps),
         ]
     }
@@ -128,6 +137,9 @@ impl Counts {
         self.older_refused += other.older_refused;
         self.rots += other.rots;
         self.rots_refused += other.rots_refused;
+        self.backups += other.backups;
+        self.backups_failed += other.backups_failed;
+        self.restores += other.restores;
         self.steps += other.steps;
         self.work_max(&other.work);
     }
@@ -160,6 +172,8 @@ pub struct Books {
     last: HashMap<String, HashMap<usize, usize>>,
     /// Operations whose client is gone: they end when the server is known to be done with them.
     limbo: Vec<Entry>,
+    /// What of each key was made at this moment or before may be gone.
+    gone_until: Vec<u64>,
     moment: u64,
     requests: u64,
     /// Those under way for all keys at once.
@@ -193,6 +207,7 @@ impl Books {
             unheard,
             last: HashMap::new(),
             limbo: Vec::new(),
+            gone_until: vec![0; keys],
             moment: 0,
             requests: 0,
             flushes: 0,
@@ -273,7 +288,7 @@ impl Books {
                     returned: u64::MAX,
                     called_seconds: now_seconds,
                     returned_seconds: u32::MAX,
-                    may_miss: false,
+                    gone_until: 0,
                     may_not_join: self.is_short,
                     behind: None,
                     request: number,
@@ -300,7 +315,8 @@ impl Books {
             let is_first = key == 0; // a flush has an entry for each key
             let operation = &mut self.histories[key].operations[number];
             (operation.told, operation.returned) = (told, returned);
-            (operation.returned_seconds, operation.may_miss) = (now_seconds, may_miss);
+            operation.returned_seconds = now_seconds;
+            operation.gone_until = if may_miss { u64::MAX } else { self.gone_until[key] };
             let request = operation.request;
             self.flushes -= usize::from(is_first && operation.asked == Asked::Flush);
             if matches!(told, Told::Refused | Told::Unknown | Told::Doubt) {
@@ -309,6 +325,12 @@ impl Books {
             self.digest(key as u64 ^ self.moment << 8 ^ word_of(told) << 32);
             self.say(|| format!("{who} is told #{request} k{key}: {told:?}"));
         }
+    }
+
+    /// The tier has dropped what was made of a key at this moment or before.
+    pub fn dropped(&mut self, key: usize, until: u64) {
+        self.say(|| format!("the tier drops k{key} of {until} or before"));
+        self.gone_until[key] = self.gone_until[key].max(until);
     }
 
     /// Nobody will hear how these end.

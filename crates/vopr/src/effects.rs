@@ -36,8 +36,8 @@ type Outcome = (Option<Item>, Told);
 
 fn stored(new: New, operation: &Operation) -> Option<Item> {
     let expires = new.ttl.expires(operation);
-    let (stale, sent) = (false, false);
-    Some(Item { value: new.value, flags: new.flags, expires, cas: 0, stale, sent })
+    let (stale, sent, since) = (false, false, operation.called);
+    Some(Item { value: new.value, flags: new.flags, expires, since, cas: 0, stale, sent })
 }
 
 fn read(item: Option<Item>) -> Told {
@@ -271,6 +271,16 @@ fn fits(would: Told, told: Told, floor: u64) -> Option<Option<u64>> {
     }
 }
 
+/// When an item was made that an operation leaves where `before` was: with it, if anything changed
+/// but who has the token, which is known in memory alone.
+fn made_at(item: Item, before: Option<Item>, operation: &Operation) -> u64 {
+    let alike = |item: Item| Item { sent: false, since: 0, ..item };
+    match before.filter(|before| alike(*before) == alike(item)) {
+        Some(before) => before.since,
+        None => operation.called,
+    }
+}
+
 /// Every state after the operation has taken effect in `state`.
 pub(crate) fn effect(state: &State, operation: &Operation, values: &mut Values) -> Vec<State> {
     let mut after = Vec::new();
@@ -284,7 +294,7 @@ pub(crate) fn effect(state: &State, operation: &Operation, values: &mut Values) 
             }
             if to != 0 && from <= operation.returned_seconds {
                 starts.push((None, Some(item)));
-            } else if operation.may_miss {
+            } else if item.since <= operation.gone_until {
                 starts.push((None, None));
             }
         }
@@ -306,7 +316,8 @@ pub(crate) fn effect(state: &State, operation: &Operation, values: &mut Values) 
         }
         for (item, would) in outcomes(start, state.floor, operation, values) {
             let Some(told_id) = fits(would, operation.told, state.floor) else { continue };
-            let item = item.map(|item| Item { cas: told_id.unwrap_or(item.cas), ..item });
+            let since = item.map_or(0, |item| made_at(item, start, operation));
+            let item = item.map(|item| Item { cas: told_id.unwrap_or(item.cas), since, ..item });
             let is_flushed = operation.asked == Asked::Flush;
             let ended = ended.filter(|_| item.is_none() && !is_flushed);
             after.push(State { item, ended, floor, ..*state });

@@ -142,10 +142,7 @@ pub fn keeper_over_budget(work: &Work) -> Result<(), String> {
     within("a step of the durable executor waited for devices:", work.waits, 0)
 }
 
-/// Whether memory, or the SSD below it, was so full that an item may be gone without a trace.
+/// Whether memory was so full that an item may be gone without a trace. What a tier drops it tells.
 pub fn may_miss(kept: Kept, rig: &Rig) -> bool {
-    match kept {
-        Kept::No => rig.evictions() > 0,
-        Kept::Always | Kept::Interval => rig.tier_evictions() > 0,
-    }
+    kept == Kept::No && rig.evictions() > 0
 }

@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+pub mod backup;
 pub mod binary;
 pub mod books;
 mod check;
 pub mod datagrams;
 pub mod devices;
+mod drops;
 mod effects;
 pub mod hostile;
 pub mod judge;

@@ -1,7 +1,9 @@
 //! A server at work, with what is around it.
 
+use crate::backup::Backups;
 use crate::datagrams::DatagramClient;
 use crate::devices::Devices;
+use crate::drops::Drops;
 use crate::hostile::Hostile;
 use crate::rig::Rig;
 use laneway_tier::Tier;
@@ -18,6 +20,10 @@ pub struct Life {
     pub tier: Option<Arc<Tier>>,
     /// What the durable executor waits for.
     pub devices: Option<Devices>,
+    /// What it has dropped to make room, where it does.
+    pub drops: Option<Drops>,
+    /// Who makes backups, and who asks for them.
+    pub backups: Option<Backups>,
     /// Clients over UDP.
     pub datagrams: Vec<DatagramClient>,
     /// Clients that misbehave.

@@ -86,6 +86,8 @@ pub struct Item {
     pub(crate) value: ValueId,
     pub(crate) flags: u32,
     pub(crate) expires: Expires,
+    /// When the request was sent that made it, or changed it last.
+    pub(crate) since: u64,
     /// Its CAS id, once somebody was told; 0 before.
     pub(crate) cas: u64,
     /// It was marked stale.
@@ -260,8 +262,10 @@ pub struct Operation {
     pub called_seconds: u32,
     /// The same in the server's seconds.
     pub returned_seconds: u32,
-    /// Memory was full before it returned, and nothing else holds the item: a miss needs no reason.
-    pub may_miss: bool,
+    /// What was made at this moment or before may be gone: the tier told, before this returned,
+    /// that
+    /// it dropped it; or memory was full, and nothing else holds the item.
+    pub gone_until: u64,
     /// Memory is so short that a joined value may find no room: memcached's word for that is
     /// `NOT_STORED`.
     pub may_not_join: bool,

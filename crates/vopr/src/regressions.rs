@@ -29,6 +29,7 @@ impl Regression {
             let mut swarm = Swarm::draw(seed);
             // Their seeds were found before there was another protocol, and users.
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
+            swarm.backups = false;
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }
@@ -196,6 +197,37 @@ pub const ALL: &[Regression] = &[
         seed: 1,
         sets: &[("kept", 1), ("evicts", 1), ("ssd-mb", 1), ("large", 80), ("crashes", 6)],
         bug: "EvictionUnwritten",
+    },
+    Regression {
+        name: "a backup lacks what was replaced while it was made",
+        seed: 1,
+        sets: &[("kept", 1), ("backups", 1), ("crashes", 1), ("keys", 24)],
+        bug: "CutForgotten",
+    },
+    Regression {
+        name: "a backup lacks a record whose segment was used again before it was copied",
+        seed: 1,
+        sets: &[
+            ("kept", 1),
+            ("backups", 1),
+            ("commands", 5000),
+            ("keys", 24),
+            ("large", 0),
+            ("filler", 0),
+            ("crashes", 0),
+            ("hostile", 0),
+            ("datagram-clients", 0),
+            ("disk-faults", 0),
+            ("rot", 0),
+            ("evicts", 0),
+        ],
+        bug: "CutOverwritten",
+    },
+    Regression {
+        name: "a write is hidden by the eviction of what was there before",
+        seed: 1,
+        sets: &[("kept", 1), ("evicts", 1), ("ssd-mb", 1), ("large", 80), ("crashes", 1)],
+        bug: "NewerEvicted",
     },
     Regression {
         name: "an SSD that is older than its log is opened",

@@ -1,6 +1,7 @@
 //! Rest: everybody goes on until there is nothing to do. Then nothing may be unanswered, and
 //! nothing of what was in use may be left.
 
+use crate::backup::Backups;
 use crate::datagrams::DatagramClient;
 use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
@@ -61,6 +62,7 @@ impl World {
             busy |= self.step_worker(life, worker)?;
         }
         busy |= self.step_keeper(life)? | self.step_devices(life);
+        self.note_drops(life);
         self.books.counts.steps += 1;
         Ok(busy)
     }
@@ -120,6 +122,7 @@ impl World {
         let (mut scene, streams) = self.scene(&life.rig);
         streams.iter_mut().for_each(|client| client.leave(scene.books));
         life.hostile.drain(..).for_each(|hostile| hostile.vanish());
+        life.backups.iter_mut().for_each(Backups::leave);
         life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
         // Longer than replies by UDP are kept, and than the times after which a server tidies up.
         for _ in 0..LEAVE_ROUNDS {

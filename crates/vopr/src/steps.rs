@@ -24,6 +24,7 @@ impl World {
         self.books.counts.steps += 1;
         self.clock.advance(self.random.below(20_000));
         self.note_time();
+        self.step_backup(life)?;
         match self.random.below(100) {
             0..50 => {
                 let worker = self.random.below(life.rig.workers.len() as u64) as usize;
@@ -50,6 +51,7 @@ impl World {
             }
             _ => {}
         }
+        self.note_drops(life);
         Ok(())
     }
 

@@ -119,6 +119,8 @@ pub struct Swarm {
     pub users: bool,
     /// Some connections speak memcached's binary protocol.
     pub binary: bool,
+    /// The store is backed up while it serves.
+    pub backups: bool,
 }
 
 /// Who serves what, as one draw: not everything goes with everything.
@@ -223,6 +225,7 @@ impl Swarm {
             resp: false,
             users: false,
             binary: false,
+            backups: false,
         };
         swarm.draw_later(random);
         swarm
@@ -251,6 +254,7 @@ impl Swarm {
             self.ssd_bytes = (1 << 20) << random.below(3);
         }
         self.binary = random.one_in(if self.kept == Kept::No { 3 } else { 2 });
+        self.backups = self.kept != Kept::No && random.one_in(2);
     }
 
     /// What the connection of this number speaks: the binary protocol every third one, and RESP
@@ -328,6 +332,7 @@ impl Swarm {
         add(&|swarm| swarm.resp = false);
         add(&|swarm| swarm.users = false);
         add(&|swarm| swarm.binary = false);
+        add(&|swarm| swarm.backups = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -374,6 +379,7 @@ impl Swarm {
             ("resp", self.resp.into()),
             ("users", self.users.into()),
             ("binary", self.binary.into()),
+            ("backups", self.backups.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -414,6 +420,7 @@ impl Swarm {
             "resp" => self.resp = value != 0,
             "users" => self.users = value != 0,
             "binary" => self.binary = value != 0,
+            "backups" => self.backups = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,

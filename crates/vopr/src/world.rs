@@ -5,9 +5,11 @@
 //! share of requests was sent, or the power has failed. Now and then everything comes to rest: then
 //! nothing may be unanswered, and nothing of what was in use may be left.
 
+use crate::backup::Backups;
 use crate::books::Books;
 use crate::datagrams::DatagramClient;
 use crate::devices::Devices;
+use crate::drops::Drops;
 use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
 use crate::media::{self, Images, LOG_BYTES};
@@ -62,8 +64,6 @@ pub struct World {
     sound: Option<Images>,
     /// Bytes were changed, at rest or as they were read.
     is_rotten: bool,
-    /// The tier has evicted items in an earlier life.
-    has_evicted: bool,
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, String>;
@@ -87,7 +87,6 @@ impl World {
             older: None,
             sound: None,
             is_rotten: false,
-            has_evicted: false,
         }
     }
 
@@ -156,7 +155,7 @@ impl World {
         }
     }
 
-    fn tier_settings(&self) -> TierSettings {
+    pub(crate) fn tier_settings(&self) -> TierSettings {
         let interval = self.swarm.kept == Kept::Interval;
         let durability = if interval { Durability::Interval } else { Durability::Ack };
         let when_full = if self.swarm.evicts { WhenFull::Evict } else { WhenFull::Refuse };
@@ -231,6 +230,7 @@ impl World {
             machine.log.set_faults(faults.clone());
             machine.ssd.set_faults(faults);
         }
+        let tier_drops = tier.as_ref().filter(|tier| tier.evicts()).map(Drops::of);
         let plan = self.plan(tier.as_ref());
         let mut rig = Rig::new(&plan);
         let devices = tier.as_ref().map(|tier| Devices::new(tier.clone()));
@@ -241,6 +241,9 @@ impl World {
             }
         }
         let swarm = &self.swarm;
+        let seed = swarm.seed ^ self.books.moment();
+        let shared = &rig.shared;
+        let backups = swarm.backups.then(|| Backups::new(shared, seed)).flatten();
         let udp =
             |(number, net)| DatagramClient::new(number, net, swarm, swarm.seed ^ number as u64);
         let nets = rig.datagrams.iter().cycle().take(swarm.datagram_clients);
@@ -253,6 +256,8 @@ impl World {
             rig,
             tier,
             devices,
+            drops: tier_drops,
+            backups,
             datagrams,
             hostile,
             asleep_until_nanos,
@@ -295,6 +300,7 @@ impl World {
             }
         }
         self.rest(life)?;
+        self.finish_backup(life)?;
         let goes_on = until < u64::from(self.swarm.commands);
         if goes_on && self.swarm.flush && self.random.one_in(3) {
             // Alone: nothing before or behind it makes it durable.
@@ -333,37 +339,38 @@ impl World {
         (now, self.may_miss(&life.rig))
     }
 
-    /// Whether an item may be gone without a trace. Memory may have had one that the tier evicted
-    /// until the next life.
+    /// Whether an item may be gone without a trace.
     fn may_miss(&self, rig: &Rig) -> bool {
-        self.has_evicted || judge::may_miss(self.swarm.kept, rig)
+        judge::may_miss(self.swarm.kept, rig)
     }
 
     /// The server ends, and the machine with it or not.
     fn end(&mut self, mut life: Life, end: End, last: bool) -> Outcome {
         let off = self.has_no_power();
         self.books.counts.evictions += life.rig.evictions();
-        let evicted = life.rig.tier_evictions();
-        self.books.counts.tier_evictions += evicted;
-        self.has_evicted |= 0 < evicted;
+        self.books.counts.tier_evictions += life.rig.tier_evictions();
         if let Some(net) = &life.rig.datagrams {
             let fates = net.fates();
             self.books.counts.datagram_faults +=
                 fates.dropped + fates.duplicated + fates.reordered + fates.overflowed;
         }
         let is_settled = end == End::Restart && !off && self.stop(&mut life)?;
+        self.note_drops(&mut life);
         let (now, may_miss) = self.now(&life);
         {
             let (mut scene, streams) = self.scene(&life.rig);
             streams.iter_mut().for_each(|client| client.disconnect(scene.books));
             life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
         }
-        let loss = match self.swarm.kept {
-            Kept::No => Loss::All,
-            Kept::Always => Loss::Nothing,
-            Kept::Interval if end == End::Restart && !off => Loss::Nothing,
-            Kept::Interval => Loss::Since(life.durable_moment),
+        let restored = if last { None } else { self.restored(&mut life) };
+        let loss = match (self.swarm.kept, &restored) {
+            (_, Some((_, moment))) => Loss::Since(*moment),
+            (Kept::No, _) => Loss::All,
+            (Kept::Always, _) => Loss::Nothing,
+            (Kept::Interval, _) if end == End::Restart && !off => Loss::Nothing,
+            (Kept::Interval, _) => Loss::Since(life.durable_moment),
         };
+        let is_settled = is_settled && restored.is_none();
         self.books.lose(loss, now, may_miss);
         if self.swarm.back && self.random.one_in(2) {
             self.books.stepped_back(now);
@@ -389,6 +396,10 @@ impl World {
             });
         } else {
             counts.restarts += 1;
+        }
+        if let Some((machine, _)) = restored {
+            // What was copied of the others before is another store's.
+            (self.machine, self.older) = (Some(machine), None);
         }
         self.books.say(|| format!("the server ends: {end:?}"));
         if end != End::PowerCut {
@@ -419,6 +430,7 @@ impl World {
     /// checkpoint has vouched for all of it.
     fn stop(&mut self, life: &mut Life) -> Outcome<bool> {
         life.hostile.clear();
+        life.backups.iter_mut().for_each(Backups::leave);
         life.rig.domains.iter().for_each(|shared| shared.enter_phase(Phase::Draining));
         for _ in 0..2_000 {
             if life.rig.shared.is_drained() {

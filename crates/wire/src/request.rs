@@ -79,9 +79,9 @@ pub enum Request<'a> {
         /// No answer wanted.
         noreply: bool,
     },
-    /// A command of memcached's that tunes an engine part this server does not have (`slabs`,
-    /// `lru`, `lru_crawler`, `watch`, `misbehave`, `extstore`, `debugtime`...): the whole line
-    /// without its newline, for the server to answer.
+    /// `backup`, or a command of memcached's that tunes an engine part this server does not have
+    /// (`slabs`, `lru`, `lru_crawler`, `watch`, `misbehave`, `extstore`, `debugtime`...): the whole
+    /// line without its newline, for the server to answer.
     Admin(&'a [u8]),
 }
 

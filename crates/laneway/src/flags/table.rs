@@ -179,6 +179,10 @@ flags! {
         ]);
     Number read_threads: Option<usize> = flag("read-threads", "num").default("8")
         .help("reads that wait for the SSD at a time");
+    Path backup_dir: Option<OsString> = flag("backup-dir", "folder")
+        .help("clients may have the data folder copied to a file in this one (laneway backup)");
+    Bytes backup_rate: Option<u64> = flag("backup-rate", "bytes").default("64m")
+        .help("what a backup writes a second at most; 0: as much as it can");
 }
 
 "Lanes (Minos, NSDI'19, sections 3 and 5)" {

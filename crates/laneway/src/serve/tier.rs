@@ -4,6 +4,7 @@ use crate::flags::{self, Flags};
 use laneway_policy::Design;
 use laneway_server::boot::{self, Opened};
 use laneway_server::durable::DurableSettings;
+use laneway_server::durable::copier::BackupSettings;
 use laneway_server::durable::shared::Recovery;
 use laneway_tier::{Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, WhenFull};
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ const INTERVAL_MS_MAX: u64 = 60_000;
 /// Reading threads by default: as many reads as an SSD likes to see at once.
 const READ_THREADS: usize = 8;
 const READ_THREADS_MAX: usize = 256;
+/// What a backup writes a second by default: little beside what an SSD can do.
+const BACKUP_BYTES_PER_SECOND: u64 = 64 << 20;
 /// How often a long start says how far it is.
 const PROGRESS_MS: u128 = 1000;
 /// Problems that a start tells one by one: an item each, there may be millions.
@@ -44,7 +47,26 @@ pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>
     if !(1..=READ_THREADS_MAX).contains(&read_threads) {
         return Err(format!("--read-threads {read_threads}: must be from 1 to {READ_THREADS_MAX}"));
     }
-    Ok(Some(DurableSettings { directory, interval, read_threads }))
+    let backup = backup(flags)?;
+    Ok(Some(DurableSettings { directory, interval, read_threads, backup }))
+}
+
+/// Where backups go; none without a folder for them.
+fn backup(flags: &Flags) -> Result<Option<BackupSettings>, String> {
+    let Some(folder) = flags.backup_dir.as_ref().map(PathBuf::from) else {
+        return match flags.backup_rate {
+            None => Ok(None),
+            Some(_) => {
+                Err("--backup-rate: no backup can be asked for; say --backup-dir DIR too".into())
+            }
+        };
+    };
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(format!("--backup-dir {folder}: there is no such folder; make it first"));
+    }
+    let bytes_per_second = flags.backup_rate.unwrap_or(BACKUP_BYTES_PER_SECOND);
+    Ok(Some(BackupSettings { folder, bytes_per_second }))
 }
 
 /// A flag that means nothing without `--data-dir`, if one was given.
@@ -61,6 +83,8 @@ fn first_given(flags: &Flags) -> Option<&'static str> {
         ("--migrate-by", flags.migrate_by.is_some()),
         ("--when-full", flags.when_full.is_some()),
         ("--read-threads", flags.read_threads.is_some()),
+        ("--backup-dir", flags.backup_dir.is_some()),
+        ("--backup-rate", flags.backup_rate.is_some()),
         ("--unsafe-volatile-pm", flags.volatile_pm),
         ("--pad-groups", flags.pad_groups),
         ("--accept-lost-log", flags.accept_lost_log),

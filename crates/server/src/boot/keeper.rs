@@ -4,6 +4,7 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
+use crate::durable::copier::{BackupSettings, Copier, Folder};
 use crate::durable::executor::Executor;
 use crate::durable::hands::{Done, Hands, Order, carry_out};
 use crate::durable::shared::{Durable, Recovery};
@@ -65,6 +66,7 @@ impl Opened {
 pub(super) struct Running {
     durable: Arc<Durable>,
     keeper: JoinHandle<()>,
+    copier: Option<JoinHandle<()>>,
     waiting: Vec<JoinHandle<()>>,
     // Released after everything else.
     _lock: FolderLock,
@@ -85,19 +87,52 @@ impl Running {
         let builder = thread::Builder::new().name("keeper".into());
         let kept = durable.clone();
         let keeper = builder.spawn(move || keep(&keeper, &kept, clock)).map_err(told)?;
-        Ok(Running { durable, keeper, waiting, _lock: lock })
+        let backup = settings.backup;
+        let copier = backup.map(|backup| start_copier(backup, &durable, clock)).transpose()?;
+        Ok(Running { durable, keeper, copier, waiting, _lock: lock })
     }
 
     /// No worker runs any more: finish, make everything durable, and a checkpoint.
     pub(super) fn stop(self) -> laneway_tier::Result<()> {
         self.durable.stop();
+        self.durable.backups.close();
         // A thread that panicked has said so already.
         let _ = self.keeper.join();
-        for thread in self.waiting {
+        for thread in self.copier.into_iter().chain(self.waiting) {
             let _ = thread.join();
         }
         self.durable.tier.settle()
     }
+}
+
+/// The thread that makes backups: of ordinary priority, for a step may hold what writers need, and
+/// bounded by its rate.
+fn start_copier(
+    settings: BackupSettings,
+    durable: &Arc<Durable>,
+    clock: SystemClock,
+) -> Result<JoinHandle<()>, String> {
+    let BackupSettings { folder, bytes_per_second } = settings;
+    let durable = durable.clone();
+    let (bounds, place) = (durable.tier.backup_bounds(), Box::new(Folder(folder)));
+    let mut copier = Copier::new(durable.clone(), place, bytes_per_second, bounds);
+    let backups = durable.clone();
+    let copy = move || {
+        while !durable.backups.is_closed() {
+            let now = clock.nanos();
+            match copier.step(now, clock.unix_seconds(now)) {
+                None => thread::park(),
+                Some(due) if due <= now => thread::yield_now(), // workers on its CPU come first
+                Some(due) => thread::park_timeout(Duration::from_nanos(due - now)),
+            }
+        }
+        let now = clock.nanos();
+        copier.step(now, clock.unix_seconds(now));
+    };
+    let thread = thread::Builder::new().name("tier-backup".into()).spawn(copy).map_err(told)?;
+    let copier = thread.thread().clone();
+    backups.backups.enable(Box::new(move || copier.unpark()));
+    Ok(thread)
 }
 
 fn told(error: io::Error) -> String {

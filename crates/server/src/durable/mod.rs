@@ -17,7 +17,8 @@
 //! to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves
 //! once it is true); then, as what was waited for ends: [`fault`]
 //! (an item comes into memory), [`resume`] (a change is kept), [`settle`] (a group is durable).
-//! [`hands`] wait for devices. [`state`] is what the keeper knows; [`capture`] is how it learns
+//! Beside all of it [`copier`] makes the backups that are asked of [`backup`]. [`hands`] wait for
+//! devices. [`state`] is what the keeper knows; [`capture`] is how it learns
 //! what a command changed.
 //!
 //! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
@@ -28,9 +29,11 @@
 pub mod admit;
 pub mod aside;
 pub mod at_once;
+pub mod backup;
 pub mod binary;
 pub mod capture;
 pub mod change;
+pub mod copier;
 pub mod executor;
 pub mod fault;
 pub mod fetch;
@@ -49,6 +52,7 @@ mod turns;
 pub mod veil;
 pub mod walks;
 
+use self::copier::BackupSettings;
 use laneway_tier::DirectorySettings;
 use std::time::Duration;
 
@@ -61,4 +65,6 @@ pub struct DurableSettings {
     pub interval: Option<Duration>,
     /// Reads that wait for a device at a time.
     pub read_threads: usize,
+    /// Where backups go, if clients may ask for them.
+    pub backup: Option<BackupSettings>,
 }

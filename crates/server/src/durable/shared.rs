@@ -1,5 +1,6 @@
 //! What workers and the keeper share.
 
+use super::backup::Backups;
 use super::veil::Veil;
 use super::walks::Walks;
 use crate::handoff::Job;
@@ -80,6 +81,8 @@ pub struct Durable {
     pub recovery: Recovery,
     /// What was done.
     pub counts: Counts,
+    /// Copies of the store that clients ask for.
+    pub backups: Backups,
     /// No more requests come.
     stopping: AtomicBool,
     bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -103,6 +106,7 @@ impl Durable {
             held_bytes: AtomicU64::new(0),
             recovery,
             counts: Counts::default(),
+            backups: Backups::default(),
             stopping: AtomicBool::new(false),
             bell: OnceLock::new(),
             helper: OnceLock::new(),

@@ -3,6 +3,7 @@
 //! asked, the refusal of a switched-off feature where the client would wait for something.
 
 use super::{Context, reply};
+use crate::durable::backup::{self, Asked};
 use laneway_wire::reply::{
     BAD_FORMAT, ERROR, MEMORY_LIMIT_NOT_MEGABYTES, MEMORY_LIMIT_TOO_SMALL, OK,
 };
@@ -53,6 +54,13 @@ pub(super) fn memory_limit(
         _ => MEMORY_LIMIT_NOT_MEGABYTES,
     };
     reply::unless(noreply, line, out);
+}
+
+/// What a `backup` line asks; nothing where the line is another.
+pub(super) fn backup(line: &[u8]) -> Option<Result<Asked, &'static [u8]>> {
+    let words: Vec<&[u8]> = Tokens::new(line.trim_ascii_end()).collect();
+    let (&command, words) = words.split_first()?;
+    (command == b"backup").then(|| backup::asked(words))
 }
 
 /// Everything else: `line` is the whole line; `tls`: it is spoken.

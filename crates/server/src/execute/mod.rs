@@ -32,6 +32,7 @@ pub use store::{
 };
 
 use crate::counters::Counters;
+use crate::durable::backup;
 use crate::durable::veil::{Sight, Veiled};
 use crate::stats;
 use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Pinned, Refused, Store, UnixSeconds};
@@ -209,6 +210,8 @@ pub enum Outcome {
     FlushAt(UnixSeconds),
     /// Answer this by the stats module: it needs the state that all workers share.
     Stats(stats::Question),
+    /// Answer this by what all workers share.
+    Backup(Box<backup::Asked>),
     /// Log this much from now on (0, 1 or 2).
     Verbosity(u32),
 }
@@ -277,7 +280,11 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
         Request::MemoryLimit { megabytes, noreply } => {
             admin::memory_limit(context, *megabytes, *noreply, out);
         }
-        Request::Admin(line) => admin::answer(line, context.settings.tls_enabled, out),
+        Request::Admin(line) => match admin::backup(line) {
+            Some(Ok(asked)) => return Outcome::Backup(asked.into()),
+            Some(Err(reply)) => out.extend_from_slice(reply),
+            None => admin::answer(line, context.settings.tls_enabled, out),
+        },
     }
     Outcome::Done
 }

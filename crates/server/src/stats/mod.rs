@@ -4,8 +4,9 @@
 //! writer of its family; the writers know names, order and units, and nothing of where the numbers
 //! come from. Families of memcached's carry its names in its order; what has no counterpart here is
 //! a constant that docs/protocol.md lists. `lanes`, `latency`, `buckets`, `clients`, `topology`,
-//! `udp`, `kernel`, `hotkeys` and `balance` are our own.
+//! `udp`, `kernel`, `backup`, `hotkeys` and `balance` are our own.
 
+mod backup;
 mod clients;
 mod general;
 mod hot;
@@ -23,6 +24,7 @@ mod tls;
 mod topology;
 mod udp;
 
+pub use backup::write_backup;
 pub use clients::write_clients;
 pub use general::{GeneralSnapshot, write_general};
 pub use hot::{BalanceSnapshot, HotKeyLine, HotKeysSnapshot, SlotsSnapshot};
@@ -85,6 +87,8 @@ pub enum Question {
     Tls,
     /// `stats tier`: [`write_tier`].
     Tier,
+    /// `stats backup`: [`write_backup`].
+    Backup,
     /// `stats kernel`: [`write_kernel`].
     Kernel,
     /// `stats hotkeys`: [`write_hot_keys`].
@@ -131,6 +135,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"rdma" => Question::Rdma,
         b"tls" => Question::Tls,
         b"tier" => Question::Tier,
+        b"backup" => Question::Backup,
         b"kernel" => Question::Kernel,
         b"hotkeys" => Question::HotKeys,
         b"balance" => Question::Balance,

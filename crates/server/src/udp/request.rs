@@ -24,6 +24,9 @@ use laneway_wire::reply::{BAD_DATA_CHUNK, CRLF, END};
 use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Meta, Request, Then, parse};
 use std::cell::Cell;
 
+/// The reply to `backup`, which ends with the connection that asked.
+const BACKUP_BY_STREAM: &[u8] =
+    b"CLIENT_ERROR a backup belongs to a connection; ask over a stream\r\n";
 /// The reply to several requests that together are longer than what is served at once.
 const TOO_LONG_TOGETHER: &[u8] =
     b"SERVER_ERROR too long for several requests in one message, send them apart\r\n";
@@ -476,6 +479,7 @@ impl Desk {
                 self.tally(core, from, operation(request), touched.get());
                 return Next::Last(bytes.len());
             }
+            Outcome::Backup(_) => out.extend_from_slice(BACKUP_BY_STREAM),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
         core.count_hot_request(request);

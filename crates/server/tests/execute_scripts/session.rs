@@ -2,6 +2,7 @@
 
 use crate::script::Case;
 use laneway_server::counters::Board;
+use laneway_server::durable::backup;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_server::stats::{self, BalanceSnapshot, GeneralSnapshot, Question, SettingsSnapshot};
 use laneway_store::{Config, Listing, Mode, Store};
@@ -182,6 +183,7 @@ impl Session {
             Outcome::Close | Outcome::Shutdown { .. } => self.closed = true,
             Outcome::FlushAt(at) => self.flush_at = at,
             Outcome::Stats(question) => self.stats(question),
+            Outcome::Backup(_) => self.out.extend_from_slice(backup::DISABLED),
         }
     }
 
@@ -223,6 +225,7 @@ impl Session {
                 out.extend_from_slice(b"END\r\n");
             }
             Question::Tier => stats::write_tier(None, out),
+            Question::Backup => stats::write_backup(None, out),
             Question::Topology => out.extend_from_slice(b"STAT workers 1\r\nEND\r\n"),
             Question::HotKeys => stats::write_hot_keys(None, out),
             Question::Balance => stats::write_balance(&BalanceSnapshot::default(), out),

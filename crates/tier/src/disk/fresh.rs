@@ -100,7 +100,7 @@ impl Drop for Making<'_> {
 
 /// Locks a file that is to be made. Between the opening and the lock somebody else may have made
 /// and named it: then it is theirs, and is not touched.
-fn own(file: &OwnedFd, temporary: &Path) -> Result<()> {
+pub fn own(file: &OwnedFd, temporary: &Path) -> Result<()> {
     lock(file, temporary)?;
     let ours = doing("look at a new file", fstat(file).map_err(Into::into))?;
     match stat(temporary) {
@@ -123,7 +123,7 @@ pub fn make_folder(folder: &Path) -> Result<()> {
 }
 
 /// What was made or named there is found again only once its folder is durable.
-fn sync_folder_of(path: &Path) -> Result<()> {
+pub fn sync_folder_of(path: &Path) -> Result<()> {
     let folder = match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
         Some(folder) => folder,

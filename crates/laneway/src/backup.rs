@@ -1,0 +1,189 @@
+//! `laneway backup`: has a running server copy its data folder, and tells how far it is; or checks
+//! such a copy.
+
+use crate::STATUS_USAGE;
+use crate::asking::{Failure, Family, Place, Server};
+use laneway_tier::dump::Stream;
+use lexopt::{Arg, Parser, ValueExt};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufReader, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+const HELP: &str = "\
+laneway backup: copy what a running server keeps durably, while it serves
+
+Usage: laneway backup [--server HOST:PORT | --socket PATH] [--login FILE] NAME
+       laneway backup --check FILE
+
+The server writes the copy to the file NAME in the folder that it was given by
+serve --backup-dir, on its own machine, no faster than serve --backup-rate says.
+The copy is what the server held at the instant it began: every write that was
+answered before is in it, and none that was asked for afterwards.
+
+Until it is whole and durable the file is called NAME.part. Whoever ends this
+command ends the backup, and the file is removed. A file that is there already
+is never written over.
+
+FILE is checked from its first byte to its last, with --check; no server need
+run. laneway load DIR --input FILE puts it into a new folder.
+
+USER:PASSWORD in the first line of --login's FILE are for a server that asks for
+them (serve -Y).
+
+Exit status: 0 the copy is whole; 1 it is not, or not every item could be read;
+2 the command line makes no sense.
+";
+
+/// How often the server is asked how far it is.
+const TICK: Duration = Duration::from_millis(200);
+/// Ticks after which it is told again to who does not look at a terminal.
+const TICKS_TOLD: u32 = 50;
+
+#[derive(Default)]
+struct Words {
+    place: Place,
+    login: Option<OsString>,
+    name: Option<String>,
+    check: Option<PathBuf>,
+}
+
+/// Run it.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    let words = match read(args) {
+        Ok(Some(words)) => words,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("laneway backup: {error}; see laneway backup --help");
+            return ExitCode::from(STATUS_USAGE);
+        }
+    };
+    let done = match (&words.check, &words.name) {
+        (Some(path), None) => check(path),
+        (None, Some(name)) => copy(&words, name).map_err(|failure| failure.told(&words.place)),
+        _ => {
+            eprintln!("laneway backup: say one NAME, or --check FILE; see laneway backup --help");
+            return ExitCode::from(STATUS_USAGE);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(told) => {
+            eprintln!("laneway backup: {told}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// None where help is wanted.
+fn read(args: Vec<OsString>) -> Result<Option<Words>, lexopt::Error> {
+    let mut words = Words::default();
+    let mut parser = Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("server") | Arg::Short('s') => {
+                words.place = Place::Tcp(parser.value()?.string()?);
+            }
+            Arg::Long("socket") => words.place = Place::Unix(parser.value()?),
+            Arg::Long("login") => words.login = Some(parser.value()?),
+            Arg::Long("check") => words.check = Some(parser.value()?.into()),
+            Arg::Long("help") | Arg::Short('h') => return Ok(None),
+            Arg::Value(name) if words.name.is_none() => words.name = Some(name.string()?),
+            arg => return Err(arg.unexpected()),
+        }
+    }
+    Ok(Some(words))
+}
+
+fn check(path: &PathBuf) -> Result<bool, String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(|error| told(&error))?;
+    let mut stream = Stream::open(BufReader::new(file)).map_err(|error| told(&error))?;
+    let items = stream.verify().map_err(|error| told(&error))?;
+    println!("{}: {items} items, whole and undamaged", path.display());
+    Ok(true)
+}
+
+/// Whether all of it was copied.
+fn copy(words: &Words, name: &str) -> Result<bool, Failure> {
+    // Its own line, and no second one.
+    if name.contains(|c: char| c.is_ascii_control() || c == ' ') {
+        return Err(Failure::Refused(format!("nothing: {name:?} is no name of a backup")));
+    }
+    let mut server = Server::of(&words.place, words.login.as_deref())?;
+    match server.line_for(&format!("backup start {name}"))?.as_str() {
+        "OK" => {}
+        "ERROR" => return Err(Failure::Refused("that it knows no backups".into())),
+        line => return Err(Failure::Refused(line.to_owned())),
+    }
+    let is_seen = std::io::stderr().is_terminal();
+    let mut ticks = 0;
+    loop {
+        let told = server.family("backup")?;
+        let state = told.text("backup_state").unwrap_or_default();
+        if state != "running" {
+            if is_seen && ticks > 0 {
+                eprintln!();
+            }
+            return Ok(ended(name, &told));
+        }
+        match is_seen {
+            true => eprint!("\r{}", progress(&told)),
+            false if ticks % TICKS_TOLD == TICKS_TOLD - 1 => eprintln!("{}", progress(&told)),
+            false => {}
+        }
+        ticks += 1;
+        thread::sleep(TICK);
+    }
+}
+
+fn progress(told: &Family) -> String {
+    let number = |name: &str| told.number(name) as u64;
+    let (items, all) = (number("backup_items"), number("backup_items_at_start"));
+    let percent = (items * 100).checked_div(all).unwrap_or(0).min(100);
+    let mib = number("backup_bytes") >> 20;
+    format!("{percent:3} %: {items} of {all} items, {mib} MiB")
+}
+
+fn ended(name: &str, told: &Family) -> bool {
+    let text = |name: &str| told.text(name).unwrap_or_default().to_owned();
+    let (items, lost) = (text("backup_items"), told.number("backup_items_lost"));
+    if text("backup_name") != name || text("backup_state") != "done" {
+        eprintln!("laneway backup: {name}: {}", text("backup_error"));
+        return false;
+    }
+    println!("{name}: {items} items, {} bytes", text("backup_bytes"));
+    if lost > 0.0 {
+        eprintln!(
+            "laneway backup: {lost} items are damaged in the server's folder and not in the copy; \
+             the server's log names them"
+        );
+    }
+    lost == 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_where_items_are_more_than_there_were_or_none() {
+        for (items, all, expected) in [
+            ("5", "10", " 50 %: 5 of 10 items, 3 MiB"),
+            ("12", "10", "100 %: 12 of 10 items, 3 MiB"),
+            ("0", "0", "  0 %: 0 of 0 items, 3 MiB"),
+        ] {
+            let told = [("backup_items", items), ("backup_items_at_start", all)];
+            let told = told.into_iter().chain([("backup_bytes", "3145728")]);
+            let told = told.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            assert_eq!(progress(&Family(told)), expected);
+        }
+    }
+}

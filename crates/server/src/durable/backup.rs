@@ -1,0 +1,259 @@
+//! What clients ask of backups, and what they are told: `backup start NAME`, `backup stop`,
+//! `stats backup`.
+//!
+//! There is one backup at a time. It belongs to the connection that asked for it, and is given up
+//! when that is closed. Workers leave an order here and wait for nothing; who carries it out is
+//! [`super::copier`].
+
+use laneway_tier::backup::file::is_name;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Who asks where no backup can be made.
+pub const DISABLED: &[u8] =
+    b"CLIENT_ERROR backups are not enabled; serve --data-dir DIR --backup-dir DIR enables them\r\n";
+const BAD_NAME: &[u8] = b"CLIENT_ERROR a backup's name is made of letters, digits, '.', '-' and \
+    '_', begins with a letter or digit and does not end in .part\r\n";
+const USAGE: &[u8] = b"CLIENT_ERROR usage: backup start NAME|stop\r\n";
+const UNDER_WAY: &[u8] =
+    b"SERVER_ERROR a backup is under way; stats backup tells how far it is\r\n";
+const NONE_UNDER_WAY: &[u8] = b"CLIENT_ERROR no backup is under way\r\n";
+const STOPPING: &[u8] = b"SERVER_ERROR the server is stopping\r\n";
+const OK: &[u8] = b"OK\r\n";
+
+/// What a client asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// `backup start NAME`.
+    Start(String),
+    /// `backup stop`.
+    Stop,
+}
+
+/// How a backup stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// None was asked for since the start.
+    #[default]
+    None,
+    /// It is under way.
+    UnderWay,
+    /// It is whole, durable, and has its name.
+    Done,
+    /// It came to nothing.
+    Failed,
+}
+
+impl Standing {
+    /// As `stats backup` tells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::None => "none",
+            Standing::UnderWay => "running",
+            Standing::Done => "done",
+            Standing::Failed => "failed",
+        }
+    }
+}
+
+/// The last backup, as it is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// How it stands.
+    pub standing: Standing,
+    /// Its name.
+    pub name: String,
+    /// Items copied.
+    pub items: u64,
+    /// Items that there were when it began.
+    pub items_total: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Items that could not be read.
+    pub lost: u64,
+    /// Why it came to nothing.
+    pub error: String,
+    /// Unix times; 0 while it is not known.
+    pub began_seconds: u32,
+    /// See above.
+    pub ended_seconds: u32,
+}
+
+/// What is to be done about the backup that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Begin one of this name.
+    Begin(String),
+    /// Give it up, for this reason.
+    GiveUp(&'static str),
+}
+
+#[derive(Default)]
+struct State {
+    order: Option<Order>,
+    told: Told,
+    is_closed: bool,
+}
+
+/// What workers and the copier share.
+#[derive(Default)]
+pub struct Backups {
+    is_enabled: AtomicBool,
+    /// The number of the connection whose backup is under way; 0 for nobody's. A hint for who
+    /// leaves: the rest is looked at under the lock.
+    asker: AtomicU64,
+    state: Mutex<State>,
+    bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// The words behind `backup`.
+pub fn asked(words: &[&[u8]]) -> Result<Asked, &'static [u8]> {
+    match words {
+        [b"start", name] => match std::str::from_utf8(name) {
+            Ok(name) if is_name(name) => Ok(Asked::Start(name.to_owned())),
+            _ => Err(BAD_NAME),
+        },
+        [b"stop"] => Ok(Asked::Stop),
+        _ => Err(USAGE),
+    }
+}
+
+impl Backups {
+    /// From now on somebody carries orders out, whom `bell` wakes.
+    pub fn enable(&self, bell: Box<dyn Fn() + Send + Sync>) {
+        assert!(self.bell.set(bell).is_ok(), "there is one copier");
+        self.is_enabled.store(true, Relaxed); // whoever sees it late is told that there is none
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell();
+        }
+    }
+
+    /// The reply to what the connection of this number asks; 0 where there is no connection.
+    pub fn answer(&self, asked: &Asked, asker: u64) -> &'static [u8] {
+        if !self.is_enabled.load(Relaxed) {
+            return DISABLED;
+        }
+        let mut state = self.lock();
+        let is_under_way = state.told.standing == Standing::UnderWay;
+        match asked {
+            Asked::Start(_) if state.is_closed => return STOPPING,
+            Asked::Start(_) if is_under_way => return UNDER_WAY,
+            Asked::Start(name) => {
+                let standing = Standing::UnderWay;
+                state.told = Told { standing, name: name.clone(), ..Told::default() };
+                state.order = Some(Order::Begin(name.clone()));
+                self.asker.store(asker, Relaxed); // under the lock, as where it is taken away
+            }
+            Asked::Stop if !is_under_way => return NONE_UNDER_WAY,
+            Asked::Stop => state.order = Some(Order::GiveUp("it was stopped by a client")),
+        }
+        drop(state);
+        self.ring();
+        OK
+    }
+
+    /// The connection of this number is closed.
+    pub fn asker_left(&self, number: u64) {
+        if self.asker.load(Relaxed) != number || number == 0 {
+            return;
+        }
+        self.give_up("whoever asked for it has closed the connection");
+    }
+
+    /// The server stops.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.give_up("the server was stopped");
+        self.ring();
+    }
+
+    /// Whether it does.
+    pub fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
+    fn give_up(&self, why: &'static str) {
+        let mut state = self.lock();
+        if state.told.standing == Standing::UnderWay {
+            state.order = Some(Order::GiveUp(why));
+            drop(state);
+            self.ring();
+        }
+    }
+
+    /// The last backup.
+    pub fn told(&self) -> Told {
+        self.lock().told.clone()
+    }
+
+    /// Whether there can be one.
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Relaxed)
+    }
+
+    /// What is to be done, once.
+    pub(super) fn take_order(&self) -> Option<Order> {
+        self.lock().order.take()
+    }
+
+    /// Tells how the backup stands.
+    pub(super) fn tell(&self, change: impl FnOnce(&mut Told)) {
+        let mut state = self.lock();
+        change(&mut state.told);
+        if state.told.standing != Standing::UnderWay {
+            state.order = None; // of one that is over
+            self.asker.store(0, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_elsewhere_and_words_that_mean_nothing_are_refused() {
+        for (words, expected) in [
+            (&[&b"start"[..], b"day-1.dump"][..], Ok(Asked::Start("day-1.dump".into()))),
+            (&[b"stop"], Ok(Asked::Stop)),
+            (&[b"start", b"../day"], Err(BAD_NAME)),
+            (&[b"start", b"a/b"], Err(BAD_NAME)),
+            (&[b"start", b"day.part"], Err(BAD_NAME)),
+            (&[b"start", b"\xff"], Err(BAD_NAME)),
+            (&[b"start"], Err(USAGE)),
+            (&[b"stop", b"now"], Err(USAGE)),
+            (&[], Err(USAGE)),
+        ] {
+            assert_eq!(asked(words), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_backup_belongs_to_the_connection_that_asked_for_it() {
+        let backups = Backups::default();
+        let start = Asked::Start("day".into());
+        assert_eq!(backups.answer(&start, 7), DISABLED);
+        backups.enable(Box::new(|| {}));
+        assert_eq!(backups.answer(&Asked::Stop, 7), NONE_UNDER_WAY);
+        assert_eq!(backups.answer(&start, 7), OK);
+        assert_eq!(backups.answer(&start, 8), UNDER_WAY);
+        assert_eq!(backups.take_order(), Some(Order::Begin("day".into())));
+        backups.asker_left(8);
+        backups.asker_left(0);
+        assert_eq!(backups.take_order(), None);
+        backups.asker_left(7);
+        assert!(matches!(backups.take_order(), Some(Order::GiveUp(_))));
+        backups.tell(|told| told.standing = Standing::Failed);
+        backups.asker_left(7);
+        assert_eq!(backups.take_order(), None);
+        backups.close();
+        assert_eq!(backups.answer(&start, 7), STOPPING);
+    }
+}
