@@ -127,12 +127,14 @@ fn copy(words: &Words, name: &str) -> Result<bool, Failure> {
     let mut ticks = 0;
     loop {
         let told = server.family("backup")?;
-        let state = told.text("backup_state").unwrap_or_default();
-        if state != "running" {
+        if let Some(end) = end(name, &told) {
             if is_seen && ticks > 0 {
                 eprintln!();
             }
-            return Ok(ended(name, &told));
+            return Ok(end.unwrap_or_else(|why| {
+                eprintln!("laneway backup: {why}");
+                false
+            }));
         }
         match is_seen {
             true => eprint!("\r{}", progress(&told)),
@@ -152,14 +154,29 @@ fn progress(told: &Family) -> String {
     format!("{percent:3} %: {items} of {all} items, {mib} MiB")
 }
 
-fn ended(name: &str, told: &Family) -> bool {
-    let text = |name: &str| told.text(name).unwrap_or_default().to_owned();
-    let (items, lost) = (text("backup_items"), told.number("backup_items_lost"));
-    if text("backup_name") != name || text("backup_state") != "done" {
-        eprintln!("laneway backup: {name}: {}", text("backup_error"));
-        return false;
+/// How the backup of this name has ended, if it has: whether all of it was copied.
+fn end(name: &str, told: &Family) -> Option<Result<bool, String>> {
+    let text = |name: &str| told.text(name).unwrap_or_default();
+    // Told at every look: one that ended since the last may have been followed by another.
+    if text("backup_name") != name {
+        return Some(Err(format!(
+            "{name}: it has ended, and how is not known here, for the server tells of {} by now; \
+             its log says more, and a file {name} in its folder is whole",
+            text("backup_name")
+        )));
     }
-    println!("{name}: {items} items, {} bytes", text("backup_bytes"));
+    match text("backup_state") {
+        "running" => None,
+        "done" => Some(Ok(is_all_of(name, told))),
+        _ => Some(Err(format!("{name}: {}", text("backup_error")))),
+    }
+}
+
+/// Tells what was copied, and whether that is all.
+fn is_all_of(name: &str, told: &Family) -> bool {
+    let text = |name: &str| told.text(name).unwrap_or_default();
+    let lost = told.number("backup_items_lost");
+    println!("{name}: {} items, {} bytes", text("backup_items"), text("backup_bytes"));
     if lost > 0.0 {
         eprintln!(
             "laneway backup: {lost} items are damaged in the server's folder and not in the copy; \
@@ -173,6 +190,24 @@ fn ended(name: &str, told: &Family) -> bool {
 mod tests {
     use super::*;
 
+    fn family(told: &[(&str, &str)]) -> Family {
+        Family(told.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
+    }
+
+    #[test]
+    fn another_backup_is_never_taken_for_ones_own() {
+        let told = |name, state| {
+            family(&[("backup_name", name), ("backup_state", state), ("backup_error", "why")])
+        };
+        assert_eq!(end("day", &told("day", "running")), None);
+        assert_eq!(end("day", &told("day", "done")), Some(Ok(true)));
+        assert_eq!(end("day", &told("day", "failed")), Some(Err("day: why".into())));
+        for state in ["running", "done", "failed"] {
+            let why = end("day", &told("night", state)).unwrap().unwrap_err();
+            assert!(why.contains("day: it has ended") && why.contains("night"), "{why}");
+        }
+    }
+
     #[test]
     fn progress_is_told_where_items_are_more_than_there_were_or_none() {
         for (items, all, expected) in [
@@ -181,9 +216,8 @@ mod tests {
             ("0", "0", "  0 %: 0 of 0 items, 3 MiB"),
         ] {
             let told = [("backup_items", items), ("backup_items_at_start", all)];
-            let told = told.into_iter().chain([("backup_bytes", "3145728")]);
-            let told = told.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            assert_eq!(progress(&Family(told)), expected);
+            let told = [&told[..], &[("backup_bytes", "3145728")]].concat();
+            assert_eq!(progress(&family(&told)), expected);
         }
     }
 }

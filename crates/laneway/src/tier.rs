@@ -46,6 +46,7 @@ Usage: laneway load DIR [--input FILE]
 
 From standard input, or FILE, which is read twice: nothing is loaded of one that
 is damaged. DIR is made if it is missing; items that it has already are replaced.
+What interrupts a load leaves a folder that no server opens, until it is loaded.
 Sizes may differ from the old ones: this is how a store is moved to larger media.
 A store that is made here takes --pm-index, too.
 ";
@@ -246,11 +247,15 @@ fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error>
             dumped
         }
     };
-    for (key, why) in &dumped.lost {
+    for (key, why) in &dumped.lost.named {
         eprintln!("laneway dump: lost: {}: {why}", key.escape_ascii());
     }
+    if 0 < dumped.lost.unnamed() {
+        let more = dumped.lost.unnamed();
+        eprintln!("laneway dump: lost: {more} more; laneway fsck names them all");
+    }
     eprintln!("laneway dump: {} items", dumped.items);
-    Ok(ExitCode::from(if dumped.lost.is_empty() { 0 } else { STATUS_DAMAGED }))
+    Ok(ExitCode::from(if dumped.lost.items == 0 { 0 } else { STATUS_DAMAGED }))
 }
 
 fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
@@ -265,17 +270,22 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
         Error::Dump(what) => Error::Dump(format!("{name}: {what}")),
         error => error,
     };
+    let mut given_out = 0;
     if let Some(path) = asked.file.as_ref().filter(|path| path.is_file()) {
         let file = File::open(path).map_err(file_error)?;
-        dump::Stream::open(BufReader::new(file)).and_then(|mut all| all.verify()).map_err(told)?;
+        let mut all = dump::Stream::open(BufReader::new(file)).map_err(told)?;
+        all.verify().map_err(told)?;
+        given_out = all.given_out();
     }
     let mut stream = dump::Stream::open(BufReader::new(input)).map_err(told)?;
     // Nobody else makes room here.
     let mut store = store.clone();
     store.settings.background = true;
-    let (directory, _) = Directory::open(&store, &mut |_, _| {})?;
+    let (directory, _) = Directory::open_to_load(&store, &mut |_, _| {})?;
+    // First, where it is known: whatever interrupts this, no CAS id comes again.
+    directory.pass_over(given_out)?;
     let items = stream.load(&directory).map_err(told)?;
-    directory.close()?;
+    directory.close_loaded()?;
     eprintln!("laneway load: {items} items");
     Ok(ExitCode::SUCCESS)
 }

@@ -293,6 +293,81 @@ fn a_damaged_copy_is_refused_before_the_folder_is_made() {
 }
 
 #[test]
+fn a_folder_that_is_half_loaded_serves_nobody_until_it_is_loaded() {
+    let place = Place::new("half");
+    let server = place.serve("data", &[]);
+    let mut client = connect(address(&server));
+    (0..50).for_each(|n| set(&mut client, &format!("key-{n}"), n, &value(n, 200)));
+    assert!(ran(backup(address(&server), &["day"])).status.success());
+    server.stop();
+    // Nobody looks at all of what is piped before it is loaded.
+    let whole = fs::read(place.path("copies/day")).expect("it is there");
+    let restored = place.path("restored");
+    let mut command = Command::new(BINARY);
+    command.args(["load", &restored]).args(SIZES).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut loading = command.spawn().expect("it runs");
+    let mut stdin = loading.stdin.take().expect("it was piped");
+    stdin.write_all(&whole[..whole.len() - 9]).expect("it is read");
+    drop(stdin);
+    let told = loading.wait_with_output().expect("it ends");
+    assert_eq!(told.status.code(), Some(74));
+    assert!(text(&told.stderr).contains("ends early"), "{}", text(&told.stderr));
+    for command in ["scan", "dump"] {
+        let told = Command::new(BINARY).args([command, &restored]).output().expect("it runs");
+        assert_eq!(told.status.code(), Some(74), "{command}");
+        let stderr = text(&told.stderr);
+        assert!(stderr.contains("did not come to its end"), "{command}: {stderr}");
+    }
+    let paths = [restored.clone(), place.path("copies")];
+    let mut serve = Command::new(BINARY);
+    serve.arg("serve").args(place.flags(&paths, &[]));
+    let told = Process::start(serve).err().expect("it serves half of the items");
+    assert!(told.contains("load-not-finished"), "{told}");
+    let loaded = load(&place, "copies/day", "restored");
+    assert!(loaded.status.success(), "{}", text(&loaded.stderr));
+    assert!(scan(&restored).contains("key-49 200 49 4000000000\n"));
+    place.serve("restored", &[]).stop();
+}
+
+#[test]
+fn the_highest_cas_id_that_a_client_may_choose_is_restored_and_loses_no_later_write() {
+    const CHOSEN: &[u8] = b"ms chosen 1 c E18446744073709551615\r\nz\r\n";
+    let place = Place::new("chosen");
+    let server = place.serve("data", &[]);
+    let mut client = connect(address(&server));
+    assert_eq!(ask(&mut client, CHOSEN, b"\r\n"), b"HD c18446744073709551615\r\n");
+    set(&mut client, "other", 1, b"before");
+    assert!(ran(backup(address(&server), &["day"])).status.success());
+    server.stop();
+    let loaded = load(&place, "copies/day", "restored");
+    assert!(loaded.status.success(), "{}", text(&loaded.stderr));
+    // Of the folder that was served, and of the one that was restored.
+    for folder in ["data", "restored"] {
+        for round in 0..2_u64 {
+            let server = place.serve(folder, &[]);
+            let mut client = connect(address(&server));
+            let got = ask(&mut client, b"mg chosen c v\r\n", b"z\r\n");
+            assert_eq!(text(&got), "VA 1 c18446744073709551615\r\nz\r\n", "{folder}");
+            if 0 < round {
+                for number in 0..20 {
+                    let request = format!("get key-{number}\r\n");
+                    let got = text(&ask(&mut client, request.as_bytes(), b"END\r\n"));
+                    assert!(got.contains("00000000."), "{folder}: key-{number}: {got}");
+                }
+                let got = text(&ask(&mut client, b"get other\r\n", b"END\r\n"));
+                assert!(got.contains("after"), "{folder}: {got}");
+            }
+            for number in 0..20 {
+                let bytes = if number % 4 == 0 { 9000 } else { 100 };
+                set(&mut client, &format!("key-{number}"), number, &value(0, bytes));
+            }
+            set(&mut client, "other", 1, b"after");
+            server.stop();
+        }
+    }
+}
+
+#[test]
 fn a_full_disk_ends_a_backup_and_the_server_goes_on() {
     let place = Place::new("full");
     let paths = [place.path("data"), place.path("copies")];

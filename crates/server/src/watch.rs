@@ -6,6 +6,7 @@
 
 use crate::clients::ClientWatch;
 use crate::counters::Totals;
+pub use crate::durable::backup::Ended;
 use crate::durable::shared::Durable;
 use crate::execute::VERSION;
 use crate::latency::{Latencies, Operation, row};
@@ -132,6 +133,8 @@ pub struct TierWatch {
     pub evicted: Evicted,
     /// How long the last start took.
     pub recovery_ms: u64,
+    /// Backups that have ended; none where none can be asked for.
+    pub backups: Option<Ended>,
 }
 
 /// The process.
@@ -335,6 +338,7 @@ fn of_tier(durable: &Durable) -> TierWatch {
         lost: read(&counts.lost),
         evicted: durable.tier.evicted(),
         recovery_ms: durable.recovery.took_ms,
+        backups: durable.backups.is_enabled().then(|| durable.backups.ended()),
     }
 }
 

@@ -48,6 +48,65 @@ fn answers_within(rig: &mut Rig, client: &Client, turns: usize) -> Vec<u8> {
 }
 
 #[test]
+fn the_highest_cas_id_that_a_client_may_choose_loses_nothing() {
+    const HIGHEST: &str = "18446744073709551615";
+    for form in FORMS {
+        let machine = machine();
+        let write = |rig: &mut Rig, round: u64| {
+            let client = rig.net.connect();
+            let chosen = |line: &str| line.replace("MAX", HIGHEST);
+            let (set, told) = (chosen("ms chosen 1 c EMAX\r\nz\r\n"), chosen("HD cMAX\r\n"));
+            check(rig, &client, &[(&set, &told)]);
+            // Small and large values of other keys and of this one's partition, and a deletion.
+            for number in 0..40 {
+                let bytes = if number % 8 == 0 { 5000 } else { 300 };
+                rig.set(&client, &format!("key-{number}"), &value(bytes, number + round));
+            }
+            check(
+                rig,
+                &client,
+                &[
+                    ("delete key-1\r\n", "DELETED\r\n"),
+                    ("ms again 1\r\na\r\n", "HD\r\n"),
+                    (&chosen("ms again 1 EMAX\r\nb\r\n"), "HD\r\n"),
+                    ("ms again 1\r\nc\r\n", "HD\r\n"),
+                    (&chosen("ma counted N0 J5 EMAX v\r\n"), "VA 1\r\n5\r\n"),
+                    ("incr counted 1\r\n", "6\r\n"),
+                    ("md counted\r\n", "HD\r\n"),
+                ],
+            );
+        };
+        let read = |rig: &mut Rig, round: u64| {
+            let client = rig.net.connect();
+            for number in (0..40).filter(|number| *number != 1) {
+                let bytes = if number % 8 == 0 { 5000 } else { 300 };
+                let request = format!("get key-{number}\r\n");
+                let found = hit(&format!("key-{number}"), &value(bytes, number + round));
+                let expected = [&found[..], b"END\r\n"].concat();
+                assert!(rig.ask(&client, request.as_bytes(), b"END\r\n") == expected, "{number}");
+            }
+            let chosen = format!("VA 1 c{HIGHEST}\r\nz\r\n");
+            let rows = [
+                ("get key-1 counted\r\n", "END\r\n"),
+                ("mg chosen c v\r\n", &chosen),
+                ("get again\r\n", "VALUE again 0 1\r\nc\r\nEND\r\n"),
+            ];
+            check(rig, &client, &rows);
+        };
+        // The second life begins above all that the first gave.
+        for round in 0..3 {
+            let (mut rig, kept) = started(&machine, form);
+            if 0 < round {
+                read(&mut rig, round - 1);
+            }
+            write(&mut rig, round);
+            read(&mut rig, round);
+            assert!(kept.tier.sequence() < 1 << 40, "{}", kept.tier.sequence());
+        }
+    }
+}
+
+#[test]
 fn every_kind_of_change_survives_a_restart() {
     for form in FORMS {
         let machine = machine();

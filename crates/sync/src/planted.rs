@@ -73,6 +73,7 @@ bugs! {
     EvictionUnwritten => "an evicted item is forgotten in memory and not in the log",
     CutForgotten => "a backup forgets what is replaced before it was copied",
     CutOverwritten => "a record that a backup needs is not kept when its segment is used again",
+    CutGivenUp => "a backup is given up although it holds less than it may",
     NewerEvicted => "an evicted item's deletion hides what is written of its key afterwards",
     FlushMarkIgnored => "a start ignores `flush_all`",
 }

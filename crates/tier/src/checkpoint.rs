@@ -60,9 +60,15 @@ impl Shared {
     pub fn checkpoint(&self) -> Result<()> {
         let mut maintenance = self.maintenance();
         let (head, behind_bytes, outline) = self.checkpoint_head()?;
-        let body = match &outline {
+        let write = || match &outline {
             Some(outline) => self.write_outline(&head, outline),
             None => self.write_checkpoint(&head),
+        };
+        let body = match write() {
+            // What a start has to read comes before who copies. Where items are evicted, others go
+            // for it.
+            Err(Error::SsdFull { .. }) if !self.evicts() && self.give_up_cut_for_room() => write(),
+            written => written,
         };
         let body = match body {
             Ok(body) => body,

@@ -12,7 +12,7 @@ use crate::tables::{
     DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, Table, for_each_record, key_of,
     read_table,
 };
-use crate::types::Result;
+use crate::types::{Error, Result};
 
 impl Shared {
     /// Whether a quarter of what sort tables hold is no longer current.
@@ -61,7 +61,15 @@ impl Shared {
             return Ok(false);
         }
         let moving = self.drop_expired(moving, RESERVE_PUT)?;
-        self.write_tables(moving).map_err(|(error, _)| error)?;
+        let written = match self.write_tables(moving) {
+            // Room that is made for all comes before who copies. Where items are evicted, others
+            // go for it.
+            Err((Error::SsdFull { .. }, back)) if !self.evicts() && self.give_up_cut_for_room() => {
+                self.write_tables(back)
+            }
+            written => written,
+        };
+        written.map_err(|(error, _)| error)?;
         self.drop_tables(&emptied)?;
         Ok(true)
     }

@@ -1,6 +1,6 @@
 //! A store in a folder: `lock`, `log` and `ssd`, or paths of one's own for the two media.
 
-use crate::disk::fresh::{Fresh, Making, make_folder};
+use crate::disk::fresh::{Fresh, Making, make_folder, sync_folder_of};
 use crate::disk::lock::{lock, open};
 use crate::disk::real::FileDisk;
 use crate::fsck::{self, Findings};
@@ -13,12 +13,16 @@ use crate::recover::{Media, Progress};
 use crate::report::Report;
 use crate::superblock::{Front, Superblock};
 use crate::tier::Tier;
-use crate::types::{Error, Result, Settings};
+use crate::types::{Error, Result, Settings, doing};
 use rustix::fs::OFlags;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// In the folder while what was copied is loaded into it.
+const LOADING: &str = "load-not-finished";
 
 /// What the log lies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,24 +155,66 @@ impl DirectorySettings {
 /// An open store in a folder, locked against other processes.
 pub struct Directory {
     tier: Tier,
+    path: PathBuf,
     // Released after everything else.
     _lock: OwnedFd,
 }
 
 impl Directory {
-    /// Opens the store, or makes it.
+    /// Opens the store, or makes it; not one that was being loaded and never was to its end.
     pub fn open(
         settings: &DirectorySettings,
         progress: Progress<'_>,
     ) -> Result<(Directory, Report)> {
+        Directory::open_any(settings, progress, false)
+    }
+
+    /// Opens the store, or makes it, to load what was copied: until [`Directory::close_loaded`] it
+    /// cannot be opened otherwise.
+    pub fn open_to_load(
+        settings: &DirectorySettings,
+        progress: Progress<'_>,
+    ) -> Result<(Directory, Report)> {
+        Directory::open_any(settings, progress, true)
+    }
+
+    fn open_any(
+        settings: &DirectorySettings,
+        progress: Progress<'_>,
+        is_to_load: bool,
+    ) -> Result<(Directory, Report)> {
         make_folder(&settings.path)?;
         let lock = lock_folder(&settings.path)?;
+        let mark = settings.path.join(LOADING);
+        let is_half = mark.symlink_metadata().is_ok();
+        if is_to_load {
+            doing("mark the folder", File::create(&mark).map(drop))?;
+            sync_folder_of(&mark)?;
+        } else if is_half {
+            let (path, mark) = (settings.path.display(), mark.display());
+            return Err(Error::HalfLoaded(format!(
+                "a load into this folder did not come to its end, so not every item is there: do \
+                 it again (laneway load {path}), or remove {mark} to go on with what is there"
+            )));
+        }
+        Directory::open_locked(settings, progress, lock).inspect_err(|_| {
+            if is_to_load && !is_half {
+                let _ = fs::remove_file(&mark); // nothing was loaded
+            }
+        })
+    }
+
+    fn open_locked(
+        settings: &DirectorySettings,
+        progress: Progress<'_>,
+        lock: OwnedFd,
+    ) -> Result<(Directory, Report)> {
         settings.make_missing()?;
         let (pm_path, ssd_path) = settings.places();
         let region = settings.region(|| FileDisk::open(&pm_path))?;
         let media = Media { region, ssd: Arc::new(FileDisk::open(&ssd_path)?) };
         let (tier, report) = Tier::open(media, settings.settings, random_id(), progress)?;
-        Ok((Directory { tier, _lock: lock }, report))
+        Ok((Directory { tier, path: settings.path.clone(), _lock: lock }, report))
     }
 
     /// Opens a store that is there; [`Error::Mismatch`] if there is none.
@@ -198,20 +244,29 @@ impl Directory {
         let quiet = Settings { background: false, ..settings.settings };
         let settings = DirectorySettings { settings: quiet, ..settings.clone() };
         let (directory, report) = Directory::open_existing(&settings, &mut |_, _| {})?;
-        let Directory { tier, _lock } = directory;
+        let Directory { tier, _lock, .. } = directory;
         fsck::repair_open(tier, report)
     }
 
     /// The store, for who shares it, and the lock that keeps others out of the folder as long as it
     /// lives.
     pub fn into_parts(self) -> (Tier, FolderLock) {
-        let Directory { tier, _lock } = self;
+        let Directory { tier, _lock, .. } = self;
         (tier, FolderLock { _held: _lock })
     }
 
     /// Makes a checkpoint and closes.
     pub fn close(self) -> Result<()> {
         self.tier.close()
+    }
+
+    /// As [`Directory::close`], of one that was opened to be loaded, and is.
+    pub fn close_loaded(self) -> Result<()> {
+        let Directory { tier, path, _lock } = self;
+        tier.close()?;
+        let mark = path.join(LOADING);
+        doing("unmark the folder", fs::remove_file(&mark))?;
+        sync_folder_of(&mark)
     }
 }
 

@@ -11,12 +11,12 @@
 //! Note of the number of items.
 
 use crate::attempt::LargeDraft;
-use crate::backup::{Bounds, MAGIC, Step};
+use crate::backup::{Bounds, Lost, MAGIC, Step};
 use crate::bytes::Reader;
 use crate::pointer::PIECE_BYTES;
 use crate::record::{self, COMMIT_BYTES, HEADER_BYTES, Kind, Record};
 use crate::tier::Tier;
-use crate::types::{Error, ItemMeta, KEY_BYTES_MAX, Result, VALUE_BYTES_MAX, doing};
+use crate::types::{Error, ItemMeta, KEY_BYTES_MAX, Result, SEQUENCE_MAX, VALUE_BYTES_MAX, doing};
 use crc32c::crc32c_append;
 use std::io::{self, Read, Write};
 
@@ -26,21 +26,25 @@ const GROUP_ITEMS: u64 = 256;
 /// Sequences that are passed over behind those of a store that was copied: what it has given out
 /// since then is not known, and no CAS id may come again.
 const SEQUENCES_LOST_MAX: u64 = 1 << 30;
+/// A CAS id below this may be one that the store's server has given. Above it was chosen by a
+/// client, who may choose the highest number that there is: behind that one no write could be
+/// numbered.
+const CAS_GIVEN_MAX: u64 = 1 << 62;
 
 /// What was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dumped {
     /// Items in the stream.
     pub items: u64,
-    /// Items that could not be read, and why.
-    pub lost: Vec<(Vec<u8>, String)>,
+    /// Items that could not be read.
+    pub lost: Lost,
 }
 
 /// Writes every item to `out`, as the store is now. What is written meanwhile is not in it.
 pub fn dump(tier: &Tier, out: &mut dyn Write) -> Result<Dumped> {
     let mut backup = tier.backup(Bounds::NONE)?;
     while backup.step(out)? == Step::More {}
-    Ok(Dumped { items: backup.items(), lost: backup.lost().to_vec() })
+    Ok(Dumped { items: backup.items(), lost: backup.lost().clone() })
 }
 
 /// A stream whose front was looked at, so that a store need not be made for one that is none.
@@ -50,7 +54,7 @@ pub struct Stream<R> {
     crc: u32,
     bytes: u64,
     items: u64,
-    /// The highest sequence or CAS id of an item.
+    /// The highest sequence so far, and the highest CAS id that a server may have given.
     highest: u64,
 }
 
@@ -60,8 +64,8 @@ enum Met<'a> {
     Whole(Record<'a>),
     /// An item whose value comes in pieces, and its length.
     Long(Record<'a>, u64),
-    /// The end, which vouches for all before; the highest sequence of what was copied.
-    End(u64),
+    /// The end, which vouches for all before.
+    End,
 }
 
 impl<R: Read> Stream<R> {
@@ -93,9 +97,8 @@ impl<R: Read> Stream<R> {
                     let (key, meta) = (record.key.to_vec(), record.meta);
                     self.load_long(tier, &key, meta, value_bytes)?;
                 }
-                Met::End(sequence) => {
-                    let highest = sequence.max(self.highest);
-                    tier.pass_over(highest.saturating_add(SEQUENCES_LOST_MAX))?;
+                Met::End => {
+                    tier.pass_over(self.given_out())?;
                     tier.commit()?;
                     return Ok(self.items);
                 }
@@ -117,9 +120,15 @@ impl<R: Read> Stream<R> {
                     let key = record.key.to_vec();
                     self.pieces(&key, value_bytes, |_| Ok(()))?;
                 }
-                Met::End(_) => return Ok(self.items),
+                Met::End => return Ok(self.items),
             }
         }
+    }
+
+    /// Sequences and CAS ids up to this one may have been given out by the store that was copied,
+    /// as far as the stream was read.
+    pub fn given_out(&self) -> u64 {
+        self.highest + SEQUENCES_LOST_MAX
     }
 
     fn load_long(&mut self, tier: &Tier, key: &[u8], meta: ItemMeta, bytes: u64) -> Result<()> {
@@ -160,16 +169,17 @@ impl<R: Read> Stream<R> {
         let (crc, before) = (self.crc, self.bytes);
         let record = self.record(bytes)?;
         match record.kind {
-            Kind::Note if self.is_first_version => match record.body == self.items.to_le_bytes() {
-                true => Ok(Met::End(0)),
-                false => Err(missing()),
-            },
             Kind::Note => {
                 let mut reader = Reader::new(record.body);
                 let items = reader.u64().filter(|items| *items == self.items);
-                let all = items.and(reader.u64()).filter(|bytes| *bytes == before);
-                let is_it = all.and(reader.u32()) == Some(crc) && reader.len() == 0;
-                if is_it { Ok(Met::End(record.sequence)) } else { Err(missing()) }
+                let is_it = match self.is_first_version {
+                    true => items.is_some() && reader.len() == 0,
+                    false => {
+                        let all = items.and(reader.u64()).filter(|bytes| *bytes == before);
+                        all.and(reader.u32()) == Some(crc) && reader.len() == 0
+                    }
+                };
+                if is_it { self.end() } else { Err(missing()) }
             }
             Kind::Large if !self.is_first_version => {
                 let mut reader = Reader::new(record.body);
@@ -186,10 +196,24 @@ impl<R: Read> Stream<R> {
         }
     }
 
+    /// Nothing is behind the end.
+    fn end(&mut self) -> Result<Met<'static>> {
+        match self.input.read_exact(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Met::End),
+            Err(source) => Err(Error::Io { what: "read the dump", source }),
+            Ok(()) => Err(Error::Dump("the dump is damaged: bytes come behind its end".into())),
+        }
+    }
+
     /// Reads one record into `bytes`.
     fn record<'b>(&mut self, bytes: &'b mut Vec<u8>) -> Result<Record<'b>> {
         let items = self.items;
-        let early = |_| Error::Dump(format!("the dump ends early, behind item {items}"));
+        let early = |source: io::Error| match source.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::Dump(format!("the dump ends early, behind item {items}"))
+            }
+            _ => Error::Io { what: "read the dump", source },
+        };
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
         self.input.read_exact(bytes).map_err(early)?;
@@ -202,8 +226,12 @@ impl<R: Read> Stream<R> {
         self.crc = crc32c_append(self.crc, bytes);
         self.bytes += bytes.len() as u64;
         let (record, _) = record::decode(bytes).map_err(|_| self.damaged())?;
-        if matches!(record.kind, Kind::Small | Kind::Large) {
-            self.highest = self.highest.max(record.sequence).max(record.meta.cas);
+        if SEQUENCE_MAX - SEQUENCES_LOST_MAX < record.sequence {
+            return Err(self.damaged()); // no store gives out so many
+        }
+        self.highest = self.highest.max(record.sequence);
+        if record.meta.cas < CAS_GIVEN_MAX {
+            self.highest = self.highest.max(record.meta.cas);
         }
         Ok(record)
     }

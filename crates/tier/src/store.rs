@@ -1,8 +1,7 @@
 //! The parts of an open store, and which lock guards what.
 //!
 //! Locks are taken in this order: `maintenance`, `writer`, the cut of a backup, a leaf of the
-//! index,
-//! `accounts`, space.
+//! index, `accounts`, space.
 //! Only `maintenance` is held while a medium works (by whoever makes room), so that a write that
 //! finds room ([`crate::attempt`]) never waits for one.
 

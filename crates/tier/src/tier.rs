@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::scan::{Found, Shown};
 use crate::stats::{Evicted, Stats};
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
-use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, Settings};
+use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, SEQUENCE_MAX, Settings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -222,6 +222,11 @@ impl Tier {
 
     /// No sequence up to this one is given to a write any more.
     pub fn pass_over(&self, sequence: u64) -> Result<()> {
+        if SEQUENCE_MAX < sequence {
+            return Err(Error::Setting(format!(
+                "sequences up to {sequence} cannot be passed over: none would be left for writes"
+            )));
+        }
         let sequence = Some(sequence.max(self.sequence() + 1));
         let (kind, meta) = (Kind::Note, ItemMeta::default());
         let draft = Draft { kind, sequence, meta, key: &[], body: &[], what: None };

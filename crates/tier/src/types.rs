@@ -17,6 +17,8 @@ pub const FORMAT_VERSION_TREE: u32 = 3;
 pub const KEY_BYTES_MAX: usize = 1024;
 /// The largest value: 1 GiB.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
+/// The highest sequence that may be passed over: what is written afterwards has one behind it.
+pub const SEQUENCE_MAX: u64 = 1 << 63;
 
 /// What is kept with a value and handed back as it was.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -196,6 +198,8 @@ pub enum Error {
     Backup(String),
     /// A stream of items that is none, or is damaged.
     Dump(String),
+    /// A store of which a part was loaded, and not the rest.
+    HalfLoaded(String),
     /// Written by another version of the format.
     Version {
         /// What the medium says.
@@ -250,6 +254,7 @@ impl fmt::Display for Error {
             | Error::Setting(what)
             | Error::Unavailable(what)
             | Error::Backup(what)
+            | Error::HalfLoaded(what)
             | Error::Dump(what) => f.write_str(what),
         }
     }

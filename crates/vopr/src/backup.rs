@@ -2,16 +2,13 @@
 //! may leave; the copier is stepped by draws; the place that it writes to may fill up.
 //!
 //! The judge: a copy that is said to be whole, loaded into a new store, holds what the store held
-//! at
-//! the instant at which it was begun, byte for byte. A life that follows may begin with such a copy
-//! in the place of the disks; then the clients' own histories are held against it.
+//! at the instant at which it was begun, byte for byte; and one that was given up has a reason that
+//! what was written meanwhile bears out. A life that follows may begin with such a copy in the
+//! place of the disks; then the clients' own histories are held against it.
 
-use crate::life::Life;
 use crate::media::LOG_BYTES;
 use crate::rig::durable::{Machine, settings};
 use crate::rig::{Rig, RigStream};
-use crate::world::{Outcome, World};
-use laneway_server::clock::Clock;
 use laneway_server::durable::backup::{Asked, Standing, Told};
 use laneway_server::durable::copier::{Copier, Place};
 use laneway_server::durable::shared::Durable;
@@ -19,7 +16,7 @@ use laneway_server::shared::Shared;
 use laneway_tier::backup::Bounds;
 use laneway_tier::backup::file::Target;
 use laneway_tier::disk::sim::Random;
-use laneway_tier::{ItemMeta, Settings, Tier, dump};
+use laneway_tier::{BLOCK_BYTES, ItemMeta, Settings, Tier, dump};
 use laneway_transport::memory::Client;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -29,8 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const COPY_SSD_BYTES: usize = 4 << 20;
 /// Backups that are asked for in a life.
 const BACKUPS_MAX: u32 = 3;
-/// The longest key, under which a `flush_all` to come is kept.
-const SCHEDULE_KEY_BYTES: usize = 256;
+/// What an item takes at most of the memory that a backup may hold, beside its key and value; and
+/// a key that was not there when it began.
+const HELD_BYTES_MAX: u64 = 512;
 
 type Items = BTreeMap<Vec<u8>, (Vec<u8>, ItemMeta)>;
 
@@ -82,17 +80,111 @@ impl Target for Memory {
     }
 }
 
+/// What a store holds of a key; nothing where that cannot be read.
+struct Was {
+    sequence: u64,
+    item: Option<(Vec<u8>, ItemMeta)>,
+}
+
 /// The instant that a backup is of.
 struct Cut {
     moment: u64,
-    /// What the store held; nothing of a key that could not be read.
-    items: BTreeMap<Vec<u8>, Option<(Vec<u8>, ItemMeta)>>,
+    /// What the store held.
+    items: BTreeMap<Vec<u8>, Was>,
 }
 
-/// A copy that is whole.
+impl Cut {
+    fn of(tier: &Tier, moment: u64) -> Cut {
+        let found = tier.scan(b"", None, usize::MAX).into_iter();
+        let items = found.map(|(key, item)| {
+            // One that cannot be read has changed for sure, as far as anybody can know.
+            let sequence = item.as_ref().map_or(0, |item| item.sequence);
+            let item = item.ok().map(|item| (item.value, item.meta));
+            (key, Was { sequence, item })
+        });
+        Cut { moment, items: items.collect() }
+    }
+
+    /// The most blocks that may be held for it by now: those of values that are there no more.
+    fn blocks_replaced(&self, tier: &Tier) -> u64 {
+        let is_gone =
+            |key: &[u8], was: &Was| tier.look(key).is_none_or(|now| now.sequence != was.sequence);
+        let gone = self.items.iter().filter(|(key, was)| is_gone(key, was));
+        let values = gone.map(|(key, was)| (key, was.item.as_ref().map_or(0, |(v, _)| v.len())));
+        let large = values.filter(|(key, bytes)| tier.is_large(key.len(), *bytes));
+        large.map(|(_, bytes)| bytes.div_ceil(BLOCK_BYTES) as u64).sum()
+    }
+
+    /// The most memory that may be taken for it, where clients have so many keys.
+    fn memory_bytes(&self, keys: u64) -> u64 {
+        let value = |was: &Was| was.item.as_ref().map_or(0, |(value, _)| value.len());
+        let each = self.items.iter().map(|(key, was)| 2 * key.len() + value(was));
+        each.map(|bytes| bytes as u64 + HELD_BYTES_MAX).sum::<u64>() + keys * HELD_BYTES_MAX
+    }
+
+    /// Whether what was written meanwhile may have been too much for these bounds, as is said.
+    fn bears_out(&self, why: &str, bounds: &Bounds, tier: &Tier, keys: u64) -> bool {
+        let Some(why) = why.strip_prefix("the backup was given up: ") else { return false };
+        if why.contains("of memory") {
+            bounds.memory_bytes < self.memory_bytes(keys)
+        } else if why.contains("blocks of the SSD") {
+            bounds.blocks < self.blocks_replaced(tier)
+        } else {
+            why.contains("no room left") && 0 < self.blocks_replaced(tier)
+        }
+    }
+
+    /// Whether a copy is of it; `doubt`: what could not be read may be missing.
+    fn judge(&self, copy: &Items, doubt: bool) -> Result<(), String> {
+        for (key, was) in &self.items {
+            let copied = copy.get(key);
+            let is_known_lost = doubt && copied.is_none();
+            if copied != was.item.as_ref() && was.item.is_some() && !is_known_lost {
+                let key = key.escape_ascii();
+                return Err(format!("a backup has {key} otherwise than the store had it"));
+            }
+        }
+        match copy.keys().find(|key| !self.items.contains_key(*key)) {
+            Some(key) => {
+                let key = key.escape_ascii();
+                Err(format!("a backup has {key}, and the store had not when it was begun"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// A copy that is whole, and the moment that it is of.
 pub struct Copy {
-    moment: u64,
-    stream: Vec<u8>,
+    /// Of the books.
+    pub moment: u64,
+    /// What was written.
+    pub stream: Vec<u8>,
+}
+
+/// What a backup has come to.
+pub enum End {
+    /// It is whole; no copy where some of the store could not be read: of that nobody makes one.
+    Done(Option<Copy>),
+    /// It came to nothing, as it may.
+    Failed,
+}
+
+/// What somebody does next about backups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing.
+    Rest,
+    /// Somebody asks for one.
+    Ask,
+    /// Who asked leaves.
+    Leave,
+    /// A step of who copies.
+    Copy,
+    /// Who asked goes on.
+    Exchange,
+    /// A segment of the log is emptied, whether it is due or not: what is held may have lain there.
+    Migrate,
 }
 
 /// Who asks for backups, and who makes them.
@@ -100,6 +192,7 @@ pub struct Backups {
     random: Random,
     durable: Arc<Durable>,
     copier: Copier,
+    bounds: Bounds,
     memory: Memory,
     client: Option<Client>,
     /// What the client still has to send.
@@ -110,7 +203,8 @@ pub struct Backups {
     /// Of so many steps that it could have it has one.
     pace: u64,
     number: u32,
-    done: Option<Copy>,
+    /// The last that is whole.
+    pub done: Option<Copy>,
 }
 
 /// What may become of it.
@@ -127,7 +221,12 @@ impl Backups {
         let mut random = Random::new(seed ^ 0x0bac_0bac);
         let pace = [1, 6, 60][random.below(3) as usize];
         let items_at_once = 1 + random.below(6) as usize;
-        let bounds = Bounds { items_at_once, ..durable.tier.backup_bounds() };
+        let usual = durable.tier.backup_bounds();
+        let memory_bytes = match random.one_in(8) {
+            true => 1000 + random.below(20_000),
+            false => usual.memory_bytes,
+        };
+        let bounds = Bounds { items_at_once, memory_bytes, ..usual };
         let memory = Memory::default();
         durable.backups.enable(Box::new(|| {}));
         let copier = Copier::new(durable.clone(), Box::new(memory.clone()), 0, bounds);
@@ -135,6 +234,7 @@ impl Backups {
             random,
             durable,
             copier,
+            bounds,
             memory,
             client: None,
             out: Vec::new(),
@@ -146,8 +246,31 @@ impl Backups {
         })
     }
 
+    /// What comes next, by a draw.
+    pub fn turn(&mut self) -> Turn {
+        let is_under_way = self.is_under_way();
+        match self.random.below(400) {
+            0 if !is_under_way && self.number < BACKUPS_MAX => Turn::Ask,
+            1 if is_under_way && self.random.one_in(4) => Turn::Leave,
+            2..40 if self.random.one_in(self.pace) => Turn::Copy,
+            40..60 => Turn::Exchange,
+            60..64 if is_under_way => Turn::Migrate,
+            _ => Turn::Rest,
+        }
+    }
+
+    /// Whether one was asked for, and has not ended.
+    pub fn is_under_way(&self) -> bool {
+        self.durable.backups.told().standing == Standing::UnderWay
+    }
+
+    /// Whether somebody makes a store of the last copy.
+    pub fn is_restored(&mut self) -> bool {
+        self.random.one_in(2)
+    }
+
     /// Somebody asks; over a connection, where nobody has to say who he is first.
-    fn ask(&mut self, rig: &Rig, has_users: bool) {
+    pub fn ask(&mut self, rig: &Rig, has_users: bool) {
         self.leave();
         self.number += 1;
         let may_fill = self.random.one_in(6);
@@ -164,17 +287,12 @@ impl Backups {
     }
 
     /// The client goes on.
-    fn exchange(&mut self) {
+    pub fn exchange(&mut self) {
         if let Some(client) = &self.client {
             let sent = client.send(&self.out);
             self.out.drain(..sent);
             client.receive(1000);
         }
-    }
-
-    /// Whether the connection of who asked may have ended.
-    fn may_have_left(&self, asked: &Asking) -> bool {
-        asked.has_left || self.client.as_ref().is_none_or(Client::ended)
     }
 
     /// Whoever asked goes.
@@ -185,16 +303,57 @@ impl Backups {
         }
     }
 
-    /// The last copy that is whole.
-    pub fn take_done(&mut self) -> Option<Copy> {
-        self.done.take()
+    /// A step of who copies, at this moment of the books. What the server tells of a backup that
+    /// has ended by it.
+    pub fn step(&mut self, tier: &Tier, moment: u64, now_nanos: u64, now: u32) -> Option<Told> {
+        let was_copying = self.copier.is_copying();
+        self.copier.step(now_nanos, now);
+        if !was_copying && self.copier.is_copying() {
+            // Nothing was copied in this step, and nobody else had one.
+            self.cut = Some(Cut::of(tier, moment));
+        }
+        let told = self.durable.backups.told();
+        let is_over = told.standing != Standing::UnderWay;
+        let is_ours = self.asked.as_ref().is_some_and(|asked| asked.name == told.name);
+        (is_over && is_ours).then_some(told)
     }
-}
 
-/// Every item of a store that can be read.
-fn items(tier: &Tier) -> BTreeMap<Vec<u8>, Option<(Vec<u8>, ItemMeta)>> {
-    let found = tier.scan(b"", None, usize::MAX).into_iter();
-    found.map(|(key, item)| (key, item.ok().map(|item| (item.value, item.meta)))).collect()
+    /// Whether it may have ended as is told, where clients have so many keys. `doubt`: devices may
+    /// have refused something.
+    pub fn judge(
+        &mut self,
+        told: &Told,
+        tier: &Tier,
+        doubt: bool,
+        keys: u64,
+    ) -> Result<End, String> {
+        let (cut, asked) = (self.cut.take(), self.asked.take());
+        if told.standing == Standing::Failed {
+            let why = &told.error;
+            let may_fill = asked.as_ref().is_some_and(|asked| asked.may_fill);
+            // The connection of who asked may have ended.
+            let has_left = asked.is_some_and(|asked| asked.has_left)
+                || self.client.as_ref().is_none_or(Client::ended);
+            let is_borne_out = |cut: &Cut| cut.bears_out(why, &self.bounds, tier, keys);
+            let is_clear = doubt
+                || (may_fill && why.starts_with("write the copy"))
+                || (has_left && why.contains("has closed the connection"))
+                || cut.as_ref().is_some_and(is_borne_out);
+            return match is_clear {
+                true => Ok(End::Failed),
+                false => Err(format!("a backup came to nothing: {why}")),
+            };
+        }
+        let written = std::mem::take(&mut *self.memory.lock());
+        let Some(cut) = cut.filter(|_| written.is_finished) else {
+            return Err("a backup is done that was not begun, or not finished".into());
+        };
+        let copy = loaded(&written.bytes)?;
+        cut.judge(&copy, doubt)?;
+        let is_read = cut.items.values().all(|was| was.item.is_some());
+        let is_all = copy.len() == cut.items.len() && is_read;
+        Ok(End::Done(is_all.then_some(Copy { moment: cut.moment, stream: written.bytes })))
+    }
 }
 
 /// What a copy holds, by loading it.
@@ -204,140 +363,37 @@ fn loaded(stream: &[u8]) -> Result<Items, String> {
     let settings = Settings { checkpoint_bytes: u64::MAX / 4, ..settings() };
     let tier = machine.open_as(settings, 9).map_err(|error| error.to_string())?;
     dump::load(&tier, stream).map_err(|error| format!("a copy that is whole: {error}"))?;
-    items(&tier)
-        .into_iter()
-        .map(|(key, item)| Some((key, item?)))
-        .collect::<Option<Items>>()
-        .ok_or_else(|| "an item of a loaded copy cannot be read".into())
+    let found = Cut::of(&tier, 0).items.into_iter();
+    let items = found.map(|(key, was)| Some((key, was.item?))).collect::<Option<Items>>();
+    items.ok_or_else(|| "an item of a loaded copy cannot be read".into())
 }
 
-impl World {
-    /// Something of a backup, now and then.
-    pub(crate) fn step_backup(&mut self, life: &mut Life) -> Outcome {
-        let Some(backups) = &mut life.backups else { return Ok(()) };
-        let is_under_way = backups.durable.backups.told().standing == Standing::UnderWay;
-        match backups.random.below(400) {
-            0 if !is_under_way && backups.number < BACKUPS_MAX => {
-                backups.ask(&life.rig, self.swarm.has_users());
-            }
-            1 if is_under_way && backups.random.one_in(4) => backups.leave(),
-            2..40 if backups.random.one_in(backups.pace) => return self.step_copier(life),
-            40..60 => backups.exchange(),
-            60..64 if is_under_way => {
-                if let Some(tier) = &life.tier {
-                    // Whether it is due or not: what is held may have lain there.
-                    let _ = tier.migrate();
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// At the end of a life a backup is finished, so that it is judged.
-    pub(crate) fn finish_backup(&mut self, life: &mut Life) -> Outcome {
-        const STEPS_MAX: u32 = 100_000;
-        for _ in 0..STEPS_MAX {
-            match &life.backups {
-                Some(backups) if backups.copier.is_copying() => self.step_copier(life)?,
-                _ => return Ok(()),
-            }
-        }
-        Err("a backup does not end".into())
-    }
-
-    fn step_copier(&mut self, life: &mut Life) -> Outcome {
-        let may_doubt = self.may_doubt();
-        let moment = self.books.moment();
-        let (Some(backups), Some(tier)) = (&mut life.backups, &life.tier) else { return Ok(()) };
-        let was_copying = backups.copier.is_copying();
-        let now = self.clock.nanos();
-        backups.copier.step(now, self.clock.unix_seconds(now));
-        match (was_copying, backups.copier.is_copying()) {
-            (false, true) => {
-                // Nothing was copied in this step, and nobody else had one.
-                backups.cut = Some(Cut { moment, items: items(tier) });
-                self.books.say(|| "a backup is begun".into());
-                Ok(())
-            }
-            (_, false) => {
-                let told = backups.durable.backups.told();
-                let is_over = told.standing != Standing::UnderWay;
-                let asked = backups.asked.take_if(|asked| is_over && asked.name == told.name);
-                let Some(asked) = asked else { return Ok(()) };
-                self.books.say(|| format!("a backup: {} {}", told.standing.name(), told.error));
-                self.judge_backup(life, &asked, &told, may_doubt)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn judge_backup(
-        &mut self,
-        life: &mut Life,
-        asked: &Asking,
-        told: &Told,
-        doubt: bool,
-    ) -> Outcome {
-        let Some(backups) = &mut life.backups else { return Ok(()) };
-        let cut = backups.cut.take();
-        if told.standing == Standing::Failed {
-            self.books.counts.backups_failed += 1;
-            let why = &told.error;
-            let is_clear = doubt
-                || (asked.may_fill && why.starts_with("write the copy"))
-                || (backups.may_have_left(asked) && why.contains("has closed the connection"))
-                || why.starts_with("the backup was given up");
-            return match is_clear {
-                true => Ok(()),
-                false => Err(format!("a backup came to nothing: {why}")),
-            };
-        }
-        self.books.counts.backups += 1;
-        let written = std::mem::take(&mut *backups.memory.lock());
-        let Some(cut) = cut.filter(|_| written.is_finished) else {
-            return Err("a backup is done that was not begun, or not finished".into());
+    #[test]
+    fn what_was_written_meanwhile_must_bear_out_why_a_backup_was_given_up() {
+        let machine = Machine::new(LOG_BYTES, COPY_SSD_BYTES);
+        let tier = machine.open(settings()).unwrap();
+        let put = |key: &[u8], bytes| {
+            tier.put(key, &vec![7; bytes], ItemMeta::default()).unwrap();
         };
-        let copy = loaded(&written.bytes)?;
-        for (key, item) in &cut.items {
-            let copied = copy.get(key);
-            let is_known_lost = doubt && copied.is_none();
-            if copied != item.as_ref() && item.is_some() && !is_known_lost {
-                let key = key.escape_ascii();
-                return Err(format!("a backup has {key} otherwise than the store had it"));
-            }
-        }
-        if let Some(key) = copy.keys().find(|key| !cut.items.contains_key(*key)) {
-            let key = key.escape_ascii();
-            return Err(format!("a backup has {key}, and the store had not when it was begun"));
-        }
-        // Of one that lacks what could not be read nobody makes a store.
-        let is_all = copy.len() == cut.items.len() && cut.items.values().all(Option::is_some);
-        backups.done = is_all.then_some(Copy { moment: cut.moment, stream: written.bytes });
-        Ok(())
-    }
-
-    /// Now and then the disks are lost, and somebody loads the last copy into new ones. Says since
-    /// when everything is lost.
-    pub(crate) fn restored(&mut self, life: &mut Life) -> Option<(Machine, u64)> {
-        let copy = life.backups.as_mut()?.take_done()?;
-        if !life.backups.as_mut()?.random.one_in(2) {
-            return None;
-        }
-        let machine = Machine::new(LOG_BYTES, self.swarm.ssd_bytes);
-        let tier = machine.open(self.tier_settings()).ok()?;
-        // Where there is no room for all of it the operator takes larger disks, which a run has
-        // not.
-        dump::load(&tier, &copy.stream[..]).ok()?;
-        // It would be carried out a second time.
-        let has_flush_to_come = tier.look(&[0; SCHEDULE_KEY_BYTES]).is_some();
-        let evicted = tier.evicted();
-        if has_flush_to_come || 0 < evicted.small.items + evicted.large.items {
-            return None;
-        }
-        tier.settle().ok()?;
-        self.books.counts.restores += 1;
-        self.books.say(|| "the disks are lost, and a backup is loaded into new ones".into());
-        Some((machine, copy.moment))
+        put(b"large", 9000); // three blocks
+        put(b"small", 100);
+        let cut = Cut::of(&tier, 1);
+        let borne_out = |blocks, memory_bytes, why: &str| {
+            let bounds = Bounds { blocks, memory_bytes, ..Bounds::NONE };
+            cut.bears_out(&format!("the backup was given up: {why}"), &bounds, &tier, 2)
+        };
+        let [blocks, memory, room] =
+            ["more than 2 blocks of the SSD", "more than 0 MiB of memory", "no room left"];
+        put(b"small", 9000);
+        assert!(!borne_out(0, 1 << 28, blocks) && !borne_out(0, 1 << 28, room));
+        assert!(!borne_out(0, 1 << 28, memory) && borne_out(0, 100, memory));
+        put(b"large", 10);
+        assert!(borne_out(2, 1 << 28, blocks) && borne_out(2, 1 << 28, room));
+        assert!(!borne_out(3, 1 << 28, blocks));
+        assert!(!borne_out(0, 0, "for no reason"));
     }
 }

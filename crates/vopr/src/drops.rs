@@ -4,9 +4,7 @@
 //! so the index is looked at after every step, and the moment is noted at which a key first had
 //! each sequence. What a client asked for later than that is not what was dropped.
 
-use crate::life::Life;
 use crate::request::{key_name, key_number};
-use crate::world::World;
 use laneway_tier::Tier;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +34,7 @@ impl Drops {
 
     /// Keys of which something was dropped since this was asked last, and the moment at which what
     /// was dropped of each was there.
-    fn take(&mut self, now: u64) -> Vec<(usize, u64)> {
+    pub fn take(&mut self, now: u64) -> Vec<(usize, u64)> {
         let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
         let mut dropped = Vec::new();
         for (name, sequence) in told {
@@ -49,7 +47,7 @@ impl Drops {
     }
 
     /// Looks at what the index has.
-    fn look(&mut self, keys: usize, now: u64) {
+    pub fn look(&mut self, keys: usize, now: u64) {
         for key in 0..keys {
             let Some(look) = self.tier.look(key_name(key).as_bytes()) else { continue };
             let seen = self.seen.entry(key).or_default();
@@ -57,17 +55,5 @@ impl Drops {
                 seen.push((look.sequence, now));
             }
         }
-    }
-}
-
-impl World {
-    /// Notes what the tier has dropped since this was called last.
-    pub(crate) fn note_drops(&mut self, life: &mut Life) {
-        let Some(drops) = &mut life.drops else { return };
-        let now = self.books.moment();
-        for (key, until) in drops.take(now) {
-            self.books.dropped(key, until);
-        }
-        drops.look(self.swarm.keys, now);
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod ask;
 pub mod backup;
+mod backup_steps;
 pub mod binary;
 pub mod books;
 mod check;

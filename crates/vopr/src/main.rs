@@ -31,6 +31,9 @@ usage: laneway-vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--set NAME
 
 Exit status 1 if a seed fails: it is printed with the command that repeats it.";
 
+/// Among so many seeds there is some of everything that is drawn.
+const SEEDS_OF_ALL: u64 = 100;
+
 struct Options {
     seed: u64,
     seeds: u64,
@@ -44,20 +47,26 @@ struct Options {
     regressions: bool,
 }
 
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seed: 1,
+            seeds: 1,
+            patience: None,
+            trace: false,
+            shrinks: true,
+            twice: false,
+            sets: Vec::new(),
+            planted: false,
+            bug: None,
+            regressions: false,
+        }
+    }
+}
+
 fn options() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut options = Options {
-        seed: 1,
-        seeds: 1,
-        patience: None,
-        trace: false,
-        shrinks: true,
-        twice: false,
-        sets: Vec::new(),
-        planted: false,
-        bug: None,
-        regressions: false,
-    };
+    let mut options = Options::default();
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
@@ -121,7 +130,17 @@ fn main() -> ExitCode {
     let Work { bytes, slots, items, keys, waits: _ } = counts.work;
     println!("most of a step: {bytes} bytes, {slots} slots, {items} items, {keys} keys");
     println!("{seeds} seeds, {failed} failed: {}", told.join(", "));
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let is_lacking = lacks_backups(&options, &counts, seeds);
+    if is_lacking {
+        println!("FAIL: no backup came to its end in {seeds} seeds, so none was judged");
+    }
+    if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether so many seeds, drawn as they are, must have made backups, and have not: a judge that is
+/// never asked finds nothing.
+fn lacks_backups(options: &Options, counts: &Counts, seeds: u64) -> bool {
+    options.sets.is_empty() && SEEDS_OF_ALL <= seeds && counts.backups == 0
 }
 
 /// Runs every seed, on all CPUs.
@@ -168,4 +187,21 @@ fn all(options: &Options) -> (Counts, u64, u64) {
     let seeds = next.into_inner().saturating_sub(threads as u64);
     let counts = counts.into_inner().expect("nobody panics inside");
     (counts, failed.into_inner(), seeds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_seeds_without_a_backup_fails() {
+        let options = Options::default();
+        let without = Counts::default();
+        let with = Counts { backups: 1, ..Counts::default() };
+        assert!(lacks_backups(&options, &without, SEEDS_OF_ALL));
+        assert!(!lacks_backups(&options, &with, SEEDS_OF_ALL));
+        assert!(!lacks_backups(&options, &without, SEEDS_OF_ALL - 1));
+        let sets = vec![("backups".into(), 0)];
+        assert!(!lacks_backups(&Options { sets, ..options }, &without, SEEDS_OF_ALL));
+    }
 }

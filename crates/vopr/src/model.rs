@@ -263,8 +263,7 @@ pub struct Operation {
     /// The same in the server's seconds.
     pub returned_seconds: u32,
     /// What was made at this moment or before may be gone: the tier told, before this returned,
-    /// that
-    /// it dropped it; or memory was full, and nothing else holds the item.
+    /// that it dropped it; or memory was full, and nothing else holds the item.
     pub gone_until: u64,
     /// Memory is so short that a joined value may find no room: memcached's word for that is
     /// `NOT_STORED`.

@@ -119,6 +119,16 @@ impl World {
         busy
     }
 
+    /// Notes what the tier has dropped since this was called last.
+    pub(crate) fn note_drops(&mut self, life: &mut Life) {
+        let Some(drops) = &mut life.drops else { return };
+        let now = self.books.moment();
+        for (key, until) in drops.take(now) {
+            self.books.dropped(key, until);
+        }
+        drops.look(self.swarm.keys, now);
+    }
+
     pub(crate) fn step_stream(&mut self, life: &mut Life) -> Outcome {
         let (mut scene, streams) = self.scene(&life.rig);
         let number = scene.random.below(streams.len() as u64) as usize;

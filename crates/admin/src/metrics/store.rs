@@ -1,7 +1,7 @@
 //! Items and memory, and the durable tier where there is one.
 
 use super::page::Page;
-use laneway_server::watch::{Dropped, TierWatch, WatchSnapshot};
+use laneway_server::watch::{Dropped, Ended, TierWatch, WatchSnapshot};
 use prometheus_client::registry::Unit;
 use std::fmt;
 
@@ -83,5 +83,19 @@ fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
     page.counters("tier_expired_first", help, None, by_class(|dropped| dropped.expired_first))?;
     let took = [(Vec::new(), tier.recovery_ms as f64 / 1e3)];
     let help = "How long the last start took to recover";
-    page.gauges_fraction("tier_recovery", help, Some(Unit::Seconds), took)
+    page.gauges_fraction("tier_recovery", help, Some(Unit::Seconds), took)?;
+    tier.backups.as_ref().map_or(Ok(()), |backups| write_backups(backups, page))
+}
+
+fn write_backups(backups: &Ended, page: &mut Page<'_>) -> fmt::Result {
+    let by = |outcome: &'static str, count: u64| (vec![("outcome", outcome)], count as f64);
+    page.counters(
+        "tier_backups",
+        "Backups that have ended since the start, by outcome",
+        None,
+        [by("done", backups.done), by("failed", backups.failed)],
+    )?;
+    let help = "When the last whole backup since the start ended, as a unix time; 0 for never";
+    let at = [(Vec::new(), backups.done_seconds)];
+    page.gauges("tier_backup_done_timestamp", help, Some(Unit::Seconds), at)
 }

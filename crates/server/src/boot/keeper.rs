@@ -98,10 +98,11 @@ impl Running {
         self.durable.backups.close();
         // A thread that panicked has said so already.
         let _ = self.keeper.join();
-        for thread in self.copier.into_iter().chain(self.waiting) {
-            let _ = thread.join();
-        }
-        self.durable.tier.settle()
+        self.waiting.into_iter().for_each(|thread| drop(thread.join()));
+        let settled = self.durable.tier.settle();
+        // The last: it may write to a device that answers no more, and nothing waits for that.
+        self.copier.into_iter().for_each(|thread| drop(thread.join()));
+        settled
     }
 }
 
@@ -250,5 +251,39 @@ impl Hands for Threads {
         into.append(&mut lock(&self.done));
         self.reads.complete(&mut self.answers);
         into.extend(self.answers.drain(..).map(|(number, answer)| Done::Read(number, answer)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use laneway_tier::DirectorySettings;
+
+    /// Never waited out when all is well.
+    const HANG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_backup_that_waits_for_its_device_keeps_nothing_from_being_settled() {
+        let name = format!("laneway-keeper-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let mut settings = DirectorySettings::new(&folder);
+        (settings.pm_bytes, settings.ssd_bytes) = (32 << 20, 64 << 20);
+        let (directory, report) = Directory::open(&settings, &mut |_, _| {}).unwrap();
+        let (tier, lock) = directory.into_parts();
+        let tier = Arc::new(tier);
+        let recovery = Recovery { report, took_ms: 0 };
+        let durable = Arc::new(Durable::new(tier.clone(), None, recovery));
+        // As one whose device answers no more, until the store is settled.
+        let copier = thread::spawn(move || {
+            while tier.stats().checkpoints == 0 {
+                thread::yield_now();
+            }
+        });
+        let (keeper, waiting) = (thread::spawn(|| ()), Vec::new());
+        let running = Running { durable, keeper, copier: Some(copier), waiting, _lock: lock };
+        let (sender, ended) = channel();
+        thread::spawn(move || sender.send(running.stop().is_ok()));
+        assert_eq!(ended.recv_timeout(HANG), Ok(true), "it waits for the backup");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -79,6 +79,17 @@ pub struct Told {
     pub ended_seconds: u32,
 }
 
+/// Backups that have ended since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// That are whole.
+    pub done: u64,
+    /// That came to nothing.
+    pub failed: u64,
+    /// The unix time at which the last whole one ended; 0 if there was none.
+    pub done_seconds: u64,
+}
+
 /// What is to be done about the backup that is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Order {
@@ -102,6 +113,10 @@ pub struct Backups {
     /// The number of the connection whose backup is under way; 0 for nobody's. A hint for who
     /// leaves: the rest is looked at under the lock.
     asker: AtomicU64,
+    /// As [`Ended`] has them: statistics, for who takes no lock.
+    done: AtomicU64,
+    failed: AtomicU64,
+    done_seconds: AtomicU64,
     state: Mutex<State>,
     bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -193,6 +208,16 @@ impl Backups {
         self.lock().told.clone()
     }
 
+    /// How many have ended, and when. Read one by one: statistics.
+    pub fn ended(&self) -> Ended {
+        let read = |count: &AtomicU64| count.load(Relaxed);
+        Ended {
+            done: read(&self.done),
+            failed: read(&self.failed),
+            done_seconds: read(&self.done_seconds),
+        }
+    }
+
     /// Whether there can be one.
     pub fn is_enabled(&self) -> bool {
         self.is_enabled.load(Relaxed)
@@ -207,6 +232,14 @@ impl Backups {
     pub(super) fn tell(&self, change: impl FnOnce(&mut Told)) {
         let mut state = self.lock();
         change(&mut state.told);
+        match state.told.standing {
+            Standing::Done => {
+                self.done.fetch_add(1, Relaxed);
+                self.done_seconds.store(state.told.ended_seconds.into(), Relaxed);
+            }
+            Standing::Failed => drop(self.failed.fetch_add(1, Relaxed)),
+            Standing::None | Standing::UnderWay => {}
+        }
         if state.told.standing != Standing::UnderWay {
             state.order = None; // of one that is over
             self.asker.store(0, Relaxed);
@@ -253,6 +286,10 @@ mod tests {
         backups.tell(|told| told.standing = Standing::Failed);
         backups.asker_left(7);
         assert_eq!(backups.take_order(), None);
+        assert_eq!(backups.ended(), Ended { done: 0, failed: 1, done_seconds: 0 });
+        assert_eq!(backups.answer(&start, 7), OK);
+        backups.tell(|told| (told.standing, told.ended_seconds) = (Standing::Done, 99));
+        assert_eq!(backups.ended(), Ended { done: 1, failed: 1, done_seconds: 99 });
         backups.close();
         assert_eq!(backups.answer(&start, 7), STOPPING);
     }

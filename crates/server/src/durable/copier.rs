@@ -13,8 +13,10 @@ use std::sync::Arc;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 /// What a backup that was held up makes good: more would be a burst.
 const LATE_NANOS_MAX: u64 = 100_000_000;
-/// Items that could not be read, told one by one: there may be millions.
+/// Items that could not be read, told one by one.
 const LOST_TOLD: usize = 100;
+/// Pieces of the index that are counted in one step: others on this CPU come in between.
+const PIECES: u32 = 8;
 
 /// Where backups go and how fast.
 #[derive(Debug, Clone)]
@@ -40,6 +42,15 @@ impl Place for Folder {
     }
 }
 
+/// A backup that is not begun yet: first the items are counted, for who asks how far it is. While
+/// it is made nobody may wait for that, and things are held for it from its first instant on.
+struct Coming {
+    name: String,
+    target: Box<dyn Target>,
+    items: u64,
+    from: Box<[u8]>,
+}
+
 /// A backup under way.
 struct Current {
     backup: Backup,
@@ -55,6 +66,7 @@ pub struct Copier {
     place: Box<dyn Place>,
     bytes_per_second: u64,
     bounds: Bounds,
+    coming: Option<Coming>,
     current: Option<Current>,
 }
 
@@ -67,7 +79,7 @@ impl Copier {
         bounds: Bounds,
     ) -> Copier {
         let tier = durable.tier.clone();
-        Copier { durable, tier, place, bytes_per_second, bounds, current: None }
+        Copier { durable, tier, place, bytes_per_second, bounds, coming: None, current: None }
     }
 
     /// Whether a backup is under way.
@@ -80,11 +92,15 @@ impl Copier {
     pub fn step(&mut self, now_nanos: u64, now_seconds: u32) -> Option<u64> {
         match self.durable.backups.take_order() {
             Some(Order::Begin(name)) => {
-                self.begin(&name, now_nanos, now_seconds);
+                self.make_target(name, now_seconds);
                 return Some(now_nanos);
             }
             Some(Order::GiveUp(why)) => self.fail(why.to_owned(), now_seconds),
             None => {}
+        }
+        if let Some(coming) = self.coming.take() {
+            self.count_on(coming, now_nanos, now_seconds);
+            return Some(now_nanos);
         }
         let current = self.current.as_mut()?;
         let due_nanos = current.due_nanos(self.bytes_per_second);
@@ -109,19 +125,32 @@ impl Copier {
         }
     }
 
-    fn begin(&mut self, name: &str, now_nanos: u64, now_seconds: u32) {
-        let begun = self.place.begin(name).and_then(|target| {
-            let backup = self.tier.backup(self.bounds)?;
-            Ok(Current { backup, target, from_nanos: now_nanos })
-        });
-        match begun {
-            Ok(current) => {
-                self.current = Some(current);
-                // For who asks how far it is. It goes over the index, and nobody waits for it.
-                let items_total = self.tier.stats().items.items();
-                self.tell(|told| {
-                    (told.items_total, told.began_seconds) = (items_total, now_seconds)
-                });
+    fn make_target(&mut self, name: String, now_seconds: u32) {
+        match self.place.begin(&name) {
+            Ok(target) => {
+                self.coming = Some(Coming { name, target, items: 0, from: Box::default() });
+            }
+            Err(error) => self.fail(error.to_string(), now_seconds),
+        }
+    }
+
+    /// Counts some more items, and begins once there are no more.
+    fn count_on(&mut self, mut coming: Coming, now_nanos: u64, now_seconds: u32) {
+        for _ in 0..PIECES {
+            match self.tier.look_along(&coming.from, |_, _| coming.items += 1) {
+                Some(next) => coming.from = next,
+                None => return self.begin(coming, now_nanos, now_seconds),
+            }
+        }
+        self.coming = Some(coming);
+    }
+
+    fn begin(&mut self, coming: Coming, now_nanos: u64, now_seconds: u32) {
+        let Coming { name, target, items, .. } = coming;
+        match self.tier.backup(self.bounds) {
+            Ok(backup) => {
+                self.current = Some(Current { backup, target, from_nanos: now_nanos });
+                self.tell(|told| (told.items_total, told.began_seconds) = (items, now_seconds));
                 log::info!("a backup is begun: {name}");
             }
             Err(error) => self.fail(error.to_string(), now_seconds),
@@ -133,22 +162,22 @@ impl Copier {
         self.tell(|_| {});
         let Some(Current { backup, target, .. }) = self.current.take() else { return };
         // What it held is let go before a device is waited for.
-        let (items, bytes, lost) = (backup.items(), backup.bytes(), backup.lost().to_vec());
+        let (items, bytes, lost) = (backup.items(), backup.bytes(), backup.lost().clone());
         drop(backup);
         if let Err(error) = target.finish() {
             return self.fail(error.to_string(), now_seconds);
         }
-        for (key, why) in lost.iter().take(LOST_TOLD) {
+        for (key, why) in lost.named.iter().take(LOST_TOLD) {
             log::error!("an item is not in the backup: {}: {why}", key.escape_ascii());
         }
-        log::info!("a backup is done: {items} items, {bytes} bytes, {} items lost", lost.len());
+        log::info!("a backup is done: {items} items, {bytes} bytes, {} items lost", lost.items);
         self.durable.backups.tell(|told| {
             (told.standing, told.ended_seconds) = (Standing::Done, now_seconds);
         });
     }
 
     fn fail(&mut self, error: String, now_seconds: u32) {
-        self.current = None;
+        (self.coming, self.current) = (None, None);
         log::warn!("a backup came to nothing: {error}");
         self.durable.backups.tell(|told| {
             (told.standing, told.ended_seconds) = (Standing::Failed, now_seconds);
@@ -161,7 +190,7 @@ impl Copier {
         self.durable.backups.tell(|told| {
             told.items = current.backup.items();
             told.bytes = current.backup.bytes();
-            told.lost = current.backup.lost().len() as u64;
+            told.lost = current.backup.lost().items;
             change(told);
         });
     }

@@ -4,7 +4,7 @@
 use crate::disk::fresh::{own, sync_folder_of};
 use crate::disk::lock::open;
 use crate::types::{Error, Result, doing};
-use rustix::fs::{Advice, CWD, OFlags, RenameFlags, fadvise, fdatasync, ftruncate, renameat_with};
+use rustix::fs::{Advice, CWD, OFlags, RenameFlags, fadvise, fdatasync, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -51,11 +51,32 @@ impl TargetFile {
             return Err(is_there(&path));
         }
         let part = folder.join(format!("{name}.part"));
-        let file = open(&part, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW)?;
+        remove_left(&part)?;
+        // Of its own making: whose one that is there already is, who may read it, and by which
+        // other names, nobody knows here.
+        let file = open(&part, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         own(&file, &part)?;
-        // What an interrupted backup has left.
-        doing("empty a backup's file", ftruncate(&file, 0).map_err(Into::into))?;
         Ok(TargetFile { path, part, file: file.into(), bytes: 0, synced_bytes: 0 })
+    }
+
+    /// Gives it its own name; `sync_folder` has that found again after a loss of power.
+    fn name(&self, sync_folder: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        match renameat_with(CWD, &self.part, CWD, &self.path, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Err(is_there(&self.path)),
+            // Some file systems cannot do both at once.
+            Err(Errno::INVAL | Errno::NOSYS) if self.path.symlink_metadata().is_ok() => {
+                return Err(is_there(&self.path));
+            }
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                doing("name a backup", fs::rename(&self.part, &self.path))?;
+            }
+            Err(errno) => return doing("name a backup", Err(errno.into())),
+        }
+        sync_folder(&self.path).inspect_err(|_| {
+            // It is told to have come to nothing, so there is none.
+            let _ = fs::remove_file(&self.path);
+        })
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -85,19 +106,7 @@ impl Write for TargetFile {
 impl Target for TargetFile {
     fn finish(mut self: Box<Self>) -> Result<()> {
         doing("sync a backup", self.sync())?;
-        match renameat_with(CWD, &self.part, CWD, &self.path, RenameFlags::NOREPLACE) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => return Err(is_there(&self.path)),
-            // Some file systems cannot do both at once.
-            Err(Errno::INVAL | Errno::NOSYS) if self.path.symlink_metadata().is_ok() => {
-                return Err(is_there(&self.path));
-            }
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                doing("name a backup", fs::rename(&self.part, &self.path))?;
-            }
-            Err(errno) => return doing("name a backup", Err(errno.into())),
-        }
-        sync_folder_of(&self.path)
+        self.name(sync_folder_of)
     }
 }
 
@@ -108,6 +117,24 @@ impl Drop for TargetFile {
     }
 }
 
+/// Removes what an interrupted backup has left by this name, unless it is somebody's who writes it.
+fn remove_left(part: &Path) -> Result<()> {
+    let found = match part.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => doing("look for a backup's file", found)?,
+    };
+    if !found.is_file() {
+        let part = part.display();
+        return Err(Error::Backup(format!(
+            "{part}: is there and is no file that a backup has left; remove it, or choose another \
+             name"
+        )));
+    }
+    let left = open(part, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+    own(&left, part)?;
+    doing("remove what a backup has left", fs::remove_file(part))
+}
+
 fn is_there(path: &Path) -> Error {
     Error::Backup(format!("{}: is there already, and stays; choose another name", path.display()))
 }
@@ -115,6 +142,7 @@ fn is_there(path: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn folder(name: &str) -> PathBuf {
         let name = format!("laneway-backup-{name}-{}", std::process::id());
@@ -150,6 +178,38 @@ mod tests {
         let mut left = names(&folder);
         left.sort();
         assert_eq!(left, ["day", "night"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_lies_there_lends_a_backup_neither_its_mode_nor_its_other_names() {
+        let folder = folder("left");
+        let (part, other) = (folder.join("day.part"), folder.join("other"));
+        fs::write(&part, b"of somebody").unwrap();
+        fs::set_permissions(&part, fs::Permissions::from_mode(0o666)).unwrap();
+        fs::hard_link(&part, &other).unwrap();
+        let mut target = Box::new(TargetFile::create(&folder, "day").unwrap());
+        target.write_all(b"all").unwrap();
+        target.finish().unwrap();
+        let made = fs::metadata(folder.join("day")).unwrap();
+        assert_eq!((made.mode() & 0o777, made.nlink()), (0o600, 1));
+        assert_eq!(fs::read(&other).unwrap(), b"of somebody");
+        // Only a file is removed for it.
+        fs::create_dir(folder.join("night.part")).unwrap();
+        let told = TargetFile::create(&folder, "night").err().unwrap().to_string();
+        assert!(told.contains("night.part") && told.contains("remove it"), "{told}");
+        assert!(folder.join("night.part").is_dir());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn one_that_is_told_to_have_failed_is_not_there() {
+        let folder = folder("unsynced");
+        let target = TargetFile::create(&folder, "day").unwrap();
+        let told = target.name(|_| Err(Error::Backup("no".into()))).unwrap_err().to_string();
+        assert_eq!(told, "no");
+        drop(target);
+        assert_eq!(names(&folder), [""; 0]);
         fs::remove_dir_all(folder).unwrap();
     }
 

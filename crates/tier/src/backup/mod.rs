@@ -40,6 +40,32 @@ pub enum Step {
     Over,
 }
 
+/// Items that could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// How many there are.
+    pub items: u64,
+    /// The first of them, and why: there may be millions.
+    pub named: Vec<(Vec<u8>, String)>,
+}
+
+impl Lost {
+    /// So many are named.
+    pub const NAMED_MAX: usize = 1000;
+
+    fn note(&mut self, key: &[u8], why: &Error) {
+        self.items += 1;
+        if self.named.len() < Lost::NAMED_MAX {
+            self.named.push((key.to_vec(), why.to_string()));
+        }
+    }
+
+    /// How many are not named.
+    pub fn unnamed(&self) -> u64 {
+        self.items - self.named.len() as u64
+    }
+}
+
 /// A backup under way. Dropped, it is given up.
 pub struct Backup {
     shared: Arc<Shared>,
@@ -47,7 +73,7 @@ pub struct Backup {
     crc: u32,
     bytes: u64,
     items: u64,
-    lost: Vec<(Vec<u8>, String)>,
+    lost: Lost,
     /// What was encoded and not written.
     out: Vec<u8>,
     /// The long value that is being copied, and its next piece.
@@ -76,7 +102,7 @@ impl Backup {
             crc: 0,
             bytes: 0,
             items: 0,
-            lost: Vec::new(),
+            lost: Lost::default(),
             out: MAGIC.to_vec(),
             long: None,
         })
@@ -92,8 +118,8 @@ impl Backup {
         self.bytes
     }
 
-    /// Items that could not be read so far, and why.
-    pub fn lost(&self) -> &[(Vec<u8>, String)] {
+    /// Items that could not be read so far.
+    pub fn lost(&self) -> &Lost {
         &self.lost
     }
 
@@ -102,6 +128,7 @@ impl Backup {
     pub fn step(&mut self, out: &mut dyn Write) -> Result<Step> {
         let step = match self.long.take() {
             Some((places, held, piece)) => {
+                self.shared.check_cut()?;
                 self.copy_piece(places, held, piece);
                 Step::More
             }
@@ -138,7 +165,7 @@ impl Backup {
         for (held, parts) in held.iter().zip(parts) {
             match self.item_of(held, parts) {
                 Ok((value, meta)) => self.put_item(&held.key, held.entry.sequence, meta, &value),
-                Err(error) => self.lost.push((held.key.to_vec(), error.to_string())),
+                Err(error) => self.lost.note(&held.key, &error),
             }
         }
         self.shared.copied(places.into_iter());
@@ -267,7 +294,7 @@ impl Backup {
                 self.long = Some((places, held, 0));
             }
             Err(error) => {
-                self.lost.push((held.key.to_vec(), error.to_string()));
+                self.lost.note(&held.key, &error);
                 self.shared.copied(places.into_iter());
             }
         }
@@ -288,7 +315,7 @@ impl Backup {
             }
             Err(error) => {
                 self.put(Kind::Delete, &held.key, 0, ItemMeta::default(), &[]);
-                self.lost.push((held.key.to_vec(), error.to_string()));
+                self.lost.note(&held.key, &error);
             }
         }
         self.shared.copied(places.into_iter());
@@ -314,4 +341,17 @@ impl Drop for Backup {
 fn damaged(held: &Held) -> Error {
     let why = "what is left of it on log and SSD is damaged (crc)".into();
     Error::Lost { key: held.key.to_vec(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_items_that_are_lost_all_are_counted_and_the_first_are_named() {
+        let mut lost = Lost::default();
+        (0..3000_u32).for_each(|n| lost.note(&n.to_le_bytes(), &Error::PmFull));
+        assert_eq!((lost.items, lost.named.len(), lost.unnamed()), (3000, 1000, 2000));
+        assert_eq!(lost.named[7].0, 7_u32.to_le_bytes());
+    }
 }
