@@ -199,6 +199,12 @@ pub const ALL: &[Regression] = &[
         bug: "EvictionUnwritten",
     },
     Regression {
+        name: "a read that looks at no checksum serves what has rotted",
+        seed: 1,
+        sets: &[("kept", 1), ("rot", 1), ("crashes", 6)],
+        bug: "ChecksumIgnored",
+    },
+    Regression {
         name: "a backup lacks what was replaced while it was made",
         seed: 1,
         sets: &[("kept", 1), ("backups", 1), ("crashes", 1), ("keys", 24)],

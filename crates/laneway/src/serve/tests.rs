@@ -281,6 +281,7 @@ fn beside(flag: &str) -> &'static str {
         "handoff-workers" => "--design sho -t 4",
         "pm-backend" | "pm-size" | "durability" | "ssd-size" | "split-bytes" | "migrate-by"
         | "when-full" | "read-threads" => "--data-dir /d",
+        "backup-rate" => "--data-dir /d --backup-dir /",
         _ => "",
     }
 }
