@@ -157,7 +157,7 @@ impl Server {
     }
 
     /// The line that is answered to `request`.
-    pub fn line_for(&mut self, request: &str) -> io::Result<String> {
+    pub fn line_for(&mut self, request: &str) -> Result<String, Failure> {
         self.stream.get_mut().write_all(format!("{request}\r\n").as_bytes())?;
         self.line()
     }

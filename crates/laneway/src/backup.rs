@@ -2,9 +2,10 @@
 //! such a copy.
 
 use crate::STATUS_USAGE;
-use crate::asking::{Failure, Family, Place, Server};
+use crate::asking::whom::{self, Other, Whom};
+use crate::asking::{Failure, Family, Server};
 use laneway_tier::dump::Stream;
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::ValueExt;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, IsTerminal};
@@ -16,7 +17,7 @@ use std::time::Duration;
 const HELP: &str = "\
 laneway backup: copy what a running server keeps durably, while it serves
 
-Usage: laneway backup [--server HOST:PORT | --socket PATH] [--login FILE] NAME
+Usage: laneway backup [--server HOST:PORT | --socket PATH] [FLAGS] NAME
        laneway backup --check FILE
 
 The server writes the copy to the file NAME in the folder that it was given by
@@ -31,9 +32,7 @@ is never written over.
 FILE is checked from its first byte to its last, with --check; no server need
 run. laneway load DIR --input FILE puts it into a new folder.
 
-USER:PASSWORD in the first line of --login's FILE are for a server that asks for
-them (serve -Y).
-
+{flags}
 Exit status: 0 the copy is whole; 1 it is not, or not every item could be read;
 2 the command line makes no sense.
 ";
@@ -43,10 +42,8 @@ const TICK: Duration = Duration::from_millis(200);
 /// Ticks after which it is told again to who does not look at a terminal.
 const TICKS_TOLD: u32 = 50;
 
-#[derive(Default)]
 struct Words {
-    place: Place,
-    login: Option<OsString>,
+    whom: Whom,
     name: Option<String>,
     check: Option<PathBuf>,
 }
@@ -56,7 +53,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     let words = match read(args) {
         Ok(Some(words)) => words,
         Ok(None) => {
-            print!("{HELP}");
+            print!("{}", HELP.replace("{flags}", whom::HELP));
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -66,7 +63,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     };
     let done = match (&words.check, &words.name) {
         (Some(path), None) => check(path),
-        (None, Some(name)) => copy(&words, name).map_err(|failure| failure.told(&words.place)),
+        (None, Some(name)) => copy(&words, name).map_err(|failure| failure.told(&words.whom)),
         _ => {
             eprintln!("laneway backup: say one NAME, or --check FILE; see laneway backup --help");
             return ExitCode::from(STATUS_USAGE);
@@ -84,22 +81,16 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 
 /// None where help is wanted.
 fn read(args: Vec<OsString>) -> Result<Option<Words>, lexopt::Error> {
-    let mut words = Words::default();
-    let mut parser = Parser::from_args(args);
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Arg::Long("server") | Arg::Short('s') => {
-                words.place = Place::Tcp(parser.value()?.string()?);
-            }
-            Arg::Long("socket") => words.place = Place::Unix(parser.value()?),
-            Arg::Long("login") => words.login = Some(parser.value()?),
-            Arg::Long("check") => words.check = Some(parser.value()?.into()),
-            Arg::Long("help") | Arg::Short('h') => return Ok(None),
-            Arg::Value(name) if words.name.is_none() => words.name = Some(name.string()?),
-            arg => return Err(arg.unexpected()),
+    let (mut name, mut check) = (None, None);
+    let whom = Whom::read(args, |other, parser| {
+        match other {
+            Other::Flag("check") => check = Some(parser.value()?.into()),
+            Other::Word(word) if name.is_none() => name = Some(word.string()?),
+            other => return Err(other.unexpected()),
         }
-    }
-    Ok(Some(words))
+        Ok(())
+    })?;
+    Ok(whom.map(|whom| Words { whom, name, check }))
 }
 
 fn check(path: &PathBuf) -> Result<bool, String> {
@@ -117,7 +108,7 @@ fn copy(words: &Words, name: &str) -> Result<bool, Failure> {
     if name.contains(|c: char| c.is_ascii_control() || c == ' ') {
         return Err(Failure::Refused(format!("nothing: {name:?} is no name of a backup")));
     }
-    let mut server = Server::of(&words.place, words.login.as_deref())?;
+    let mut server = Server::of(&words.whom)?;
     match server.line_for(&format!("backup start {name}"))?.as_str() {
         "OK" => {}
         "ERROR" => return Err(Failure::Refused("that it knows no backups".into())),
