@@ -196,6 +196,22 @@ fn a_backup_of_a_server_that_is_written_to_is_restored_as_of_one_instant() {
 }
 
 #[test]
+fn copies_go_to_no_data_folder() {
+    let place = Place::new("own");
+    let data = place.path("data");
+    fs::create_dir(&data).expect("temp is writable");
+    let flags = ["-p", "-1", "--data-dir", &data, "--backup-dir", &format!("{data}/../data")];
+    let refused = ran({
+        let mut command = Command::new(BINARY);
+        command.arg("serve").args(flags).args(SIZES);
+        command
+    });
+    assert_eq!(refused.status.code(), Some(2));
+    let told = text(&refused.stderr);
+    assert!(told.contains("the data folder is no place for copies of it"), "{told}");
+}
+
+#[test]
 fn what_a_backup_refuses_it_says_and_nothing_is_made() {
     let place = Place::new("refused");
     let server = place.serve("data", &["--backup-rate", "1k"]);
@@ -207,6 +223,8 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
         ("backup start ../day", "CLIENT_ERROR a backup's name"),
         ("backup start a/b", "CLIENT_ERROR a backup's name"),
         ("backup start .day", "CLIENT_ERROR a backup's name"),
+        ("backup start load-not-finished", "CLIENT_ERROR a backup's name"),
+        ("backup start log", "CLIENT_ERROR a backup's name"),
         ("backup start", "CLIENT_ERROR usage"),
         ("backup", "CLIENT_ERROR usage"),
         ("backup stop", "CLIENT_ERROR no backup"),

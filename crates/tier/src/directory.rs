@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// In the folder while what was copied is loaded into it.
-const LOADING: &str = "load-not-finished";
+pub(crate) const LOADING: &str = "load-not-finished";
 
 /// What the log lies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crate::media::LOG_BYTES;
 use crate::rig::durable::Machine;
 use crate::world::{Outcome, World};
 use laneway_server::clock::Clock;
-use laneway_tier::dump;
+use laneway_tier::{Error, dump};
 
 /// The longest key, under which a `flush_all` to come is kept.
 const SCHEDULE_KEY_BYTES: usize = 256;
@@ -62,26 +62,34 @@ impl World {
 
     /// Now and then the disks are lost, and somebody loads the last copy into new ones. Says since
     /// when everything is lost.
-    pub(crate) fn restored(&mut self, life: &mut Life) -> Option<(Machine, u64)> {
-        let backups = life.backups.as_mut()?;
-        let Copy { moment, stream } = backups.done.take()?;
+    pub(crate) fn restored(&mut self, life: &mut Life) -> Result<Option<(Machine, u64)>, String> {
+        let Some(backups) = life.backups.as_mut() else { return Ok(None) };
+        let Some(Copy { moment, stream }) = backups.done.take() else { return Ok(None) };
         if !backups.is_restored() {
-            return None;
+            return Ok(None);
         }
+        let why = |error: &Error| format!("a whole copy cannot be restored: {error}");
         let machine = Machine::new(LOG_BYTES, self.swarm.ssd_bytes);
-        let tier = machine.open(self.tier_settings()).ok()?;
-        // Where there is no room for all of it the operator takes larger disks, which a run has
-        // not.
-        dump::load(&tier, &stream[..]).ok()?;
+        let tier = machine.open(self.tier_settings()).map_err(|error| why(&error))?;
+        match dump::load(&tier, &stream[..]) {
+            Ok(_) => {}
+            // Where there is no room for all of it the operator takes larger disks, which a run
+            // has not.
+            Err(Error::PmFull | Error::SsdFull { .. }) => return Ok(None),
+            Err(error) => return Err(why(&error)),
+        }
         // It would be carried out a second time.
         let has_flush_to_come = tier.look(&[0; SCHEDULE_KEY_BYTES]).is_some();
         let evicted = tier.evicted();
         if has_flush_to_come || 0 < evicted.small.items + evicted.large.items {
-            return None;
+            return Ok(None);
         }
-        tier.settle().ok()?;
+        match tier.settle() {
+            Err(Error::PmFull | Error::SsdFull { .. }) => return Ok(None),
+            settled => settled.map_err(|error| why(&error))?,
+        }
         self.books.counts.restores += 1;
         self.books.say(|| "the disks are lost, and a backup is loaded into new ones".into());
-        Some((machine, moment))
+        Ok(Some((machine, moment)))
     }
 }

@@ -362,7 +362,7 @@ impl World {
             streams.iter_mut().for_each(|client| client.disconnect(scene.books));
             life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
         }
-        let restored = if last { None } else { self.restored(&mut life) };
+        let restored = if last { None } else { self.restored(&mut life)? };
         let loss = match (self.swarm.kept, &restored) {
             (_, Some((_, moment))) => Loss::Since(*moment),
             (Kept::No, _) => Loss::All,

@@ -7,7 +7,7 @@ use laneway_server::durable::DurableSettings;
 use laneway_server::durable::copier::BackupSettings;
 use laneway_server::durable::shared::Recovery;
 use laneway_tier::{Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, WhenFull};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The longest `--durability interval`, milliseconds.
@@ -64,6 +64,13 @@ fn backup(flags: &Flags) -> Result<Option<BackupSettings>, String> {
     if !folder.is_dir() {
         let folder = folder.display();
         return Err(format!("--backup-dir {folder}: there is no such folder; make it first"));
+    }
+    let own = |path: &Path| path.canonicalize().ok();
+    if flags.data_dir.as_ref().is_some_and(|data| own(Path::new(data)) == own(&folder)) {
+        let folder = folder.display();
+        return Err(format!(
+            "--backup-dir {folder}: the data folder is no place for copies of it; name another"
+        ));
     }
     let bytes_per_second = flags.backup_rate.unwrap_or(BACKUP_BYTES_PER_SECOND);
     Ok(Some(BackupSettings { folder, bytes_per_second }))

@@ -13,6 +13,8 @@ use std::sync::Arc;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 /// What a backup that was held up makes good: more would be a burst.
 const LATE_NANOS_MAX: u64 = 100_000_000;
+/// So often a slow one is asked whether it was given up: what it holds is memory of others'.
+const LOOKED_NANOS: u64 = 100_000_000;
 /// Items that could not be read, told one by one.
 const LOST_TOLD: usize = 100;
 /// Pieces of the index that are counted in one step: others on this CPU come in between.
@@ -105,7 +107,11 @@ impl Copier {
         let current = self.current.as_mut()?;
         let due_nanos = current.due_nanos(self.bytes_per_second);
         if now_nanos < due_nanos {
-            return Some(due_nanos);
+            if let Err(error) = current.backup.check() {
+                self.fail(error.to_string(), now_seconds);
+                return None;
+            }
+            return Some(due_nanos.min(now_nanos + LOOKED_NANOS));
         }
         current.from_nanos += (now_nanos - due_nanos).saturating_sub(LATE_NANOS_MAX);
         match current.backup.step(&mut current.target) {

@@ -18,7 +18,7 @@ use crate::types::BLOCK_BYTES;
 use laneway_sync::planted::{Bug, is_planted};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Items that the walk takes at once, and that are read at once.
 const ITEMS_AT_ONCE: usize = 128;
@@ -33,6 +33,8 @@ const PAGE_SHARE: u64 = 4;
 pub const BATCH_BYTES: u64 = 256 << 10;
 /// What an item that is held takes in memory beside its key, and a key that has changed, about.
 const HELD_BYTES: u64 = 192;
+/// Items that are held at once for a `flush_all`, about: some milliseconds.
+const FLUSHED_MAX: usize = 4096;
 const CHANGED_BYTES: u64 = 64;
 
 /// How much a backup may hold of what has been replaced since it began, and do at once.
@@ -144,7 +146,8 @@ pub struct Cut {
 impl Cut {
     /// It, alone.
     pub fn lock(&self) -> MutexGuard<'_, Option<State>> {
-        self.state.lock().expect("nobody panics inside")
+        // A reader who panicked inside ends its backup; writers go on.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -220,14 +223,20 @@ impl State {
         }
     }
 
-    /// Everything of the store is about to go: what is left of the cut is held.
+    /// Everything of the store is about to go: what is left of the cut is held, if that is little,
+    /// since nobody writes meanwhile.
     pub fn hold_all(&mut self, index: &Index, space: &Space) {
         let met: Vec<u32> = self.pins.keys().copied().collect();
         met.into_iter().for_each(|first| self.is_not_needed(first));
         self.keep_bounds();
-        while self.from.is_some() {
+        let most = self.held.len() + FLUSHED_MAX;
+        while self.from.is_some() && self.held.len() <= most {
             self.walk(index, space, true);
             self.keep_bounds();
+        }
+        if self.from.is_some() {
+            let why = "a flush_all took out more than it can hold at once; make it again";
+            self.give_up(why.to_owned());
         }
     }
 
@@ -384,6 +393,22 @@ mod tests {
         assert!(DELETED / 1200 <= walks, "{walks} steps go over {DELETED} deleted keys");
         let held: Vec<_> = state.held.values().map(|held| held.key.to_vec()).collect();
         assert_eq!(held, [key(DELETED)]);
+    }
+
+    #[test]
+    fn a_flush_holds_few_items_at_once_and_gives_up_where_more_are_left() {
+        for (items, is_given_up) in [(3000, false), (20_000, true)] {
+            let index = Index::Memory(BTree::default());
+            let space = Claims::new(0, 900).into_space();
+            for n in 0..items {
+                publish(&index, &key(n), &entry(n, What::Small { value_bytes: 10 }));
+            }
+            let mut state = State::begin(Bounds::NONE);
+            state.hold_all(&index, &space);
+            assert_eq!(state.given_up.is_some(), is_given_up, "{items}");
+            assert!(state.held.len() <= FLUSHED_MAX + 1024, "{} are held", state.held.len());
+            assert!(is_given_up || state.held.len() as u64 == items, "none is left out");
+        }
     }
 
     #[test]

@@ -35,7 +35,13 @@ pub struct TargetFile {
 pub fn is_name(name: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    begins && name.len() <= NAME_BYTES_MAX && name.chars().all(is_inner) && !name.ends_with(".part")
+    // What a data folder has in it, should somebody have backups made there.
+    let is_taken = ["lock", "log", "ssd", crate::directory::LOADING].contains(&name);
+    begins
+        && !is_taken
+        && name.len() <= NAME_BYTES_MAX
+        && name.chars().all(is_inner)
+        && !name.ends_with(".part")
 }
 
 impl TargetFile {

@@ -123,6 +123,12 @@ impl Backup {
         &self.lost
     }
 
+    /// Fails if it was given up, by a writer who found no room for what it holds; that is let go of
+    /// then.
+    pub fn check(&self) -> Result<()> {
+        self.shared.check_cut()
+    }
+
     /// Copies some more: a quarter of a mebibyte, or a piece of a longer value. After an error the
     /// stream is worth nothing.
     pub fn step(&mut self, out: &mut dyn Write) -> Result<Step> {
