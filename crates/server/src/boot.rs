@@ -7,7 +7,7 @@ use crate::connection::CardKind;
 use crate::control::Control;
 use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
-use crate::settings::{LaneSettings, Settings};
+use crate::settings::{LaneSettings, Port, Settings};
 use crate::shared::{Company, Connections, Phase, Shared};
 use crate::watch::WatchSnapshot;
 use crate::worker::{Progress, Worker};
@@ -145,9 +145,7 @@ impl Server {
     pub fn start(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
         settings.policy.check().map_err(StartError::Policy)?;
         laneway_store::heap::give_back_large_buffers();
-        let mut listeners = listen(&settings)?;
-        let resp_from = listeners.len();
-        listeners.extend(tcp(&settings.resp.addresses, settings.backlog)?);
+        let (listeners, read_only, resp_from) = listen(&settings)?;
         let listeners = Arc::new(listeners);
         let encrypted = handshakes::listen(&settings)?;
         let parts = numa::parts(&settings);
@@ -165,6 +163,7 @@ impl Server {
             let sockets = sockets.get(number);
             let (shared, control) = domain(part, opened, seed, company, sockets, clock)?;
             shared.resp_from.get_or_init(|| resp_from);
+            shared.read_only.get_or_init(|| read_only.clone());
             domains.push(shared);
             controls.push(control);
         }
@@ -230,6 +229,15 @@ impl Server {
     /// The same where nothing but RESP is spoken.
     pub fn tls_resp_addresses(&self) -> Vec<SocketAddr> {
         self.handshakes.iter().flat_map(|running| running.addresses(true)).collect()
+    }
+
+    /// Of all these, those where nothing may be changed.
+    pub fn read_only_addresses(&self) -> Vec<SocketAddr> {
+        let shared = &self.domains[0];
+        let all = self.listeners.iter().enumerate();
+        let plain = all.filter(|(number, _)| shared.is_read_only(*number));
+        let plain = plain.filter_map(|(_, listener)| listener.address());
+        plain.chain(self.handshakes.iter().flat_map(|tls| tls.read_only_addresses())).collect()
     }
 
     fn resp_from(&self) -> usize {
@@ -521,20 +529,31 @@ fn bind(settings: &Settings, parts: &[Settings]) -> Result<Vec<Arc<Sockets>>, St
     Ok(sockets.split(&workers).into_iter().map(Arc::new).collect())
 }
 
-fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
+/// The listeners that encrypt nothing; of each whether it is read-only; and the first one where
+/// nothing but RESP is spoken.
+fn listen(settings: &Settings) -> Result<(Vec<Listener>, Vec<bool>, usize), StartError> {
+    let mut listeners = for_all(settings)?;
+    let resp_from = listeners.len();
+    listeners.extend(tcp(&settings.resp.addresses, settings.backlog)?);
+    let (listeners, read_only) = listeners.into_iter().unzip();
+    Ok((listeners, read_only, resp_from))
+}
+
+/// Those of memcached's clients, each with whether it is read-only.
+fn for_all(settings: &Settings) -> Result<Vec<(Listener, bool)>, StartError> {
     if let Some((path, mode)) = &settings.unix {
         let listener = Listener::unix(path, *mode, settings.backlog);
         let place = path.display().to_string();
-        return Ok(vec![listener.map_err(|error| StartError::Listen(place, error))?]);
+        return Ok(vec![(listener.map_err(|error| StartError::Listen(place, error))?, false)]);
     }
     tcp(&settings.addresses, settings.backlog)
 }
 
-fn tcp(addresses: &[SocketAddr], backlog: i32) -> Result<Vec<Listener>, StartError> {
+fn tcp(ports: &[Port], backlog: i32) -> Result<Vec<(Listener, bool)>, StartError> {
     let mut listeners = Vec::new();
-    for address in addresses {
+    for Port { address, read_only } in ports {
         match Listener::tcp(*address, backlog) {
-            Ok(listener) => listeners.push(listener),
+            Ok(listener) => listeners.push((listener, *read_only)),
             // A machine without IPv6 still serves the IPv4 wildcard.
             Err(error)
                 if address.is_ipv6()

@@ -81,8 +81,14 @@ impl<T: Transport> Streams<T> {
             Ok(None) => return Step::Stop(0, Stop::HalfLine),
             Err(malformed) => return self.malformed(core, connection, &malformed),
         };
-        let left = quota.left();
+        let mut left = quota.left();
         quota.begun += 1;
+        if connection.read_only {
+            if let Some(step) = self.refuse_write(core, connection, &frame) {
+                return step;
+            }
+            left = 1; // each request is judged
+        }
         match &frame.request {
             Request::Get(get) => {
                 let get = (get, frame.head_bytes);
@@ -154,6 +160,7 @@ impl<T: Transport> Streams<T> {
             let joining =
                 execute::store_slice(&context, &frame.request, body, budget, &mut self.out);
             core.count_hot(key, true);
+            core.note_key(connection, key, size as u64);
             if let Some(joining) = joining {
                 return join(connection, joining, size as u64, arrived, whole);
             }
@@ -251,6 +258,7 @@ impl<T: Transport> Streams<T> {
         };
         core.count_hot(incoming.key(), true);
         let size = incoming.item_bytes();
+        core.note_key(connection, incoming.key(), size);
         let touched = Cell::new(0);
         let context = core.context_for(&touched, incoming.key());
         let mut joining = None;

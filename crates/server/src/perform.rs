@@ -202,7 +202,6 @@ impl<T: Transport> Core<T> {
     }
 
     fn count_job(&self, served: &mut Served, operation: Operation, size: u64) {
-        let (row, _) = self.count(operation, size);
-        served.tally.add(row, served.arrived_nanos);
+        self.tally_request(&mut served.tally, operation, size, served.arrived_nanos);
     }
 }

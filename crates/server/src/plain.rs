@@ -5,11 +5,11 @@ use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::execute::{self, Outcome};
-use crate::requests::operation;
+use crate::requests::{key_of, operation};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;
-use laneway_wire::Request;
+use laneway_wire::{KEY_BYTES_MAX, Request};
 use std::cell::Cell;
 
 impl<T: Transport> Streams<T> {
@@ -46,6 +46,9 @@ impl<T: Transport> Streams<T> {
         core.count_hot_request(request);
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
+            if let Some((key, _)) = key_of(request, &mut [0; KEY_BYTES_MAX]) {
+                core.note_key(connection, key, touched.get());
+            }
         }
         core.account(connection, operation(request), touched.get(), arrived);
         self.conclude(core, connection, outcome, head, true)

@@ -72,6 +72,9 @@ bugs! {
     BatchOvertakes => "a connection's requests overtake earlier ones that wait for a device",
     EvictionUnwritten => "an evicted item is forgotten in memory and not in the log",
     FlushMarkIgnored => "a start ignores `flush_all`",
+    ReadOnlyWrites => "a write by a read-only port is carried out",
+    AddressLeaked => "a closed connection stays counted at its address",
+    LargeUnnoted => "a large request that is answered is not noted",
 }
 
 #[cfg(feature = "planted")]

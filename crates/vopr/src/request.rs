@@ -1,6 +1,6 @@
 //! A request on its way, and the lines that replies are made of.
 
-use crate::model::{Asked, Told, Ttl};
+use crate::model::{Asked, Fetch, Told, Ttl};
 
 /// Which protocol a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum Expect {
     Stored,
     /// Lines up to `END`, or one line of another kind.
     Stats,
+    /// `OK`, a line for each item, and this line.
+    Dump(&'static str),
     /// The same: everything goes in so many seconds.
     Later(u32),
     /// Nothing.
@@ -108,6 +110,30 @@ pub struct Request {
     pub is_quiet: bool,
     /// For the trace.
     pub shown: String,
+}
+
+impl Request {
+    /// As a client asks it who may not write: a write changes nothing, and is refused.
+    pub fn refused_if_writes(mut self) -> Request {
+        let reads = |asked: &Asked| match asked {
+            Asked::Get => true,
+            Asked::Fetch(fetch) => *fetch == Fetch::default(),
+            _ => false,
+        };
+        if self.asked.iter().all(|(_, asked)| reads(asked)) && self.expect != Expect::Stored {
+            return self;
+        }
+        self.asked.clear();
+        self.expect = match self.expect {
+            Expect::Silence => Expect::Silence,
+            Expect::Resp(_) => Expect::Resp(Reply::Refusal),
+            // The last reply is that to `NOOP` behind it.
+            Expect::Binary(Kind::Quiet) => Expect::Binary(Kind::Any),
+            Expect::Binary(_) => Expect::Binary(Kind::Refusal),
+            _ => Expect::Refusal,
+        };
+        self
+    }
 }
 
 /// The name of a key; some are as long as keys may be.

@@ -248,7 +248,7 @@ pub fn reply(
     let whole = &got[..bytes];
     let text = || whole[..whole.len().min(80)].escape_ascii().to_string();
     if kind == Reply::Refusal {
-        let codes: [&[u8]; 4] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS "];
+        let codes: [&[u8]; 5] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS ", b"-READONLY "];
         return match codes.iter().any(|code| whole.starts_with(code)) {
             true => Ok(Some((bytes, vec![Told::Refused]))),
             false => Err(format!("{} to a request that is wrong", text())),

@@ -42,13 +42,16 @@ pub struct StreamClient {
     /// It was asked for last.
     last_key: Option<usize>,
     voice: Voice,
+    /// It came by a read-only port: what it writes must be refused, and change nothing.
+    read_only: bool,
 }
 
 impl StreamClient {
     /// Not connected yet.
-    pub fn new(number: usize, voice: Voice) -> StreamClient {
+    pub fn new(number: usize, voice: Voice, read_only: bool) -> StreamClient {
         StreamClient {
             voice,
+            read_only,
             name: format!("client {number}"),
             client: None,
             out: VecDeque::new(),
@@ -105,11 +108,13 @@ impl StreamClient {
             return;
         }
         let request = match scene.random.below(40) {
-            0 if scene.swarm.admin => admin(scene),
-            36 if scene.swarm.flush && scene.random.one_in(4) => match flush(scene) {
-                Some(request) => request,
-                None => return,
-            },
+            0 if scene.swarm.admin && !self.read_only => admin(scene),
+            36 if scene.swarm.flush && !self.read_only && scene.random.one_in(4) => {
+                match flush(scene) {
+                    Some(request) => request,
+                    None => return,
+                }
+            }
             24..40 if scene.swarm.filler => fill(scene),
             1 if scene.swarm.wrong => wrong(scene),
             2..5 => {
@@ -154,7 +159,9 @@ impl StreamClient {
     /// What a client of the binary protocol asks, if it may.
     fn by_binary(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
         match scene.random.below(40) {
-            0 if scene.swarm.admin => Some(binary::other(scene.random.below(1000))),
+            0 if scene.swarm.admin && !self.read_only => {
+                Some(binary::other(scene.random.below(1000)))
+            }
             1 if scene.swarm.wrong => Some(binary::wrong(scene.random.below(1000))),
             2..5 => {
                 let keys = some_keys(scene);
@@ -189,6 +196,7 @@ impl StreamClient {
     }
 
     fn send(&mut self, scene: &mut Scene<'_>, request: Request) {
+        let request = if self.read_only { request.refused_if_writes() } else { request };
         let quiet = request.expect == Expect::Silence;
         let entries = scene.books.call_in_order(&self.name, &request, scene.now_seconds);
         self.out.extend(&request.bytes);
@@ -227,7 +235,7 @@ impl StreamClient {
     /// Sends and receives a little, and judges what came.
     pub fn exchange(&mut self, scene: &mut Scene<'_>, net: &Net) -> Result<(), String> {
         if self.client.is_none() {
-            self.client = Some(net.connect());
+            self.client = Some(net.connect_at(self.read_only.into()));
             self.introduce(scene);
         }
         let Some(client) = &self.client else { return Ok(()) };
@@ -468,6 +476,12 @@ fn admin(scene: &mut Scene<'_>) -> Request {
             _ => flush(scene).unwrap_or_else(|| ask::other("version", Expect::Stats)),
         };
     }
+    if random.one_in(16) {
+        return match random.one_in(2) {
+            true => ask::other("lru_crawler metadump all", Expect::Dump("END")),
+            false => ask::other("lru_crawler mgdump all", Expect::Dump("EN")),
+        };
+    }
     let lines = [
         "stats",
         "stats items",
@@ -478,6 +492,7 @@ fn admin(scene: &mut Scene<'_>) -> Request {
         "stats latency",
         "stats clients",
         "stats hotkeys",
+        "stats large",
         "stats sizes",
         "stats tier",
         "stats udp",

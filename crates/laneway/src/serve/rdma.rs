@@ -1,7 +1,7 @@
 //! By which device clients come over RDMA: `--rdma`, `--rdma-port`, `--rdma-clients`, checked.
 //! Whether the device is there is found when it is opened.
 
-use super::resolve_places;
+use super::places::resolve_places;
 use crate::flags::Flags;
 use laneway_server::settings::{DOOR_PORT, LANES_MAX, Place, RdmaSettings};
 

@@ -3,10 +3,11 @@
 //! file that is wrong changes nothing. The service manager is told when it begins and when it has
 //! ended, however it came out.
 
-use super::{MEMORY_BYTES, auth, checked, manager, tls};
+use super::{MEMORY_BYTES, auth, checked, manager, slow, tls};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
 use std::ffi::OsString;
+use std::time::Duration;
 
 /// What can change while the server runs.
 pub trait Live {
@@ -14,6 +15,8 @@ pub trait Live {
     fn be_verbose(&self, times: u32);
     /// Memory for all items.
     fn limit_memory(&self, bytes: u64);
+    /// Log what takes so long.
+    fn log_slow(&self, slow: Option<Duration>);
 }
 
 /// What SIGHUP does to a server that was started with these words and flags.
@@ -27,7 +30,10 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
         shared.each_domain(|domain| domain.store.set_memory_bytes(share));
     };
     let shared = server.shared().clone();
-    let live = LiveServer { limit_memory, be_verbose: move |times| shared.set_verbosity(times) };
+    let log_slow = move |slow| shared.each_domain(|domain| domain.slow.set(slow));
+    let shared = server.shared().clone();
+    let be_verbose = move |times| shared.set_verbosity(times);
+    let live = LiveServer { limit_memory, be_verbose, log_slow };
     let mut again = move || {
         if running.config.is_none() && users.is_none() && encrypted.is_none() {
             log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
@@ -50,18 +56,23 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
     }
 }
 
-struct LiveServer<M, V> {
+struct LiveServer<M, V, S> {
     limit_memory: M,
     be_verbose: V,
+    log_slow: S,
 }
 
-impl<M: Fn(u64), V: Fn(u32)> Live for LiveServer<M, V> {
+impl<M: Fn(u64), V: Fn(u32), S: Fn(Option<Duration>)> Live for LiveServer<M, V, S> {
     fn be_verbose(&self, times: u32) {
         (self.be_verbose)(times);
     }
 
     fn limit_memory(&self, bytes: u64) {
         (self.limit_memory)(bytes);
+    }
+
+    fn log_slow(&self, slow: Option<Duration>) {
+        (self.log_slow)(slow);
     }
 }
 
@@ -105,6 +116,11 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
                 );
                 "now"
             }
+            "slow-ms" => {
+                running.slow_milliseconds = new.slow_milliseconds;
+                live.log_slow(slow::setting(new).unwrap_or_default()); // it was checked
+                "now"
+            }
             _ => "at the next start",
         };
         log::info!("SIGHUP: {}: {} -> {}, {when}", change.name, change.before, change.after);
@@ -127,6 +143,10 @@ mod tests {
         fn limit_memory(&self, bytes: u64) {
             self.0.borrow_mut().push(format!("memory {bytes}"));
         }
+
+        fn log_slow(&self, slow: Option<Duration>) {
+            self.0.borrow_mut().push(format!("slow {slow:?}"));
+        }
     }
 
     fn flags(line: &str) -> Flags {
@@ -147,6 +167,9 @@ mod tests {
         assert_eq!(left.iter().map(|change| change.name).collect::<Vec<_>>(), ["port"]);
         apply(&mut running, &flags("-m 128 -p 5 -vv"), &told);
         assert!(told.0.take().is_empty(), "nothing has changed");
+        apply(&mut running, &flags("-m 128 -p 5 -vv --slow-ms 20"), &told);
+        apply(&mut running, &flags("-m 128 -p 5 -vv"), &told);
+        assert_eq!(told.0.take(), ["slow Some(20ms)", "slow None"]);
         // A key that was taken out has its default again.
         apply(&mut running, &flags("-p 5"), &told);
         assert_eq!(told.0.take(), [format!("memory {}", 64 << 20), "verbose 0".into()]);

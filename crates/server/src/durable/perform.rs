@@ -65,6 +65,7 @@ impl<S> Keeper<S> {
         self.moved += size.0;
         let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
         task.tally.add(latency::row(operation, large), task.arrived_nanos);
+        task.tally.is_about(if large { size.0 } else { 0 });
         for (changed, change) in changes {
             let stored = stored.filter(|_| *changed == *key);
             self.keep(task, changed, change, stored);

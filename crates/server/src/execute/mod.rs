@@ -33,7 +33,7 @@ pub use store::{
 
 use crate::counters::Counters;
 use crate::durable::veil::{Sight, Veiled};
-use crate::stats;
+use crate::stats::{self, Question};
 use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Pinned, Refused, Store, UnixSeconds};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{BAD_SHUTDOWN, CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
@@ -277,7 +277,10 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
         Request::MemoryLimit { megabytes, noreply } => {
             admin::memory_limit(context, *megabytes, *noreply, out);
         }
-        Request::Admin(line) => admin::answer(line, context.settings.tls_enabled, out),
+        Request::Admin(line) => match stats::asked_dump(line) {
+            Some((form, classes)) => return Outcome::Stats(Question::Dump { form, classes }),
+            None => admin::answer(line, context.settings.tls_enabled, out),
+        },
     }
     Outcome::Done
 }

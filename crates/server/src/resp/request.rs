@@ -7,7 +7,7 @@ use crate::resp::multi::{NOT_AT_ONCE, is_queued};
 use crate::resp::options;
 use crate::resp::scratch::is_tried;
 use crate::resp::state::{EachKey, Front, Under};
-use crate::resp::table::{Command, Spec, check_part, find};
+use crate::resp::table::{Command, READ_ONLY, Spec, check_part, find};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;
@@ -87,6 +87,11 @@ impl<T: Transport> Streams<T> {
                 return Step::Took(bytes.len());
             }
         };
+        if connection.read_only && spec.writes() {
+            core.counters().refused_read_only.bump_owner();
+            connection.session().refuse_in_transaction(READ_ONLY, false, &mut self.out);
+            return Step::Took(bytes.len());
+        }
         if connection.session().transaction.is_some() && is_queued(spec.command) {
             if !connection.session().watched.is_empty() && !is_tried(spec) {
                 connection.session().refuse_in_transaction(NOT_AT_ONCE, false, &mut self.out);

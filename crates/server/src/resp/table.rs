@@ -123,6 +123,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Whether it changes what is stored.
+    pub fn writes(&self) -> bool {
+        self.flags.contains(&"write")
+    }
+
     /// Whether so many arguments fit.
     pub fn takes(&self, arguments: u32) -> bool {
         let arguments = i64::from(arguments);
@@ -137,6 +142,9 @@ impl Spec {
         format!("-ERR wrong number of arguments for '{}' command\r\n", self.name).into_bytes()
     }
 }
+
+/// What is told of one that does, where the port is read-only; Redis' word comes first.
+pub const READ_ONLY: &[u8] = b"-READONLY this port takes no writes\r\n";
 
 const READ: &[&str] = &["readonly", "fast"];
 const READ_MANY: &[&str] = &["readonly"];

@@ -217,7 +217,7 @@ impl Session {
             Question::Lanes => out.extend_from_slice(b"STAT threshold_bytes 1456\r\nEND\r\n"),
             Question::Cachedump { class, limit: _ } => {
                 let mut walk = Listing::default();
-                while !self.store.list(class, &mut walk, self.now, |key, meta| {
+                while !self.store.list(1 << class, &mut walk, self.now, |key, meta, _| {
                     stats::write_item(key, meta, out);
                 }) {}
                 out.extend_from_slice(b"END\r\n");
@@ -228,6 +228,8 @@ impl Session {
             Question::Balance => stats::write_balance(&BalanceSnapshot::default(), out),
             Question::Latency
             | Question::Buckets
+            | Question::Large
+            | Question::Dump { .. }
             | Question::Clients
             | Question::Connections
             | Question::Udp

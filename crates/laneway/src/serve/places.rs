@@ -1,0 +1,117 @@
+//! Where it listens: `-l`, `-p` and `--resp`, as memcached reads them, with what may stand before
+//! an address.
+
+use crate::flags::Flags;
+use laneway_server::settings::Port;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+/// memcached's port.
+const PORT: u16 = 11211;
+/// Before an address of `-l` where nothing is encrypted, and where nothing may be changed.
+const NO_TLS: &str = "notls:";
+pub const READ_ONLY: &str = "readonly:";
+
+/// An address to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// It.
+    pub address: SocketAddr,
+    /// Connections to it are encrypted, if the server has a certificate (`-Z`).
+    pub encrypts: bool,
+    /// Nothing may be changed by them.
+    pub read_only: bool,
+}
+
+impl Place {
+    /// The same for the server.
+    pub fn port(&self) -> Port {
+        Port { address: self.address, read_only: self.read_only }
+    }
+}
+
+/// The addresses of `-l` and `-p`, as memcached reads them: names or numbers, separated by commas,
+/// each with or without a port; all interfaces where none is given.
+pub fn places(flags: &Flags) -> Result<Vec<Place>, String> {
+    let port = match flags.port {
+        None => PORT,
+        Some(-1) => 0, // the kernel chooses
+        Some(port) => u16::try_from(port).map_err(|_| {
+            format!("-p {port}: must be from 1 to 65535, 0 for none, or -1 for any free port")
+        })?,
+    };
+    if flags.port == Some(0) {
+        return Err("-p 0 turns TCP off, and nothing else is left; listen on a unix socket with \
+                    -s PATH, or leave -p out"
+            .to_owned());
+    }
+    resolve_places(flags, port)
+}
+
+/// Where Redis' clients may come.
+pub fn resp(flags: &Flags) -> Result<Vec<Place>, String> {
+    let Some(port) = flags.resp else { return Ok(Vec::new()) };
+    // A port of -l is memcached's. Where that leaves an address both ways, it is encrypted, and may
+    // be written to, as the address may by another port.
+    let mut all = resolve_places(flags, port)?;
+    all.iter_mut().for_each(|place| place.address.set_port(port));
+    all.sort_by_key(|place| (place.address, !place.encrypts));
+    let mut places: Vec<Place> = Vec::new();
+    for place in all {
+        match places.last_mut().filter(|last| last.address == place.address) {
+            Some(last) => last.read_only &= place.read_only,
+            None => places.push(place),
+        }
+    }
+    Ok(places)
+}
+
+/// The addresses of `-l`, those without a port with this one; all interfaces where none is given.
+pub fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
+    let places: Vec<&str> = flags.listen.iter().flat_map(|list| list.split(',')).collect();
+    let places: Vec<&str> = places.into_iter().filter(|place| !place.is_empty()).collect();
+    // An empty variable of a script must not open the server to everybody.
+    if !flags.listen.is_empty() && places.is_empty() {
+        return Err(format!(
+            "-l '{}': names no address; write one, or leave -l out for all interfaces",
+            flags.listen.join(",")
+        ));
+    }
+    if places.is_empty() {
+        let v4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let all = [v4, v6].map(|ip| SocketAddr::new(ip, port));
+        let place = |address| Place { address, encrypts: true, read_only: false };
+        return Ok(all.map(place).to_vec());
+    }
+    let mut all = Vec::new();
+    for place in places {
+        let (mut bare, mut encrypts, mut read_only) = (place, true, false);
+        // In either order.
+        loop {
+            match (bare.strip_prefix(NO_TLS), bare.strip_prefix(READ_ONLY)) {
+                (Some(rest), _) => (bare, encrypts) = (rest, false),
+                (_, Some(rest)) => (bare, read_only) = (rest, true),
+                (None, None) => break,
+            }
+        }
+        let found = resolve(bare, port)?;
+        all.extend(found.into_iter().map(|address| Place { address, encrypts, read_only }));
+    }
+    Ok(all)
+}
+
+fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        format!("-l {place}: {error}; write an address, a name, or ADDRESS:PORT, [IPV6]:PORT")
+    };
+    let bare = place.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let found = match place.rsplit_once(':') {
+        Some((_, digits)) if digits.parse::<u16>().is_ok() => place.to_socket_addrs(),
+        _ => (place, port).to_socket_addrs(),
+    };
+    let found: Vec<SocketAddr> = found.map_err(|error| wrong(&error))?.collect();
+    if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
+}
