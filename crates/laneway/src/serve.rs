@@ -43,7 +43,7 @@ const STATUS_DATA: u8 = 74;
 pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
     let typed = args.clone();
     let flags = match flags::read(args, std::env::vars_os()) {
-        Ok(Asked::Serve(flags)) => flags,
+        Ok(Asked::Serve(flags)) => Flags { names: places::look_up(&flags), ..*flags },
         Ok(Asked::Help) => {
             if name == "memcached" {
                 println!("memcached {VERSION}");
@@ -139,7 +139,7 @@ fn serve(
         Ok(opened) => opened,
         Err(error) => return fail(STATUS_DATA, &error),
     };
-    let server = match Server::start(settings, opened) {
+    let server = match Server::prepare(settings, opened) {
         Ok(server) => server,
         Err(error) => return fail(STATUS_LISTEN, &error.to_string()),
     };
@@ -154,18 +154,21 @@ fn serve(
     if let Err(error) = signals.calls(move || shared.request_stop(), reload) {
         return unwatched(error);
     }
+    let admin = match admin.map(|closed| admin::run(closed, &server)).transpose() {
+        Ok(admin) => admin,
+        Err(error) => return fail(STATUS_SETUP, &error),
+    };
+    // Nobody has been served until here.
+    if let Err(error) = sandbox.complete() {
+        let _ = server.stop(); // what it would say is of less interest
+        return fail(STATUS_SETUP, &error);
+    }
     if flags.daemon
         && let Err(error) = process::tell_ready(verbose)
     {
         return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));
     }
-    let admin = match admin.map(|closed| admin::run(closed, &server)).transpose() {
-        Ok(admin) => admin,
-        Err(error) => return fail(STATUS_SETUP, &error),
-    };
-    if let Err(error) = sandbox.complete(flags) {
-        return fail(STATUS_SETUP, &error);
-    }
+    server.open();
     tell_ready(&server);
     until_stop(server, admin)
 }
@@ -173,6 +176,7 @@ fn serve(
 /// Serve until somebody asks the server to stop, and stop it.
 fn until_stop(server: Server, admin: Option<laneway_admin::Running>) -> ExitCode {
     slow::log_until_stop(server.shared());
+    logging::wait_for_nobody();
     manager::stopping();
     log::info!("stopping; requests under way are finished first");
     let stopped = server.stop();

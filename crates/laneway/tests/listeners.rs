@@ -38,7 +38,7 @@ fn a_port_for_redis_clients_is_read_only_as_its_address_is() {
     let places = server.places();
     assert!(places[1].starts_with("readonly:resp:"), "{places:?}");
     let mut client = connect(places[1]);
-    let refused = b"-READONLY this port takes no writes\r\n";
+    let refused = b"-READONLY You can't write against a read only replica.\r\n";
     assert_eq!(ask(&mut client, b"SET k v\r\n", b"\r\n"), refused);
     assert_eq!(ask(&mut client, b"GET k\r\n", b"\r\n"), b"$-1\r\n");
     server.stop();

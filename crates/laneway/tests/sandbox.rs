@@ -9,8 +9,10 @@ use rig::{Process, ask};
 use rustls::StreamOwned;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 use std::time::Duration;
 
 /// How long an answer may take before the test says that the server hangs.
@@ -176,6 +178,107 @@ fn a_file_that_its_flags_do_not_name_is_refused_in_the_sandbox_alone() {
         server.await_log("3 users from now on");
         server.stop();
     }
+}
+
+#[test]
+fn files_are_read_again_behind_a_folder_that_is_a_link_to_another() {
+    let folder = Folder::new();
+    let release = |name: &str, users: &str| {
+        let release = folder.path().join("releases").join(name);
+        fs::create_dir_all(&release).expect("temp is writable");
+        fs::write(release.join("users"), users).expect("temp is writable");
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(release.join("users"), mode).expect("it is ours");
+    };
+    release("7", "a:b\n");
+    let current = folder.path().join("current");
+    symlink("releases/7", &current).expect("temp is writable");
+    let users = text_in(&folder, "current/users");
+    let flags = ["-p", "-1", "-l", "127.0.0.1", "-Y", &users, "--sandbox", "on"];
+    let mut server = Process::serve(&flags);
+    release("8", "a:b\nc:d\n");
+    fs::remove_file(&current).expect("it is ours");
+    symlink("releases/8", &current).expect("temp is writable");
+    server.signal("HUP");
+    server.await_log("2 users from now on");
+    server.stop();
+}
+
+#[test]
+fn the_file_of_config_is_read_again_without_looking_names_up() {
+    let folder = Folder::new();
+    // Not every machine that has the name has its second address.
+    let mut localhost = ("localhost", 0).to_socket_addrs().expect("every machine has it");
+    let name = match localhost.all(|address| TcpListener::bind(address).is_ok()) {
+        true => "localhost",
+        false => "127.0.0.1",
+    };
+    let write = |megabytes: u32| {
+        let text =
+            format!("listen = [\"{name}\"]\nadmin = \"localhost:0\"\nmemory-limit = {megabytes}\n");
+        folder.write("laneway.toml", &text);
+    };
+    write(64);
+    let config = text_in(&folder, "laneway.toml");
+    let mut server = Process::serve(&["--config", &config, "-p", "-1", "--sandbox", "on"]);
+    for (before, after) in [(64, 128), (128, 96)] {
+        write(after);
+        server.signal("HUP");
+        server.await_log(&format!("memory-limit: {before} -> {after}, now"));
+    }
+    // What it does not know it cannot look up, and says so.
+    folder.write("laneway.toml", "listen = [\"no-such-name.invalid\"]\nmemory-limit = 64\n");
+    server.signal("HUP");
+    server.await_log("everything in the file stays as it was");
+    assert!(server.said.contains("SIGHUP: -l no-such-name.invalid: "), "{}", server.said);
+    server.stop();
+}
+
+#[test]
+fn another_user_serves_in_a_sandbox_too() {
+    if fs::metadata("/proc/self").expect("Linux has it").uid() != 0 {
+        return; // nobody else can become another
+    }
+    let folder = Folder::new();
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(folder.path(), mode).expect("it is ours");
+    let users = text_in(&folder, "users");
+    folder.write("users", "a:b\n");
+    let flags = ["-u", "nobody", "-p", "-1", "-l", "127.0.0.1", "-Y", &users];
+    let mut server = Process::serve(&[&flags[..], &["--sandbox", "on"]].concat());
+    let told = of_each_thread(&server, "Uid");
+    assert!(told.iter().all(|uids| !uids.split_whitespace().any(|uid| uid == "0")), "{told:?}");
+    folder.write("users", "a:b\nc:d\n");
+    server.signal("HUP");
+    server.await_log("2 users from now on");
+    let mut client = connect(server.places()[0]);
+    assert_eq!(ask(&mut client, b"set x 0 0 3\r\nc d\r\n", b"\r\n"), b"STORED\r\n");
+    server.stop();
+}
+
+#[test]
+fn a_service_manager_is_told_from_a_sandbox() {
+    let folder = Folder::new();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("temp is writable");
+    manager.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let hears = |word: &str| {
+        let mut message = [0; 512];
+        let bytes = rig::awaited(|| manager.recv(&mut message));
+        let text = String::from_utf8_lossy(&message[..bytes]).into_owned();
+        assert!(text.starts_with(word), "{word}: {text}");
+    };
+    let mut command = Command::new(rig::BINARY);
+    command.args(["serve", "-p", "-1", "-l", "127.0.0.1", "--sandbox", "on"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let server = Process::start(command).expect("it serves");
+    hears("READY=1");
+    server.signal("HUP");
+    hears("RELOADING=1");
+    hears("READY=1");
+    server.signal("TERM");
+    hears("STOPPING=1");
+    assert_eq!(server.end().code(), Some(0));
 }
 
 #[test]

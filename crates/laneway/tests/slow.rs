@@ -79,6 +79,32 @@ fn large_requests_are_logged_at_vvv_and_none_by_itself() {
 }
 
 #[test]
+fn a_log_that_nobody_takes_keeps_no_server_from_stopping() {
+    let server = start(&["--slow-ms", "1", "--log-keys", "--threshold", "100000"]);
+    server.shorten_log();
+    let key = "k".repeat(250);
+    let mut another = connect(&server);
+    let set = format!("set {key} 0 0 {BIG}\r\n").into_bytes();
+    let set = [set, vec![b'x'; BIG], b"\r\n".to_vec()].concat();
+    assert_eq!(ask(&mut another, &set, b"\r\n"), b"STORED\r\n");
+    // More lines than the pipe takes.
+    for _ in 0..20 {
+        let mut client = connect(&server);
+        client.write_all(format!("get {key}\r\n").as_bytes()).expect("it takes a line");
+        let asked = Instant::now();
+        while asked.elapsed() < Duration::from_millis(3) {
+            assert_eq!(ask(&mut another, b"mn\r\n", b"\r\n"), b"MN\r\n", "nobody waits for it");
+        }
+        read_to(&mut client, b"END\r\n");
+    }
+    let stats = ask(&mut another, b"stats large\r\n", b"END\r\n");
+    let stats = String::from_utf8(stats).expect("stats are text");
+    assert!(stats.contains("STAT request:19:operation get\r\n"), "{stats}");
+    drop(another);
+    server.stop();
+}
+
+#[test]
 fn nothing_is_no_time_that_a_request_may_take() {
     let refused =
         std::process::Command::new(rig::BINARY).args(["serve", "--slow-ms", "0"]).output();

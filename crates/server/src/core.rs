@@ -199,6 +199,7 @@ impl<T: Transport> Core<T> {
             touched,
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
             veil: self.shared.durable.get().map(|durable| Veiled::Worker(&durable.veil)),
+            read_only: false,
         }
     }
 

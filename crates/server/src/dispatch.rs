@@ -81,14 +81,8 @@ impl<T: Transport> Streams<T> {
             Ok(None) => return Step::Stop(0, Stop::HalfLine),
             Err(malformed) => return self.malformed(core, connection, &malformed),
         };
-        let mut left = quota.left();
+        let left = quota.left();
         quota.begun += 1;
-        if connection.read_only {
-            if let Some(step) = self.refuse_write(core, connection, &frame) {
-                return step;
-            }
-            left = 1; // each request is judged
-        }
         match &frame.request {
             Request::Get(get) => {
                 let get = (get, frame.head_bytes);

@@ -21,7 +21,8 @@ impl<T: Transport> Core<T> {
             return;
         }
         let noted = &self.shared.workers[self.id.index()].noted;
-        noted.note_owner(&times, &connection.card.peer, key.as_deref().unwrap_or_default());
+        let (client, key) = (&connection.card.peer, key.as_deref().unwrap_or_default());
+        noted.note_owner(&times, self.shared.slow.nanos(), client, key);
     }
 
     /// Note what was answered to this peer by datagrams, or to several, if that is notable.
@@ -45,7 +46,8 @@ impl<T: Transport> Core<T> {
             Some(peer) => format!("udp:{peer}"),
             None => "udp".to_owned(), // a batch goes to many
         };
-        self.shared.workers[self.id.index()].noted.note_owner(&times, &client, b"");
+        let noted = &self.shared.workers[self.id.index()].noted;
+        noted.note_owner(&times, self.shared.slow.nanos(), &client, b"");
     }
 
     /// The connection has been served a request for an item of this size: its key is to be told,

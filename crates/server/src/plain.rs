@@ -4,7 +4,7 @@ use crate::batches::goes_along;
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
-use crate::execute::{self, Outcome};
+use crate::execute::{self, Context, Outcome};
 use crate::requests::{key_of, operation};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
@@ -33,7 +33,8 @@ impl<T: Transport> Streams<T> {
             return self.hand_request(core, connection, to, line, 0, arrived);
         }
         let (touched, before) = (Cell::new(0), self.out.len());
-        let outcome = execute::command(&core.context(&touched), request, &mut self.out);
+        let context = Context { read_only: connection.read_only, ..core.context(&touched) };
+        let outcome = execute::command(&context, request, &mut self.out);
         if matches!(outcome, Outcome::Kept) {
             return self.hand_request(core, connection, KEEPER, line, touched.get(), arrived);
         }

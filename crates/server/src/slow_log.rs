@@ -2,15 +2,16 @@
 //! into the log. The log is written by a thread that is no worker, since a pipe that nobody reads
 //! stops who writes into it.
 
-use crate::latency::noted::NotedRequest;
-use crate::shared::Shared;
+use crate::latency::noted::{NotedRequest, Ring};
+use crate::shared::{Shared, WorkerShared};
 use crate::stats::LargeSnapshot;
 
 /// Reads what was noted since it did so last. By itself it has read nothing.
 #[derive(Debug, Default)]
 pub struct SlowLog {
-    /// By worker, of all NUMA domains: the last number read, and how many had been left out.
-    read: Vec<(u64, u64)>,
+    /// By worker, of all NUMA domains, slow ones and large ones apart: the last number read, and
+    /// how many had been left out.
+    read: Vec<[(u64, u64); 2]>,
 }
 
 /// What was noted meanwhile.
@@ -22,6 +23,22 @@ pub struct Fresh {
     pub lost: u64,
 }
 
+impl Fresh {
+    /// What is in a ring of this worker that was not read yet.
+    fn add(&mut self, worker: usize, ring: &Ring, (read, left_out_before): &mut (u64, u64)) {
+        let (noted, left_out) = ring.counts();
+        if noted != *read {
+            let requests = ring.read(*read);
+            // The worker may have gone on since its counts were read.
+            let last = requests.last().map_or(noted, |last| last.number.max(noted));
+            let lost = (last - *read).saturating_sub(requests.len() as u64);
+            self.requests.extend(requests.into_iter().map(|request| (worker, request)));
+            (*read, self.lost) = (last, self.lost + lost);
+        }
+        self.lost += left_out - std::mem::replace(left_out_before, left_out);
+    }
+}
+
 impl SlowLog {
     /// What was noted since the last time.
     pub fn take<S>(&mut self, shared: &Shared<S>) -> Fresh {
@@ -29,19 +46,11 @@ impl SlowLog {
         shared.each_domain(|shared| {
             for worker in &shared.workers {
                 if self.read.len() == number {
-                    self.read.push((0, 0));
+                    self.read.push([(0, 0); 2]);
                 }
-                let (noted, left_out) = worker.noted.counts();
-                let (read, left_out_before) = &mut self.read[number];
-                if noted != *read {
-                    let requests = worker.noted.read(*read);
-                    // The worker may have gone on since its counts were read.
-                    let last = requests.last().map_or(noted, |last| last.number.max(noted));
-                    fresh.lost += (last - *read).saturating_sub(requests.len() as u64);
-                    fresh.requests.extend(requests.into_iter().map(|request| (number, request)));
-                    *read = last;
+                for (ring, read) in worker.noted.rings().into_iter().zip(&mut self.read[number]) {
+                    fresh.add(number, ring, read);
                 }
-                fresh.lost += left_out - std::mem::replace(left_out_before, left_out);
                 number += 1;
             }
         });
@@ -55,7 +64,8 @@ impl SlowLog {
     pub fn pass_over<S>(&mut self, shared: &Shared<S>) {
         self.read.clear();
         shared.each_domain(|shared| {
-            self.read.extend(shared.workers.iter().map(|worker| worker.noted.counts()));
+            let counts = |worker: &WorkerShared<S>| worker.noted.rings().map(Ring::counts);
+            self.read.extend(shared.workers.iter().map(counts));
         });
     }
 }
@@ -72,7 +82,7 @@ impl<S> Shared<S> {
                 let (noted, left_out) = worker.noted.counts();
                 large.noted += noted;
                 large.left_out += left_out;
-                let requests = worker.noted.read_since_reset().into_iter();
+                let requests = worker.noted.read_since_reset();
                 large.requests.extend(requests.map(|request| (number, request)));
                 number += 1;
             }

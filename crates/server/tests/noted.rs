@@ -13,7 +13,7 @@ const LARGE: usize = 300_000;
 
 fn noted(rig: &Rig) -> Vec<NotedRequest> {
     let mut all: Vec<_> =
-        rig.shared.workers.iter().flat_map(|worker| worker.noted.read(0)).collect();
+        rig.shared.workers.iter().flat_map(|worker| worker.noted.read()).collect();
     all.sort_by_key(|request| request.times.ended_nanos);
     all
 }
@@ -123,6 +123,26 @@ fn stats_large_tells_the_newest_first_until_it_is_reset() {
 }
 
 #[test]
+fn stats_large_tells_of_a_slow_request_however_many_fast_ones_came_behind_it() {
+    let slow = Some(Duration::from_nanos(200 * STEP_NANOS));
+    let mut rig = Rig::new(&Plan { slow, log_keys: true, ..Plan::of(1, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "late", &value(LARGE, 1));
+    // Its client takes nothing of the reply for longer than is slow.
+    client.send(b"get late\r\n");
+    rig.turns(300);
+    rig.until(&client, Vec::new(), |got| got.ends_with(b"END\r\n"));
+    let others = rig.net.connect();
+    for number in 0..80 {
+        rig.set(&others, &format!("big{number}"), &value(20_000, number));
+    }
+    let stats = rig.ask(&others, b"stats large\r\n", b"END\r\n");
+    let stats = String::from_utf8(stats).expect("stats are text");
+    assert!(stats.contains(":key late\r\n"), "{stats}");
+    assert!(stats.contains(":key big79\r\n") && !stats.contains(":key big9\r\n"), "{stats}");
+}
+
+#[test]
 fn where_keys_may_not_be_dumped_stats_large_tells_none() {
     let plan = Plan { log_keys: true, dump: false, ..Plan::of(1, Form::TimeShare) };
     let mut rig = Rig::new(&plan);
@@ -148,15 +168,19 @@ fn the_log_reads_each_request_once_and_counts_what_nobody_remembers() {
     assert!(log.take(&rig.shared).requests.is_empty());
     let times = fresh.requests[0].1.times;
     let noted = &rig.shared.workers[0].noted;
-    (0..1_100).for_each(|_| noted.note_owner(&times, "tcp:10.0.0.1:1", b""));
+    let note = |slow_nanos: u64| noted.note_owner(&times, slow_nanos, "tcp:10.0.0.1:1", b"");
+    (0..1_100).for_each(|_| note(u64::MAX));
     let fresh = log.take(&rig.shared);
     assert_eq!((fresh.requests.len(), fresh.lost), (64, 1_100 - 64));
-    noted.note_owner(&times, "tcp:10.0.0.1:1", b""); // left out: the second is full
-    assert_eq!(log.take(&rig.shared).lost, 1);
+    note(u64::MAX); // left out: the second is full
+    note(0); // not so of slow ones
+    let fresh = log.take(&rig.shared);
+    assert_eq!((fresh.requests.len(), fresh.lost), (1, 1));
+    assert!(fresh.requests[0].1.is_slow);
     noted.reset();
     let fresh = log.take(&rig.shared);
     assert_eq!((fresh.requests.len(), fresh.lost), (0, 0), "a reset is no loss");
-    noted.note_owner(&times, "tcp:10.0.0.1:1", b"");
+    note(u64::MAX);
     log.pass_over(&rig.shared);
     assert_eq!(log.take(&rig.shared).lost, 0);
 }

@@ -18,6 +18,8 @@ type Write<'w> = (Opcode, &'w [u8], &'w [u8], &'w [u8]);
 const REFUSED: &str = "CLIENT_ERROR this port is read-only\r\n";
 /// Longer than a worker's buffer.
 const LONG: usize = 300_000;
+/// No item has so many.
+const TOO_LONG: usize = 400_000;
 
 /// A client that may write, with a few items stored, and one that may not.
 fn clients(rig: &mut Rig) -> (Client, Client) {
@@ -198,6 +200,17 @@ fn redis_clients_are_told_readonly() {
             "GETEX k EX 10",
             "GETDEL k",
             "GETSET k new",
+            "MSETNX new 1 more 2",
+            "RENAME k new",
+            "RENAMENX k new",
+            "INCRBY n 2",
+            "DECR n",
+            "DECRBY n 2",
+            "PSETEX k 10000 new",
+            "PEXPIRE k 10000",
+            "EXPIREAT k 4000000000",
+            "PEXPIREAT k 4000000000000",
+            "SET k new GET",
             "FLUSHALL",
             "FLUSHDB",
         ];
@@ -206,7 +219,7 @@ fn redis_clients_are_told_readonly() {
         asked.extend(words(&format!("SET long {long}")));
         asked.extend(words(&format!("MSET long {long} k {long}")));
         asked.extend(words("MGET k n"));
-        let refused = "-READONLY this port takes no writes\r\n";
+        let refused = "-READONLY You can't write against a read only replica.\r\n";
         let mut wanted = refused.repeat(writes.len() + 2);
         wanted += "*2\r\n$5\r\nvalue\r\n$1\r\n5\r\n";
         // A transaction with a write in it is not executed.
@@ -215,10 +228,94 @@ fn redis_clients_are_told_readonly() {
             "+OK\r\n+QUEUED\r\n{refused}-EXECABORT Transaction discarded because of \
                             previous errors.\r\n+PONG\r\n"
         );
-        let got = rig.ask(&reader, &asked, b"+PONG\r\n");
+        // One that only reads is, also behind WATCH.
+        let reads = ["WATCH k", "MULTI", "GET k", "EXISTS n none", "EXEC", "TOUCH k", "PING"];
+        asked.extend(reads.into_iter().flat_map(words));
+        wanted += "+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$5\r\nvalue\r\n:1\r\n:1\r\n+PONG\r\n";
+        let back = rig.send(&reader, &asked);
+        let got = rig.until(&reader, back, |got| got.len() >= wanted.len());
         assert_eq!(String::from_utf8_lossy(&got), wanted, "{what}");
+        let refusals = writes.len() as u64 + 3;
+        assert_eq!(rig.shared.watch(0).totals.refused_read_only, refusals, "{what}");
+        let scanned = rig.ask(&reader, &words("DBSIZE"), b"\r\n");
+        assert!(scanned.starts_with(b":"), "{what}");
         is_as_it_was(&mut rig, &writer, &what);
     }
+}
+
+#[test]
+fn a_value_that_is_too_long_takes_no_item_away() {
+    for plan in plans() {
+        let what = plan.what();
+        let mut rig = Rig::new(&Plan { item_bytes_max: TOO_LONG, ..plan });
+        let (writer, reader) = clients(&mut rig);
+        let long = TOO_LONG;
+        let mut asked = Vec::new();
+        for line in [
+            format!("set k 0 0 {long}"),
+            format!("set n 0 0 {long} noreply"),
+            format!("ms k {long}"),
+            format!("ms n {long} q"),
+            format!("cas k 0 0 {long} 1"),
+        ] {
+            asked.extend_from_slice(line.as_bytes());
+            asked.extend_from_slice(b"\r\n");
+            asked.extend(b"delete k\r\n".iter().cycle().take(long));
+            asked.extend_from_slice(b"\r\n");
+        }
+        asked.extend_from_slice(b"mn\r\n");
+        let got = rig.ask(&reader, &asked, b"MN\r\n");
+        // A `cas` takes nothing away, and is told what it always is.
+        let too_long = "SERVER_ERROR object too large for cache\r\n";
+        let wanted = format!("{}{too_long}MN\r\n", REFUSED.repeat(3));
+        assert_eq!(String::from_utf8_lossy(&got), wanted, "{what}");
+        is_as_it_was(&mut rig, &writer, &what);
+        assert_eq!(rig.shared.watch(0).totals.refused_read_only, 4, "{what}");
+    }
+}
+
+#[test]
+fn a_stale_item_is_read_without_its_token() {
+    for plan in plans() {
+        let what = plan.what();
+        let mut rig = Rig::new(&plan);
+        let (writer, reader) = clients(&mut rig);
+        assert_eq!(rig.ask(&writer, b"md k I T30\r\n", b"\r\n"), b"HD\r\n", "{what}");
+        let asked = b"mg k v\r\nmg k v\r\nmg k s\r\nmg azE= b\r\nmn\r\n";
+        let got = rig.ask(&reader, asked, b"MN\r\n");
+        let wanted = "VA 5 X\r\nvalue\r\nVA 5 X\r\nvalue\r\nHD s5 X\r\nEN\r\nMN\r\n";
+        assert_eq!(String::from_utf8_lossy(&got), wanted, "{what}");
+        let won = rig.ask(&writer, b"mg k v\r\nmn\r\n", b"MN\r\n");
+        assert_eq!(String::from_utf8_lossy(&won), "VA 5 X W\r\nvalue\r\nMN\r\n", "{what}");
+        // Somebody has the token now, and whoever reads is told so.
+        let told = rig.ask(&reader, b"mg k v\r\nmn\r\n", b"MN\r\n");
+        assert_eq!(String::from_utf8_lossy(&told), "VA 5 Z X\r\nvalue\r\nMN\r\n", "{what}");
+    }
+}
+
+#[test]
+fn the_data_folder_gives_a_stale_item_without_its_token() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let plan = || Plan { item_bytes_max: TOO_LONG, ..Plan::of(2, Form::TimeShare) };
+    {
+        let tier = machine.open(settings()).expect("the media are sound");
+        let mut rig = Rig::new(&Plan { kept: Some(Kept::of(&tier)), ..plan() });
+        let writer = rig.net.connect();
+        rig.set(&writer, "k", b"value");
+        assert_eq!(rig.ask(&writer, b"md k I T300\r\n", b"\r\n"), b"HD\r\n");
+    }
+    // It is not in memory: the durable executor answers.
+    let tier = machine.open(settings()).expect("the media are sound");
+    let mut rig = Rig::new(&Plan { kept: Some(Kept::of(&tier)), ..plan() });
+    let (writer, reader) = (rig.net.connect(), rig.net.connect_at(1));
+    let mut asked = format!("set k 0 0 {TOO_LONG}\r\n").into_bytes();
+    asked.resize(asked.len() + TOO_LONG, b'x');
+    asked.extend_from_slice(b"\r\nmg k v\r\nmg k v\r\nmn\r\n");
+    let got = rig.ask(&reader, &asked, b"MN\r\n");
+    let wanted = format!("{REFUSED}VA 5 X\r\nvalue\r\nVA 5 X\r\nvalue\r\nMN\r\n");
+    assert_eq!(String::from_utf8_lossy(&got), wanted);
+    let won = rig.ask(&writer, b"mg k v\r\nmn\r\n", b"MN\r\n");
+    assert_eq!(String::from_utf8_lossy(&won), "VA 5 X W\r\nvalue\r\nMN\r\n");
 }
 
 #[test]

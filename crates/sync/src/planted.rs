@@ -73,6 +73,7 @@ bugs! {
     EvictionUnwritten => "an evicted item is forgotten in memory and not in the log",
     FlushMarkIgnored => "a start ignores `flush_all`",
     ReadOnlyWrites => "a write by a read-only port is carried out",
+    ReadOnlyToken => "the token of a stale item is won by a read-only port",
     AddressLeaked => "a closed connection stays counted at its address",
     LargeUnnoted => "a large request that is answered is not noted",
 }

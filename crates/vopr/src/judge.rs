@@ -6,6 +6,7 @@ use crate::rig::Rig;
 use crate::swarm::Kept;
 use laneway_server::clients::{ClientSums, PLACES};
 use laneway_server::latency::histogram::Reading;
+use laneway_server::latency::noted::{PLACES as PLACES_NOTED, Ring};
 use laneway_server::latency::{Latencies, ROWS, is_row_of_large};
 use laneway_server::shared::{Shared, WorkerShared};
 use laneway_store::meter::Work;
@@ -87,9 +88,13 @@ fn times_add_up<S>(worker: &WorkerShared<S>) -> Result<(), String> {
 /// for; and what is large is noted.
 fn noted_are_notable<S>(shared: &Shared<S>, worker: &WorkerShared<S>) -> Result<(), String> {
     let slow_nanos = shared.slow.nanos();
-    for request in worker.noted.read(0) {
+    let mut told = 0;
+    for request in worker.noted.read() {
         let times = &request.times;
-        let is_notable = times.took_nanos >= slow_nanos || times.is_large() && times.bytes > 0;
+        let is_slow = times.took_nanos >= slow_nanos;
+        let is_notable = is_slow || times.is_large() && times.bytes > 0;
+        let is_notable = is_notable && is_slow == request.is_slow;
+        told += if times.is_large() { times.requests } else { 0 };
         let adds_up = times.wait_nanos + times.drain_nanos <= times.took_nanos;
         let may_have_key = shared.settings.log_keys && times.is_large() || request.key.is_empty();
         if !(is_notable && adds_up && may_have_key && times.requests > 0) {
@@ -100,10 +105,16 @@ fn noted_are_notable<S>(shared: &Shared<S>, worker: &WorkerShared<S>) -> Result<
     worker.book.read_into(&mut rows);
     let large = rows.iter().enumerate().filter(|(row, _)| is_row_of_large(*row));
     let large: u64 = large.map(|(_, latencies)| latencies.whole.count()).sum();
+    // Others that were answered along with a large one are counted with it.
+    let all = |ring: &Ring| ring.counts().0 <= PLACES_NOTED as u64 && ring.counts().1 == 0;
     let (noted, left_out) = worker.noted.counts();
-    match large == 0 || noted + left_out > 0 {
+    let is_enough = match worker.noted.rings().into_iter().all(all) {
+        true => large <= told,
+        false => large <= told || noted + left_out > 0,
+    };
+    match is_enough {
         true => Ok(()),
-        false => Err(format!("{large} large requests, and none is noted")),
+        false => Err(format!("{large} large requests, and {told} are noted")),
     }
 }
 

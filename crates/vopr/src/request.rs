@@ -62,6 +62,8 @@ pub enum Reply {
     StoredAbsent,
     /// Those to `WATCH`, `GET`, `MULTI`, `SET` and `EXEC`.
     Guarded,
+    /// The same, of which `SET` and so `EXEC` are refused.
+    GuardedRefused,
     /// 1, or 0 where there is none.
     Found,
     /// A number from 0.
@@ -120,12 +122,20 @@ impl Request {
             Asked::Fetch(fetch) => *fetch == Fetch::default(),
             _ => false,
         };
-        if self.asked.iter().all(|(_, asked)| reads(asked)) && self.expect != Expect::Stored {
+        let is_about_server = ["Stat reset", "Verbosity"].contains(&&*self.shown);
+        let stores = self.expect == Expect::Stored || is_about_server;
+        if self.asked.iter().all(|(_, asked)| reads(asked)) && !stores {
+            for (_, asked) in &mut self.asked {
+                if let Asked::Fetch(fetch) = asked {
+                    fetch.read_only = true;
+                }
+            }
             return self;
         }
         self.asked.clear();
         self.expect = match self.expect {
             Expect::Silence => Expect::Silence,
+            Expect::Resp(Reply::Guarded) => Expect::Resp(Reply::GuardedRefused),
             Expect::Resp(_) => Expect::Resp(Reply::Refusal),
             // The last reply is that to `NOOP` behind it.
             Expect::Binary(Kind::Quiet) => Expect::Binary(Kind::Any),

@@ -108,7 +108,8 @@ impl StreamClient {
             return;
         }
         let request = match scene.random.below(40) {
-            0 if scene.swarm.admin && !self.read_only => admin(scene),
+            0 if scene.swarm.admin && self.read_only => admin_reading(scene),
+            0 if scene.swarm.admin => admin(scene),
             36 if scene.swarm.flush && !self.read_only && scene.random.one_in(4) => {
                 match flush(scene) {
                     Some(request) => request,
@@ -159,9 +160,7 @@ impl StreamClient {
     /// What a client of the binary protocol asks, if it may.
     fn by_binary(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
         match scene.random.below(40) {
-            0 if scene.swarm.admin && !self.read_only => {
-                Some(binary::other(scene.random.below(1000)))
-            }
+            0 if scene.swarm.admin => Some(binary::other(scene.random.below(1000))),
             1 if scene.swarm.wrong => Some(binary::wrong(scene.random.below(1000))),
             2..5 => {
                 let keys = some_keys(scene);
@@ -344,7 +343,9 @@ impl StreamClient {
         let may_refuse = scene.may_doubt || swarm.may_refuse();
         let wrong = matches!(
             request.expect,
-            Expect::Refusal | Expect::Resp(Reply::Refusal) | Expect::Binary(Kind::Refusal)
+            Expect::Refusal
+                | Expect::Resp(Reply::Refusal | Reply::GuardedRefused)
+                | Expect::Binary(Kind::Refusal)
         );
         let refused = told.contains(&Told::Refused) && !may_refuse && !wrong;
         if refused || (told.contains(&Told::Doubt) && !scene.may_doubt) {
@@ -505,6 +506,27 @@ fn admin(scene: &mut Scene<'_>) -> Request {
         "mn",
     ];
     ask::other(lines[random.below(lines.len() as u64) as usize], Expect::Stats)
+}
+
+/// What such a one asks by a read-only port.
+fn admin_reading(scene: &mut Scene<'_>) -> Request {
+    let (reads, changes) = (
+        ["stats", "stats conns", "stats large", "stats cachedump 5 100", "version", "mn"],
+        [
+            "flush_all",
+            "flush_all 1",
+            "cache_memlimit 1",
+            "verbosity 0",
+            "stats reset",
+            "stats detail on",
+            "lru mode flat",
+        ],
+    );
+    let random = &mut *scene.random;
+    match random.one_in(2) {
+        true => ask::other(reads[random.below(reads.len() as u64) as usize], Expect::Stats),
+        false => ask::other(changes[random.below(changes.len() as u64) as usize], Expect::Refusal),
+    }
 }
 
 /// A request that is wrong, with a value that looks like commands.

@@ -3,6 +3,7 @@
 
 use crate::flags::Flags;
 use laneway_server::settings::Port;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 /// memcached's port.
@@ -85,22 +86,62 @@ pub fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
     }
     let mut all = Vec::new();
     for place in places {
-        let (mut bare, mut encrypts, mut read_only) = (place, true, false);
-        // In either order.
-        loop {
-            match (bare.strip_prefix(NO_TLS), bare.strip_prefix(READ_ONLY)) {
-                (Some(rest), _) => (bare, encrypts) = (rest, false),
-                (_, Some(rest)) => (bare, read_only) = (rest, true),
-                (None, None) => break,
-            }
-        }
-        let found = resolve(bare, port)?;
+        let (bare, encrypts, read_only) = without_words(place);
+        let found = resolve(flags, bare, port)?;
         all.extend(found.into_iter().map(|address| Place { address, encrypts, read_only }));
     }
     Ok(all)
 }
 
-fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+/// What stands behind the words before an address, and what these say: whether it encrypts, and
+/// whether it is read-only.
+fn without_words(place: &str) -> (&str, bool, bool) {
+    let (mut bare, mut encrypts, mut read_only) = (place, true, false);
+    // In either order.
+    loop {
+        match (bare.strip_prefix(NO_TLS), bare.strip_prefix(READ_ONLY)) {
+            (Some(rest), _) => (bare, encrypts) = (rest, false),
+            (_, Some(rest)) => (bare, read_only) = (rest, true),
+            (None, None) => return (bare, encrypts, read_only),
+        }
+    }
+}
+
+/// What stands before the port, and the port if there is one.
+fn apart(place: &str) -> (&str, Option<u16>) {
+    let port = place.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    port.map_or((place, None), |(host, port)| (host, Some(port)))
+}
+
+/// Look up the names of `-l` and `--admin`, once for as long as the process lives: SIGHUP needs no
+/// network then, which a sandbox leaves nobody. A name that is not found is left out; whoever needs
+/// it says so.
+pub fn look_up(flags: &Flags) -> BTreeMap<String, Vec<IpAddr>> {
+    let places = flags.listen.iter().flat_map(|list| list.split(','));
+    let places = places.map(|place| without_words(place).0).chain(flags.admin.as_deref());
+    let names = places.filter(|place| !is_number(place)).map(|place| apart(place).0);
+    let names = names.filter(|name| !is_number(name));
+    let found = names.filter_map(|name| {
+        let found = (name, 0).to_socket_addrs().ok()?;
+        Some((name.to_owned(), found.map(|address| address.ip()).collect()))
+    });
+    found.collect()
+}
+
+/// Whether it is no name.
+fn is_number(place: &str) -> bool {
+    let bare = place.trim_start_matches('[').trim_end_matches(']');
+    place.is_empty() || bare.parse::<IpAddr>().is_ok()
+}
+
+/// Addresses of a name that was looked up already, with its port or else this one.
+pub fn known(flags: &Flags, place: &str, otherwise: Option<u16>) -> Option<Vec<SocketAddr>> {
+    let (name, port) = apart(place);
+    let (found, port) = (flags.names.get(name)?, port.or(otherwise)?);
+    Some(found.iter().map(|ip| SocketAddr::new(*ip, port)).collect())
+}
+
+fn resolve(flags: &Flags, place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let wrong = |error: &dyn std::fmt::Display| {
         format!("-l {place}: {error}; write an address, a name, or ADDRESS:PORT, [IPV6]:PORT")
     };
@@ -108,10 +149,58 @@ fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
+    if let Some(known) = known(flags, place, Some(port)) {
+        return Ok(known);
+    }
     let found = match place.rsplit_once(':') {
         Some((_, digits)) if digits.parse::<u16>().is_ok() => place.to_socket_addrs(),
         _ => (place, port).to_socket_addrs(),
     };
     let found: Vec<SocketAddr> = found.map_err(|error| wrong(&error))?.collect();
     if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{self, Asked};
+    use std::ffi::OsString;
+
+    fn flags(line: &str) -> Flags {
+        match flags::read(line.split_whitespace().map(OsString::from), []) {
+            Ok(Asked::Serve(flags)) => *flags,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_are_looked_up_and_numbers_are_not() {
+        for (line, wanted) in [
+            ("-l 127.0.0.1,[::1],::1,10.0.0.1:5,[::1]:6 --admin 127.0.0.1:1", &[][..]),
+            ("-l readonly:notls:10.0.0.1,,notls:[::1]:5", &[]),
+            ("-l readonly:localhost:5,notls:localhost", &["localhost"]),
+            ("--admin localhost:1", &["localhost"]),
+            ("-l no-such-name.invalid", &[]),
+        ] {
+            let names = look_up(&flags(line));
+            assert_eq!(names.keys().collect::<Vec<_>>(), wanted, "{line}");
+            assert!(names.values().flatten().all(IpAddr::is_loopback), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_looked_up_is_not_again() {
+        let mut flags = flags("-l readonly:cache.invalid,cache.invalid:5 -p 7");
+        assert!(places(&flags).is_err(), "there is no such name");
+        let ip: IpAddr = "192.0.2.1".parse().expect("it is one");
+        flags.names.insert("cache.invalid".into(), vec![ip]);
+        let place = |port, read_only| Place {
+            address: SocketAddr::new(ip, port),
+            encrypts: true,
+            read_only,
+        };
+        assert_eq!(places(&flags), Ok(vec![place(7, true), place(5, false)]));
+        assert_eq!(known(&flags, "cache.invalid:9", None), Some(vec![SocketAddr::new(ip, 9)]));
+        assert_eq!(known(&flags, "cache.invalid", None), None);
+    }
 }

@@ -39,8 +39,9 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
             log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
             return;
         }
-        if running.config.is_some() && !reload(&args, &mut running, &live) {
-            return;
+        // However that comes out, users and certificates are files of their own.
+        if running.config.is_some() {
+            reload(&args, &mut running, &live);
         }
         if let (Some(path), Some(users)) = (&running.auth_file, &users) {
             auth::reload(path, users);
@@ -76,23 +77,20 @@ impl<M: Fn(u64), V: Fn(u32), S: Fn(Option<Duration>)> Live for LiveServer<M, V, 
     }
 }
 
-/// False if what stands there now could not be started with.
-fn reload(args: &[OsString], running: &mut Flags, live: &impl Live) -> bool {
+/// Change what can be, unless what stands there now could not be started with.
+fn reload(args: &[OsString], running: &mut Flags, live: &impl Live) {
     let read = flags::read(args.to_vec(), std::env::vars_os());
     let new = match read.map_err(|refused| refused.why) {
-        Ok(Asked::Serve(new)) => checked(&new).map(|_| new),
-        Ok(Asked::Help | Asked::Version | Asked::Licence) => return true, // it has been started
+        Ok(Asked::Serve(new)) => {
+            let new = Flags { names: running.names.clone(), ..*new };
+            checked(&new).map(|_| new)
+        }
+        Ok(Asked::Help | Asked::Version | Asked::Licence) => return, // it has been started
         Err(why) => Err(why),
     };
     match new {
-        Ok(new) => {
-            apply(running, &new, live);
-            true
-        }
-        Err(why) => {
-            log::error!("SIGHUP: {why}; everything stays as it was");
-            false
-        }
+        Ok(new) => apply(running, &new, live),
+        Err(why) => log::error!("SIGHUP: {why}; everything in the file stays as it was"),
     }
 }
 

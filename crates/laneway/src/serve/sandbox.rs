@@ -1,7 +1,7 @@
 //! `--sandbox`: what a server may do to the machine once somebody has found a way to make it do
 //! what he wants. Landlock leaves it the files that its flags name, from before its first thread
 //! begins (a thread has what the one has that made it); a seccomp filter leaves it the system calls
-//! that serving takes, for all of its threads, from before the first request.
+//! that serving takes, for all of its threads, from before the first client is served.
 //!
 //! What needs more than that is served without: see [`unfit`].
 
@@ -47,12 +47,12 @@ pub fn begin(flags: &Flags, settings: &mut Settings) -> Result<Begun, String> {
 
 impl Begun {
     /// Guard the system calls, once everything is there that serves.
-    pub fn complete(self, flags: &Flags) -> Result<(), String> {
+    pub fn complete(self) -> Result<(), String> {
         if self.0 == Sandbox::Off {
             return Ok(());
         }
         let name = self.0.name();
-        calls::guard(self.0, files::names(flags))
+        calls::guard(self.0, std::env::var_os("NOTIFY_SOCKET").is_some())
             .map_err(|why| format!("--sandbox {name}: {why}; leave it out, or say off"))?;
         log::info!(
             "{}",

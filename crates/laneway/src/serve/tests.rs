@@ -49,6 +49,29 @@ fn addresses_that_begin_with_readonly_are() {
 }
 
 #[test]
+fn nobody_is_served_before_the_server_is_opened() {
+    use std::io::{Read, Write};
+    for opens in [false, true] {
+        let settings = given("-p -1 -l 127.0.0.1 -t 2").expect("they are sound");
+        let server = Server::prepare(settings, None).expect("a port is free");
+        let place = server.addresses()[0];
+        let mut client = std::net::TcpStream::connect(place).expect("it listens");
+        client.write_all(b"mn\r\nquit\r\n").expect("the kernel takes it");
+        let total = |server: &Server| server.watch()().connections.total;
+        assert_eq!(total(&server), 0);
+        let mut got = Vec::new();
+        if opens {
+            server.open();
+            client.read_to_end(&mut got).expect("it answers and closes");
+            assert_eq!(got, b"MN\r\n");
+        }
+        let watch = server.watch();
+        server.stop().expect("nothing is kept");
+        assert_eq!(watch().connections.total, u64::from(opens));
+    }
+}
+
+#[test]
 fn what_cannot_be_says_flag_and_way_out() {
     for (line, words) in [
         ("-c 0", "-c 0"),

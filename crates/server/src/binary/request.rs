@@ -24,16 +24,10 @@ impl<T: Transport> Streams<T> {
             Ok(None) => return Step::Stop(0, Stop::Starved),
             Err(broken) => return self.binary_broken(core, broken, rest),
         };
-        if connection.read_only
-            && let Some(step) = self.refuse_binary_write(core, connection, &frame)
-        {
-            quota.begun += 1;
-            return step;
-        }
         if let Request::Get(get) = &frame.request
             && get.touch.is_none()
         {
-            let left = if connection.read_only { 1 } else { quota.left() };
+            let left = quota.left();
             let (step, begun) =
                 self.binary_gets(core, connection, (&frame, get), rest, left, arrived);
             quota.begun += begun;

@@ -2,7 +2,8 @@
 //! workers on the same CPU. Each connection that is through goes to a thread that does not give
 //! way, which puts it into a worker's mailbox: it takes locks that workers take.
 
-use super::{ServerStream, StartError, tcp};
+use super::listeners::tcp;
+use super::{Gate, ServerStream, StartError, once_open};
 use crate::clock::{Clock, SystemClock};
 use crate::settings::{Settings, TlsSettings};
 use crate::shared::{Connections, Shared};
@@ -66,6 +67,7 @@ impl Closed {
     pub fn open(
         self,
         domains: &[Arc<Shared<ServerStream>>],
+        gate: &Gate,
         clock: SystemClock,
     ) -> io::Result<Running> {
         let Closed { listeners, resp_from, read_only, acceptor, limit } = self;
@@ -86,7 +88,8 @@ impl Closed {
                 clock,
             };
             let builder = thread::Builder::new().name(format!("tls-{number}"));
-            let thread = builder.spawn(move || pool.run(handshakes))?;
+            let gate = gate.clone();
+            let thread = builder.spawn(move || once_open(&gate, || pool.run(handshakes)))?;
             running.threads.push((waker, thread));
         }
         let (domains, stop) = (domains.to_vec(), running.stop.clone());

@@ -94,6 +94,8 @@ pub struct Context<'a> {
     pub large_from: u64,
     /// Where items are kept durably: what must not be answered from memory alone.
     pub veil: Option<Veiled<'a>>,
+    /// Who asks may change nothing, not even by a read that marks its item.
+    pub read_only: bool,
 }
 
 impl<'a> Context<'a> {

@@ -5,7 +5,8 @@
 //! comparisons there, and nothing else. Each place is a [`Notice`] with one writer: who reads
 //! copies it whole or leaves it out, takes no lock, and is waited for by nobody. Beyond
 //! [`PER_SECOND_MAX`] in a second requests are counted and not noted, so that a server on which
-//! everything is slow does not spend its time on saying so.
+//! everything is slow does not spend its time on saying so. What is slow has places of its own:
+//! large requests that are fast may be many, and would take the places of the few that are slow.
 //!
 //! Requests of one turn share their times and are noted as one. Times are nanoseconds of the
 //! server's clock, sizes bytes.
@@ -16,7 +17,7 @@ use laneway_sync::notice::Notice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Requests that a worker remembers.
+/// Requests that a worker remembers: so many that were slow, and as many that were not.
 pub const PLACES: usize = 64;
 /// What takes so long is slow where the operator has not said what is.
 const SLOW_DEFAULT: Duration = Duration::from_millis(100);
@@ -68,7 +69,7 @@ impl Times {
 /// One that was noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotedRequest {
-    /// Counts from 1 on at each worker.
+    /// Counts from 1 on in each [`Ring`].
     pub number: u64,
     /// Its times.
     pub times: Times,
@@ -76,6 +77,8 @@ pub struct NotedRequest {
     pub client: String,
     /// Its key; empty where none was noted.
     pub key: Vec<u8>,
+    /// It was slow as that was said when it was noted.
+    pub is_slow: bool,
 }
 
 /// Which requests are slow, and whether the log is to tell of them.
@@ -115,6 +118,60 @@ impl Slow {
 
 /// One worker's.
 pub struct Noted {
+    /// Those that were slow, whatever their size.
+    pub slow: Ring,
+    /// Those that were large alone.
+    pub large: Ring,
+}
+
+impl Default for Noted {
+    fn default() -> Self {
+        Noted { slow: Ring::new(true), large: Ring::new(false) }
+    }
+}
+
+impl Noted {
+    /// Note one, which is slow if it took `slow_nanos`. Only the worker that owns these calls this.
+    #[inline]
+    pub fn note_owner(&self, times: &Times, slow_nanos: u64, client: &str, key: &[u8]) {
+        let ring = if times.took_nanos >= slow_nanos { &self.slow } else { &self.large };
+        ring.note_owner(times, client, key);
+    }
+
+    /// Both kinds.
+    pub fn rings(&self) -> [&Ring; 2] {
+        [&self.slow, &self.large]
+    }
+
+    /// How many were noted, and how many more were not.
+    pub fn counts(&self) -> (u64, u64) {
+        let [slow, large] = self.rings().map(Ring::counts);
+        (slow.0 + large.0, slow.1 + large.1)
+    }
+
+    /// Those that are remembered: of each kind in their order.
+    pub fn read(&self) -> impl Iterator<Item = NotedRequest> {
+        self.rings().into_iter().flat_map(|ring| ring.read(0))
+    }
+
+    /// Those since the last `stats reset` that are remembered.
+    pub fn read_since_reset(&self) -> impl Iterator<Item = NotedRequest> {
+        // A number, which orders nothing.
+        let told_from = |ring: &Ring| ring.told_from.load(Relaxed);
+        self.rings().into_iter().flat_map(move |ring| ring.read(told_from(ring)))
+    }
+
+    /// `stats reset`: those of before are told no more.
+    pub fn reset(&self) {
+        for ring in self.rings() {
+            ring.told_from.store(ring.noted.get(), Relaxed); // see `read_since_reset`
+        }
+    }
+}
+
+/// Those of one kind.
+pub struct Ring {
+    is_slow: bool,
     places: Box<[Notice]>,
     /// How many were noted.
     noted: Counter,
@@ -126,9 +183,10 @@ pub struct Noted {
     told_from: AtomicU64,
 }
 
-impl Default for Noted {
-    fn default() -> Self {
-        Noted {
+impl Ring {
+    fn new(is_slow: bool) -> Ring {
+        Ring {
+            is_slow,
             places: (0..PLACES).map(|_| Notice::new(WORDS)).collect(),
             noted: Counter::default(),
             left_out: Counter::default(),
@@ -137,11 +195,8 @@ impl Default for Noted {
             told_from: AtomicU64::new(0),
         }
     }
-}
 
-impl Noted {
-    /// Note one. Only the worker that owns these calls this.
-    pub fn note_owner(&self, times: &Times, client: &str, key: &[u8]) {
+    fn note_owner(&self, times: &Times, client: &str, key: &[u8]) {
         let second = times.ended_nanos / SECOND_NANOS;
         if second != self.second.get() {
             self.second.set_owner(second);
@@ -162,11 +217,6 @@ impl Noted {
         (self.noted.get(), self.left_out.get())
     }
 
-    /// Those since the last `stats reset` that are remembered.
-    pub fn read_since_reset(&self) -> Vec<NotedRequest> {
-        self.read(self.told_from.load(Relaxed)) // a number, which orders nothing
-    }
-
     /// Those that are remembered, from behind number `after` on, in their order. One that is just
     /// being replaced is left out.
     pub fn read(&self, after: u64) -> Vec<NotedRequest> {
@@ -174,7 +224,7 @@ impl Noted {
         let mut all = Vec::new();
         for place in &self.places {
             if place.read(0, &mut words).is_some()
-                && let Some(request) = noted_in(&words)
+                && let Some(request) = noted_in(&words, self.is_slow)
                 && request.number > after
             {
                 all.push(request);
@@ -182,11 +232,6 @@ impl Noted {
         }
         all.sort_by_key(|request| request.number);
         all
-    }
-
-    /// `stats reset`: those of before are told no more.
-    pub fn reset(&self) {
-        self.told_from.store(self.noted.get(), Relaxed); // see `read_since_reset`
     }
 }
 
@@ -221,7 +266,7 @@ fn bytes_of(words: &[u64]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.to_le_bytes())
 }
 
-fn noted_in(words: &[u64]) -> Option<NotedRequest> {
+fn noted_in(words: &[u64], is_slow: bool) -> Option<NotedRequest> {
     let words: &[u64; WORDS] = words.try_into().ok()?;
     let [number, ended_nanos, packed, requests, bytes, took_nanos, wait_nanos, drain_nanos, ..] =
         *words;
@@ -245,6 +290,7 @@ fn noted_in(words: &[u64]) -> Option<NotedRequest> {
         times,
         client: String::from_utf8_lossy(&client).into_owned(),
         key: bytes_of(key).take(key_bytes).collect(),
+        is_slow,
     })
 }
 
@@ -266,38 +312,57 @@ mod tests {
         }
     }
 
+    /// Everything takes 70 ns.
+    const SLOW: u64 = 70;
+    const FAST: u64 = 71;
+
     #[test]
     fn what_is_read_is_what_was_noted_and_the_last_64_are_remembered() {
         let noted = Noted::default();
-        assert!(noted.read(0).is_empty());
+        assert_eq!(noted.read().count(), 0);
         let long = "x".repeat(300);
         for number in 1..=100_u64 {
             let key: &[u8] = if number % 2 == 0 { long.as_bytes() } else { b"" };
-            noted.note_owner(&times(number), &format!("tcp:10.0.0.1:{number}"), key);
+            noted.note_owner(&times(number), FAST, &format!("tcp:10.0.0.1:{number}"), key);
         }
-        let all = noted.read(0);
+        let all: Vec<_> = noted.read().collect();
         let numbers: Vec<u64> = all.iter().map(|request| request.number).collect();
         assert_eq!(numbers, (37..=100).collect::<Vec<_>>());
         let last = &all[63];
         assert_eq!((last.times, last.client.as_str()), (times(100), "tcp:10.0.0.1:100"));
         assert_eq!((last.key.len(), all[62].key.len()), (8 * KEY_WORDS, 0), "the front of a key");
-        assert_eq!(last.times.service_nanos(), 40);
-        assert_eq!(noted.read(98).len(), 2);
+        assert_eq!((last.times.service_nanos(), last.is_slow), (40, false));
+        assert_eq!(noted.large.read(98).len(), 2);
         noted.reset();
-        assert!(noted.read_since_reset().is_empty() && noted.read(0).len() == 64);
-        noted.note_owner(&times(101), "unix:/run/laneway", b"k");
-        assert_eq!(noted.read_since_reset().len(), 1);
+        assert!(noted.read_since_reset().next().is_none() && noted.read().count() == 64);
+        noted.note_owner(&times(101), FAST, "unix:/run/laneway", b"k");
+        assert_eq!(noted.read_since_reset().count(), 1);
         assert_eq!(noted.counts(), (101, 0), "a reset leaves the counts");
+    }
+
+    #[test]
+    fn what_is_slow_is_remembered_however_many_large_ones_are_fast() {
+        let noted = Noted::default();
+        noted.note_owner(&times(1), SLOW, "slow", b"");
+        for number in 2..2 * PER_SECOND_MAX {
+            noted.note_owner(&times(number), FAST, "fast", b"");
+        }
+        noted.note_owner(&times(2 * PER_SECOND_MAX), SLOW, "slow", b"");
+        let slow: Vec<_> = noted.read().filter(|request| request.is_slow).collect();
+        let ended: Vec<u64> = slow.iter().map(|request| request.times.ended_nanos).collect();
+        assert_eq!(ended, [1, 2 * PER_SECOND_MAX]);
+        assert!(slow.iter().all(|request| request.client == "slow"));
+        assert_eq!((noted.slow.counts(), noted.large.counts().0), ((2, 0), PER_SECOND_MAX));
     }
 
     #[test]
     fn beyond_a_thousand_in_a_second_requests_are_only_counted() {
         let noted = Noted::default();
         for number in 0..PER_SECOND_MAX + 7 {
-            noted.note_owner(&times(5 * SECOND_NANOS + number), "c", b"");
+            noted.note_owner(&times(5 * SECOND_NANOS + number), SLOW, "c", b"");
         }
         assert_eq!(noted.counts(), (PER_SECOND_MAX, 7));
-        noted.note_owner(&times(6 * SECOND_NANOS), "c", b"");
+        noted.note_owner(&times(6 * SECOND_NANOS), SLOW, "c", b"");
         assert_eq!(noted.counts(), (PER_SECOND_MAX + 1, 7));
     }
 
@@ -305,8 +370,8 @@ mod tests {
     fn a_client_whose_name_is_long_is_cut_between_characters() {
         let noted = Noted::default();
         let name = format!("unix:/{}", "ü".repeat(60));
-        noted.note_owner(&times(1), &name, b"");
-        let told = &noted.read(0)[0].client;
+        noted.note_owner(&times(1), SLOW, &name, b"");
+        let told = noted.read().next().expect("it was noted").client;
         assert!(name.starts_with(told.as_str()) && (62..=64).contains(&told.len()), "{told}");
     }
 }

@@ -26,6 +26,7 @@ impl<T: Transport> Streams<T> {
         rest: &[u8],
         arrived: u64,
     ) -> Step {
+        let read_only = connection.read_only;
         let session = connection.session();
         let scan = session.scan;
         let waits = session.transaction.is_some();
@@ -46,12 +47,11 @@ impl<T: Transport> Streams<T> {
         }
         let mut args = pending.before;
         let spec = args.next().and_then(find).filter(|spec| spec.takes(scan.announced()));
-        if connection.read_only && spec.is_some_and(Spec::writes) {
+        if read_only && spec.is_some_and(Spec::writes) {
             core.counters().refused_read_only.bump_owner();
-            connection.session().break_transaction();
+            session.break_transaction();
             return self.resp_refuse(connection, READ_ONLY, pending, pending.behind);
         }
-        let session = connection.session();
         if let Some(spec) = spec.filter(|_| !waits) {
             if value_at(spec.command) == Some(pending.before.left()) {
                 return self.resp_begin(core, connection, spec, pending, rest, arrived);

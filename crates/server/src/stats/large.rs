@@ -7,7 +7,7 @@ use crate::latency::{Operation, ROWS};
 use std::cmp::Reverse;
 use std::fmt::Display;
 
-/// Requests told at most, of all workers together.
+/// Requests told at most, of all workers together: so many slow ones, and as many others.
 const TOLD: usize = 64;
 const MILLISECOND_NANOS: u64 = 1_000_000;
 /// Rows of the books that an operation has, one for each lane.
@@ -34,7 +34,12 @@ pub struct LargeSnapshot {
 pub fn write_large(mut snapshot: LargeSnapshot, out: &mut Vec<u8>) {
     let newest = |(_, request): &(u64, NotedRequest)| Reverse(request.times.ended_nanos);
     snapshot.requests.sort_by_key(newest);
-    snapshot.requests.truncate(TOLD);
+    let mut told = [0; 2];
+    snapshot.requests.retain(|(_, request)| {
+        let told = &mut told[usize::from(request.is_slow)];
+        *told += 1;
+        *told <= TOLD
+    });
     let mut lines = Lines::new(out);
     lines.shown("slow_us", Micros(snapshot.slow_nanos));
     lines.number("noted", snapshot.noted);

@@ -111,6 +111,7 @@ impl Session {
             touched: &touched,
             large_from: u64::MAX,
             veil: None,
+            read_only: false,
         };
         let limits = Limits { item_bytes_max: ITEM_BYTES_MAX, line_bytes_max: 1 << 20 };
         let frame = match parse(input, &limits) {
@@ -254,6 +255,7 @@ impl Session {
             touched: &touched,
             large_from: u64::MAX,
             veil: None,
+            read_only: false,
         };
         let landing = incoming.draft();
         let taken = landing.missing().min(self.input.len());

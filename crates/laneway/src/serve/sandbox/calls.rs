@@ -1,6 +1,9 @@
 //! Which system calls a server in a sandbox may make (seccomp), by all of its threads: those that
 //! serving, reloading and stopping take. No program is run, no thread and no process is made, and
-//! no connection to anywhere is opened but to the service manager's socket on this machine.
+//! no connection is opened. Where a service manager is to be told (NOTIFY_SOCKET), a socket of
+//! datagrams to this machine's other processes may be made, and connected to any of theirs, for a
+//! filter does not see a path; one of a stream, as daemons have by which commands are given, may
+//! not.
 //!
 //! A call that is not listed fails with EPERM, which the server handles like any other failure, or
 //! is let through and logged by the kernel.
@@ -41,7 +44,6 @@ const CALLS: &[i64] = &[
     // Sockets that are there, and those that come.
     libc::SYS_accept,
     libc::SYS_accept4,
-    libc::SYS_connect,
     libc::SYS_shutdown,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
@@ -198,13 +200,13 @@ const CALLS_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const CALLS_OLD: &[i64] = &[];
 
-/// Refuse other calls from now on, by all threads; `resolves`: names of addresses are looked up.
-pub fn guard(sandbox: Sandbox, resolves: bool) -> Result<(), String> {
-    let program = program(sandbox, resolves)?;
+/// Refuse other calls from now on, by all threads; `notifies`: a service manager is told.
+pub fn guard(sandbox: Sandbox, notifies: bool) -> Result<(), String> {
+    let program = program(sandbox, notifies)?;
     seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string())
 }
 
-fn program(sandbox: Sandbox, resolves: bool) -> Result<BpfProgram, String> {
+fn program(sandbox: Sandbox, notifies: bool) -> Result<BpfProgram, String> {
     let arch = std::env::consts::ARCH;
     let arch = TargetArch::try_from(arch).map_err(|_| format!("there is none for {arch}"))?;
     let otherwise = match sandbox {
@@ -213,26 +215,27 @@ fn program(sandbox: Sandbox, resolves: bool) -> Result<BpfProgram, String> {
     };
     let told = |error: seccompiler::BackendError| error.to_string();
     let filter =
-        SeccompFilter::new(rules(resolves).map_err(told)?, otherwise, SeccompAction::Allow, arch);
+        SeccompFilter::new(rules(notifies).map_err(told)?, otherwise, SeccompAction::Allow, arch);
     filter.and_then(BpfProgram::try_from).map_err(told)
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn rules(resolves: bool) -> Result<Rules, seccompiler::BackendError> {
+/// Of the second argument of `socket`, what is the type; the rest are flags.
+const TYPE_MASK: u64 = 0xf;
+
+fn rules(notifies: bool) -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = CALLS.iter().chain(CALLS_OLD).map(|call| (*call, Vec::new())).collect();
-    let mut families = vec![libc::AF_UNIX];
-    if resolves {
-        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
-        rules.insert(libc::SYS_bind, Vec::new());
+    if notifies {
+        let is = |number, how, value: i32| {
+            SeccompCondition::new(number, SeccompCmpArgLen::Dword, how, value as u64)
+        };
+        let of_family = is(0, SeccompCmpOp::Eq, libc::AF_UNIX)?;
+        let of_type = is(1, SeccompCmpOp::MaskedEq(TYPE_MASK), libc::SOCK_DGRAM)?;
+        let datagrams = SeccompRule::new(vec![of_family, of_type])?;
+        rules.insert(libc::SYS_socket, vec![datagrams]);
+        rules.insert(libc::SYS_connect, Vec::new());
     }
-    let of_family = |family: i32| {
-        let eq = SeccompCmpOp::Eq;
-        let is = SeccompCondition::new(0, SeccompCmpArgLen::Dword, eq, family as u64)?;
-        SeccompRule::new(vec![is])
-    };
-    let families = families.into_iter().map(of_family).collect::<Result<_, _>>()?;
-    rules.insert(libc::SYS_socket, families);
     Ok(rules)
 }
 
@@ -241,12 +244,13 @@ mod tests {
     use super::*;
     use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream, UdpSocket};
-    use std::os::unix::net::UnixDatagram;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
     use std::process::Command;
 
     #[test]
     fn no_program_is_run_and_no_connection_is_opened() {
-        let program = program(Sandbox::On, false).expect("it has rules");
+        let [quiet, program] =
+            [false, true].map(|notifies| program(Sandbox::On, notifies).expect("it has rules"));
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
         let address = listener.local_addr().expect("it is bound");
         let mut client = TcpStream::connect(address).expect("it listens");
@@ -262,6 +266,7 @@ mod tests {
             refused(UdpSocket::bind("127.0.0.1:0").err().map(|e| e.kind()), "a datagram");
             let thread = std::thread::Builder::new().spawn(|| ());
             refused(thread.err().map(|e| e.kind()), "a thread");
+            refused(UnixStream::connect("/run/x").err().map(|e| e.kind()), "a daemon's socket");
             assert!(UnixDatagram::unbound().is_ok(), "the service manager's socket");
             let (mut served, _) = listener.accept().expect("who comes is served");
             std::io::copy(&mut std::io::Read::take(&served.try_clone().unwrap(), 4), &mut served)
@@ -273,15 +278,24 @@ mod tests {
         std::io::Read::read_exact(&mut client, &mut got).expect("it comes back");
         assert_eq!(&got, b"echo");
         guarded.join().expect("what it says stands above");
+        let unbound = std::thread::spawn(move || {
+            seccompiler::apply_filter(&quiet).expect("the kernel has seccomp");
+            UnixDatagram::unbound().map_err(|error| error.kind())
+        });
+        let unbound = unbound.join().expect("it ends");
+        assert_eq!(unbound.err(), Some(ErrorKind::PermissionDenied), "with nobody to tell");
     }
 
     #[test]
-    fn names_of_addresses_may_be_looked_up_where_there_are_any() {
-        let has = |resolves| rules(resolves).expect("they are sound")[&libc::SYS_socket].len();
-        assert_eq!((has(false), has(true)), (1, 4));
-        let all = rules(false).expect("they are sound");
-        for call in [libc::SYS_execve, libc::SYS_clone, libc::SYS_bind, libc::SYS_ptrace] {
-            assert!(!all.contains_key(&call), "{call}");
+    fn what_gives_power_over_others_is_in_no_list() {
+        for notifies in [false, true] {
+            let all = rules(notifies).expect("they are sound");
+            for call in [libc::SYS_execve, libc::SYS_clone, libc::SYS_bind, libc::SYS_ptrace] {
+                assert!(!all.contains_key(&call), "{call}");
+            }
+            for call in [libc::SYS_socket, libc::SYS_connect] {
+                assert_eq!(all.contains_key(&call), notifies, "{call}");
+            }
         }
     }
 }

@@ -8,7 +8,6 @@ use landlock::{
     RulesetStatus,
 };
 use std::ffi::OsStr;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// The newest rights that are asked for; an older kernel has fewer of them.
@@ -62,6 +61,10 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
         if let Ok(target) = Path::new(path).canonicalize() {
             rules.push((folder_of(&target), Reach::Read));
         }
+        // A folder on the way may be a link that is set anew to another folder, as Kubernetes and
+        // others that roll out do: the new one stands beside it.
+        let links = Path::new(path).ancestors().filter(|prefix| prefix.is_symlink());
+        rules.extend(links.map(|link| (folder_of(link), Reach::Read)));
     }
     for path in [&flags.unix_socket, &flags.shm, &flags.pid_file].into_iter().flatten() {
         rules.push((folder_of(Path::new(path)), Reach::Entries));
@@ -79,24 +82,9 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
     if flags.core_dumps {
         rules.push((".".into(), Reach::Entries));
     }
-    if names(flags) {
-        let resolver = ["/etc", "/run/systemd/resolve", "/lib", "/lib64", "/usr/lib"];
-        rules.extend(resolver.map(|path| (path.into(), Reach::Read)));
-    }
     rules.sort();
     rules.dedup();
     rules
-}
-
-/// Whether an address is given by a name, which SIGHUP looks up again.
-pub fn names(flags: &Flags) -> bool {
-    let is_address = |place: &str| {
-        let place = place.rsplit_once("readonly:").map_or(place, |(_, place)| place);
-        let place = place.rsplit_once("notls:").map_or(place, |(_, place)| place);
-        let bare = place.trim_start_matches('[').trim_end_matches(']');
-        bare.parse::<IpAddr>().is_ok() || place.parse::<std::net::SocketAddr>().is_ok()
-    };
-    flags.listen.iter().flat_map(|list| list.split(',')).any(|place| !is_address(place))
 }
 
 fn folder_of(path: &Path) -> PathBuf {
@@ -129,7 +117,9 @@ pub fn guard(rules: &[Rule]) -> Result<(), String> {
     }
     let status = ruleset.restrict_self().map_err(|error| told(&error))?;
     match status.ruleset {
-        RulesetStatus::NotEnforced => Err("this kernel has no Landlock (Linux 5.13)".to_owned()),
+        RulesetStatus::NotEnforced => Err("Landlock is not available: the kernel is older \
+                than 5.13 or has it switched off, or a unit or container refuses `landlock_*`"
+            .to_owned()),
         _ => Ok(()),
     }
 }
@@ -167,9 +157,26 @@ mod tests {
             }
             assert_eq!(all.len(), machine + wanted.len(), "{line}: {all:?}");
         }
-        let named = rules(&flags("-l localhost"), Some("/run/ports".into()));
-        assert!(named.contains(&("/etc".into(), Reach::Read)));
+        // Names were looked up before.
+        let named = rules(&flags("-l ,localhost, --admin localhost:1"), Some("/run/ports".into()));
         assert!(named.contains(&("/run".into(), Reach::Entries)));
+        assert_eq!(named.len(), machine + 1, "{named:?}");
+    }
+
+    #[test]
+    fn the_folder_of_each_link_on_the_way_to_a_file_is_read() {
+        let folder = std::env::temp_dir().join(format!("laneway-links-{}", std::process::id()));
+        let release = folder.join("releases/7");
+        fs::create_dir_all(&release).expect("temp is writable");
+        fs::write(release.join("users"), "a:b").expect("temp is writable");
+        let current = folder.join("current");
+        std::os::unix::fs::symlink("releases/7", &current).expect("temp is writable");
+        let users = current.join("users");
+        let all = rules(&flags(&format!("-Y {}", users.display())), None);
+        fs::remove_dir_all(&folder).expect("it is ours");
+        for wanted in [current, folder] {
+            assert!(all.contains(&(wanted.clone(), Reach::Read)), "{wanted:?}: {all:?}");
+        }
     }
 
     #[test]
