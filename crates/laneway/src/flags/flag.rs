@@ -210,7 +210,7 @@ macro_rules! flags {
             /// What to say on stderr before starting.
             pub warnings: Vec<String>,
             /// Addresses of the names in them that were looked up already, and are not again.
-            pub names: std::collections::BTreeMap<String, Vec<std::net::IpAddr>>,
+            pub names: std::collections::BTreeMap<String, Vec<std::net::SocketAddr>>,
         }
 
         /// Every flag, under its heading.

@@ -116,14 +116,14 @@ fn apart(place: &str) -> (&str, Option<u16>) {
 /// Look up the names of `-l` and `--admin`, once for as long as the process lives: SIGHUP needs no
 /// network then, which a sandbox leaves nobody. A name that is not found is left out; whoever needs
 /// it says so.
-pub fn look_up(flags: &Flags) -> BTreeMap<String, Vec<IpAddr>> {
+pub fn look_up(flags: &Flags) -> BTreeMap<String, Vec<SocketAddr>> {
     let places = flags.listen.iter().flat_map(|list| list.split(','));
     let places = places.map(|place| without_words(place).0).chain(flags.admin.as_deref());
     let names = places.filter(|place| !is_number(place)).map(|place| apart(place).0);
     let names = names.filter(|name| !is_number(name));
     let found = names.filter_map(|name| {
         let found = (name, 0).to_socket_addrs().ok()?;
-        Some((name.to_owned(), found.map(|address| address.ip()).collect()))
+        Some((name.to_owned(), found.collect()))
     });
     found.collect()
 }
@@ -138,7 +138,9 @@ fn is_number(place: &str) -> bool {
 pub fn known(flags: &Flags, place: &str, otherwise: Option<u16>) -> Option<Vec<SocketAddr>> {
     let (name, port) = apart(place);
     let (found, port) = (flags.names.get(name)?, port.or(otherwise)?);
-    Some(found.iter().map(|ip| SocketAddr::new(*ip, port)).collect())
+    let mut found = found.clone(); // with the scope that an IPv6 address may have
+    found.iter_mut().for_each(|address| address.set_port(port));
+    Some(found)
 }
 
 fn resolve(flags: &Flags, place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
@@ -165,6 +167,7 @@ mod tests {
     use super::*;
     use crate::flags::{self, Asked};
     use std::ffi::OsString;
+    use std::net::SocketAddrV6;
 
     fn flags(line: &str) -> Flags {
         match flags::read(line.split_whitespace().map(OsString::from), []) {
@@ -184,7 +187,7 @@ mod tests {
         ] {
             let names = look_up(&flags(line));
             assert_eq!(names.keys().collect::<Vec<_>>(), wanted, "{line}");
-            assert!(names.values().flatten().all(IpAddr::is_loopback), "{line}");
+            assert!(names.values().flatten().all(|found| found.ip().is_loopback()), "{line}");
         }
     }
 
@@ -193,7 +196,7 @@ mod tests {
         let mut flags = flags("-l readonly:cache.invalid,cache.invalid:5 -p 7");
         assert!(places(&flags).is_err(), "there is no such name");
         let ip: IpAddr = "192.0.2.1".parse().expect("it is one");
-        flags.names.insert("cache.invalid".into(), vec![ip]);
+        flags.names.insert("cache.invalid".into(), vec![SocketAddr::new(ip, 0)]);
         let place = |port, read_only| Place {
             address: SocketAddr::new(ip, port),
             encrypts: true,
@@ -202,5 +205,8 @@ mod tests {
         assert_eq!(places(&flags), Ok(vec![place(7, true), place(5, false)]));
         assert_eq!(known(&flags, "cache.invalid:9", None), Some(vec![SocketAddr::new(ip, 9)]));
         assert_eq!(known(&flags, "cache.invalid", None), None);
+        let scoped = |port| SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 2));
+        flags.names.insert("fe80::1%eth0".into(), vec![scoped(0)]);
+        assert_eq!(known(&flags, "fe80::1%eth0", Some(7)), Some(vec![scoped(7)]));
     }
 }

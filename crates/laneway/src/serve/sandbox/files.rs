@@ -4,8 +4,8 @@
 
 use crate::flags::Flags;
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus,
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus,
 };
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -104,6 +104,8 @@ fn there_or_above(path: &Path) -> PathBuf {
 pub fn guard(rules: &[Rule]) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
     let handled = Ruleset::default().handle_access(AccessFs::from_all(ABI_WANTED));
+    // No rule lets anybody connect by TCP, also not by a socket that was accepted (Linux 6.7).
+    let handled = handled.and_then(|rules| rules.handle_access(AccessNet::ConnectTcp));
     let mut ruleset = handled.and_then(Ruleset::create).map_err(|error| told(&error))?;
     for (path, reach) in rules {
         // Not every machine has all of them.
