@@ -296,6 +296,10 @@ mod tests {
             for call in [libc::SYS_execve, libc::SYS_clone, libc::SYS_bind, libc::SYS_ptrace] {
                 assert!(!all.contains_key(&call), "{call}");
             }
+            assert!(!all.contains_key(&libc::SYS_socketpair));
+            for call in [libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg] {
+                assert_eq!(all[&call].len(), 1, "{call} is let through without MSG_FASTOPEN alone");
+            }
             for call in [libc::SYS_socket, libc::SYS_connect] {
                 assert_eq!(all.contains_key(&call), notifies, "{call}");
             }

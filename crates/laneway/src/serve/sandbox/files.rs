@@ -132,6 +132,14 @@ mod tests {
     use crate::flags::{self, Asked};
     use std::ffi::OsString;
     use std::fs;
+    use std::net::{TcpListener, TcpStream};
+
+    /// Since Linux 6.7.
+    fn connects_are_handled() -> bool {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or_default());
+        (numbers.next(), numbers.next()) >= (Some(6), Some(7))
+    }
 
     fn flags(line: &str) -> Flags {
         match flags::read(line.split_whitespace().map(OsString::from), []) {
@@ -189,9 +197,12 @@ mod tests {
             fs::create_dir_all(folder).expect("temp is writable");
             fs::write(folder.join("file"), "text").expect("temp is writable");
         }
+        let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
+        let address = listener.local_addr().expect("it is bound");
         // It holds for a thread and those that it makes.
         let guarded = std::thread::spawn({
             let (inside, outside) = (inside.clone(), outside.clone());
+            let connects_are_handled = connects_are_handled();
             move || {
                 let rules = [(inside.clone(), Reach::Own), (outside.join("file"), Reach::Read)];
                 if let Err(why) = guard(&rules) {
@@ -206,6 +217,9 @@ mod tests {
                     let kind = done.expect_err(what).kind();
                     assert_eq!(kind, std::io::ErrorKind::PermissionDenied, "{what}");
                 };
+                if connects_are_handled {
+                    refused(TcpStream::connect(address).map(drop), "a connection");
+                }
                 refused(fs::write(outside.join("file"), "new"), "writing what may be read");
                 refused(fs::write(outside.join("more"), "new"), "making a file elsewhere");
                 refused(fs::read_dir(&outside).map(drop), "listing a folder elsewhere");
