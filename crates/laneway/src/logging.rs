@@ -6,8 +6,11 @@
 
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value as Scalar;
 use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The form of a line (`--log-format`).
@@ -37,6 +40,24 @@ struct Stderr(Format);
 static TEXT: Stderr = Stderr(Format::Text);
 static JSON: Stderr = Stderr(Format::Json);
 
+/// Nobody waits any more until the log's reader takes a line.
+static WAITS_FOR_NOBODY: AtomicBool = AtomicBool::new(false);
+
+/// Leave out lines that the log's reader has no room for, from now on: a server that ends must not
+/// wait for one that hangs.
+pub fn wait_for_nobody() {
+    WAITS_FOR_NOBODY.store(true, Ordering::Relaxed); // it orders nothing
+}
+
+/// Whether a line of at most a page is taken at once. It is not where the log is a pipe that is
+/// full, since its reader hangs.
+pub fn has_room() -> bool {
+    let stderr = std::io::stderr();
+    let mut asked = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+    // What cannot be asked is written to, and refuses that or does not.
+    !matches!(poll(&mut asked, PollTimeout::ZERO), Ok(0))
+}
+
 /// Log from now on, down to `level`; once per process.
 pub fn start(format: Format, level: LevelFilter) {
     // An error says that a logger is there already, which only a second call could have made.
@@ -56,6 +77,9 @@ impl Log for Stderr {
         if !self.enabled(record.metadata()) {
             return;
         }
+        if WAITS_FOR_NOBODY.load(Ordering::Relaxed) && !has_room() {
+            return; // see `wait_for_nobody`
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = line(self.0, now.as_millis() as u64, record);
         let _ = std::io::stderr().lock().write_all(line.as_bytes()); // see above
@@ -64,7 +88,8 @@ impl Log for Stderr {
     fn flush(&self) {}
 }
 
-fn line(format: Format, unix_milliseconds: u64, record: &Record<'_>) -> String {
+/// A line, with its end.
+pub fn line(format: Format, unix_milliseconds: u64, record: &Record<'_>) -> String {
     let (time, level) = (timestamp(unix_milliseconds), record.level());
     let message = record.args().to_string();
     let mut fields = Fields(Vec::new());

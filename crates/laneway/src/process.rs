@@ -4,7 +4,8 @@
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{
-    User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, initgroups, setgid, setsid, setuid,
+    Gid, User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, getgrouplist, setgid, setgroups,
+    setsid, setuid,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -82,21 +83,36 @@ pub fn tell_ready(keep_log: bool) -> io::Result<()> {
     }
 }
 
-/// Become another user (`-u`), if we are root; otherwise we are somebody already.
-pub fn become_user(name: &str) -> Result<(), String> {
+/// The user to become (`-u`), with the groups.
+pub struct NextUser {
+    user: User,
+    groups: Vec<Gid>,
+}
+
+/// Find that user, if we are root; otherwise we are somebody already.
+pub fn find_user(name: &str) -> Result<Option<NextUser>, String> {
     if !geteuid().is_root() {
-        return Ok(());
+        return Ok(None);
     }
-    let user = User::from_name(name).map_err(|error| format!("-u {name}: {error}"))?;
+    let wrong = |error| format!("-u {name}: {error}");
+    let user = User::from_name(name).map_err(wrong)?;
     let user = user.ok_or_else(|| format!("-u {name}: there is no such user; see /etc/passwd"))?;
     if user.uid.is_root() {
-        return Ok(());
+        return Ok(None);
     }
-    let wrong = |error| format!("-u {name}: cannot become that user: {error}");
     let plain = CString::new(name).map_err(|_| format!("-u {name}: not a user name"))?;
-    initgroups(&plain, user.gid).map_err(wrong)?;
-    setgid(user.gid).map_err(wrong)?;
-    setuid(user.uid).map_err(wrong)
+    let groups = getgrouplist(&plain, user.gid).map_err(wrong)?;
+    Ok(Some(NextUser { user, groups }))
+}
+
+impl NextUser {
+    /// Become it.
+    pub fn become_it(self) -> Result<(), String> {
+        let NextUser { user, groups } = self;
+        let become_it = setgroups(&groups).and_then(|()| setgid(user.gid));
+        let become_it = become_it.and_then(|()| setuid(user.uid));
+        become_it.map_err(|error| format!("-u {}: cannot become that user: {error}", user.name))
+    }
 }
 
 /// Allow as many descriptors as connections need. Returns how many connections fit.

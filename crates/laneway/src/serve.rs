@@ -3,7 +3,7 @@
 
 use crate::flags::{self, Asked, Flags};
 use crate::logging::{self, Format};
-use crate::process::{self, PidFile, StopSignal};
+use crate::process::{self, NextUser, PidFile, StopSignal};
 use laneway_policy as policy;
 use laneway_server::boot::Server;
 use laneway_server::durable::DurableSettings;
@@ -11,18 +11,15 @@ use laneway_server::execute::VERSION;
 use laneway_server::kernel::Kernel;
 use laneway_server::settings::{Binding, Idle, RespSettings, Settings, log_level};
 use laneway_server::stats::Question;
+use places::{Place, READ_ONLY, places, resp};
 use std::ffi::OsString;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// memcached's port.
-const PORT: u16 = 11211;
 const MEBIBYTE: u64 = 1 << 20;
-/// Before an address of `-l` where nothing is encrypted.
-const NO_TLS: &str = "notls:";
 /// memcached's defaults: `-m 64 -c 1024 -b 1024 -I 1m -a 0700`.
 const MEMORY_BYTES: u64 = 64 * MEBIBYTE;
 const CONNECTIONS_MAX: usize = 1024;
@@ -46,7 +43,7 @@ const STATUS_DATA: u8 = 74;
 pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
     let typed = args.clone();
     let flags = match flags::read(args, std::env::vars_os()) {
-        Ok(Asked::Serve(flags)) => flags,
+        Ok(Asked::Serve(flags)) => Flags { names: places::look_up(&flags), ..*flags },
         Ok(Asked::Help) => {
             if name == "memcached" {
                 println!("memcached {VERSION}");
@@ -130,6 +127,10 @@ fn serve(
     };
     keep_to_limits(flags, &mut settings);
     let verbose = settings.verbosity > 0;
+    let (user, sandbox) = match confine(flags, &mut settings) {
+        Ok(confined) => confined,
+        Err(error) => return fail(STATUS_SETUP, &error),
+    };
     let admin = match admin.map(admin::listen).transpose() {
         Ok(admin) => admin,
         Err(error) => return fail(STATUS_LISTEN, &error),
@@ -138,11 +139,11 @@ fn serve(
         Ok(opened) => opened,
         Err(error) => return fail(STATUS_DATA, &error),
     };
-    let server = match Server::start(settings, opened) {
+    let server = match Server::prepare(settings, opened) {
         Ok(server) => server,
         Err(error) => return fail(STATUS_LISTEN, &error.to_string()),
     };
-    if let Some(Err(error)) = flags.user.as_deref().map(process::become_user) {
+    if let Some(Err(error)) = user.map(NextUser::become_it) {
         return fail(STATUS_SETUP, &error);
     }
     let _pid_file = pid_file(flags);
@@ -153,17 +154,29 @@ fn serve(
     if let Err(error) = signals.calls(move || shared.request_stop(), reload) {
         return unwatched(error);
     }
+    let admin = match admin.map(|closed| admin::run(closed, &server)).transpose() {
+        Ok(admin) => admin,
+        Err(error) => return fail(STATUS_SETUP, &error),
+    };
+    // Nobody has been served until here.
+    if let Err(error) = sandbox.complete() {
+        let _ = server.stop(); // what it would say is of less interest
+        return fail(STATUS_SETUP, &error);
+    }
     if flags.daemon
         && let Err(error) = process::tell_ready(verbose)
     {
         return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));
     }
-    let admin = match admin.map(|closed| admin::run(closed, &server)).transpose() {
-        Ok(admin) => admin,
-        Err(error) => return fail(STATUS_SETUP, &error),
-    };
+    server.open();
     tell_ready(&server);
-    server.shared().wait_for_stop();
+    until_stop(server, admin)
+}
+
+/// Serve until somebody asks the server to stop, and stop it.
+fn until_stop(server: Server, admin: Option<laneway_admin::Running>) -> ExitCode {
+    slow::log_until_stop(server.shared());
+    logging::wait_for_nobody();
     manager::stopping();
     log::info!("stopping; requests under way are finished first");
     let stopped = server.stop();
@@ -172,6 +185,16 @@ fn serve(
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(STATUS_DATA, &format!("the data folder, at the end: {error}")),
     }
+}
+
+/// Find the user to become, who stands in files that a sandbox does not reach; then the sandbox
+/// begins.
+fn confine(
+    flags: &Flags,
+    settings: &mut Settings,
+) -> Result<(Option<NextUser>, sandbox::Begun), String> {
+    let user = flags.user.as_deref().map(process::find_user).transpose()?;
+    Ok((user.flatten(), sandbox::begin(flags, settings)?))
 }
 
 /// The file of `-P`, which goes with what is returned.
@@ -228,11 +251,19 @@ fn tell_ready(server: &Server) {
 fn announce(server: &Server) {
     let shared = server.shared();
     let settings = &shared.settings;
-    let mut places: Vec<String> =
-        server.addresses().iter().map(|address| address.to_string()).collect();
-    places.extend(server.resp_addresses().iter().map(|address| format!("resp:{address}")));
-    places.extend(server.tls_addresses().iter().map(|address| format!("tls:{address}")));
-    places.extend(server.tls_resp_addresses().iter().map(|address| format!("resp+tls:{address}")));
+    let read_only = server.read_only_addresses();
+    let mut places = Vec::new();
+    for (kind, addresses) in [
+        ("", server.addresses()),
+        ("resp:", server.resp_addresses()),
+        ("tls:", server.tls_addresses()),
+        ("resp+tls:", server.tls_resp_addresses()),
+    ] {
+        places.extend(addresses.iter().map(|address| match read_only.contains(address) {
+            true => format!("{READ_ONLY}{kind}{address}"),
+            false => format!("{kind}{address}"),
+        }));
+    }
     if let Some((path, _)) = &settings.unix {
         places.push(path.display().to_string());
     }
@@ -311,7 +342,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
     let tls = tls::settings(flags, &memcached, &resp)?;
     let plain = |places: &[Place]| {
         let plain = places.iter().filter(|place| tls.is_none() || !place.encrypts);
-        plain.map(|place| place.address).collect::<Vec<_>>()
+        plain.map(Place::port).collect::<Vec<_>>()
     };
     Ok(Settings {
         auth,
@@ -342,6 +373,10 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         drain: flags.drain_milliseconds.map_or(DRAIN, Duration::from_millis),
         domains,
         secret_seed: hot::seed(),
+        slow: slow::setting(flags)?,
+        log_keys: flags.log_keys,
+        connections_per_address: flags.connections_per_address.unwrap_or(0),
+        sandbox: sandbox::setting(flags)?,
         policy,
     })
 }
@@ -428,44 +463,6 @@ fn item_bytes_max(flags: &Flags, memory_bytes: u64) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// An address to listen on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// It.
-    pub address: SocketAddr,
-    /// Connections to it are encrypted, if the server has a certificate (`-Z`).
-    pub encrypts: bool,
-}
-
-/// The addresses of `-l` and `-p`, as memcached reads them: names or numbers, separated by commas,
-/// each with or without a port; all interfaces where none is given.
-fn places(flags: &Flags) -> Result<Vec<Place>, String> {
-    let port = match flags.port {
-        None => PORT,
-        Some(-1) => 0, // the kernel chooses
-        Some(port) => u16::try_from(port).map_err(|_| {
-            format!("-p {port}: must be from 1 to 65535, 0 for none, or -1 for any free port")
-        })?,
-    };
-    if flags.port == Some(0) {
-        return Err("-p 0 turns TCP off, and nothing else is left; listen on a unix socket with \
-                    -s PATH, or leave -p out"
-            .to_owned());
-    }
-    resolve_places(flags, port)
-}
-
-/// Where Redis' clients may come.
-fn resp(flags: &Flags) -> Result<Vec<Place>, String> {
-    let Some(port) = flags.resp else { return Ok(Vec::new()) };
-    // A port of -l is memcached's. Where that leaves an address both ways, it is encrypted.
-    let mut places = resolve_places(flags, port)?;
-    places.iter_mut().for_each(|place| place.address.set_port(port));
-    places.sort_by_key(|place| (place.address, !place.encrypts));
-    places.dedup_by_key(|place| place.address);
-    Ok(places)
-}
-
 /// `-B` and `-S`, which go together as in memcached, but for `-B auto`: there each protocol has a
 /// way to say who somebody is.
 fn binding(flags: &Flags) -> Result<Binding, String> {
@@ -489,59 +486,19 @@ fn binding(flags: &Flags) -> Result<Binding, String> {
     }
 }
 
-/// The addresses of `-l`, those without a port with this one; all interfaces where none is given.
-fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
-    let places: Vec<&str> = flags.listen.iter().flat_map(|list| list.split(',')).collect();
-    let places: Vec<&str> = places.into_iter().filter(|place| !place.is_empty()).collect();
-    // An empty variable of a script must not open the server to everybody.
-    if !flags.listen.is_empty() && places.is_empty() {
-        return Err(format!(
-            "-l '{}': names no address; write one, or leave -l out for all interfaces",
-            flags.listen.join(",")
-        ));
-    }
-    if places.is_empty() {
-        let v4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        let all = [v4, v6].map(|ip| SocketAddr::new(ip, port));
-        return Ok(all.map(|address| Place { address, encrypts: true }).to_vec());
-    }
-    let mut all = Vec::new();
-    for place in places {
-        let bare = place.strip_prefix(NO_TLS);
-        let encrypts = bare.is_none();
-        let found = resolve(bare.unwrap_or(place), port)?;
-        all.extend(found.into_iter().map(|address| Place { address, encrypts }));
-    }
-    Ok(all)
-}
-
-fn resolve(place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        format!("-l {place}: {error}; write an address, a name, or ADDRESS:PORT, [IPV6]:PORT")
-    };
-    let bare = place.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    let found = match place.rsplit_once(':') {
-        Some((_, digits)) if digits.parse::<u16>().is_ok() => place.to_socket_addrs(),
-        _ => (place, port).to_socket_addrs(),
-    };
-    let found: Vec<SocketAddr> = found.map_err(|error| wrong(&error))?.collect();
-    if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
-}
-
 mod admin;
 mod auth;
 mod hot;
 mod kernel;
 mod manager;
 mod numa;
+mod places;
 mod ports;
 mod rdma;
 mod reload;
+mod sandbox;
 mod shm;
+mod slow;
 pub mod tier;
 mod tls;
 mod udp;

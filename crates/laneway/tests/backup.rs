@@ -124,6 +124,28 @@ fn load(place: &Place, copy: &str, folder: &str) -> Output {
 }
 
 #[test]
+fn a_server_in_a_sandbox_makes_backups_and_a_read_only_port_begins_none() {
+    let place = Place::new("sandbox");
+    let paths = [place.path("data"), place.path("copies")];
+    let flags = place.flags(&paths, &["--sandbox", "on"]);
+    let both = |flag| if flag == "127.0.0.1" { "127.0.0.1,readonly:127.0.0.1" } else { flag };
+    let server = Process::serve(&flags.into_iter().map(both).collect::<Vec<_>>());
+    let read_only = server.places().iter().find_map(|place| place.strip_prefix("readonly:"));
+    let read_only = read_only.expect("one of them").parse().expect("it is TCP's");
+    for line in ["backup start none\r\n", "backup stop\r\n"] {
+        let told = ask(&mut connect(read_only), line.as_bytes(), b"\r\n");
+        assert_eq!(told, b"CLIENT_ERROR this port is read-only\r\n");
+    }
+    let open = server.places().iter().find(|place| place.starts_with("127.")).unwrap().parse();
+    let open = open.expect("it is TCP's");
+    set(&mut connect(open), "k", 0, &value(1, 300));
+    let told = ran(backup(open, &["day"]));
+    assert!(told.status.success(), "{}", text(&told.stderr));
+    assert_eq!(place.copies(), ["day"]);
+    server.stop();
+}
+
+#[test]
 fn a_backup_of_a_server_that_is_written_to_is_restored_as_of_one_instant() {
     const WRITERS: usize = 3;
     let place = Place::new("restore");

@@ -53,6 +53,19 @@ fn a_server_is_configured_by_a_file_a_variable_and_a_flag() {
 }
 
 #[test]
+fn users_are_read_again_though_the_file_of_config_is_wrong() {
+    let users = Scratch::new("hup-wrong-users", "a:b\n");
+    let file = Scratch::new("hup-wrong.toml", "port = -1\nlisten = \"127.0.0.1\"\n");
+    let mut server = Process::serve(&["--config", file.name(), "-Y", users.name()]);
+    std::fs::write(&file.0, "port = \"none\"\n").expect("temp is writable");
+    std::fs::write(&users.0, "a:b\nc:d\n").expect("temp is writable");
+    server.signal("HUP");
+    server.await_log("2 users from now on");
+    assert!(server.said.contains("everything in the file stays as it was"), "{}", server.said);
+    server.stop();
+}
+
+#[test]
 fn hup_tells_what_has_changed_and_changes_what_can_be() {
     let text_of = |rest: &str| format!("port = -1\nlisten = \"127.0.0.1\"\n{rest}");
     let file = Scratch::new("hup.toml", &text_of("memory-limit = 64\n"));
@@ -84,7 +97,11 @@ fn hup_tells_what_has_changed_and_changes_what_can_be() {
         write(rest);
         server.signal("HUP");
         server.await_log(words);
-        assert!(server.said.ends_with("everything stays as it was\n"), "{}", server.said);
+        assert!(
+            server.said.ends_with("everything in the file stays as it was\n"),
+            "{}",
+            server.said
+        );
         assert_eq!(limit(), 96 << 20, "{rest}");
     }
     write("memory-limit = 96\nverbose = 1\n");

@@ -109,7 +109,8 @@ impl<T: Transport> Streams<T> {
         let shared = &core.shared;
         let dialect = shared.dialect_at(listener);
         let guest = shared.take_in(&core.plan, core.id, stream, dialect, core.now_seconds);
-        let Some(connection) = guest else { return Ok(()) };
+        let Some(mut connection) = guest else { return Ok(()) };
+        connection.read_only = core.shared.is_read_only(listener);
         match connection.home {
             home if home == core.id => self.settle_in(core, connection),
             home => self.mail(core, home, connection),

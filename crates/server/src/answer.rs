@@ -1,6 +1,5 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
-use crate::connection::{Card, CardKind};
 use crate::counters::Totals;
 use crate::domains::Domains;
 use crate::durable::backup;
@@ -11,7 +10,7 @@ use crate::latency::histogram::Reading;
 use crate::latency::{self, Latencies, Operation};
 use crate::long_answer::LongAnswer;
 use crate::settings::{Binding, TlsSettings};
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::stats::{
     self, BalanceSnapshot, DomainLanes, GeneralSnapshot, HotKeyLine, HotKeysSnapshot,
     LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot, SlotsSnapshot,
@@ -19,11 +18,10 @@ use crate::stats::{
 };
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
-use laneway_store::{ClassStats, ItemMeta, Listing, Stats, meter};
+use laneway_store::{ClassStats, ItemMeta, Stats};
 use laneway_tls::Named;
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
-use laneway_wire::reply::END;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,18 +30,6 @@ use std::sync::atomic::Ordering::Relaxed;
 /// epoll set, an eventfd and a timer per worker.
 const DESCRIPTORS_STANDARD: u64 = 3;
 const DESCRIPTORS_PER_WORKER: u64 = 3;
-
-/// Bytes of one `stats cachedump`, at most (memcached's bound is the same).
-const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
-
-/// Steps of an answer that has no place for more turns: as much as one turn may look at.
-const STEPS_AT_ONCE: usize = 3;
-
-/// Connections that one step tells.
-const CONNECTIONS_PER_STEP: usize = 64;
-
-/// What is answered where an answer has no place for a second step.
-const TOO_LONG: &[u8] = b"SERVER_ERROR too long for one message, ask over a stream\r\n";
 
 impl<S> Shared<S> {
     /// The reply to what the connection of this number asks of backups; 0 where there is none.
@@ -75,12 +61,17 @@ impl<S> Shared<S> {
             }
             Question::Lanes => stats::write_lanes(&self.lanes(), &mut out),
             Question::Latency => stats::write_latency(&self.latency(), &mut out),
+            Question::Large => stats::write_large(self.large(now_nanos), &mut out),
             Question::Buckets => stats::write_buckets(&self.latencies(), &mut out),
             Question::Cachedump { .. } if !self.settings.dump => {
                 out.extend_from_slice(b"CLIENT_ERROR stats cachedump not allowed\r\n");
             }
+            Question::Dump { form, .. } if !self.settings.dump => {
+                out.extend_from_slice(form.refused());
+            }
+            Question::Dump { classes: 0, .. } => out.extend_from_slice(stats::BAD_CLASS),
             // A stream is answered step by step.
-            Question::Connections | Question::Cachedump { .. } => {
+            Question::Connections | Question::Cachedump { .. } | Question::Dump { .. } => {
                 let answer = LongAnswer::of(question, 0).expect("one of these");
                 return self.answer_at_once(answer, now_seconds);
             }
@@ -121,64 +112,6 @@ impl<S> Shared<S> {
         out
     }
 
-    /// The answer to this question, if it may be long; asked step by step. `asker`: the number of
-    /// the connection, 0 where there is none.
-    pub fn long_answer(&self, question: &Question, asker: u64) -> Option<LongAnswer> {
-        let allowed = self.settings.dump || !matches!(question, Question::Cachedump { .. });
-        LongAnswer::of(question, asker).filter(|_| allowed)
-    }
-
-    /// The next step of an answer, behind `out`. True: it was the last one.
-    pub fn answer_step(&self, answer: &mut LongAnswer, now: u32, out: &mut Vec<u8>) -> bool {
-        let is_over = match answer {
-            LongAnswer::Items { class, store, walk, left, bytes } => {
-                let all = std::iter::once(&self.store).chain(self.other_stores());
-                let Some(here) = all.into_iter().nth(*store) else { return true };
-                let is_over = here.list(*class, walk, now, |key, meta| {
-                    if *left == 0 {
-                        return;
-                    }
-                    let before = out.len();
-                    stats::write_item(key, meta, out);
-                    let item = out.len() - before;
-                    if *bytes + item > CACHEDUMP_BYTES_MAX {
-                        out.truncate(before);
-                        *left = 0;
-                        return;
-                    }
-                    *bytes += item;
-                    *left -= 1;
-                });
-                if is_over {
-                    (*store, *walk) = (*store + 1, Listing::default());
-                }
-                *left == 0 || *store > self.other_stores().len()
-            }
-            LongAnswer::Connections { from, asker } => {
-                let cards = lock(&self.connections.cards);
-                let mut told = 0;
-                for (number, card) in cards.range(*from..).take(CONNECTIONS_PER_STEP) {
-                    let asks = *number == *asker;
-                    stats::write_connection(&connection_snapshot(card, asks, now), out);
-                    (told, *from) = (told + 1, number + 1);
-                }
-                meter::items(told);
-                told < CONNECTIONS_PER_STEP
-            }
-        };
-        if is_over {
-            out.extend_from_slice(END);
-        }
-        is_over
-    }
-
-    /// The whole answer, if it is short; who asks has no place for more.
-    pub fn answer_at_once(&self, mut answer: LongAnswer, now: u32) -> Vec<u8> {
-        let mut out = Vec::new();
-        let is_whole = (0..STEPS_AT_ONCE).any(|_| self.answer_step(&mut answer, now, &mut out));
-        if is_whole { out } else { TOO_LONG.to_vec() }
-    }
-
     /// `stats reset`, of this domain.
     fn reset(&self) {
         self.board.reset();
@@ -186,6 +119,7 @@ impl<S> Shared<S> {
             kernel.reset();
         }
         self.workers.iter().for_each(|worker| worker.book.reset());
+        self.workers.iter().for_each(|worker| worker.noted.reset());
         self.workers.iter().for_each(|worker| worker.samples.reset());
         self.hot.iter().for_each(|hot| hot.reset());
     }
@@ -230,6 +164,7 @@ impl<S> Shared<S> {
             connections_open: connections.open.load(Relaxed) as u64,
             connections_total: connections.total.load(Relaxed),
             connections_rejected: connections.rejected.load(Relaxed),
+            connections_rejected_by_address: connections.rejected_by_address.load(Relaxed),
             idle_kicks: (!self.settings.idle_timeout.is_zero())
                 .then(|| connections.idle_kicked.load(Relaxed)),
             reserved_fds: DESCRIPTORS_STANDARD + workers * DESCRIPTORS_PER_WORKER,
@@ -282,9 +217,13 @@ impl<S> Shared<S> {
             ("extra_large", if policy.extra_large { "yes" } else { "no" }.to_owned()),
             ("hot", policy.hot.map_or("off", |hot| hot.rule()).to_owned()),
             ("idle", format!("{:?}", settings.idle).to_lowercase()),
+            ("read_only_ports", settings.read_only_ports().to_string()),
+            ("connections_per_address", settings.connections_per_address.to_string()),
+            ("sandbox", settings.sandbox.name().to_owned()),
         ];
         let encrypted = settings.tls.iter().flat_map(|tls| &tls.addresses);
-        let addresses: Vec<_> = settings.addresses.iter().chain(encrypted).collect();
+        let ports = settings.addresses.iter().chain(encrypted);
+        let addresses: Vec<_> = ports.map(|port| port.address).collect();
         let interfaces: Vec<String> =
             addresses.iter().map(|address| address.ip().to_string()).collect();
         SettingsSnapshot {
@@ -458,7 +397,7 @@ impl<S> Shared<S> {
 
     fn topology(&self) -> TopologySnapshot {
         let settings = &self.settings;
-        let mut ports: Vec<u16> = settings.addresses.iter().map(|address| address.port()).collect();
+        let mut ports: Vec<u16> = settings.addresses.iter().map(|one| one.address.port()).collect();
         ports.sort_unstable();
         ports.dedup();
         let (mut workers, mut domain) = (Vec::new(), 0);
@@ -522,28 +461,6 @@ impl<S> Shared<S> {
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
         let kernel = stats::kernel_counts(&snmp);
         Some(UdpSnapshot { queues, public: is_public, counts, kept, buffers, kernel })
-    }
-}
-
-/// What `stats conns` tells of one, in memcached's words.
-fn connection_snapshot(card: &Card, asks: bool, now: u32) -> stats::ConnectionSnapshot {
-    let idle = now.saturating_sub(card.last_seconds.load(Relaxed));
-    let large = card.large.load(Relaxed);
-    let state = match card.kind {
-        CardKind::Listener => "conn_listening",
-        CardKind::Client if asks => "conn_parse_cmd",
-        CardKind::Client if card.receives.load(Relaxed) => "conn_nread",
-        CardKind::Client if large => "conn_mwrite",
-        CardKind::Client | CardKind::Datagrams => "conn_read",
-    };
-    stats::ConnectionSnapshot {
-        number: card.number,
-        address: card.peer.clone(),
-        listen_address: card.local.clone(),
-        datagrams: card.kind == CardKind::Datagrams,
-        state,
-        idle_seconds: u64::from(idle),
-        large,
     }
 }
 

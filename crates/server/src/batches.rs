@@ -173,9 +173,11 @@ impl<T: Transport> Core<T> {
 impl<T: Transport> Core<T> {
     /// Bytes of the longest item that those requests of a connection may store that are not
     /// answered. `None` where they are enough, or it is to leave: it would always have some under
-    /// way, and so never be between two requests.
+    /// way, and so never be between two requests. Nor has a read-only connection any, whose
+    /// requests are judged one by one.
     pub(crate) fn longest_given(&self, connection: &Connection<T::Stream>) -> Option<u64> {
         match connection.mode {
+            _ if connection.read_only => None,
             _ if JOBS_MAX <= connection.output.held_back() => None,
             _ if connection.output.is_waiting() && self.is_to_leave(connection) => None,
             Mode::Batches { longest } => Some(longest),

@@ -30,7 +30,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ mod door;
 mod hall;
 mod handshakes;
 mod keeper;
+mod listeners;
 mod numa;
 
 pub use hall::HallError;
@@ -135,7 +136,18 @@ pub struct Server {
     handshakes: Option<handshakes::Running>,
     rdma_addresses: Vec<SocketAddr>,
     keeper: Option<keeper::Running>,
+    gate: Gate,
     clock: SystemClock,
+}
+
+/// What the threads that serve wait for; false: they end and have served nobody.
+type Gate = Arc<OnceLock<bool>>;
+
+/// Wait there, and serve.
+fn once_open(gate: &Gate, serve: impl FnOnce()) {
+    if *gate.wait() {
+        serve();
+    }
 }
 
 impl Server {
@@ -143,11 +155,16 @@ impl Server {
     ///
     /// Sets how the process's allocator treats large buffers ([`laneway_store::heap`]).
     pub fn start(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
+        let server = Server::prepare(settings, opened)?;
+        server.open();
+        Ok(server)
+    }
+
+    /// The same, but nobody is served before [`Server::open`]; who comes waits at the listeners.
+    pub fn prepare(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
         settings.policy.check().map_err(StartError::Policy)?;
         laneway_store::heap::give_back_large_buffers();
-        let mut listeners = listen(&settings)?;
-        let resp_from = listeners.len();
-        listeners.extend(tcp(&settings.resp.addresses, settings.backlog)?);
+        let (listeners, read_only, resp_from) = listeners::listen(&settings)?;
         let listeners = Arc::new(listeners);
         let encrypted = handshakes::listen(&settings)?;
         let parts = numa::parts(&settings);
@@ -157,14 +174,14 @@ impl Server {
         let hall = hall::listen(&settings).map_err(StartError::Rdma)?;
         let clock = SystemClock::start();
         let (company, seed) = (Company::default(), hash_seed());
-        let mut domains = Vec::new();
-        let mut controls = Vec::new();
+        let (mut domains, mut controls) = (Vec::new(), Vec::new());
         for (number, part) in parts.into_iter().enumerate() {
             let opened = opened.as_ref();
             let company = company.clone();
             let sockets = sockets.get(number);
             let (shared, control) = domain(part, opened, seed, company, sockets, clock)?;
             shared.resp_from.get_or_init(|| resp_from);
+            shared.read_only.get_or_init(|| read_only.clone());
             domains.push(shared);
             controls.push(control);
         }
@@ -188,16 +205,18 @@ impl Server {
         let running = opened.map(|opened| keeper::Running::start(opened, &domains[0], clock));
         let keeper = running.transpose().map_err(StartError::Keeper)?;
         let rdma_addresses = hall.as_ref().map_or_else(Vec::new, |hall| hall.addresses.clone());
-        let doors = open_doors(door, hall, &domains[0]).map_err(StartError::Worker)?;
+        let gate = Gate::default();
+        let doors = open_doors((door, hall), &domains[0], &gate).map_err(StartError::Worker)?;
         let mut threads = Vec::new();
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let crowded = workers.len() + usize::from(keeper.is_some()) > cpus;
         for (number, worker) in workers.into_iter().enumerate() {
             let builder = thread::Builder::new().name(format!("worker-{number}"));
-            let thread = builder.spawn(move || run(worker, crowded)).map_err(StartError::Worker)?;
-            threads.push(thread);
+            let gate = gate.clone();
+            let thread = builder.spawn(move || once_open(&gate, || run(worker, crowded)));
+            threads.push(thread.map_err(StartError::Worker)?);
         }
-        let handshakes = encrypted.map(|closed| closed.open(&domains, clock)).transpose();
+        let handshakes = encrypted.map(|closed| closed.open(&domains, &gate, clock)).transpose();
         let handshakes = handshakes.map_err(StartError::Worker)?;
         Ok(Server {
             domains,
@@ -208,8 +227,14 @@ impl Server {
             handshakes,
             rdma_addresses,
             keeper,
+            gate,
             clock,
         })
+    }
+
+    /// Serve from now on.
+    pub fn open(&self) {
+        self.gate.get_or_init(|| true);
     }
 
     /// Where it listens for memcached's clients, with the ports that the kernel chose.
@@ -230,6 +255,15 @@ impl Server {
     /// The same where nothing but RESP is spoken.
     pub fn tls_resp_addresses(&self) -> Vec<SocketAddr> {
         self.handshakes.iter().flat_map(|running| running.addresses(true)).collect()
+    }
+
+    /// Of all these, those where nothing may be changed.
+    pub fn read_only_addresses(&self) -> Vec<SocketAddr> {
+        let shared = &self.domains[0];
+        let all = self.listeners.iter().enumerate();
+        let plain = all.filter(|(number, _)| shared.is_read_only(*number));
+        let plain = plain.filter_map(|(_, listener)| listener.address());
+        plain.chain(self.handshakes.iter().flat_map(|tls| tls.read_only_addresses())).collect()
     }
 
     fn resp_from(&self) -> usize {
@@ -271,6 +305,7 @@ impl Server {
     /// data folder's: what was acknowledged is in it all the same, unless it says otherwise.
     pub fn stop(self) -> laneway_tier::Result<()> {
         let first = &self.domains[0];
+        let was_open = *self.gate.get_or_init(|| false);
         let deadline = self.clock.nanos() + first.settings.drain.as_nanos() as u64;
         // Nobody comes any more when the workers begin to leave.
         self.handshakes.into_iter().for_each(handshakes::Running::close);
@@ -278,7 +313,7 @@ impl Server {
             kernel.close();
         }
         self.domains.iter().for_each(|shared| shared.enter_phase(Phase::Draining));
-        while !first.is_drained() && self.clock.nanos() < deadline {
+        while was_open && !first.is_drained() && self.clock.nanos() < deadline {
             thread::sleep(DRAIN_TICK);
         }
         self.domains.iter().for_each(|shared| shared.enter_phase(Phase::Stopped));
@@ -293,16 +328,16 @@ impl Server {
 
 /// Let in who writes into memory.
 fn open_doors(
-    door: Option<door::Closed>,
-    hall: Option<hall::Closed>,
+    (door, hall): (Option<door::Closed>, Option<hall::Closed>),
     shared: &Arc<Shared<ServerStream>>,
+    gate: &Gate,
 ) -> io::Result<Vec<door::Running>> {
     let mut doors = match hall {
-        Some(hall) => hall.open(shared)?,
+        Some(hall) => hall.open(shared, gate)?,
         None => Vec::new(),
     };
     if let Some(door) = door {
-        doors.push(door.open(shared.clone())?);
+        doors.push(door.open(shared.clone(), gate)?);
     }
     Ok(doors)
 }
@@ -519,32 +554,6 @@ fn bind(settings: &Settings, parts: &[Settings]) -> Result<Vec<Arc<Sockets>>, St
     let sockets = Sockets::bind(&ports).map_err(StartError::Udp)?;
     let workers: Vec<usize> = parts.iter().map(|part| part.workers).collect();
     Ok(sockets.split(&workers).into_iter().map(Arc::new).collect())
-}
-
-fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
-    if let Some((path, mode)) = &settings.unix {
-        let listener = Listener::unix(path, *mode, settings.backlog);
-        let place = path.display().to_string();
-        return Ok(vec![listener.map_err(|error| StartError::Listen(place, error))?]);
-    }
-    tcp(&settings.addresses, settings.backlog)
-}
-
-fn tcp(addresses: &[SocketAddr], backlog: i32) -> Result<Vec<Listener>, StartError> {
-    let mut listeners = Vec::new();
-    for address in addresses {
-        match Listener::tcp(*address, backlog) {
-            Ok(listener) => listeners.push(listener),
-            // A machine without IPv6 still serves the IPv4 wildcard.
-            Err(error)
-                if address.is_ipv6()
-                    && address.ip().is_unspecified()
-                    && error.kind() != io::ErrorKind::AddrInUse
-                    && !listeners.is_empty() => {}
-            Err(error) => return Err(StartError::Listen(address.to_string(), error)),
-        }
-    }
-    Ok(listeners)
 }
 
 /// Two draws from the standard library's own random keys: a seed nobody outside can guess.

@@ -93,6 +93,8 @@ pub struct Card {
     pub local: Option<String>,
     /// Where its client is counted (`clients`).
     pub client: u16,
+    /// It counts among the connections of its address.
+    pub is_limited: bool,
     /// Unix time of the last request.
     pub last_seconds: AtomicU32,
     /// In the large lane now.
@@ -141,6 +143,7 @@ impl Card {
             peer,
             local: None,
             client: 0,
+            is_limited: false,
             last_seconds: AtomicU32::new(now_seconds),
             large: AtomicBool::new(false),
             receives: AtomicBool::new(false),
@@ -165,6 +168,8 @@ pub struct Connection<S> {
     pub dialect: Dialect,
     /// Requests whose latency is not recorded yet.
     pub tally: Tally,
+    /// The key of the last large request, until its latency is recorded, where keys are told.
+    pub noted_key: Option<Box<[u8]>>,
     /// What its client is to be counted for: until replies have left, or a slice is over.
     pub moved: ClientSums,
     /// When what is unserved of its input was found, or else what it served last.
@@ -191,6 +196,8 @@ pub struct Connection<S> {
     pub run: Run,
     /// Close once the output has left.
     pub closing: bool,
+    /// It came by a read-only port.
+    pub read_only: bool,
     /// The worker that it belongs to; another one's for the time of a visit.
     pub home: WorkerId,
     /// Its stay at a large worker, while it is at one.
@@ -213,6 +220,7 @@ impl<S> Connection<S> {
             mode: Mode::Requests,
             dialect,
             tally: Tally::default(),
+            noted_key: None,
             moved: ClientSums::default(),
             found_nanos: 0,
             interest: None,
@@ -226,6 +234,7 @@ impl<S> Connection<S> {
             unsent_max: None,
             run: Run::default(),
             closing: false,
+            read_only: false,
             home,
             visit: None,
             unproven_since: None,

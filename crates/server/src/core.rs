@@ -11,7 +11,7 @@ use crate::durable::veil::Veiled;
 use crate::execute::{Context, ExecuteSettings};
 use crate::hot::local::HotWorker;
 use crate::hot::sample::Dice;
-use crate::latency::{self, Operation};
+use crate::latency::{self, Operation, Tally};
 use crate::resp::scratch::Scratch;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
@@ -49,6 +49,8 @@ pub struct Core<T: Transport> {
     pub(crate) offers: Cell<u32>,
     /// What the others were told last of whether this worker is idle.
     pub(crate) told_idle: bool,
+    /// Keys of large requests are told.
+    pub(crate) logs_keys: bool,
     /// The server is stopping: what is under way is finished, nothing new is begun.
     pub(crate) stopping: bool,
     /// The keys of a multiget or of a pipeline that are read together.
@@ -90,6 +92,7 @@ impl<T: Transport> Core<T> {
                 tls_enabled: settings.tls.is_some(),
             },
             hand: Hand::new(&shared.store),
+            logs_keys: settings.log_keys,
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
             dice: Dice::new(id.index()),
             // The number first: a plan that comes in between is then taken again, not missed.
@@ -138,11 +141,28 @@ impl<T: Transport> Core<T> {
         size: u64,
         arrived: u64,
     ) {
-        let (row, large) = self.count(operation, size);
-        connection.tally.add(row, arrived);
+        let large = self.tally_request(&mut connection.tally, operation, size, arrived);
         if let Some(visit) = &mut connection.visit {
             if large { visit.large_served() } else { visit.small_served() }
         }
+    }
+
+    /// Count a request that was served here, and whose latency is to be recorded; returns whether
+    /// it was large.
+    #[inline]
+    pub(crate) fn tally_request(
+        &self,
+        tally: &mut Tally,
+        operation: Operation,
+        size: u64,
+        arrived: u64,
+    ) -> bool {
+        let (row, large) = self.count(operation, size);
+        tally.add(row, arrived);
+        if large {
+            tally.is_about(size);
+        }
+        large
     }
 
     /// Count a request that was served here; returns the row of its latency, and whether it was
@@ -179,6 +199,7 @@ impl<T: Transport> Core<T> {
             touched,
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
             veil: self.shared.durable.get().map(|durable| Veiled::Worker(&durable.veil)),
+            read_only: false,
         }
     }
 

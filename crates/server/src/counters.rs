@@ -134,6 +134,8 @@ counters! {
     auth_malformed,
     /// Requests that were refused because nobody had said who he is.
     auth_missing,
+    /// Requests that change something, refused at a read-only port.
+    refused_read_only,
 }
 
 /// The counters of all workers, and what they showed at the last `stats reset`.

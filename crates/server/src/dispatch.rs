@@ -154,6 +154,7 @@ impl<T: Transport> Streams<T> {
             let joining =
                 execute::store_slice(&context, &frame.request, body, budget, &mut self.out);
             core.count_hot(key, true);
+            core.note_key(connection, key, size as u64);
             if let Some(joining) = joining {
                 return join(connection, joining, size as u64, arrived, whole);
             }
@@ -251,6 +252,7 @@ impl<T: Transport> Streams<T> {
         };
         core.count_hot(incoming.key(), true);
         let size = incoming.item_bytes();
+        core.note_key(connection, incoming.key(), size);
         let touched = Cell::new(0);
         let context = core.context_for(&touched, incoming.key());
         let mut joining = None;

@@ -271,6 +271,7 @@ impl<T: Transport> Streams<T> {
         core.count_hot(key, writes(verb));
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
+            core.note_key(connection, key, touched.get());
         }
         core.account(connection, Operation::Get, touched.get(), arrived);
         if let Outcome::Transfer(transfer) = outcome {

@@ -50,7 +50,8 @@ impl<T: Transport> Streams<T> {
         arrived: u64,
     ) -> Step {
         meter::bytes(request.len());
-        let work = Work::Request { bytes: request.to_vec(), ends: true };
+        let (bytes, read_only) = (request.to_vec(), connection.read_only);
+        let work = Work::Request { bytes, ends: true, read_only };
         match self.hand_over(core, connection, to, work, ItemBytes(size), arrived) {
             Ok(()) => Step::Stop(request.len(), Stop::Ticket),
             Err(_) => Step::Stop(0, Stop::Quota),
@@ -104,7 +105,7 @@ impl<T: Transport> Streams<T> {
         let mut bytes = verb_words(verb, exptime);
         bytes.extend_from_slice(&text[at..end]);
         bytes.extend_from_slice(b"\r\n");
-        let work = Work::Request { bytes, ends };
+        let work = Work::Request { bytes, ends, read_only: connection.read_only };
         let handed = self.hand_over(core, connection, to, work, ItemBytes(size), arrived);
         let (taken, stop) = match handed {
             Ok(()) if ends => {

@@ -63,6 +63,8 @@ pub enum Work {
         bytes: Vec<u8>,
         /// Whether `END` closes the reply to a `get`; not so for the first keys of a longer one.
         ends: bool,
+        /// Who asks may change nothing.
+        read_only: bool,
     },
     /// A value that has streamed into its item, `\r\n` included.
     Body(Box<Incoming>),
@@ -150,7 +152,7 @@ impl Job {
 
     /// A whole request.
     pub fn request(bytes: Vec<u8>, size: ItemBytes, arrived_nanos: u64, origin: Origin) -> Job {
-        let work = Work::Request { bytes, ends: true };
+        let work = Work::Request { bytes, ends: true, read_only: false };
         Job { work, size, arrived_nanos, origin, home: None, held: None }
     }
 }

@@ -1,12 +1,16 @@
 //! How long requests took, from when their last byte was found to have arrived to their last byte
 //! handed to the kernel: per operation, small and large apart, and by what they spent it on
-//! ([`Part`]). A [`Tally`] goes with the requests, a [`Book`] is what a worker counts them in.
+//! ([`Part`]). A [`Tally`] goes with the requests, a [`Book`] is what a worker counts them in;
+//! those that were large or slow are [`noted`], too.
 
 pub mod book;
 pub mod buckets;
 pub mod histogram;
+pub mod noted;
 
 pub use book::{Book, Latencies, Part};
+
+use noted::Times;
 
 /// What kind of operation a latency belongs to. Meta commands count with their classic kin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +60,16 @@ pub const fn is_row_of_large(row: usize) -> bool {
     row % 2 == 1
 }
 
+/// A bit for each row of the large lane.
+const ROWS_LARGE: u16 = {
+    let (mut rows, mut bits) = (0, 0);
+    while rows < ROWS {
+        bits |= (is_row_of_large(rows) as u16) << rows;
+        rows += 1;
+    }
+    bits
+};
+
 /// Requests of one turn whose replies have not all left: they share one arrival time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -74,6 +88,8 @@ pub struct Tally {
     counts: [u16; ROWS],
     /// A bit for each row that has requests.
     used: u16,
+    /// Key and value of the longest large item among them.
+    bytes: u64,
 }
 const _: () = assert!(ROWS <= u16::BITS as usize);
 
@@ -90,6 +106,34 @@ impl Tally {
         }
         self.used |= 1 << row;
         self.counts[row] = self.counts[row].saturating_add(requests);
+    }
+
+    /// One of them is about a large item of so many bytes.
+    pub fn is_about(&mut self, bytes: u64) {
+        self.bytes = self.bytes.max(bytes);
+    }
+
+    /// Whether an operator may want to know of them: one is large, or they took `slow_nanos`.
+    #[inline]
+    pub fn is_notable(&self, now_nanos: u64, slow_nanos: u64) -> bool {
+        self.used & ROWS_LARGE != 0 || now_nanos.saturating_sub(self.since_nanos) >= slow_nanos
+    }
+
+    /// What is to be noted of them, all answered at `now_nanos`, in that second of Unix time.
+    /// `moved_bytes`: what came and left with them.
+    pub fn times(&mut self, now_nanos: u64, unix_seconds: u32, moved_bytes: u64) -> Times {
+        let large = self.used & ROWS_LARGE;
+        let told = if large != 0 { large } else { self.used };
+        Times {
+            ended_nanos: now_nanos,
+            unix_seconds,
+            row: told.trailing_zeros() as usize,
+            requests: self.counts.iter().map(|requests| u64::from(*requests)).sum(),
+            bytes: if large != 0 { std::mem::take(&mut self.bytes) } else { moved_bytes },
+            took_nanos: now_nanos.saturating_sub(self.since_nanos),
+            wait_nanos: self.wait_nanos,
+            drain_nanos: self.drain_nanos,
+        }
     }
 
     /// Their turn began at `now_nanos`: until then they waited. Says nothing of later turns.
@@ -146,6 +190,7 @@ impl Tally {
             (self.since_nanos, self.wait_nanos) = (other.since_nanos, other.wait_nanos);
         }
         self.used |= other.used;
+        self.is_about(other.bytes);
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count = count.saturating_add(more);
         }

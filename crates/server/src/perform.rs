@@ -20,6 +20,16 @@ const VALUE_END_BYTES: usize = 2;
 /// What is answered where the keeper has no room for a job.
 const BUSY: &[u8] = b"SERVER_ERROR too many requests wait for the data folder\r\n";
 
+/// How a request is performed.
+struct How {
+    /// `END` closes the reply to a `get`.
+    ends: bool,
+    /// Who asks may change nothing.
+    read_only: bool,
+    /// Once so many bytes were copied, the keys of a `get` that are left go back.
+    bytes_most: usize,
+}
+
 impl<T: Transport> Core<T> {
     /// Execute one job. `None`: the keeper does, and answers.
     pub(crate) fn perform(&mut self, job: Job) -> Option<Finished> {
@@ -38,12 +48,13 @@ impl<T: Transport> Core<T> {
             Work::Batch { .. } | Work::Resp { .. } | Work::Watched(_) => {
                 unreachable!("only the durable executor is given such")
             }
-            Work::Request { bytes, ends } => {
+            Work::Request { bytes, ends, read_only } => {
                 let is_stream = matches!(origin, Origin::Stream(_));
                 let most = if is_stream { OUT_BYTES_PER_TURN } else { usize::MAX };
-                let reply = self.perform_request(&mut served, &bytes, ends, most);
+                let how = How { ends, read_only, bytes_most: most };
+                let reply = self.perform_request(&mut served, &bytes, &how);
                 if served.kept {
-                    let work = Work::Request { bytes, ends };
+                    let work = Work::Request { bytes, ends, read_only };
                     let job = Job { work, size, arrived_nanos, origin, home, held };
                     if self.enqueue(KEEPER, job).is_ok() {
                         return None;
@@ -59,13 +70,7 @@ impl<T: Transport> Core<T> {
         Some(Finished { origin, reply, tally, large, fails: kept, home, undone })
     }
 
-    fn perform_request(
-        &mut self,
-        served: &mut Served,
-        bytes: &[u8],
-        ends: bool,
-        bytes_most: usize,
-    ) -> Output {
+    fn perform_request(&mut self, served: &mut Served, bytes: &[u8], how: &How) -> Output {
         let frame = match parse(bytes, &self.limits) {
             Ok(Some(frame)) => frame,
             // It was parsed before it was handed over.
@@ -76,7 +81,7 @@ impl<T: Transport> Core<T> {
         let touched = Cell::new(0);
         let mut out = Vec::new();
         match &frame.request {
-            Request::Get(get) => return self.perform_get(served, get, ends, bytes_most),
+            Request::Get(get) => return self.perform_get(served, get, how),
             request @ (Request::Store(_) | Request::MetaSet(_)) => {
                 let value_bytes = match request {
                     Request::Store(store) => store.value_bytes,
@@ -100,7 +105,9 @@ impl<T: Transport> Core<T> {
             }
             request => {
                 self.count_hot_request(request);
-                let outcome = execute::command(&self.context_of_job(&touched), request, &mut out);
+                let context = self.context_of_job(&touched);
+                let context = Context { read_only: how.read_only, ..context };
+                let outcome = execute::command(&context, request, &mut out);
                 self.count_job(served, operation(request), touched.get());
                 return self.conclude_job(served, outcome, out);
             }
@@ -111,22 +118,16 @@ impl<T: Transport> Core<T> {
     /// Keys one after the other; large values are pinned where they come. Once so many bytes were
     /// copied the keys that are left go back to their connection, which asks for them again when
     /// this much of the reply has left.
-    fn perform_get(
-        &mut self,
-        served: &mut Served,
-        get: &Get<'_>,
-        ends: bool,
-        bytes_most: usize,
-    ) -> Output {
+    fn perform_get(&mut self, served: &mut Served, get: &Get<'_>, how: &How) -> Output {
         let mut reply = Output::default();
         let Get { verb, exptime, .. } = *get;
         let mut keys = Keys::new(get.keys.rest());
-        let most = (usize::MAX, bytes_most);
+        let most = (usize::MAX, how.bytes_most);
         self.perform_keys(served, (verb, exptime), &mut keys, most, &mut reply);
         let mut left = keys;
         if left.next().is_some() && !served.kept {
             served.undone = Some(Undone { verb, exptime, keys: keys.rest().to_vec() });
-        } else if ends {
+        } else if how.ends {
             reply.push_bytes(END);
         }
         reply
@@ -202,7 +203,6 @@ impl<T: Transport> Core<T> {
     }
 
     fn count_job(&self, served: &mut Served, operation: Operation, size: u64) {
-        let (row, _) = self.count(operation, size);
-        served.tally.add(row, served.arrived_nanos);
+        self.tally_request(&mut served.tally, operation, size, served.arrived_nanos);
     }
 }

@@ -4,12 +4,12 @@ use crate::batches::goes_along;
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
-use crate::execute::{self, Outcome};
-use crate::requests::operation;
+use crate::execute::{self, Context, Outcome};
+use crate::requests::{key_of, operation};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;
-use laneway_wire::Request;
+use laneway_wire::{KEY_BYTES_MAX, Request};
 use std::cell::Cell;
 
 impl<T: Transport> Streams<T> {
@@ -33,7 +33,8 @@ impl<T: Transport> Streams<T> {
             return self.hand_request(core, connection, to, line, 0, arrived);
         }
         let (touched, before) = (Cell::new(0), self.out.len());
-        let outcome = execute::command(&core.context(&touched), request, &mut self.out);
+        let context = Context { read_only: connection.read_only, ..core.context(&touched) };
+        let outcome = execute::command(&context, request, &mut self.out);
         if matches!(outcome, Outcome::Kept) {
             return self.hand_request(core, connection, KEEPER, line, touched.get(), arrived);
         }
@@ -46,6 +47,9 @@ impl<T: Transport> Streams<T> {
         core.count_hot_request(request);
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
+            if let Some((key, _)) = key_of(request, &mut [0; KEY_BYTES_MAX]) {
+                core.note_key(connection, key, touched.get());
+            }
         }
         core.account(connection, operation(request), touched.get(), arrived);
         self.conclude(core, connection, outcome, head, true)

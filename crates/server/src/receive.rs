@@ -12,6 +12,7 @@ use crate::execute::redis::OUT_OF_MEMORY;
 use crate::input::Input;
 use crate::output::Sent;
 use crate::protocol::{Protocol, Quota};
+use crate::read_only::{ReadOnlyBinary, ReadOnlyText};
 use crate::recognise::{Recognised, recognise};
 use crate::resp::consume::Resp;
 use crate::resp::state::Dialect;
@@ -205,12 +206,15 @@ impl<T: Transport> Streams<T> {
         arrived: u64,
     ) -> (usize, Stop) {
         match connection.dialect {
-            Dialect::Memcached => self.consume::<Text>(core, connection, input, arrived),
+            Dialect::Memcached if !connection.read_only => {
+                self.consume::<Text>(core, connection, input, arrived)
+            }
             _ => self.consume_otherwise(core, connection, input, arrived),
         }
     }
 
-    /// The same of a connection that does not speak memcached's text, or whose first bytes tell.
+    /// The same of a connection that does not speak memcached's text, or whose first bytes tell, or
+    /// that may change nothing.
     #[inline(never)]
     fn consume_otherwise(
         &mut self,
@@ -228,9 +232,15 @@ impl<T: Transport> Streams<T> {
             };
         }
         match connection.dialect {
+            Dialect::Binary if connection.read_only => {
+                self.consume::<ReadOnlyBinary>(core, connection, input, arrived)
+            }
             Dialect::Binary => self.consume::<Binary>(core, connection, input, arrived),
             Dialect::Resp(_) => self.consume::<Resp>(core, connection, input, arrived),
             Dialect::Unproven(_) => self.consume_unproven(core, connection, input),
+            Dialect::Memcached | Dialect::Undecided if connection.read_only => {
+                self.consume::<ReadOnlyText>(core, connection, input, arrived)
+            }
             Dialect::Memcached | Dialect::Undecided => {
                 self.consume::<Text>(core, connection, input, arrived)
             }

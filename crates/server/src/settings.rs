@@ -3,6 +3,7 @@
 use crate::recognise::Beside;
 use laneway_policy as policy;
 use laneway_tls::Told;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,13 +64,52 @@ pub struct ShmSettings {
     pub clients_max: usize,
 }
 
+/// Whether the server gives up what it does not need of the machine (`--sandbox`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sandbox {
+    /// It keeps what its user may do.
+    #[default]
+    Off,
+    /// It keeps it, and the kernel logs system calls that would be refused.
+    Log,
+    /// It has the files and the system calls that serving takes, and no others.
+    On,
+}
+
+impl Sandbox {
+    /// As the flag names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sandbox::Off => "off",
+            Sandbox::Log => "log",
+            Sandbox::On => "on",
+        }
+    }
+}
+
+/// A TCP address to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    /// It.
+    pub address: SocketAddr,
+    /// Who comes there may read, and change nothing.
+    pub read_only: bool,
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.read_only { "readonly:" } else { "" })?;
+        self.address.fmt(f)
+    }
+}
+
 /// Which ports Redis' clients may come by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RespSettings {
     /// Those of memcached's clients: the first bytes of a connection tell.
     pub shared: bool,
     /// TCP addresses where nothing else is spoken.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Port>,
 }
 
 impl Default for RespSettings {
@@ -86,9 +126,9 @@ pub struct TlsSettings {
     /// Where that was read from.
     pub files: Files,
     /// TCP addresses where what comes is encrypted.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Port>,
     /// The same where nothing but RESP is spoken.
-    pub resp_addresses: Vec<SocketAddr>,
+    pub resp_addresses: Vec<Port>,
     /// How long a handshake may take.
     pub handshake: Duration,
 }
@@ -186,7 +226,7 @@ pub struct Settings {
     /// Worker threads.
     pub workers: usize,
     /// TCP addresses to listen on, where nothing is encrypted.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Port>,
     /// Unix socket to listen on instead, and its permission bits.
     pub unix: Option<(PathBuf, u32)>,
     /// Who may ask, where not everybody may (`-Y`).
@@ -240,6 +280,14 @@ pub struct Settings {
     /// Goes into the sketches that find hot keys and into the hashes of datagrams; random, and told
     /// to nobody.
     pub secret_seed: u64,
+    /// Requests that take so long are logged; none are where it is not said.
+    pub slow: Option<Duration>,
+    /// Keys of large requests are told, in the log and to clients.
+    pub log_keys: bool,
+    /// Most connections of one address at a time; 0 for any number.
+    pub connections_per_address: usize,
+    /// What it gives up of the machine.
+    pub sandbox: Sandbox,
     /// The policy's own settings.
     pub policy: policy::Settings,
 }
@@ -248,6 +296,13 @@ impl Settings {
     /// What is spoken beside memcached's text, where a connection's first bytes tell.
     pub fn beside(&self) -> Beside {
         Beside { resp: self.resp.shared, binary: self.binding == Binding::Auto }
+    }
+
+    /// How many of its ports are read-only.
+    pub fn read_only_ports(&self) -> usize {
+        let tls = self.tls.iter().flat_map(|tls| tls.addresses.iter().chain(&tls.resp_addresses));
+        let all = self.addresses.iter().chain(&self.resp.addresses).chain(tls);
+        all.filter(|port| port.read_only).count()
     }
 
     /// What is told of TLS, where it is spoken.

@@ -12,6 +12,8 @@ use crate::hot::board::HotBoard;
 use crate::hot::sample::Samples;
 use crate::kernel::Kernel;
 use crate::latency::Book;
+use crate::latency::noted::{Noted, Slow};
+use crate::per_address::PerAddress;
 use crate::recognise::Beside;
 use crate::resp::state::{Dialect, Spoken, Unproven};
 use crate::settings::{Binding, Settings, log_level};
@@ -30,6 +32,7 @@ use laneway_transport::Wake;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// A counter that one worker adds to and anybody reads.
 #[derive(Default)]
@@ -116,6 +119,8 @@ pub struct WorkerShared<S> {
     pub waker: OnceLock<Arc<dyn Wake>>,
     /// Latencies.
     pub book: Book,
+    /// Requests that were large or slow.
+    pub noted: Noted,
     /// Keys asked for most, where nobody looks after hot keys.
     pub samples: Samples,
     /// What each client asked of it.
@@ -139,6 +144,7 @@ impl<S> Default for WorkerShared<S> {
             drained: Idle::new(),
             waker: OnceLock::new(),
             book: Book::default(),
+            noted: Noted::default(),
             samples: Samples::default(),
             clients: (0..PLACES).map(|_| ClientCounts::default()).collect(),
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
@@ -241,6 +247,15 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Why a connection is turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooMany {
+    /// As many are open as may be.
+    InAll,
+    /// Its address has as many as it may.
+    OfAddress,
+}
+
 /// Connections of the whole server.
 #[derive(Default)]
 pub struct Connections {
@@ -250,6 +265,10 @@ pub struct Connections {
     pub total: AtomicU64,
     /// Turned away because `-c` was reached.
     pub rejected: AtomicU64,
+    /// Turned away because their address had as many as it may.
+    pub rejected_by_address: AtomicU64,
+    /// By address, where that is limited.
+    pub per_address: PerAddress,
     /// Times that accepting paused because the process had no file descriptor left.
     pub paused: AtomicU64,
     /// Closed because nothing came for `idle_timeout`.
@@ -263,28 +282,37 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Register a new connection, or refuse it because `most` are open.
+    /// Register a new connection, or refuse it because too many are open: `most` of all, and `each`
+    /// of an address; 0 for any number.
     pub fn enter(
         &self,
-        most: usize,
+        (most, each): (usize, usize),
         (peer, local): (String, Option<String>),
         now_seconds: u32,
         sums: impl FnOnce(u16) -> ClientSums,
-    ) -> Option<Arc<Card>> {
+    ) -> Result<Arc<Card>, TooMany> {
         let open = self.open.fetch_add(1, Ordering::Relaxed);
-        if open >= most {
+        let is_limited = each > 0;
+        let refused = match () {
+            () if open >= most => Some((TooMany::InAll, &self.rejected)),
+            () if is_limited && !self.per_address.enter(&peer, each) => {
+                Some((TooMany::OfAddress, &self.rejected_by_address))
+            }
+            () => None,
+        };
+        if let Some((why, count)) = refused {
             self.open.fetch_sub(1, Ordering::Relaxed);
-            self.rejected.fetch_add(1, Ordering::Relaxed);
-            return None;
+            count.fetch_add(1, Ordering::Relaxed);
+            return Err(why);
         }
         let places = self.places.load(Ordering::Relaxed);
         let number = places + self.total.fetch_add(1, Ordering::Relaxed) + 1;
         let client = self.clients.enter(&peer, sums);
         let mut card = Card::new(CardKind::Client, number, peer, now_seconds);
-        (card.local, card.client) = (local, client);
+        (card.local, card.client, card.is_limited) = (local, client, is_limited);
         let card = Arc::new(card);
         lock(&self.cards).insert(number, card.clone());
-        Some(card)
+        Ok(card)
     }
 
     /// Tell of a socket that connections or datagrams come by; all are there before the first
@@ -302,6 +330,9 @@ impl Connections {
         }
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.clients.leave(card.client);
+        if card.is_limited && !is_planted(Bug::AddressLeaked) {
+            self.per_address.leave(&card.peer);
+        }
         lock(&self.cards).remove(&card.number);
     }
 }
@@ -349,10 +380,14 @@ pub struct Shared<S> {
     pub domains: OnceLock<Domains<Shared<S>>>,
     /// The first listener where nothing but RESP is spoken, if there is one.
     pub resp_from: OnceLock<usize>,
+    /// Of each listener, whether who comes there may change nothing; not set where all may.
+    pub read_only: OnceLock<Vec<bool>>,
     /// Unix time of a `flush_all` to come; 0 for none.
     pub flush_at: AtomicU32,
     /// How verbose (`-v`, `verbosity`).
     pub verbosity: AtomicU32,
+    /// Which requests are slow (`--slow-ms`).
+    pub slow: Slow,
     /// Unix time of the start.
     pub started_seconds: u32,
     /// Plans published that changed a role.
@@ -413,8 +448,10 @@ impl<S> Shared<S> {
             connections: company.connections,
             domains: OnceLock::new(),
             resp_from: OnceLock::new(),
+            read_only: OnceLock::new(),
             flush_at: AtomicU32::new(0),
             verbosity: AtomicU32::new(settings.verbosity),
+            slow: Slow::new(settings.slow),
             started_seconds,
             role_changes: AtomicU64::new(0),
             epochs: AtomicU64::new(0),
@@ -492,6 +529,12 @@ impl<S> Shared<S> {
         }
     }
 
+    /// Whether who comes by this listener may change nothing.
+    pub fn is_read_only(&self, listener: usize) -> bool {
+        let read_only = self.read_only.get().and_then(|read_only| read_only.get(listener));
+        read_only.copied().unwrap_or(false)
+    }
+
     /// Of all NUMA domains, this one apart, the stores.
     pub fn other_stores(&self) -> &[Arc<Store>] {
         self.domains.get().map_or(&[], Domains::other_stores)
@@ -511,12 +554,11 @@ impl<S> Shared<S> {
         self.stop_asked.1.notify_all();
     }
 
-    /// Wait until somebody asks the server to stop.
-    pub fn wait_for_stop(&self) {
-        let mut asked = lock(&self.stop_asked.0);
-        while !*asked {
-            asked = self.stop_asked.1.wait(asked).unwrap_or_else(PoisonError::into_inner);
-        }
+    /// Wait at most so long; whether somebody has asked the server to stop.
+    pub fn wait_for_stop_within(&self, most: Duration) -> bool {
+        let asked = lock(&self.stop_asked.0);
+        let waited = self.stop_asked.1.wait_timeout_while(asked, most, |asked| !*asked);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Flush everything when it is this second; 0 forgets a flush to come.

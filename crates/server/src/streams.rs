@@ -73,6 +73,9 @@ impl<T: Transport> Streams<T> {
         if !connection.tally.is_empty() {
             let now = core.clock.nanos();
             let here = &core.shared.workers[core.id.index()];
+            if connection.tally.is_notable(now, core.shared.slow.nanos()) {
+                core.note_answered(connection, now);
+            }
             let moved = &mut connection.moved;
             here.book.settle(&mut connection.tally, now, |row, requests| {
                 moved.requests += requests;

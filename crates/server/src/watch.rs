@@ -106,6 +106,8 @@ pub struct ConnectionsWatch {
     pub total: u64,
     /// Turned away because the most were open.
     pub rejected: u64,
+    /// Turned away because their address had as many as it may.
+    pub rejected_by_address: u64,
     /// Closed because they were idle for too long.
     pub idle_kicked: u64,
     /// Times that accepting paused for want of descriptors.
@@ -269,6 +271,7 @@ impl<S> Shared<S> {
             most: self.settings.connections_max as u64,
             total: connections.total.load(Relaxed),
             rejected: connections.rejected.load(Relaxed),
+            rejected_by_address: connections.rejected_by_address.load(Relaxed),
             idle_kicked: connections.idle_kicked.load(Relaxed),
             paused: connections.paused.load(Relaxed),
         }

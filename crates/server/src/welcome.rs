@@ -2,15 +2,16 @@
 
 use crate::connection::Connection;
 use crate::resp::state::Dialect;
-use crate::shared::Shared;
+use crate::shared::{Shared, TooMany};
 use laneway_policy::{CorePlan, WorkerId};
 use laneway_transport::Stream;
-use laneway_wire::reply::TOO_MANY_CONNECTIONS;
+use laneway_wire::reply::{TOO_MANY_CONNECTIONS, TOO_MANY_CONNECTIONS_OF_ADDRESS};
 use std::io::IoSlice;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Redis' words for it.
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+const TOO_MANY_OF_ADDRESS: &[u8] = b"-ERR max number of clients of this address reached\r\n";
 
 impl<S: Stream> Shared<S> {
     /// Take a new connection in. Its home is the small worker that has the fewest, or `otherwise`
@@ -23,18 +24,28 @@ impl<S: Stream> Shared<S> {
         dialect: Dialect,
         now_seconds: u32,
     ) -> Option<Box<Connection<S>>> {
-        let most = self.settings.connections_max;
+        let most = (self.settings.connections_max, self.settings.connections_per_address);
         let names = (stream.peer(), stream.local());
         let sums = |client| self.client_sums(client);
-        let Some(card) = self.connections.enter(most, names, now_seconds, sums) else {
-            // One small write into an empty socket buffer; whether it arrives is the peer's affair.
-            let words = match dialect.is_resp() {
-                true => TOO_MANY_CLIENTS,
-                false => TOO_MANY_CONNECTIONS,
-            };
-            let _ = stream.write(&[IoSlice::new(words)]);
-            log::trace!(peer = &*stream.peer(); "connection refused: -c {most} are open");
-            return None;
+        let card = match self.connections.enter(most, names, now_seconds, sums) {
+            Ok(card) => card,
+            Err(why) => {
+                // One small write into an empty socket buffer; whether it arrives is the peer's
+                // affair.
+                let words = match (why, dialect.is_resp()) {
+                    (TooMany::InAll, true) => TOO_MANY_CLIENTS,
+                    (TooMany::InAll, false) => TOO_MANY_CONNECTIONS,
+                    (TooMany::OfAddress, true) => TOO_MANY_OF_ADDRESS,
+                    (TooMany::OfAddress, false) => TOO_MANY_CONNECTIONS_OF_ADDRESS,
+                };
+                let _ = stream.write(&[IoSlice::new(words)]);
+                let limit = match why {
+                    TooMany::InAll => format!("-c {}", most.0),
+                    TooMany::OfAddress => format!("--connections-per-address {}", most.1),
+                };
+                log::trace!(peer = &*stream.peer(); "connection refused: {limit} are open");
+                return None;
+            }
         };
         let fewest = |id: &WorkerId| self.workers[id.index()].connections.load(Relaxed);
         let home = plan.small_ids().min_by_key(fewest).unwrap_or(otherwise);

@@ -43,6 +43,7 @@ impl Server {
             touched: &self.touched,
             large_from: self.large_from,
             veil: self.veil,
+            read_only: false,
         }
     }
 

@@ -148,6 +148,7 @@ fn random_conversations_are_answered_as_the_model_answers() {
                 touched: &touched,
                 large_from: u64::MAX,
                 veil: None,
+                read_only: false,
             };
             let limits = Limits { item_bytes_max: 1 << 20, line_bytes_max: 1 << 16 };
             let frame = parse(&request, &limits).expect("legal").expect("whole");

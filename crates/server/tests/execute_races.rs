@@ -32,6 +32,7 @@ impl Client {
             touched: &touched,
             large_from: u64::MAX,
             veil: None,
+            read_only: false,
         };
         let limits = Limits { item_bytes_max: 1 << 20, line_bytes_max: 1 << 16 };
         let input = request.as_bytes();

@@ -81,6 +81,65 @@ fn cachedump_tells_no_more_items_than_it_is_asked_for() {
 }
 
 #[test]
+fn metadump_tells_every_item_and_holds_nobody_up() {
+    let mut rig = rig();
+    let got = asked_in_steps(&mut rig, "lru_crawler metadump all\r\n", 120);
+    let mut lines: Vec<&str> = got.lines().collect();
+    assert_eq!((lines.remove(0), lines.pop()), ("OK", Some("END")));
+    lines.sort_unstable();
+    let class = class(&rig);
+    for (number, line) in lines.iter().enumerate() {
+        assert!(line.starts_with(&format!("key=key{number:04} exp=-1 la=")), "{line}");
+        assert!(line.contains(&format!(" fetch=no cls={class} ")), "{line}");
+    }
+    assert_eq!(lines.len(), ITEMS, "each item once");
+}
+
+#[test]
+fn mgdump_tells_how_each_item_is_asked_for() {
+    let mut rig = rig();
+    let client = rig.net.connect();
+    rig.ask(&client, b"ms AAAA 5 b\r\nvalue\r\n", b"\r\n");
+    let got = rig.ask(&client, b"lru_crawler mgdump hash\r\n", b"EN\r\n");
+    let got = String::from_utf8(got).expect("ASCII");
+    let mut lines: Vec<&str> = got.lines().collect();
+    assert_eq!((lines.remove(0), lines.pop()), ("OK", Some("EN")));
+    lines.sort_unstable();
+    assert_eq!((lines.remove(0), lines.len()), ("mg AAAA b", ITEMS));
+    assert_eq!(rig.ask(&client, b"mg AAAA b v\r\n", b"e\r\n"), b"VA 5\r\nvalue\r\n");
+    // Classes without items, and what is none.
+    let none = class(&rig) + 20;
+    let ask = |rig: &mut Rig, line: &str| {
+        let got = rig.ask(&client, format!("{line}\r\nmn\r\n").as_bytes(), b"MN\r\n");
+        String::from_utf8(got).expect("ASCII")
+    };
+    for (line, told) in [
+        (format!("lru_crawler metadump {none}"), "OK\r\nEND\r\nMN\r\n"),
+        (format!("lru_crawler mgdump {none}"), "OK\r\nEN\r\nMN\r\n"),
+        ("lru_crawler metadump 64".into(), "BADCLASS invalid class id\r\nMN\r\n"),
+        ("lru_crawler mgdump x".into(), "BADCLASS invalid class id\r\nMN\r\n"),
+        ("lru_crawler metadump".into(), "ERROR\r\nMN\r\n"),
+    ] {
+        assert_eq!(ask(&mut rig, &line), told, "{line}");
+    }
+}
+
+#[test]
+fn where_keys_may_not_be_told_dumps_are_refused_as_memcached_refuses_them() {
+    let mut rig = Rig::new(&Plan { dump: false, ..Plan::of(1, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "secret", b"value");
+    for (form, told) in
+        [("metadump", "ERROR metadump not allowed\r\n"), ("mgdump", "ERROR mgdump not allowed\r\n")]
+    {
+        for classes in ["all", "x"] {
+            let line = format!("lru_crawler {form} {classes}\r\n");
+            assert_eq!(rig.ask(&client, line.as_bytes(), b"\r\n"), told.as_bytes(), "{line}");
+        }
+    }
+}
+
+#[test]
 fn every_connection_is_told_in_steps() {
     let mut rig = rig();
     let clients: Vec<_> = (0..900).map(|_| rig.net.connect()).collect();

@@ -7,6 +7,7 @@ use laneway_transport::memory_datagram::DatagramFaults;
 use rig::peer::Peer;
 use rig::{Plan, Rig, plans};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -93,7 +94,6 @@ fn a_shutdown_by_datagram_ends_the_server_where_it_is_enabled() {
         assert_eq!(rig.shared.verbosity.load(Relaxed), 1, "{what}");
         peer.small(rig.workers.len() - 1, 2, b"shutdown\r\nmn\r\n");
         assert_eq!(peer.all(&mut rig), [], "{what}: nothing behind it is answered");
-        // Would wait for ever if nobody had asked.
-        rig.shared.wait_for_stop();
+        assert!(rig.shared.wait_for_stop_within(Duration::ZERO), "{what}");
     }
 }

@@ -20,16 +20,18 @@ pub struct Listing {
 }
 
 impl Store {
-    /// One bounded step of a walk over the live items of the class with this number (as
-    /// [`crate::ClassStats`] has it). True: it has come to the end.
+    /// One bounded step of a walk over the live items of some classes: bit N of `classes` is for
+    /// the one with number N (as [`crate::ClassStats`] has it), and `tell` is told it. True: it has
+    /// come to the end.
     pub fn list(
         &self,
-        class: u32,
+        classes: u64,
         walk: &mut Listing,
         now: UnixSeconds,
-        mut tell: impl FnMut(&[u8], &ItemMeta),
+        mut tell: impl FnMut(&[u8], &ItemMeta, u32),
     ) -> bool {
-        let wanted = |of: usize| self.memory.class_number(of) == class;
+        let number = |of: usize| self.memory.class_number(of);
+        let wanted = |of: usize| classes.checked_shr(number(of)).is_some_and(|bits| bits & 1 == 1);
         let chunk_highest = self.memory.chunk_highest();
         let mut told = 0;
         let mut key = Vec::new();
@@ -57,7 +59,7 @@ impl Store {
             if let Some(meta) = self.item_at(offset, &mut key, now) {
                 meter::items(1);
                 told += 1;
-                tell(&key, &meta);
+                tell(&key, &meta, number(class));
             }
         }
         false
@@ -106,7 +108,8 @@ mod tests {
         let (mut walk, mut keys, mut steps) = (Listing::default(), Vec::new(), 0);
         loop {
             meter::take();
-            let is_over = store.list(class, &mut walk, 1, |key, meta| {
+            let is_over = store.list(1 << class, &mut walk, 1, |key, meta, of| {
+                assert_eq!(of, class);
                 assert_eq!(meta.value_bytes, 3);
                 keys.push(key.to_vec());
             });
@@ -140,12 +143,15 @@ mod tests {
         for class in store.class_stats() {
             let before = told.len() as u64;
             let mut walk = Listing::default();
-            while !store.list(class.class, &mut walk, 1, |key, meta| {
+            while !store.list(1 << class.class, &mut walk, 1, |key, meta, _| {
                 assert_eq!(key, format!("of{}", meta.value_bytes).as_bytes());
                 told.push(meta.value_bytes as usize);
             }) {}
             assert_eq!(class.items, told.len() as u64 - before, "of {} bytes", class.slot_bytes);
         }
+        let (mut walk, mut all) = (Listing::default(), 0);
+        while !store.list(u64::MAX, &mut walk, 1, |_, _, _| all += 1) {}
+        assert_eq!(all, told.len(), "of all classes at once");
         told.sort_unstable();
         assert_eq!(told, sizes);
         for size in sizes {

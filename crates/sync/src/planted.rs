@@ -76,6 +76,10 @@ bugs! {
     CutGivenUp => "a backup is given up although it holds less than it may",
     NewerEvicted => "an evicted item's deletion hides what is written of its key afterwards",
     FlushMarkIgnored => "a start ignores `flush_all`",
+    ReadOnlyWrites => "a write by a read-only port is carried out",
+    ReadOnlyToken => "the token of a stale item is won by a read-only port",
+    AddressLeaked => "a closed connection stays counted at its address",
+    LargeUnnoted => "a large request that is answered is not noted",
 }
 
 #[cfg(feature = "planted")]

@@ -1,8 +1,9 @@
 //! Streams without a kernel: byte pipes in memory, for tests that repeat exactly from a seed.
 //!
-//! A [`Net`] has one listener. Tests `connect` to it and hold a [`Client`]; workers hold a
-//! [`MemoryTransport`]. The faults of [`Faults`] (short reads, short writes, refusals for the
-//! moment, resets) are drawn from the seed, in the order of the calls: one thread, one story.
+//! A [`Net`] has as many listeners as anybody connects to. Tests `connect` to it and hold a
+//! [`Client`]; workers hold a [`MemoryTransport`]. The faults of [`Faults`] (short reads, short
+//! writes, refusals for the moment, resets) are drawn from the seed, in the order of the calls: one
+//! thread, one story.
 
 use crate::datagram::Path;
 use crate::draws::Draws;
@@ -59,7 +60,8 @@ struct State {
     faults: Faults,
     draws: Draws,
     links: Vec<Link>,
-    backlog: VecDeque<usize>,
+    /// Links that nobody has accepted, and the listener of each.
+    backlog: VecDeque<(usize, usize)>,
     /// There is no memory to watch a stream with.
     unwatchable: bool,
 }
@@ -116,7 +118,7 @@ impl Link {
     }
 }
 
-/// A network of one listener.
+/// A network. Its listeners are numbers.
 #[derive(Clone)]
 pub struct Net {
     state: Arc<Mutex<State>>,
@@ -133,10 +135,15 @@ impl Net {
 
     /// A client's end of a new connection; it waits in the backlog until a worker accepts it.
     pub fn connect(&self) -> Client {
+        self.connect_at(0)
+    }
+
+    /// The same at the listener of this number.
+    pub fn connect_at(&self, listener: usize) -> Client {
         let mut state = self.lock();
         let link = state.links.len();
         state.links.push(Link::default());
-        state.backlog.push_back(link);
+        state.backlog.push_back((listener, link));
         Client { net: self.clone(), link }
     }
 
@@ -408,8 +415,11 @@ impl Transport for MemoryTransport {
             ready.push(Ready::Woken);
         }
         let state = self.net.lock();
-        if self.watching && !state.backlog.is_empty() && ready.len() < room_end {
-            ready.push(Ready::Listener(0));
+        if let Some((listener, _)) = state.backlog.front()
+            && self.watching
+            && ready.len() < room_end
+        {
+            ready.push(Ready::Listener(*listener));
         }
         // Where all had their turn, the next poll begins at the first.
         let (next, mut cut_at) = (self.next, 0);
@@ -460,9 +470,11 @@ impl Transport for MemoryTransport {
         Ok(())
     }
 
-    fn accept(&mut self, _listener: usize) -> io::Result<Option<MemoryStream>> {
-        let link = self.net.lock().backlog.pop_front();
-        Ok(link.map(|link| MemoryStream { net: self.net.clone(), link }))
+    fn accept(&mut self, listener: usize) -> io::Result<Option<MemoryStream>> {
+        let mut state = self.net.lock();
+        let at = state.backlog.iter().position(|(at, _)| *at == listener);
+        let link = at.and_then(|at| state.backlog.remove(at));
+        Ok(link.map(|(_, link)| MemoryStream { net: self.net.clone(), link }))
     }
 
     fn watch_listeners(&mut self, watch: bool) -> io::Result<()> {

@@ -136,6 +136,7 @@ fn one_reply(
         Expect::Values { keys, cas } => read_values(got, keys, *cas, values),
         Expect::Meta { value } => meta::read(request, got, *value, values),
         Expect::Stats => read_stats(got),
+        Expect::Dump(end) => read_dump(got, end),
     }
 }
 
@@ -189,6 +190,22 @@ fn read_values(
         next += place + 1;
         at += length + 2;
     }
+}
+
+fn read_dump(got: &[u8], end: &str) -> Result<Option<(usize, Vec<Told>)>, String> {
+    let mut at = 0;
+    while let Some(bytes) = got[at..].iter().position(|byte| *byte == b'\n') {
+        let text = String::from_utf8_lossy(&got[at..at + bytes]).into_owned();
+        let is_item = text.starts_with("key=") || text.starts_with("mg ");
+        match (at, text.trim_end_matches('\r')) {
+            (0, "OK") => {}
+            (1.., text) if text == end => return Ok(Some((at + bytes + 1, Vec::new()))),
+            (1.., _) if is_item => {}
+            _ => return Err(format!("{text:?} in a dump")),
+        }
+        at += bytes + 1;
+    }
+    Ok(None)
 }
 
 fn read_stats(got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {

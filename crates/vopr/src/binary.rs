@@ -266,7 +266,8 @@ pub fn reply(
     let status = last.status;
     let told = match kind {
         Kind::Refusal => {
-            let refused = [Status::UnknownCommand, Status::Refused].map(|status| status as u16);
+            let refused = [Status::UnknownCommand, Status::Refused, Status::NotSupported];
+            let refused = refused.map(|status| status as u16);
             if !refused.contains(&status) {
                 return Err(format!("status {status:#x} to a request that is wrong"));
             }

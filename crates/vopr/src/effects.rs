@@ -211,7 +211,7 @@ fn fetched(old: Item, fetch: Fetch, operation: &Operation) -> Vec<Outcome> {
     let must = recache.is_some_and(|by| old.expires.to < operation.called_seconds + by);
     let may =
         recache.is_some_and(|by| old.expires.from < operation.returned_seconds.saturating_add(by));
-    let is_first = old.stale && !old.sent;
+    let is_first = old.stale && !old.sent && !fetch.read_only;
     let mut all = Vec::new();
     for won in [false, true] {
         if won && !(is_first || may) || !won && (is_first || must) {

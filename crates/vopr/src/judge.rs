@@ -6,7 +6,8 @@ use crate::rig::Rig;
 use crate::swarm::Kept;
 use laneway_server::clients::{ClientSums, PLACES};
 use laneway_server::latency::histogram::Reading;
-use laneway_server::latency::{Latencies, ROWS};
+use laneway_server::latency::noted::{PLACES as PLACES_NOTED, Ring};
+use laneway_server::latency::{Latencies, ROWS, is_row_of_large};
 use laneway_server::shared::{Shared, WorkerShared};
 use laneway_store::meter::Work;
 
@@ -44,7 +45,11 @@ pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
         }
     }
     domains.iter().flat_map(|shared| &shared.workers).try_for_each(times_add_up)?;
+    domains.iter().try_for_each(|shared| {
+        shared.workers.iter().try_for_each(|worker| noted_are_notable(shared, worker))
+    })?;
     clients_add_up(&life.rig.shared)?;
+    addresses_add_up(&life.rig.shared)?;
     if !life.hostile.is_empty() {
         return Ok(()); // they hold what they began
     }
@@ -77,6 +82,50 @@ fn times_add_up<S>(worker: &WorkerShared<S>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What is noted is large or slow, its times add up, and it has a key only where keys are asked
+/// for; and what is large is noted.
+fn noted_are_notable<S>(shared: &Shared<S>, worker: &WorkerShared<S>) -> Result<(), String> {
+    let slow_nanos = shared.slow.nanos();
+    let mut told = 0;
+    for request in worker.noted.read() {
+        let times = &request.times;
+        let is_slow = times.took_nanos >= slow_nanos;
+        let is_notable = is_slow || times.is_large() && times.bytes > 0;
+        let is_notable = is_notable && is_slow == request.is_slow;
+        told += if times.is_large() { times.requests } else { 0 };
+        let adds_up = times.wait_nanos + times.drain_nanos <= times.took_nanos;
+        let may_have_key = shared.settings.log_keys && times.is_large() || request.key.is_empty();
+        if !(is_notable && adds_up && may_have_key && times.requests > 0) {
+            return Err(format!("noted: {request:?}, where {slow_nanos} ns are slow"));
+        }
+    }
+    let mut rows = vec![Latencies::default(); ROWS];
+    worker.book.read_into(&mut rows);
+    let large = rows.iter().enumerate().filter(|(row, _)| is_row_of_large(*row));
+    let large: u64 = large.map(|(_, latencies)| latencies.whole.count()).sum();
+    // Others that were answered along with a large one are counted with it.
+    let all = |ring: &Ring| ring.counts().0 <= PLACES_NOTED as u64 && ring.counts().1 == 0;
+    let (noted, left_out) = worker.noted.counts();
+    let is_enough = match worker.noted.rings().into_iter().all(all) {
+        true => large <= told,
+        false => large <= told || noted + left_out > 0,
+    };
+    match is_enough {
+        true => Ok(()),
+        false => Err(format!("{large} large requests, and {told} are noted")),
+    }
+}
+
+/// Every open connection counts at its address, where addresses are counted.
+fn addresses_add_up<S>(shared: &Shared<S>) -> Result<(), String> {
+    let open = shared.watch(0).connections.open;
+    let wanted = if shared.settings.connections_per_address > 0 { open } else { 0 };
+    match shared.connections.per_address.open() as u64 {
+        counted if counted == wanted => Ok(()),
+        counted => Err(format!("{counted} connections are counted by address, {open} are open")),
+    }
 }
 
 /// What was counted by client is what was counted in all.

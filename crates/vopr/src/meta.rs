@@ -69,7 +69,7 @@ pub fn meta(key: usize, asked: Asked, values: &Values, style: Style) -> Option<R
     let join = |value| New { value, flags: 0, ttl: Ttl::Never };
     let count = |mode: &str, by| line(format!("ma {name} M{mode} D{by} v"), true);
     let mut made = match asked {
-        Asked::Fetch(Fetch { touch, vivify, recache }) => {
+        Asked::Fetch(Fetch { touch, vivify, recache, read_only: _ }) => {
             let ends = flag('T', touch) + &flag('N', vivify);
             let recache = recache.map_or(String::new(), |seconds| format!(" R{seconds}"));
             line(format!("mg {name} v f c{ends}{recache}"), true)

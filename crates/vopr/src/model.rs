@@ -169,6 +169,8 @@ pub struct Fetch {
     pub vivify: Option<Ttl>,
     /// The token, if it ends within so many seconds (`R`).
     pub recache: Option<u32>,
+    /// It came by a read-only port: nobody wins the token by it.
+    pub read_only: bool,
 }
 
 /// What an `ma` asks.

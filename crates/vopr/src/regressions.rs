@@ -30,6 +30,7 @@ impl Regression {
             // Their seeds were found before there was another protocol, and users.
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             swarm.backups = false;
+            swarm.read_only = false;
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }

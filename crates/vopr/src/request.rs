@@ -1,6 +1,6 @@
 //! A request on its way, and the lines that replies are made of.
 
-use crate::model::{Asked, Told, Ttl};
+use crate::model::{Asked, Fetch, Told, Ttl};
 
 /// Which protocol a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum Expect {
     Stored,
     /// Lines up to `END`, or one line of another kind.
     Stats,
+    /// `OK`, a line for each item, and this line.
+    Dump(&'static str),
     /// The same: everything goes in so many seconds.
     Later(u32),
     /// Nothing.
@@ -60,6 +62,8 @@ pub enum Reply {
     StoredAbsent,
     /// Those to `WATCH`, `GET`, `MULTI`, `SET` and `EXEC`.
     Guarded,
+    /// The same, of which `SET` and so `EXEC` are refused.
+    GuardedRefused,
     /// 1, or 0 where there is none.
     Found,
     /// A number from 0.
@@ -108,6 +112,38 @@ pub struct Request {
     pub is_quiet: bool,
     /// For the trace.
     pub shown: String,
+}
+
+impl Request {
+    /// As a client asks it who may not write: a write changes nothing, and is refused.
+    pub fn refused_if_writes(mut self) -> Request {
+        let reads = |asked: &Asked| match asked {
+            Asked::Get => true,
+            Asked::Fetch(fetch) => *fetch == Fetch::default(),
+            _ => false,
+        };
+        let is_about_server = ["Stat reset", "Verbosity"].contains(&&*self.shown);
+        let stores = self.expect == Expect::Stored || is_about_server;
+        if self.asked.iter().all(|(_, asked)| reads(asked)) && !stores {
+            for (_, asked) in &mut self.asked {
+                if let Asked::Fetch(fetch) = asked {
+                    fetch.read_only = true;
+                }
+            }
+            return self;
+        }
+        self.asked.clear();
+        self.expect = match self.expect {
+            Expect::Silence => Expect::Silence,
+            Expect::Resp(Reply::Guarded) => Expect::Resp(Reply::GuardedRefused),
+            Expect::Resp(_) => Expect::Resp(Reply::Refusal),
+            // The last reply is that to `NOOP` behind it.
+            Expect::Binary(Kind::Quiet) => Expect::Binary(Kind::Any),
+            Expect::Binary(_) => Expect::Binary(Kind::Refusal),
+            _ => Expect::Refusal,
+        };
+        self
+    }
 }
 
 /// The name of a key; some are as long as keys may be.

@@ -189,7 +189,11 @@ fn value(got: &[u8], values: &mut Values) -> Result<Told, String> {
 }
 
 /// What the replies to a transaction behind `WATCH` tell, all together ([`guarded`]).
-fn guarded_reply(got: &[u8], values: &mut Values) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn guarded_reply(
+    kind: Reply,
+    got: &[u8],
+    values: &mut Values,
+) -> Result<Option<(usize, Vec<Told>)>, String> {
     let (mut at, mut replies) = (0, [&[][..]; 5]);
     for reply in &mut replies {
         let Some(bytes) = reply_bytes(&got[at..]) else { return Ok(None) };
@@ -214,6 +218,9 @@ fn guarded_reply(got: &[u8], values: &mut Values) -> Result<Option<(usize, Vec<T
         words if words.starts_with(b"-ERR ") => why(words),
         _ => return Err(text()),
     };
+    if kind == Reply::GuardedRefused && told != Told::Refused {
+        return Err(format!("{told:?} to what may not be written: {}", text()));
+    }
     Ok(Some((at, vec![told])))
 }
 
@@ -241,14 +248,14 @@ pub fn reply(
     got: &[u8],
     values: &mut Values,
 ) -> Result<Option<(usize, Vec<Told>)>, String> {
-    if kind == Reply::Guarded {
-        return guarded_reply(got, values);
+    if let Reply::Guarded | Reply::GuardedRefused = kind {
+        return guarded_reply(kind, got, values);
     }
     let Some(bytes) = reply_bytes(got) else { return Ok(None) };
     let whole = &got[..bytes];
     let text = || whole[..whole.len().min(80)].escape_ascii().to_string();
     if kind == Reply::Refusal {
-        let codes: [&[u8]; 4] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS "];
+        let codes: [&[u8]; 5] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS ", b"-READONLY "];
         return match codes.iter().any(|code| whole.starts_with(code)) {
             true => Ok(Some((bytes, vec![Told::Refused]))),
             false => Err(format!("{} to a request that is wrong", text())),

@@ -132,7 +132,7 @@ impl Scene<'_> {
             Asked::Get if random.one_in(2) => {
                 let vivify = random.one_in(4).then(|| some_ttl(random));
                 let recache = random.one_in(4).then(|| 1 + random.below(4) as u32);
-                Asked::Fetch(Fetch { touch: None, vivify, recache })
+                Asked::Fetch(Fetch { vivify, recache, ..Fetch::default() })
             }
             Asked::Delete if random.one_in(2) => {
                 let ttl = random.one_in(3).then(|| some_ttl(random));

@@ -42,13 +42,16 @@ pub struct StreamClient {
     /// It was asked for last.
     last_key: Option<usize>,
     voice: Voice,
+    /// It came by a read-only port: what it writes must be refused, and change nothing.
+    read_only: bool,
 }
 
 impl StreamClient {
     /// Not connected yet.
-    pub fn new(number: usize, voice: Voice) -> StreamClient {
+    pub fn new(number: usize, voice: Voice, read_only: bool) -> StreamClient {
         StreamClient {
             voice,
+            read_only,
             name: format!("client {number}"),
             client: None,
             out: VecDeque::new(),
@@ -105,11 +108,14 @@ impl StreamClient {
             return;
         }
         let request = match scene.random.below(40) {
+            0 if scene.swarm.admin && self.read_only => admin_reading(scene),
             0 if scene.swarm.admin => admin(scene),
-            36 if scene.swarm.flush && scene.random.one_in(4) => match flush(scene) {
-                Some(request) => request,
-                None => return,
-            },
+            36 if scene.swarm.flush && !self.read_only && scene.random.one_in(4) => {
+                match flush(scene) {
+                    Some(request) => request,
+                    None => return,
+                }
+            }
             24..40 if scene.swarm.filler => fill(scene),
             1 if scene.swarm.wrong => wrong(scene),
             2..5 => {
@@ -189,6 +195,7 @@ impl StreamClient {
     }
 
     fn send(&mut self, scene: &mut Scene<'_>, request: Request) {
+        let request = if self.read_only { request.refused_if_writes() } else { request };
         let quiet = request.expect == Expect::Silence;
         let entries = scene.books.call_in_order(&self.name, &request, scene.now_seconds);
         self.out.extend(&request.bytes);
@@ -227,7 +234,7 @@ impl StreamClient {
     /// Sends and receives a little, and judges what came.
     pub fn exchange(&mut self, scene: &mut Scene<'_>, net: &Net) -> Result<(), String> {
         if self.client.is_none() {
-            self.client = Some(net.connect());
+            self.client = Some(net.connect_at(self.read_only.into()));
             self.introduce(scene);
         }
         let Some(client) = &self.client else { return Ok(()) };
@@ -336,7 +343,9 @@ impl StreamClient {
         let may_refuse = scene.may_doubt || swarm.may_refuse();
         let wrong = matches!(
             request.expect,
-            Expect::Refusal | Expect::Resp(Reply::Refusal) | Expect::Binary(Kind::Refusal)
+            Expect::Refusal
+                | Expect::Resp(Reply::Refusal | Reply::GuardedRefused)
+                | Expect::Binary(Kind::Refusal)
         );
         let refused = told.contains(&Told::Refused) && !may_refuse && !wrong;
         if refused || (told.contains(&Told::Doubt) && !scene.may_doubt) {
@@ -468,6 +477,12 @@ fn admin(scene: &mut Scene<'_>) -> Request {
             _ => flush(scene).unwrap_or_else(|| ask::other("version", Expect::Stats)),
         };
     }
+    if random.one_in(16) {
+        return match random.one_in(2) {
+            true => ask::other("lru_crawler metadump all", Expect::Dump("END")),
+            false => ask::other("lru_crawler mgdump all", Expect::Dump("EN")),
+        };
+    }
     let lines = [
         "stats",
         "stats items",
@@ -478,6 +493,7 @@ fn admin(scene: &mut Scene<'_>) -> Request {
         "stats latency",
         "stats clients",
         "stats hotkeys",
+        "stats large",
         "stats sizes",
         "stats tier",
         "stats udp",
@@ -490,6 +506,27 @@ fn admin(scene: &mut Scene<'_>) -> Request {
         "mn",
     ];
     ask::other(lines[random.below(lines.len() as u64) as usize], Expect::Stats)
+}
+
+/// What such a one asks by a read-only port.
+fn admin_reading(scene: &mut Scene<'_>) -> Request {
+    let (reads, changes) = (
+        ["stats", "stats conns", "stats large", "stats cachedump 5 100", "version", "mn"],
+        [
+            "flush_all",
+            "flush_all 1",
+            "cache_memlimit 1",
+            "verbosity 0",
+            "stats reset",
+            "stats detail on",
+            "lru mode flat",
+        ],
+    );
+    let random = &mut *scene.random;
+    match random.one_in(2) {
+        true => ask::other(reads[random.below(reads.len() as u64) as usize], Expect::Stats),
+        false => ask::other(changes[random.below(changes.len() as u64) as usize], Expect::Refusal),
+    }
 }
 
 /// A request that is wrong, with a value that looks like commands.

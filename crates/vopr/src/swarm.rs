@@ -121,6 +121,14 @@ pub struct Swarm {
     pub binary: bool,
     /// The store is backed up while it serves.
     pub backups: bool,
+    /// What takes so many microseconds is noted as slow; 0: what takes 100 ms.
+    pub slow_micros: u32,
+    /// Keys of large requests are noted, too.
+    pub log_keys: bool,
+    /// One connection came by a read-only port: it asks for writes all the same.
+    pub read_only: bool,
+    /// Connections are counted by address; there are never as many as may be.
+    pub per_address: bool,
 }
 
 /// Who serves what, as one draw: not everything goes with everything.
@@ -169,10 +177,7 @@ impl Swarm {
         let tight = random.one_in(2);
         let tight_bytes = (2 + random.below(5)) << 20;
         let memory_bytes = if tight { tight_bytes } else { MEMORY_BYTES_AMPLE };
-        let value_bytes_max = match tight {
-            true => 16 << 10 << random.below(4),
-            false => 64 << 10 << random.below(4),
-        };
+        let value_bytes_max = (if tight { 16 } else { 64 }) << 10 << random.below(4);
         let datagrams = random.one_in(3) && kept != Kept::Interval;
         let faulty = random.one_in(2);
         let parts = |random: &mut Random, most: u64| match faulty {
@@ -226,6 +231,10 @@ impl Swarm {
             users: false,
             binary: false,
             backups: false,
+            slow_micros: 0,
+            log_keys: false,
+            read_only: false,
+            per_address: false,
         };
         swarm.draw_later(random);
         swarm
@@ -255,6 +264,12 @@ impl Swarm {
         }
         self.binary = random.one_in(if self.kept == Kept::No { 3 } else { 2 });
         self.backups = self.kept != Kept::No && random.one_in(2);
+        if random.one_in(2) {
+            self.slow_micros = [1, 300, 20_000][random.below(3) as usize];
+        }
+        self.log_keys = random.one_in(2);
+        self.read_only = random.one_in(2);
+        self.per_address = random.one_in(2);
     }
 
     /// What the connection of this number speaks: the binary protocol every third one, and RESP
@@ -265,6 +280,11 @@ impl Swarm {
             () if self.resp && number.is_multiple_of(2) => Voice::Resp,
             () => Voice::Text,
         }
+    }
+
+    /// Whether the connection of this number came by a read-only port; the first one never.
+    pub fn reads_only(&self, number: usize) -> bool {
+        self.read_only && number as u64 == 1 + self.seed % 3
     }
 
     /// Whether only users may ask: nobody can say over UDP who he is.
@@ -333,6 +353,9 @@ impl Swarm {
         add(&|swarm| swarm.users = false);
         add(&|swarm| swarm.binary = false);
         add(&|swarm| swarm.backups = false);
+        add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
+        add(&|swarm| swarm.read_only = false);
+        add(&|swarm| swarm.per_address = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -380,6 +403,10 @@ impl Swarm {
             ("users", self.users.into()),
             ("binary", self.binary.into()),
             ("backups", self.backups.into()),
+            ("slow-us", self.slow_micros.into()),
+            ("log-keys", self.log_keys.into()),
+            ("read-only", self.read_only.into()),
+            ("per-address", self.per_address.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -421,6 +448,10 @@ impl Swarm {
             "users" => self.users = value != 0,
             "binary" => self.binary = value != 0,
             "backups" => self.backups = value != 0,
+            "slow-us" => self.slow_micros = value as u32,
+            "log-keys" => self.log_keys = value != 0,
+            "read-only" => self.read_only = value != 0,
+            "per-address" => self.per_address = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,

@@ -81,7 +81,9 @@ impl World {
             machine,
             clock,
             streams: (0..swarm.clients)
-                .map(|number| StreamClient::new(number, swarm.voice(number)))
+                .map(|number| {
+                    StreamClient::new(number, swarm.voice(number), swarm.reads_only(number))
+                })
                 .collect(),
             steps_until_rest: REST_EVERY,
             older: None,
@@ -151,6 +153,9 @@ impl World {
             }),
             clock: Some(self.clock.clone()),
             users: swarm.has_users().then_some(USERS),
+            slow: (swarm.slow_micros > 0).then(|| Duration::from_micros(swarm.slow_micros.into())),
+            log_keys: swarm.log_keys,
+            connections_per_address: if swarm.per_address { 1024 } else { 0 },
             ..base
         }
     }

@@ -132,6 +132,9 @@ pub const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
 
 /// More connections than `-c`: said before the connection is closed.
 pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
+/// More connections of one address than it may have: the same.
+pub const TOO_MANY_CONNECTIONS_OF_ADDRESS: &[u8] =
+    b"ERROR Too many open connections of this address\r\n";
 /// A UDP request of several datagrams, which memcached does not take.
 pub const UDP_MULTI_PACKET: &[u8] = b"SERVER_ERROR multi-packet request not supported\r\n";
 

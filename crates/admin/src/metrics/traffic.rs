@@ -220,6 +220,8 @@ fn errors(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
             cause("password_limit", totals.auth_limited),
             cause("malformed_password", totals.auth_malformed),
             cause("no_password", totals.auth_missing),
+            cause("too_many_of_address", connections.rejected_by_address),
+            cause("read_only_port", totals.refused_read_only),
         ],
     )
 }

@@ -209,6 +209,8 @@ macro_rules! flags {
             pub origins: Vec<(&'static str, Origin)>,
             /// What to say on stderr before starting.
             pub warnings: Vec<String>,
+            /// Addresses of the names in them that were looked up already, and are not again.
+            pub names: std::collections::BTreeMap<String, Vec<std::net::SocketAddr>>,
         }
 
         /// Every flag, under its heading.

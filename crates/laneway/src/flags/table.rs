@@ -24,13 +24,17 @@ flags! {
     Number port: Option<i32> = flag("port", "num").letter('p').default("11211")
         .help("TCP port to listen on; -1: any free one");
     List listen: Vec<String> = flag("listen", "addr").letter('l').unless("all addresses")
-        .help("address to listen on, several separated by commas, each with or without :port");
+        .help("address to listen on, several separated by commas, each with or without :port; \
+               readonly: before one refuses whatever changes something there, notls: see -Z");
     Path unix_socket: Option<OsString> = flag("unix-socket", "file").letter('s')
         .help("unix socket to listen on (disables TCP)");
     Octal unix_mask: Option<u32> = flag("unix-mask", "mask").letter('a').default("700")
         .help("permissions of the unix socket, in octal");
     Number connections: Option<usize> = flag("conn-limit", "num").letter('c').default("1024")
         .help("max simultaneous connections");
+    Number connections_per_address: Option<usize> = flag("connections-per-address", "num")
+        .default("0")
+        .help("of these, those of one address, or of one /64 of IPv6; 0: any number");
     Number backlog: Option<i32> = flag("listen-backlog", "num").letter('b').default("1024")
         .help("connections the kernel queues for us");
     Path auth_file: Option<OsString> = flag("auth-file", "file").letter('Y')
@@ -124,7 +128,8 @@ flags! {
     Switch no_flush: bool = switch("disable-flush-all").letter('F')
         .help("refuse flush_all");
     Switch no_dump: bool = switch("disable-dumping").letter('X')
-        .help("refuse stats cachedump and stats hotkeys, which tell keys");
+        .help("refuse stats cachedump, stats hotkeys, lru_crawler metadump and mgdump, which tell \
+               keys");
 }
 
 "What outlives it (SplitKV, HotStorage'20; docs/operating.md)" {
@@ -301,6 +306,15 @@ flags! {
         .help("allow the shutdown command");
     Number drain_milliseconds: Option<u64> = flag("drain-ms", "ms").default("5000")
         .help("how long a stop lets requests finish");
+    Text sandbox: Option<String> = flag("sandbox", "name").default("off")
+        .help("what it may do to the machine once it serves, whoever has taken it over; what needs \
+               more (--kernel-lane, --steer, --af-xdp, --rdma) goes without (docs/security.md)")
+        .choices(&[
+            ("on", "it reaches the files that its flags name, and makes the system calls that \
+                    serving takes, and no others (Landlock, seccomp)"),
+            ("log", "the kernel logs system calls that would be refused"),
+            ("off", "what its user may do"),
+        ]);
     Count verbose: u32 = switch("verbose").letter('v')
         .help("log settings and changes of roles; -vvv: each connection. In a file it is a number");
     Text admin: Option<String> = flag("admin", "addr:port")
@@ -309,6 +323,11 @@ flags! {
     Text log_format: Option<String> = flag("log-format", "name").default("text")
         .help("the log's form, on stderr")
         .choices(&[("text", "a line for an event"), ("json", "one object a line")]);
+    Number slow_milliseconds: Option<u64> = flag("slow-ms", "ms").unless("none are logged")
+        .help("log requests that took so long, with what they waited for and their client; stats \
+               large tells the last ones, and the last large ones");
+    Switch log_keys: bool = switch("log-keys")
+        .help("tell the keys of large requests, in that log and in stats large");
     Extended extended: Extended = flag("extended", "keys").letter('o')
         .help("idle_timeout=<seconds> closes connections on which nothing came; ssl_chain_cert, \
                ssl_key, ssl_verify_mode (0 to 3), ssl_ca_cert and ssl_min_version (2, 3) are -Z's; \

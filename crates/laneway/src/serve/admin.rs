@@ -1,5 +1,6 @@
 //! Where operators look: `--admin`, checked.
 
+use super::places;
 use crate::flags::Flags;
 use laneway_admin as admin;
 use laneway_server::boot::Server;
@@ -12,7 +13,10 @@ pub const DESCRIPTORS: usize = 72;
 /// Where to listen, if the flag says so.
 pub fn address(flags: &Flags) -> Result<Option<SocketAddr>, String> {
     let Some(text) = &flags.admin else { return Ok(None) };
-    let found = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    let found = match places::known(flags, text, None) {
+        Some(known) => known.into_iter().next(),
+        None => text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()),
+    };
     let wrong =
         || format!("--admin {text}: must be an address and a port, such as 127.0.0.1:11280");
     found.ok_or_else(wrong).map(Some)

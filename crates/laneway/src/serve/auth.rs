@@ -66,8 +66,11 @@ pub fn warn(flags: &Flags, server: &Server) {
             }
         }
         None => {
-            let places = server.addresses().into_iter().chain(server.resp_addresses());
-            if let Some(words) = open_to_strangers(places) {
+            let places = [server.addresses(), server.resp_addresses()].concat();
+            let (readers, writers) = apart(server, places);
+            if let Some(words) = open_to_strangers(writers, "read, change and delete")
+                .or_else(|| open_to_strangers(readers, "read"))
+            {
                 log::warn!("{words}");
             } else if let Some(words) = encrypted_for_strangers(server) {
                 log::warn!("{words}");
@@ -76,10 +79,16 @@ pub fn warn(flags: &Flags, server: &Server) {
     }
 }
 
-fn open_to_strangers(places: impl IntoIterator<Item = SocketAddr>) -> Option<String> {
+/// Addresses that are read-only, and the others.
+fn apart(server: &Server, places: Vec<SocketAddr>) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
+    let read_only = server.read_only_addresses();
+    places.into_iter().partition(|place| read_only.contains(place))
+}
+
+fn open_to_strangers(places: impl IntoIterator<Item = SocketAddr>, may: &str) -> Option<String> {
     let place = places.into_iter().find(|place| !place.ip().is_loopback())?;
     Some(format!(
-        "whoever reaches {place} may read, change and delete every item: there is no password, and \
+        "whoever reaches {place} may {may} every item: there is no password, and \
          nothing is encrypted. If strangers could, listen on 127.0.0.1 (-l), name users (-Y), or \
          have a firewall keep them away; docs/security.md says more"
     ))
@@ -91,10 +100,15 @@ fn encrypted_for_strangers(server: &Server) -> Option<String> {
     if tls.acceptor.terms.verify == Verify::Always {
         return None;
     }
-    let places = server.tls_addresses().into_iter().chain(server.tls_resp_addresses());
-    let place = places.into_iter().find(|place| !place.ip().is_loopback())?;
+    let places = [server.tls_addresses(), server.tls_resp_addresses()].concat();
+    let (readers, writers) = apart(server, places);
+    let open = |places: Vec<SocketAddr>| places.into_iter().find(|place| !place.ip().is_loopback());
+    let (place, may) = match (open(writers), open(readers)) {
+        (Some(place), _) => (place, "read, change and delete"),
+        (None, place) => (place?, "read"),
+    };
     Some(format!(
-        "whoever reaches {place} may read, change and delete every item: it is encrypted, but \
+        "whoever reaches {place} may {may} every item: it is encrypted, but \
          there is no password, and no client's certificate is asked for. If strangers could, name \
          users (-Y) or authorities (--tls-client-ca); docs/security.md says more"
     ))
@@ -114,7 +128,7 @@ mod tests {
             ("192.0.2.1:3 10.0.0.1:4", Some("192.0.2.1:3")),
         ] {
             let places: Vec<SocketAddr> = places(text);
-            let words = open_to_strangers(places);
+            let words = open_to_strangers(places, "read");
             assert_eq!(words.is_some(), told.is_some(), "{text}");
             assert!(words.unwrap_or_default().contains(told.unwrap_or_default()), "{text}");
         }

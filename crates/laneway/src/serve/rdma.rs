@@ -1,7 +1,7 @@
 //! By which device clients come over RDMA: `--rdma`, `--rdma-port`, `--rdma-clients`, checked.
 //! Whether the device is there is found when it is opened.
 
-use super::resolve_places;
+use super::places::resolve_places;
 use crate::flags::Flags;
 use laneway_server::settings::{DOOR_PORT, LANES_MAX, Place, RdmaSettings};
 
@@ -50,6 +50,13 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Option<RdmaSettings>, S
     }
     let port = flags.rdma_port.unwrap_or(DOOR_PORT);
     let places = resolve_places(flags, port)?.into_iter();
+    if places.clone().any(|place| place.read_only) {
+        return Err(
+            "--rdma: clients over RDMA may write, and one of -l is readonly:; leave either \
+                    out"
+            .to_owned(),
+        );
+    }
     let mut addresses: Vec<_> = places.map(|place| place.address).collect();
     // Ports of -l are those of TCP.
     addresses.iter_mut().for_each(|address| address.set_port(port));

@@ -3,10 +3,11 @@
 //! file that is wrong changes nothing. The service manager is told when it begins and when it has
 //! ended, however it came out.
 
-use super::{MEMORY_BYTES, auth, checked, manager, tls};
+use super::{MEMORY_BYTES, auth, checked, manager, slow, tls};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
 use std::ffi::OsString;
+use std::time::Duration;
 
 /// What can change while the server runs.
 pub trait Live {
@@ -14,6 +15,8 @@ pub trait Live {
     fn be_verbose(&self, times: u32);
     /// Memory for all items.
     fn limit_memory(&self, bytes: u64);
+    /// Log what takes so long.
+    fn log_slow(&self, slow: Option<Duration>);
 }
 
 /// What SIGHUP does to a server that was started with these words and flags.
@@ -27,14 +30,18 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
         shared.each_domain(|domain| domain.store.set_memory_bytes(share));
     };
     let shared = server.shared().clone();
-    let live = LiveServer { limit_memory, be_verbose: move |times| shared.set_verbosity(times) };
+    let log_slow = move |slow| shared.each_domain(|domain| domain.slow.set(slow));
+    let shared = server.shared().clone();
+    let be_verbose = move |times| shared.set_verbosity(times);
+    let live = LiveServer { limit_memory, be_verbose, log_slow };
     let mut again = move || {
         if running.config.is_none() && users.is_none() && encrypted.is_none() {
             log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
             return;
         }
-        if running.config.is_some() && !reload(&args, &mut running, &live) {
-            return;
+        // However that comes out, users and certificates are files of their own.
+        if running.config.is_some() {
+            reload(&args, &mut running, &live);
         }
         if let (Some(path), Some(users)) = (&running.auth_file, &users) {
             auth::reload(path, users);
@@ -50,12 +57,13 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
     }
 }
 
-struct LiveServer<M, V> {
+struct LiveServer<M, V, S> {
     limit_memory: M,
     be_verbose: V,
+    log_slow: S,
 }
 
-impl<M: Fn(u64), V: Fn(u32)> Live for LiveServer<M, V> {
+impl<M: Fn(u64), V: Fn(u32), S: Fn(Option<Duration>)> Live for LiveServer<M, V, S> {
     fn be_verbose(&self, times: u32) {
         (self.be_verbose)(times);
     }
@@ -63,25 +71,26 @@ impl<M: Fn(u64), V: Fn(u32)> Live for LiveServer<M, V> {
     fn limit_memory(&self, bytes: u64) {
         (self.limit_memory)(bytes);
     }
+
+    fn log_slow(&self, slow: Option<Duration>) {
+        (self.log_slow)(slow);
+    }
 }
 
-/// False if what stands there now could not be started with.
-fn reload(args: &[OsString], running: &mut Flags, live: &impl Live) -> bool {
+/// Change what can be, unless what stands there now could not be started with.
+fn reload(args: &[OsString], running: &mut Flags, live: &impl Live) {
     let read = flags::read(args.to_vec(), std::env::vars_os());
     let new = match read.map_err(|refused| refused.why) {
-        Ok(Asked::Serve(new)) => checked(&new).map(|_| new),
-        Ok(Asked::Help | Asked::Version | Asked::Licence) => return true, // it has been started
+        Ok(Asked::Serve(new)) => {
+            let new = Flags { names: running.names.clone(), ..*new };
+            checked(&new).map(|_| new)
+        }
+        Ok(Asked::Help | Asked::Version | Asked::Licence) => return, // it has been started
         Err(why) => Err(why),
     };
     match new {
-        Ok(new) => {
-            apply(running, &new, live);
-            true
-        }
-        Err(why) => {
-            log::error!("SIGHUP: {why}; everything stays as it was");
-            false
-        }
+        Ok(new) => apply(running, &new, live),
+        Err(why) => log::error!("SIGHUP: {why}; everything in the file stays as it was"),
     }
 }
 
@@ -103,6 +112,11 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
                 live.limit_memory(
                     new.memory_bytes.filter(|bytes| *bytes > 0).unwrap_or(MEMORY_BYTES),
                 );
+                "now"
+            }
+            "slow-ms" => {
+                running.slow_milliseconds = new.slow_milliseconds;
+                live.log_slow(slow::setting(new).unwrap_or_default()); // it was checked
                 "now"
             }
             _ => "at the next start",
@@ -127,6 +141,10 @@ mod tests {
         fn limit_memory(&self, bytes: u64) {
             self.0.borrow_mut().push(format!("memory {bytes}"));
         }
+
+        fn log_slow(&self, slow: Option<Duration>) {
+            self.0.borrow_mut().push(format!("slow {slow:?}"));
+        }
     }
 
     fn flags(line: &str) -> Flags {
@@ -147,6 +165,9 @@ mod tests {
         assert_eq!(left.iter().map(|change| change.name).collect::<Vec<_>>(), ["port"]);
         apply(&mut running, &flags("-m 128 -p 5 -vv"), &told);
         assert!(told.0.take().is_empty(), "nothing has changed");
+        apply(&mut running, &flags("-m 128 -p 5 -vv --slow-ms 20"), &told);
+        apply(&mut running, &flags("-m 128 -p 5 -vv"), &told);
+        assert_eq!(told.0.take(), ["slow Some(20ms)", "slow None"]);
         // A key that was taken out has its default again.
         apply(&mut running, &flags("-p 5"), &told);
         assert_eq!(told.0.take(), [format!("memory {}", 64 << 20), "verbose 0".into()]);

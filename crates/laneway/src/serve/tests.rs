@@ -1,5 +1,6 @@
 use super::*;
 use laneway_certs::{Authority, Folder};
+use laneway_server::settings::Port;
 use std::sync::LazyLock;
 
 fn given(line: &str) -> Result<Settings, String> {
@@ -15,7 +16,7 @@ fn defaults_are_memcacheds() {
     assert_eq!(settings.memory_bytes, 64 << 20);
     assert_eq!(settings.item_bytes_max, 1 << 20);
     assert_eq!(settings.connections_max, 1024);
-    assert!(settings.addresses.iter().all(|address| address.port() == 11211));
+    assert!(settings.addresses.iter().all(|one| one.address.port() == 11211));
 }
 
 #[test]
@@ -23,6 +24,51 @@ fn listen_takes_lists_ports_and_ipv6() {
     let settings = given("-p 5 -l 127.0.0.1,127.0.0.2:77,::1,[::1]:78").unwrap();
     let places: Vec<String> = settings.addresses.iter().map(|a| a.to_string()).collect();
     assert_eq!(places, ["127.0.0.1:5", "127.0.0.2:77", "[::1]:5", "[::1]:78"]);
+}
+
+#[test]
+fn addresses_that_begin_with_readonly_are() {
+    for (line, addresses, resp) in [
+        ("-l readonly:127.0.0.1:5,127.0.0.1:6", "readonly:127.0.0.1:5 127.0.0.1:6", ""),
+        ("-p 7 -l readonly:[::1]", "readonly:[::1]:7", ""),
+        ("-l readonly:notls:127.0.0.1:5", "readonly:127.0.0.1:5", ""),
+        ("-l notls:readonly:127.0.0.1:5", "readonly:127.0.0.1:5", ""),
+        ("-p 5 -l readonly:127.0.0.1 --resp 9", "readonly:127.0.0.1:5", "readonly:127.0.0.1:9"),
+        // What may be written to by one port may by another.
+        (
+            "-p 5 -l readonly:127.0.0.1:6,127.0.0.1 --resp 9",
+            "readonly:127.0.0.1:6 127.0.0.1:5",
+            "127.0.0.1:9",
+        ),
+    ] {
+        let settings = given(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let told = |all: &[Port]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let both = (told(&settings.addresses), told(&settings.resp.addresses));
+        assert_eq!(both, (addresses.to_owned(), resp.to_owned()), "{line}");
+    }
+}
+
+#[test]
+fn nobody_is_served_before_the_server_is_opened() {
+    use std::io::{Read, Write};
+    for opens in [false, true] {
+        let settings = given("-p -1 -l 127.0.0.1 -t 2").expect("they are sound");
+        let server = Server::prepare(settings, None).expect("a port is free");
+        let place = server.addresses()[0];
+        let mut client = std::net::TcpStream::connect(place).expect("it listens");
+        client.write_all(b"mn\r\nquit\r\n").expect("the kernel takes it");
+        let total = |server: &Server| server.watch()().connections.total;
+        assert_eq!(total(&server), 0);
+        let mut got = Vec::new();
+        if opens {
+            server.open();
+            client.read_to_end(&mut got).expect("it answers and closes");
+            assert_eq!(got, b"MN\r\n");
+        }
+        let watch = server.watch();
+        server.stop().expect("nothing is kept");
+        assert_eq!(watch().connections.total, u64::from(opens));
+    }
 }
 
 #[test]
@@ -304,8 +350,7 @@ fn all_settings(line: &str) -> String {
 fn addresses_that_begin_with_notls_stay_plain_and_the_others_encrypt() {
     let addresses = |line: &str| {
         let settings = given(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let text =
-            |all: &[SocketAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let text = |all: &[Port]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let tls = settings.tls.map(|tls| [text(&tls.addresses), text(&tls.resp_addresses)]);
         (text(&settings.addresses), text(&settings.resp.addresses), tls.unwrap_or_default())
     };

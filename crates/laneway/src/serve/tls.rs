@@ -1,11 +1,10 @@
 //! Where connections are encrypted: `-Z`, `--tls-...` and memcached's `-o ssl_...`, checked; the
 //! certificate, read at the start and again at SIGHUP.
 
-use super::Place;
+use super::places::Place;
 use crate::flags::Flags;
 use laneway_server::boot::Server;
-use laneway_server::settings::{Acceptor, Files, Identity, Terms, TlsSettings, Verify};
-use std::net::SocketAddr;
+use laneway_server::settings::{Acceptor, Files, Identity, Port, Terms, TlsSettings, Verify};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -41,7 +40,7 @@ pub fn settings(
     let terms = Terms { verify, only_1_3: only_1_3(flags)? };
     let encrypted = |places: &[Place]| {
         let encrypted = places.iter().filter(|place| place.encrypts);
-        encrypted.map(|place| place.address).collect::<Vec<SocketAddr>>()
+        encrypted.map(Place::port).collect::<Vec<Port>>()
     };
     let (addresses, resp_addresses) = (encrypted(memcached), encrypted(resp));
     if addresses.is_empty() && resp_addresses.is_empty() {

@@ -4,6 +4,7 @@
 
 pub mod watched;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -98,6 +99,12 @@ impl Process {
             log.read_to_string(&mut rest).expect("stderr can be read");
         }
         rest
+    }
+
+    /// Give its log a pipe that takes one page, which is not read until it ends.
+    pub fn shorten_log(&self) {
+        let log = self.log.as_ref().expect("its log is read").get_ref();
+        fcntl(log, FcntlArg::F_SETPIPE_SZ(4096)).expect("a pipe may be shorter");
     }
 
     /// Close our end of its log.

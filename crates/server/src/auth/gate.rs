@@ -106,7 +106,7 @@ impl fmt::Debug for Auth {
 
 /// A peer without its port: `tcp:10.0.0.1` of `tcp:10.0.0.1:5000`. Of an IPv6 address it is the
 /// first half, as a host chooses the other half at will; all peers of a unix socket are one.
-fn address_of(peer: &str) -> Cow<'_, str> {
+pub(crate) fn address_of(peer: &str) -> Cow<'_, str> {
     let address = match peer.rsplit_once(':') {
         Some((address, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => address,
         _ => peer,

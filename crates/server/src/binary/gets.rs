@@ -143,6 +143,7 @@ impl<T: Transport> Streams<T> {
         }
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
+            core.note_key(connection, get.key, touched.get());
         }
         core.sample_uncounted(get.key, get.touch.is_some());
         core.account(connection, Operation::Get, touched.get(), arrived);

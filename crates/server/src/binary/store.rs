@@ -51,6 +51,7 @@ impl<T: Transport> Streams<T> {
         let budget = core.slice_budget(Way::Copy);
         let joining = execute::store_binary_slice(&context, frame, value, budget, &mut self.out);
         core.sample_uncounted(key, true);
+        core.note_key(connection, key, size);
         if let Some(joining) = joining {
             return join(connection, joining, size, arrived, frame.bytes());
         }
@@ -99,6 +100,7 @@ impl<T: Transport> Streams<T> {
         };
         core.sample_uncounted(incoming.key(), true);
         let size = incoming.item_bytes();
+        core.note_key(connection, incoming.key(), size);
         let touched = Cell::new(0);
         let context = core.context_for(&touched, incoming.key());
         let budget = core.slice_budget(Way::Copy);

@@ -1,6 +1,7 @@
 //! The door for clients in memory: its registry, and the thread that opens to them. The thread
 //! sleeps until somebody comes or goes; no request passes it.
 
+use super::{Gate, once_open};
 use crate::clock::{Clock, SystemClock};
 use crate::settings::{Settings, ShmSettings};
 use crate::shared::Shared;
@@ -54,9 +55,13 @@ pub fn listen(settings: &Settings) -> Result<Option<Closed>, (String, io::Error)
 
 impl Closed {
     /// Let clients in.
-    pub fn open<S: Send + 'static>(self, shared: Arc<Shared<S>>) -> io::Result<Running> {
+    pub fn open<S: Send + 'static>(
+        self,
+        shared: Arc<Shared<S>>,
+        gate: &Gate,
+    ) -> io::Result<Running> {
         let Closed { door, stopper, .. } = self;
-        Running::open("shm", door, stopper, shared)
+        Running::open("shm", (door, stopper), shared, gate)
     }
 }
 
@@ -64,12 +69,13 @@ impl Running {
     /// Have a thread stand at `door`, which `flag` asked for.
     pub fn open<S: Send + 'static, H: House + Send + Sync + 'static>(
         flag: &'static str,
-        door: Door<Listener, H>,
-        stopper: UnixStream,
+        (door, stopper): (Door<Listener, H>, UnixStream),
         shared: Arc<Shared<S>>,
+        gate: &Gate,
     ) -> io::Result<Running> {
         let builder = thread::Builder::new().name(format!("{flag}-door"));
-        let thread = builder.spawn(move || run(flag, door, &shared))?;
+        let gate = gate.clone();
+        let thread = builder.spawn(move || once_open(&gate, || run(flag, door, &shared)))?;
         Ok(Running { stopper, thread })
     }
 

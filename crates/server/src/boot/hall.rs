@@ -1,6 +1,7 @@
 //! The doors for clients over RDMA: one at each TCP address, of one hall, each with a thread that
 //! sleeps until somebody comes or goes. No request passes it.
 
+use super::Gate;
 use super::door::Running;
 use crate::settings::{RdmaSettings, Settings};
 use crate::shared::Shared;
@@ -88,8 +89,12 @@ pub fn listen(settings: &Settings) -> Result<Option<Closed>, HallError> {
 
 impl Closed {
     /// Let clients in.
-    pub fn open<S: Send + 'static>(self, shared: &Arc<Shared<S>>) -> io::Result<Vec<Running>> {
+    pub fn open<S: Send + 'static>(
+        self,
+        shared: &Arc<Shared<S>>,
+        gate: &Gate,
+    ) -> io::Result<Vec<Running>> {
         let doors = self.doors.into_iter();
-        doors.map(|(door, stopper)| Running::open("rdma", door, stopper, shared.clone())).collect()
+        doors.map(|door| Running::open("rdma", door, shared.clone(), gate)).collect()
     }
 }

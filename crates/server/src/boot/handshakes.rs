@@ -2,7 +2,8 @@
 //! workers on the same CPU. Each connection that is through goes to a thread that does not give
 //! way, which puts it into a worker's mailbox: it takes locks that workers take.
 
-use super::{ServerStream, StartError, tcp};
+use super::listeners::tcp;
+use super::{Gate, ServerStream, StartError, once_open};
 use crate::clock::{Clock, SystemClock};
 use crate::settings::{Settings, TlsSettings};
 use crate::shared::{Connections, Shared};
@@ -34,6 +35,7 @@ const MAILBOX_TICK: Duration = Duration::from_millis(1);
 pub struct Closed {
     pub listeners: Arc<Vec<Listener>>,
     resp_from: usize,
+    read_only: Vec<bool>,
     acceptor: Arc<Acceptor>,
     limit: Duration,
 }
@@ -42,6 +44,7 @@ pub struct Closed {
 pub struct Running {
     listeners: Arc<Vec<Listener>>,
     resp_from: usize,
+    read_only: Vec<bool>,
     stop: Arc<AtomicBool>,
     threads: Vec<(Arc<dyn Wake>, JoinHandle<()>)>,
     usher: Option<JoinHandle<()>>,
@@ -54,8 +57,9 @@ pub fn listen(settings: &Settings) -> Result<Option<Closed>, StartError> {
     let mut listeners = tcp(addresses, settings.backlog)?;
     let resp_from = listeners.len();
     listeners.extend(tcp(resp_addresses, settings.backlog)?);
+    let (listeners, read_only): (Vec<Listener>, Vec<bool>) = listeners.into_iter().unzip();
     let (listeners, acceptor) = (Arc::new(listeners), acceptor.clone());
-    Ok(Some(Closed { listeners, resp_from, acceptor, limit: *handshake }))
+    Ok(Some(Closed { listeners, resp_from, read_only, acceptor, limit: *handshake }))
 }
 
 impl Closed {
@@ -63,14 +67,16 @@ impl Closed {
     pub fn open(
         self,
         domains: &[Arc<Shared<ServerStream>>],
+        gate: &Gate,
         clock: SystemClock,
     ) -> io::Result<Running> {
-        let Closed { listeners, resp_from, acceptor, limit } = self;
+        let Closed { listeners, resp_from, read_only, acceptor, limit } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let bounds = Bounds { most: UNDERWAY_MAX / THREADS, nanos };
         let (sender, guests) = sync_channel(GUESTS_MAX);
-        let mut running = Running { listeners, resp_from, stop, threads: Vec::new(), usher: None };
+        let mut running =
+            Running { listeners, resp_from, read_only, stop, threads: Vec::new(), usher: None };
         for number in 0..THREADS {
             let transport = SocketTransport::new(running.listeners.clone())?;
             let waker = transport.waker();
@@ -82,11 +88,13 @@ impl Closed {
                 clock,
             };
             let builder = thread::Builder::new().name(format!("tls-{number}"));
-            let thread = builder.spawn(move || pool.run(handshakes))?;
+            let gate = gate.clone();
+            let thread = builder.spawn(move || once_open(&gate, || pool.run(handshakes)))?;
             running.threads.push((waker, thread));
         }
         let (domains, stop) = (domains.to_vec(), running.stop.clone());
-        let usher = Usher { domains, resp_from, stop, clock };
+        let read_only = running.read_only.clone();
+        let usher = Usher { domains, resp_from, read_only, stop, clock };
         let builder = thread::Builder::new().name("tls-usher".to_owned());
         let thread = builder.spawn(move || guests.into_iter().for_each(|guest| usher.bring(guest)));
         running.usher = Some(thread?);
@@ -99,6 +107,12 @@ impl Running {
     pub fn addresses(&self, is_resp: bool) -> impl Iterator<Item = SocketAddr> {
         let (others, resp) = self.listeners.split_at(self.resp_from);
         (if is_resp { resp } else { others }).iter().filter_map(Listener::address)
+    }
+
+    /// Of these, those where nothing may be changed.
+    pub fn read_only_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let all = self.listeners.iter().zip(&self.read_only);
+        all.filter(|(_, read_only)| **read_only).filter_map(|(listener, _)| listener.address())
     }
 
     /// Let nobody in any more; handshakes under way end.
@@ -149,6 +163,7 @@ impl Pool {
 struct Usher {
     domains: Vec<Arc<Shared<ServerStream>>>,
     resp_from: usize,
+    read_only: Vec<bool>,
     stop: Arc<AtomicBool>,
     clock: SystemClock,
 }
@@ -162,11 +177,13 @@ impl Usher {
         };
         let Some(shared) = self.domains.iter().min_by_key(count) else { return };
         let (plan, dialect) = (shared.plan.get(), guest.listener >= self.resp_from);
+        let read_only = self.read_only[guest.listener];
         let dialect = shared.dialect_of(dialect);
         let stream = EitherStream::Tls(guest.stream);
         let now_seconds = self.clock.unix_seconds(self.clock.nanos());
         let guest = shared.take_in(&plan, WorkerId(0), stream, dialect, now_seconds);
         let Some(mut connection) = guest else { return };
+        connection.read_only = read_only;
         let home = &shared.workers[connection.home.index()];
         loop {
             match home.mailbox.push(connection) {

@@ -20,9 +20,9 @@ impl<S> Keeper<S> {
             }
             let step = match task.work.take().expect("what is not done is to be done") {
                 Work::Body(incoming) => self.body(&mut task, incoming),
-                Work::Request { bytes, ends } => {
+                Work::Request { bytes, ends, read_only } => {
                     let step = self.request(&mut task, &bytes, ends);
-                    task.work = Some(Work::Request { bytes, ends });
+                    task.work = Some(Work::Request { bytes, ends, read_only });
                     step
                 }
                 Work::Batch { bytes, requests, spoken } => {

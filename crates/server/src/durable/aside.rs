@@ -24,7 +24,7 @@ impl<S> Keeper<S> {
 
     /// The same for a deletion that nobody asked for.
     pub(super) fn put_aside_expired(&mut self, key: &[u8], sequence: u64) {
-        let work = Work::Request { bytes: Vec::new(), ends: true };
+        let work = Work::Request { bytes: Vec::new(), ends: true, read_only: false };
         let mut task = Task::new(work, self.now_nanos, None);
         task.done = true;
         self.put_aside(&mut task, key, sequence, Aside::Delete);

@@ -36,6 +36,7 @@ impl<S> Keeper<S> {
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.scratch);
         let context = self.context(&touched, task.seen);
+        let context = Context { read_only: task.read_only, ..context };
         let (outcome, mut changes) = capture::during(|| command(&context, &mut out));
         if is_planted(Bug::TouchUnwritten) && matches!(operation, Operation::Touch) {
             changes.clear();
@@ -65,6 +66,7 @@ impl<S> Keeper<S> {
         self.moved += size.0;
         let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
         task.tally.add(latency::row(operation, large), task.arrived_nanos);
+        task.tally.is_about(if large { size.0 } else { 0 });
         for (changed, change) in changes {
             let stored = stored.filter(|_| *changed == *key);
             self.keep(task, changed, change, stored);
@@ -213,7 +215,11 @@ impl<S> Keeper<S> {
             return;
         }
         self.flush_nanos = self.now_nanos + FLUSH_AGAIN_NANOS;
-        let work = Work::Request { bytes: b"flush_all noreply\r\n".to_vec(), ends: true };
+        let work = Work::Request {
+            bytes: b"flush_all noreply\r\n".to_vec(),
+            ends: true,
+            read_only: false,
+        };
         self.barrier.push_back(Task::new(work, self.now_nanos, None));
     }
 

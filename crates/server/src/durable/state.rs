@@ -190,6 +190,7 @@ impl<S> Keeper<S> {
             touched,
             large_from: u64::MAX,
             veil: Some(Veiled::Keeper { seen }),
+            read_only: false,
         }
     }
 

@@ -228,6 +228,8 @@ pub struct Task {
     pub seen: bool,
     /// Counts the bytes of its request, where that came in datagrams.
     pub held: Option<Held>,
+    /// Who asks may change nothing.
+    pub read_only: bool,
 }
 
 impl Task {
@@ -306,6 +308,7 @@ impl Task {
                 None => Voice::Text,
             },
         };
+        let read_only = matches!(work, Work::Request { read_only: true, .. });
         Task {
             work: Some(work),
             bytes: 0,
@@ -336,6 +339,7 @@ impl Task {
             tries: 0,
             seen: false,
             held: None,
+            read_only,
         }
     }
 

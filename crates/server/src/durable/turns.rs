@@ -127,7 +127,7 @@ mod tests {
 
     /// A job of a connection, or of nobody's, that is told by its number.
     fn job(connection: Option<u32>, number: u64) -> Task {
-        let work = Work::Request { bytes: Vec::new(), ends: true };
+        let work = Work::Request { bytes: Vec::new(), ends: true, read_only: false };
         let token = |slot| Token { slot, generation: 0 };
         let connection = connection.map(|slot| (WorkerId(0), token(slot)));
         Task { connection, bytes: number, ..Task::new(work, 0, None) }

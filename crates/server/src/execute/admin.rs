@@ -4,6 +4,7 @@
 
 use super::{Context, reply};
 use crate::durable::backup::{self, Asked};
+use crate::stats::BAD_CLASS;
 use laneway_wire::reply::{
     BAD_FORMAT, ERROR, MEMORY_LIMIT_NOT_MEGABYTES, MEMORY_LIMIT_TOO_SMALL, OK,
 };
@@ -26,9 +27,6 @@ const SEGMENTS_PERCENT_MAX: u64 = 80;
 
 const WATCH_DISABLED: &[u8] = b"CLIENT_ERROR watch commands not allowed\r\n";
 const REASSIGN_DISABLED: &[u8] = b"CLIENT_ERROR slab reassignment disabled\r\n";
-const METADUMP_DISABLED: &[u8] = b"ERROR metadump not allowed\r\n";
-const MGDUMP_DISABLED: &[u8] = b"ERROR mgdump not allowed\r\n";
-const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
 const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
 const SEGMENTS_TOO_LARGE: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
 const FACTORS_TOO_SMALL: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
@@ -135,8 +133,6 @@ fn crawler(words: &[&[u8]]) -> &'static [u8] {
         // The background sweep never stops: whoever asks for a crawl has it already.
         [b"crawl", classes] if is_classes(classes) => OK,
         [b"crawl", _] => BAD_CLASS,
-        [b"metadump", _] => METADUMP_DISABLED,
-        [b"mgdump", _] => MGDUMP_DISABLED,
         [b"tocrawl", items] if number::<u32>(items).is_some() => OK,
         [b"sleep", microseconds] => match number::<u32>(microseconds) {
             Some(0..=CRAWLER_SLEEP_US_MAX) => OK,
@@ -184,8 +180,8 @@ mod tests {
             ("lru_crawler crawl all", OK),
             ("lru_crawler crawl 1,2,3", OK),
             ("lru_crawler crawl x", BAD_CLASS),
-            ("lru_crawler metadump all", METADUMP_DISABLED),
-            ("lru_crawler mgdump all", MGDUMP_DISABLED),
+            ("lru_crawler metadump", ERROR),
+            ("lru_crawler mgdump all 1", ERROR),
             ("lru_crawler sleep 100", OK),
             ("lru_crawler sleep 1000001", SLEEP_TOO_LONG),
             ("lru_crawler sleep x", BAD_FORMAT),

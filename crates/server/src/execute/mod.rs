@@ -34,7 +34,7 @@ pub use store::{
 use crate::counters::Counters;
 use crate::durable::backup;
 use crate::durable::veil::{Sight, Veiled};
-use crate::stats;
+use crate::stats::{self, Question};
 use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Pinned, Refused, Store, UnixSeconds};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{BAD_SHUTDOWN, CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
@@ -95,6 +95,8 @@ pub struct Context<'a> {
     pub large_from: u64,
     /// Where items are kept durably: what must not be answered from memory alone.
     pub veil: Option<Veiled<'a>>,
+    /// Who asks may change nothing, not even by a read that marks its item.
+    pub read_only: bool,
 }
 
 impl<'a> Context<'a> {
@@ -280,10 +282,13 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
         Request::MemoryLimit { megabytes, noreply } => {
             admin::memory_limit(context, *megabytes, *noreply, out);
         }
-        Request::Admin(line) => match admin::backup(line) {
-            Some(Ok(asked)) => return Outcome::Backup(asked.into()),
-            Some(Err(reply)) => out.extend_from_slice(reply),
-            None => admin::answer(line, context.settings.tls_enabled, out),
+        Request::Admin(line) => match (admin::backup(line), stats::asked_dump(line)) {
+            (Some(Ok(asked)), _) => return Outcome::Backup(asked.into()),
+            (Some(Err(reply)), _) => out.extend_from_slice(reply),
+            (None, Some((form, classes))) => {
+                return Outcome::Stats(Question::Dump { form, classes });
+            }
+            (None, None) => admin::answer(line, context.settings.tls_enabled, out),
         },
     }
     Outcome::Done

@@ -149,6 +149,7 @@ impl<T: Transport> Streams<T> {
         }
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
+            core.note_key(connection, key, touched.get());
         }
         core.sample_uncounted(key, false);
         core.account(connection, Operation::Get, touched.get(), arrived);

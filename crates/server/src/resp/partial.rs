@@ -5,7 +5,7 @@ use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::resp::multi::TOO_LONG;
 use crate::resp::state::Under;
-use crate::resp::table::{Command, find};
+use crate::resp::table::{Command, READ_ONLY, Spec, find};
 use crate::resp::values::value_at;
 use crate::step::{READ_BYTES, Step, Stop};
 use crate::streams::Streams;
@@ -26,6 +26,7 @@ impl<T: Transport> Streams<T> {
         rest: &[u8],
         arrived: u64,
     ) -> Step {
+        let read_only = connection.read_only;
         let session = connection.session();
         let scan = session.scan;
         let waits = session.transaction.is_some();
@@ -46,6 +47,11 @@ impl<T: Transport> Streams<T> {
         }
         let mut args = pending.before;
         let spec = args.next().and_then(find).filter(|spec| spec.takes(scan.announced()));
+        if read_only && spec.is_some_and(Spec::writes) {
+            core.counters().refused_read_only.bump_owner();
+            session.break_transaction();
+            return self.resp_refuse(connection, READ_ONLY, pending, pending.behind);
+        }
         if let Some(spec) = spec.filter(|_| !waits) {
             if value_at(spec.command) == Some(pending.before.left()) {
                 return self.resp_begin(core, connection, spec, pending, rest, arrived);

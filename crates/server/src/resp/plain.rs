@@ -49,6 +49,7 @@ impl<T: Transport> Streams<T> {
         }
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
+            core.note_key(connection, key, touched.get());
         }
         let operation = one::operation(spec.command);
         core.sample_uncounted(key, !matches!(operation, Operation::Get));

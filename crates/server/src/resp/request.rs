@@ -7,7 +7,7 @@ use crate::resp::multi::{NOT_AT_ONCE, is_queued};
 use crate::resp::options;
 use crate::resp::scratch::is_tried;
 use crate::resp::state::{EachKey, Front, Under};
-use crate::resp::table::{Command, Spec, check_part, find};
+use crate::resp::table::{Command, READ_ONLY, Spec, check_part, find};
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_transport::Transport;
@@ -16,6 +16,24 @@ use laneway_wire::resp::{Args, Broken, Scan, Scanned, transcribe};
 
 /// Most bytes of a request that are told of where it is refused.
 const TOLD_BYTES_MAX: usize = 128;
+
+impl<T: Transport> Core<T> {
+    /// What is told where this command may not be asked here: by a read-only port, or in a
+    /// transaction that is executed in one moment.
+    fn refuses(
+        &self,
+        connection: &mut Connection<T::Stream>,
+        spec: &Spec,
+    ) -> Option<&'static [u8]> {
+        if connection.read_only && spec.writes() {
+            self.counters().refused_read_only.bump_owner();
+            return Some(READ_ONLY);
+        }
+        let session = connection.session();
+        let waits = session.transaction.is_some() && is_queued(spec.command);
+        (waits && !session.watched.is_empty() && !is_tried(spec)).then_some(NOT_AT_ONCE)
+    }
+}
 
 impl<T: Transport> Streams<T> {
     /// The request at the front of `rest`; of `GET`s, those behind it that are read with it, too.
@@ -87,11 +105,11 @@ impl<T: Transport> Streams<T> {
                 return Step::Took(bytes.len());
             }
         };
+        if let Some(words) = core.refuses(connection, spec) {
+            connection.session().refuse_in_transaction(words, false, &mut self.out);
+            return Step::Took(bytes.len());
+        }
         if connection.session().transaction.is_some() && is_queued(spec.command) {
-            if !connection.session().watched.is_empty() && !is_tried(spec) {
-                connection.session().refuse_in_transaction(NOT_AT_ONCE, false, &mut self.out);
-                return Step::Took(bytes.len());
-            }
             let store = core.shared.store.clone();
             connection.session().queue(bytes, &store, &mut self.out);
             return Step::Took(bytes.len());

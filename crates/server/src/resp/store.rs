@@ -85,12 +85,14 @@ impl<T: Transport> Streams<T> {
                     return join(connection, joining, size, arrived, bytes);
                 }
                 core.sample_uncounted(key, true);
+                core.note_key(connection, key, size);
                 core.account(connection, Operation::Set, size, arrived);
                 return Step::Took(bytes);
             }
         };
         let outcome = redis::set_whole(&asking, key, value, &how, &mut self.out);
         core.sample_uncounted(key, true);
+        core.note_key(connection, key, size);
         self.resp_stored(core, connection, outcome, size, (bytes, arrived))
     }
 
@@ -336,6 +338,7 @@ impl<T: Transport> Streams<T> {
         (bytes, arrived): (usize, u64),
     ) -> Step {
         let size = incoming.item_bytes();
+        core.note_key(connection, incoming.key(), size);
         let touched = Cell::new(0);
         let asking = core.asking(connection, &touched, incoming.key(), arrived);
         // The value before may be large, too: it leaves from here.

@@ -123,6 +123,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Whether it changes what is stored.
+    pub fn writes(&self) -> bool {
+        self.flags.contains(&"write")
+    }
+
     /// Whether so many arguments fit.
     pub fn takes(&self, arguments: u32) -> bool {
         let arguments = i64::from(arguments);
@@ -137,6 +142,10 @@ impl Spec {
         format!("-ERR wrong number of arguments for '{}' command\r\n", self.name).into_bytes()
     }
 }
+
+/// What is told of one that does, where the port is read-only. The words are Redis' for a replica:
+/// its clients know the first of them.
+pub const READ_ONLY: &[u8] = b"-READONLY You can't write against a read only replica.\r\n";
 
 const READ: &[&str] = &["readonly", "fast"];
 const READ_MANY: &[&str] = &["readonly"];
@@ -282,6 +291,22 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_marked_as_a_write_changes_no_item() {
+        for spec in TABLE {
+            let reads = match spec.command {
+                Get | GetRange | GetMany | Tell(_) => true,
+                CountKeys(what) => what != Count::Deleted,
+                Keys | Scan | RandomKey | Object | Size => true,
+                Ping | Echo | Time | Wait | Info | Config | Commands => true,
+                Hello | Auth | Select | Quit | Reset | Client => true,
+                Multi | Exec | Discard | Watch | Unwatch => true,
+                _ => false,
+            };
+            assert_eq!(spec.writes(), !reads, "{}", spec.name);
+        }
+    }
 
     #[test]
     fn names_are_found_in_any_case_and_arguments_are_counted() {

@@ -26,6 +26,8 @@ pub struct GeneralSnapshot {
     pub connections_total: u64,
     /// Connections turned away.
     pub connections_rejected: u64,
+    /// Turned away because their address had as many as it may.
+    pub connections_rejected_by_address: u64,
     /// Connections closed for being idle; `None` where that never happens (memcached leaves the
     /// line out then).
     pub idle_kicks: Option<u64>,
@@ -199,4 +201,6 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("auth_limited", snapshot.counters.auth_limited);
     lines.number("auth_malformed", snapshot.counters.auth_malformed);
     lines.number("auth_missing", snapshot.counters.auth_missing);
+    lines.number("refused_read_only", snapshot.counters.refused_read_only);
+    lines.number("rejected_by_address", snapshot.connections_rejected_by_address);
 }

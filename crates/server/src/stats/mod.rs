@@ -3,15 +3,17 @@
 //! Whoever answers fills a plain snapshot from the state that the workers share and hands it to the
 //! writer of its family; the writers know names, order and units, and nothing of where the numbers
 //! come from. Families of memcached's carry its names in its order; what has no counterpart here is
-//! a constant that docs/protocol.md lists. `lanes`, `latency`, `buckets`, `clients`, `topology`,
-//! `udp`, `kernel`, `backup`, `hotkeys` and `balance` are our own.
+//! a constant that docs/protocol.md lists. `lanes`, `latency`, `buckets`, `large`, `clients`,
+//! `topology`, `udp`, `kernel`, `backup`, `hotkeys` and `balance` are our own.
 
 mod backup;
 mod clients;
+mod dump;
 mod general;
 mod hot;
 mod kernel;
 mod lanes;
+mod large;
 mod latency;
 mod lines;
 mod rdma;
@@ -26,11 +28,13 @@ mod udp;
 
 pub use backup::write_backup;
 pub use clients::write_clients;
+pub use dump::{BAD_CLASS, Form, asked_dump};
 pub use general::{GeneralSnapshot, write_general};
 pub use hot::{BalanceSnapshot, HotKeyLine, HotKeysSnapshot, SlotsSnapshot};
 pub use hot::{write_balance, write_hot_keys};
 pub use kernel::{BypassSnapshot, KernelLaneSnapshot, KernelSnapshot, write_kernel};
 pub use lanes::{DomainLanes, LanesSnapshot, Role, WorkerLane, write_lanes};
+pub use large::{LargeSnapshot, operation_of, write_large};
 pub use latency::{LatencyRow, LatencySnapshot, write_buckets, write_latency};
 pub use rdma::write_rdma;
 pub use samples::{SampledKey, SamplesSnapshot, write_samples};
@@ -45,6 +49,7 @@ pub use tier::{TierSnapshot, write_tier};
 pub use tls::write_tls;
 pub use udp::{UdpSnapshot, kernel_counts, write_udp};
 
+use dump::CLASSES_MAX;
 use laneway_store::ItemMeta;
 use laneway_wire::reply::{END, ERROR, OK, RESET};
 
@@ -73,6 +78,8 @@ pub enum Question {
     Latency,
     /// `stats buckets`: [`write_buckets`].
     Buckets,
+    /// `stats large`: [`write_large`].
+    Large,
     /// `stats topology`: [`write_topology`].
     Topology,
     /// `stats clients`: [`write_clients`].
@@ -95,6 +102,13 @@ pub enum Question {
     HotKeys,
     /// `stats balance`: [`write_balance`].
     Balance,
+    /// `lru_crawler metadump` and `mgdump`: [`Form::put`] for each.
+    Dump {
+        /// How each item is told.
+        form: Form,
+        /// A bit for each size class; 0: what was asked for is none.
+        classes: u64,
+    },
     /// `stats cachedump`: [`write_item`] for each.
     Cachedump {
         /// Number of the size class.
@@ -108,8 +122,6 @@ const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
 const BAD_LINE: &[u8] = b"CLIENT_ERROR bad command line\r\n";
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 const ILLEGAL_CLASS: &[u8] = b"CLIENT_ERROR Illegal slab id\r\n";
-/// Size classes have numbers below this, as memcached's.
-const CLASSES_MAX: u32 = 64;
 const SIZES_ENABLED: &[u8] = b"STAT sizes_status enabled\r\nEND\r\n";
 const SIZES_ALWAYS: &[u8] =
     b"STAT sizes_status error\r\nSTAT sizes_error sizes are always counted\r\nEND\r\n";
@@ -128,6 +140,7 @@ pub fn question(words: &[u8]) -> Result<Question, &'static [u8]> {
         b"lanes" => Question::Lanes,
         b"latency" => Question::Latency,
         b"buckets" => Question::Buckets,
+        b"large" => Question::Large,
         b"topology" => Question::Topology,
         b"clients" => Question::Clients,
         b"udp" => Question::Udp,

@@ -32,6 +32,7 @@ fn words_behind_stats_are_read_as_memcached_reads_them() {
         ("lanes", Ok(Question::Lanes)),
         ("latency", Ok(Question::Latency)),
         ("buckets", Ok(Question::Buckets)),
+        ("large", Ok(Question::Large)),
         ("clients", Ok(Question::Clients)),
         ("topology", Ok(Question::Topology)),
         ("cachedump 1 10", Ok(Question::Cachedump { class: 1, limit: 10 })),

@@ -522,8 +522,7 @@ impl Desk {
         operation: Operation,
         size: u64,
     ) {
-        let (row, _) = core.count(operation, size);
-        self.tallies[from.queue()].add(row, from.arrived_nanos);
+        core.tally_request(&mut self.tallies[from.queue()], operation, size, from.arrived_nanos);
     }
 }
 

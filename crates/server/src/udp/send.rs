@@ -50,6 +50,7 @@ impl Udp {
                 core.transport.watch_room(queue, Path::Small, true)?;
             } else if !desk.tallies[queue].is_empty() {
                 let now = core.clock.nanos();
+                core.note_datagrams(&mut desk.tallies[queue], None, now);
                 core.shared.workers[core.id.index()].book.settle(
                     &mut desk.tallies[queue],
                     now,
@@ -231,8 +232,12 @@ impl Desk {
         } else {
             incoming.abandon_bad_chunk(&context, batch.out());
         }
-        let (row, _) = core.count(Operation::Set, size);
-        self.tallies[from.queue()].add(row, from.arrived_nanos);
+        core.tally_request(
+            &mut self.tallies[from.queue()],
+            Operation::Set,
+            size,
+            from.arrived_nanos,
+        );
         self.end_reply(at, &mut from);
     }
 
@@ -251,8 +256,12 @@ impl Desk {
             batch.abandon();
             return self.joinings.push_front(under_way);
         }
-        let (row, _) = core.count(Operation::Set, *size);
-        self.tallies[from.queue()].add(row, from.arrived_nanos);
+        core.tally_request(
+            &mut self.tallies[from.queue()],
+            Operation::Set,
+            *size,
+            from.arrived_nanos,
+        );
         self.end_reply(at, from);
     }
 }
@@ -267,6 +276,7 @@ fn sent<T: Transport>(core: &mut Core<T>, at: At<'_>, transfer: Transfer) {
     let Transfer { to, reply, mut tally, is_first, .. } = transfer;
     let now = core.clock.nanos();
     if !tally.is_empty() {
+        core.note_datagrams(&mut tally, Some(&to.peer), now);
         core.shared.workers[core.id.index()].book.settle(&mut tally, now, |_, _| {});
     }
     if is_first {

@@ -112,6 +112,7 @@ impl Session {
             touched: &touched,
             large_from: u64::MAX,
             veil: None,
+            read_only: false,
         };
         let limits = Limits { item_bytes_max: ITEM_BYTES_MAX, line_bytes_max: 1 << 20 };
         let frame = match parse(input, &limits) {
@@ -219,7 +220,7 @@ impl Session {
             Question::Lanes => out.extend_from_slice(b"STAT threshold_bytes 1456\r\nEND\r\n"),
             Question::Cachedump { class, limit: _ } => {
                 let mut walk = Listing::default();
-                while !self.store.list(class, &mut walk, self.now, |key, meta| {
+                while !self.store.list(1 << class, &mut walk, self.now, |key, meta, _| {
                     stats::write_item(key, meta, out);
                 }) {}
                 out.extend_from_slice(b"END\r\n");
@@ -231,6 +232,8 @@ impl Session {
             Question::Balance => stats::write_balance(&BalanceSnapshot::default(), out),
             Question::Latency
             | Question::Buckets
+            | Question::Large
+            | Question::Dump { .. }
             | Question::Clients
             | Question::Connections
             | Question::Udp
@@ -255,6 +258,7 @@ impl Session {
             touched: &touched,
             large_from: u64::MAX,
             veil: None,
+            read_only: false,
         };
         let landing = incoming.draft();
         let taken = landing.missing().min(self.input.len());

@@ -112,6 +112,12 @@ pub struct Plan {
     pub binding: Binding,
     /// Who may ask, where not everybody may: lines `user:password`.
     pub users: Option<&'static str>,
+    /// What takes so long is slow.
+    pub slow: Option<Duration>,
+    /// Keys of large requests are told.
+    pub log_keys: bool,
+    /// Most connections of an address; all of memory's clients have one. 0 for any number.
+    pub connections_per_address: usize,
 }
 
 impl Plan {
@@ -145,6 +151,9 @@ impl Plan {
             resp: true,
             binding: Binding::Auto,
             users: None,
+            slow: None,
+            log_keys: false,
+            connections_per_address: 0,
         }
     }
 
@@ -489,6 +498,8 @@ pub fn domain_of<S>(
     let started_seconds = clock.unix_seconds(clock.nanos());
     let store = store(plan);
     let shared = Shared::in_company(store, settings, policy.initial(), started_seconds, company);
+    // Who connects at listener 1 may change nothing.
+    shared.read_only.get_or_init(|| vec![false, true]);
     if let Some(kept) = &plan.kept {
         shared.store.raise_seq(kept.tier.sequence());
         let durable = Durable::new(kept.tier.clone(), kept.interval, Recovery::default());
@@ -576,6 +587,10 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         domains: Vec::new(),
         kernel: Default::default(),
         secret_seed: 0x5eed,
+        slow: plan.slow,
+        log_keys: plan.log_keys,
+        connections_per_address: plan.connections_per_address,
+        sandbox: Default::default(),
         policy,
     }
 }

@@ -39,6 +39,8 @@ pub enum Status {
     UnknownCommand = 0x81,
     /// No memory.
     OutOfMemory = 0x82,
+    /// It is not served there.
+    NotSupported = 0x83,
     /// The server has failed.
     Failed = 0x84,
     /// It may be asked again later.
@@ -59,6 +61,7 @@ impl Status {
             Status::Refused => b"Auth failure.",
             Status::UnknownCommand => b"Unknown command",
             Status::OutOfMemory => b"Out of memory",
+            Status::NotSupported => b"Not supported",
             Status::Failed => b"Internal error",
             Status::Busy => b"Busy",
         }

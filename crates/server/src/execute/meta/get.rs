@@ -5,6 +5,7 @@ use super::super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::super::exptime::seconds_left;
 use super::super::{Context, Outcome, expires_at, reply, transfer};
 use laneway_store::{Got, ItemMeta, KeyHash, UnixSeconds};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{CRLF, Sink, put_flag, put_flag_bare, put_meta_value_head};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 
@@ -205,7 +206,8 @@ impl Seen {
         }
         if item.stale {
             put_flag_bare(out, b'X');
-            self.won |= !item.token_sent;
+            let may_win = !context.read_only || is_planted(Bug::ReadOnlyToken);
+            self.won |= !item.token_sent && may_win;
         }
         if self.won {
             put_flag_bare(out, b'W');

@@ -1,0 +1,212 @@
+//! Where it listens: `-l`, `-p` and `--resp`, as memcached reads them, with what may stand before
+//! an address.
+
+use crate::flags::Flags;
+use laneway_server::settings::Port;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+/// memcached's port.
+const PORT: u16 = 11211;
+/// Before an address of `-l` where nothing is encrypted, and where nothing may be changed.
+const NO_TLS: &str = "notls:";
+pub const READ_ONLY: &str = "readonly:";
+
+/// An address to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// It.
+    pub address: SocketAddr,
+    /// Connections to it are encrypted, if the server has a certificate (`-Z`).
+    pub encrypts: bool,
+    /// Nothing may be changed by them.
+    pub read_only: bool,
+}
+
+impl Place {
+    /// The same for the server.
+    pub fn port(&self) -> Port {
+        Port { address: self.address, read_only: self.read_only }
+    }
+}
+
+/// The addresses of `-l` and `-p`, as memcached reads them: names or numbers, separated by commas,
+/// each with or without a port; all interfaces where none is given.
+pub fn places(flags: &Flags) -> Result<Vec<Place>, String> {
+    let port = match flags.port {
+        None => PORT,
+        Some(-1) => 0, // the kernel chooses
+        Some(port) => u16::try_from(port).map_err(|_| {
+            format!("-p {port}: must be from 1 to 65535, 0 for none, or -1 for any free port")
+        })?,
+    };
+    if flags.port == Some(0) {
+        return Err("-p 0 turns TCP off, and nothing else is left; listen on a unix socket with \
+                    -s PATH, or leave -p out"
+            .to_owned());
+    }
+    resolve_places(flags, port)
+}
+
+/// Where Redis' clients may come.
+pub fn resp(flags: &Flags) -> Result<Vec<Place>, String> {
+    let Some(port) = flags.resp else { return Ok(Vec::new()) };
+    // A port of -l is memcached's. Where that leaves an address both ways, it is encrypted, and may
+    // be written to, as the address may by another port.
+    let mut all = resolve_places(flags, port)?;
+    all.iter_mut().for_each(|place| place.address.set_port(port));
+    all.sort_by_key(|place| (place.address, !place.encrypts));
+    let mut places: Vec<Place> = Vec::new();
+    for place in all {
+        match places.last_mut().filter(|last| last.address == place.address) {
+            Some(last) => last.read_only &= place.read_only,
+            None => places.push(place),
+        }
+    }
+    Ok(places)
+}
+
+/// The addresses of `-l`, those without a port with this one; all interfaces where none is given.
+pub fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
+    let places: Vec<&str> = flags.listen.iter().flat_map(|list| list.split(',')).collect();
+    let places: Vec<&str> = places.into_iter().filter(|place| !place.is_empty()).collect();
+    // An empty variable of a script must not open the server to everybody.
+    if !flags.listen.is_empty() && places.is_empty() {
+        return Err(format!(
+            "-l '{}': names no address; write one, or leave -l out for all interfaces",
+            flags.listen.join(",")
+        ));
+    }
+    if places.is_empty() {
+        let v4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let all = [v4, v6].map(|ip| SocketAddr::new(ip, port));
+        let place = |address| Place { address, encrypts: true, read_only: false };
+        return Ok(all.map(place).to_vec());
+    }
+    let mut all = Vec::new();
+    for place in places {
+        let (bare, encrypts, read_only) = without_words(place);
+        let found = resolve(flags, bare, port)?;
+        all.extend(found.into_iter().map(|address| Place { address, encrypts, read_only }));
+    }
+    Ok(all)
+}
+
+/// What stands behind the words before an address, and what these say: whether it encrypts, and
+/// whether it is read-only.
+fn without_words(place: &str) -> (&str, bool, bool) {
+    let (mut bare, mut encrypts, mut read_only) = (place, true, false);
+    // In either order.
+    loop {
+        match (bare.strip_prefix(NO_TLS), bare.strip_prefix(READ_ONLY)) {
+            (Some(rest), _) => (bare, encrypts) = (rest, false),
+            (_, Some(rest)) => (bare, read_only) = (rest, true),
+            (None, None) => return (bare, encrypts, read_only),
+        }
+    }
+}
+
+/// What stands before the port, and the port if there is one.
+fn apart(place: &str) -> (&str, Option<u16>) {
+    let port = place.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    port.map_or((place, None), |(host, port)| (host, Some(port)))
+}
+
+/// Look up the names of `-l` and `--admin`, once for as long as the process lives: SIGHUP needs no
+/// network then, which a sandbox leaves nobody. A name that is not found is left out; whoever needs
+/// it says so.
+pub fn look_up(flags: &Flags) -> BTreeMap<String, Vec<SocketAddr>> {
+    let places = flags.listen.iter().flat_map(|list| list.split(','));
+    let places = places.map(|place| without_words(place).0).chain(flags.admin.as_deref());
+    let names = places.filter(|place| !is_number(place)).map(|place| apart(place).0);
+    let names = names.filter(|name| !is_number(name));
+    let found = names.filter_map(|name| {
+        let found = (name, 0).to_socket_addrs().ok()?;
+        Some((name.to_owned(), found.collect()))
+    });
+    found.collect()
+}
+
+/// Whether it is no name.
+fn is_number(place: &str) -> bool {
+    let bare = place.trim_start_matches('[').trim_end_matches(']');
+    place.is_empty() || bare.parse::<IpAddr>().is_ok()
+}
+
+/// Addresses of a name that was looked up already, with its port or else this one.
+pub fn known(flags: &Flags, place: &str, otherwise: Option<u16>) -> Option<Vec<SocketAddr>> {
+    let (name, port) = apart(place);
+    let (found, port) = (flags.names.get(name)?, port.or(otherwise)?);
+    let mut found = found.clone(); // with the scope that an IPv6 address may have
+    found.iter_mut().for_each(|address| address.set_port(port));
+    Some(found)
+}
+
+fn resolve(flags: &Flags, place: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        format!("-l {place}: {error}; write an address, a name, or ADDRESS:PORT, [IPV6]:PORT")
+    };
+    let bare = place.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    if let Some(known) = known(flags, place, Some(port)) {
+        return Ok(known);
+    }
+    let found = match place.rsplit_once(':') {
+        Some((_, digits)) if digits.parse::<u16>().is_ok() => place.to_socket_addrs(),
+        _ => (place, port).to_socket_addrs(),
+    };
+    let found: Vec<SocketAddr> = found.map_err(|error| wrong(&error))?.collect();
+    if found.is_empty() { Err(wrong(&"no address of that name")) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{self, Asked};
+    use std::ffi::OsString;
+    use std::net::SocketAddrV6;
+
+    fn flags(line: &str) -> Flags {
+        match flags::read(line.split_whitespace().map(OsString::from), []) {
+            Ok(Asked::Serve(flags)) => *flags,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_are_looked_up_and_numbers_are_not() {
+        for (line, wanted) in [
+            ("-l 127.0.0.1,[::1],::1,10.0.0.1:5,[::1]:6 --admin 127.0.0.1:1", &[][..]),
+            ("-l readonly:notls:10.0.0.1,,notls:[::1]:5", &[]),
+            ("-l readonly:localhost:5,notls:localhost", &["localhost"]),
+            ("--admin localhost:1", &["localhost"]),
+            ("-l no-such-name.invalid", &[]),
+        ] {
+            let names = look_up(&flags(line));
+            assert_eq!(names.keys().collect::<Vec<_>>(), wanted, "{line}");
+            assert!(names.values().flatten().all(|found| found.ip().is_loopback()), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_looked_up_is_not_again() {
+        let mut flags = flags("-l readonly:cache.invalid,cache.invalid:5 -p 7");
+        assert!(places(&flags).is_err(), "there is no such name");
+        let ip: IpAddr = "192.0.2.1".parse().expect("it is one");
+        flags.names.insert("cache.invalid".into(), vec![SocketAddr::new(ip, 0)]);
+        let place = |port, read_only| Place {
+            address: SocketAddr::new(ip, port),
+            encrypts: true,
+            read_only,
+        };
+        assert_eq!(places(&flags), Ok(vec![place(7, true), place(5, false)]));
+        assert_eq!(known(&flags, "cache.invalid:9", None), Some(vec![SocketAddr::new(ip, 9)]));
+        assert_eq!(known(&flags, "cache.invalid", None), None);
+        let scoped = |port| SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 2));
+        flags.names.insert("fe80::1%eth0".into(), vec![scoped(0)]);
+        assert_eq!(known(&flags, "fe80::1%eth0", Some(7)), Some(vec![scoped(7)]));
+    }
+}
