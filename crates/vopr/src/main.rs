@@ -132,15 +132,13 @@ fn main() -> ExitCode {
     println!("{seeds} seeds, {failed} failed: {}", told.join(", "));
     let is_lacking = lacks_backups(&options, &counts, seeds);
     if is_lacking {
-        println!(
-            "FAIL: no backup came to its end in {seeds} seeds, or none was restored: none was judged"
-        );
+        println!("FAIL: no backup came to its end, or none was restored, in {seeds} seeds");
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether so many seeds, drawn as they are, must have made backups and restored some, and have not: a judge that is
-/// never asked finds nothing.
+/// Whether so many seeds, drawn as they are, must have made backups and restored some, and have
+/// not: a judge that is never asked finds nothing.
 fn lacks_backups(options: &Options, counts: &Counts, seeds: u64) -> bool {
     options.sets.is_empty() && SEEDS_OF_ALL <= seeds && counts.backups.min(counts.restores) == 0
 }

@@ -169,8 +169,7 @@ impl Shape {
 impl Swarm {
     /// The run of a seed.
     pub fn draw(seed: u64) -> Swarm {
-        let mut random = Random::new(seed ^ 0x5eed_0f5e_ed50_f5ee);
-        let random = &mut random;
+        let random = &mut Random::new(seed ^ 0x5eed_0f5e_ed50_f5ee);
         let shape = Shape::draw(random);
         let kept = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
         let kept = kept[random.below(5) as usize];
