@@ -99,7 +99,8 @@ fn a_log_that_nobody_takes_keeps_no_server_from_stopping() {
     }
     let stats = ask(&mut another, b"stats large\r\n", b"END\r\n");
     let stats = String::from_utf8(stats).expect("stats are text");
-    assert!(stats.contains("STAT request:19:operation get\r\n"), "{stats}");
+    // On a busy machine others were slow, too.
+    assert_eq!(stats.matches(":operation get\r\n").count(), 20, "{stats}");
     drop(another);
     server.stop();
 }
