@@ -194,11 +194,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_seeds_without_a_backup_fails() {
+    fn a_range_of_seeds_without_a_backup_or_a_restore_fails() {
         let options = Options::default();
         let without = Counts::default();
-        let with = Counts { backups: 1, ..Counts::default() };
+        let unrestored = Counts { backups: 1, ..Counts::default() };
+        let with = Counts { restores: 1, ..unrestored };
         assert!(lacks_backups(&options, &without, SEEDS_OF_ALL));
+        assert!(lacks_backups(&options, &unrestored, SEEDS_OF_ALL));
         assert!(!lacks_backups(&options, &with, SEEDS_OF_ALL));
         assert!(!lacks_backups(&options, &without, SEEDS_OF_ALL - 1));
         let sets = vec![("backups".into(), 0)];
