@@ -186,7 +186,7 @@ impl Server {
     }
 }
 
-/// What carries questions and answers.
+/// Connects to the server: the stream carries questions and answers.
 fn stream(whom: &Whom) -> Result<Box<dyn Stream>, Failure> {
     match &whom.place {
         Place::Unix(path) => {

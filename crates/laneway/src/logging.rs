@@ -54,7 +54,7 @@ pub fn wait_for_nobody() {
 pub fn has_room() -> bool {
     let stderr = std::io::stderr();
     let mut asked = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
-    // What cannot be asked is written to, and refuses that or does not.
+    // Where `poll` fails, the line is written all the same: the write tells what is wrong.
     !matches!(poll(&mut asked, PollTimeout::ZERO), Ok(0))
 }
 

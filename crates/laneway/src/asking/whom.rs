@@ -1,11 +1,11 @@
-//! Which server is asked, and what it is shown first: the flags that `stats`, `top` and `ping`
-//! share.
+//! The flags that `stats`, `top`, `ping` and `backup` share: they say which server is asked, and
+//! how it lets in who asks.
 
 use laneway_tls::ClientFiles;
 use lexopt::{Arg, Error, Parser, ValueExt};
 use std::ffi::OsString;
 
-/// What the help of such a command says of them.
+/// The paragraph of a command's `--help` that lists these flags.
 pub const HELP: &str = "\
   --server HOST:PORT   the server                                  [127.0.0.1:11211]
   --socket PATH        a unix socket instead
@@ -64,7 +64,7 @@ pub enum Other<'a> {
 }
 
 impl Other<'_> {
-    /// What is said of one that nobody knows.
+    /// The error for a flag or a word that no command takes.
     pub fn unexpected(self) -> Error {
         match self {
             Other::Flag(name) if name.len() == 1 => Error::UnexpectedOption(format!("-{name}")),

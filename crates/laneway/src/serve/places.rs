@@ -93,8 +93,8 @@ pub fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
     Ok(all)
 }
 
-/// What stands behind the words before an address, and what these say: whether it encrypts, and
-/// whether it is read-only.
+/// Splits the words before an address (`notls:`, `readonly:`) from it: the bare address, whether it
+/// encrypts, and whether it is read-only.
 fn without_words(place: &str) -> (&str, bool, bool) {
     let (mut bare, mut encrypts, mut read_only) = (place, true, false);
     // In either order.
