@@ -23,7 +23,7 @@ def check(port, protocol):
     assert text.command_count() > 40 and "get" in text.command()
     assert text.client_setname("tester") and text.client_getname() == "tester"
     assert text.set("k", "v", ex=100, nx=True) is True and text.set("k", "w", nx=True) is None
-    assert text.set("k", "w", get=True, keepttl=True) == "v" and text.ttl("k") == 100
+    assert text.set("k", "w", get=True, keepttl=True) == "v" and text.ttl("k") > 90
     assert text.get("k") == "w" and text.get("none") is None
     assert text.mset({"a": 1, "b": 2}) and text.mget("a", "none", "b") == ["1", None, "2"]
     assert text.incr("n") == 1 and text.incrby("n", 41) == 42 and text.decr("n", 43) == -1

@@ -41,7 +41,7 @@ func refused(what string, err error, words string) {
 func values(ctx context.Context, c *redis.Client) {
 	must("SET", c.Set(ctx, "k", "v", 100*time.Second).Err())
 	same("GET", c.Get(ctx, "k").Val(), "v")
-	same("TTL", c.TTL(ctx, "k").Val(), 100*time.Second)
+	same("TTL", c.TTL(ctx, "k").Val() > 90*time.Second, true) // A machine may be busy.
 	set, err := c.SetNX(ctx, "k", "w", 0).Result()
 	must("SETNX", err)
 	same("SETNX of what is there", set, false)

@@ -41,7 +41,10 @@ static void values(void) {
     is_text(ask(REDIS_REPLY_STATUS, "FLUSHALL"), "OK", 2, "FLUSHALL");
     is_text(ask(REDIS_REPLY_STATUS, "SET k v EX 100"), "OK", 2, "SET");
     is_text(ask(REDIS_REPLY_STRING, "GET k"), "v", 1, "GET");
-    is_number(ask(REDIS_REPLY_INTEGER, "TTL k"), 100, "TTL");
+    redisReply *left = ask(REDIS_REPLY_INTEGER, "TTL k");
+    if (left->integer <= 90 || left->integer > 100) /* A machine may be busy. */
+        fail("TTL", "a wrong number");
+    freeReplyObject(left);
     freeReplyObject(ask(REDIS_REPLY_NIL, "SET k w NX"));
     freeReplyObject(ask(REDIS_REPLY_NIL, "GET none"));
     is_text(ask(REDIS_REPLY_STATUS, "MSET a 1 b 2"), "OK", 2, "MSET");

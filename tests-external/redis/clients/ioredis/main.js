@@ -6,7 +6,7 @@ const Redis = require("ioredis");
 async function values(redis) {
   assert.equal(await redis.set("k", "v", "EX", 100), "OK");
   assert.equal(await redis.get("k"), "v");
-  assert.equal(await redis.ttl("k"), 100);
+  assert.ok((await redis.ttl("k")) > 90); // A machine may be busy.
   assert.equal(await redis.set("k", "w", "NX"), null);
   assert.equal(await redis.get("none"), null);
   assert.equal(await redis.mset("a", 1, "b", 2), "OK");

@@ -6,7 +6,7 @@ const { createClient, RESP_TYPES, WatchError } = require("redis");
 async function values(redis) {
   assert.equal(await redis.set("k", "v", { expiration: { type: "EX", value: 100 } }), "OK");
   assert.equal(await redis.get("k"), "v");
-  assert.equal(await redis.ttl("k"), 100);
+  assert.ok((await redis.ttl("k")) > 90); // A machine may be busy.
   assert.equal(await redis.set("k", "w", { condition: "NX" }), null);
   assert.equal(await redis.get("none"), null);
   assert.equal(await redis.mSet([["a", "1"], ["b", "2"]]), "OK");

@@ -13,7 +13,8 @@ for protocol in -2 -3; do
     same FLUSHALL "$(cli $protocol FLUSHALL)" OK
     same SET "$(cli $protocol SET k v EX 100)" OK
     same GET "$(cli $protocol GET k)" v
-    same TTL "$(cli $protocol TTL k)" 100
+    left=$(cli $protocol TTL k)
+    [ "$left" -gt 90 ] || same TTL "$left" 100 # A machine may be busy.
     same MGET "$(cli $protocol MGET k none k | tr '\n' ' ')" "v  v "
     same INCRBY "$(cli $protocol INCRBY n 42)" 42
     same LPUSH "$(cli $protocol LPUSH l 1 | cut -c1-26)" "ERR unknown command 'LPUSH"
