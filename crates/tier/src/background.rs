@@ -78,7 +78,12 @@ impl Shared {
         let checkpoint = if is_urgent { Ok(false) } else { self.checkpoint_if_due() };
         let due = u64::from(used) * 100
             >= u64::from(self.shape.segments) * u64::from(self.settings.migrate_percent);
-        if due && self.empty_segment(&mut self.maintenance(), false)? {
+        // Where it fails for want of room, what comes next may make some.
+        let emptied = match due {
+            true => self.empty_segment(&mut self.maintenance(), false),
+            false => Ok(false),
+        };
+        if let Ok(true) = emptied {
             let now_used = self.shape.segments - self.writer().log.free_slots();
             if now_used < used {
                 return Ok(true);
@@ -91,6 +96,7 @@ impl Shared {
             Ok(false) if is_urgent => self.checkpoint_if_due(),
             done => done,
         };
+        emptied?;
         match evicted? {
             true => Ok(true),
             false => checkpoint,

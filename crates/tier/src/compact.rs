@@ -26,11 +26,15 @@ impl Shared {
         empty || live * 4 < bytes * 3
     }
 
-    /// Merges the sparsest tables into new ones; false if that would gain nothing.
-    pub fn compact_tables(&self, _turn: &mut Maintenance) -> Result<bool> {
-        let mut tables: Vec<Table> = self.accounts().tables.iter().copied().collect();
-        let share = |table: &Table| table.live * 1000 / u64::from(table.bytes.max(1));
-        tables.sort_by_key(share);
+    /// Merges the sparsest tables into new ones; false if that would gain nothing. Where nothing is
+    /// evicted, those of which nothing is current go first, by themselves: they need no room, and
+    /// make some.
+    pub fn compact_tables(&self, turn: &mut Maintenance) -> Result<bool> {
+        if !self.evicts() && self.drop_empty_tables(turn)? {
+            return Ok(true);
+        }
+        let mut tables = self.tables_that(|table| self.evicts() || table.live != 0);
+        tables.sort_by_key(|table| table.live * 1000 / u64::from(table.bytes.max(1)));
         let mut live = 0;
         let chosen = tables.iter().take_while(|table| {
             let dense = u64::from(table.bytes) * 9 < table.live * 10;
@@ -39,6 +43,20 @@ impl Shared {
         });
         let count = chosen.count();
         tables.truncate(count);
+        self.merge(turn, tables)
+    }
+
+    /// Frees the tables of which nothing is current; false if there are none.
+    pub fn drop_empty_tables(&self, turn: &mut Maintenance) -> Result<bool> {
+        let empty = self.tables_that(|table| table.live == 0);
+        self.merge(turn, empty)
+    }
+
+    fn tables_that(&self, wanted: impl Fn(&Table) -> bool) -> Vec<Table> {
+        self.accounts().tables.iter().filter(|table| wanted(table)).copied().collect()
+    }
+
+    fn merge(&self, _turn: &mut Maintenance, tables: Vec<Table>) -> Result<bool> {
         let (mut moving, mut emptied) = (Vec::new(), Vec::new());
         for table in tables {
             let (mut current, mut is_whole) = (Vec::new(), true);

@@ -230,14 +230,16 @@ impl Shared {
         self.evict_step(turn)
     }
 
-    /// How long a sort table may become: where values are evicted free runs are short. Not so short
-    /// that there would be many tables.
+    /// How long a sort table may become: where values were evicted or deleted here and there, free
+    /// runs are short. Not so short that there would be many tables, where eviction makes longer
+    /// ones; where nobody does, a short one is better than to refuse what there is room for.
     pub fn run_bytes(&self) -> usize {
-        if !self.evicts() {
-            return usize::MAX;
-        }
         let longest = self.space.longest_run() as usize * BLOCK_BYTES;
-        longest.max(self.settings.table_bytes / TABLE_SHARE)
+        let least = match self.evicts() {
+            true => self.settings.table_bytes / TABLE_SHARE,
+            false => BLOCK_BYTES,
+        };
+        longest.max(least)
     }
 
     fn begin_round(&self, turn: &Maintenance) -> Round {

@@ -122,12 +122,25 @@ impl Shared {
             if reserve < before {
                 return Ok(());
             }
-            let emptied = match self.empty_segment(&mut self.maintenance(), false) {
+            let emptied = self.empty_segment(&mut self.maintenance(), false);
+            let emptied = match emptied {
                 // Nothing could be evicted for the sort table.
                 Err(Error::SsdFull { .. }) if self.evicts() => false,
+                // There may be tables of which nothing is current any more.
+                Err(full @ Error::SsdFull { .. }) => {
+                    let makes_room = self.compact_tables(&mut self.maintenance());
+                    if !makes_room.unwrap_or(false) {
+                        return Err(full);
+                    }
+                    true
+                }
                 emptied => emptied?,
             };
             let gained = before < self.writer().log.free_slots();
+            if !gained && !self.evicts() {
+                // They take room that a checkpoint may want.
+                let _ = self.drop_empty_tables(&mut self.maintenance());
+            }
             if !gained && 0 < checkpoints_left {
                 // What is left may be tombstones, which a checkpoint makes superfluous.
                 checkpoints_left -= 1;
@@ -144,9 +157,20 @@ impl Shared {
 
     /// Empties one segment; false if none can be. Where `even_damaged`, what cannot be read goes.
     pub fn empty_segment(&self, turn: &mut Maintenance, even_damaged: bool) -> Result<bool> {
-        match self.coldest(turn, even_damaged) {
-            Some(segment) => self.empty(turn, segment, even_damaged).map(|()| true),
-            None => Ok(false),
+        let Some(coldest) = self.coldest(turn, even_damaged) else { return Ok(false) };
+        let full = match self.empty(turn, coldest, even_damaged) {
+            Err(full @ Error::SsdFull { .. }) if !self.evicts() => full,
+            emptied => return emptied.map(|()| true),
+        };
+        // There is no room for a sort table of it, and much of it is current. What is current of
+        // another may be less, and is appended again.
+        let may = |slot| even_damaged || !turn.quarantined.contains(&slot);
+        let mut others = self.sealed();
+        others.retain(|&(slot, ..)| slot != coldest.0 && may(slot) && self.is_sparse(slot));
+        let live = self.accounts().segments.clone();
+        match others.into_iter().min_by_key(|&(slot, ..)| live[slot as usize]) {
+            Some(sparsest) => self.empty(turn, sparsest, even_damaged).map(|()| true),
+            None => Err(full),
         }
     }
 

@@ -258,6 +258,54 @@ fn a_full_log_is_an_error_that_loses_nothing_and_deletes_still_work() {
     (40..held).for_each(|number| holds(&tier, number, number, 900));
 }
 
+/// Puts values until the SSD is full; returns how many.
+fn fill_ssd(tier: &Tier, first: u64, bytes: usize) -> u64 {
+    for number in first.. {
+        match tier.put(&key(number), &value(number, bytes), meta(number as u32)) {
+            Ok(_) => {}
+            Err(Error::SsdFull { .. }) => return number - first,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!("an SSD has an end")
+}
+
+#[test]
+fn an_ssd_with_holes_of_one_block_takes_small_items_and_deletions() {
+    let (tier, _) = machine(Kind::Pm).open(settings()).unwrap();
+    let held = fill_ssd(&tier, 0, 4000);
+    assert!(300 < held, "{held} values of a block each");
+    for number in (0..held).step_by(2) {
+        assert!(tier.delete(&key(number)).unwrap());
+    }
+    // They are more than the log, and no two free blocks lie together for a sort table of two.
+    let small = 50_000..50_000 + 2 * PM_BYTES as u64 / 500;
+    for number in small.clone() {
+        put(&tier, number, number, 500);
+    }
+    small.for_each(|number| holds(&tier, number, number, 500));
+    for number in (1..held).step_by(2) {
+        holds(&tier, number, number, 4000);
+        assert!(tier.delete(&key(number)).unwrap());
+    }
+}
+
+#[test]
+fn sort_tables_of_which_nothing_is_current_make_room_for_values() {
+    let (tier, _) = machine(Kind::Pm).open(settings()).unwrap();
+    let mut first = 0;
+    while tier.stats().items.small_on_ssd < 150 {
+        put(&tier, first, first, 500);
+        first += 1;
+    }
+    let tables = tier.stats().tables;
+    (0..first).for_each(|number| assert!(tier.delete(&key(number)).unwrap()));
+    let held = fill_ssd(&tier, first, 60_000);
+    fill_ssd(&tier, first + held, 4000);
+    assert!(tables > 8, "{tables} sort tables");
+    assert_eq!(tier.stats().tables, 0, "what nobody can read took the room of values");
+}
+
 #[test]
 fn a_failed_flush_stays_failed_until_the_store_is_opened_again() {
     let machine = machine(Kind::Wal);
