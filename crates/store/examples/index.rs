@@ -9,7 +9,7 @@
 //! `map_batched`.
 
 use hashbrown::HashTable;
-use laneway_store::{Config, KeyHash, Mode, Store};
+use laneway_store::{Config, HugePages, KeyHash, Mode, Store};
 use parking_lot::RwLock;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn filled_store(items: u64) -> Arc<Store> {
     let config = Config {
         memory_bytes: (256 << 20) + items * 256,
         mode: Mode::Store,
-        huge_pages: true,
+        huge_pages: HugePages::All,
         ..Config::default()
     };
     let store = Store::new(config).expect("memory");

@@ -2,7 +2,7 @@
 //! not a benchmark. `cargo run --release -p laneway-store --example speed [items] [value bytes]
 //! [operations]`
 
-use laneway_store::{Config, Got, Mode, Store};
+use laneway_store::{Config, Got, HugePages, Mode, Store};
 use std::{hint::black_box, sync::Arc};
 
 const NOW: u32 = 1_000_000;
@@ -16,7 +16,7 @@ fn main() {
         memory_bytes: (256 << 20) + items * (value_bytes as u64 + 100) * 2,
         mode: Mode::Cache,
         item_bytes_max: 8 << 20,
-        huge_pages: true,
+        huge_pages: HugePages::All,
         window: None,
         ..Config::default()
     };

@@ -23,7 +23,7 @@ impl Charge {
     pub fn grow_to(&mut self, bytes: u64) -> Result<(), Refused> {
         let more = bytes.saturating_sub(self.bytes);
         let unpublished = &self.store.counters.unpublished_bytes;
-        let most = self.store.unpublished_bytes_max;
+        let most = self.store.unpublished_bytes_max();
         if most < unpublished.fetch_add(more, Relaxed) + more || meter::is_refused() {
             unpublished.fetch_sub(more, Relaxed);
             return Err(Refused::OutOfMemory);
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn charges_fill_the_limit_and_give_it_back() {
         let store = Store::new(Config::default()).expect("a small store");
-        let most = store.unpublished_bytes_max;
+        let most = store.unpublished_bytes_max();
         let mut one = store.charge();
         assert_eq!(one.grow_to(most), Ok(()));
         let mut two = store.charge();

@@ -298,7 +298,7 @@ impl Large {
         let class = class_for_piece(&store.memory, stream_left.min(payload), alone);
         let slot_bytes = store.memory.class(class).slot_bytes as u64;
         let unpublished = &store.counters.unpublished_bytes;
-        let most = store.unpublished_bytes_max;
+        let most = store.unpublished_bytes_max();
         let with_it = unpublished.fetch_add(slot_bytes, Relaxed) + slot_bytes;
         if most < with_it || meter::is_refused() {
             unpublished.fetch_sub(slot_bytes, Relaxed);

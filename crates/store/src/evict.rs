@@ -24,7 +24,7 @@ use crate::{
     location::{Location, Medium},
     mark::{self, Mark},
     memory::SlotAt,
-    meter,
+    meter, record,
     store::Store,
     types::Mode,
 };
@@ -521,6 +521,9 @@ impl Store {
             self.relocate_piece(at, budget);
             return;
         }
+        if self.drop_flushed(offset) {
+            return;
+        }
         let mark = mark::load(self.memory.mark_of(at));
         if mark.frequency() > 0 && self.relocate(at, mark, budget) {
             return;
@@ -530,6 +533,17 @@ impl Store {
         } else {
             self.relocate_piece(at, budget);
         }
+    }
+
+    /// Takes the small item at an offset out if it was flushed; true if so. Nothing living makes
+    /// room for such, and none may come behind the sweep's hand: a pass is taken to have seen all
+    /// that were flushed before it ([`Store::flush_all`]).
+    pub(crate) fn drop_flushed(&self, offset: usize) -> bool {
+        let header = record::read(&self.memory.items, offset);
+        header.is_some_and(|header| header.flush != self.flush_now())
+            && self.unlink_slot(offset, Unlinked::Expired, &mut |header| {
+                header.flush != self.flush_now()
+            })
     }
 
     /// Move a small item to another slot of its class. False if there is none, or no item.

@@ -80,6 +80,7 @@ pub use record::{HEADER_BYTES, HEADER_EXT_BYTES};
 pub use store::Store;
 pub use sweep::Swept;
 pub use types::{
-    ClassStats, Config, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, Refused, Stats, UnixSeconds,
+    ClassStats, Config, HugePages, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, Refused, Stats,
+    UnixSeconds,
 };
 pub use window::{Onlooker, SharedArray, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_BYTES, Window};

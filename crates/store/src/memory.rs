@@ -13,7 +13,7 @@ use crate::{
     mark::{self, Mark},
     pool::{Pool, PoolCounts},
     region::Region,
-    types::{ClassStats, Config, Mode, UnixSeconds},
+    types::{ClassStats, Config, HugePages, Mode, UnixSeconds},
     window::{Onlooker, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_BYTES},
 };
 use laneway_sync::prim::{AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -106,7 +106,10 @@ impl Memory {
         let first = window_chunks.max(1);
         let window_limit = u64::from(first - 1) * chunk_bytes as u64;
         Ok(Memory {
-            marks: Region::reserve(chunks * marks_stride(chunk_bytes) * 2, config.huge_pages)?,
+            marks: Region::reserve(
+                chunks * marks_stride(chunk_bytes) * 2,
+                config.huge_pages == HugePages::All,
+            )?,
             bitmaps: Region::reserve(chunks * bitmap_words * 8, false)?,
             infos: (0..chunks).map(|_| ChunkInfo::default()).collect(),
             classes: wide.chain(cut).enumerate().map(class).collect(),
@@ -274,10 +277,17 @@ impl Memory {
         let offset = (chunk as usize) << self.chunk_shift;
         match &self.window {
             Some(window) if self.is_in_window(offset) => window.pool.give(chunk, 0, |_| ()),
-            _ => self.pool.give(chunk, self.other_bytes(), |_| {
-                self.items.discard(offset, self.chunk_bytes());
-            }),
+            _ => self.pool.give(chunk, self.other_bytes(), |chunk| self.discard_chunk(chunk)),
         }
+    }
+
+    fn discard_chunk(&self, chunk: u32) {
+        self.items.discard((chunk as usize) << self.chunk_shift, self.chunk_bytes());
+    }
+
+    /// Returns one free chunk to the system if there are more than the limit allows; true if so.
+    pub fn discard_surplus(&self) -> bool {
+        self.pool.discard_surplus(self.other_bytes(), |chunk| self.discard_chunk(chunk))
     }
 
     /// What counts against the limit beside ordinary chunks.
@@ -530,9 +540,10 @@ impl Memory {
 /// Address space for up to four times the limit (at least 1 GiB), behind the window.
 fn reserve_items(config: &Config) -> io::Result<Region> {
     let array = config.window.as_ref().map(|window| &window.items);
+    let huge_pages = config.huge_pages == HugePages::All;
     let mut reserve = (config.memory_bytes.saturating_mul(4)).clamp(1 << 30, ITEM_BYTES_LIMIT);
     loop {
-        match Region::reserve_behind(array, reserve as usize, config.huge_pages) {
+        match Region::reserve_behind(array, reserve as usize, huge_pages) {
             Ok(region) => return Ok(region),
             // A limit on address space: be content with less room to grow.
             Err(_) if reserve / 2 > config.memory_bytes => reserve /= 2,

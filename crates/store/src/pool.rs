@@ -140,6 +140,20 @@ impl Pool {
         self.show(&state);
     }
 
+    /// Returns the pages of one chunk to the system, by `discard`, if the free ones are more than
+    /// may still be taken, as they are once the limit was lowered; true if there was one.
+    pub fn discard_surplus(&self, other_bytes: u64, discard: impl FnOnce(u32)) -> bool {
+        let mut state = self.lock();
+        let surplus = state.free.len() as i64 > self.counts_of(&state, other_bytes).available;
+        let Some(chunk) = surplus.then(|| state.free.pop()).flatten() else { return false };
+        drop(state); // to discard takes the kernel a while
+        discard(chunk);
+        let mut state = self.lock();
+        state.bare.push(chunk);
+        self.show(&state);
+        true
+    }
+
     /// Change the limit.
     pub fn set_limit_bytes(&self, bytes: u64) {
         self.lock().limit_bytes = bytes;

@@ -114,6 +114,9 @@ impl Store {
 
     /// Move the item in a slot of the window out of it. False if there is no memory, or no item.
     fn demote(&self, at: SlotAt, mark: Mark, budget: &mut Budget) -> bool {
+        if self.drop_flushed(self.memory.offset_of(at)) {
+            return true; // its slot is free, and that is what it was to move for
+        }
         let class = self.memory.ordinary_class(at.class);
         let to = self.memory.take(class).or_else(|| {
             // The rest of the step is for this one: half of it to find what to evict.
@@ -128,6 +131,9 @@ impl Store {
 
     /// Get whatever is in a slot of the window out of its chunk.
     pub(crate) fn vacate_in_window(&self, at: SlotAt, budget: &mut Budget) {
+        if self.drop_flushed(self.memory.offset_of(at)) {
+            return;
+        }
         let mark = self.memory.load_mark(self.memory.mark_of(at), self.memory.offset_of(at), None);
         let elsewhere = || self.memory.take_spared(at.class, false);
         let to = (mark.frequency() > 0).then(elsewhere).flatten();
@@ -151,8 +157,10 @@ impl Store {
         let is_it = |l: Location| l.medium() == Medium::Arena && l.offset() == old.offset();
         let found = self.index.find(entered.bucket, hash.tag(), is_it);
         let header = record::read(&self.memory.items, offset);
-        // The slot may have been cut anew since the caller looked.
-        let fits = |header: &record::Header| self.memory.holds(to, header.record_bytes());
+        // The slot may have been cut anew since the caller looked, or all was flushed.
+        let fits = |header: &record::Header| {
+            header.flush == self.flush_now() && self.memory.holds(to, header.record_bytes())
+        };
         let (Some((place, location)), Some(header)) = (found, header.filter(fits)) else {
             version.leave_unchanged(entered.before);
             self.memory.give(to);

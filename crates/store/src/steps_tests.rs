@@ -3,7 +3,7 @@
 //! without its feature.)
 
 use crate::{
-    budget::{COPY_BYTES, END, GIVE, LIST_LOOKS, PICK, STEP, TAKE_OUT},
+    budget::{Budget, COPY_BYTES, END, GIVE, LIST_LOOKS, PICK, STEP, TAKE_OUT},
     geometry::BLOCK_BYTES,
     meter::{self, Work},
     store::Store,
@@ -53,6 +53,40 @@ fn a_sweep_of_everything_expired_takes_few_items_out_a_step() {
         steps += 1;
     }
     assert!(steps > ITEMS * TAKE_OUT / STEP, "{steps} steps");
+}
+
+#[test]
+fn a_lower_limit_gives_free_chunks_back_and_bounds_drafts() {
+    let config = Config { memory_bytes: 32 << 20, ..Config::default() };
+    let store = Store::new(config).expect("a small store");
+    let drafts = store.unpublished_bytes_max();
+    (0..200_000).for_each(|number| set(&store, &format!("key{number}"), 100, NOW + 1));
+    while !store.sweep(NOW + 1, 1_000_000).is_over || store.stats().items > 0 {}
+    assert!(store.stats().pool_free_bytes > 20 << 20, "{:?}", store.stats());
+    store.set_memory_bytes(8 << 20);
+    while !store.sweep(NOW + 1, 1_000_000).is_over {}
+    let stats = store.stats();
+    assert!(stats.pool_free_bytes <= 8 << 20, "{} bytes are kept", stats.pool_free_bytes);
+    assert_eq!(store.unpublished_bytes_max(), drafts / 4);
+}
+
+#[test]
+fn what_was_flushed_moves_nowhere() {
+    let store = cache(16);
+    for number in 0..60_000 {
+        set(&store, &format!("key{number}"), 100, 0);
+        hit(&store, &format!("key{number}"));
+    }
+    assert!(store.flush_all());
+    store.set_memory_bytes(4 << 20);
+    let mut steps = 0;
+    while store.memory.pool_counts().available < 0 {
+        let ((), work) = work_of(|| store.drain_step(&mut Budget::of(STEP)));
+        assert_eq!(work.bytes, 0, "a flushed item was copied");
+        steps += 1;
+        assert!(steps < 1_000_000, "chunks are not emptied");
+    }
+    assert_eq!(store.stats().evictions, 0);
 }
 
 #[test]

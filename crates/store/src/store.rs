@@ -11,7 +11,7 @@ use crate::{
     mark::{self, Mark},
     memory::Memory,
     record::{self, FLUSH_GENERATIONS, HEADER_BYTES, Header},
-    types::{Config, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, UnixSeconds},
+    types::{Config, HugePages, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, UnixSeconds},
 };
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::{
@@ -30,7 +30,8 @@ const MEMORY_BYTES_MIN: u64 = 1 << 20;
 pub struct Store {
     pub(crate) mode: Mode,
     pub(crate) item_bytes_max: u64,
-    pub(crate) unpublished_bytes_max: u64,
+    /// The share of the memory that drafts may hold, as bytes of the memory at the start.
+    unpublished_share: (u64, u64),
     hasher: Hasher,
     pub(crate) index: Index,
     pub(crate) memory: Memory,
@@ -110,15 +111,13 @@ impl Store {
         let buckets_max = (memory.items.bytes() / 24 * 16 / 64) as u64;
         let buckets = config.buckets_initial.min(config.memory_bytes / 16 / 64).max(1);
         let window = config.window.as_ref();
-        let index = Index::new(buckets, buckets_max, config.huge_pages, window)?;
+        let huge_pages = config.huge_pages != HugePages::None;
+        let index = Index::new(buckets, buckets_max, huge_pages, window)?;
         memory.set_index_bytes(index.bytes());
         Ok(Arc::new(Store {
             mode: config.mode,
             item_bytes_max: config.item_bytes_max,
-            // One item of the largest size must always be possible.
-            unpublished_bytes_max: config
-                .unpublished_bytes_max
-                .max(config.item_bytes_max + config.item_bytes_max / 8 + (64 << 10)),
+            unpublished_share: (config.unpublished_bytes_max, config.memory_bytes),
             hasher: Hasher::new(config.hash_seed),
             index,
             memory,
@@ -197,6 +196,19 @@ impl Store {
     /// limit, 1 GiB at least). Lowering takes effect little by little, with every draft and sweep.
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.memory.set_limit_bytes(bytes.max(MEMORY_BYTES_MIN));
+    }
+
+    /// The memory limit.
+    pub fn limit_bytes(&self) -> u64 {
+        self.memory.limit_bytes()
+    }
+
+    /// What drafts of large values may hold before they are published: the same share of the memory
+    /// as at the start, whatever its limit has become, and one item of the largest size always.
+    pub(crate) fn unpublished_bytes_max(&self) -> u64 {
+        let (bytes, of) = self.unpublished_share;
+        let share = u128::from(bytes) * u128::from(self.limit_bytes()) / u128::from(of);
+        (share as u64).max(self.item_bytes_max + self.item_bytes_max / 8 + (64 << 10))
     }
 
     /// The greatest sequence given out, or the one that none may be below.

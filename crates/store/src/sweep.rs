@@ -67,10 +67,12 @@ impl Store {
         if self.mode == Mode::Cache && self.memory.pool_counts().available < 0 {
             self.drain_step(&mut budget.split()); // the sweep goes on meanwhile
         }
+        let discarded = self.memory.discard_surplus();
         match self.sweeper.try_lock() {
             Ok(mut sweeper) => {
                 let swept = self.sweep_locked(&mut sweeper, now, slots, &mut budget);
-                Swept { is_over: swept.is_over && !self.has_remains(), ..swept }
+                let is_over = swept.is_over && !self.has_remains() && !discarded;
+                Swept { is_over, ..swept }
             }
             Err(_) => Swept { is_over: true, ..Swept::default() }, // somebody else is at it
         }

@@ -21,6 +21,19 @@ pub enum Mode {
     Store,
 }
 
+/// What lies on huge pages (2 MiB), where an address is translated in fewer steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HugePages {
+    /// Nothing.
+    None,
+    /// The index. It is dense, so that at most the last page of its buckets and that of its
+    /// overflow buckets are resident without being used.
+    Index,
+    /// Index, items and hit marks. Each class of items fills its own chunks, and a chunk's marks
+    /// have room for the smallest items, so that more is resident than is used.
+    All,
+}
+
 /// How to build a [`Store`](crate::Store).
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -36,8 +49,8 @@ pub struct Config {
     pub unpublished_bytes_max: u64,
     /// Buckets to begin with; the index grows from there.
     pub buckets_initial: u64,
-    /// Back the memory by huge pages where the kernel offers them.
-    pub huge_pages: bool,
+    /// What lies on huge pages where the kernel offers them.
+    pub huge_pages: HugePages,
     /// Memory through which somebody else looks at the store.
     pub window: Option<Window>,
 }
@@ -51,7 +64,7 @@ impl Default for Config {
             hash_seed: (0x6c61_6e65_7761_7931, 0x6c61_6e65_7761_7932),
             unpublished_bytes_max: 16 << 20,
             buckets_initial: 4096,
-            huge_pages: false,
+            huge_pages: HugePages::None,
             window: None,
         }
     }

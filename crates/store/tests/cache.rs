@@ -2,7 +2,7 @@
 //! shifted.
 
 use fastrand::Rng;
-use laneway_store::{Config, Got, Mode, Store};
+use laneway_store::{Config, Got, HugePages, Mode, Store};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -42,7 +42,7 @@ fn store(memory_bytes: u64) -> Arc<Store> {
         hash_seed: (SEED, 1),
         unpublished_bytes_max: 4 << 20,
         buckets_initial: 1,
-        huge_pages: false,
+        huge_pages: HugePages::None,
         window: None,
     })
     .expect("memory")

@@ -6,7 +6,7 @@
 //! or of memory that was reused are recognised. On failure the seed is printed.
 
 use fastrand::Rng;
-use laneway_store::{Config, Got, Mode, Refused, Store};
+use laneway_store::{Config, Got, HugePages, Mode, Refused, Store};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -163,7 +163,7 @@ fn run(hunt: Hunt) -> (Arc<Store>, Seen) {
         hash_seed: (hunt.seed, 1),
         unpublished_bytes_max: 4 << 20,
         buckets_initial: 1,
-        huge_pages: false,
+        huge_pages: HugePages::None,
         window: None,
     })
     .expect("memory");

@@ -1,8 +1,8 @@
 //! Keys read together are answered as each alone would be.
 
 use laneway_store::{
-    Config, FoundItem, GROUP, Got, Group, ItemMeta, Mode, SMALL_RECORD_BYTES_MAX, Sought, Store,
-    UnixSeconds,
+    Config, FoundItem, GROUP, Got, Group, HugePages, ItemMeta, Mode, SMALL_RECORD_BYTES_MAX,
+    Sought, Store, UnixSeconds,
 };
 use laneway_sync::append::Appending;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn store() -> Arc<Store> {
         hash_seed: (3, 4),
         unpublished_bytes_max: 4 << 20,
         buckets_initial: 64,
-        huge_pages: false,
+        huge_pages: HugePages::None,
         window: None,
     };
     Store::new(config).expect("room for a small store")

@@ -2,7 +2,7 @@
 //! the property test and the fuzzer. Nothing here is random: what happens depends on the operations
 //! alone.
 
-use laneway_store::{Config, Got, Hand, ItemMeta, Mode, Refused, Store, Window};
+use laneway_store::{Config, Got, Hand, HugePages, ItemMeta, Mode, Refused, Store, Window};
 use std::{
     cell::Cell,
     collections::{HashMap, HashSet},
@@ -114,7 +114,7 @@ fn config(mode: Mode, memory_bytes: u64) -> Config {
         hash_seed: HASH_SEED,
         unpublished_bytes_max: 1 << 20,
         buckets_initial: 1,
-        huge_pages: false,
+        huge_pages: HugePages::None,
         window: None,
     }
 }
