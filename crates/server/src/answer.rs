@@ -185,7 +185,8 @@ impl<S> Shared<S> {
     }
 
     /// What all workers counted, and the GETs that never came to one.
-    fn totals(&self) -> Totals {
+    /// What all domains and the kernel lane counted, since the start or the last reset.
+    pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.each_domain(|shared| totals.add_totals(&shared.board.totals()));
         let hits = self.kernel_hits();

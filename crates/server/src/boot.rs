@@ -16,7 +16,7 @@ use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::RingResponder;
 use laneway_rdma::verbs::{self, Hall, VerbsResponder};
 use laneway_store::layout::Hasher;
-use laneway_store::{Config, Mode, Store};
+use laneway_store::{Config, HugePages, Mode, Store};
 use laneway_tls::{EitherStream, EitherTransport};
 use laneway_transport::datagram::{Datagrams, Queue};
 use laneway_transport::rdma::{RdmaDatagrams, Watch, Whence};
@@ -572,7 +572,7 @@ fn store_config(settings: &Settings, hash_seed: (u64, u64)) -> Config {
         // Half the memory may be on its way in, or one item of the largest size.
         unpublished_bytes_max: (settings.memory_bytes / 2).max(item_bytes_max),
         buckets_initial: BUCKETS_INITIAL,
-        huge_pages: settings.huge_pages,
+        huge_pages: if settings.huge_pages { HugePages::All } else { HugePages::Index },
         window: None,
     }
 }

@@ -155,6 +155,12 @@ impl Kernel {
         self.counts().map_or(0, |counts| counts.of(Outcome::Hit))
     }
 
+    /// GETs that the lane answered since the start, whatever was reset.
+    pub fn hits_since_start(&self) -> u64 {
+        let counts = self.lane.as_ref().and_then(|lane| lane.counts().ok());
+        counts.map_or(0, |counts| counts.of(Outcome::Hit))
+    }
+
     /// GETs that the lane answered since the start, by floor log2 of key + value bytes.
     pub fn hits_of_class(&self) -> Option<Vec<u64>> {
         Some(self.lane.as_ref()?.counts().ok()?.hits_of_class().to_vec())

@@ -253,7 +253,7 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Answer "out of memory" instead of evicting (`-M`).
     pub store_mode: bool,
-    /// Back memory by huge pages (`-L`).
+    /// Items lie on huge pages (`-L`), as the index does anyway.
     pub huge_pages: bool,
     /// CAS ids are kept (`-C` turns them off).
     pub cas: bool,

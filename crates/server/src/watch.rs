@@ -9,6 +9,7 @@ use crate::counters::Totals;
 pub use crate::durable::backup::Ended;
 use crate::durable::shared::Durable;
 use crate::execute::VERSION;
+use crate::kernel::Kernel;
 use crate::latency::{Latencies, Operation, row};
 use crate::shared::{Phase, Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
@@ -242,7 +243,7 @@ impl<S> Shared<S> {
             latencies: by_kind(&self.latencies()),
             small_hits: self.small_hits(&totals),
             totals,
-            kernel_hits: self.kernel_hits(),
+            kernel_hits: self.kernel.get().map_or(0, Kernel::hits_since_start),
             store: self.store_stats(),
             swept: self.sum(|shared| shared.swept.load(Relaxed)),
             connections: self.connections_watch(),

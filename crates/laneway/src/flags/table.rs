@@ -120,7 +120,7 @@ flags! {
     Bytes item_bytes_max: Option<u64> = flag("max-item-size", "bytes").letter('I').default("1m")
         .help("largest item, with k, m or g; at most 1g and half of -m");
     Switch large_pages: bool = switch("enable-largepages").letter('L')
-        .help("back memory by huge pages where the kernel has them");
+        .help("items on huge pages too, where the kernel has them (the index is on such anyway)");
     Switch lock_memory: bool = switch("lock-memory").letter('k')
         .help("keep all memory resident");
     Switch no_cas: bool = switch("disable-cas").letter('C')

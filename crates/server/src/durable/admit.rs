@@ -2,14 +2,17 @@
 
 use super::ready::step_of;
 use super::state::Keeper;
-use super::task::{Step, Task};
+use super::task::{Gets, KEYS_PER_STEP, NO_MEMORY, Step, Task};
 use crate::execute::{self, Incoming};
-use crate::handoff::Work;
+use crate::handoff::{Origin, Work};
 use crate::requests::key_of;
+use crate::udp::buffers::Held;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::limits::BINARY_REQUEST;
-use laneway_wire::reply::ERROR;
+use laneway_wire::reply::{END, ERROR};
+use laneway_wire::udp::MESSAGE_BYTES_MAX;
 use laneway_wire::{Get, KEY_BYTES_MAX, Keys, Request, parse};
+use std::ops::Range;
 
 impl<S> Keeper<S> {
     /// Goes on with a task as far as it can.
@@ -58,6 +61,10 @@ impl<S> Keeper<S> {
                     let number = task.number.expect("it waits for what it has ordered");
                     self.suspended.insert(number, task);
                 }
+                (Step::Count, _) => {
+                    let number = task.number.expect("as above");
+                    self.counting.insert(number, task);
+                }
                 (_, Some(number)) => drop(self.suspended.insert(number, task)),
                 _ => continue,
             }
@@ -95,8 +102,11 @@ impl<S> Keeper<S> {
         if bytes.get(start) == Some(&BINARY_REQUEST) {
             return self.binary(task, bytes);
         }
+        if let Some(gets) = task.gets.take() {
+            return self.keys(task, bytes, gets, ends);
+        }
         task.range.end = bytes.len();
-        let bytes = &bytes[start..];
+        let (job, bytes) = (bytes, &bytes[start..]);
         let frame = match parse(bytes, &self.limits) {
             Ok(Some(frame)) => frame,
             // It was parsed before it was handed over.
@@ -120,7 +130,11 @@ impl<S> Keeper<S> {
         }
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = match &frame.request {
-            Request::Get(get) => return self.keys(task, get, ends),
+            Request::Get(Get { verb, exptime, keys }) => {
+                let left = range_of(keys.rest(), job);
+                let gets = Gets { verb: *verb, exptime: *exptime, left };
+                return self.keys(task, job, gets, ends);
+            }
             Request::FlushAll { delay, .. } if self.is_still() => {
                 return self.perform_flush(task, &frame.request, *delay);
             }
@@ -153,24 +167,34 @@ impl<S> Keeper<S> {
         }
     }
 
-    /// Keys of a multiget, one after the other.
-    fn keys(&mut self, task: &mut Task, get: &Get<'_>, ends: bool) -> Step {
-        let text = get.keys.rest();
-        loop {
-            let mut keys = Keys::new(&text[task.at..]);
-            let Some(key) = keys.next() else { break };
+    /// Keys of a multiget, one after the other; of many, some at a time.
+    fn keys(&mut self, task: &mut Task, bytes: &[u8], mut gets: Gets, ends: bool) -> Step {
+        let mut keys = Keys::new(&bytes[gets.left.clone()]);
+        let get = Get { verb: gets.verb, exptime: gets.exptime, keys };
+        task.gets = Some(gets.clone());
+        let mut done = 0;
+        while let Some(key) = keys.clone().next() {
+            if done == KEYS_PER_STEP {
+                return Step::Yield;
+            }
             let ready = self.ready(task, key, true);
             if let Some(step) = step_of(ready, task) {
                 if matches!(step, Step::Behind(_)) {
+                    keys.next();
                     self.fetch_ahead(&mut keys);
                 }
                 return step;
             }
-            if !self.perform_key(task, get, key) {
+            let [copied_before, _] = task.reply_bytes;
+            if !self.perform_key(task, &get, key) {
                 continue;
             }
+            keys.next();
+            done += 1;
             task.tries = 0;
-            task.at = text.len() - keys.rest().len();
+            gets.left.start = gets.left.end - keys.rest().len();
+            task.gets = Some(gets.clone());
+            bound_reply(task, copied_before);
             if task.done {
                 return Step::Done;
             }
@@ -179,10 +203,31 @@ impl<S> Keeper<S> {
             }
         }
         if ends {
-            task.reply.push_bytes(laneway_wire::reply::END);
+            task.reply.push_bytes(END);
         }
         Step::Done
     }
+}
+
+/// A reply by frames is no longer than they carry, and takes no memory that they have not; an error
+/// takes its place. (A multiget by TCP comes in jobs of a few keys.)
+fn bound_reply(task: &mut Task, copied_before: usize) {
+    let [copied, pinned] = task.reply_bytes;
+    if !matches!(task.origin, Some(Origin::Datagram(_))) {
+        return;
+    }
+    let grows = |held: &mut Held| held.grow(copied - copied_before);
+    if copied + pinned + END.len() > MESSAGE_BYTES_MAX {
+        task.fail("reply too long for UDP");
+    } else if !task.held.as_mut().is_none_or(grows) {
+        task.fail(NO_MEMORY);
+    }
+}
+
+/// Where the keys of a multiget stand in the job that it is read from.
+fn range_of(text: &[u8], bytes: &[u8]) -> Range<usize> {
+    let start = text.as_ptr().addr() - bytes.as_ptr().addr();
+    start..start + text.len()
 }
 
 fn is_noreply(request: &Request<'_>) -> bool {

@@ -198,9 +198,15 @@ impl<S> Keeper<S> {
         self.durable.veil.taken_back();
     }
 
+    /// Whether expired items are looked for: not while a flush waits for what is under way, nor by
+    /// a server that stops, which would have to wait until there are none.
+    pub(super) fn sweeps(&self) -> bool {
+        self.barrier.is_empty() && !self.flushing && !self.durable.is_stopping()
+    }
+
     /// Drops expired items from the tier, a few at a time.
     pub(super) fn drop_expired(&mut self) {
-        if self.now_nanos < self.sweep.1 || !self.barrier.is_empty() || self.flushing {
+        if !self.sweeps() || self.now_nanos < self.sweep.1 {
             return;
         }
         self.sweep.1 = self.now_nanos + SWEEP_NANOS;

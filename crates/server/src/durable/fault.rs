@@ -86,9 +86,7 @@ impl<S> Keeper<S> {
 
     /// When there is something to do at the latest, whatever else happens.
     pub fn due_nanos(&self) -> u64 {
-        // Nothing is swept while a flush waits for what is under way.
-        let sweeps = self.barrier.is_empty() && !self.flushing;
-        let sweep = if sweeps { self.sweep.1 } else { u64::MAX };
+        let sweep = if self.sweeps() { self.sweep.1 } else { u64::MAX };
         self.again_nanos().unwrap_or(u64::MAX).min(sweep)
     }
 

@@ -34,7 +34,7 @@ impl<S> Keeper<S> {
         if self.now_nanos < self.lines[of].again_nanos {
             return;
         }
-        let part = self.shared.settings.memory_bytes / PART_OF_MEMORY;
+        let part = self.shared.store.limit_bytes() / PART_OF_MEMORY;
         let most = if of == SHORT { u64::MAX } else { part.min(ON_THE_WAY_BYTES_MAX) };
         while let Some((key, share)) = self.lines[of].next(most) {
             let request = match of {

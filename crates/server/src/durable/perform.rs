@@ -55,10 +55,12 @@ impl<S> Keeper<S> {
             task.wait_for(pending.until);
         }
         task.reply.push_bytes(&out);
+        task.reply_bytes[0] += out.len();
         out.clear();
         self.scratch = out;
         if let Outcome::Transfer(rest) = outcome {
             task.large = true;
+            task.reply_bytes[1] += rest.part.len();
             task.reply.push_part(rest.value, rest.part);
             task.reply.push_bytes(rest.tail);
         }
@@ -165,8 +167,14 @@ impl<S> Keeper<S> {
         delay: Option<i64>,
     ) -> Step {
         let is_ours = task.origin.is_none(); // it was allowed when it was asked for
-        if !task.is_flushed && (self.execute_settings.flush_enabled || is_ours) {
-            task.is_flushed = true;
+        let due = self.shared.flush_at.load(Ordering::Relaxed); // the keeper alone sets it
+        let is_due = due != 0 && due <= self.now_seconds;
+        if is_ours && task.flushed_seconds.is_none() && !is_due {
+            return Step::Done; // another flush has taken its place
+        }
+        let may = self.execute_settings.flush_enabled || is_ours;
+        if task.flushed_seconds.is_none() && may {
+            task.flushed_seconds = Some(self.now_seconds);
             let at = execute::expires_at(delay.unwrap_or(0), self.now_seconds);
             let at = if at > self.now_seconds { at } else { 0 };
             // What was to come is forgotten with everything else.
@@ -181,12 +189,18 @@ impl<S> Keeper<S> {
                 return Step::Barrier;
             }
             self.durable.veil.all_changed();
-            self.shared.flush_at(0);
+            if is_due {
+                self.shared.flush_at(0);
+            }
             return Step::Done;
         }
         let mut out = Vec::new();
         let touched = Cell::new(0);
-        let outcome = execute::command(&self.context(&touched, false), request, &mut out);
+        let context = self.context(&touched, false);
+        // Memory does what the tier has done, though its time may have come in between: when it
+        // has, everything is flushed once more.
+        let now = task.flushed_seconds.unwrap_or(context.now);
+        let outcome = execute::command(&Context { now, ..context }, request, &mut out);
         self.durable.veil.all_changed();
         match outcome {
             Outcome::Again => return Step::Barrier, // the same, as an outcome
@@ -226,12 +240,12 @@ impl<S> Keeper<S> {
     /// `stats tier`: somebody else counts, since it takes a while.
     pub(super) fn count_all(&mut self, task: &mut Task) -> Step {
         self.order_for(task, |number| Order::Count { number });
-        Step::Suspend
+        Step::Count
     }
 
     /// Everything was counted.
     pub(super) fn stats_counted(&mut self, number: u64, stats: &Stats) {
-        let Some(mut task) = self.suspended.remove(&number) else { return };
+        let Some(mut task) = self.counting.remove(&number) else { return };
         let mut out = Vec::new();
         crate::stats::write_tier(Some(&self.tier_snapshot(stats)), &mut out);
         if let Voice::Binary(echo) = task.voice {

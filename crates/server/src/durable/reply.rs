@@ -55,7 +55,11 @@ impl<S> Keeper<S> {
             return;
         }
         if let Err(finished) = worker.finished.push(finished) {
-            return self.undelivered.push_back(finished);
+            // Once it stops there are no workers any more, and nobody makes room.
+            if !self.durable.is_stopping() {
+                self.undelivered.push_back(finished);
+            }
+            return;
         }
         if Posted::now().must_wake(&worker.sleeper) {
             worker.wake();

@@ -18,8 +18,11 @@ pub const KEEPER: WorkerTarget = WorkerTarget::Worker(WorkerId(u16::MAX));
 /// unread.
 const JOB_PLACES: usize = 1 << 14;
 
-/// Bytes at most of their items, and of batches' requests and replies; one of any size.
+/// Bytes at most of their items, and of batches' requests and replies.
 const HELD_BYTES_MAX: u64 = 64 << 20;
+
+/// What one job counts at most.
+const COUNTED_BYTES_MAX: u64 = 1 << 20;
 
 /// What one key of a request about several is taken to need until that is answered, beside the
 /// bytes of the request: its hash is hidden, and its name stands among what was changed and what is
@@ -144,10 +147,10 @@ impl Durable {
     /// Give the keeper a job; gives it back if it has enough. [`Durable::help`] sees to it that the
     /// job is executed.
     pub fn push(&self, job: Job) -> Result<(), Job> {
-        let bytes = job.held_bytes();
+        let bytes = counted(&job);
         // A count: nothing else hangs on it.
         let held = self.held_bytes.fetch_add(bytes + JOB_BYTES, Ordering::Relaxed);
-        let fits = held == 0 || held + bytes <= HELD_BYTES_MAX;
+        let fits = held + bytes <= HELD_BYTES_MAX;
         let pushed = if fits { self.jobs.push(job) } else { Err(job) };
         if pushed.is_err() {
             self.answered(bytes);
@@ -166,7 +169,7 @@ impl Durable {
         self.held_bytes.load(Ordering::Relaxed) // a count
     }
 
-    /// A job of so many bytes is done.
+    /// A job that counted so many bytes is done.
     pub fn answered(&self, bytes: u64) {
         self.held_bytes.fetch_sub(bytes + JOB_BYTES, Ordering::Relaxed); // as above
     }
@@ -181,6 +184,13 @@ impl Durable {
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire) // (Y) pairs with (X)
     }
+}
+
+/// What a job counts among the bytes that the keeper may have. Its item's bytes are bounded where
+/// memory gives them, so that a long one is not counted whole: it would shut out all others, and
+/// be shut out where there are any.
+pub fn counted(job: &Job) -> u64 {
+    job.held_bytes().min(COUNTED_BYTES_MAX)
 }
 
 /// Count one more.

@@ -70,6 +70,8 @@ pub struct Keeper<S> {
     pub(super) yielded: VecDeque<Task>,
     /// Tasks that something waits for on their behalf.
     pub(super) suspended: HashMap<u64, Task>,
+    /// Tasks that wait until the tier's items are counted; no flush waits for those.
+    pub(super) counting: HashMap<u64, Task>,
     /// Changes that are not durable.
     pub(super) pending: HashMap<Box<[u8]>, Pending>,
     /// Tasks that wait until their key's change is durable.
@@ -131,6 +133,7 @@ impl<S> Keeper<S> {
             turns: Turns::default(),
             yielded: VecDeque::new(),
             suspended: HashMap::new(),
+            counting: HashMap::new(),
             pending: HashMap::new(),
             settling: Vec::new(),
             held: VecDeque::new(),
@@ -151,6 +154,7 @@ impl<S> Keeper<S> {
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
         self.is_still()
+            && self.counting.is_empty()
             && self.barrier.is_empty()
             && self.turns.is_empty()
             && self.durable.jobs.is_empty()

@@ -1,6 +1,7 @@
 //! A job in the keeper's hands: what is done of it, and what its reply waits for. And an item that
 //! it waits for.
 
+use super::shared::counted;
 use crate::execute::redis::{Count, OUT_OF_MEMORY};
 use crate::handoff::{Finished, Job, Origin, Work};
 use crate::latency::Tally;
@@ -11,6 +12,7 @@ use laneway_store::{Draft, KeyHash};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{ItemMeta, LargeReader, Position};
 use laneway_transport::Token;
+use laneway_wire::GetVerb;
 use laneway_wire::binary::Echo;
 use laneway_wire::binary::reply::{Status, put};
 use std::collections::VecDeque;
@@ -142,6 +144,17 @@ pub enum Each {
     Set,
 }
 
+/// A multiget of the text protocol that has begun.
+#[derive(Debug, Clone)]
+pub struct Gets {
+    /// Which of the four verbs.
+    pub verb: GetVerb,
+    /// The new end, for `gat` and `gats`.
+    pub exptime: i64,
+    /// The keys that are left, in bytes of the job.
+    pub left: Range<usize>,
+}
+
 /// A request about several keys by RESP, one key after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct Several {
@@ -183,14 +196,18 @@ pub struct Task {
     pub range: Range<usize>,
     /// The requests before that one.
     pub marks: Vec<Mark>,
-    /// Keys of a multiget that are done, in bytes of its line.
+    /// How far it has come of what has no way back; the first request that is not done.
     pub at: usize,
+    /// Where the request that is next is a multiget, and has begun.
+    pub gets: Option<Gets>,
     /// Where the request that is next is one about several keys by RESP, and has begun.
     pub several: Option<Several>,
     /// How errors are told.
     pub voice: Voice,
     /// The reply so far.
     pub reply: Output,
+    /// Bytes that were copied into it, and those of values that it holds.
+    pub reply_bytes: [usize; 2],
     /// Where in it that to the request that is next begins.
     pub place: End,
     /// What was done, for the latencies.
@@ -218,8 +235,9 @@ pub struct Task {
     pub number: Option<u64>,
     /// Changes on their way to the tier.
     pub leaving: Vec<Leaving>,
-    /// The tier has flushed everything for it; memory is next.
-    pub is_flushed: bool,
+    /// The tier has flushed everything for it, or knows when to, as of this time (Unix seconds);
+    /// memory is next.
+    pub flushed_seconds: Option<u32>,
     /// What is answered instead.
     pub error: Option<String>,
     /// How often an item was brought into memory for its next key.
@@ -235,7 +253,7 @@ pub struct Task {
 impl Task {
     /// Of a job.
     pub fn of(job: Job) -> Task {
-        let bytes = job.held_bytes();
+        let bytes = counted(&job);
         let Job { work, size: _, arrived_nanos, origin, home: _, held } = job;
         let connection = match (&work, origin) {
             (Work::Batch { .. }, Origin::Stream(origin)) => Some((origin.worker, origin.token)),
@@ -270,7 +288,7 @@ impl Task {
         self.range = start..start;
         (self.at, self.tries, self.seen, self.quiet, self.done) = (0, 0, false, false, false);
         (self.until, self.error, self.place) = (None, None, self.reply.end());
-        self.several = None;
+        (self.gets, self.several) = (None, None);
         self.changes = false;
     }
 
@@ -318,9 +336,11 @@ impl Task {
             range: 0..0,
             marks: Vec::new(),
             at: 0,
+            gets: None,
             several: None,
             voice,
             reply: Output::default(),
+            reply_bytes: [0; 2],
             place: End::default(),
             tally: Tally::default(),
             large: false,
@@ -334,7 +354,7 @@ impl Task {
             changed: Vec::new(),
             number: None,
             leaving: Vec::new(),
-            is_flushed: false,
+            flushed_seconds: None,
             error: None,
             tries: 0,
             seen: false,
@@ -429,6 +449,8 @@ pub(super) enum Step {
     Barrier,
     /// Until what it asked for has ended.
     Suspend,
+    /// Until everything is counted: nobody waits for that.
+    Count,
     /// Until others had their turn.
     Yield,
 }

@@ -35,8 +35,7 @@ impl<T: Transport> Core<T> {
     /// `INFO [section ...]`
     pub(crate) fn resp_info(&self, sections: Args<'_>) -> Vec<u8> {
         let shared = &self.shared;
-        let mut totals = Totals::default();
-        shared.each_domain(|shared| totals.add_totals(&shared.board.totals()));
+        let totals = shared.totals();
         let mut stats = shared.store.stats();
         shared.other_stores().iter().for_each(|store| stats.add(&store.stats()));
         let all = [self.of_server(&stats), self.of_work(&totals, &stats)].concat();

@@ -14,6 +14,7 @@ use crate::resp::options::{LONG_PATTERN, PATTERN_BYTES_MAX, Refusal, SYNTAX, num
 use crate::resp::state::{Seeking, Session};
 use laneway_store::{Store, meter};
 use laneway_transport::Transport;
+use laneway_wire::KEY_BYTES_MAX;
 use laneway_wire::resp::Args;
 use laneway_wire::resp::reply::{put_array_head, put_bulk, put_null};
 use std::sync::Arc;
@@ -30,6 +31,11 @@ const STRETCH: usize = 64;
 /// Such turns, for each domain: they are the whole of the smallest index, of 4096 buckets, and a
 /// piece more, since the first may begin in the middle of a bucket.
 const STRETCHES_MAX: usize = 65;
+
+/// Whether a key of the tier is a client's: the server's own are longer than any of those.
+fn is_clients(key: &[u8]) -> bool {
+    key.len() <= KEY_BYTES_MAX
+}
 
 const BAD_CURSOR: &[u8] = b"-ERR invalid cursor\r\n";
 /// Leaves of the tier's index that one request looks at, at most, and keys in them: as many as in
@@ -157,7 +163,7 @@ impl<T: Transport> Core<T> {
             let Some(from) = at.take() else { break };
             let mut found = Vec::new();
             at = durable.tier.look_along(&from, |key, look| {
-                if !is_over(look.expires_at_seconds, self.now_seconds) {
+                if is_clients(key) && !is_over(look.expires_at_seconds, self.now_seconds) {
                     found.push(Box::<[u8]>::from(key));
                 }
             });
@@ -193,7 +199,7 @@ impl<T: Transport> Core<T> {
         for _ in 0..LEAVES_MAX {
             let (from, mut found) = (at.take()?, Vec::new());
             at = durable.tier.look_along(&from, |key, look| {
-                if !is_over(look.expires_at_seconds, self.now_seconds) {
+                if is_clients(key) && !is_over(look.expires_at_seconds, self.now_seconds) {
                     found.push(Box::<[u8]>::from(key));
                 }
             });

@@ -58,7 +58,9 @@ impl<T: Transport> Core<T> {
                 let edition = durable.veil.edition(hash);
                 let in_memory = context.store.peek(hash, key, context.now).is_some();
                 let in_tier = || durable.veil.value_bytes(key, context.now).is_some();
-                let is_known = !durable.veil.hides(hash); // else it may be on its way out
+                // What memory has is there, or its being taken back counts as a change. What it has
+                // not, and the filter hides, may be on its way out.
+                let is_known = in_memory || !durable.veil.hides(hash);
                 Seen::Kept { edition, is_there: is_known.then(|| in_memory || in_tier()) }
             }
         };

@@ -80,6 +80,7 @@ pub struct Gate {
     pub reads_wait: AtomicBool,
     pub spills_wait: AtomicBool,
     pub room_waits: AtomicBool,
+    pub counts_wait: AtomicBool,
 }
 
 /// How a rig keeps items.
@@ -126,7 +127,7 @@ impl Hands for Slow {
             Order::Commit => !gate.commits_wait.load(Relaxed),
             Order::Spill { .. } => !gate.spills_wait.load(Relaxed),
             Order::Write { .. } | Order::Flush { .. } => !gate.room_waits.load(Relaxed),
-            Order::Count { .. } => true,
+            Order::Count { .. } => !gate.counts_wait.load(Relaxed),
         };
         for order in self.orders.extract_if(.., goes) {
             inline.order(order);

@@ -30,7 +30,7 @@ use laneway_server::durable::state::Keeper;
 use laneway_server::settings::{Auth, Binding, Idle, RespSettings, Settings, UdpSettings, Users};
 use laneway_server::shared::{Company, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
-use laneway_store::{Config, Mode, Store};
+use laneway_store::{Config, HugePages, Mode, Store};
 use laneway_tls::{EitherStream, EitherTransport};
 use laneway_transport::datagram::Datagrams;
 use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
@@ -516,7 +516,7 @@ fn store(plan: &Plan) -> Arc<Store> {
         hash_seed: (1, 2),
         unpublished_bytes_max: plan.memory_bytes / 2,
         buckets_initial: 64,
-        huge_pages: false,
+        huge_pages: HugePages::None,
         window: None,
     };
     let store = match &plan.kept {

@@ -1,0 +1,230 @@
+//! Where the durable executor meets what it must not know: stops, flushes that wait, long requests,
+//! counts, walks, watched keys.
+
+use laneway_vopr::rig;
+
+use laneway_policy::{Form, ItemBytes};
+use laneway_server::clock::{Clock, ManualClock};
+use laneway_server::durable::shared::Durable;
+use laneway_server::handoff::{DatagramOrigin, Job, Origin};
+use laneway_tier::ItemMeta;
+use laneway_transport::memory::Client;
+use laneway_transport::memory_datagram::DatagramFaults;
+use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use rig::peer::Peer;
+use rig::{Plan, Rig, value};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn machine() -> Machine {
+    Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20)
+}
+
+fn started(machine: &Machine) -> (Rig, Kept) {
+    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
+    let datagrams = Some(DatagramFaults::NONE);
+    let plan = Plan { kept: Some(kept.clone()), datagrams, ..Plan::of(2, Form::TimeShare) };
+    (Rig::new(&plan), kept)
+}
+
+fn ask(rig: &mut Rig, client: &Client, request: &str, reply: &str) {
+    client.send(request.as_bytes());
+    told(rig, client, reply);
+}
+
+fn told(rig: &mut Rig, client: &Client, reply: &str) {
+    let got = rig.until(client, Vec::new(), |got| got.len() >= reply.len());
+    assert_eq!(String::from_utf8_lossy(&got), reply);
+}
+
+fn nothing_is_told(rig: &mut Rig, client: &Client) {
+    rig.turns(50);
+    assert_eq!(String::from_utf8_lossy(&client.receive(usize::MAX)), "");
+}
+
+fn durable(rig: &Rig) -> Arc<Durable> {
+    rig.shared.durable.get().expect("it keeps items").clone()
+}
+
+/// A step of the durable executor alone: the workers have left.
+fn step_alone(rig: &Rig) -> bool {
+    let now = rig.clock.nanos();
+    let mut keeper = rig.keeper.as_ref().expect("it keeps items").lock();
+    keeper.step(now, rig.clock.unix_seconds(now));
+    keeper.is_idle()
+}
+
+fn job(bytes: &[u8], item_bytes: u64) -> Job {
+    let peer = "127.0.0.1:9".parse().expect("an address");
+    let origin = Origin::Datagram(DatagramOrigin { queue: 0, peer, request_id: 1 });
+    Job::request(bytes.to_vec(), ItemBytes(item_bytes), 0, origin)
+}
+
+#[test]
+fn a_multiget_by_datagram_that_no_frames_can_carry_is_told_so_wherever_its_items_are() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let client = rig.net.connect();
+    rig.set(&client, "k", &value(16_000, 1));
+    drop((rig, kept));
+    let (mut rig, _kept) = started(&machine);
+    let mut peer = Peer::new(&rig);
+    let line = [&b"get"[..], &b" k".repeat(20_000), b"\r\n"].concat();
+    let got = peer.ask(&mut rig, 0, 1, &line);
+    assert_eq!(String::from_utf8_lossy(&got), "SERVER_ERROR reply too long for UDP\r\n");
+    // And others had their turn in between.
+    let steps = durable(&rig).counts.requests.load(Relaxed);
+    assert!(1000 < steps, "{steps} keys were counted in steps");
+}
+
+#[test]
+fn a_job_longer_than_all_that_may_wait_is_taken_beside_others() {
+    let (rig, _kept) = started(&machine());
+    let durable = durable(&rig);
+    for _ in 0..3 {
+        assert!(durable.push(job(b"get long\r\n", 1 << 30)).is_ok());
+        assert!(durable.push(job(b"get short\r\n", 100)).is_ok());
+    }
+    assert!(durable.held_bytes() < 64 << 20);
+    while !step_alone(&rig) {}
+    assert_eq!(durable.held_bytes(), 0, "what was counted is taken off again");
+}
+
+#[test]
+fn a_stop_ends_although_nobody_takes_replies_any_more() {
+    let (rig, _kept) = started(&machine());
+    let durable = durable(&rig);
+    for _ in 0..3000 {
+        assert!(durable.push(job(b"get none\r\n", 0)).is_ok());
+    }
+    for _ in 0..200 {
+        step_alone(&rig);
+    }
+    assert!(!step_alone(&rig), "replies wait for workers");
+    durable.stop();
+    assert!((0..200).any(|_| step_alone(&rig)), "it waits for workers that have left");
+    assert_eq!(durable.held_bytes(), 0);
+}
+
+#[test]
+fn a_stop_does_not_wait_until_everything_that_has_expired_is_dropped() {
+    let (mut rig, kept) = started(&machine());
+    let meta = |number: u32| ItemMeta {
+        expires_at_seconds: ManualClock::UNIX_START + 5 + number % 2,
+        ..ItemMeta::default()
+    };
+    for number in 0..1000 {
+        kept.tier.put(format!("key-{number}").as_bytes(), b"v", meta(number)).expect("room");
+    }
+    rig.turns(5);
+    durable(&rig).stop();
+    rig.clock.advance(20 * SECOND);
+    for _ in 0..50 {
+        step_alone(&rig);
+    }
+    assert_eq!(durable(&rig).counts.expired.load(Relaxed), 0);
+}
+
+#[test]
+fn a_flush_whose_second_comes_while_its_schedule_is_written_spares_nothing_and_comes_once() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let client = rig.net.connect();
+    rig.set(&client, "old", b"o");
+    let at = rig.clock.unix_seconds(rig.clock.nanos()) + 1;
+    kept.gate.room_waits.store(true, Relaxed);
+    client.send(format!("flush_all {at}\r\n").as_bytes());
+    nothing_is_told(&mut rig, &client);
+    rig.clock.advance(2 * SECOND);
+    nothing_is_told(&mut rig, &client);
+    kept.gate.room_waits.store(false, Relaxed);
+    told(&mut rig, &client, "OK\r\n");
+    rig.turns(20);
+    ask(&mut rig, &client, "get old\r\n", "END\r\n");
+    rig.set(&client, "new", b"n");
+    drop((rig, kept));
+    let (mut rig, _kept) = started(&machine);
+    rig.clock.advance(100 * SECOND);
+    rig.turns(20);
+    let client = rig.net.connect();
+    ask(&mut rig, &client, "get old new\r\n", "VALUE new 0 1\r\nn\r\nEND\r\n");
+}
+
+#[test]
+fn a_flush_takes_the_place_of_an_older_one_that_comes_due_while_it_waits() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let (writer, client) = (rig.net.connect(), rig.net.connect());
+    rig.set(&client, "old", b"o");
+    ask(&mut rig, &client, "flush_all 10\r\n", "OK\r\n");
+    kept.gate.commits_wait.store(true, Relaxed);
+    writer.send(b"set k 0 0 1\r\nv\r\n");
+    nothing_is_told(&mut rig, &writer);
+    client.send(b"flush_all 1000\r\n");
+    nothing_is_told(&mut rig, &client);
+    // The older one is due, and again.
+    for _ in 0..3 {
+        rig.clock.advance(6 * SECOND);
+        nothing_is_told(&mut rig, &client);
+    }
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &writer, "STORED\r\n");
+    told(&mut rig, &client, "OK\r\n");
+    rig.turns(20);
+    ask(&mut rig, &client, "get old\r\n", "VALUE old 0 1\r\no\r\nEND\r\n");
+    rig.clock.advance(1001 * SECOND);
+    rig.turns(20);
+    ask(&mut rig, &client, "get old k\r\n", "END\r\n");
+}
+
+#[test]
+fn a_flush_does_not_wait_for_whoever_counts() {
+    let (mut rig, kept) = started(&machine());
+    let (counter, client) = (rig.net.connect(), rig.net.connect());
+    rig.set(&client, "k", b"v");
+    kept.gate.counts_wait.store(true, Relaxed);
+    counter.send(b"stats tier\r\n");
+    nothing_is_told(&mut rig, &counter);
+    ask(&mut rig, &client, "flush_all\r\n", "OK\r\n");
+    ask(&mut rig, &client, "set k 0 0 1\r\nw\r\n", "STORED\r\n");
+    nothing_is_told(&mut rig, &counter);
+    kept.gate.counts_wait.store(false, Relaxed);
+    let got = rig.until(&counter, Vec::new(), |got| got.ends_with(b"END\r\n"));
+    assert!(got.starts_with(b"STAT "), "{}", String::from_utf8_lossy(&got));
+}
+
+#[test]
+fn a_walk_tells_no_key_of_the_servers_own() {
+    let (mut rig, _kept) = started(&machine());
+    let client = rig.net.connect();
+    rig.set(&client, "k", b"v");
+    ask(&mut rig, &client, "flush_all 1000\r\n", "OK\r\n");
+    let client = rig.net.connect();
+    let scanned = "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n";
+    ask(&mut rig, &client, "*2\r\n$4\r\nSCAN\r\n$1\r\n0\r\n", scanned);
+    for _ in 0..20 {
+        rig.clock.advance(1);
+        ask(&mut rig, &client, "*1\r\n$9\r\nRANDOMKEY\r\n", "$1\r\nk\r\n");
+    }
+}
+
+#[test]
+fn a_watched_key_that_ends_is_noticed_also_where_its_write_was_under_way() {
+    let (mut rig, kept) = started(&machine());
+    let (writer, client) = (rig.net.connect(), rig.net.connect());
+    kept.gate.commits_wait.store(true, Relaxed);
+    writer.send(b"set k 0 5 1\r\nv\r\n");
+    nothing_is_told(&mut rig, &writer);
+    ask(&mut rig, &client, "*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n", "+OK\r\n");
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &writer, "STORED\r\n");
+    rig.clock.advance(10 * SECOND);
+    ask(&mut rig, &client, "*1\r\n$5\r\nMULTI\r\n", "+OK\r\n");
+    let set = "*3\r\n$3\r\nSET\r\n$5\r\nother\r\n$1\r\nx\r\n";
+    ask(&mut rig, &client, set, "+QUEUED\r\n");
+    ask(&mut rig, &client, "*1\r\n$4\r\nEXEC\r\n", "*-1\r\n");
+    let held = rig.ask(&client, b"*2\r\n$3\r\nGET\r\n$5\r\nother\r\n", b"\r\n");
+    assert_eq!(held, b"$-1\r\n");
+}
