@@ -70,8 +70,8 @@ impl<T: Transport> Streams<T> {
                 continue;
             }
             let last = connection.card.last_seconds.load(Relaxed);
-            // As with memcached, who is being served is not idle. Who has stopped in the middle of a
-            // value is, unlike there: it holds memory that reads of others may wait for.
+            // As with memcached, who is being served is not idle. Who has stopped in the middle of
+            // a value is, unlike there: it holds memory that reads of others may wait for.
             let served = !connection.output.is_empty();
             if timeout > 0 && !served && core.now_seconds.saturating_sub(last) > timeout {
                 core.shared.connections.idle_kicked.fetch_add(1, Relaxed);

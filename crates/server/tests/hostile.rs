@@ -8,6 +8,7 @@ use laneway_policy::{Design, Form, Role};
 use laneway_server::settings::Binding;
 use laneway_transport::memory::{Client, Faults};
 use rig::{Plan, Rig, hit, tail, value};
+use std::time::Duration;
 
 /// Every design, and low thresholds: values are large and contiguous at once.
 fn plans() -> Vec<Plan> {
@@ -342,5 +343,34 @@ fn half_multigets_of_many_connections_stay_within_the_memory_limit() {
         assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{what}");
         let client = rig.net.connect();
         assert_eq!(rig.ask(&client, b"mn\r\n", b"\r\n"), b"MN\r\n", "{what}");
+    }
+}
+
+#[test]
+fn who_stops_in_the_middle_of_a_value_is_idle_and_who_is_sent_one_is_not() {
+    const LARGE: usize = 1 << 20;
+    for plan in rig::plans_of_lanes() {
+        let what = what(&plan);
+        let mut rig = Rig::new(&Plan { idle_timeout: Duration::from_secs(10), ..plan });
+        let (writer, reader) = (rig.net.connect(), rig.net.connect());
+        rig.set(&reader, "large", &value(LARGE, 1));
+        reader.send(b"get large\r\n");
+        let request = set_request("stalled", &value(LARGE, 2));
+        let mut sent = 0;
+        for _ in 0..200 {
+            sent += writer.send(&request[sent..LARGE / 2]);
+            rig.turn();
+        }
+        assert_eq!(sent, LARGE / 2, "{what}");
+        assert!(0 < rig.shared.store.stats().unpublished_bytes, "{what}");
+        // One reads nothing, the other sends nothing.
+        for _ in 0..30 {
+            rig.clock.advance(1_000_000_000);
+            rig.turns(3);
+        }
+        assert!(writer.ended(), "{what}");
+        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{what}");
+        let got = rig.until(&reader, Vec::new(), |got| got.ends_with(b"END\r\n"));
+        assert!(got == get_reply("large", &value(LARGE, 1)), "{what}");
     }
 }

@@ -31,6 +31,7 @@ mod btree;
 mod bytes;
 mod census;
 mod checkpoint;
+mod choose;
 mod clock;
 mod compact;
 mod courtesy;

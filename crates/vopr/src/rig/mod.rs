@@ -114,6 +114,8 @@ pub struct Plan {
     pub users: Option<&'static str>,
     /// What takes so long is slow.
     pub slow: Option<Duration>,
+    /// `-o idle_timeout`; none if zero.
+    pub idle_timeout: Duration,
     /// Keys of large requests are told.
     pub log_keys: bool,
     /// Most connections of an address; all of memory's clients have one. 0 for any number.
@@ -152,6 +154,7 @@ impl Plan {
             binding: Binding::Auto,
             users: None,
             slow: None,
+            idle_timeout: Duration::ZERO,
             log_keys: false,
             connections_per_address: 0,
         }
@@ -580,7 +583,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         dump: plan.dump,
         shutdown: plan.shutdown,
         verbosity: 0,
-        idle_timeout: Duration::ZERO,
+        idle_timeout: plan.idle_timeout,
         idle: Idle::Block,
         epoch: Duration::from_secs(1),
         drain: Duration::ZERO,
