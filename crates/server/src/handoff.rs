@@ -140,14 +140,13 @@ pub struct Job {
 }
 
 impl Job {
-    /// Bytes that it may take of memory until it is answered.
-    pub fn held_bytes(&self) -> u64 {
-        let keeps = match &self.work {
+    /// Bytes that whoever executes it needs until it is answered, beside its item's.
+    pub fn keeps(&self) -> u64 {
+        match &self.work {
             Work::Resp { spoken, .. } | Work::Batch { spoken: Some(spoken), .. } => spoken.keeps,
             Work::Watched(requests) => requests.spoken.keeps,
             _ => 0,
-        };
-        self.size.0 + keeps
+        }
     }
 
     /// A whole request.

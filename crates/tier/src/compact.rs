@@ -14,6 +14,9 @@ use crate::tables::{
 };
 use crate::types::{Error, Result};
 
+/// Tables of which nothing is current that are dropped at a time.
+const DROPS: usize = 64;
+
 impl Shared {
     /// Whether a quarter of what sort tables hold is no longer current.
     pub fn tables_are_sparse(&self) -> bool {
@@ -46,9 +49,11 @@ impl Shared {
         self.merge(turn, tables)
     }
 
-    /// Frees the tables of which nothing is current; false if there are none.
+    /// Frees some of the tables of which nothing is current; false if there are none. What says so
+    /// in the log must leave room there, so they are few at a time.
     pub fn drop_empty_tables(&self, turn: &mut Maintenance) -> Result<bool> {
-        let empty = self.tables_that(|table| table.live == 0);
+        let mut empty = self.tables_that(|table| table.live == 0);
+        empty.truncate(DROPS);
         self.merge(turn, empty)
     }
 

@@ -231,15 +231,11 @@ impl Shared {
     }
 
     /// How long a sort table may become: where values were evicted or deleted here and there, free
-    /// runs are short. Not so short that there would be many tables, where eviction makes longer
-    /// ones; where nobody does, a short one is better than to refuse what there is room for.
+    /// runs are short. Not so short that there would be many tables: each has a record that names
+    /// it in the log for as long as it is there.
     pub fn run_bytes(&self) -> usize {
         let longest = self.space.longest_run() as usize * BLOCK_BYTES;
-        let least = match self.evicts() {
-            true => self.settings.table_bytes / TABLE_SHARE,
-            false => BLOCK_BYTES,
-        };
-        longest.max(least)
+        longest.max(self.settings.table_bytes / TABLE_SHARE)
     }
 
     fn begin_round(&self, turn: &Maintenance) -> Round {

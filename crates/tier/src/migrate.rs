@@ -18,6 +18,7 @@ use crate::bytes::Blocks;
 use crate::clock::Step;
 use crate::disk::Barrier;
 use crate::index::Home;
+use crate::pointer::Extent;
 use crate::record::{self, Kind, Record, Stamp, bytes_of};
 use crate::segment::{Met, Scan, life_of};
 use crate::store::{Maintenance, Moved, Shared};
@@ -124,11 +125,11 @@ impl Shared {
                 Err(Error::SsdFull { .. }) if self.evicts() => false,
                 // There may be tables of which nothing is current any more.
                 Err(full @ Error::SsdFull { .. }) => {
-                    let makes_room = self.compact_tables(&mut self.maintenance());
-                    if !makes_room.unwrap_or(false) {
-                        return Err(full);
+                    match self.compact_tables(&mut self.maintenance()) {
+                        Ok(true) => true,
+                        Ok(false) | Err(Error::SsdFull { .. }) => return Err(full),
+                        Err(error) => return Err(error),
                     }
-                    true
                 }
                 emptied => emptied?,
             };
@@ -198,8 +199,8 @@ impl Shared {
         let (hot, cold) = self.divide(items);
         let cold = match self.write_tables_with_room(turn, cold) {
             Ok(()) => Vec::new(),
-            // No room for a sort table: where the segment is sparse, appending all again helps.
-            Err((Error::SsdFull { .. }, cold)) if self.is_sparse(slot) => cold,
+            // No room for a sort table: where that gains a quarter, all is appended again.
+            Err((Error::SsdFull { .. }, cold)) if self.gains(&[&needed.kept, &hot, &cold]) => cold,
             Err((error, _)) => return Err(error),
         };
         for moving in needed.kept.iter().chain(&hot).chain(&cold) {
@@ -222,6 +223,13 @@ impl Shared {
         turn.quarantined.remove(&slot);
         self.counters.segments_freed.add(1);
         Ok(())
+    }
+
+    /// Whether all of these, appended again, leave a quarter of a segment free.
+    fn gains(&self, all: &[&[Moving]]) -> bool {
+        let line = |moving: &Moving| moving.bytes().next_multiple_of(LINE_BYTES) as u64;
+        let bytes: u64 = all.iter().copied().flatten().map(line).sum();
+        bytes * 4 <= u64::from(self.shape.segment_bytes) * 3
     }
 
     fn needed(&self, slot: u32, generation: u64, end: u32, oldest: Position) -> Result<Needed> {
@@ -442,29 +450,40 @@ impl Shared {
         mut cold: Vec<Moving>,
     ) -> std::result::Result<(), (Error, Vec<Moving>)> {
         cold.sort_by(|one, other| one.key.cmp(&other.key));
-        let mut tables: Vec<(Table, Vec<usize>)> = Vec::new();
-        let mut bytes = Vec::new();
-        let mut offsets = Vec::new();
+        // Nothing is written unless there is room for all.
+        let mut cut: Vec<(Extent, Vec<u8>, Vec<usize>)> = Vec::new();
+        let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
         // Nobody else names tables: maintenance is one at a time.
         let first_id = self.accounts().tables.last_id + 1;
         let mut run_bytes = self.run_bytes();
         for (index, moving) in cold.iter().enumerate() {
             offsets.push(bytes.len());
-            let life = life_of_table(self.store_id, first_id + tables.len() as u64);
+            let life = life_of_table(self.store_id, first_id + cut.len() as u64);
             record::encode(&mut bytes, &moving.record(), Stamp { life, durable_to: 0 });
             bytes.resize(bytes.len().next_multiple_of(TABLE_ALIGN), 0);
             let next = cold.get(index + 1).map(|next| next.bytes().next_multiple_of(TABLE_ALIGN));
             let is_full = self.settings.table_bytes <= bytes.len();
             if is_full || next.is_none_or(|next| run_bytes < bytes.len() + next) {
-                match self.write_table(&bytes) {
-                    Ok(table) => tables.push((table, std::mem::take(&mut offsets))),
+                match self.space.take_run(bytes.len().div_ceil(BLOCK_BYTES) as u32) {
+                    Ok(extent) => {
+                        cut.push((extent, std::mem::take(&mut bytes), std::mem::take(&mut offsets)))
+                    }
                     Err(error) => {
-                        tables.iter().for_each(|(table, _)| self.space.free(&[table.extent]));
+                        cut.iter().for_each(|(extent, ..)| self.space.free(&[*extent]));
                         return Err((error, cold));
                     }
                 }
-                bytes.clear();
                 run_bytes = self.run_bytes();
+            }
+        }
+        let mut tables: Vec<(Table, Vec<usize>)> = Vec::new();
+        for (extent, bytes, offsets) in &mut cut {
+            match self.write_table(*extent, bytes) {
+                Ok(table) => tables.push((table, std::mem::take(offsets))),
+                Err(error) => {
+                    cut.iter().for_each(|(extent, ..)| self.space.free(&[*extent]));
+                    return Err((error, cold));
+                }
             }
         }
         if tables.is_empty() {
@@ -485,15 +504,12 @@ impl Shared {
         }
     }
 
-    fn write_table(&self, bytes: &[u8]) -> Result<Table> {
-        let extent = self.space.take_run(bytes.len().div_ceil(BLOCK_BYTES) as u32)?;
+    fn write_table(&self, extent: Extent, bytes: &[u8]) -> Result<Table> {
         let mut blocks = Blocks::zeroed(bytes.len());
         blocks.as_mut()[..bytes.len()].copy_from_slice(bytes);
         let home = Home::log(0); // until it is named
         let table = Table { id: 0, extent, bytes: bytes.len() as u32, sequence: 0, home, live: 0 };
-        let written =
-            doing("write a sort table", self.ssd.write_all(table.start(), blocks.as_slice()));
-        written.inspect_err(|_| self.space.free(&[extent]))?;
+        doing("write a sort table", self.ssd.write_all(table.start(), blocks.as_slice()))?;
         self.counters.ssd_bytes.add(blocks.as_slice().len() as u64);
         Ok(table)
     }

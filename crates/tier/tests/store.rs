@@ -291,6 +291,22 @@ fn an_ssd_with_holes_of_one_block_takes_small_items_and_deletions() {
 }
 
 #[test]
+fn a_write_that_a_full_store_refuses_rewrites_little() {
+    let (tier, _) = machine(Kind::Pm).open(settings()).unwrap();
+    fill_ssd(&tier, 0, 4000);
+    // Their records take two lines each, and half of the second is empty.
+    let refused =
+        (50_000..60_000).find(|number| tier.put(&key(*number), b"12345678", meta(0)).is_err());
+    assert!(refused.is_some(), "the log has an end");
+    let before = tier.stats().media_written_bytes;
+    for number in 60_000..60_010 {
+        let _ = (tier.put(&key(number), b"12345678", meta(0)), tier.maintain());
+    }
+    let written = tier.stats().media_written_bytes - before;
+    assert!(written <= 20 * u64::from(settings().segment_bytes), "{written} bytes");
+}
+
+#[test]
 fn sort_tables_of_which_nothing_is_current_make_room_for_values() {
     let (tier, _) = machine(Kind::Pm).open(settings()).unwrap();
     let mut first = 0;

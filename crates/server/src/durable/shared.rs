@@ -21,7 +21,7 @@ const JOB_PLACES: usize = 1 << 14;
 /// Bytes at most of their items, and of batches' requests and replies.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
-/// What one job counts at most.
+/// What the item of one job counts at most.
 const COUNTED_BYTES_MAX: u64 = 1 << 20;
 
 /// What one key of a request about several is taken to need until that is answered, beside the
@@ -188,9 +188,10 @@ impl Durable {
 
 /// What a job counts among the bytes that the keeper may have. Its item's bytes are bounded where
 /// memory gives them, so that a long one is not counted whole: it would shut out all others, and
-/// be shut out where there are any.
+/// be shut out where there are any. What the keeper itself needs for it counts, up to half of what
+/// there may be in all.
 pub fn counted(job: &Job) -> u64 {
-    job.held_bytes().min(COUNTED_BYTES_MAX)
+    job.size.0.min(COUNTED_BYTES_MAX) + job.keeps().min(HELD_BYTES_MAX / 2)
 }
 
 /// Count one more.

@@ -413,9 +413,9 @@ impl Task {
     pub fn begin_again(&mut self) {
         let work = self.work.take().expect("it is whole");
         let covers = std::mem::take(&mut self.covers);
-        let (bytes, connection) = (self.bytes, self.connection);
+        let (bytes, connection, held) = (self.bytes, self.connection, self.held.take());
         let anew = Task::new(work, self.arrived_nanos, self.origin);
-        *self = Task { covers, bytes, connection, ..anew };
+        *self = Task { covers, bytes, connection, held, ..anew };
     }
 
     /// The reply, if somebody waits for one.
