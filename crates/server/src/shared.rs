@@ -131,6 +131,8 @@ pub struct WorkerShared<S> {
     pub lanes: LaneCounts,
     /// Connections that call this worker home.
     pub connections: AtomicUsize,
+    /// Grows about once a second, as long as it makes turns.
+    pub turns: Count,
 }
 
 impl<S> Default for WorkerShared<S> {
@@ -150,6 +152,7 @@ impl<S> Default for WorkerShared<S> {
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
             lanes: LaneCounts::default(),
             connections: AtomicUsize::new(0),
+            turns: Count::default(),
         }
     }
 }

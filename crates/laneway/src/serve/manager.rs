@@ -17,6 +17,11 @@ pub fn reloading() {
     }
 }
 
+/// The server serves, and no worker hangs.
+pub fn is_well() {
+    tell(&[NotifyState::Watchdog]);
+}
+
 /// Requests under way are finished, then the process ends.
 pub fn stopping() {
     tell(&[NotifyState::Stopping]);

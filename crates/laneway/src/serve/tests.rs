@@ -53,7 +53,7 @@ fn nobody_is_served_before_the_server_is_opened() {
     use std::io::{Read, Write};
     for opens in [false, true] {
         let settings = given("-p -1 -l 127.0.0.1 -t 2").expect("they are sound");
-        let server = Server::prepare(settings, None).expect("a port is free");
+        let server = Server::prepare(settings, None, Vec::new()).expect("a port is free");
         let place = server.addresses()[0];
         let mut client = std::net::TcpStream::connect(place).expect("it listens");
         client.write_all(b"mn\r\nquit\r\n").expect("the kernel takes it");

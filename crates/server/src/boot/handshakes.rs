@@ -2,10 +2,10 @@
 //! workers on the same CPU. Each connection that is through goes to a thread that does not give
 //! way, which puts it into a worker's mailbox: it takes locks that workers take.
 
-use super::listeners::tcp;
-use super::{Gate, ServerStream, StartError, once_open};
+use super::listeners::Listeners;
+use super::{Gate, ServerStream, once_open};
 use crate::clock::{Clock, SystemClock};
-use crate::settings::{Settings, TlsSettings};
+use crate::settings::Settings;
 use crate::shared::{Connections, Shared};
 use laneway_policy::WorkerId;
 use laneway_tier::give_way;
@@ -50,16 +50,13 @@ pub struct Running {
     usher: Option<JoinHandle<()>>,
 }
 
-/// Listen, if that is asked for.
-pub fn listen(settings: &Settings) -> Result<Option<Closed>, StartError> {
-    let Some(tls) = &settings.tls else { return Ok(None) };
-    let TlsSettings { acceptor, addresses, resp_addresses, handshake, .. } = tls;
-    let mut listeners = tcp(addresses, settings.backlog)?;
-    let resp_from = listeners.len();
-    listeners.extend(tcp(resp_addresses, settings.backlog)?);
-    let (listeners, read_only): (Vec<Listener>, Vec<bool>) = listeners.into_iter().unzip();
-    let (listeners, acceptor) = (Arc::new(listeners), acceptor.clone());
-    Ok(Some(Closed { listeners, resp_from, read_only, acceptor, limit: *handshake }))
+/// The listeners whose connections are encrypted, if the settings say how.
+pub fn closed(settings: &Settings, listeners: Listeners) -> Option<Closed> {
+    let tls = settings.tls.as_ref()?;
+    let (listeners, read_only, resp_from) = listeners.in_order();
+    let acceptor = tls.acceptor.clone();
+    let listeners = Arc::new(listeners);
+    Some(Closed { listeners, resp_from, read_only, acceptor, limit: tls.handshake })
 }
 
 impl Closed {
