@@ -5,11 +5,12 @@
 use super::listeners::Listeners;
 use super::{Gate, ServerStream, once_open};
 use crate::clock::{Clock, SystemClock};
+use crate::per_address::Counted;
 use crate::settings::Settings;
 use crate::shared::{Connections, Shared};
 use laneway_policy::WorkerId;
 use laneway_tier::give_way;
-use laneway_tls::{Acceptor, Bounds, EitherStream, Finished, Handshakes};
+use laneway_tls::{Acceptor, Bounds, Census, EitherStream, Finished, Handshakes};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::{Transport, Wake};
 use std::io;
@@ -37,6 +38,8 @@ pub struct Closed {
     resp_from: usize,
     read_only: Vec<bool>,
     acceptor: Arc<Acceptor>,
+    /// Most connections of one address; 0 for any number.
+    per_address: usize,
     limit: Duration,
 }
 
@@ -55,8 +58,9 @@ pub fn closed(settings: &Settings, listeners: Listeners) -> Option<Closed> {
     let tls = settings.tls.as_ref()?;
     let (listeners, read_only, resp_from) = listeners.in_order();
     let acceptor = tls.acceptor.clone();
+    let per_address = settings.connections_per_address;
     let listeners = Arc::new(listeners);
-    Some(Closed { listeners, resp_from, read_only, acceptor, limit: tls.handshake })
+    Some(Closed { listeners, resp_from, read_only, acceptor, per_address, limit: tls.handshake })
 }
 
 impl Closed {
@@ -67,7 +71,7 @@ impl Closed {
         gate: &Gate,
         clock: SystemClock,
     ) -> io::Result<Running> {
-        let Closed { listeners, resp_from, read_only, acceptor, limit } = self;
+        let Closed { listeners, resp_from, read_only, acceptor, per_address, limit } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let bounds = Bounds { most: UNDERWAY_MAX / THREADS, nanos };
@@ -77,7 +81,11 @@ impl Closed {
         for number in 0..THREADS {
             let transport = SocketTransport::new(running.listeners.clone())?;
             let waker = transport.waker();
-            let handshakes = Handshakes::new(transport, acceptor.clone(), bounds);
+            let mut handshakes = Handshakes::new(transport, acceptor.clone(), bounds);
+            if per_address > 0 {
+                let connections = domains[0].connections.clone();
+                handshakes = handshakes.counted_by(Box::new(ByAddress(connections, per_address)));
+            }
             let pool = Pool {
                 guests: sender.clone(),
                 connections: domains[0].connections.clone(),
@@ -156,6 +164,27 @@ impl Pool {
     }
 }
 
+/// Counts who comes by where he comes from, from before his handshake on: one client that begins
+/// handshakes and ends none keeps nobody else out. (Who is refused so is told nothing, since what
+/// he could read would take the handshake.)
+struct ByAddress(Arc<Connections>, usize);
+
+impl Census for ByAddress {
+    fn enter(&self, peer: &str) -> bool {
+        let ByAddress(connections, most) = self;
+        let fits = connections.per_address.enter(peer, *most);
+        if !fits {
+            connections.rejected_by_address.fetch_add(1, Ordering::Relaxed);
+            log::trace!(peer; "connection refused: --connections-per-address {most} are open");
+        }
+        fits
+    }
+
+    fn leave(&self, peer: &str) {
+        self.0.per_address.leave(peer);
+    }
+}
+
 /// Who brings connections to workers.
 struct Usher {
     domains: Vec<Arc<Shared<ServerStream>>>,
@@ -178,7 +207,8 @@ impl Usher {
         let dialect = shared.dialect_of(dialect);
         let stream = EitherStream::Tls(guest.stream);
         let now_seconds = self.clock.unix_seconds(self.clock.nanos());
-        let guest = shared.take_in(&plan, WorkerId(0), stream, dialect, now_seconds);
+        let counted = Counted::Before;
+        let guest = shared.take_in(&plan, WorkerId(0), stream, dialect, counted, now_seconds);
         let Some(mut connection) = guest else { return };
         connection.read_only = read_only;
         let home = &shared.workers[connection.home.index()];

@@ -85,8 +85,12 @@ impl Server {
 
     /// Reads what an operator watches, whoever calls it and when.
     pub fn watch(&self) -> impl Fn() -> WatchSnapshot + Send + Sync + 'static {
-        let (shared, clock) = (self.domains[0].clone(), self.clock);
-        move || shared.watch(clock.unix_seconds(clock.nanos()))
+        let (shared, clock, gate) = (self.domains[0].clone(), self.clock, self.gate.clone());
+        move || {
+            let mut snapshot = shared.watch(clock.unix_seconds(clock.nanos()));
+            snapshot.ready &= gate.get() == Some(&true);
+            snapshot
+        }
     }
 
     /// Reads a number of each worker that grows every few seconds as long as the worker makes
